@@ -1,0 +1,1 @@
+"""Finding granules and fetching them."""

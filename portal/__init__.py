@@ -1,0 +1,1 @@
+"""The web: scientists' pages, the operators' dashboard, the HTTP API."""

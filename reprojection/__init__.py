@@ -1,0 +1,1 @@
+"""HDF-EOS in, numpy arrays and grids through, Cloud Optimized GeoTIFF out."""

@@ -1,0 +1,1 @@
+"""Plans requests into tasks, dispatches ready tasks, monitors attempts, notifies."""

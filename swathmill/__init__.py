@@ -1,0 +1,1 @@
+"""The `swathmill` command: one machine's stack, and every room's front door."""

@@ -1,0 +1,30 @@
+"""One error tree: each error says what was wrong, with what value, and what to do."""
+
+
+class SwathmillError(Exception):
+    """The root of every error Swathmill raises on purpose."""
+
+
+class RequestRefusedError(SwathmillError):
+    """A request document cannot be accepted.
+
+    `field` is the dotted path of the offending field, `remedy` what the scientist can do.
+    """
+
+    def __init__(self, field: str, problem: str, remedy: str) -> None:
+        super().__init__(f"{field}: {problem} {remedy}")
+        self.field = field
+        self.problem = problem
+        self.remedy = remedy
+
+
+class StoreError(SwathmillError):
+    """A table call failed, and whether it took effect is unknown: read the row again."""
+
+
+class ConflictError(StoreError):
+    """A transaction was refused whole: an ETag did not match, a row existed, or one was absent."""
+
+
+class FencedError(SwathmillError):
+    """Someone else acts now: the task's claim or the manager's epoch has moved on."""
