@@ -1,0 +1,41 @@
+"""The errors of this room. Each message names the problem, the value and the remedy."""
+
+from collections.abc import Iterable
+
+
+class ReprojectionError(Exception):
+    """Root of every error this room raises on purpose."""
+
+
+class UnreadableGranuleError(ReprojectionError):
+    """The file is HDF but damaged: truncated, or its structure cannot be followed."""
+
+
+class BadFormatError(ReprojectionError):
+    """The file is not HDF at all (an HTML page saved as .hdf, an empty file, another format)."""
+
+
+class UnknownLayerError(ReprojectionError):
+    """A layer was named that the granule does not hold."""
+
+    def __init__(self, layer: str, known: Iterable[str]) -> None:
+        self.layer = layer
+        self.known = tuple(known)
+        names = ", ".join(self.known) or "none"
+        super().__init__(f"no layer {layer!r}; the granule has: {names}")
+
+    def __reduce__(self) -> tuple[type["UnknownLayerError"], tuple[str, tuple[str, ...]]]:
+        """Pickle by arguments, since a reader's errors cross process boundaries."""
+        return type(self), (self.layer, self.known)
+
+
+class NoGeolocationError(ReprojectionError):
+    """The granule does not say where its pixels lie (MOD14, for one, needs its MOD03)."""
+
+
+class GridError(ReprojectionError):
+    """A grid, CRS, bounds or resolution that cannot be used."""
+
+
+class ChoiceRefusedError(ReprojectionError):
+    """A choice that would give wrong values: blending classes, a QA rule that has no layer."""
