@@ -52,9 +52,9 @@ class Rule:
 
 RULES: dict[Category, Rule] = {
     Category.DOWNLOAD_FAILED: Rule(
-        cause="The archive answered, but the file it sent is incomplete or not what it announced.",
+        cause="The archive sent a file that is incomplete or not what it announced.",
         retry=Retry.BACK_OFF,
-        remedy="Retried by itself. If it persists, the archive's copy is damaged: tell the archive.",
+        remedy="Retried by itself. If it persists, tell the archive that its copy is damaged.",
     ),
     Category.CONNECTION_FAILURE: Rule(
         cause="No connection to the archive or to storage could be made, or it was cut.",

@@ -1,0 +1,34 @@
+"""A plan: the tasks of one request in an order in which inputs come first, and its gaps."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tasks.spec import Spec
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedTask:
+    """A task as planned for one request; `output` is the path of its files among the request's
+    results, empty for an intermediate artifact."""
+
+    spec: Spec
+    output: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gap:
+    """Something asked for that cannot be had, and why."""
+
+    what: str  # "MCD15A2.005 Lai_1km 2012-03-05"
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """All that a request needs. `tasks` is in an order in which inputs come before dependents."""
+
+    tasks: tuple[PlannedTask, ...]
+    gaps: tuple[Gap, ...] = ()
+
+    def __iter__(self) -> Iterator[PlannedTask]:
+        return iter(self.tasks)

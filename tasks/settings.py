@@ -1,0 +1,87 @@
+"""Every setting of Swathmill, read from the environment with the prefix SWATHMILL_."""
+
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field, SecretStr
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+Positive = Annotated[float, Field(gt=0)]
+Count = Annotated[int, Field(ge=1)]
+
+
+class Settings(BaseSettings):
+    """One class for all processes; docs/settings.md has the same table, and a test holds it."""
+
+    model_config = SettingsConfigDict(env_prefix="SWATHMILL_", frozen=True)
+
+    data_dir: Path = Field(Path(".swathmill"), description="Folder for everything kept on disk.")
+    storage: SecretStr = Field(
+        SecretStr(""),
+        description="Azure Storage connection string, or the account's name when the process has "
+        "a managed identity.",
+    )
+    redis_url: SecretStr = Field(
+        SecretStr(""), description="Redis, which carries Celery's messages."
+    )
+    archive: str = Field("", description="Folder of granules that collection reads from.")
+    packages: str = Field("", description="Folder of further reduction packages.")
+    portal_url: str = Field("http://127.0.0.1:8000", description="The portal's public address.")
+    portal_host: str = Field("127.0.0.1", description="Address the portal binds to.")
+    portal_port: int = Field(8000, ge=0, le=65535, description="Port the portal binds to.")
+    secret: SecretStr = Field(
+        SecretStr(""),
+        description="Key that signs sign-in links and sessions; at least 32 characters.",
+    )
+    smtp_host: str = Field("", description="Mail server; empty: mail is only kept in the outbox.")
+    smtp_port: int = Field(25, ge=1, le=65535, description="Mail server's port.")
+    smtp_user: str = Field("", description="User name at the mail server; empty: no sign-in.")
+    smtp_password: SecretStr = Field(SecretStr(""), description="Password at the mail server.")
+    smtp_tls: str = Field(
+        "none", pattern="^(none|starttls|tls)$", description="none, starttls or tls."
+    )
+    mail_from: str = Field("swathmill@localhost", description="Sender of every mail.")
+
+    slots: Count = Field(2, description="Attempts a worker runs at once.")
+    worker_name: str = Field("", description="Name of this worker; empty: host name and process.")
+    cache_gb: Positive = Field(5.0, description="Bound of a worker's local granule cache, in GB.")
+    disk_quota_gb: Positive = Field(20.0, description="Bound of the data folder, in GB.")
+    attempt_memory_gb: Positive = Field(4.0, description="Memory an attempt may use, in GB.")
+    grace_seconds: float = Field(
+        30.0, ge=0, description="Time running attempts have to end when a worker is told to stop."
+    )
+    sandbox: str = Field(
+        "auto",
+        pattern="^(auto|bubblewrap|limits)$",
+        description="How a reduction is shut in: auto takes the strongest there is.",
+    )
+
+    heartbeat_seconds: Positive = Field(5.0, description="Time between a worker's heartbeats.")
+    lease_seconds: Positive = Field(
+        30.0,
+        description="Silence after which a worker is lost, and after which it ends its own attempts.",
+    )
+    timeout_factor: Positive = Field(4.0, description="An attempt's bound over its class mean.")
+    timeout_samples: Count = Field(5, description="Successes before a class has a mean to go by.")
+    timeout_floor: Positive = Field(60.0, description="Smallest bound of an attempt, in seconds.")
+    timeout_ceiling: Positive = Field(
+        3600.0, description="Largest bound of an attempt, and the bound of a class without a mean."
+    )
+    retry_budget: Count = Field(3, description="Attempts of a task before it has failed.")
+    retry_base: Positive = Field(5.0, description="First back-off, in seconds; it doubles.")
+    retry_ceiling: Positive = Field(600.0, description="Largest back-off, in seconds.")
+    window: Count = Field(64, description="Tasks of one request on the queue at once.")
+    resend_seconds: Positive = Field(
+        30.0, description="Silence after which a ready task's message is sent again."
+    )
+    sweep_seconds: Positive = Field(
+        30.0, description="Time between the manager's full reads of the markers."
+    )
+    tick_seconds: Positive = Field(0.5, description="Time between two rounds of the manager.")
+    max_tasks: Count = Field(50_000, description="Largest plan that is accepted.")
+    max_pixels: Count = Field(
+        400_000_000, description="Largest raster among a request's results, in pixels."
+    )
+    log_level: str = Field(
+        "info", pattern="^(debug|info|warning|error)$", description="Least severity that is logged."
+    )

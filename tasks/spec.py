@@ -1,0 +1,214 @@
+"""What a task makes: one immutable specification per task, from the planner to the worker.
+
+A specification's `identity()` is what its task key is computed from: everything that determines
+the artifact and nothing else (no URL, owner or request).
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from datetime import date
+from typing import Annotated, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
+from tasks.keys import Json, task_key
+from tasks.model import Phase
+
+ALGORITHM = 1  # raise it when the same specification would make other bytes
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Input(_Model):
+    """A task this one waits for; `file` picks one file of its artifact, empty: all of them."""
+
+    key: str
+    name: str = ""  # for people and for names in manifests, not part of the identity
+    file: str = ""
+
+
+class GridSpec(_Model):
+    """A grid: CRS text, affine (a, b, c, d, e, f) with x = a*col + b*row + c, columns, rows."""
+
+    crs: str
+    transform: tuple[float, float, float, float, float, float]
+    width: int
+    height: int
+
+
+class _Spec(_Model, ABC):
+    inputs: tuple[Input, ...] = ()
+
+    @property
+    @abstractmethod
+    def phase(self) -> Phase:
+        """The phase the task belongs to."""
+
+    @property
+    @abstractmethod
+    def task_class(self) -> str:
+        """What has one historical mean: phase, product, resolution, reduction package."""
+
+    def identity(self) -> Json:
+        """All that determines the artifact, as JSON."""
+        fields = self.model_dump(mode="json", exclude={"inputs", *self._not_identity()})
+        inputs: list[Json] = [[i.key, i.file] for i in self.inputs]
+        return {**fields, "inputs": inputs, "algorithm": ALGORITHM}
+
+    def _not_identity(self) -> set[str]:
+        return set()
+
+    @property
+    def key(self) -> str:
+        """The task key."""
+        return task_key(self.identity())
+
+    def over(self, kept: Mapping[int, Input]) -> Self:
+        """The same task over fewer or other inputs: index among the present inputs -> input."""
+        return self.model_copy(update={"inputs": tuple(kept[i] for i in sorted(kept))})
+
+
+class CollectSpec(_Spec):
+    """Fetch one granule into the store. Identity: product, collection and granule name, which
+    holds its production time."""
+
+    kind: Literal["collect"] = "collect"
+    product: str
+    collection: str
+    granule: str
+    production: str
+    source: str = ""  # which archive
+    url: str = ""
+    size: int = 0
+    checksum: str = ""
+    checksum_type: str = ""
+
+    @property
+    def phase(self) -> Phase:
+        return Phase.COLLECTION
+
+    @property
+    def task_class(self) -> str:
+        return f"collection {self.product}.{self.collection}"
+
+    def _not_identity(self) -> set[str]:
+        return {"source", "url", "size", "checksum", "checksum_type"}
+
+
+class ReprojectSpec(_Spec):
+    """Put one layer of one date's granules onto one cell: one GeoTIFF, `cell.tif`.
+
+    Inputs are the granules' collection tasks, sorted by granule name.
+    """
+
+    kind: Literal["reproject"] = "reproject"
+    product: str
+    collection: str
+    layer: str
+    day: date
+    grid: GridSpec
+    resampling: str  # resolved by the planner; "default": by the file's attributes
+    merge: str = "nadir"
+    qa: str = ""  # canonical JSON of the QA rule, or a preset's name
+    mask: bool = True
+    units: Literal["stored", "physical"] = "stored"
+    codes: Literal["mask", "keep"] = "mask"
+    extra_bands: tuple[str, ...] = ()
+    day_night: Literal["any", "day", "night"] = "any"
+
+    @property
+    def phase(self) -> Phase:
+        return Phase.REPROJECTION
+
+    @property
+    def task_class(self) -> str:
+        return f"reprojection {self.product}.{self.collection} {abs(self.grid.transform[0]):g}"
+
+
+class MosaicSpec(_Spec):
+    """Assemble cells into one Cloud Optimized GeoTIFF cropped to a region: `<name>.tif` and its
+    STAC item `<name>.json`."""
+
+    kind: Literal["mosaic"] = "mosaic"
+    name: str  # file name without ending
+    grid: GridSpec
+    clip: str = ""  # GeoJSON geometry in longitude/latitude; empty: no clipping
+    day: date | None = None
+
+    @property
+    def phase(self) -> Phase:
+        return Phase.AGGREGATION
+
+    @property
+    def task_class(self) -> str:
+        return f"aggregation mosaic {abs(self.grid.transform[0]):g}"
+
+
+class Band(_Model):
+    """One input raster of a group: which layer of which product, on which day, in which cell."""
+
+    product: str
+    collection: str
+    layer: str
+    day: date
+    cell: str
+    weight: float = 1.0  # days of the composite inside the window, as a share
+
+
+class GroupSpec(_Spec):
+    """Group reprojected cells for one run of a reduction: `manifest.json` and, for each layer, a
+    GeoTIFF with one band per day, so that the artifact stands alone.
+
+    `bands` runs parallel to `inputs`.
+    """
+
+    kind: Literal["group"] = "group"
+    group: str  # "r4c-1 2012-01": cell and window
+    cell: str
+    window: str
+    grid: GridSpec | None
+    bands: tuple[Band, ...]
+
+    @property
+    def phase(self) -> Phase:
+        return Phase.AGGREGATION
+
+    @property
+    def task_class(self) -> str:
+        return "aggregation group"
+
+    def over(self, kept: Mapping[int, Input]) -> Self:
+        bands = tuple(self.bands[i] for i in sorted(kept))
+        return super().over(kept).model_copy(update={"bands": bands})
+
+
+class ReduceSpec(_Spec):
+    """Run a reduction package over one group. The only input is the group's task."""
+
+    kind: Literal["reduce"] = "reduce"
+    package: str  # name, for people
+    digest: str  # SHA-256 of the package archive, which is the blob packages/<digest>.tar
+    outputs: tuple[str, ...]  # file names the package declares for this group
+    parameters: dict[str, str] = Field(default_factory=dict)
+
+    @property
+    def phase(self) -> Phase:
+        return Phase.REDUCTION
+
+    @property
+    def task_class(self) -> str:
+        return f"reduction {self.package} {self.digest[:8]}"
+
+
+Spec = Annotated[
+    CollectSpec | ReprojectSpec | MosaicSpec | GroupSpec | ReduceSpec,
+    Field(discriminator="kind"),
+]
+_adapter: TypeAdapter[Spec] = TypeAdapter(Spec)
+
+
+def load_spec(text: str | bytes) -> Spec:
+    """A specification from its JSON; raises pydantic.ValidationError when it is not one."""
+    return _adapter.validate_json(text)
