@@ -1,9 +1,13 @@
 """Fixtures every room's tests share."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from swathmill.stack.azurite import Account, AzuriteServer
+from swathmill.stack.redis_server import RedisServer
 
 
 @pytest.fixture(scope="session")
@@ -13,3 +17,25 @@ def granules() -> Path:
     if not folder or not Path(folder).is_dir():
         pytest.skip("SWATHMILL_TEST_GRANULES names no folder of real MODIS granules")
     return Path(folder)
+
+
+@pytest.fixture(scope="session")
+def azurite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The connection string of a real Azurite of this test session's own."""
+    folder = tmp_path_factory.mktemp("azurite")
+    server = AzuriteServer.on_free_ports(
+        folder=folder / "data", log=folder / "azurite.log", account=Account.new()
+    )
+    child = server.start()
+    yield server.connection_string
+    child.stop()
+
+
+@pytest.fixture(scope="session")
+def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of a real Redis of this test session's own."""
+    folder = tmp_path_factory.mktemp("redis")
+    server = RedisServer.on_free_port(folder=folder / "data", log=folder / "redis.log")
+    child = server.start()
+    yield server.url
+    child.stop()

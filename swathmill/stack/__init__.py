@@ -1,0 +1,1 @@
+"""One machine's stack: Azurite, Redis, a mail catcher, the service manager, workers, the portal."""

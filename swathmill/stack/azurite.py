@@ -1,0 +1,99 @@
+"""Azurite: blobs, tables and queues on one machine, behind Azure's own protocol."""
+
+import base64
+import secrets
+import signal
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from swathmill.stack import ports, programs
+from swathmill.stack.children import Child, ChildSpec
+
+READY_SECONDS = 60.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Account:
+    """A storage account that exists only inside one data folder; the key is its own."""
+
+    name: str
+    key: str
+
+    @classmethod
+    def new(cls) -> "Account":
+        """An account with a random name and a random key of 64 bytes, as Azure's are."""
+        return cls(
+            name=f"mill{secrets.token_hex(6)}",
+            key=base64.b64encode(secrets.token_bytes(64)).decode(),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class AzuriteServer:
+    """Azurite over one folder, on three loopback ports (blob, queue, table)."""
+
+    folder: Path
+    log: Path
+    account: Account
+    ports: tuple[int, ...]
+
+    @classmethod
+    def on_free_ports(
+        cls, *, folder: Path, log: Path, account: Account, preferred: Sequence[int] = ()
+    ) -> "AzuriteServer":
+        """The server on the preferred ports where those are free, on others where they are not."""
+        return cls(
+            folder=folder, log=log, account=account, ports=ports.choose(3, preferred=preferred)
+        )
+
+    @property
+    def connection_string(self) -> str:
+        """The Azure connection string; it contains the key."""
+        blob, queue, table = (f"http://{ports.LOOPBACK}:{port}" for port in self.ports)
+        name = self.account.name
+        return (
+            f"DefaultEndpointsProtocol=http;AccountName={name};AccountKey={self.account.key};"
+            f"BlobEndpoint={blob}/{name};QueueEndpoint={queue}/{name};TableEndpoint={table}/{name};"
+        )
+
+    def spec(self) -> ChildSpec:
+        """How it is started: Node directly on Azurite's script, so that signals reach Node."""
+        blob, queue, table = (str(port) for port in self.ports)
+        return ChildSpec(
+            name="azurite",
+            argv=(
+                str(programs.node()),
+                str(programs.azurite()),
+                *("--silent", "--disableTelemetry", "--skipApiVersionCheck"),
+                *("--location", str(self.folder)),
+                *("--blobHost", ports.LOOPBACK, "--blobPort", blob),
+                *("--queueHost", ports.LOOPBACK, "--queuePort", queue),
+                *("--tableHost", ports.LOOPBACK, "--tablePort", table),
+            ),
+            # The key goes by the environment: an argument would show in the process list.
+            env={
+                "AZURITE_ACCOUNTS": f"{self.account.name}:{self.account.key}",
+                "NODE_OPTIONS": None,
+            },
+            log=self.log,
+            grace_seconds=20.0,
+            # It writes its tables some seconds late: an orphan gets the chance to finish that.
+            orphan_signal=signal.SIGTERM,
+        )
+
+    def is_ready(self) -> bool:
+        """Whether all three services answer."""
+        return all(ports.answers(port) for port in self.ports)
+
+    def start(self) -> Child:
+        """Start it and wait until it is ready; StackError when it is not."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        child = Child(self.spec())
+        child.start()
+        try:
+            child.wait_until(self.is_ready, limit_seconds=READY_SECONDS)
+        except BaseException:
+            child.kill()
+            raise
+        return child

@@ -1,0 +1,151 @@
+"""Child processes of the stack: started in a group of their own, leashed, stopped with patience."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from swathmill.errors import StackError
+
+LEASH = Path(__file__).with_name("leash.py")
+LOG_TAIL_BYTES = 2000
+LOG_LIMIT_BYTES = 20 * 1024 * 1024
+POLL_SECONDS = 0.02
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChildSpec:
+    """How one child is started and stopped.
+
+    `argv[0]` is an absolute path. `env` is added to the supervisor's environment; a value of None
+    takes a name away. `orphan_signal` is what the child gets when the supervisor dies.
+    """
+
+    name: str
+    argv: tuple[str, ...]
+    log: Path
+    env: Mapping[str, str | None] = field(default_factory=dict)
+    stdin: str = ""
+    grace_seconds: float = 10.0
+    orphan_signal: signal.Signals = signal.SIGKILL
+
+
+class Child:
+    """One running child and its log file. Start it from the supervisor's main thread: the leash
+    is tied to the thread that started the child."""
+
+    def __init__(self, spec: ChildSpec) -> None:
+        self.spec = spec
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """The process id, or None before the start."""
+        return None if self._process is None else self._process.pid
+
+    def start(self) -> None:
+        """Start the child; its output is appended to its log (one earlier log is kept)."""
+        self.spec.log.parent.mkdir(parents=True, exist_ok=True)
+        _rotate(self.spec.log)
+        command = [
+            sys.executable,
+            "-S",
+            "-E",
+            str(LEASH),
+            str(int(self.spec.orphan_signal)),
+            str(os.getpid()),
+            *self.spec.argv,
+        ]
+        with self.spec.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE if self.spec.stdin else subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=_environment(self.spec.env),
+                process_group=0,
+                close_fds=True,
+            )
+        if self._process.stdin is not None:
+            with self._process.stdin as pipe:
+                pipe.write(self.spec.stdin.encode())
+
+    def exit_code(self) -> int | None:
+        """The exit code once the child has ended (negative: a signal ended it), else None."""
+        return None if self._process is None else self._process.poll()
+
+    def wait_until(self, ready: Callable[[], bool], *, limit_seconds: float) -> None:
+        """Poll `ready` until it holds; raise StackError when the child ends first or time is up."""
+        deadline = time.monotonic() + limit_seconds
+        while not ready():
+            code = self.exit_code()
+            if code is not None:
+                raise StackError(
+                    f"{self.spec.name} ended with exit code {code} while starting.",
+                    f"Its last words ({self.spec.log}):\n{self.log_tail()}",
+                )
+            if time.monotonic() > deadline:
+                raise StackError(
+                    f"{self.spec.name} was not ready within {limit_seconds:.0f} s.",
+                    f"Its last words ({self.spec.log}):\n{self.log_tail()}",
+                )
+            time.sleep(POLL_SECONDS)
+
+    def ask_to_stop(self) -> None:
+        """Send SIGTERM to the child, if it runs."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.send_signal(signal.SIGTERM)
+
+    def stop(self) -> None:
+        """SIGTERM, after the grace SIGKILL to the whole group; returns when it is reaped."""
+        if self._process is None:
+            return
+        self.ask_to_stop()
+        try:
+            self._process.wait(self.spec.grace_seconds)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._kill_group(self._process.pid)
+
+    def kill(self) -> None:
+        """SIGKILL to the child and its group, without grace."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._kill_group(self._process.pid)
+
+    def log_tail(self) -> str:
+        """The end of the child's log, for messages."""
+        if not self.spec.log.exists():
+            return "(nothing)"
+        with self.spec.log.open("rb") as log:
+            log.seek(max(0, self.spec.log.stat().st_size - LOG_TAIL_BYTES))
+            return log.read().decode(errors="replace").strip() or "(nothing)"
+
+    @staticmethod
+    def _kill_group(group: int) -> None:
+        """End what the child may have left behind in its own process group."""
+        try:
+            os.killpg(group, signal.SIGKILL)
+        except ProcessLookupError:
+            return
+
+
+def _environment(changes: Mapping[str, str | None]) -> dict[str, str]:
+    merged = dict(os.environ)
+    for name, value in changes.items():
+        if value is None:
+            merged.pop(name, None)
+        else:
+            merged[name] = value
+    return merged
+
+
+def _rotate(log: Path) -> None:
+    if log.exists() and log.stat().st_size > LOG_LIMIT_BYTES:
+        log.replace(log.with_suffix(log.suffix + ".1"))

@@ -1,0 +1,72 @@
+"""A Redis server for Celery's messages. They are hints: nothing of it is kept on disk."""
+
+import secrets
+import signal
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from swathmill.stack import ports, programs
+from swathmill.stack.children import Child, ChildSpec
+
+READY_SECONDS = 30.0
+MAX_MEMORY = "256mb"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RedisServer:
+    """Redis on one loopback port, behind a password of its own."""
+
+    folder: Path
+    log: Path
+    password: str
+    port: int
+
+    @classmethod
+    def on_free_port(
+        cls, *, folder: Path, log: Path, password: str = "", preferred: Sequence[int] = ()
+    ) -> "RedisServer":
+        """The server on the preferred port when it is free, else on another."""
+        return cls(
+            folder=folder,
+            log=log,
+            password=password or secrets.token_hex(24),
+            port=ports.choose(1, preferred=preferred)[0],
+        )
+
+    @property
+    def url(self) -> str:
+        """The redis:// URL; it contains the password."""
+        return f"redis://:{self.password}@{ports.LOOPBACK}:{self.port}/0"
+
+    def spec(self) -> ChildSpec:
+        """How it is started: settings on standard input, so that the password shows nowhere."""
+        settings = (
+            f"bind {ports.LOOPBACK}",
+            f"port {self.port}",
+            f'dir "{self.folder}"',
+            'save ""',
+            "appendonly no",
+            f"maxmemory {MAX_MEMORY}",
+            "maxmemory-policy noeviction",
+            f"requirepass {self.password}",
+        )
+        return ChildSpec(
+            name="redis",
+            argv=(str(programs.redis_server()), "-"),
+            stdin="\n".join(settings) + "\n",
+            log=self.log,
+            orphan_signal=signal.SIGTERM,
+        )
+
+    def start(self) -> Child:
+        """Start it and wait until it is ready; StackError when it is not."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        child = Child(self.spec())
+        child.start()
+        try:
+            child.wait_until(lambda: ports.answers(self.port), limit_seconds=READY_SECONDS)
+        except BaseException:
+            child.kill()
+            raise
+        return child
