@@ -59,7 +59,7 @@ class Settings(BaseSettings):
     heartbeat_seconds: Positive = Field(5.0, description="Time between a worker's heartbeats.")
     lease_seconds: Positive = Field(
         30.0,
-        description="Silence after which a worker is lost, and after which it ends its own attempts.",
+        description="Silence after which a worker is lost and ends its own attempts.",
     )
     timeout_factor: Positive = Field(4.0, description="An attempt's bound over its class mean.")
     timeout_samples: Count = Field(5, description="Successes before a class has a mean to go by.")
