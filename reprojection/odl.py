@@ -1,0 +1,163 @@
+"""A parser for ODL, the text HDF-EOS keeps its structure and inventory metadata in.
+
+Format: "HDF-EOS Library Users Guide", volume 1, appendix on structural metadata; ODL itself is
+described in the PDS Standards Reference, chapter 12. Only what HDF-EOS writes is accepted:
+`GROUP`/`OBJECT` nesting, and `KEY = VALUE` with a string, a number, a bare word or a tuple.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from reprojection.errors import UnreadableGranuleError
+
+Scalar = str | int | float
+Value = Scalar | tuple[Scalar, ...]
+
+MAX_DEPTH = 32  # real files nest 6 deep; a hostile one must not exhaust the stack of any reader
+
+
+@dataclass(kw_only=True)
+class Node:
+    """A `GROUP` or an `OBJECT`: its own values and the nodes inside, in file order."""
+
+    name: str
+    values: dict[str, Value] = field(default_factory=dict)
+    children: list["Node"] = field(default_factory=list)
+
+    def child(self, name: str) -> "Node | None":
+        """The first direct child of that name."""
+        return next((node for node in self.children if node.name == name), None)
+
+    def walk(self) -> Iterator["Node"]:
+        """This node and all below it, depth first."""
+        stack = [self]
+        while stack:
+            node = stack.pop()
+            yield node
+            stack.extend(reversed(node.children))
+
+    def find(self, name: str) -> "Node | None":
+        """The first node of that name at any depth, compared without case."""
+        wanted = name.upper()
+        return next((node for node in self.walk() if node.name.upper() == wanted), None)
+
+
+def parse(text: str) -> Node:
+    """Parse ODL text into a tree whose root is nameless.
+
+    Text after a line `END`, and NUL padding, are ignored. Raises UnreadableGranuleError when groups
+    do not nest, a tuple or string does not end, or nesting is deeper than MAX_DEPTH.
+    """
+    root = Node(name="")
+    stack = [root]
+    for key, raw in _statements(text):
+        word = key.upper()
+        if word in ("GROUP", "OBJECT"):
+            node = Node(name=_unquote(raw))
+            stack[-1].children.append(node)
+            stack.append(node)
+            if len(stack) > MAX_DEPTH:
+                raise UnreadableGranuleError(
+                    f"metadata nest deeper than {MAX_DEPTH} groups at {node.name!r}: damaged file"
+                )
+        elif word in ("END_GROUP", "END_OBJECT"):
+            if len(stack) == 1 or (raw and _unquote(raw) != stack[-1].name):
+                raise UnreadableGranuleError(
+                    f"metadata {key}={raw!r} closes a group that is not open: damaged file"
+                )
+            stack.pop()
+        else:
+            stack[-1].values[key] = _value(raw)
+    if len(stack) != 1:
+        raise UnreadableGranuleError(
+            f"metadata end inside group {stack[-1].name!r}: the file is truncated"
+        )
+    return root
+
+
+def _statements(text: str) -> Iterator[tuple[str, str]]:
+    """Yield (key, raw value), joining the lines of a tuple or string that spans several."""
+    lines = iter(text.replace("\0", "\n").splitlines())
+    for line in lines:
+        stripped = line.strip()
+        if stripped == "END":
+            return
+        key, equals, raw = stripped.partition("=")
+        if not equals:
+            if stripped.upper() in ("END_GROUP", "END_OBJECT"):
+                yield stripped, ""
+            continue
+        pieces = [raw.strip()]
+        balance = _Balance()
+        balance.feed(pieces[0])
+        while balance.open:
+            following = next(lines, None)
+            if following is None:
+                raise UnreadableGranuleError(
+                    f"metadata value of {key.strip()!r} does not end: the file is truncated"
+                )
+            pieces.append(following.strip())
+            balance.feed(pieces[-1])
+        yield key.strip(), " ".join(pieces)
+
+
+class _Balance:
+    """Whether a value is inside quotes or parentheses after the text fed so far."""
+
+    def __init__(self) -> None:
+        self._quoted = False
+        self._depth = 0
+
+    def feed(self, text: str) -> None:
+        for char in text:
+            if char == '"':
+                self._quoted = not self._quoted
+            elif not self._quoted and char == "(":
+                self._depth += 1
+            elif not self._quoted and char == ")":
+                self._depth -= 1
+
+    @property
+    def open(self) -> bool:
+        return self._quoted or self._depth > 0
+
+
+def _unquote(raw: str) -> str:
+    if len(raw) >= 2 and raw[0] == raw[-1] == '"':
+        return raw[1:-1]
+    return raw
+
+
+def _value(raw: str) -> Value:
+    if raw.startswith("(") and raw.endswith(")"):
+        return tuple(_scalar(item) for item in _items(raw[1:-1]))
+    return _scalar(raw)
+
+
+def _items(text: str) -> Iterator[str]:
+    item: list[str] = []
+    quoted = False
+    for char in text:
+        if char == '"':
+            quoted = not quoted
+        if char == "," and not quoted:
+            yield "".join(item).strip()
+            item = []
+        else:
+            item.append(char)
+    last = "".join(item).strip()
+    if last:
+        yield last
+
+
+def _scalar(raw: str) -> Scalar:
+    if raw.startswith('"'):
+        return _unquote(raw)
+    for kind in (int, float):
+        # int() would take "1_000" and non-ASCII digits, which no HDF-EOS file means as a number.
+        if raw.isascii() and "_" not in raw:
+            try:
+                return kind(raw)
+            except ValueError:
+                continue
+    return raw
