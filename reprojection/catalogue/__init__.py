@@ -1,0 +1,174 @@
+"""The product catalogue: what Swathmill knows of MODIS products, kept as data in YAML.
+
+One file per product family lies beside this module. A product that is not here still works from
+its file's own attributes; an entry adds what attributes do not say or say wrongly.
+"""
+
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from importlib.resources import files
+from typing import Literal, Self
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from reprojection.layers import Kind, Scaling, split_index
+from reprojection.names import normal_collection
+
+Resampling = Literal["nearest", "bilinear", "cubic", "average", "mode"]
+QaSelection = Mapping[str, Sequence[int]]
+
+
+class _Entry(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class BitField(_Entry):
+    """A run of bits of a QA layer: first bit (0 is the least of byte 0), length, meanings.
+
+    In a layer of several QA bytes bit 8 is the first of the second byte, and so on.
+    """
+
+    start: int = Field(ge=0, lt=512)
+    length: int = Field(ge=1, le=32)
+    values: dict[int, str] = Field(default_factory=dict)
+
+
+class LayerEntry(_Entry):
+    """What the catalogue says of one layer; what is absent is taken from the file."""
+
+    kind: Kind = Kind.CONTINUOUS
+    codes: dict[int, str] = Field(default_factory=dict)
+    resampling: Resampling | None = None
+    qa: str | None = None
+    bits: dict[str, BitField] = Field(default_factory=dict)
+    presets: dict[str, dict[str, list[int]]] = Field(default_factory=dict)
+    scaling: Scaling | None = None
+    scale: float | None = None
+    offset: float | None = None
+    units: str | None = None
+    fill: float | int | None = None
+    valid_range: tuple[int | float, int | float] | None = None
+    title: str = ""
+
+    @field_validator("codes", mode="before")
+    @classmethod
+    def _spread_ranges(cls, codes: object) -> object:
+        """Let one entry name a run of codes: `"33-254": unused`."""
+        if not isinstance(codes, dict):
+            return codes
+        spread: dict[int, str] = {}
+        for key, meaning in codes.items():
+            low, dash, high = str(key).partition("-")
+            last = int(high) if dash and low else int(key) if not low else int(low)
+            for code in range(int(low) if low else int(key), last + 1):
+                spread[code] = meaning
+        return spread
+
+    @model_validator(mode="after")
+    def _presets_name_bits(self) -> Self:
+        for preset, rule in self.presets.items():
+            for name in rule:
+                if name not in self.bits and name != "value":
+                    raise ValueError(f"preset {preset!r} names the bit field {name!r}, not in bits")
+        return self
+
+
+class Product(_Entry):
+    """A data product: one short name, the collections that share this description."""
+
+    name: str
+    collections: tuple[str, ...]
+    family: str
+    title: str
+    geometry: Literal["swath", "tile"]
+    resolution: float = Field(gt=0)
+    period: int = Field(ge=1)
+    scaling: Scaling
+    layers: dict[str, LayerEntry]
+
+    def layer(self, name: str) -> LayerEntry | None:
+        """The entry for a layer; names in the catalogue may hold wildcards, exact ones win."""
+        base = split_index(name)[0]
+        if base in self.layers:
+            return self.layers[base]
+        return next(
+            (entry for pattern, entry in self.layers.items() if fnmatchcase(base, pattern)), None
+        )
+
+    def default_resampling(self, layer: str, coarser_by: float = 1.0) -> Resampling:
+        """The method a layer gets when the request names none.
+
+        `coarser_by` is the target's pixel size over the layer's own. A layer the catalogue does not
+        list counts as continuous: ask `default_resampling` with its kind where that matters.
+        """
+        entry = self.layer(layer)
+        if entry is None:
+            return default_resampling(Kind.CONTINUOUS, coarser_by)
+        return entry.resampling or default_resampling(entry.kind, coarser_by)
+
+
+def default_resampling(kind: Kind, coarser_by: float = 1.0) -> Resampling:
+    """Bilinear for continuous layers; nearest for the rest, mode when at least 2x coarser."""
+    if kind is Kind.CONTINUOUS:
+        return "bilinear"
+    return "mode" if coarser_by >= 2.0 else "nearest"
+
+
+class _Group(_Entry):
+    """Products of a family that share a description, as written in YAML."""
+
+    names: list[str]
+    collections: list[str]
+    title: str
+    geometry: Literal["swath", "tile"]
+    resolution: float
+    period: int = 1
+    scaling: Scaling | None = None
+    layers: dict[str, LayerEntry]
+
+
+class _Family(_Entry):
+    family: str
+    scaling: Scaling = Scaling.ADD
+    products: list[_Group]
+    # YAML anchors need a place to be written before they are used.
+    shared: object = None
+
+
+@lru_cache(maxsize=1)
+def products() -> list[Product]:
+    """Every product of the catalogue, by name."""
+    found = []
+    for file in sorted(files(__name__).iterdir(), key=lambda item: item.name):
+        if file.name.endswith(".yaml"):
+            found += _read_family(file.read_text(encoding="utf-8"))
+    return sorted(found, key=lambda item: (item.name, item.collections))
+
+
+def _read_family(text: str) -> list[Product]:
+    family = _Family.model_validate(yaml.safe_load(text))
+    return [
+        Product(
+            name=name,
+            collections=tuple(map(normal_collection, group.collections)),
+            family=family.family,
+            title=group.title,
+            geometry=group.geometry,
+            resolution=group.resolution,
+            period=group.period,
+            scaling=group.scaling or family.scaling,
+            layers=group.layers,
+        )
+        for group in family.products
+        for name in group.names
+    ]
+
+
+def product(name: str, collection: str) -> Product | None:
+    """The entry of a product in a collection ("6.1", "061" and "61" are one), or None."""
+    wanted = normal_collection(collection)
+    return next(
+        (item for item in products() if item.name == name and wanted in item.collections), None
+    )

@@ -1,0 +1,407 @@
+"""One reader for MODIS and VIIRS granules: HDF4-EOS and HDF5-EOS grids and swaths.
+
+The C libraries underneath are not thread-safe and trust their input: read in a process that may
+die, one granule reader per process at a time.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from math import prod
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+from reprojection import catalogue, odl
+from reprojection.catalogue import LayerEntry, Product
+from reprojection.container import AttributeValue, Container, DataSet
+from reprojection.errors import (
+    BadFormatError,
+    ChoiceRefusedError,
+    UnknownLayerError,
+    UnreadableGranuleError,
+)
+from reprojection.geolocation import Geolocation, locate
+from reprojection.layers import (
+    Kind,
+    Layer,
+    Scaling,
+    as_unsigned,
+    guess_kind,
+    guess_scaling,
+    normal_scaling,
+    read_valid_range,
+    reads_unsigned,
+    split_index,
+)
+from reprojection.names import NameParts, normal_collection, parse_name
+from reprojection.structmetadata import GridInfo, Structure, SwathInfo, parse_structure
+
+__all__ = ["Geolocation", "Granule", "Kind", "Layer", "open_granule"]
+
+_HDF4_MAGIC = b"\x0e\x03\x13\x01"
+_HDF5_MAGIC = b"\x89HDF\r\n\x1a\n"
+
+
+def open_granule(path: Path) -> "Granule":
+    """Open a granule for reading; use it as a context manager.
+
+    Raises BadFormatError when the file is not HDF (judged by its first bytes, not by its name), and
+    UnreadableGranuleError when it is damaged.
+    """
+    container = _open_container(path)
+    try:
+        return _describe(path, container)
+    except BaseException:
+        container.close()
+        raise
+
+
+@dataclass(kw_only=True)
+class Granule:
+    """An open granule: what it is, its layers, and their stored values.
+
+    `layers` holds what can be drawn as a raster, by name; `others` names the data sets that cannot
+    (tables, compact lists, zero-length ones). `start` is the nominal start in UTC.
+    `production_time` is written YYYYDDDHHMMSS as in granule names, "" when unknown.
+    """
+
+    path: Path
+    name: str
+    product: str
+    collection: str
+    start: datetime | None
+    end: datetime | None
+    production_time: str
+    day_night: str
+    grids: Mapping[str, GridInfo]
+    swaths: Mapping[str, SwathInfo]
+    layers: Mapping[str, Layer]
+    others: tuple[str, ...]
+    entry: Product | None
+    attributes: Mapping[str, AttributeValue] = field(repr=False)
+    _container: Container = field(repr=False)
+    _datasets: Mapping[str, DataSet] = field(repr=False)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Release the file."""
+        self._container.close()
+
+    def layer(self, name: str) -> Layer:
+        """The layer of that name, or the band `Name[2]` (from 0; `Name[1,2]` for two extra axes).
+
+        Raises UnknownLayerError for an unknown name or an index outside the layer's bands.
+        """
+        if name in self.layers:
+            return self.layers[name]
+        base, index = split_index(name)
+        if not index or base not in self.layers:
+            raise UnknownLayerError(name, self.layers)
+        whole = self.layers[base]
+        sizes = tuple(size for _, size in whole.bands)
+        if len(index) != len(sizes) or any(
+            at >= size for at, size in zip(index, sizes, strict=True)
+        ):
+            bands = ", ".join(f"{dim} of {size}" for dim, size in whole.bands) or "none"
+            raise UnknownLayerError(name, [f"{base} (bands, from 0: {bands})"])
+        return replace(whole, name=name, index=index)
+
+    def read(self, layer: Layer | str) -> npt.NDArray[np.generic]:
+        """The stored values of a layer, shape (rows, columns), unscaled and unmasked.
+
+        A layer with several bands needs one named (ChoiceRefusedError). Raises UnknownLayerError,
+        and UnreadableGranuleError when the values cannot be decoded.
+        """
+        found = layer if isinstance(layer, Layer) else self.layer(layer)
+        dataset = self._dataset(found)
+        index = found.index or tuple(0 for _, size in found.bands if size == 1)
+        if len(index) != len(found.bands):
+            bands = " x ".join(f"{size} ({dim})" for dim, size in found.bands)
+            raise ChoiceRefusedError(
+                f"layer {found.name!r} has {bands} bands: name one, like {found.name}[0]"
+            )
+        at = iter(index)
+        start, count = [], []
+        for dim, size in zip(dataset.dims, dataset.shape, strict=True):
+            inside = dim in found.dims
+            start.append(0 if inside else next(at))
+            count.append(size if inside else 1)
+        block = self._container.read(dataset, tuple(start), tuple(count))
+        rows_first = dataset.dims.index(found.dims[0]) < dataset.dims.index(found.dims[1])
+        flat = block.reshape(found.shape if rows_first else found.shape[::-1])
+        values = flat if rows_first else np.ascontiguousarray(flat.T)
+        return values.view(found.dtype) if values.dtype != found.dtype else values
+
+    def read_all_bands(self, layer: Layer | str) -> npt.NDArray[np.generic]:
+        """Every band of a layer, shape (bands, rows, columns); one band for a plain layer."""
+        found = layer if isinstance(layer, Layer) else self.layer(layer)
+        base = self.layers[found.base_name]
+        if not base.bands:
+            return self.read(base)[np.newaxis]
+        sizes = tuple(size for _, size in base.bands)
+        return np.stack(
+            [self.read(replace(base, index=index)) for index in np.ndindex(*sizes)], axis=0
+        )
+
+    def geolocation(self, layer: Layer | str) -> Geolocation:
+        """Where the pixels of a swath layer lie, at the layer's own resolution.
+
+        Raises NoGeolocationError when the granule does not say.
+        """
+        found = layer if isinstance(layer, Layer) else self.layer(layer)
+        return locate(self, found)
+
+    def _dataset(self, layer: Layer) -> DataSet:
+        try:
+            return self._datasets[layer.base_name]
+        except KeyError:
+            raise UnknownLayerError(layer.name, self.layers) from None
+
+
+def _open_container(path: Path) -> Container:
+    try:
+        with path.open("rb") as file:
+            head = file.read(512)
+    except OSError as problem:
+        raise UnreadableGranuleError(f"{path} cannot be opened: {problem.strerror}") from problem
+    if head.startswith(_HDF4_MAGIC):
+        from reprojection.hdf4 import Hdf4Container
+
+        return Hdf4Container(path)
+    if head.startswith(_HDF5_MAGIC):
+        from reprojection.hdf5 import Hdf5Container
+
+        return Hdf5Container(path)
+    if not head:
+        what = "is empty"
+    elif head.lstrip()[:1] == b"<":
+        what = "is a web page or XML (a sign-in or error page saved under a granule's name?)"
+    else:
+        what = f"begins with {head[:4].hex(' ')}"
+    raise BadFormatError(f"{path.name} is not an HDF file: it {what}; fetch the granule again")
+
+
+def _describe(path: Path, container: Container) -> Granule:
+    attributes = container.attributes
+    struct = attributes.get("StructMetadata")
+    structure = (
+        parse_structure(struct) if isinstance(struct, str) else Structure(grids=(), swaths=())
+    )
+    inventory = _inventory(attributes)
+    parts = parse_name(inventory.get("LOCALGRANULEID", "")) or parse_name(path.name)
+    product, collection = _identity(inventory, parts)
+    entry = catalogue.product(product, collection)
+    grids = {grid.name: grid for grid in structure.grids}
+    swaths = {swath.name: swath for swath in structure.swaths}
+    builder = _LayerBuilder(
+        grids=grids,
+        swaths=swaths,
+        entry=entry,
+        atmosphere_note="Slope_and_Offset_Usage" in attributes,
+    )
+    layers: dict[str, Layer] = {}
+    datasets: dict[str, DataSet] = {}
+    others: list[str] = []
+    for dataset in container.datasets:
+        name = dataset.name if dataset.name not in datasets else _qualified(dataset)
+        layer = builder.build(name, dataset)
+        if layer is None:
+            others.append(name)
+        else:
+            layers[name] = layer
+            datasets[name] = dataset
+    return Granule(
+        path=path,
+        name=inventory.get("LOCALGRANULEID", "") or path.name,
+        product=product,
+        collection=collection,
+        start=parts.start if parts else _moment(inventory, "RANGEBEGINNING"),
+        end=_moment(inventory, "RANGEENDING"),
+        production_time=parts.production_time if parts else "",
+        day_night=inventory.get("DAYNIGHTFLAG", "").lower(),
+        grids=grids,
+        swaths=swaths,
+        layers=layers,
+        others=tuple(others),
+        entry=entry,
+        attributes=attributes,
+        _container=container,
+        _datasets=datasets,
+    )
+
+
+def _qualified(dataset: DataSet) -> str:
+    return f"{dataset.structure or dataset.key}/{dataset.name}"
+
+
+def _inventory(attributes: Mapping[str, AttributeValue]) -> dict[str, str]:
+    """The values of the inventory metadata, by upper-case object name."""
+    text = attributes.get("CoreMetadata") or attributes.get("OldCoreMetadata.0")
+    if not isinstance(text, str):
+        return {}
+    found: dict[str, str] = {}
+    for node in odl.parse(text).walk():
+        value = node.values.get("VALUE")
+        if value is not None and node.name.upper() not in found:
+            first = value[0] if isinstance(value, tuple) and value else value
+            found[node.name.upper()] = str(first)
+    return found
+
+
+def _identity(inventory: Mapping[str, str], parts: NameParts | None) -> tuple[str, str]:
+    product = inventory.get("SHORTNAME") or (parts.product if parts else "")
+    version = inventory.get("VERSIONID")
+    collection = normal_collection(version) if version else parts.collection if parts else ""
+    return product, collection
+
+
+def _moment(inventory: Mapping[str, str], which: str) -> datetime | None:
+    day, time = inventory.get(f"{which}DATE"), inventory.get(f"{which}TIME", "00:00:00")
+    if day is None:
+        return None
+    try:
+        return datetime.fromisoformat(f"{day}T{time.rstrip('Z')}").replace(tzinfo=UTC)
+    except ValueError:
+        return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class _LayerBuilder:
+    """Turns data sets into layers, with the catalogue's word over the file's."""
+
+    grids: Mapping[str, GridInfo]
+    swaths: Mapping[str, SwathInfo]
+    entry: Product | None
+    atmosphere_note: bool
+
+    def build(self, name: str, dataset: DataSet) -> Layer | None:
+        """The layer a data set is, or None when it is not a raster."""
+        if len(dataset.shape) < 2 or prod(dataset.shape) == 0 or dataset.dtype.kind not in "iuf":
+            return None
+        grid, swath = self._structure(dataset)
+        axes = self._axes(dataset, grid, swath)
+        if axes is None:
+            return None
+        rows, columns = axes
+        known = self.entry.layer(dataset.name) if self.entry else None
+        attributes = dataset.attributes
+        stored_range = read_valid_range(attributes)
+        dtype, fill = dataset.dtype, _number(attributes.get("_FillValue"))
+        if reads_unsigned(dtype, stored_range) and stored_range is not None:
+            low, high = (as_unsigned(value, dtype) for value in stored_range)
+            stored_range = (low or 0, high or 0)
+            fill = as_unsigned(fill, dtype)
+            dtype = np.dtype(f"u{dtype.itemsize}")
+        units = _text(attributes.get("units"))
+        scale, offset = self._scaling(attributes, known)
+        return Layer(
+            name=name,
+            dtype=dtype,
+            shape=(dataset.shape[rows], dataset.shape[columns]),
+            kind=known.kind if known else guess_kind(dataset.name, dtype, units),
+            fill=known.fill if known and known.fill is not None else fill,
+            valid_range=(known.valid_range if known and known.valid_range else stored_range),
+            scale=scale,
+            offset=offset,
+            units=known.units if known and known.units is not None else units,
+            codes=known.codes if known else {},
+            description=_text(attributes.get("long_name")) or (known.title if known else ""),
+            qa=known.qa if known else None,
+            grid=grid.name if grid else None,
+            swath=swath.name if swath else None,
+            dims=(dataset.dims[rows], dataset.dims[columns]),
+            bands=tuple(
+                (dim, size)
+                for axis, (dim, size) in enumerate(zip(dataset.dims, dataset.shape, strict=True))
+                if axis not in (rows, columns)
+            ),
+        )
+
+    def _structure(self, dataset: DataSet) -> tuple[GridInfo | None, SwathInfo | None]:
+        if dataset.structure is not None:
+            return self.grids.get(dataset.structure), self.swaths.get(dataset.structure)
+        for grid in self.grids.values():
+            if any(item.name == dataset.name for item in grid.fields):
+                return grid, None
+        for swath in self.swaths.values():
+            if any(item.name == dataset.name for item in swath.geo_fields + swath.data_fields):
+                return None, swath
+        return None, None
+
+    def _axes(
+        self, dataset: DataSet, grid: GridInfo | None, swath: SwathInfo | None
+    ) -> tuple[int, int] | None:
+        """(row axis, column axis) by dimension name; by size only where no structure names them."""
+        dims = dataset.dims
+        if grid is not None:
+            if "YDim" in dims and "XDim" in dims:
+                axes = dims.index("YDim"), dims.index("XDim")
+                sizes = tuple(dataset.shape[axis] for axis in axes)
+                return axes if sizes == (grid.height, grid.width) else None
+            return None
+        if swath is not None:
+            for rows, columns in swath_axes(swath):
+                if rows in dims and columns in dims:
+                    return dims.index(rows), dims.index(columns)
+        if len(dims) == 2:
+            return 0, 1
+        return None
+
+    def _scaling(
+        self, attributes: Mapping[str, AttributeValue], known: LayerEntry | None
+    ) -> tuple[float, float]:
+        factor, shift = attributes.get("scale_factor"), attributes.get("add_offset")
+        if known and known.scaling:
+            scaling = known.scaling
+        elif self.entry:
+            scaling = self.entry.scaling
+        else:
+            scaling = guess_scaling(factor, self.atmosphere_note)
+        # One product writes its scale either way round in different collections; a factor that
+        # divides is always large.
+        if scaling is Scaling.DIVIDE and isinstance(factor, int | float) and abs(factor) <= 1:
+            scaling = Scaling.ADD
+        scale, offset = normal_scaling(factor, shift, scaling)
+        if known and known.scale is not None:
+            scale = known.scale
+        if known and known.offset is not None:
+            offset = known.offset
+        return scale, offset
+
+
+def swath_axes(swath: SwathInfo) -> list[tuple[str, str]]:
+    """The (along, across) dimension names a swath's layers may lie on, geolocation's own first."""
+    fields = [item for item in swath.geo_fields if item.name.lower() == "latitude"]
+    if not fields or len(fields[0].dims) != 2:
+        return []
+    along, across = fields[0].dims
+    pairs = [(along, across)]
+    alongs = [found.data for found in swath.maps if found.geo == along]
+    acrosses = [found.data for found in swath.maps if found.geo == across]
+    pairs += [(rows, columns) for rows in alongs for columns in acrosses]
+    pairs += [(along, columns) for columns in acrosses] + [(rows, across) for rows in alongs]
+    return pairs
+
+
+def _number(value: AttributeValue | None) -> int | float | None:
+    if isinstance(value, tuple) and len(value) == 1:
+        value = value[0]
+    return value if isinstance(value, int | float) else None
+
+
+def _text(value: AttributeValue | None) -> str:
+    return value.strip() if isinstance(value, str) else ""

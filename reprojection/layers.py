@@ -1,0 +1,172 @@
+"""Layers: what a granule's data sets mean, each by its product's own convention.
+
+Scale and offset are normalised to GDAL's meaning, `value = stored * scale + offset`, because the
+files mean three different things by the same two attributes.
+"""
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+import numpy as np
+
+from reprojection.container import AttributeValue
+
+Number = int | float
+
+
+class Kind(StrEnum):
+    """How a layer's values may be combined."""
+
+    CONTINUOUS = "continuous"
+    CLASS = "class"
+    BITFIELD = "bitfield"
+
+
+class Scaling(StrEnum):
+    """What a product means by scale_factor and add_offset."""
+
+    ADD = "add"  # stored * scale_factor + add_offset (land products, GDAL, CF)
+    SUBTRACT = "subtract"  # scale_factor * (stored - add_offset) (atmosphere L2, HDF4's own)
+    DIVIDE = "divide"  # stored / scale_factor (MOD09GA, MOD13)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layer:
+    """One science data set of a granule, or one band of it.
+
+    `name` may end in an index, `Corrected_Optical_Depth_Land[1]`, counted from 0 along the axes of
+    `bands`. `dtype` is what reading gives (unsigned where the file means it so), `shape` is
+    (rows, columns). `grid` or `swath` names the structure the layer lies on; a layer with neither
+    cannot be placed. `qa` names the layer that holds its quality.
+    """
+
+    name: str
+    dtype: np.dtype[np.generic]
+    shape: tuple[int, int]
+    kind: Kind
+    fill: Number | None
+    valid_range: tuple[Number, Number] | None
+    scale: float
+    offset: float
+    units: str
+    codes: Mapping[int, str] = field(default_factory=dict)
+    description: str = ""
+    qa: str | None = None
+    grid: str | None = None
+    swath: str | None = None
+    dims: tuple[str, str] = ("", "")
+    bands: tuple[tuple[str, int], ...] = ()
+    index: tuple[int, ...] = ()
+
+    @property
+    def base_name(self) -> str:
+        """The name of the whole data set, without a band's index."""
+        return split_index(self.name)[0] if self.index else self.name
+
+
+_INDEX = re.compile(r"^(?P<base>.+)\[(?P<index>\d{1,4}(?:,\s*\d{1,4})*)\]$")
+
+
+def split_index(name: str) -> tuple[str, tuple[int, ...]]:
+    """`"Name[2]"` is `("Name", (2,))`; a name without an index is `("Name", ())`."""
+    match = _INDEX.match(name)
+    if match is None:
+        return name, ()
+    return match["base"], tuple(int(item) for item in match["index"].split(","))
+
+
+def reads_unsigned(dtype: np.dtype[np.generic], valid_range: tuple[Number, Number] | None) -> bool:
+    """Whether a signed type holds unsigned values: its range, read signed, runs backwards.
+
+    The QA bytes of MOD04 and MOD05 are stored int8 with the range [0, -1].
+    """
+    return dtype.kind == "i" and valid_range is not None and valid_range[0] >= 0 > valid_range[1]
+
+
+def as_unsigned(value: Number | None, dtype: np.dtype[np.generic]) -> Number | None:
+    """A signed reading of an unsigned number of that width, put right."""
+    if value is None:
+        return None
+    return int(value) % (1 << (8 * dtype.itemsize))
+
+
+def read_valid_range(attributes: Mapping[str, AttributeValue]) -> tuple[Number, Number] | None:
+    """The valid range the attributes give, whichever way, or None."""
+    pair = attributes.get("valid_range")
+    if isinstance(pair, str):
+        numbers = re.findall(r"[-+]?\d+(?:\.\d+)?", pair)
+        pair = tuple(float(item) for item in numbers)
+    if isinstance(pair, tuple) and len(pair) == 2 and all(map(math.isfinite, pair)):
+        return pair[0], pair[1]
+    low, high = attributes.get("valid_min"), attributes.get("valid_max")
+    if isinstance(low, int | float) and isinstance(high, int | float):
+        return low, high
+    return None
+
+
+def normal_scaling(
+    factor: AttributeValue | None, offset: AttributeValue | None, scaling: Scaling
+) -> tuple[float, float]:
+    """(scale, offset) in GDAL's meaning from the attributes and the product's convention.
+
+    Attributes that are absent, zero or not numbers count as 1 and 0.
+    """
+    scale = _decimal(factor) if isinstance(factor, int | float) else 1.0
+    shift = _decimal(offset) if isinstance(offset, int | float) else 0.0
+    if not math.isfinite(scale) or scale == 0.0:
+        scale = 1.0
+    if not math.isfinite(shift):
+        shift = 0.0
+    if scaling is Scaling.SUBTRACT:
+        return scale, -scale * shift if shift else 0.0
+    if scaling is Scaling.DIVIDE:
+        return 1.0 / scale, shift
+    return scale, shift
+
+
+def guess_scaling(factor: AttributeValue | None, file_has_atmosphere_note: bool) -> Scaling:
+    """The convention of a product that the catalogue does not know.
+
+    No layer's physical unit is a hundred stored units or more, so such a factor divides.
+    """
+    if file_has_atmosphere_note:
+        return Scaling.SUBTRACT
+    if isinstance(factor, int | float) and factor >= 100:
+        return Scaling.DIVIDE
+    return Scaling.ADD
+
+
+def _decimal(value: Number) -> float:
+    """The decimal that was meant by a float32 written as float64: 0.001, not 0.00100000004."""
+    number = float(value)
+    with np.errstate(over="ignore"):
+        single = np.float32(number)
+    if math.isfinite(number) and float(single) == number:
+        return float(str(single))
+    return number
+
+
+_BITS = re.compile(
+    r"(?:^|[_ ])(?:QC|QA|qa|qc|state|gflags|[Qq]uality|QUALITY|[Aa]ssurance|[Ff]lags)(?:[_ \d]|$)"
+)
+_CLASSES = re.compile(
+    r"(?:^|[_ ])(?:[Cc]lass|[Tt]ype|LC|[Ff]lag|[Mm]ask|pnt|[Cc]over_[Tt]ype|reliability|LW|index)"
+    r"(?:[_ \d]|$)"
+)
+_BIT_UNITS = ("bit field", "bit flags", "class-flag", "bit", "bits", "concatenated flags")
+_CLASS_UNITS = ("class", "class number", "flag", "flags", "classes")
+
+
+def guess_kind(name: str, dtype: np.dtype[np.generic], units: str) -> Kind:
+    """The kind of a layer that the catalogue does not know, from its name, type and units."""
+    if dtype.kind not in "iu":
+        return Kind.CONTINUOUS
+    unit = units.strip().lower()
+    if unit in _BIT_UNITS or _BITS.search(name):
+        return Kind.BITFIELD
+    if unit in _CLASS_UNITS or _CLASSES.search(name):
+        return Kind.CLASS
+    return Kind.CONTINUOUS
