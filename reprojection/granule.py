@@ -319,6 +319,7 @@ class _LayerBuilder:
             offset=offset,
             units=known.units if known and known.units is not None else units,
             codes=known.codes if known else {},
+            classes=known.classes if known else {},
             description=_text(attributes.get("long_name")) or (known.title if known else ""),
             qa=known.qa if known else None,
             grid=grid.name if grid else None,

@@ -40,7 +40,8 @@ class Layer:
     `name` may end in an index, `Corrected_Optical_Depth_Land[1]`, counted from 0 along the axes of
     `bands`. `dtype` is what reading gives (unsigned where the file means it so), `shape` is
     (rows, columns). `grid` or `swath` names the structure the layer lies on; a layer with neither
-    cannot be placed. `qa` names the layer that holds its quality.
+    cannot be placed. `codes` are stored values that are not data, `classes` the meanings of those that
+    are. `qa` names the layer that holds its quality.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Layer:
     offset: float
     units: str
     codes: Mapping[int, str] = field(default_factory=dict)
+    classes: Mapping[int, str] = field(default_factory=dict)
     description: str = ""
     qa: str | None = None
     grid: str | None = None

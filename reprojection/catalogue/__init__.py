@@ -36,10 +36,14 @@ class BitField(_Entry):
 
 
 class LayerEntry(_Entry):
-    """What the catalogue says of one layer; what is absent is taken from the file."""
+    """What the catalogue says of one layer; what is absent is taken from the file.
+
+    `codes` are stored values that are not data, `classes` name the values of a class layer.
+    """
 
     kind: Kind = Kind.CONTINUOUS
     codes: dict[int, str] = Field(default_factory=dict)
+    classes: dict[int, str] = Field(default_factory=dict)
     resampling: Resampling | None = None
     qa: str | None = None
     bits: dict[str, BitField] = Field(default_factory=dict)
@@ -52,7 +56,7 @@ class LayerEntry(_Entry):
     valid_range: tuple[int | float, int | float] | None = None
     title: str = ""
 
-    @field_validator("codes", mode="before")
+    @field_validator("codes", "classes", mode="before")
     @classmethod
     def _spread_ranges(cls, codes: object) -> object:
         """Let one entry name a run of codes: `"33-254": unused`."""

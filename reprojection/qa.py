@@ -1,0 +1,263 @@
+"""Which pixels of a layer count as data: fill, valid range, codes and quality, at native resolution.
+
+A QA rule says which values of which bit fields are wanted, in the request's own words:
+`{"FparLai_QC": {"MODLAND": [0]}}`. A list alone means the whole value, `{"Quality_Flag": [2, 3]}`;
+a field may also be bits by number, `{"QC": {"0-1": [0]}}`. "best" and "good" name a preset of the
+layer's own QA layer in the catalogue.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+import numpy.typing as npt
+
+from reprojection.catalogue import BitField, LayerEntry
+from reprojection.errors import ChoiceRefusedError
+from reprojection.granule import Granule
+from reprojection.layers import Kind, Layer, split_index
+
+QaRule = str | Mapping[str, Mapping[str, Sequence[int]] | Sequence[int]] | None
+Mask = npt.NDArray[np.bool_]
+Array = npt.NDArray[np.generic]
+
+_BITS = re.compile(r"^(?P<first>\d{1,3})(?:-(?P<last>\d{1,3}))?$")
+
+
+class Reason(IntEnum):
+    """Why a pixel is empty, as the reason band stores it."""
+
+    VALID = 0
+    FILL = 1
+    CODE = 2  # a code, or outside the valid range
+    QA = 3
+    NO_GRANULE = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecodedField:
+    """One bit field of one QA value: its number and what the catalogue says of it."""
+
+    name: str
+    value: int
+    meaning: str
+
+
+def valid_mask(
+    granule: Granule, layer: Layer | str, qa_rule: QaRule = None, values: Array | None = None
+) -> Mask:
+    """True where a layer's pixel is data and passes the rule, shape of the layer.
+
+    `values` are the layer's stored values when they were read already. Raises ChoiceRefusedError
+    for a rule that cannot be applied.
+    """
+    return np.equal(reasons(granule, layer, qa_rule, values), Reason.VALID)
+
+
+def reasons(
+    granule: Granule, layer: Layer | str, qa_rule: QaRule = None, values: Array | None = None
+) -> npt.NDArray[np.uint8]:
+    """A `Reason` for every pixel of a layer, uint8; the first that applies, in the enum's order."""
+    found = layer if isinstance(layer, Layer) else granule.layer(layer)
+    selections = resolve_rule(granule, found, qa_rule)
+    stored = granule.read(found) if values is None else values
+    why = np.zeros(stored.shape, np.uint8)
+    for selection in selections:
+        why[~_passes(granule, found, selection)] = Reason.QA
+    why[~_in_range(stored, found)] = Reason.CODE
+    if found.codes:
+        why[np.isin(stored, np.array(sorted(found.codes), dtype=np.int64))] = Reason.CODE
+    why[_is_fill(stored, found)] = Reason.FILL
+    return why
+
+
+@dataclass(frozen=True, kw_only=True)
+class Selection:
+    """One clause of a rule: the wanted values of one bit field of one QA layer."""
+
+    qa_layer: Layer
+    field: BitField | None  # None: the whole value
+    wanted: tuple[int, ...]
+
+
+def resolve_rule(granule: Granule, layer: Layer, qa_rule: QaRule) -> tuple[Selection, ...]:
+    """The clauses of a rule for a layer. Raises ChoiceRefusedError when one cannot be applied."""
+    if not qa_rule:
+        return ()
+    if isinstance(qa_rule, str):
+        qa_rule = {_qa_name(layer, qa_rule): _preset(granule, layer, qa_rule)}
+    selections = []
+    for name, clause in qa_rule.items():
+        if name not in granule.layers and split_index(name)[0] not in granule.layers:
+            raise ChoiceRefusedError(
+                f"the QA rule names layer {name!r}, which {granule.name} does not hold; "
+                f"its layers are: {', '.join(granule.layers)}"
+            )
+        fields = clause if isinstance(clause, Mapping) else {"value": clause}
+        for field_name, wanted in fields.items():
+            selections.append(_selection(granule, layer, name, field_name, wanted))
+    return tuple(selections)
+
+
+def decode(granule: Granule, qa_layer: str, value: int | Sequence[int]) -> list[DecodedField]:
+    """What one QA value means, field by field; a layer of several bytes takes them all in order."""
+    entry = _entry(granule, qa_layer)
+    if entry is None:
+        return []
+    number = (
+        value
+        if isinstance(value, int)
+        else sum((int(byte) & 0xFF) << (8 * place) for place, byte in enumerate(value))
+    )
+    decoded = []
+    for name, bits in entry.bits.items():
+        part = (number >> bits.start) & ((1 << bits.length) - 1)
+        decoded.append(DecodedField(name=name, value=part, meaning=bits.values.get(part, "")))
+    return decoded
+
+
+def _qa_name(layer: Layer, preset: str) -> str:
+    if layer.qa is None:
+        raise ChoiceRefusedError(
+            f"qa: {preset} was asked for, but no QA layer is known for layer {layer.name!r}; leave "
+            "qa out, or name a QA layer and its bits"
+        )
+    return layer.qa
+
+
+def _preset(granule: Granule, layer: Layer, preset: str) -> Mapping[str, Sequence[int]]:
+    entry = _entry(granule, _qa_name(layer, preset))
+    presets = entry.presets if entry else {}
+    if preset not in presets:
+        known = ", ".join(presets) or "none"
+        raise ChoiceRefusedError(
+            f"qa: {preset!r} is no preset of layer {layer.qa!r} (presets: {known}); write the rule "
+            "out, like {layer: {field: [values]}}"
+        )
+    return presets[preset]
+
+
+def _entry(granule: Granule, name: str) -> LayerEntry | None:
+    return granule.entry.layer(name.rsplit("/", 1)[-1]) if granule.entry else None
+
+
+def _selection(
+    granule: Granule, layer: Layer, name: str, field_name: str, wanted: Sequence[int]
+) -> Selection:
+    bits = _bit_field(granule, name, field_name)
+    base, index = split_index(name)
+    qa_layer = granule.layers[name] if name in granule.layers else granule.layer(name)
+    if bits is not None and qa_layer.bands and not index:
+        qa_layer = granule.layer(f"{base}[{bits.start // 8}]")
+        bits = bits.model_copy(update={"start": bits.start % 8})
+    if bits is not None and bits.start + bits.length > 8 * qa_layer.dtype.itemsize:
+        raise ChoiceRefusedError(
+            f"bits {field_name!r} of {name!r} lie outside its {8 * qa_layer.dtype.itemsize} bits"
+        )
+    if qa_layer.dtype.kind not in "iu":
+        raise ChoiceRefusedError(f"layer {name!r} is not of whole numbers: it cannot serve as QA")
+    if bits is None and qa_layer.bands and not qa_layer.index:
+        raise ChoiceRefusedError(f"QA layer {name!r} has several bands: name one, {name}[0]")
+    _placement(granule, layer, qa_layer)
+    return Selection(qa_layer=qa_layer, field=bits, wanted=tuple(int(item) for item in wanted))
+
+
+def _bit_field(granule: Granule, name: str, field_name: str) -> BitField | None:
+    if field_name == "value":
+        return None
+    entry = _entry(granule, split_index(name)[0])
+    known = entry.bits if entry else {}
+    for candidate, bits in known.items():
+        if candidate.upper() == field_name.upper():
+            return bits
+    match = _BITS.match(field_name)
+    if match:
+        first = int(match["first"])
+        last = int(match["last"] or first)
+        if first <= last < 512 and last - first < 32:
+            return BitField(start=first, length=last - first + 1)
+    fields = ", ".join(known) or "none known; bits can be named by number, like '0-1'"
+    raise ChoiceRefusedError(f"QA layer {name!r} has no bit field {field_name!r}; fields: {fields}")
+
+
+def _passes(granule: Granule, layer: Layer, selection: Selection) -> Mask:
+    stored = granule.read(selection.qa_layer)
+    if stored.dtype.kind == "i":
+        stored = stored.view(f"u{stored.dtype.itemsize}") if selection.field else stored
+    if selection.field is None:
+        part: Array = stored
+    else:
+        ones = stored.dtype.type((1 << selection.field.length) - 1)
+        part = np.bitwise_and(np.right_shift(stored, selection.field.start), ones)
+    passed = np.isin(part, np.array(selection.wanted, dtype=np.int64))
+    # A zero fill of a bit field cannot be told from "all bits clear", so it is not held against it.
+    fill = selection.qa_layer.fill
+    if fill is not None and not (fill == 0 and selection.qa_layer.kind is Kind.BITFIELD):
+        passed &= ~_is_fill(stored, selection.qa_layer)
+    rows, columns = _placement(granule, layer, selection.qa_layer)
+    if rows is None or columns is None:
+        return passed
+    return passed[rows][:, columns]
+
+
+_Index = npt.NDArray[np.intp] | None
+
+
+def _placement(granule: Granule, layer: Layer, qa_layer: Layer) -> tuple[_Index, _Index]:
+    """QA row and column for each row and column of the layer; (None, None) when they are one to one.
+
+    A coarser QA pixel speaks for the finer ones inside it. Raises ChoiceRefusedError otherwise.
+    """
+    same_place = (layer.grid, layer.swath) == (qa_layer.grid, qa_layer.swath)
+    if same_place and layer.shape == qa_layer.shape:
+        return None, None
+    if layer.grid and qa_layer.grid:
+        ours, theirs = granule.grids[layer.grid], granule.grids[qa_layer.grid]
+        slack = 0.01 * ours.pixel_width  # corners of one tile differ by fractions of a millimetre
+        edges = zip(
+            (ours.left, ours.top, ours.right, ours.bottom),
+            (theirs.left, theirs.top, theirs.right, theirs.bottom),
+            strict=True,
+        )
+        even = all(fine % coarse == 0 for fine, coarse in _sizes(layer, qa_layer))
+        if even and all(abs(one - other) <= slack for one, other in edges):
+            rows, columns = (
+                np.arange(fine) // (fine // coarse) for fine, coarse in _sizes(layer, qa_layer)
+            )
+            return rows, columns
+    elif layer.swath and same_place:
+        swath = granule.swaths[layer.swath]
+        placed: list[npt.NDArray[np.intp]] = []
+        for axis, (fine, coarse) in enumerate(_sizes(layer, qa_layer)):
+            found = swath.map_onto(layer.dims[axis])
+            if found is None or found.geo != qa_layer.dims[axis] or found.increment < 1:
+                break
+            placed.append(np.minimum(np.arange(fine) // found.increment, coarse - 1))
+        if len(placed) == 2:
+            return placed[0], placed[1]
+    raise ChoiceRefusedError(
+        f"QA layer {qa_layer.name!r} {qa_layer.shape} cannot be laid over layer {layer.name!r} "
+        f"{layer.shape}: it must cover the same ground, at the same or an evenly coarser resolution"
+    )
+
+
+def _sizes(layer: Layer, qa_layer: Layer) -> list[tuple[int, int]]:
+    return list(zip(layer.shape, qa_layer.shape, strict=True))
+
+
+def _in_range(stored: Array, layer: Layer) -> Mask:
+    if layer.valid_range is None:
+        finite = np.isfinite(stored) if stored.dtype.kind == "f" else None
+        return np.ones(stored.shape, np.bool_) if finite is None else np.asarray(finite)
+    low, high = layer.valid_range
+    return np.asarray((stored >= low) & (stored <= high))
+
+
+def _is_fill(stored: Array, layer: Layer) -> Mask:
+    unknown = np.isnan(stored) if stored.dtype.kind == "f" else np.zeros(stored.shape, np.bool_)
+    if layer.fill is None:
+        return np.asarray(unknown)
+    fill = np.float32(layer.fill) if stored.dtype == np.float32 else layer.fill
+    return np.asarray(unknown | (stored == fill))
