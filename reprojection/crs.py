@@ -139,7 +139,7 @@ def operation(text: str) -> Operation:
     if transformer.accuracy >= 0:
         return Operation(description=transformer.description, accuracy=transformer.accuracy)
     with warnings.catch_warnings():
-        # PROJ's note that a better operation needs a grid file it does not have: the accuracy says so.
+        # PROJ notes that a better operation needs a grid file it lacks: the accuracy says so.
         warnings.simplefilter("ignore")
         group = TransformerGroup(parse_crs(text), "EPSG:4326", always_xy=True, allow_ballpark=False)
     best = group.transformers[0]
