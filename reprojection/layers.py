@@ -40,8 +40,8 @@ class Layer:
     `name` may end in an index, `Corrected_Optical_Depth_Land[1]`, counted from 0 along the axes of
     `bands`. `dtype` is what reading gives (unsigned where the file means it so), `shape` is
     (rows, columns). `grid` or `swath` names the structure the layer lies on; a layer with neither
-    cannot be placed. `codes` are stored values that are not data, `classes` the meanings of those that
-    are. `qa` names the layer that holds its quality.
+    cannot be placed. `codes` are stored values that are not data, `classes` the meanings of those
+    that are. `qa` names the layer that holds its quality.
     """
 
     name: str

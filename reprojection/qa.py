@@ -1,4 +1,4 @@
-"""Which pixels of a layer count as data: fill, valid range, codes and quality, at native resolution.
+"""Which pixels of a layer are data: fill, valid range, codes and quality, at native resolution.
 
 A QA rule says which values of which bit fields are wanted, in the request's own words:
 `{"FparLai_QC": {"MODLAND": [0]}}`. A list alone means the whole value, `{"Quality_Flag": [2, 3]}`;
@@ -206,7 +206,7 @@ _Index = npt.NDArray[np.intp] | None
 
 
 def _placement(granule: Granule, layer: Layer, qa_layer: Layer) -> tuple[_Index, _Index]:
-    """QA row and column for each row and column of the layer; (None, None) when they are one to one.
+    """QA row and column for each row and column of the layer; (None, None) when one to one.
 
     A coarser QA pixel speaks for the finer ones inside it. Raises ChoiceRefusedError otherwise.
     """
@@ -252,7 +252,7 @@ def _in_range(stored: Array, layer: Layer) -> Mask:
         finite = np.isfinite(stored) if stored.dtype.kind == "f" else None
         return np.ones(stored.shape, np.bool_) if finite is None else np.asarray(finite)
     low, high = layer.valid_range
-    return np.asarray((stored >= low) & (stored <= high))
+    return np.asarray(np.greater_equal(stored, low) & np.less_equal(stored, high))
 
 
 def _is_fill(stored: Array, layer: Layer) -> Mask:
