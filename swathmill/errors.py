@@ -10,3 +10,18 @@ class StackError(SwathmillError):
         super().__init__(f"{problem} {remedy}")
         self.problem = problem
         self.remedy = remedy
+
+
+class ApiError(StackError):
+    """The portal cannot be reached, or failed."""
+
+
+class RefusedError(SwathmillError):
+    """The portal refused what it was asked, for a reason of the asker's."""
+
+    def __init__(self, *, field: str, problem: str, remedy: str, status: int) -> None:
+        super().__init__(f"{field}: {problem} {remedy}" if field else f"{problem} {remedy}")
+        self.field = field
+        self.problem = problem
+        self.remedy = remedy
+        self.status = status

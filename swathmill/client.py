@@ -1,0 +1,238 @@
+"""A client of the portal's HTTP API, which the commands about requests speak."""
+
+import datetime as dt
+import hashlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
+
+from swathmill.errors import ApiError, RefusedError
+from tasks.request import Request
+
+TIMEOUT_SECONDS = 60.0
+CHUNK_BYTES = 1 << 20
+
+
+class _Answer(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class PhaseProgress(_Answer):
+    """Tasks of one phase, by what became of them."""
+
+    total: int = 0
+    done: int = 0
+    failed: int = 0
+    running: int = 0
+    reused: int = 0
+
+
+class Failure(_Answer):
+    """A task of a request that failed, with its category."""
+
+    key: str = ""
+    phase: str = ""
+    category: str = ""
+    output: str = ""
+    message: str = ""
+
+
+class Gap(_Answer):
+    """Something a request asked for and does not get, and why."""
+
+    what: str = ""
+    why: str = ""
+
+
+class RequestStatus(_Answer):
+    """Where one request stands."""
+
+    id: str
+    title: str = ""
+    state: str
+    submitted: dt.datetime | None = None
+    ended: dt.datetime | None = None
+    message: str = ""
+    phases: dict[str, PhaseProgress] = Field(default_factory=dict)
+    gaps: tuple[Gap, ...] = ()
+    failures: tuple[Failure, ...] = ()
+
+
+class ResultFile(_Answer):
+    """One file of a request's results."""
+
+    name: str
+    size: int
+    sha256: str
+    url: str
+
+
+class Problem(_Answer):
+    """An error as the portal tells it (RFC 9457), with the field and what to do."""
+
+    title: str = ""
+    detail: str = ""
+    field: str = ""
+    remedy: str = ""
+
+
+Preview = Mapping[str, JsonValue]
+_PREVIEW: TypeAdapter[Preview] = TypeAdapter(Mapping[str, JsonValue])
+_REQUESTS = TypeAdapter(list[RequestStatus])
+_RESULTS = TypeAdapter(list[ResultFile])
+
+
+@dataclass(frozen=True, kw_only=True)
+class PortalClient:
+    """Calls to one portal, on behalf of whoever the token was given to.
+
+    Each call raises RefusedError when the portal refuses what was asked (4xx), naming field and
+    remedy, and ApiError when the portal cannot be reached or fails.
+    """
+
+    url: str
+    token: str
+    transport: httpx.BaseTransport | None = None
+
+    def submit(self, request: Request) -> RequestStatus:
+        """Hand in a request; it has been accepted when this returns."""
+        answer = self._call("POST", "/api/requests", document=_document(request))
+        return RequestStatus.model_validate_json(answer)
+
+    def preview(self, request: Request) -> Preview:
+        """What a request would take: granules, tasks, bytes, gaps. Nothing is kept."""
+        answer = self._call(
+            "POST", "/api/requests", document=_document(request), parameters={"dry_run": "true"}
+        )
+        return _PREVIEW.validate_json(answer)
+
+    def status(self, request_id: str) -> RequestStatus:
+        """Where a request stands."""
+        return RequestStatus.model_validate_json(self._call("GET", f"/api/requests/{request_id}"))
+
+    def requests(self) -> list[RequestStatus]:
+        """The owner's requests, newest first."""
+        return _REQUESTS.validate_json(self._call("GET", "/api/requests"))
+
+    def results(self, request_id: str) -> list[ResultFile]:
+        """The files of a request that are finished."""
+        return _RESULTS.validate_json(self._call("GET", f"/api/requests/{request_id}/results"))
+
+    def cancel(self, request_id: str) -> None:
+        """Stop a request; what other requests want goes on."""
+        self._call("POST", f"/api/requests/{request_id}/cancel")
+
+    def download(
+        self, result: ResultFile, folder: Path, *, progress: Callable[[int], None] = lambda _: None
+    ) -> Path:
+        """Fetch a result into a folder, under its own name, whole or not at all.
+
+        `progress` is told of every chunk's bytes. A file that is there already with the right
+        checksum is not fetched again.
+        """
+        target = _inside(folder, result.name)
+        if target.is_file() and _sha256(target) == result.sha256:
+            progress(result.size)
+            return target
+        target.parent.mkdir(parents=True, exist_ok=True)
+        draft = target.with_name(f".{target.name}.part")
+        digest = hashlib.sha256()
+        with draft.open("wb") as out:
+            for chunk in self._stream(result.url):
+                digest.update(chunk)
+                out.write(chunk)
+                progress(len(chunk))
+        if digest.hexdigest() != result.sha256:
+            draft.unlink()
+            raise ApiError(
+                f"{result.name} arrived damaged: its checksum is not the one announced.",
+                "Fetch it again: swathmill results.",
+            )
+        draft.replace(target)
+        return target
+
+    def _call(
+        self,
+        method: str,
+        path: str,
+        *,
+        document: str | None = None,
+        parameters: Mapping[str, str] | None = None,
+    ) -> bytes:
+        with self._client() as client:
+            try:
+                answer = client.request(
+                    method,
+                    path,
+                    params=parameters,
+                    content=document,
+                    headers={"Content-Type": "application/json"} if document else None,
+                )
+            except httpx.TransportError as error:
+                raise self._unreachable(error) from error
+            _raise_for(answer)
+            return answer.content
+
+    def _stream(self, url: str) -> Iterator[bytes]:
+        with self._client() as client:
+            try:
+                with client.stream("GET", url) as answer:
+                    if answer.is_error:
+                        answer.read()
+                    _raise_for(answer)
+                    yield from answer.iter_bytes(CHUNK_BYTES)
+            except httpx.TransportError as error:
+                raise self._unreachable(error) from error
+
+    def _client(self) -> httpx.Client:
+        return httpx.Client(
+            base_url=self.url,
+            transport=self.transport,
+            timeout=TIMEOUT_SECONDS,
+            headers={"Authorization": f"Bearer {self.token}"},
+            # The portal of a stack is on this machine: a proxy of the environment is not for it.
+            trust_env=not self.url.startswith("http://127.0.0.1"),
+        )
+
+    def _unreachable(self, error: httpx.TransportError) -> ApiError:
+        return ApiError(
+            f"The portal at {self.url} does not answer ({error}).",
+            "Start a stack with `swathmill up`, or name another portal with SWATHMILL_PORTAL_URL.",
+        )
+
+
+def _document(request: Request) -> str:
+    return request.model_dump_json(exclude_defaults=True)
+
+
+def _raise_for(answer: httpx.Response) -> None:
+    if not answer.is_error:
+        return
+    try:
+        problem = Problem.model_validate_json(answer.content)
+    except ValidationError:
+        problem = Problem(title=f"HTTP {answer.status_code}", detail=answer.text[:300])
+    what = problem.detail or problem.title
+    if answer.status_code < 500:
+        raise RefusedError(
+            field=problem.field, problem=what, remedy=problem.remedy, status=answer.status_code
+        )
+    raise ApiError(f"The portal failed: {what}", problem.remedy or "See the portal's log.")
+
+
+def _inside(folder: Path, name: str) -> Path:
+    target = (folder / name).resolve()
+    if not target.is_relative_to(folder.resolve()):
+        raise ApiError(
+            f"The portal names a result {name!r}, which lies outside {folder}.",
+            "It was not written. Report this.",
+        )
+    return target
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

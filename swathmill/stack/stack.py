@@ -1,0 +1,274 @@
+"""The whole stack of one machine, over one data folder."""
+
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+
+from swathmill.errors import StackError
+from swathmill.stack import ports
+from swathmill.stack.azurite import AzuriteServer
+from swathmill.stack.children import Child, ChildSpec
+from swathmill.stack.folder import DataFolder, DiskUse, FolderLock, Secrets, StackState
+from swathmill.stack.redis_server import RedisServer
+from swathmill.stack.supervisor import Supervisor
+from tasks.settings import Settings
+
+READY_SECONDS = 60.0
+DISK_CHECK_SECONDS = 30.0
+START_TRIES = 3
+STOP_ORDER_TAIL = (("manager",), ("mail",), ("redis",), ("azurite",))
+
+
+@dataclass(frozen=True, kw_only=True)
+class StackOptions:
+    """What a stack is started with.
+
+    `archive` is the folder granules come from, or None. `portal_port` 0 takes any free port.
+    `grace_seconds` is the time running attempts have when the stack stops.
+    """
+
+    folder: DataFolder
+    archive: Path | None
+    workers: int = 1
+    slots: int = 0
+    portal_port: int = 0
+    catch_mail: bool = True
+    grace_seconds: float = 30.0
+    settings: Settings
+
+
+class Stack:
+    """Starts, looks after and stops Azurite, Redis, the mail catcher, the service manager, the
+    workers and the portal. Use it from the main thread: `start`, `tick` often, `stop`."""
+
+    def __init__(self, options: StackOptions, *, say: Callable[[str], None]) -> None:
+        self._options = options
+        self._say = say
+        self._supervisor = Supervisor()
+        self._lock = FolderLock(options.folder)
+        self._locked = False
+        self._state = StackState()
+        self._next_disk_check = 0.0
+        self._out_of_disk = False
+
+    @property
+    def portal_url(self) -> str:
+        """Where the portal answers."""
+        return self._state.portal_url
+
+    @property
+    def supervisor(self) -> Supervisor:
+        """The children and their records."""
+        return self._supervisor
+
+    @property
+    def worker_names(self) -> list[str]:
+        """Names of the worker children."""
+        return [f"worker-{number}" for number in range(1, self._options.workers + 1)]
+
+    def start(self) -> None:
+        """Start everything, each part ready before the next; on any failure nothing is left.
+
+        Raises:
+            StackError: naming the part, what it said, and what to do.
+        """
+        folder = self._options.folder
+        folder.prepare()
+        self._refuse_full_disk(folder.disk_use(self._options.settings.disk_quota_gb))
+        self._lock.__enter__()
+        self._locked = True
+        try:
+            self._start_all(folder)
+        except BaseException:
+            self._supervisor.kill()
+            self._release()
+            raise
+
+    def tick(self) -> None:
+        """Look after the children and the disk; call it several times a second."""
+        for sentence in self._supervisor.tick():
+            self._say(sentence)
+        now = time.monotonic()
+        if now >= self._next_disk_check:
+            self._next_disk_check = now + DISK_CHECK_SECONDS
+            self._check_disk()
+
+    def stop(self) -> None:
+        """Stop in order: portal, workers, manager, mail, Redis, Azurite. The data stay."""
+        try:
+            self._supervisor.stop((("portal",), tuple(self.worker_names), *STOP_ORDER_TAIL))
+        finally:
+            self._release()
+
+    def kill(self) -> None:
+        """End everything at once; work in progress is done again at the next start."""
+        self._supervisor.kill()
+        self._release()
+
+    def _start_all(self, folder: DataFolder) -> None:
+        secrets = folder.secrets()
+        before = folder.state()
+        azurite = self._start_azurite(folder, secrets, before)
+        redis = self._start_redis(folder, secrets, before)
+        portal_port = self._choose_portal_port(before)
+        smtp_port = ports.choose(1, preferred=[before.smtp_port] if before.smtp_port else [])[0]
+        if self._options.catch_mail:
+            self._start_mail_catcher(folder, smtp_port)
+        self._state = StackState(
+            pid=os.getpid(),
+            azurite_ports=azurite.ports,
+            redis_port=redis.port,
+            smtp_port=smtp_port,
+            portal_port=portal_port,
+            portal_url=f"http://{ports.LOOPBACK}:{portal_port}",
+            archive=str(self._options.archive or ""),
+        )
+        env = self._environment(azurite, redis, secrets)
+        self._service("manager", "service_manager", env)
+        for name in self.worker_names:
+            self._service(
+                name,
+                "worker",
+                {**env, "SWATHMILL_WORKER_NAME": name},
+                grace_seconds=self._options.grace_seconds + 10.0,
+            )
+        portal = self._service("portal", "portal", env)
+        portal.wait_until(self._portal_answers, limit_seconds=READY_SECONDS)
+        folder.write_state(self._state)
+
+    def _start_azurite(
+        self, folder: DataFolder, secrets: Secrets, before: StackState
+    ) -> AzuriteServer:
+        preferred = before.azurite_ports
+        for attempt in range(1, START_TRIES + 1):
+            server = AzuriteServer.on_free_ports(
+                folder=folder.azurite,
+                log=folder.log("azurite"),
+                account=secrets.account,
+                preferred=preferred,
+            )
+            try:
+                self._supervisor.adopt(server.start())
+                return server
+            except StackError:
+                # Another program may have taken a port since it was found free.
+                if attempt == START_TRIES or all(map(ports.is_free, server.ports)):
+                    raise
+                preferred = ()
+        raise AssertionError("unreachable: the last try returns or raises")
+
+    def _start_redis(self, folder: DataFolder, secrets: Secrets, before: StackState) -> RedisServer:
+        server = RedisServer.on_free_port(
+            folder=folder.redis,
+            log=folder.log("redis"),
+            password=secrets.redis_password,
+            preferred=[before.redis_port] if before.redis_port else [],
+        )
+        self._supervisor.adopt(server.start())
+        return server
+
+    def _start_mail_catcher(self, folder: DataFolder, port: int) -> None:
+        child = self._service(
+            "mail",
+            "swathmill.stack.mail_catcher",
+            {},
+            arguments=("--port", str(port), "--folder", str(folder.mail)),
+        )
+        child.wait_until(lambda: ports.answers(port), limit_seconds=READY_SECONDS)
+
+    def _choose_portal_port(self, before: StackState) -> int:
+        wanted = self._options.portal_port
+        if wanted == 0:
+            return ports.choose(1, preferred=[before.portal_port] if before.portal_port else [])[0]
+        if not ports.is_free(wanted):
+            raise StackError(
+                f"Port {wanted} is taken, and the portal was told to listen there.",
+                "Name another with --port, or leave it out to take a free one.",
+            )
+        return wanted
+
+    def _environment(
+        self, azurite: AzuriteServer, redis: RedisServer, secrets: Secrets
+    ) -> Mapping[str, str]:
+        state = self._state
+        settings = self._options.settings
+        env = {
+            "SWATHMILL_DATA_DIR": str(self._options.folder.path.resolve()),
+            "SWATHMILL_STORAGE": azurite.connection_string,
+            "SWATHMILL_REDIS_URL": redis.url,
+            "SWATHMILL_ARCHIVE": state.archive,
+            "SWATHMILL_PORTAL_URL": state.portal_url,
+            "SWATHMILL_PORTAL_HOST": ports.LOOPBACK,
+            "SWATHMILL_PORTAL_PORT": str(state.portal_port),
+            "SWATHMILL_SECRET": settings.secret.get_secret_value() or secrets.signing_key,
+            "SWATHMILL_SLOTS": str(self._options.slots or _cores()),
+            "SWATHMILL_GRACE_SECONDS": str(self._options.grace_seconds),
+        }
+        if self._options.catch_mail:
+            env |= {
+                "SWATHMILL_SMTP_HOST": ports.LOOPBACK,
+                "SWATHMILL_SMTP_PORT": str(state.smtp_port),
+            }
+            env |= {"SWATHMILL_SMTP_USER": "", "SWATHMILL_SMTP_TLS": "none"}
+        return env
+
+    def _service(
+        self,
+        name: str,
+        module: str,
+        env: Mapping[str, str],
+        *,
+        arguments: tuple[str, ...] = (),
+        grace_seconds: float = 10.0,
+    ) -> Child:
+        return self._supervisor.start(
+            ChildSpec(
+                name=name,
+                argv=(sys.executable, "-m", module, *arguments),
+                env={**env, "PYTHONUNBUFFERED": "1"},
+                log=self._options.folder.log(name),
+                grace_seconds=grace_seconds,
+            )
+        )
+
+    def _portal_answers(self) -> bool:
+        try:
+            return httpx.get(f"{self.portal_url}/healthz", timeout=2.0).status_code < 500
+        except httpx.TransportError:
+            return False
+
+    def _check_disk(self) -> None:
+        use = self._options.folder.disk_use(self._options.settings.disk_quota_gb)
+        if use.problem and not self._out_of_disk:
+            self._out_of_disk = True
+            self._say(
+                f"Work is paused: {use.problem}. Make room, or raise SWATHMILL_DISK_QUOTA_GB; "
+                "it goes on by itself."
+            )
+            self._supervisor.pause(self.worker_names)
+        elif self._out_of_disk and use.has_room_again:
+            self._out_of_disk = False
+            self._say("There is room again: work goes on.")
+            self._supervisor.resume(self.worker_names)
+
+    def _refuse_full_disk(self, use: DiskUse) -> None:
+        if use.problem:
+            raise StackError(
+                f"The stack does not start: {use.problem} ({self._options.folder.path}).",
+                "Make room, name another folder with --data, or set SWATHMILL_DISK_QUOTA_GB.",
+            )
+
+    def _release(self) -> None:
+        if self._locked:
+            self._lock.__exit__(None, None, None)
+            self._locked = False
+
+
+def _cores() -> int:
+    """Processors this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,0 +1,130 @@
+"""Keeps children running: restarts what ends unexpectedly, with growing pauses; stops in order."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import structlog
+
+from swathmill.stack.children import Child, ChildSpec
+
+log = structlog.get_logger("supervisor")
+
+FIRST_PAUSE_SECONDS = 1.0
+LONGEST_PAUSE_SECONDS = 60.0
+STEADY_SECONDS = 60.0
+
+
+@dataclass
+class Watched:
+    """A child that is meant to run, and its record of falling over."""
+
+    child: Child
+    started: float
+    pause: float = FIRST_PAUSE_SECONDS
+    again_at: float | None = None
+    restarts: int = 0
+    last_exit: int | None = None
+    paused: bool = False
+
+
+@dataclass(kw_only=True)
+class Supervisor:
+    """Children by name, in the order of their start. Everything happens in the caller's thread,
+    which must be the main one: call `tick` a few times a second."""
+
+    clock: Callable[[], float] = time.monotonic
+    _watched: dict[str, Watched] = field(default_factory=dict)
+
+    def adopt(self, child: Child) -> None:
+        """Watch a child that was started by other means."""
+        self._watched[child.spec.name] = Watched(child=child, started=self.clock())
+
+    def start(self, spec: ChildSpec) -> Child:
+        """Start a child and watch it."""
+        child = Child(spec)
+        child.start()
+        self.adopt(child)
+        return child
+
+    def names(self) -> list[str]:
+        """The children's names, in the order of their start."""
+        return list(self._watched)
+
+    def child(self, name: str) -> Child:
+        """One child by its name."""
+        return self._watched[name].child
+
+    def restarts(self, name: str) -> int:
+        """How often a child had to be started again."""
+        return self._watched[name].restarts
+
+    def tick(self) -> list[str]:
+        """Look after every child once; a sentence for each that ended or was started again."""
+        said: list[str] = []
+        for name, watched in self._watched.items():
+            if watched.paused:
+                continue
+            if watched.again_at is not None:
+                if self.clock() >= watched.again_at:
+                    self._start_again(watched)
+                    said.append(f"{name} was started again (restart {watched.restarts}).")
+                continue
+            code = watched.child.exit_code()
+            if code is not None:
+                said.append(self._note_end(name, watched, code))
+        return said
+
+    def pause(self, names: Sequence[str]) -> None:
+        """Stop children and leave them stopped until `resume`."""
+        for name in names:
+            self._watched[name].paused = True
+            self._watched[name].child.ask_to_stop()
+        for name in names:
+            self._watched[name].child.stop()
+
+    def resume(self, names: Sequence[str]) -> None:
+        """Start children again that were paused."""
+        for name in names:
+            watched = self._watched[name]
+            if watched.paused:
+                watched.paused = False
+                self._start_again(watched)
+
+    def stop(self, order: Sequence[Sequence[str]]) -> None:
+        """Stop group after group; all children of a group are asked first, then awaited."""
+        for group in order:
+            present = [self._watched[name].child for name in group if name in self._watched]
+            for child in present:
+                child.ask_to_stop()
+            for child in present:
+                child.stop()
+        self._watched.clear()
+
+    def kill(self) -> None:
+        """End everything at once."""
+        for watched in self._watched.values():
+            watched.child.kill()
+        self._watched.clear()
+
+    def _note_end(self, name: str, watched: Watched, code: int) -> str:
+        if self.clock() - watched.started > STEADY_SECONDS:
+            watched.pause = FIRST_PAUSE_SECONDS
+        watched.last_exit = code
+        watched.again_at = self.clock() + watched.pause
+        log.warning("child ended", child=name, exit_code=code, pause_seconds=watched.pause)
+        sentence = (
+            f"{name} ended unexpectedly (exit code {code}); next start in {watched.pause:.0f} s. "
+            f"Its log: {watched.child.spec.log}"
+        )
+        watched.pause = min(2 * watched.pause, LONGEST_PAUSE_SECONDS)
+        # What the child left behind in its group ends with it.
+        watched.child.kill()
+        return sentence
+
+    def _start_again(self, watched: Watched) -> None:
+        watched.again_at = None
+        watched.child = Child(watched.child.spec)
+        watched.child.start()
+        watched.started = self.clock()
+        watched.restarts += 1
