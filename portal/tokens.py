@@ -1,0 +1,89 @@
+"""Signed tokens: who someone is, and in which role, without a table of accounts.
+
+A token is `itsdangerous` text: owner and role, the time of signing, a signature by the
+installation's secret. Each use has a salt of its own, so that a sign-in link is no API token.
+Changing the secret ends all of them.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from urllib.parse import quote
+
+from itsdangerous import BadData, URLSafeTimedSerializer
+
+SHORTEST_SECRET = 32
+LONGEST_OWNER = 254
+
+
+class Role(StrEnum):
+    """What someone may see: a scientist their own requests, an operator everybody's."""
+
+    SCIENTIST = "scientist"
+    OPERATOR = "operator"
+
+
+class Use(StrEnum):
+    """What a token is for; the value is its salt."""
+
+    API = "swathmill.api"
+    LINK = "swathmill.link"
+    SESSION = "swathmill.session"
+
+
+LIFETIMES = {Use.API: 365 * 86400, Use.LINK: 7 * 86400, Use.SESSION: 30 * 86400}
+"""Seconds after which a token is refused."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Person:
+    """Who calls: an owner of requests (a mail address, say) and a role."""
+
+    owner: str
+    role: Role
+
+    @property
+    def is_operator(self) -> bool:
+        """Whether this person sees everybody's requests and the operators' page."""
+        return self.role is Role.OPERATOR
+
+    def may_see(self, owner: str) -> bool:
+        """Whether a request of `owner` is this person's to see and to order."""
+        return self.is_operator or self.owner == owner
+
+
+def issue(secret: str, owner: str, role: str = Role.SCIENTIST, *, use: Use = Use.API) -> str:
+    """A token that says its bearer is `owner` in `role`.
+
+    Raises ValueError for a secret too short to sign with, an empty owner or an unknown role.
+    """
+    if not owner or len(owner) > LONGEST_OWNER:
+        raise ValueError(f"an owner has 1 to {LONGEST_OWNER} characters, {owner!r} has not")
+    return _serializer(secret, use).dumps([owner, Role(role).value])
+
+
+def read(secret: str, token: str, *, use: Use = Use.API) -> Person | None:
+    """The person a token names, or None when it is forged, expired or meant for another use."""
+    try:
+        content = _serializer(secret, use).loads(token, max_age=LIFETIMES[use])
+    except BadData:
+        return None
+    match content:
+        case [str(owner), str(role)] if role in {*Role}:
+            return Person(owner=owner, role=Role(role))
+        case _:
+            return None
+
+
+def sign_in_link(portal_url: str, secret: str, owner: str, role: str = Role.SCIENTIST) -> str:
+    """An address that signs its visitor in as `owner`; it is good for a week."""
+    token = issue(secret, owner, role, use=Use.LINK)
+    return f"{portal_url.rstrip('/')}/sign-in?token={quote(token)}"
+
+
+def _serializer(secret: str, use: Use) -> URLSafeTimedSerializer:
+    if len(secret) < SHORTEST_SECRET:
+        raise ValueError(
+            f"the signing secret has {len(secret)} characters; set SWATHMILL_SECRET to at least "
+            f"{SHORTEST_SECRET} random ones"
+        )
+    return URLSafeTimedSerializer(secret, salt=use.value)
