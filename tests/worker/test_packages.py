@@ -1,0 +1,100 @@
+"""Packages: found by name, checked, archived to the same bytes, unpacked whole."""
+
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+from tasks.packages import PackageError, Packages, layer_labels, load_package, pack, unpack
+from tasks.settings import Settings
+from tasks.spec import Band
+
+
+def make(folder: Path, manifest: str) -> Path:
+    folder.mkdir(parents=True)
+    (folder / "package.yaml").write_text(manifest, "utf-8")
+    (folder / "run.sh").write_text("#!/bin/sh\n", "utf-8")
+    return folder
+
+
+GOOD = 'name: own\ncommand: [sh, run.sh]\noutputs: ["{layer}.tif", summary.csv]\n'
+
+
+def test_shipped_packages_are_found_and_declare_a_raster_per_layer() -> None:
+    packages = Packages.of(Settings())
+    assert {"mean", "monthly-mean"} <= set(packages.names())
+    found = packages.find("monthly-mean")
+    assert found.package.expand(["Lai_1km", "Fpar_1km"]) == (
+        "Lai_1km_mean.tif",
+        "Fpar_1km_mean.tif",
+    )
+    assert found.package.outputs[0].kind == "raster"
+
+
+def test_a_package_of_the_users_folder_hides_a_shipped_one(tmp_path: Path) -> None:
+    make(tmp_path / "mean", GOOD.replace("own", "mean"))
+    found = Packages.of(Settings(packages=str(tmp_path))).find("mean")
+    assert found.folder == tmp_path / "mean"
+    assert [o.kind for o in found.package.outputs] == ["raster", "file"]
+    assert found.package.expand(["A", "B"]) == ("A.tif", "B.tif", "summary.csv")
+
+
+@pytest.mark.parametrize("name", ["nonesuch", "../mean", "."])
+def test_an_unknown_package_names_those_there_are(name: str) -> None:
+    with pytest.raises(PackageError, match="monthly-mean"):
+        Packages.of(Settings()).find(name)
+
+
+@pytest.mark.parametrize(
+    ("manifest", "field"),
+    [
+        ("name: own\ncommand: [x]\n", "outputs"),
+        (GOOD + "colour: red\n", "colour"),
+        (GOOD.replace("summary.csv", '"../x"'), "outputs"),
+        (GOOD.replace("summary.csv", '"{day}.tif"'), "outputs"),
+        (GOOD + "resources: {memory_gb: 0}\n", "memory_gb"),
+        ("[", "YAML"),
+    ],
+)
+def test_a_wrong_manifest_names_the_field(tmp_path: Path, manifest: str, field: str) -> None:
+    with pytest.raises(PackageError, match=field):
+        load_package(make(tmp_path / "own", manifest))
+
+
+def test_equal_folders_give_equal_archives_and_unpack_whole(tmp_path: Path) -> None:
+    one, two = make(tmp_path / "a" / "own", GOOD), make(tmp_path / "b" / "own", GOOD)
+    (two / "__pycache__").mkdir()
+    (two / "__pycache__" / "run.pyc").write_bytes(b"x")
+    (one / "run.sh").chmod(0o700)
+    (two / "run.sh").chmod(0o755)
+    assert pack(one) == pack(two)
+    target = tmp_path / "out"
+    target.mkdir()
+    assert unpack(pack(one).data, target) == load_package(one)
+    assert (target / "run.sh").read_text("utf-8") == "#!/bin/sh\n"
+    assert (target / "run.sh").stat().st_mode & 0o100
+    (one / "run.sh").write_text("#!/bin/sh\ntrue\n", "utf-8")
+    assert pack(one).digest != pack(two).digest
+
+
+def test_a_link_is_not_packed(tmp_path: Path) -> None:
+    folder = make(tmp_path / "own", GOOD)
+    (folder / "secret").symlink_to("/etc/passwd")
+    with pytest.raises(PackageError, match="plain file"):
+        pack(folder)
+
+
+def test_a_damaged_archive_is_named(tmp_path: Path) -> None:
+    with pytest.raises(PackageError, match="damaged"):
+        unpack(b"no tar at all" * 100, tmp_path)
+
+
+def band(product: str, layer: str) -> Band:
+    return Band(product=product, collection="5", layer=layer, day=date(2012, 1, 1), cell="c")
+
+
+def test_labels_are_file_names_and_tell_products_apart() -> None:
+    bands = [band("MCD15A2", "Lai_1km"), band("MOD13A2", "1 km 16 days NDVI")]
+    assert list(layer_labels([*bands, bands[0]]).values()) == ["Lai_1km", "1_km_16_days_NDVI"]
+    both = [band("MCD15A2", "Lai_1km"), band("MOD15A2", "Lai_1km")]
+    assert list(layer_labels(both).values()) == ["MCD15A2.5.Lai_1km", "MOD15A2.5.Lai_1km"]
