@@ -1,0 +1,247 @@
+"""What can be said of a request before any archive is asked: used by the portal and the planner."""
+
+import datetime as dt
+import difflib
+from collections.abc import Iterable, Mapping
+from typing import Protocol
+
+from reprojection.catalogue import LayerEntry, Product, product
+from reprojection.layers import Kind
+from tasks.errors import RequestRefusedError
+from tasks.request import ProductChoice, Request
+from tasks.target import target
+
+FIRST_LIGHT = dt.date(2000, 2, 18)
+"""The day of the oldest granule in the archives (Terra's composites; its swaths begin later)."""
+
+CLASS_METHODS = ("nearest", "mode")
+"""What classes and bit fields may be resampled by: methods that never make a value up."""
+
+SWATH_METHODS = ("nearest", "average")
+"""What swaths may be resampled by: the footprints of a swath are no lattice."""
+
+
+class Limits(Protocol):
+    """The limits a request is held to; `tasks.settings.Settings` has them."""
+
+    @property
+    def max_tasks(self) -> int:
+        """Largest plan."""
+        ...
+
+    @property
+    def max_pixels(self) -> int:
+        """Largest raster among the results, in pixels."""
+        ...
+
+
+def check_request(request: Request, limits: Limits) -> None:
+    """Refuse a request that cannot mean anything, by what the document alone says.
+
+    A product that the catalogue does not know is let through: its layers are checked when its
+    granules are read.
+
+    Raises:
+        RequestRefusedError: naming the first offending field, what is wrong and what to do.
+    """
+    if request.time.end < FIRST_LIGHT:
+        raise RequestRefusedError(
+            "time.end",
+            f"{request.time.end} is before the first MODIS data.",
+            f"Ask for days from {FIRST_LIGHT} on.",
+        )
+    known = [_check_choice(index, choice) for index, choice in enumerate(request.products)]
+    _check_repeats(request)
+    _check_resampling(request)
+    _check_qa(request, known)
+    _check_size(request, limits)
+
+
+def resampling_notes(request: Request) -> tuple[str, ...]:
+    """What a scientist should know of a resampling method chosen for the whole request."""
+    method = request.resampling
+    if not isinstance(method, str) or method == "nearest":
+        return ()
+    kept: list[str] = []
+    for choice in request.products:
+        known = product(choice.name, choice.collection)
+        for layer in choice.layers:
+            entry = known.layer(layer) if known else None
+            swath = known is not None and known.geometry == "swath" and method not in SWATH_METHODS
+            classes = entry is not None and entry.kind is not Kind.CONTINUOUS
+            if swath or (classes and method not in CLASS_METHODS):
+                kept.append(f"{choice.name} {layer}")
+    if not kept:
+        return ()
+    return (
+        f"{method} applies to continuous layers of tile products; resampled by their own "
+        f"default instead: {', '.join(kept)}.",
+    )
+
+
+def nearest_names(name: str, known: Iterable[str]) -> str:
+    """A remedy for a misspelt name: the ones like it, or all when there are few."""
+    names = sorted(known)
+    by_lower = {n.lower(): n for n in names}
+    like = [by_lower[n] for n in difflib.get_close_matches(name.lower(), by_lower, 3, 0.6)]
+    if like:
+        return f"Did you mean {' or '.join(like)}?"
+    shown = ", ".join(names[:30])
+    return f"There are: {shown}{', ...' if len(names) > 30 else ''}."
+
+
+def _check_choice(index: int, choice: ProductChoice) -> Product | None:
+    known = product(choice.name, choice.collection)
+    if len(set(choice.layers)) != len(choice.layers):
+        raise RequestRefusedError(
+            f"products.{index}.layers", "names a layer twice.", "Name each layer once."
+        )
+    if known is None:
+        return None
+    for place, layer in enumerate(choice.layers):
+        if known.layer(layer) is None:
+            raise RequestRefusedError(
+                f"products.{index}.layers.{place}",
+                f"{choice.name} collection {choice.collection} has no layer {layer!r}.",
+                nearest_names(layer, known.layers),
+            )
+    return known
+
+
+def _check_repeats(request: Request) -> None:
+    seen: set[tuple[str, str, str, str]] = set()
+    for index, choice in enumerate(request.products):
+        for layer in choice.layers:
+            wanted = (choice.name, choice.collection, layer, choice.day_night)
+            if wanted in seen:
+                raise RequestRefusedError(
+                    f"products.{index}.layers",
+                    f"{choice.name} {layer} is asked for twice.",
+                    "Name each product and layer once.",
+                )
+            seen.add(wanted)
+
+
+def _check_resampling(request: Request) -> None:
+    if not isinstance(request.resampling, dict):
+        return
+    layers = [layer for choice in request.products for layer in choice.layers]
+    for layer, method in request.resampling.items():
+        field = f"resampling.{layer}"
+        if layer not in layers:
+            raise RequestRefusedError(
+                field, f"no layer {layer!r} is asked for.", nearest_names(layer, layers)
+            )
+        for choice in request.products:
+            if layer in choice.layers:
+                _check_method(field, choice, layer, method)
+
+
+def _check_method(field: str, choice: ProductChoice, layer: str, method: str) -> None:
+    known = product(choice.name, choice.collection)
+    entry = known.layer(layer) if known else None
+    if entry is not None and entry.kind is not Kind.CONTINUOUS and method not in CLASS_METHODS:
+        what = "classes" if entry.kind is Kind.CLASS else "bit fields"
+        raise RequestRefusedError(
+            field,
+            f"{method} would blend the {what} of {choice.name} {layer} into values that mean "
+            "something else.",
+            f"Choose {' or '.join(CLASS_METHODS)}, or leave the layer out of resampling.",
+        )
+    if known is not None and known.geometry == "swath" and method not in SWATH_METHODS:
+        raise RequestRefusedError(
+            field,
+            f"{choice.name} is a swath product, whose pixels lie on no lattice: no {method}.",
+            f"Choose {' or '.join(SWATH_METHODS)}.",
+        )
+
+
+def _check_qa(request: Request, known: list[Product | None]) -> None:
+    rule = request.qa
+    if isinstance(rule, str):
+        _check_preset(request, known, rule)
+    elif rule is not None:
+        for layer, fields in rule.items():
+            _check_rule(layer, fields, known)
+
+
+def _check_preset(request: Request, known: list[Product | None], preset: str) -> None:
+    for index, (choice, entry) in enumerate(zip(request.products, known, strict=True)):
+        if entry is None:
+            raise RequestRefusedError(
+                "qa",
+                f"the catalogue does not know {choice.name} collection {choice.collection}, so "
+                f"{preset!r} says nothing about it.",
+                "Write the rule out: qa: {QA_LAYER: {value: [0]}}.",
+            )
+        for layer in choice.layers:
+            described = entry.layer(layer)
+            quality = quality_of(entry, described)
+            if described is None or described.kind is Kind.BITFIELD:
+                continue
+            if quality is None or preset not in quality.presets:
+                raise RequestRefusedError(
+                    "qa",
+                    f"{choice.name} {layer} (products.{index}) has no QA rule {preset!r}.",
+                    "Write the rule out by QA layer, or ask for this layer separately.",
+                )
+
+
+def quality_of(described: Product, layer: LayerEntry | None) -> LayerEntry | None:
+    """The entry of the QA layer that belongs to a layer, if the catalogue names one."""
+    if layer is None or layer.qa is None:
+        return None
+    return described.layer(layer.qa)
+
+
+def _check_rule(
+    layer: str, fields: Mapping[str, tuple[int, ...]], known: list[Product | None]
+) -> None:
+    field = f"qa.{layer}"
+    entries = [entry for p in known if p is not None and (entry := p.layer(layer)) is not None]
+    if not entries and None not in known:
+        names = {name for p in known if p is not None for name in p.layers if p.layers[name].bits}
+        raise RequestRefusedError(
+            field, f"no product asked for has a layer {layer!r}.", nearest_names(layer, names)
+        )
+    if not fields:
+        raise RequestRefusedError(
+            field, "names no field.", "Name one with the values to keep: {MODLAND: [0]}."
+        )
+    for name, values in fields.items():
+        if not values:
+            raise RequestRefusedError(
+                f"{field}.{name}", "keeps no value.", "List the values to keep."
+            )
+        for entry in entries:
+            _check_bits(f"{field}.{name}", name, values, entry)
+
+
+def _check_bits(field: str, name: str, values: tuple[int, ...], entry: LayerEntry) -> None:
+    if name == "value":
+        return
+    bits = entry.bits.get(name)
+    if bits is None:
+        raise RequestRefusedError(
+            field, f"there is no QA field {name!r}.", nearest_names(name, [*entry.bits, "value"])
+        )
+    top = 2**bits.length - 1
+    wrong = [value for value in values if not 0 <= value <= top]
+    if wrong:
+        raise RequestRefusedError(
+            field,
+            f"{wrong[0]} does not fit: {name} has {bits.length} bits.",
+            f"Give values from 0 to {top}.",
+        )
+
+
+def _check_size(request: Request, limits: Limits) -> None:
+    grid = target(request).grid
+    pixels = grid.width * grid.height
+    if pixels > limits.max_pixels:
+        raise RequestRefusedError(
+            "grid.resolution" if request.grid.modis is None else "grid.modis",
+            f"one raster would have {grid.width:,} x {grid.height:,} = {pixels:,} pixels; "
+            f"{limits.max_pixels:,} are allowed (SWATHMILL_MAX_PIXELS).",
+            "Ask for a coarser grid or a smaller region, or have the limit raised.",
+        )
