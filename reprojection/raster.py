@@ -3,7 +3,6 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import IntEnum
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -21,23 +20,13 @@ Parameter = str | int | float | bool | None
 Colour = tuple[int, int, int, int]
 
 
-class Reason(IntEnum):
-    """Why a pixel of a reason band is empty; VALUE means that it is not."""
-
-    VALUE = 0
-    FILL = 1
-    CODE = 2
-    QA = 3
-    NO_GRANULE = 4
-
-
 @dataclass(frozen=True, kw_only=True)
 class Band:
     """One band of a raster: its name as written in the file, and what it holds.
 
     Bands of role "data" and "class" hold the layer's values; "count" the number of granules with a
     value there, "source" the number of the granule the value came from (1 is the first of
-    `Provenance.granules`, 0 none), "reason" a `Reason`.
+    `Provenance.granules`, 0 none), "reason" a `reprojection.qa.Reason`.
     """
 
     name: str

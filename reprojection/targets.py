@@ -1,0 +1,73 @@
+"""Where the pixel centres of a grid lie on the Earth."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from reprojection.crs import is_modis_sinusoidal, is_plain_lonlat, to_lonlat, wrap_longitude
+from reprojection.grids import Grid
+
+Floats = npt.NDArray[np.float64]
+
+_ROWS_AT_ONCE = 64
+
+
+@dataclass(frozen=True, kw_only=True)
+class Targets:
+    """Latitudes and longitudes of pixel centres in WGS84 degrees, NaN where there is no Earth.
+
+    The two arrays broadcast to the grid's shape (height, width): where a row has one latitude,
+    `lat` is (height, 1), and where a column has one longitude, `lon` is (1, width).
+    """
+
+    lat: Floats
+    lon: Floats
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return self.lat.shape[0], self.lon.shape[1]
+
+
+def pixel_centres(grid: Grid) -> Targets:
+    """The pixel centres of a grid, exactly: by formula, else by PROJ at each pixel."""
+    if grid.is_upright and is_plain_lonlat(grid.crs):
+        lon, lat = _axes(grid)
+        lat = np.where(np.abs(lat) <= 90.0, lat, np.nan)
+        return Targets(lat=lat[:, None], lon=wrap_longitude(lon)[None, :])
+    lat = np.empty(grid.shape)
+    lon = np.empty(grid.shape)
+    for first in range(0, grid.height, _ROWS_AT_ONCE):
+        rows = slice(first, min(first + _ROWS_AT_ONCE, grid.height))
+        x, y = _plane(grid, rows)
+        lon[rows], lat[rows] = to_lonlat(grid.crs, x, y)
+    if grid.is_upright and is_modis_sinusoidal(grid.crs):
+        # A row of the sinusoidal plane is one latitude, wherever its map ends.
+        known = np.nanmax(np.where(np.isnan(lat), -np.inf, lat), axis=1, keepdims=True)
+        return Targets(lat=np.where(np.isfinite(known), known, np.nan), lon=lon)
+    return Targets(lat=lat, lon=lon)
+
+
+def _axes(grid: Grid) -> tuple[Floats, Floats]:
+    """x of columns and y of rows of an upright grid, the same in every cell of a lattice."""
+    a, _, c, _, e, f = grid.transform
+    return _centres(c, a, grid.width), _centres(f, e, grid.height)
+
+
+def _centres(start: float, step: float, count: int) -> Floats:
+    first = round(start / step)
+    if abs(start - first * step) <= 1e-6 * abs(step):
+        return np.asarray((first + np.arange(count) + 0.5) * step)
+    return np.asarray(start + (np.arange(count) + 0.5) * step)
+
+
+def _plane(grid: Grid, rows: slice) -> tuple[Floats, Floats]:
+    if grid.is_upright:
+        xs, ys = _axes(grid)
+        x, y = np.broadcast_arrays(xs[None, :], ys[rows, None])
+        return x, y
+    a, b, c, d, e, f = grid.transform
+    col = np.arange(grid.width)[None, :] + 0.5
+    row = np.arange(rows.start, rows.stop)[:, None] + 0.5
+    return a * col + b * row + c, d * col + e * row + f
