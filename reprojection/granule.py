@@ -83,6 +83,7 @@ class Granule:
     others: tuple[str, ...]
     entry: Product | None
     attributes: Mapping[str, AttributeValue] = field(repr=False)
+    inventory: Mapping[str, tuple[odl.Scalar, ...]] = field(repr=False)
     _container: Container = field(repr=False)
     _datasets: Mapping[str, DataSet] = field(repr=False)
 
@@ -201,7 +202,8 @@ def _describe(path: Path, container: Container) -> Granule:
     structure = (
         parse_structure(struct) if isinstance(struct, str) else Structure(grids=(), swaths=())
     )
-    inventory = _inventory(attributes)
+    lists = _inventory(attributes)
+    inventory = {key: str(items[0]) for key, items in lists.items() if items}
     parts = parse_name(inventory.get("LOCALGRANULEID", "")) or parse_name(path.name)
     product, collection = _identity(inventory, parts)
     entry = catalogue.product(product, collection)
@@ -239,6 +241,7 @@ def _describe(path: Path, container: Container) -> Granule:
         others=tuple(others),
         entry=entry,
         attributes=attributes,
+        inventory=lists,
         _container=container,
         _datasets=datasets,
     )
@@ -248,17 +251,16 @@ def _qualified(dataset: DataSet) -> str:
     return f"{dataset.structure or dataset.key}/{dataset.name}"
 
 
-def _inventory(attributes: Mapping[str, AttributeValue]) -> dict[str, str]:
-    """The values of the inventory metadata, by upper-case object name."""
+def _inventory(attributes: Mapping[str, AttributeValue]) -> dict[str, tuple[odl.Scalar, ...]]:
+    """The values of the inventory metadata, by upper-case object name; the first of each name."""
     text = attributes.get("CoreMetadata") or attributes.get("OldCoreMetadata.0")
     if not isinstance(text, str):
         return {}
-    found: dict[str, str] = {}
+    found: dict[str, tuple[odl.Scalar, ...]] = {}
     for node in odl.parse(text).walk():
         value = node.values.get("VALUE")
         if value is not None and node.name.upper() not in found:
-            first = value[0] if isinstance(value, tuple) and value else value
-            found[node.name.upper()] = str(first)
+            found[node.name.upper()] = value if isinstance(value, tuple) else (value,)
     return found
 
 

@@ -1,0 +1,204 @@
+"""Whether a granule can touch an area: swath boundaries and sinusoidal tiles on the sphere.
+
+Everything is decided in a stereographic plane around the granule, where neither the antimeridian
+nor a pole is special. The answer may be yes for a near miss, never no for a hit: swath boundaries
+run through pixel centres or through four corners only, so they are widened by a margin.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+import shapely
+
+from archives.model import GranuleRecord, Ring
+
+EARTH_RADIUS_KM = 6371.007181
+
+# Half a footprint at the swath's edge (45 km x 20 km for a 10 km product, diagonal).
+OUTLINE_MARGIN_KM = 30.0
+# Four corners joined by great circles also miss the curve of the swath's edge, 15 km at most, and
+# half the coarsest footprint.
+CORNERS_MARGIN_KM = 45.0
+_FEW_POINTS = 12
+
+_STEP = math.radians(1.0)  # great circles are drawn with a point every degree
+_CHUNK_DEGREES = 20.0
+
+Vectors = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bounds:
+    """A longitude-latitude box in degrees. East below west means across the antimeridian."""
+
+    west: float
+    south: float
+    east: float
+    north: float
+
+
+Area = Bounds | Sequence[Ring]
+"""A box, or rings of (longitude, latitude) joined by great circles (densify other lines)."""
+
+
+def touches(record: GranuleRecord, area: Area) -> bool:
+    """Whether the granule may hold pixels in the area.
+
+    A granule of unknown place touches everything: reading it will tell.
+    """
+    shapes = _granule_shapes(record)
+    if shapes is None:
+        return True
+    margin = _margin_km(record) / EARTH_RADIUS_KM
+    return any(_meet(shape, part, margin) for part in _area_shapes(area) for shape in shapes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Cap:
+    """A ring as unit vectors, shape (n, 3), with a cap (centre, angular radius) around it."""
+
+    ring: Vectors
+    centre: Vectors
+    radius: float
+
+
+def _margin_km(record: GranuleRecord) -> float:
+    if record.tile is not None:
+        return 0.01  # tiles are exact; only rounding needs room
+    few = any(len(ring) <= _FEW_POINTS for ring in record.boundary or ())
+    return CORNERS_MARGIN_KM if few else OUTLINE_MARGIN_KM
+
+
+def _granule_shapes(record: GranuleRecord) -> tuple[_Cap, ...] | None:
+    if record.tile is not None:
+        ring = tile_ring(*record.tile)
+        return (_cap(ring),) if ring else ()
+    if record.boundary is not None:
+        return tuple(_cap(ring) for ring in record.boundary if len(ring) >= 3) or None
+    return None
+
+
+def _area_shapes(area: Area) -> tuple[_Cap, ...]:
+    if isinstance(area, Bounds):
+        return _box_shapes(area)
+    return tuple(_cap(tuple((float(x), float(y)) for x, y in ring)) for ring in area)
+
+
+@lru_cache(maxsize=512)
+def _box_shapes(bounds: Bounds) -> tuple[_Cap, ...]:
+    """A box cut into pieces small enough for one plane, their parallels drawn densely."""
+    south, north = max(bounds.south, -90.0), min(bounds.north, 90.0)
+    width = bounds.east - bounds.west
+    if width < 0:
+        width += 360.0
+    width = min(width, 360.0)
+    columns = max(1, math.ceil(width / _CHUNK_DEGREES))
+    rows = max(1, math.ceil((north - south) / _CHUNK_DEGREES))
+    pieces = []
+    for row in range(rows):
+        low = south + (north - south) * row / rows
+        high = south + (north - south) * (row + 1) / rows
+        for column in range(columns):
+            left = bounds.west + width * column / columns
+            right = bounds.west + width * (column + 1) / columns
+            count = max(2, math.ceil(right - left) + 1)
+            lons = np.linspace(left, right, count)
+            bottom = [(float(lon), low) for lon in lons]
+            top = [(float(lon), high) for lon in lons[::-1]]
+            pieces.append(_cap(tuple(bottom + top)))
+    return tuple(pieces)
+
+
+@lru_cache(maxsize=4096)
+def _cap(ring: Ring) -> _Cap:
+    vectors = _densify(_vectors(ring))
+    total = vectors.sum(axis=0)
+    length = float(np.linalg.norm(total))
+    centre = total / length if length > 1e-9 else vectors[0]
+    cosine = float(np.clip(vectors @ centre, -1.0, 1.0).min())
+    return _Cap(ring=vectors, centre=centre, radius=math.acos(cosine))
+
+
+def _vectors(ring: Ring) -> Vectors:
+    lon, lat = np.radians(np.array(ring, dtype=np.float64)).T
+    return np.column_stack((np.cos(lat) * np.cos(lon), np.cos(lat) * np.sin(lon), np.sin(lat)))
+
+
+def _densify(corners: Vectors) -> Vectors:
+    pieces = []
+    for start, end in zip(corners, np.roll(corners, -1, axis=0), strict=True):
+        angle = math.acos(float(np.clip(start @ end, -1.0, 1.0)))
+        steps = max(1, math.ceil(angle / _STEP))
+        share = np.arange(steps)[:, None] / steps
+        points = start * (1 - share) + end * share
+        pieces.append(points / np.linalg.norm(points, axis=1, keepdims=True))
+    return np.concatenate(pieces)
+
+
+def _meet(granule: _Cap, area: _Cap, margin: float) -> bool:
+    apart = math.acos(float(np.clip(granule.centre @ area.centre, -1.0, 1.0)))
+    if apart > granule.radius + area.radius + margin:
+        return False
+    if apart + area.radius > math.radians(150.0):
+        # Too near the point the plane cannot show, and the caps do meet: assume a hit.
+        return True
+    shape = _plane_polygon(granule, granule.centre)
+    other = _plane_polygon(area, granule.centre)
+    # The plane's scale is 1 at its centre and grows outward, so a margin measured there is least.
+    reach = granule.radius + margin
+    scale = 2.0 / (1.0 + math.cos(min(reach, 2.5)))
+    return bool(shapely.distance(shape, other) <= margin * scale)
+
+
+def _plane_polygon(cap: _Cap, centre: Vectors) -> shapely.Geometry:
+    east, north = _axes(centre)
+    scale = 2.0 / (1.0 + np.clip(cap.ring @ centre, -0.999, 1.0))
+    plane = np.column_stack((cap.ring @ east * scale, cap.ring @ north * scale))
+    polygon = shapely.Polygon(plane)
+    return polygon if polygon.is_valid else shapely.make_valid(polygon)
+
+
+def _axes(centre: Vectors) -> tuple[Vectors, Vectors]:
+    helper = np.array([0.0, 0.0, 1.0]) if abs(centre[2]) < 0.9 else np.array([1.0, 0.0, 0.0])
+    east = np.cross(helper, centre)
+    east /= np.linalg.norm(east)
+    return east, np.cross(centre, east)
+
+
+@lru_cache(maxsize=1024)
+def tile_ring(h: int, v: int) -> Ring:
+    """The outline of a sinusoidal tile, cut at the rim of the projection; empty when off the Earth.
+
+    A tile is 10 degrees of latitude high and 10 degrees of the equator wide:
+    longitude = x / cos(latitude), |longitude| <= 180 (MODIS sinusoidal grid, 36 x 18 tiles).
+    """
+    if not (0 <= h < 36 and 0 <= v < 18):
+        return ()
+    lats = np.linspace(90.0 - 10.0 * v, 80.0 - 10.0 * v, 41)
+    left, right = (h - 18) * 10.0, (h - 17) * 10.0
+    shrink = np.maximum(np.cos(np.radians(lats)), 1e-12)
+    wests = np.clip(left / shrink, -180.0, 180.0)
+    easts = np.clip(right / shrink, -180.0, 180.0)
+    inside = easts - wests > 1e-9
+    if not inside.any():
+        return ()
+    west_side = list(zip(wests[inside].tolist(), lats[inside].tolist(), strict=True))
+    east_side = list(zip(easts[inside].tolist(), lats[inside].tolist(), strict=True))
+    return tuple(west_side + east_side[::-1])
+
+
+def tiles_touching(area: Area) -> list[tuple[int, int]]:
+    """Every sinusoidal tile (h, v) that meets the area, in row order."""
+    shapes = _area_shapes(area)
+    found = []
+    for v in range(18):
+        for h in range(36):
+            ring = tile_ring(h, v)
+            margin = 0.01 / EARTH_RADIUS_KM
+            if ring and any(_meet(_cap(ring), shape, margin) for shape in shapes):
+                found.append((h, v))
+    return found

@@ -1,0 +1,37 @@
+"""What can go wrong with an archive. Each error is one cause, so that its category is certain."""
+
+
+class ArchiveError(Exception):
+    """Root of every error this room raises on purpose."""
+
+
+class NotPublishedError(ArchiveError):
+    """The archive does not hold the granule (any more, or yet)."""
+
+
+class DownloadFailedError(ArchiveError):
+    """The archive answered, but what came is incomplete or not what was announced."""
+
+
+class ConnectionFailedError(ArchiveError):
+    """No connection to the archive could be made, or it was cut."""
+
+
+class ArchiveTimeoutError(ArchiveError):
+    """The archive accepted the call and did not answer in time."""
+
+
+class ServerBusyError(ArchiveError):
+    """The archive asked us to slow down; `retry_after` is the delay it named, in seconds."""
+
+    def __init__(self, message: str, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class CredentialsRefusedError(ArchiveError):
+    """The archive refused our credentials, or wants the user to accept its terms first."""
+
+
+class IndexUnusableError(ArchiveError):
+    """A folder archive's folder or index cannot be read or written."""

@@ -1,0 +1,281 @@
+"""An archive that is a folder of files: indexed once, then kept up with what changes in it.
+
+The index is one SQLite file. A granule is described by what is surest: the file's own structure
+(through a reader the caller hands in), then its sidecar, then its name. A file that cannot be read
+is still listed by its name, so that asking for it fails with the right cause and is not overlooked.
+"""
+
+import hashlib
+import json
+import os
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from pathlib import Path
+from typing import Protocol
+
+from archives.checksums import digest, read_chunks
+from archives.errors import DownloadFailedError, IndexUnusableError, NotPublishedError
+from archives.model import Fetched, GranuleRecord, Ring, newest_editions, normal_collection
+from archives.names import GranuleName, parse_granule_name
+from archives.sidecar import Sidecar, read_sidecar
+
+SUFFIXES = (".hdf", ".h4", ".hdf4", ".h5", ".he5", ".hdf5")
+
+_SCHEMA = 1
+_SWATH_MINUTES = 5
+
+
+class Outline(Protocol):
+    """What a reader finds in a granule; every item may be missing ("" or None)."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def product(self) -> str: ...
+    @property
+    def collection(self) -> str: ...
+    @property
+    def start(self) -> datetime | None: ...
+    @property
+    def end(self) -> datetime | None: ...
+    @property
+    def tile(self) -> tuple[int, int] | None: ...
+    @property
+    def boundary(self) -> tuple[Ring, ...] | None: ...
+    @property
+    def production_time(self) -> str: ...
+    @property
+    def day_night(self) -> str: ...
+
+
+OutlineReader = Callable[[Path], Outline | None]
+"""Reads a granule's outline, or returns None when the file cannot be read. Must not raise for bad
+files, and should read in a process of its own: HDF4 can crash."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Refreshed:
+    """What bringing the index up to date found."""
+
+    files: int
+    added: int
+    removed: int
+    unrecognised: tuple[str, ...]
+
+
+class FolderArchive:
+    """A folder of granules, searched through its index.
+
+    `index_path` is a file outside or inside the folder; its directory is made. `read_outline` is
+    used once per new or changed file. Raises IndexUnusableError when the folder or the index
+    cannot be used.
+    """
+
+    def __init__(
+        self, path: Path, index_path: Path, read_outline: OutlineReader | None = None
+    ) -> None:
+        if not path.is_dir():
+            raise IndexUnusableError(f"archive folder {path} is no folder: name an existing one")
+        self._path = path.resolve()
+        self._index_path = index_path
+        self._read_outline = read_outline
+        self._fresh = False
+
+    def refresh(self) -> Refreshed:
+        """Bring the index up to date with the folder: new, changed and vanished files."""
+        on_disk = dict(self._files())
+        with closing(self._open()) as index, index:
+            known = {
+                str(url): (int(size), int(changed), str(sidecar))
+                for url, size, changed, sidecar in index.execute(
+                    "SELECT url, size, changed, sidecar FROM files"
+                )
+            }
+            gone = [url for url in known if url not in on_disk]
+            index.executemany("DELETE FROM files WHERE url = ?", ((url,) for url in gone))
+            news = [url for url, stamp in on_disk.items() if known.get(url) != stamp]
+            for url in news:
+                self._store(index, url, on_disk[url])
+            lost = index.execute("SELECT url FROM files WHERE product IS NULL ORDER BY url")
+            unrecognised = tuple(str(url) for (url,) in lost)
+        self._fresh = True
+        return Refreshed(
+            files=len(on_disk), added=len(news), removed=len(gone), unrecognised=unrecognised
+        )
+
+    def search(
+        self, product: str, collection: str, start_day: date, end_day: date
+    ) -> list[GranuleRecord]:
+        """The granules of a product whose nominal start day is in the inclusive span, by start."""
+        if not self._fresh:
+            self.refresh()
+        with closing(self._open()) as index:
+            rows = index.execute(
+                "SELECT record FROM files WHERE product = ? AND collection = ? "
+                "AND start_day BETWEEN ? AND ?",
+                (
+                    product,
+                    normal_collection(collection),
+                    start_day.isoformat(),
+                    end_day.isoformat(),
+                ),
+            )
+            return newest_editions([GranuleRecord.from_json(json.loads(text)) for (text,) in rows])
+
+    def products(self) -> list[tuple[str, str]]:
+        """Every (product, collection) the folder holds."""
+        if not self._fresh:
+            self.refresh()
+        with closing(self._open()) as index:
+            rows = index.execute(
+                "SELECT DISTINCT product, collection FROM files WHERE product IS NOT NULL "
+                "ORDER BY product, collection"
+            )
+            return [(str(product), str(collection)) for product, collection in rows]
+
+    def fetch(self, record: GranuleRecord, to: Path) -> Fetched:
+        """Copy the granule's file to `to`, verified against its size and published checksum."""
+        source = (self._path / record.url).resolve()
+        if not source.is_relative_to(self._path) or not source.is_file():
+            raise NotPublishedError(
+                f"{record.name} is no longer in {self._path}: put it back, or plan again without it"
+            )
+        partial = to.with_name(to.name + ".partial")
+        running, published = hashlib.sha256(), digest(record.checksum_type or "")
+        size = 0
+        try:
+            to.parent.mkdir(parents=True, exist_ok=True)
+            with partial.open("wb") as file:
+                for chunk in read_chunks(source):
+                    running.update(chunk)
+                    if published is not None:
+                        published.update(chunk)
+                    size += len(chunk)
+                    file.write(chunk)
+                file.flush()
+                os.fsync(file.fileno())
+            if size != record.size:
+                raise DownloadFailedError(
+                    f"{record.name} has {size} bytes, its record says {record.size}: it changed "
+                    "while it was copied; refresh the archive's index"
+                )
+            if published is not None and published.hexdigest() != record.checksum:
+                raise DownloadFailedError(
+                    f"{record.name} has {record.checksum_type} {published.hexdigest()}, its "
+                    f"sidecar says {record.checksum}: the file is damaged, fetch it again"
+                )
+            partial.replace(to)
+        finally:
+            partial.unlink(missing_ok=True)
+        return Fetched(path=to, size=size, sha256=running.hexdigest())
+
+    def _files(self) -> Iterator[tuple[str, tuple[int, int, str]]]:
+        for folder, subfolders, names in os.walk(self._path):
+            subfolders.sort()
+            present = set(names)
+            for name in sorted(names):
+                if not name.lower().endswith(SUFFIXES) or name.startswith("."):
+                    continue
+                path = Path(folder) / name
+                try:
+                    about = path.stat()
+                    sidecar = path.with_name(name + ".xml")
+                    beside = str(sidecar.stat().st_mtime_ns) if sidecar.name in present else ""
+                except FileNotFoundError:
+                    continue  # it vanished while we looked
+                relative = path.relative_to(self._path).as_posix()
+                yield relative, (about.st_size, about.st_mtime_ns, beside)
+
+    def _open(self) -> sqlite3.Connection:
+        try:
+            self._index_path.parent.mkdir(parents=True, exist_ok=True)
+            index = sqlite3.connect(self._index_path, timeout=30.0)
+            version = index.execute("PRAGMA user_version").fetchone()[0]
+            if version != _SCHEMA:
+                index.executescript(
+                    "DROP TABLE IF EXISTS files;"
+                    "CREATE TABLE files (url TEXT PRIMARY KEY, size INTEGER, changed INTEGER,"
+                    " sidecar TEXT, product TEXT, collection TEXT, start_day TEXT, record TEXT);"
+                    "CREATE INDEX by_day ON files (product, collection, start_day);"
+                    f"PRAGMA user_version = {_SCHEMA};"
+                )
+        except (OSError, sqlite3.Error) as problem:
+            raise IndexUnusableError(
+                f"the archive index {self._index_path} cannot be used ({problem}): delete it, or "
+                "choose a folder that can be written"
+            ) from problem
+        return index
+
+    def _store(self, index: sqlite3.Connection, url: str, stamp: tuple[int, int, str]) -> None:
+        record = self._describe(url, stamp[0])
+        index.execute(
+            "INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                url,
+                *stamp,
+                record.product if record else None,
+                record.collection if record else None,
+                record.start_day.isoformat() if record else None,
+                json.dumps(record.to_json()) if record else None,
+            ),
+        )
+
+    def _describe(self, url: str, size: int) -> GranuleRecord | None:
+        path = self._path / url
+        sidecar = read_sidecar(path.with_name(path.name + ".xml"))
+        outline = self._read_outline(path) if self._read_outline else None
+        return describe(path.name, url, size, outline, sidecar)
+
+
+def describe(
+    file_name: str, url: str, size: int, outline: Outline | None, sidecar: Sidecar | None
+) -> GranuleRecord | None:
+    """Join what structure, sidecar and name say into a record; None when nobody knows the granule.
+
+    Where a file was read, its place is what the file says, even when the name says a whole tile.
+    """
+    official = (outline.name if outline else "") or (sidecar.name if sidecar else "")
+    parts = parse_granule_name(official) or parse_granule_name(file_name)
+    product = (outline.product if outline else "") or (sidecar.product if sidecar else "")
+    collection = (outline.collection if outline else "") or (sidecar.collection if sidecar else "")
+    day_night = (outline.day_night if outline else "") or (sidecar.day_night if sidecar else "")
+    start = (
+        (parts.start if parts else None)
+        or (outline.start if outline else None)
+        or (sidecar.start if sidecar else None)
+    )
+    product = product or (parts.product if parts else "")
+    collection = collection or (parts.collection if parts else "")
+    if not product or not collection or start is None:
+        return None
+    end = (outline.end if outline else None) or (sidecar.end if sidecar else None)
+    tile, boundary = _place(outline, sidecar, parts)
+    return GranuleRecord(
+        name=official if parse_granule_name(official) else file_name,
+        product=product,
+        collection=normal_collection(collection),
+        start=start,
+        end=end if end is not None and end >= start else start + timedelta(minutes=_SWATH_MINUTES),
+        tile=tile,
+        boundary=boundary,
+        production_time=(parts.production_time if parts else "")
+        or (outline.production_time if outline else ""),
+        size=size,
+        checksum=sidecar.checksum if sidecar else None,
+        checksum_type=sidecar.checksum_type if sidecar else None,
+        url=url,
+        day_night=day_night,
+    )
+
+
+def _place(
+    outline: Outline | None, sidecar: Sidecar | None, parts: GranuleName | None
+) -> tuple[tuple[int, int] | None, tuple[Ring, ...] | None]:
+    if outline is not None and (outline.tile is not None or outline.boundary is not None):
+        return outline.tile, outline.boundary
+    if parts is not None and parts.tile is not None:
+        return parts.tile, None
+    return None, sidecar.boundary if sidecar else None

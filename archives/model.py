@@ -1,0 +1,144 @@
+"""What every archive offers: granule records found by product and days, and their files."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Protocol
+
+Ring = tuple[tuple[float, float], ...]
+"""A closed line of (longitude, latitude) degrees joined by great circles; the end is not repeated.
+It bounds the smaller part of the sphere."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GranuleRecord:
+    """One granule as an archive lists it.
+
+    `start` and `end` are UTC; `start` is the nominal start. `tile` is the (h, v) of a sinusoidal
+    tile, `boundary` rings around a swath; a granule with neither may lie anywhere.
+    `production_time` is YYYYDDDHHMMSS as in granule names. `url` says where to fetch it from, in
+    the archive's own way. `checksum_type` is `sha256`, `md5` or `cksum` (POSIX).
+    """
+
+    name: str
+    product: str
+    collection: str
+    start: datetime
+    end: datetime
+    tile: tuple[int, int] | None
+    boundary: tuple[Ring, ...] | None
+    production_time: str
+    size: int
+    checksum: str | None
+    checksum_type: str | None
+    url: str
+    day_night: str
+
+    def to_json(self) -> dict[str, object]:
+        """The record as JSON values; `from_json` reads it back equal."""
+        return {
+            "name": self.name,
+            "product": self.product,
+            "collection": self.collection,
+            "start": self.start.isoformat(),
+            "end": self.end.isoformat(),
+            "tile": list(self.tile) if self.tile else None,
+            "boundary": (
+                [[list(point) for point in ring] for ring in self.boundary]
+                if self.boundary
+                else None
+            ),
+            "production_time": self.production_time,
+            "size": self.size,
+            "checksum": self.checksum,
+            "checksum_type": self.checksum_type,
+            "url": self.url,
+            "day_night": self.day_night,
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, object]) -> "GranuleRecord":
+        """Read what `to_json` wrote. Raises ValueError or KeyError when it is something else."""
+        tile, boundary = data["tile"], data["boundary"]
+        size = data["size"]
+        if not isinstance(size, int):
+            raise ValueError(f"size {size!r} of granule record {data.get('name')!r} is no integer")
+        return cls(
+            name=str(data["name"]),
+            product=str(data["product"]),
+            collection=str(data["collection"]),
+            start=datetime.fromisoformat(str(data["start"])),
+            end=datetime.fromisoformat(str(data["end"])),
+            tile=(int(tile[0]), int(tile[1])) if isinstance(tile, list) else None,
+            boundary=(
+                tuple(tuple((float(x), float(y)) for x, y in ring) for ring in boundary)
+                if isinstance(boundary, list)
+                else None
+            ),
+            production_time=str(data["production_time"]),
+            size=size,
+            checksum=_optional(data["checksum"]),
+            checksum_type=_optional(data["checksum_type"]),
+            url=str(data["url"]),
+            day_night=str(data["day_night"]),
+        )
+
+    @property
+    def key(self) -> tuple[str, str, str, tuple[int, int] | None]:
+        """What makes two records editions of one granule."""
+        return self.product, self.collection, self.start.isoformat(), self.tile
+
+    @property
+    def start_day(self) -> date:
+        """The UTC day of the nominal start, by which requests select."""
+        return self.start.astimezone(UTC).date()
+
+
+def _optional(value: object) -> str | None:
+    return None if value is None else str(value)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fetched:
+    """A file as it arrived: where it lies, its bytes and its SHA-256 in hexadecimal."""
+
+    path: Path
+    size: int
+    sha256: str
+
+
+class Archive(Protocol):
+    """A place granules can be found in and fetched from."""
+
+    def search(
+        self, product: str, collection: str, start_day: date, end_day: date
+    ) -> list[GranuleRecord]:
+        """The granules of a product whose nominal start day is in the inclusive span, by start.
+
+        Of several editions of one granule only the newest is listed. Raises ArchiveError.
+        """
+
+    def fetch(self, record: GranuleRecord, to: Path) -> Fetched:
+        """Bring the granule's file to the path `to`, whole and verified, or leave nothing there.
+
+        Raises ArchiveError: NotPublishedError, DownloadFailedError and the like.
+        """
+
+
+def newest_editions(records: list[GranuleRecord]) -> list[GranuleRecord]:
+    """One record per granule: the newest production time, then the first URL."""
+    best: dict[tuple[str, str, str, tuple[int, int] | None], GranuleRecord] = {}
+    for record in sorted(records, key=lambda item: item.url):
+        held = best.get(record.key)
+        if held is None or record.production_time > held.production_time:
+            best[record.key] = record
+    return sorted(best.values(), key=lambda item: (item.start, item.tile or (-1, -1), item.name))
+
+
+def normal_collection(collection: str) -> str:
+    """One spelling for a collection: "005" and "5" are "5"; "061", "61" and "6.1" are "61"."""
+    text = collection.strip()
+    if text.endswith(".0"):
+        text = text[:-2]
+    return text.replace(".", "").lstrip("0")

@@ -1,0 +1,53 @@
+"""What a granule's file name says, as the data centres form it.
+
+`PRODUCT.AYYYYDDD[.HHMM][.hHHvVV].CCC[.PRODUCTION].hdf`: the acquisition date, the time of a swath
+or the tile, the collection and the production time (LP DAAC and LAADS naming conventions).
+"""
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from archives.model import normal_collection
+
+_NAME = re.compile(
+    r"^(?P<product>[A-Za-z][A-Za-z0-9_]{2,})\.A(?P<year>\d{4})(?P<day>\d{3})"
+    r"(?:\.(?P<hour>\d{2})(?P<minute>\d{2}))?"
+    r"(?:\.h(?P<h>\d{2})v(?P<v>\d{2}))?"
+    r"\.(?P<collection>\d{3})"
+    r"(?:\.(?P<production>\d{13}))?(?:\.|$)"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GranuleName:
+    """The parts of a granule's file name; `production_time` is "" when it has none."""
+
+    product: str
+    collection: str
+    start: datetime
+    tile: tuple[int, int] | None
+    production_time: str
+
+    @property
+    def is_swath(self) -> bool:
+        """Whether the name is of a 5-minute swath: those bear no tile."""
+        return self.tile is None
+
+
+def parse_granule_name(name: str) -> GranuleName | None:
+    """The parts of a file name, or None when it is not a granule's."""
+    match = _NAME.match(name)
+    if match is None:
+        return None
+    day, hour, minute = int(match["day"]), int(match["hour"] or 0), int(match["minute"] or 0)
+    year = int(match["year"])
+    if not (1 <= day <= 366 and hour < 24 and minute < 60 and 1 <= year <= 9998):
+        return None
+    return GranuleName(
+        product=match["product"],
+        collection=normal_collection(match["collection"]),
+        start=datetime(year, 1, 1, hour, minute, tzinfo=UTC) + timedelta(days=day - 1),
+        tile=(int(match["h"]), int(match["v"])) if match["h"] else None,
+        production_time=match["production"] or "",
+    )
