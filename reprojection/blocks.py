@@ -1,0 +1,330 @@
+"""The fast evaluator of coordinates for any target CRS: control points and cubics between them.
+
+Exact coordinates are taken at control points 128 target pixels apart, numbered from CRS (0, 0). A
+block of 128 x 128 pixels is the bicubic (Lagrange) of the 4 x 4 points around it where the points
+are smooth enough for that to hold to a few thousandths of a source pixel. Otherwise its pixels are
+listed one by one, from points 32 apart where those are smooth, exact where they are not: at the
+antimeridian, the cuts of interrupted maps, poles, seams between areas of use, and rims.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reprojection.coordinates import Coordinates, Points
+from reprojection.crs import Floats, from_lonlat
+
+BLOCK = 128
+"""Target pixels between control points, and the side of the blocks kernels work on."""
+
+SEGMENT = 16
+"""Target pixels of a row over which coordinates are one quadratic in float32."""
+
+FINE = 32
+"""Spacing of the finer control points used where 128 is too coarse."""
+
+_PARTS = BLOCK // FINE
+
+_FOURTH_DIFFERENCE = 0.04
+"""Source pixels: cubic interpolation errs by 3/128 of it per axis, 0.001 pixels."""
+
+_CENTRE_ERROR = 0.003
+"""Source pixels by which a block's centre may miss its exact place."""
+
+_THIRD_DIFFERENCE = 12.0
+"""Source pixels: a segment's quadratic leaves out a 33,000th of it."""
+
+_SPAN = 400.0
+"""Source pixels a block may be wide for float32 segments (3.1 source pixels per pixel)."""
+
+
+class Kind(IntEnum):
+    """How the coordinates of a block's pixels are had; the kernels know these numbers.
+
+    CUBIC: by the bicubic, quick segments serve; WIDE: by the bicubic, but its pixels are too far
+    apart in the source for segments; LISTED: one by one.
+    """
+
+    CUBIC = 1
+    LISTED = 2
+    WIDE = 3
+
+
+def weights(t: Floats) -> Floats:
+    """Lagrange weights (n, 4) of points at -1, 0, 1, 2 for places t in [0, 1]."""
+    table: Floats = np.stack(
+        [
+            -t * (t - 1) * (t - 2) / 6,
+            (t + 1) * (t - 1) * (t - 2) / 2,
+            -(t + 1) * t * (t - 2) / 2,
+            (t + 1) * t * (t - 1) / 6,
+        ],
+        axis=1,
+    )
+    return table
+
+
+def _slopes(t: Floats) -> Floats:
+    return np.stack(
+        [
+            -(3 * t * t - 6 * t + 2) / 6,
+            (3 * t * t - 4 * t - 1) / 2,
+            -(3 * t * t - 2 * t - 2) / 2,
+            (3 * t * t - 1) / 6,
+        ],
+        axis=1,
+    )
+
+
+def _bends(t: Floats) -> Floats:
+    return np.stack([-(6 * t - 6) / 6, (6 * t - 4) / 2, -(6 * t - 2) / 2, 6 * t / 6], axis=1)
+
+
+_SEGMENT_CENTRES = (np.arange(BLOCK // SEGMENT) + 0.5) * SEGMENT / BLOCK
+
+SEGMENT_WEIGHTS: Floats = np.ascontiguousarray(
+    np.stack(
+        [
+            weights(_SEGMENT_CENTRES).T,
+            _slopes(_SEGMENT_CENTRES).T / BLOCK,
+            _bends(_SEGMENT_CENTRES).T / (2 * BLOCK * BLOCK),
+        ]
+    )
+)
+"""(3, 4, 8): what gives value, slope and half bend per pixel at the centres of 8 segments."""
+
+CENTRE_WEIGHTS: Floats = weights((np.arange(BLOCK) + 0.5) / BLOCK)
+"""(128, 4): what gives the value at pixel centres."""
+
+EDGE_WEIGHTS: Floats = weights(np.arange(BLOCK + 1) / BLOCK)
+"""(129, 4): what gives the value at pixel edges."""
+
+_FINE_CENTRES = weights((np.arange(FINE) + 0.5) / FINE)
+_FINE_EDGES = weights(np.arange(FINE + 1) / FINE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BlockPlan:
+    """Coordinates of a target grid by blocks.
+
+    `row` and `col` number the first block (edge number / 128), `kinds` (blocks down, blocks
+    across) uint8 says how each block's coordinates are had, `nodes` (down + 3, across + 3, 2)
+    holds source column and row at the control points from one before the first block.
+    """
+
+    coordinates: Coordinates
+    row: int
+    col: int
+    kinds: NDArray[np.uint8]
+    nodes: Floats
+    polar: NDArray[np.bool_]
+
+    def listed(self, blocks: Sequence[tuple[int, int]], *, edges: bool) -> Floats:
+        """Coordinates of the pixels of blocks (index pairs), one by one: (n, side, side, 2).
+
+        The side is 128 for pixel centres, 129 for pixel edges. NaN off the domain.
+        """
+        return _listed(self, blocks, edges=edges)
+
+    def centres(self, i: int, j: int) -> Floats:
+        """Coordinates of the centres of a block's pixels (128, 128, 2), in float64."""
+        return self._points(i, j, CENTRE_WEIGHTS, edges=False)
+
+    def edges(self, i: int, j: int) -> Floats:
+        """Coordinates of the corners of a block's pixels (129, 129, 2), in float64."""
+        return self._points(i, j, EDGE_WEIGHTS, edges=True)
+
+    def _points(self, i: int, j: int, table: Floats, *, edges: bool) -> Floats:
+        kind = self.kinds[i, j]
+        if kind == Kind.LISTED:
+            return self.listed([(i, j)], edges=edges)[0]
+        return bicubic(self.nodes[i : i + 4, j : j + 4], table)
+
+
+def bicubic(nodes: Floats, table: Floats) -> Floats:
+    """The bicubic of nodes (..., 4, 4, k) at the places of a weight table (n, 4): (..., n, n, k).
+
+    Sums run in one fixed order, so that the compiled version gives the same bits.
+    """
+    down: Floats = _weigh(table, np.moveaxis(nodes, -3, 0))
+    both: Floats = np.moveaxis(_weigh(table, np.moveaxis(down, -2, 0)), [0, 1], [-2, -3])
+    return both
+
+
+def _weigh(table: Floats, nodes: Floats) -> Floats:
+    """Sum over the first axis (4) of nodes; the places become the first axis."""
+    column = table.reshape(table.shape + (1,) * (nodes.ndim - 1))
+    total: Floats = column[:, 0] * nodes[0]
+    for k in (1, 2, 3):
+        total = total + column[:, k] * nodes[k]
+    return total
+
+
+def plan_blocks(coordinates: Coordinates) -> BlockPlan:
+    """The block plan of a grid of any CRS."""
+    numbering, grid = coordinates.numbering, coordinates.grid
+    row, col = numbering.row // BLOCK, numbering.col // BLOCK
+    down = (numbering.row + grid.height - 1) // BLOCK - row + 1
+    across = (numbering.col + grid.width - 1) // BLOCK - col + 1
+    rows = np.arange(row - 2, row + down + 4, dtype=np.float64) * BLOCK
+    cols = np.arange(col - 2, col + across + 4, dtype=np.float64) * BLOCK
+    nodes = _stack(coordinates.exact(rows[:, None], cols[None, :]))
+    with np.errstate(invalid="ignore"):
+        smooth, narrow = _is_smooth(nodes)
+    polar = _near_poles(coordinates, row, col, (down, across))
+    smooth &= ~polar
+    smooth &= _centres_hold(coordinates, nodes, row, col, smooth)
+    kinds = np.where(smooth, np.where(narrow, Kind.CUBIC, Kind.WIDE), Kind.LISTED)
+    return BlockPlan(
+        coordinates=coordinates,
+        row=row,
+        col=col,
+        kinds=kinds.astype(np.uint8),
+        nodes=np.ascontiguousarray(nodes[1:-1, 1:-1]),
+        polar=polar,
+    )
+
+
+def _stack(points: Points) -> Floats:
+    return np.stack(points, axis=-1)
+
+
+def _is_smooth(nodes: Floats) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Which blocks a bicubic serves, and which of them segments serve too.
+
+    Nodes run from two before the first block to three after the last.
+    """
+    shape = nodes.shape[0] - 6, nodes.shape[1] - 6
+    smooth, narrow = np.ones(shape, dtype=bool), np.ones(shape, dtype=bool)
+    for turned in (nodes, np.swapaxes(nodes, 0, 1)):
+        fourth = np.abs(np.diff(turned, n=4, axis=0)).max(axis=-1) <= _FOURTH_DIFFERENCE
+        third = np.abs(np.diff(turned, n=3, axis=0)).max(axis=-1) <= _THIRD_DIFFERENCE
+        span = np.abs(np.diff(turned, axis=0)).max(axis=-1) <= _SPAN
+        flat = _four_wide(fourth[:-2] & fourth[1:-1])
+        short = _four_wide(third[1:-2] & span[2:-3])
+        smooth &= flat if turned is nodes else flat.T
+        narrow &= short if turned is nodes else short.T
+    return smooth, narrow
+
+
+def _four_wide(lines: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Whether a property of lines holds on all four that a block's bicubic uses."""
+    return lines[:, 1:-5] & lines[:, 2:-4] & lines[:, 3:-3] & lines[:, 4:-2]
+
+
+def _near_poles(
+    coordinates: Coordinates, row: int, col: int, shape: tuple[int, int]
+) -> NDArray[np.bool_]:
+    """Blocks with a pole in or beside them: its singularity may hide between control points."""
+    lon, lat = np.meshgrid(np.arange(-180.0, 180.0, 15.0), [-90.0, 90.0])
+    x, y = from_lonlat(coordinates.grid.crs, lon.ravel(), lat.ravel())
+    a, b, c, d, e, f = coordinates.grid.transform
+    numbering = coordinates.numbering
+    near = np.zeros(shape, dtype=bool)
+    finite = np.isfinite(x) & np.isfinite(y)
+    x, y = x[finite], y[finite]
+    if coordinates.grid.is_upright:
+        cols, rows = x / a - numbering.px, y / e - numbering.py
+    else:
+        turn = a * e - b * d
+        cols = (e * (x - c) - b * (y - f)) / turn
+        rows = (a * (y - f) - d * (x - c)) / turn
+    i, j = np.floor(rows / BLOCK) - row, np.floor(cols / BLOCK) - col
+    inside = (i >= -1) & (i <= shape[0]) & (j >= -1) & (j <= shape[1])
+    for m, n in zip(i[inside].astype(int), j[inside].astype(int), strict=True):
+        near[max(m - 1, 0) : m + 2, max(n - 1, 0) : n + 2] = True
+    return near
+
+
+def _centres_hold(
+    coordinates: Coordinates, nodes: Floats, row: int, col: int, smooth: NDArray[np.bool_]
+) -> NDArray[np.bool_]:
+    """Of smooth blocks, those whose centre is where the bicubic puts it."""
+    i, j = np.nonzero(smooth)
+    held = smooth.copy()
+    if not len(i):
+        return held
+    rows = np.asarray((i + row + 0.5) * BLOCK, dtype=np.float64)
+    cols = np.asarray((j + col + 0.5) * BLOCK, dtype=np.float64)
+    exact = _stack(coordinates.exact(rows, cols))
+    near = np.stack([nodes[i + 1 + k, j + 1 + m] for k in range(4) for m in range(4)])
+    half = weights(np.array([0.5]))[0]
+    guess = np.einsum("k,knc->nc", np.outer(half, half).ravel(), near)
+    with np.errstate(invalid="ignore"):
+        held[i, j] = (np.abs(guess - exact) <= _CENTRE_ERROR).all(axis=1)
+    return held
+
+
+def _listed(plan: BlockPlan, blocks: Sequence[tuple[int, int]], *, edges: bool) -> Floats:
+    side = BLOCK + 1 if edges else BLOCK
+    out = np.full((len(blocks), side, side, 2), np.nan)
+    if not blocks:
+        return out
+    corner = np.array(blocks, dtype=np.float64) + np.array([plan.row, plan.col])
+    steps = np.arange(-1, _PARTS + 2) / _PARTS
+    nodes = _stack(
+        plan.coordinates.exact(
+            (corner[:, 0, None, None] + steps[:, None]) * BLOCK,
+            (corner[:, 1, None, None] + steps[None, :]) * BLOCK,
+        )
+    )
+    centres = (np.arange(_PARTS) + 0.5) / _PARTS
+    middles = _stack(
+        plan.coordinates.exact(
+            (corner[:, 0, None, None] + centres[:, None]) * BLOCK,
+            (corner[:, 1, None, None] + centres[None, :]) * BLOCK,
+        )
+    )
+    for n, (i, j) in enumerate(blocks):
+        held = _parts_hold(nodes[n], middles[n]) & ~plan.polar[i, j]
+        nowhere = np.isnan(nodes[n]).all() and np.isnan(middles[n]).all()
+        if not (nowhere and _isolated(plan, i, j)):
+            _fill_parts(out[n], plan.coordinates, corner[n], nodes[n], held, edges=edges)
+    return out
+
+
+def _fill_parts(
+    out: Floats,
+    coordinates: Coordinates,
+    corner: Floats,
+    nodes: Floats,
+    held: NDArray[np.bool_],
+    *,
+    edges: bool,
+) -> None:
+    """List a block's pixels: by bicubic in the parts it serves, exactly in the others."""
+    table = _FINE_EDGES if edges else _FINE_CENTRES
+    places = np.arange(len(table)) + (0.0 if edges else 0.5)
+    for p, q in np.ndindex(_PARTS, _PARTS):
+        part = out[p * FINE : p * FINE + len(table), q * FINE : q * FINE + len(table)]
+        if held[p, q]:
+            part[...] = bicubic(nodes[p : p + 4, q : q + 4], table)
+        else:
+            rows = corner[0] * BLOCK + p * FINE + places
+            cols = corner[1] * BLOCK + q * FINE + places
+            part[...] = _stack(coordinates.exact(rows[:, None], cols[None, :]))
+
+
+def _isolated(plan: BlockPlan, i: int, j: int) -> bool:
+    """Whether no control point around a block is on the domain, and no pole is near."""
+    return bool(np.isnan(plan.nodes[i : i + 4, j : j + 4]).all() and not plan.polar[i, j])
+
+
+def _parts_hold(nodes: Floats, middles: Floats) -> NDArray[np.bool_]:
+    """Of a block's nodes (7, 7, 2) at 32 pixels: which of its 4 x 4 parts a bicubic serves."""
+    with np.errstate(invalid="ignore"):
+        held = np.ones((_PARTS, _PARTS), dtype=bool)
+        for turned in (nodes, np.swapaxes(nodes, 0, 1)):
+            flat = np.abs(np.diff(turned, n=4, axis=0)).max(axis=-1) <= _FOURTH_DIFFERENCE
+            lines = np.stack([flat[max(p - 1, 0) : min(p, 2) + 1].all(axis=0) for p in range(4)])
+            wide = np.stack([lines[:, q : q + 4].all(axis=1) for q in range(4)], axis=1)
+            held &= wide if turned is nodes else wide.T
+        half = weights(np.array([0.5]))
+        for p in range(_PARTS):
+            for q in range(_PARTS):
+                guess = bicubic(nodes[p : p + 4, q : q + 4], half)[0, 0]
+                held[p, q] &= bool((np.abs(guess - middles[p, q]) <= _CENTRE_ERROR).all())
+    return held

@@ -1,0 +1,164 @@
+"""Tiles of one date onto a target grid: any number of bands, which share their coordinates.
+
+All sources are one raster, whatever tiles it comes in: a seam equals the interior. By GDAL's rule
+a pixel is fill when the source pixel nearest to it is fill, and otherwise the valid pixels under
+the kernel are weighed among themselves; area methods take every valid pixel they cover.
+"""
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reprojection import oracle, places
+from reprojection.blocks import BLOCK, BlockPlan, plan_blocks
+from reprojection.coordinates import Coordinates, RowPlan, SourceSpace, plan_rows
+from reprojection.errors import ChoiceRefusedError, GridError
+from reprojection.grids import Grid
+from reprojection.places import Chunk
+
+Pixels = NDArray[np.integer | np.floating]
+
+Method = Literal[
+    "nearest", "bilinear", "cubic", "average", "gdal-average", "mode", "min", "max", "median"
+]
+METHODS: tuple[Method, ...] = get_args(Method)
+
+Search = Literal["footprint", "valid"]
+
+DTYPES = ("uint8", "int8", "int16", "uint16", "int32", "uint32", "float32", "float64")
+
+_CHUNK_BLOCKS = 32
+"""Blocks of 128 columns a kernel call works on; bounds the memory of listed coordinates."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """One tile: its bands, where it lies, and which pixels are data.
+
+    `bands` are 2-D arrays of one shape and dtype; a pixel equal to the warp's fill is not data
+    (nor is NaN). `valid`, where given, holds one boolean array per band, or None for a band whose
+    fill says it all.
+    """
+
+    bands: Sequence[Pixels]
+    grid: Grid
+    valid: Sequence[NDArray[np.bool_] | None] | None = None
+
+
+def warp(
+    sources: Sequence[Source],
+    target: Grid,
+    method: Method = "nearest",
+    *,
+    fill: float | int,
+    threads: int = 1,
+    search: Search = "footprint",
+    out: Pixels | None = None,
+) -> Pixels:
+    """Resample sources onto a target grid: an array (bands, rows, columns) of their dtype.
+
+    `fill` marks what is not data, in the sources and in the result; a result that would equal it
+    by chance is moved to the next value, as GDAL does. `search` "valid" fills a pixel from the
+    valid pixels around it even where the nearest is fill. `out` is an array to write to. The bytes
+    do not depend on `threads`, on the order of sources, or on the target's bounds.
+
+    Raises GridError for sources that do not share a lattice, bands or dtype, and for a target CRS
+    that cannot be reached; ChoiceRefusedError for an unknown method or dtype.
+    """
+    bands, dtype = _check(sources, method, fill)
+    space = SourceSpace.of(sources[0].grid)
+    coordinates = Coordinates(grid=target, space=space)
+    shape = (bands, target.height, target.width)
+    if out is None:
+        out = np.empty(shape, dtype=dtype)
+    elif out.shape != shape or out.dtype != dtype or not out.flags.c_contiguous:
+        raise GridError(f"out must be a contiguous {dtype} array of shape {shape}")
+    plan: RowPlan | BlockPlan = (
+        plan_rows(coordinates) if coordinates.is_rowwise else plan_blocks(coordinates)
+    )
+    mosaics = [
+        oracle.Mosaic(
+            [(*_row_col(space, source.grid), _premasked(source, band, fill)) for source in sources],
+            fill,
+            dtype,
+        )
+        for band in range(bands)
+    ]
+
+    def run(chunk: Chunk) -> None:
+        where = places.centres(plan, chunk, quick=True)
+        window = (slice(chunk.top, chunk.bottom), slice(chunk.left, chunk.right))
+        for band, mosaic in enumerate(mosaics):
+            if method == "nearest":
+                out[band][window] = oracle.nearest(mosaic, where)
+            else:
+                out[band][window] = oracle.POINT_METHODS[method](
+                    mosaic, where, nearest_rule=search == "footprint"
+                )
+
+    chunks = list(_chunks(coordinates))
+    if threads <= 1 or len(chunks) == 1:
+        for chunk in chunks:
+            run(chunk)
+    else:
+        with ThreadPoolExecutor(max_workers=threads) as pool:
+            list(pool.map(run, chunks))
+    return out
+
+
+def _check(
+    sources: Sequence[Source], method: str, fill: float | int
+) -> tuple[int, np.dtype[np.generic]]:
+    if method not in METHODS:
+        raise ChoiceRefusedError(f"resampling {method!r} is unknown; choose {', '.join(METHODS)}")
+    if not sources or not sources[0].bands:
+        raise GridError("nothing to warp: give at least one source with one band")
+    bands, dtype = len(sources[0].bands), sources[0].bands[0].dtype
+    if dtype.name not in DTYPES:
+        raise ChoiceRefusedError(f"dtype {dtype} cannot be warped; convert to one of {DTYPES}")
+    if dtype.type(fill) != fill and not np.isnan(fill):
+        raise ChoiceRefusedError(f"fill {fill} cannot be stored as {dtype}")
+    for source in sources:
+        if len(source.bands) != bands:
+            raise GridError(f"sources have {bands} and {len(source.bands)} bands; warp them apart")
+        for band in source.bands:
+            if band.dtype != dtype or band.shape != source.grid.shape:
+                raise GridError(
+                    f"a band is {band.dtype} {band.shape}, expected {dtype} {source.grid.shape}"
+                )
+    return bands, dtype
+
+
+def _row_col(space: SourceSpace, grid: Grid) -> tuple[int, int]:
+    col, row = space.offset(grid)
+    return row, col
+
+
+def _premasked(source: Source, band: int, fill: float | int) -> Pixels:
+    """A band with fill wherever it is not data."""
+    pixels = source.bands[band]
+    valid = source.valid[band] if source.valid is not None else None
+    if valid is None:
+        return pixels
+    return np.where(valid, pixels, pixels.dtype.type(fill))
+
+
+def _chunks(coordinates: Coordinates) -> Iterator[Chunk]:
+    """The target in pieces of whole blocks, 128 rows by at most 32 blocks."""
+    grid, numbering = coordinates.grid, coordinates.numbering
+    for top, bottom in _pieces(numbering.row, grid.height, BLOCK):
+        for left, right in _pieces(numbering.col, grid.width, BLOCK * _CHUNK_BLOCKS):
+            yield Chunk(top=top, bottom=bottom, left=left, right=right)
+
+
+def _pieces(first: int, count: int, size: int) -> Iterator[tuple[int, int]]:
+    """[start, stop) of pixels cut where their numbers are multiples of size."""
+    start = 0
+    while start < count:
+        stop = min(count, size - (first + start) % size + start)
+        yield start, stop
+        start = stop
