@@ -1,0 +1,140 @@
+"""The local cache of artifact files: by content, bounded, shared by slots and processes.
+
+An entry's name is its SHA-256, so a file that serves many tasks is held once, survives restarts, and
+is checked each time it is handed out. An attempt gets a hard link in its own folder under the name it
+needs; the cache may then drop its own link at any time.
+"""
+
+import errno
+import fcntl
+import hashlib
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from tasks.model import ArtifactFile
+
+_STRIPES = 256  # locks: two hexadecimal digits of the content's name
+_DRAINED = 0.9  # eviction goes on until this share of the bound is left
+
+
+class Cache:
+    """Files by content in one folder of at most `bound` bytes (the newest entry may overstep)."""
+
+    def __init__(self, folder: Path, bound: int) -> None:
+        self._entries = folder / "entries"
+        self._locks = folder / "locks"
+        self._bound = bound
+        self._entries.mkdir(parents=True, exist_ok=True)
+        self._locks.mkdir(parents=True, exist_ok=True)
+
+    def get(self, file: ArtifactFile, to: Path, fetch: Callable[[Path], None]) -> bool:
+        """Put the file at `to`, from the cache or by `fetch(path)`; returns whether it was held.
+
+        `fetch` must verify what it writes and raise otherwise; its errors pass through. Slots
+        that want the same content at once fetch it once.
+        """
+        to.parent.mkdir(parents=True, exist_ok=True)
+        if file.size > self._bound:
+            fetch(to)
+            return False
+        entry = self._entries / file.sha256[:2] / file.sha256
+        with self._lock(file.sha256[:2]):
+            held = self._take(entry, file, to)
+            if not held:
+                self._fetch(entry, fetch)
+                _link(entry, to)
+        if not held:
+            self.shrink(self._bound)
+        return held
+
+    def put(self, file: ArtifactFile, path: Path) -> None:
+        """Offer a file that has just been made and is likely wanted here soon."""
+        if file.size > self._bound:
+            return
+        entry = self._entries / file.sha256[:2] / file.sha256
+        with self._lock(file.sha256[:2]):
+            if not entry.exists():
+                entry.parent.mkdir(exist_ok=True)
+                _link(path, entry)
+        self.shrink(self._bound)
+
+    def size(self) -> int:
+        """Bytes held."""
+        return sum(size for _, size, _ in self._listed())
+
+    def shrink(self, bound: int) -> None:
+        """Drop the entries used longest ago until the rest fits, if it does not."""
+        if self.size() <= bound:
+            return
+        with self._lock("evict"):
+            entries = sorted(self._listed())
+            total = sum(size for _, size, _ in entries)
+            for _, size, path in entries[:-1]:
+                if total <= bound * _DRAINED:
+                    return
+                with suppress(FileNotFoundError):
+                    path.unlink()
+                total -= size
+
+    def _take(self, entry: Path, file: ArtifactFile, to: Path) -> bool:
+        try:
+            _link(entry, to)
+            os.utime(entry)
+        except FileNotFoundError:
+            return False
+        if sha256(to) == file.sha256:
+            return True
+        with suppress(FileNotFoundError):
+            entry.unlink()
+        to.unlink()
+        return False
+
+    def _fetch(self, entry: Path, fetch: Callable[[Path], None]) -> None:
+        entry.parent.mkdir(exist_ok=True)
+        partial = entry.with_name(f"{entry.name}.{os.getpid()}.part")
+        try:
+            try:
+                fetch(partial)
+            except OSError as error:
+                if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                    raise
+                # The cache is the one thing on this disk that may go.
+                partial.unlink(missing_ok=True)
+                self.shrink(0)
+                fetch(partial)
+            partial.chmod(0o444)
+            partial.replace(entry)
+        finally:
+            partial.unlink(missing_ok=True)
+
+    def _listed(self) -> Iterator[tuple[float, int, Path]]:
+        """(last use, bytes, path) of every entry."""
+        for path in self._entries.glob("*/*"):
+            with suppress(FileNotFoundError):
+                stat = path.stat()
+                yield stat.st_mtime, stat.st_size, path
+
+    @contextmanager
+    def _lock(self, name: str) -> Iterator[None]:
+        with (self._locks / name).open("ab") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # released with the file, also by a crash
+            yield
+
+
+def sha256(path: Path) -> str:
+    """The SHA-256 of a file, in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _link(source: Path, to: Path) -> None:
+    """A second name for a file, or a copy where the file system has no hard links."""
+    try:
+        os.link(source, to)
+    except OSError as error:
+        if error.errno not in (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP):
+            raise
+        shutil.copyfile(source, to)

@@ -1,0 +1,118 @@
+"""Children of the worker: started by a forkserver that has everything imported.
+
+The forkserver is started before the worker has any thread or client, so that a fork never copies
+a lock in use or a socket. It imports; it makes nothing else.
+"""
+
+import multiprocessing
+import os
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from multiprocessing import forkserver
+from multiprocessing.connection import Connection
+from multiprocessing.context import ForkServerProcess
+
+from worker.guard import KILL, Work, guard
+from worker.messages import Ended, Message, decode
+
+PRELOADED = (
+    "numpy",
+    "rasterio",
+    "rasterio.io",
+    "pyproj",
+    "pyhdf.SD",
+    "h5py",
+    "shapely",
+    "azure.storage.blob",
+    "worker.guard",
+    "worker.child",
+)
+
+# Threads that a library starts on import or at first use would be lost in a fork, and a slot is one
+# core's worth of work. GDAL's cache is bounded so that an attempt's memory is its own.
+_ENVIRONMENT = {
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "GDAL_NUM_THREADS": "1",
+    "GDAL_CACHEMAX": "128",
+    "GDAL_DISABLE_READDIR_ON_OPEN": "EMPTY_DIR",
+    "CPL_VSIL_CURL_ALLOWED_EXTENSIONS": ".none",
+}
+_DEAF_SECONDS = 10.0  # a guard that does not answer a kill within this time is killed itself
+
+
+def start_forkserver() -> None:
+    """Start the forkserver and wait until it serves. Call it before any thread or SDK client."""
+    if threading.active_count() > 1:
+        raise RuntimeError("the forkserver must be started before any thread")
+    for name, value in _ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+    forkserver.set_forkserver_preload(list(PRELOADED))
+    forkserver.ensure_running()
+    # The first fork waits for the imports; better now than in the first attempt.
+    probe = multiprocessing.get_context("forkserver").Process(target=_nothing)
+    probe.start()
+    probe.join()
+
+
+def _nothing() -> None:
+    return
+
+
+class Child:
+    """One attempt's guard and child, as the supervisor's thread sees them."""
+
+    def __init__(self, process: ForkServerProcess, control: Connection) -> None:
+        self._process = process
+        self._control = control
+        self._sending = threading.Lock()
+        self._deadline: threading.Timer | None = None
+
+    @classmethod
+    def start(cls, work: Work, memory_limit: int) -> "Child":
+        """Start `work` (picklable) under a guard; `memory_limit` in bytes for the whole tree."""
+        context = multiprocessing.get_context("forkserver")
+        ours, theirs = context.Pipe()
+        process = context.Process(target=guard, args=(theirs, work, memory_limit), daemon=False)
+        process.start()
+        theirs.close()
+        return cls(process, ours)
+
+    def follow(self, heard: Callable[[Message], None]) -> Ended | None:
+        """Give each report to `heard` until the tree is gone; None when the guard was killed."""
+        ended: Ended | None = None
+        while ended is None:
+            try:
+                message = decode(self._control.recv_bytes())
+            except (EOFError, ConnectionResetError):
+                break
+            if isinstance(message, Ended):
+                ended = message
+            else:
+                heard(message)
+        self._process.join()
+        with self._sending:
+            if self._deadline is not None:
+                self._deadline.cancel()
+            self._control.close()
+            self._process.close()
+        return ended
+
+    def kill(self) -> None:
+        """Have the whole tree killed; `follow` returns soon after. May be called by any thread."""
+        with self._sending:
+            if self._control.closed or self._deadline is not None:
+                return
+            with suppress(BrokenPipeError, ConnectionResetError):  # it has just ended by itself
+                self._control.send_bytes(KILL)
+            # A guard that hangs takes its child with it by the child's parent-death signal.
+            self._deadline = threading.Timer(_DEAF_SECONDS, self._end_guard)
+            self._deadline.daemon = True
+            self._deadline.start()
+
+    def _end_guard(self) -> None:
+        with self._sending:
+            if not self._control.closed:
+                self._process.kill()

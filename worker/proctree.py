@@ -1,0 +1,90 @@
+"""Process trees as /proc shows them (Linux): who descends from whom, and their memory."""
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+_PROC = Path("/proc")
+
+
+def descendants(root: int) -> list[int]:
+    """The living processes below `root`, parents before children; `root` itself is not among them.
+
+    A process that changes parents during the walk may be missed: walk again until none is left.
+    """
+    found: list[int] = []
+    queue = [root]
+    while queue:
+        for child in _children(queue.pop(0)):
+            found.append(child)
+            queue.append(child)
+    return found
+
+
+def _children(pid: int) -> list[int]:
+    try:
+        threads = list((_PROC / str(pid) / "task").iterdir())
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+    children: list[int] = []
+    for thread in threads:
+        path = thread / "children"
+        try:
+            children += [int(child) for child in path.read_text("ascii").split()]
+        except ProcessLookupError:
+            continue
+        except FileNotFoundError:
+            # The thread has ended, or the kernel is built without CONFIG_PROC_CHILDREN.
+            if thread.exists():
+                return [child for child, parent in _parents() if parent == pid]
+    return children
+
+
+def _parents() -> Iterator[tuple[int, int]]:
+    for entry in _PROC.iterdir():
+        if entry.name.isdigit():
+            try:
+                stat = (entry / "stat").read_text("utf-8", "replace")
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+            # The command name is in parentheses and may hold anything (proc(5)).
+            yield int(entry.name), int(stat.rpartition(")")[2].split()[1])
+
+
+def memory(pid: int) -> int:
+    """Bytes a process holds of its own: anonymous and shared memory, files mapped not counted."""
+    try:
+        status = (_PROC / str(pid) / "status").read_text("utf-8", "replace")
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
+    return sum(
+        int(line.split()[1]) * 1024
+        for line in status.splitlines()
+        if line.startswith(("RssAnon:", "RssShmem:"))
+    )
+
+
+def tree_memory(root: int) -> int:
+    """Bytes held by all processes below `root`."""
+    return sum(memory(pid) for pid in descendants(root))
+
+
+def kill_descendants(root: int) -> int:
+    """Send SIGKILL to every process below `root`; returns how many there were."""
+    pids = descendants(root)
+    for pid in pids:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            continue
+    return len(pids)
+
+
+def alive(pid: int) -> bool:
+    """Whether a process exists and is not a zombie."""
+    try:
+        stat = (_PROC / str(pid) / "stat").read_text("utf-8", "replace")
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return stat.rpartition(")")[2].split()[0] not in ("Z", "X")
