@@ -1,0 +1,295 @@
+"""Writing small HDF4-EOS files: for the sample archive and the tests, not for products.
+
+The layout is the HDF-EOS 2 library's: SDSs held by Vgroups of class GRID or SWATH, described by
+StructMetadata.0 ("HDF-EOS Library Users Guide", volume 1), so that GDAL and others read them.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from pyhdf.HC import HC
+from pyhdf.HDF import HDF
+from pyhdf.SD import SD, SDC
+from pyhdf.V import VG
+
+Attribute = str | int | float | tuple[int | float, ...]
+
+_TYPES: dict[str, tuple[int, str]] = {
+    "i1": (SDC.INT8, "DFNT_INT8"),
+    "u1": (SDC.UINT8, "DFNT_UINT8"),
+    "i2": (SDC.INT16, "DFNT_INT16"),
+    "u2": (SDC.UINT16, "DFNT_UINT16"),
+    "i4": (SDC.INT32, "DFNT_INT32"),
+    "u4": (SDC.UINT32, "DFNT_UINT32"),
+    "f4": (SDC.FLOAT32, "DFNT_FLOAT32"),
+    "f8": (SDC.FLOAT64, "DFNT_FLOAT64"),
+}
+
+_DFTAG_NDG = 720  # HDF4 reference manual: numeric data group, how a Vgroup names an SDS
+_DFTAG_VG = 1965
+
+_STRUCT_BYTES = 32000  # the HDF-EOS library always writes this many
+
+
+@dataclass(frozen=True, kw_only=True)
+class FieldToWrite:
+    """One field: values, dimension names, attributes. `typed` attributes get the field's type."""
+
+    name: str
+    values: npt.NDArray[np.generic]
+    dims: tuple[str, ...]
+    typed: Mapping[str, int | float | tuple[int | float, ...]] = field(default_factory=dict)
+    attributes: Mapping[str, Attribute] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GridToWrite:
+    """A sinusoidal grid; corners are outer corners in metres."""
+
+    name: str
+    upper_left: tuple[float, float]
+    lower_right: tuple[float, float]
+    fields: Sequence[FieldToWrite]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SwathToWrite:
+    """A swath; `maps` are (geo dimension, data dimension, offset, increment)."""
+
+    name: str
+    geo_fields: Sequence[FieldToWrite]
+    data_fields: Sequence[FieldToWrite]
+    maps: Sequence[tuple[str, str, int, int]] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class GranuleToWrite:
+    """A whole file. `local_name` is its LOCALGRANULEID, `ring` its GRing (longitude, latitude)."""
+
+    local_name: str
+    product: str
+    collection: int
+    start: datetime
+    end: datetime
+    produced: datetime
+    day_night: str
+    ring: Sequence[tuple[float, float]]
+    structure: GridToWrite | SwathToWrite
+    attributes: Mapping[str, Attribute] = field(default_factory=dict)
+
+
+def write_granule(path: Path, granule: GranuleToWrite) -> None:
+    """Write a granule. HDF4 stores the path as given: pass a bare name for bytes that repeat."""
+    structure = granule.structure
+    if isinstance(structure, GridToWrite):
+        groups = {"Data Fields": structure.fields, "Grid Attributes": ()}
+        kind, struct_text = "GRID", _grid_struct(structure)
+    else:
+        groups = {
+            "Geolocation Fields": structure.geo_fields,
+            "Data Fields": structure.data_fields,
+            "Swath Attributes": (),
+        }
+        kind, struct_text = "SWATH", _swath_struct(structure)
+    file = SD(str(path), SDC.WRITE | SDC.CREATE | SDC.TRUNC)
+    _set(file, "HDFEOSVersion", "HDFEOS_V2.19")
+    _set(file, "StructMetadata.0", struct_text.ljust(_STRUCT_BYTES, "\0"))
+    _set(file, "CoreMetadata.0", _core_metadata(granule))
+    for name, value in granule.attributes.items():
+        _set(file, name, value)
+    references: dict[str, list[int]] = {}
+    for group, fields in groups.items():
+        references[group] = [_write_field(file, structure.name, item) for item in fields]
+    file.end()
+    _write_groups(path, structure.name, kind, references)
+
+
+def _write_field(file: SD, structure: str, item: FieldToWrite) -> int:
+    number_type, _ = _TYPES[item.values.dtype.str[1:]]
+    sds = file.create(item.name, number_type, item.values.shape)
+    for axis, dim in enumerate(item.dims):
+        sds.dim(axis).setname(f"{dim}:{structure}")
+    sds.setcompress(SDC.COMP_DEFLATE, 6)
+    for name, value in item.typed.items():
+        sds.attr(name).set(number_type, list(value) if isinstance(value, tuple) else value)
+    for name, attribute in item.attributes.items():
+        _set(sds, name, attribute)
+    sds.set(item.values)
+    reference = int(sds.ref())
+    sds.endaccess()
+    return reference
+
+
+def _set(holder: SD, name: str, value: Attribute) -> None:
+    if isinstance(value, str):
+        holder.attr(name).set(SDC.CHAR8, value)
+    elif isinstance(value, tuple):
+        whole = all(isinstance(item, int) for item in value)
+        holder.attr(name).set(SDC.INT32 if whole else SDC.FLOAT64, list(value))
+    else:
+        holder.attr(name).set(SDC.INT32 if isinstance(value, int) else SDC.FLOAT64, value)
+
+
+def _write_groups(
+    path: Path, name: str, kind: str, references: Mapping[str, Sequence[int]]
+) -> None:
+    file = HDF(str(path), HC.WRITE)
+    groups = file.vgstart()
+    top: VG = groups.create(name)
+    top._class = kind
+    for group, members in references.items():
+        inner = groups.create(group)
+        inner._class = f"{kind} Vgroup"
+        for reference in members:
+            inner.add(_DFTAG_NDG, reference)
+        top.add(_DFTAG_VG, inner._refnum)
+        inner.detach()
+    top.detach()
+    groups.end()
+    file.close()
+
+
+def _number(value: float) -> str:
+    return f"{value:.6f}"
+
+
+def _fields_struct(fields: Sequence[FieldToWrite], word: str) -> list[str]:
+    lines = [f"\t\tGROUP={word}"]
+    for place, item in enumerate(fields, start=1):
+        _, number_type = _TYPES[item.values.dtype.str[1:]]
+        dims = ",".join(f'"{dim}"' for dim in item.dims)
+        lines += [
+            f"\t\t\tOBJECT={word}_{place}",
+            f'\t\t\t\t{word}Name="{item.name}"',
+            f"\t\t\t\tDataType={number_type}",
+            f"\t\t\t\tDimList=({dims})",
+            f"\t\t\tEND_OBJECT={word}_{place}",
+        ]
+    return [*lines, f"\t\tEND_GROUP={word}"]
+
+
+def _grid_struct(grid: GridToWrite) -> str:
+    first = grid.fields[0]
+    height = first.values.shape[first.dims.index("YDim")]
+    width = first.values.shape[first.dims.index("XDim")]
+    corners = [
+        f"{key}=({_number(x)},{_number(y)})"
+        for key, (x, y) in (
+            ("UpperLeftPointMtrs", grid.upper_left),
+            ("LowerRightMtrs", grid.lower_right),
+        )
+    ]
+    body = [
+        "\tGROUP=GRID_1",
+        f'\t\tGridName="{grid.name}"',
+        f"\t\tXDim={width}",
+        f"\t\tYDim={height}",
+        *(f"\t\t{line}" for line in corners),
+        "\t\tProjection=GCTP_SNSOID",
+        "\t\tProjParams=(6371007.181000,0,0,0,0,0,0,0,0,0,0,0,0)",
+        "\t\tSphereCode=-1",
+        "\t\tGridOrigin=HDFE_GD_UL",
+        "\t\tGROUP=Dimension",
+        "\t\tEND_GROUP=Dimension",
+        *_fields_struct(grid.fields, "DataField"),
+        "\t\tGROUP=MergedFields",
+        "\t\tEND_GROUP=MergedFields",
+        "\tEND_GROUP=GRID_1",
+    ]
+    return _struct_text([], body)
+
+
+def _swath_struct(swath: SwathToWrite) -> str:
+    sizes: dict[str, int] = {}
+    for item in (*swath.geo_fields, *swath.data_fields):
+        sizes |= dict(zip(item.dims, item.values.shape, strict=True))
+    body = ["\tGROUP=SWATH_1", f'\t\tSwathName="{swath.name}"', "\t\tGROUP=Dimension"]
+    for place, (dim, size) in enumerate(sizes.items(), start=1):
+        body += [
+            f"\t\t\tOBJECT=Dimension_{place}",
+            f'\t\t\t\tDimensionName="{dim}"',
+            f"\t\t\t\tSize={size}",
+            f"\t\t\tEND_OBJECT=Dimension_{place}",
+        ]
+    body += ["\t\tEND_GROUP=Dimension", "\t\tGROUP=DimensionMap"]
+    for place, (geo, data, offset, increment) in enumerate(swath.maps, start=1):
+        body += [
+            f"\t\t\tOBJECT=DimensionMap_{place}",
+            f'\t\t\t\tGeoDimension="{geo}"',
+            f'\t\t\t\tDataDimension="{data}"',
+            f"\t\t\t\tOffset={offset}",
+            f"\t\t\t\tIncrement={increment}",
+            f"\t\t\tEND_OBJECT=DimensionMap_{place}",
+        ]
+    body += [
+        "\t\tEND_GROUP=DimensionMap",
+        "\t\tGROUP=IndexDimensionMap",
+        "\t\tEND_GROUP=IndexDimensionMap",
+        *_fields_struct(swath.geo_fields, "GeoField"),
+        *_fields_struct(swath.data_fields, "DataField"),
+        "\t\tGROUP=MergedFields",
+        "\t\tEND_GROUP=MergedFields",
+        "\tEND_GROUP=SWATH_1",
+    ]
+    return _struct_text(body, [])
+
+
+def _struct_text(swaths: Sequence[str], grids: Sequence[str]) -> str:
+    lines = [
+        "GROUP=SwathStructure",
+        *swaths,
+        "END_GROUP=SwathStructure",
+        "GROUP=GridStructure",
+        *grids,
+        "END_GROUP=GridStructure",
+        "GROUP=PointStructure",
+        "END_GROUP=PointStructure",
+        "END",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _core_metadata(granule: GranuleToWrite) -> str:
+    def instant(moment: datetime) -> tuple[str, str]:
+        return moment.strftime("%Y-%m-%d"), moment.strftime("%H:%M:%S.000000")
+
+    begin_day, begin_time = instant(granule.start)
+    end_day, end_time = instant(granule.end)
+    points = len(granule.ring)
+    items: list[tuple[str, int, str]] = [
+        ("LOCALGRANULEID", 1, f'"{granule.local_name}"'),
+        ("PRODUCTIONDATETIME", 1, f'"{granule.produced.strftime("%Y-%m-%dT%H:%M:%S.000Z")}"'),
+        ("DAYNIGHTFLAG", 1, f'"{granule.day_night}"'),
+        ("SHORTNAME", 1, f'"{granule.product}"'),
+        ("VERSIONID", 1, str(granule.collection)),
+        ("RANGEBEGINNINGDATE", 1, f'"{begin_day}"'),
+        ("RANGEBEGINNINGTIME", 1, f'"{begin_time}"'),
+        ("RANGEENDINGDATE", 1, f'"{end_day}"'),
+        ("RANGEENDINGTIME", 1, f'"{end_time}"'),
+        ("GRINGPOINTLONGITUDE", points, _tuple(lon for lon, _ in granule.ring)),
+        ("GRINGPOINTLATITUDE", points, _tuple(lat for _, lat in granule.ring)),
+        ("GRINGPOINTSEQUENCENO", points, f"({', '.join(map(str, range(1, points + 1)))})"),
+    ]
+    lines = [
+        "",
+        "GROUP                  = INVENTORYMETADATA",
+        "  GROUPTYPE            = MASTERGROUP",
+    ]
+    for name, count, value in items:
+        lines += [
+            "",
+            f"  OBJECT                 = {name}",
+            f"    NUM_VAL              = {count}",
+            f"    VALUE                = {value}",
+            f"  END_OBJECT             = {name}",
+        ]
+    return "\n".join([*lines, "", "END_GROUP              = INVENTORYMETADATA", "", "END", ""])
+
+
+def _tuple(values: Iterable[float]) -> str:
+    return f"({', '.join(f'{value:.6f}' for value in values)})"
