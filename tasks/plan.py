@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from tasks.packages import PackageArchive
 from tasks.spec import Spec
 
 
@@ -25,10 +26,16 @@ class Gap:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """All that a request needs. `tasks` is in an order in which inputs come before dependents."""
+    """All that a request needs. `tasks` is in an order in which inputs come before dependents.
+
+    `notes` are for the scientist. `package` is the reduction's archive, whose blob must be stored
+    before a task of the plan runs; a frozen plan leaves it out.
+    """
 
     tasks: tuple[PlannedTask, ...]
     gaps: tuple[Gap, ...] = ()
+    notes: tuple[str, ...] = ()
+    package: PackageArchive | None = None
 
     def __iter__(self) -> Iterator[PlannedTask]:
         return iter(self.tasks)

@@ -1,0 +1,124 @@
+"""What a request's choices come to for one layer: method, QA rule, merge, the kernel's reach."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from reprojection.catalogue import Product, default_resampling, product
+from reprojection.crs import parse_crs
+from reprojection.layers import Kind
+from tasks.checks import CLASS_METHODS, SWATH_METHODS
+from tasks.keys import canonical
+from tasks.request import ProductChoice, Request
+from tasks.target import Target
+
+METRES_PER_DEGREE = 111_194.93
+"""Of latitude, on the MODIS sphere."""
+
+_REACH = {"bilinear": 1.0, "cubic": 2.0}
+"""Half a kernel's width in source pixels; the others stay within the target's pixel."""
+
+_POINT_METHODS = ("nearest", "bilinear", "cubic", "default")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerChoice:
+    """One layer as it will be reprojected.
+
+    `resampling` is "default" where only the file can tell. `reach` is how far in metres beyond
+    a target pixel the kernel looks; `whole_pixel` whether it looks at all of the pixel, not its
+    centre only.
+    """
+
+    choice: ProductChoice
+    layer: str
+    geometry: Literal["swath", "tile"]
+    resampling: str
+    merge: str
+    qa: str
+    reach: float
+    whole_pixel: bool
+
+
+def pixel_metres(target: Target) -> float:
+    """The height of a target pixel in metres, the same everywhere on the lattice: a method must
+    not depend on the region."""
+    crs = parse_crs(target.lattice.crs)
+    if crs.is_geographic:
+        return target.lattice.resolution * METRES_PER_DEGREE
+    return target.lattice.resolution * (crs.axis_info[0].unit_conversion_factor or 1.0)
+
+
+def layer_choice(
+    request: Request,
+    choice: ProductChoice,
+    layer: str,
+    target: Target,
+    geometry: Literal["swath", "tile"],
+) -> LayerChoice:
+    """Resolve the request's choices for one layer. `geometry` is that of its granules."""
+    known = product(choice.name, choice.collection)
+    coarser = pixel_metres(target) / known.resolution if known else 1.0
+    method = _method(request, known, layer, coarser, geometry)
+    return LayerChoice(
+        choice=choice,
+        layer=layer,
+        geometry=geometry,
+        resampling=method,
+        merge=request.merge if geometry == "swath" else "nadir",
+        qa=_qa(request, known, layer),
+        reach=_reach(method, known, coarser, target),
+        whole_pixel=method not in _POINT_METHODS,
+    )
+
+
+def _method(
+    request: Request,
+    known: Product | None,
+    layer: str,
+    coarser: float,
+    geometry: Literal["swath", "tile"],
+) -> str:
+    wanted = request.resampling
+    if isinstance(wanted, Mapping) and layer in wanted:
+        return wanted[layer]
+    entry = known.layer(layer) if known else None
+    if known is None or entry is None:
+        return "nearest" if wanted == "nearest" else "default"
+    kind = entry.kind
+    allowed = isinstance(wanted, str) and (
+        (kind is Kind.CONTINUOUS or wanted in CLASS_METHODS)
+        and (geometry == "tile" or wanted in SWATH_METHODS)
+    )
+    if isinstance(wanted, str) and allowed:
+        return wanted
+    if geometry == "swath":
+        return "nearest"
+    return entry.resampling or default_resampling(kind, coarser)
+
+
+def _qa(request: Request, known: Product | None, layer: str) -> str:
+    """The part of the QA rule that concerns the layer's product, as one canonical text."""
+    rule = request.qa
+    entry = known.layer(layer) if known else None
+    if isinstance(rule, str):
+        described = entry is not None and entry.kind is Kind.BITFIELD
+        return "" if described else rule
+    if not rule:
+        return ""
+    mine = {
+        quality: {name: sorted(set(values)) for name, values in fields.items()}
+        for quality, fields in rule.items()
+        if known is None or known.layer(quality) is not None
+    }
+    return canonical(mine).decode("ascii") if mine else ""
+
+
+def _reach(method: str, known: Product | None, coarser: float, target: Target) -> float:
+    """A widened kernel looks as far in target pixels as a plain one does in source pixels."""
+    half = _REACH.get(method, 1.0 if method == "default" else 0.0)
+    if known is None:
+        return half * max(pixel_metres(target), 1000.0)
+    if target.modis is not None and known.resolution == target.modis:
+        return 0.0  # source and target pixels coincide
+    return half * known.resolution * max(1.0, coarser)

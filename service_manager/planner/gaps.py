@@ -1,0 +1,90 @@
+"""What a request asks for and the archive does not have: days without a granule, tiles without."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import date, timedelta
+
+from service_manager.planner.naming import product_name
+from service_manager.planner.windows import MONTHLY
+from tasks.plan import Gap
+from tasks.regions import tile_name
+from tasks.request import ProductChoice, Time
+
+Tile = tuple[int, int]
+
+_YEARLY = 365
+
+
+def tile_gaps(
+    choice: ProductChoice,
+    period: int,
+    span: Time,
+    wanted: Iterable[Tile],
+    found: Mapping[date, frozenset[Tile]],
+) -> Iterator[Gap]:
+    """Gaps of a tile product: a tile that is nowhere in the span, a day that lacks all tiles, a
+    day that lacks one.
+
+    `found` has the tiles in the archive by start day, `wanted` are those the region enters.
+    """
+    name = product_name(choice)
+    tiles = sorted(wanted, key=lambda tile: (tile[1], tile[0]))
+    present = frozenset().union(*found.values()) if found else frozenset()
+    for tile in tiles:
+        if tile not in present:
+            yield Gap(
+                what=f"{name} {tile_name(*tile)}",
+                reason="the archive has no granule of this tile in the whole time span",
+            )
+    there = [tile for tile in tiles if tile in present]
+    for day in expected_days(period, span, found):
+        lacking = [tile for tile in there if tile not in found.get(day, frozenset())]
+        if there and len(lacking) == len(there):
+            yield Gap(
+                what=f"{name} {day.isoformat()}", reason="the archive has no granule of this date"
+            )
+            continue
+        for tile in lacking:
+            yield Gap(
+                what=f"{name} {day.isoformat()} {tile_name(*tile)}",
+                reason="the archive has no granule of this tile and date",
+            )
+
+
+def swath_gaps(choice: ProductChoice, span: Time, found: Iterable[date]) -> Iterator[Gap]:
+    """Gaps of a swath product: whole days on which no granule touches the region."""
+    days = frozenset(found)
+    for day in _days(span):
+        if day not in days:
+            yield Gap(
+                what=f"{product_name(choice)} {day.isoformat()}",
+                reason="the archive has no granule of this day that touches the region",
+            )
+
+
+def expected_days(period: int, span: Time, found: Iterable[date]) -> Iterator[date]:
+    """The days on which a product of this period starts, inclusive, within a span.
+
+    Composites start anew each January 1st, some products 8 days later (the Aqua half of 16-day
+    pairs): the days that were found tell. Days found out of step are expected, too.
+    """
+    seen = sorted({day for day in found if span.start <= day <= span.end})
+    if period <= 1:
+        yield from _days(span)
+        return
+    phases = Counter((day.timetuple().tm_yday - 1) % period for day in seen)
+    phase = phases.most_common(1)[0][0] if phases else 0
+    yield from sorted({*seen, *(d for d in _days(span) if _starts(d, period, phase))})
+
+
+def _starts(day: date, period: int, phase: int) -> bool:
+    if period >= _YEARLY:
+        return (day.month, day.day) == (1, 1)
+    if period in MONTHLY:
+        return day.day == 1
+    return (day.timetuple().tm_yday - 1) % period == phase
+
+
+def _days(span: Time) -> Iterator[date]:
+    for offset in range((span.end - span.start).days + 1):
+        yield span.start + timedelta(days=offset)

@@ -1,0 +1,41 @@
+"""Names among a request's results: folders and files a scientist can find their way in."""
+
+import re
+from collections.abc import Sequence
+from datetime import date
+
+from tasks.request import ProductChoice
+
+_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+def three_digits(collection: str) -> str:
+    """A collection as data centres write it: "5" is "005", "61" is "061"."""
+    return collection.zfill(3)
+
+
+def product_name(choice: ProductChoice) -> str:
+    """ "MCD15A2.005"; with the half of the day where one is asked for, "MYD11_L2.006.night"."""
+    half = "" if choice.day_night == "any" else f".{choice.day_night}"
+    return f"{choice.name}.{three_digits(choice.collection)}{half}"
+
+
+def safe(text: str) -> str:
+    """A name as one part of a path that every system takes: other characters become `_`."""
+    return _UNSAFE.sub("_", text).strip("._") or "layer"
+
+
+def layer_names(layers: Sequence[str]) -> dict[str, str]:
+    """Safe names of a product's layers, numbered where two would be the same."""
+    names: dict[str, str] = {}
+    for layer in layers:
+        name, number = safe(layer), 2
+        while name in names.values():
+            name, number = f"{safe(layer)}_{number}", number + 1
+        names[layer] = name
+    return names
+
+
+def mosaic_name(product: str, layer: str, day: date) -> str:
+    """ "MCD15A2.005.Lai_1km.2012-01-01"."""
+    return f"{product}.{layer}.{day.isoformat()}"

@@ -1,0 +1,228 @@
+"""Cells of a target and which granules touch them, by tiles and swath boundaries alone.
+
+What counts is the part of a cell inside the results' grid: granules beyond it would be fetched for
+pixels that nobody gets. Cells of two requests are the same task where their granules agree.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+import numpy as np
+import shapely
+from numpy.typing import NDArray
+
+from archives.boundary import Bounds, touches
+from archives.model import GranuleRecord, Ring
+from reprojection.crs import from_lonlat, is_plain_lonlat, lonlat_to_sinusoidal, to_lonlat
+from reprojection.grids import Cell, Grid
+from reprojection.sinusoidal import TILE_SIZE, tiles_touching
+from service_manager.planner.choices import METRES_PER_DEGREE
+from tasks.regions import Area, region_tiles
+from tasks.request import Region
+from tasks.target import Target, cell_name
+
+Floats = NDArray[np.float64]
+
+_PER_PIXEL = 2  # samples along a pixel's side on a window's outline
+_INSIDE = 65  # samples across a window: no whole tile slips through, 36 span the Earth
+_ROUNDING = 0.1  # metres: a pixel centre on a tile's very edge may fall to either side
+_AROUND = 4.0  # degrees of longitude are shorter than those of latitude, to 75 degrees north
+_PIECE = 12.0  # degrees: a ring must bound the smaller part of the sphere, by a margin
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """A cell, and the window of it inside the grid of the results.
+
+    `clip` is the region where results are clipped to it: nothing beyond it is needed.
+    """
+
+    cell: Cell
+    name: str
+    grid: Grid
+    window: Grid
+    clip: Area | None
+    _tiles: dict[tuple[float, bool], frozenset[tuple[int, int]]] = field(
+        default_factory=dict, compare=False, repr=False
+    )
+    _outline: list[Bounds | tuple[Ring, ...]] = field(
+        default_factory=list, compare=False, repr=False
+    )
+
+    def touched_by(self, record: GranuleRecord, reach: float, whole_pixel: bool) -> bool:
+        """Whether the granule may hold a pixel that a kernel of this reach (metres) looks at.
+
+        `whole_pixel`: the kernel covers target pixels, not their centres only.
+        """
+        if record.tile is not None:
+            return record.tile in self.tiles(reach, whole_pixel)
+        return all(touches(record, area) for area in self.outline())
+
+    def tiles(self, reach: float, whole_pixel: bool) -> frozenset[tuple[int, int]]:
+        """The MODIS tiles that a kernel of this reach in metres looks at."""
+        if (reach, whole_pixel) not in self._tiles:
+            found = _window_tiles(self.window, reach, whole_pixel)
+            if self.clip is not None:
+                wide = shapely.buffer(self.clip, _AROUND * reach / METRES_PER_DEGREE)
+                west, _, east, _ = wide.bounds
+                found &= frozenset(tiles_touching(wide & shapely.box(west, -90.0, east, 90.0)))
+            self._tiles[reach, whole_pixel] = found
+        return self._tiles[reach, whole_pixel]
+
+    def outline(self) -> tuple[Bounds | tuple[Ring, ...], ...]:
+        """The areas a swath must touch, all of them, to matter here."""
+        if not self._outline:
+            self._outline.append(_window_area(self.window))
+            if self.clip is not None:
+                self._outline.append(tuple(_area_rings(self.clip)))
+        return tuple(self._outline)
+
+
+def places(target: Target, region: Region) -> tuple[Place, ...]:
+    """The cells that hold pixels of the results, by row, then column."""
+    clip = target.area if region.clip else None
+    modis = target.modis is not None
+    wanted = region_tiles(region) if modis and (region.tiles is not None or region.clip) else None
+    found = []
+    for cell in target.lattice.cells(target.grid):
+        if wanted is not None and (cell.col + 18, cell.row + 9) not in wanted:
+            continue
+        grid = target.lattice.cell_grid(cell.col, cell.row)
+        window = _overlap(target, grid)
+        if clip is not None and not _meets(window, clip):
+            continue
+        found.append(
+            Place(cell=cell, name=cell_name(cell, modis=modis), grid=grid, window=window, clip=clip)
+        )
+    return tuple(found)
+
+
+def _overlap(target: Target, cell: Grid) -> Grid:
+    col, row = target.lattice.index(cell)
+    left, top = target.lattice.index(target.grid)
+    first_col, first_row = max(col, left), max(row, top)
+    last_col = min(col + cell.width, left + target.grid.width)
+    last_row = min(row + cell.height, top + target.grid.height)
+    return target.lattice.window(first_col, first_row, last_col - first_col, last_row - first_row)
+
+
+def _samples(window: Grid, inset: float) -> tuple[Floats, Floats]:
+    """Longitude and latitude of points of a window: dense along a line `inset` pixels inside its
+    edge, a net within. Points that are nowhere on the Earth are left out."""
+    width, height = window.width - 2 * inset, window.height - 2 * inset
+    along = np.linspace(0.0, 1.0, max(window.width, window.height) * _PER_PIXEL + 1)
+    net_x, net_y = np.meshgrid(np.linspace(0, 1, _INSIDE), np.linspace(0, 1, _INSIDE))
+    zero, one = np.zeros_like(along), np.ones_like(along)
+    cols = np.concatenate([along, along, zero, one, net_x.ravel()]) * width + inset
+    rows = np.concatenate([zero, one, along, along, net_y.ravel()]) * height + inset
+    a, _, c, _, e, f = window.transform
+    lon, lat = to_lonlat(window.crs, a * cols + c, e * rows + f)
+    there = np.isfinite(lon)
+    return lon[there], lat[there]
+
+
+@lru_cache(maxsize=256)
+def _sinusoidal_samples(window: Grid, inset: float) -> tuple[Floats, Floats]:
+    return lonlat_to_sinusoidal(*_samples(window, inset))
+
+
+def _window_tiles(window: Grid, reach: float, whole_pixel: bool) -> frozenset[tuple[int, int]]:
+    x, y = _sinusoidal_samples(window, 1e-6 if whole_pixel else 0.5)
+    half = TILE_SIZE * 18
+    around = reach + (0.0 if whole_pixel else _ROUNDING)
+    found: set[tuple[int, int]] = set()
+    for right, up in ((-1, -1), (-1, 1), (1, -1), (1, 1)):
+        h = np.floor((x + half + right * around) / TILE_SIZE).astype(int)
+        v = np.floor((half / 2 - y - up * around) / TILE_SIZE).astype(int)
+        pairs = np.unique(np.stack([h, v], axis=1), axis=0)
+        found.update((int(h), int(v)) for h, v in pairs if 0 <= h < 36 and 0 <= v < 18)
+    return frozenset(found)
+
+
+def _window_area(window: Grid) -> Bounds | tuple[Ring, ...]:
+    """A window as an area on the sphere: a box, or rings around its pieces."""
+    if is_plain_lonlat(window.crs):
+        west, south, east, north = window.bounds
+        return Bounds(
+            west=west, south=max(south, -90.0), east=min(east, west + 360.0), north=min(north, 90.0)
+        )
+    return tuple(_window_rings(window))
+
+
+def _window_rings(window: Grid) -> Iterator[Ring]:
+    """Rings around blocks of a window no larger than 2000 km, and less where the map ends."""
+    size = max(window.width, window.height)
+    count = 16 if size >= 16 else size
+    for row in range(count):
+        for col in range(count):
+            left, top = col * window.width / count, row * window.height / count
+            yield from _block_rings(window, left, top, window.width / count, window.height / count)
+
+
+def _block_rings(
+    window: Grid, left: float, top: float, width: float, height: float, depth: int = 0
+) -> Iterator[Ring]:
+    t = np.linspace(0.0, 1.0, 9)[:-1]
+    zero, one = np.zeros_like(t), np.ones_like(t)
+    cols = left + np.concatenate([t, one, 1 - t, zero]) * width
+    rows = top + np.concatenate([zero, t, one, 1 - t]) * height
+    a, _, c, _, e, f = window.transform
+    lon, lat = to_lonlat(window.crs, a * cols + c, e * rows + f)
+    there = np.isfinite(lon)
+    spread = _spread(lon[there], lat[there])
+    if (not there.all() or spread > math.radians(30)) and depth < 4:
+        for right in (0.0, 0.5):
+            for down in (0.0, 0.5):
+                yield from _block_rings(
+                    window,
+                    left + right * width,
+                    top + down * height,
+                    width / 2,
+                    height / 2,
+                    depth + 1,
+                )
+    elif there.sum() >= 3:
+        yield tuple(zip(lon[there].tolist(), lat[there].tolist(), strict=True))
+
+
+def _spread(lon: Floats, lat: Floats) -> float:
+    """The widest angle in radians between the first and any other of some points."""
+    if lon.size == 0:
+        return 0.0
+    lon, lat = np.radians(lon), np.radians(lat)
+    points = np.stack([np.cos(lat) * np.cos(lon), np.cos(lat) * np.sin(lon), np.sin(lat)])
+    return float(np.arccos(np.clip(points[:, 0] @ points, -1.0, 1.0)).max())
+
+
+def _area_rings(area: Area) -> Iterator[Ring]:
+    west, south, east, north = area.bounds
+    for low in np.arange(south, north, _PIECE):
+        for left in np.arange(west, east, _PIECE):
+            box = shapely.box(left, low, left + _PIECE, low + _PIECE)
+            for part in shapely.get_parts(shapely.intersection(area, box)):
+                if isinstance(part, shapely.Polygon) and not part.is_empty:
+                    edge = shapely.segmentize(part.exterior, 0.5)
+                    points: Sequence[tuple[float, float]] = shapely.get_coordinates(edge).tolist()
+                    yield tuple((float(x), float(y)) for x, y in points[:-1])
+
+
+def _meets(window: Grid, area: Area) -> bool:
+    """Whether a window and a region share a point, to about a pixel."""
+    lon, lat = _samples(window, 0.0)
+    inside = shapely.contains_xy(area, lon, lat) | shapely.contains_xy(area, lon + 360.0, lat)
+    if inside.any():
+        return True
+    a, _, c, _, e, f = window.transform
+    west, south, east, north = area.bounds
+    step = max(max(east - west, north - south) / 8192, 1e-6)
+    edge = shapely.get_coordinates(shapely.segmentize(area, step))
+    lon = edge[:, 0]
+    if not is_plain_lonlat(window.crs):
+        lon = np.where(lon > 180.0, lon - 360.0, lon)
+    x, y = from_lonlat(window.crs, lon, edge[:, 1])
+    cols, rows = (x - c) / a, (y - f) / e
+    with np.errstate(invalid="ignore"):
+        within = (cols >= 0) & (cols <= window.width) & (rows >= 0) & (rows <= window.height)
+    return bool(within.any())
