@@ -1,17 +1,17 @@
 """What reprojection makes: pixels on a grid, with everything a file must say about them."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import BaseModel, ConfigDict
 
-if TYPE_CHECKING:
-    from reprojection.grids import Grid
+from reprojection.grids import Grid
+from reprojection.qa import Reason
 
-Pixels = npt.NDArray[np.integer | np.floating]
+Pixels = npt.NDArray[np.generic]
 Kind = Literal["continuous", "class", "bitfield"]
 Role = Literal["data", "class", "count", "source", "reason"]
 Parameter = str | int | float | bool | None
@@ -31,6 +31,17 @@ class Band:
 
     name: str
     role: Role = "data"
+
+    @property
+    def is_index(self) -> bool:
+        """Whether the band counts or names things, and so is never empty."""
+        return self.role in ("count", "source", "reason")
+
+    def empty(self, nodata: float | int | None) -> float | int:
+        """What the band holds where no granule says anything."""
+        if self.role == "reason":
+            return int(Reason.NO_GRANULE)
+        return 0 if nodata is None or self.is_index else nodata
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +78,7 @@ class Raster:
     """
 
     data: Pixels
-    grid: "Grid"
+    grid: Grid
     nodata: float | int | None
     kind: Kind
     bands: tuple[Band, ...]
@@ -85,44 +96,83 @@ class Raster:
     def valid(self, band: int = 0) -> npt.NDArray[np.bool_]:
         """True where the band (numbered from 0) has a value, shape (height, width)."""
         plane = self.data[band]
-        if self.nodata is None or self.bands[band].role in ("count", "source", "reason"):
+        if self.nodata is None or self.bands[band].is_index:
             return np.ones(plane.shape, bool)
+        valid: npt.NDArray[np.bool_] = np.not_equal(plane, self.nodata)
         if np.isnan(self.nodata):
-            return ~np.isnan(plane)
-        return np.asarray(plane != self.nodata)
+            valid = ~np.isnan(plane.astype(np.float64))
+        return valid
 
     def values(self, band: int = 0) -> npt.NDArray[np.float64]:
         """The band in physical units, float64, NaN where it has no value."""
-        physical = self.data[band].astype(np.float64)
+        physical: npt.NDArray[np.float64] = self.data[band].astype(np.float64)
         if self.bands[band].role == "data":
             physical = physical * self.scale + self.offset
         physical[~self.valid(band)] = np.nan
         return physical
 
-    def metadata(self) -> dict[str, object]:
-        """Everything but pixels and grid, as JSON types in a fixed order."""
-        said = self.provenance
-        return {
-            "kind": self.kind,
-            "units": self.units,
-            "scale": self.scale,
-            "offset": self.offset,
-            "nodata": None if self.nodata is None else repr(self.nodata),
-            "bands": [{"name": band.name, "role": band.role} for band in self.bands],
-            "codes": {str(code): name for code, name in sorted(self.codes.items())},
-            "colours": {str(code): list(rgba) for code, rgba in sorted(self.colours.items())},
-            "product": said.product,
-            "collection": said.collection,
-            "layer": said.layer,
-            "granules": [{"name": one.name, "produced": one.produced} for one in said.granules],
-            "start": said.start,
-            "end": said.end,
-            "parameters": dict(said.parameters),
-            "operation": said.operation,
-            "accuracy": said.accuracy,
-            "software": said.software,
-        }
+    def description(self) -> "Description":
+        """Everything but pixels and nodata, as a file says it in JSON."""
+        return Description(
+            kind=self.kind,
+            units=self.units,
+            scale=self.scale,
+            offset=self.offset,
+            bands=self.bands,
+            codes=dict(sorted(self.codes.items())),
+            colours=dict(sorted(self.colours.items())),
+            provenance=self.provenance,
+            grid=GridDescription(
+                crs=self.grid.crs,
+                transform=self.grid.transform,
+                width=self.grid.width,
+                height=self.grid.height,
+            ),
+        )
 
-    def metadata_json(self) -> str:
-        """`metadata()` as one line of JSON, equal for equal rasters."""
-        return json.dumps(self.metadata(), separators=(",", ":"), ensure_ascii=False)
+
+class GridDescription(BaseModel):
+    """A grid as a file says it in JSON; the fields are `Grid`'s."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    crs: str
+    transform: tuple[float, float, float, float, float, float]
+    width: int
+    height: int
+
+    def grid(self) -> Grid:
+        """The grid. Raises GridError where it cannot be one."""
+        return Grid(crs=self.crs, transform=self.transform, width=self.width, height=self.height)
+
+
+class Description(BaseModel):
+    """A raster without its pixels. Equal rasters have equal JSON."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    kind: Kind
+    units: str
+    scale: float
+    offset: float
+    bands: tuple[Band, ...]
+    codes: dict[int, str]
+    colours: dict[int, Colour]
+    provenance: Provenance
+    grid: GridDescription
+
+    def raster(self, data: Pixels, nodata: float | int | None, grid: Grid | None = None) -> Raster:
+        """The raster with these pixels, on another grid if one is given."""
+        return Raster(
+            data=data,
+            grid=grid or self.grid.grid(),
+            nodata=nodata,
+            kind=self.kind,
+            bands=self.bands,
+            scale=self.scale,
+            offset=self.offset,
+            units=self.units,
+            codes=self.codes,
+            colours=self.colours,
+            provenance=self.provenance,
+        )

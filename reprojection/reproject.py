@@ -1,21 +1,44 @@
-"""Granules of one date onto one grid: the order of masking, resampling and merging."""
+"""Granules of one date onto one grid: mask, resample each granule, merge.
 
+This is the door of the room: everything else here serves it.
+"""
+
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
+from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal, cast
 
-from reprojection.raster import Raster
+import numpy as np
 
-if TYPE_CHECKING:
-    from reprojection.catalogue import Product
-    from reprojection.grids import Grid
+from reprojection import catalogue, warp
+from reprojection.catalogue import Product
+from reprojection.crs import operation
+from reprojection.encoding import Encoding, floating_encoding, stored_encoding
+from reprojection.errors import ChoiceRefusedError
+from reprojection.from_swaths import swaths_onto_grid
+from reprojection.from_tiles import newest_of_each_place, tiles_onto_grid
+from reprojection.granule_layer import UNDATED, Place, find_places
+from reprojection.grids import Grid
+from reprojection.layers import Kind
+from reprojection.merge import Merged
+from reprojection.palette import colours_of
+from reprojection.raster import Band, Parameter, Pixels, Provenance, Raster
+from reprojection.targets import pixel_metres
+
+__all__ = ["ALGORITHM", "ExtraBand", "Merge", "Options", "Raster", "reproject"]
 
 Merge = Literal["nadir", "latest", "mean", "first"]
 ExtraBand = Literal["count", "source", "reason"]
 
-# Raised whenever the same granules and options would give other pixels: part of every task key.
 ALGORITHM = "1"
+"""Raised whenever the same granules and options would give other pixels: part of every task key."""
+
+_MERGES = ("nadir", "latest", "mean", "first")
+_SWATH_METHODS = ("nearest", "average")
+_BLENDING = ("bilinear", "cubic", "average", "gdal-average", "median")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,18 +65,215 @@ class Options:
 def reproject(
     paths: Sequence[Path],
     layer: str,
-    grid: "Grid",
+    grid: Grid,
     options: Options,
     *,
-    product: "Product | None" = None,
+    product: Product | None = None,
     threads: int = 1,
 ) -> Raster:
     """Reproject one layer of granules of one date onto one grid.
 
     `paths` are tile granules of one sinusoidal lattice, or swath granules; their order does not
-    matter. `product` is the catalogue's entry; None looks it up by the granules' own name.
+    matter. `product` is the catalogue's entry; None looks it up by the granules' own name. A grid
+    that no granule reaches gives a raster of nodata.
 
     Raises UnreadableGranuleError, BadFormatError, UnknownLayerError, NoGeolocationError for a
     granule, GridError for a grid, ChoiceRefusedError for options that would give wrong values.
     """
-    raise NotImplementedError
+    if not paths:
+        raise ChoiceRefusedError("no granule was given; name at least one")
+    places = _agreeing(find_places(paths, layer))
+    if places[0].grid is not None:
+        places = newest_of_each_place(places)
+    entry = product or catalogue.product(places[0].product, places[0].collection)
+    method = _resampling(places[0], entry, grid, options)
+    _check(places[0], method, options)
+    encoding = _encoding(places, options)
+    if places[0].grid is None:
+        merged = swaths_onto_grid(
+            places,
+            grid,
+            options.qa,
+            encoding=encoding,
+            resampling=method,
+            merge=options.merge,
+            mask=options.mask,
+            search_valid=options.search == "valid",
+            threads=threads,
+        )
+    else:
+        merged = tiles_onto_grid(
+            places,
+            grid,
+            options.qa,
+            encoding=encoding,
+            resampling=cast(warp.Method, method),
+            mask=options.mask,
+            search=options.search,
+            codes=options.codes == "keep",
+            extra=bool(options.extra_bands),
+            threads=threads,
+        )
+    return _raster(places, grid, options, method, encoding, merged)
+
+
+def _agreeing(places: list[Place]) -> list[Place]:
+    """The granules, held to be of one product and one kind of layer."""
+    first = places[0]
+    for place in places[1:]:
+        same = (
+            (place.product, place.collection) == (first.product, first.collection)
+            and (place.grid is None) == (first.grid is None)
+            and place.layer.dtype == first.layer.dtype
+            and (place.layer.scale, place.layer.offset) == (first.layer.scale, first.layer.offset)
+        )
+        if not same:
+            raise ChoiceRefusedError(
+                f"{place.name} and {first.name} do not belong in one raster: product, collection, "
+                "type and scale of the layer must agree"
+            )
+    return places
+
+
+def _resampling(place: Place, entry: Product | None, grid: Grid, options: Options) -> str:
+    if options.resampling is not None:
+        return options.resampling
+    if place.grid is None:
+        return "nearest"
+    if entry is not None and entry.layer(place.layer.name) is not None:
+        return entry.default_resampling(place.layer.name, _coarser_by(place, grid))
+    return catalogue.default_resampling(place.layer.kind, _coarser_by(place, grid))
+
+
+def _coarser_by(place: Place, grid: Grid) -> float:
+    """The target's pixel side over the layer's own."""
+    if place.grid is None:
+        raise AssertionError(f"{place.name} lies on no grid")
+    return pixel_metres(grid) / pixel_metres(place.grid)
+
+
+def _check(place: Place, method: str, options: Options) -> None:
+    kind, name = place.layer.kind, place.layer.name
+    if options.merge not in _MERGES:
+        raise ChoiceRefusedError(f"merge {options.merge!r} is not known; choose {_words(_MERGES)}")
+    if place.grid is None and method not in _SWATH_METHODS:
+        raise ChoiceRefusedError(
+            f"layer {name!r} is of a swath, which is resampled by {_words(_SWATH_METHODS)}, not "
+            f"{method!r}"
+        )
+    if place.grid is not None and method not in warp.METHODS:
+        raise ChoiceRefusedError(
+            f"resampling {method!r} is not known; choose {_words(warp.METHODS)}"
+        )
+    if kind is not Kind.CONTINUOUS and method in _BLENDING:
+        raise ChoiceRefusedError(
+            f"{method!r} would blend layer {name!r}, whose values are a {kind.value}; choose "
+            "nearest or mode"
+        )
+    if kind is not Kind.CONTINUOUS and options.merge == "mean" and place.grid is None:
+        raise ChoiceRefusedError(
+            f"merge 'mean' would blend layer {name!r}, whose values are a {kind.value}; choose "
+            "nadir, latest or first"
+        )
+
+
+def _words(choices: Sequence[str]) -> str:
+    return " or ".join([", ".join(choices[:-1]), choices[-1]])
+
+
+def _encoding(places: Sequence[Place], options: Options) -> Encoding:
+    """How pixels are held while merging; physical units are made of them at the end."""
+    layer = places[0].layer
+    if _is_physical(places[0], options):
+        return floating_encoding(layer)
+    every_value = not options.mask or options.codes == "keep"
+    indices = max(len(places), 4) if options.extra_bands else -1
+    return stored_encoding(layer, every_value=every_value, indices=indices)
+
+
+def _is_physical(place: Place, options: Options) -> bool:
+    return options.units == "physical" and place.layer.kind is Kind.CONTINUOUS
+
+
+def _raster(
+    places: Sequence[Place],
+    grid: Grid,
+    options: Options,
+    method: str,
+    encoding: Encoding,
+    merged: Merged,
+) -> Raster:
+    layer = places[0].layer
+    values: Pixels = merged.values
+    scale, offset = encoding.scale, encoding.offset
+    dtype = encoding.dtype
+    if _is_physical(places[0], options):
+        dtype = np.dtype(np.float32)
+        values = values.astype(np.float64) * scale + offset
+        scale, offset = 1.0, 0.0
+    bands = [Band(name=layer.name, role="data")]
+    planes = [values]
+    if options.codes == "keep":
+        bands.append(Band(name=f"{layer.name} codes", role="class"))
+        planes.append(merged.codes)
+    extra: dict[str, Pixels] = {
+        "count": merged.counts,
+        "source": merged.sources,
+        "reason": merged.reasons,
+    }
+    for name in options.extra_bands:
+        bands.append(Band(name=name, role=name))
+        planes.append(extra[name])
+    data = np.empty((len(planes), *grid.shape), dtype)
+    for band, plane in enumerate(planes):
+        data[band] = plane
+    is_class = layer.kind is Kind.CLASS
+    return Raster(
+        data=data,
+        grid=grid,
+        nodata=encoding.nodata,
+        kind=layer.kind.value,
+        bands=tuple(bands),
+        scale=scale,
+        offset=offset,
+        units=encoding.units,
+        codes={**(layer.classes if is_class else {}), **layer.codes},
+        colours=colours_of(layer.classes) if is_class and dtype.kind == "u" else {},
+        provenance=_provenance(places, grid, options, method),
+    )
+
+
+def _provenance(places: Sequence[Place], grid: Grid, options: Options, method: str) -> Provenance:
+    used = operation(grid.crs)
+    starts = [place.start for place in places if place.start > UNDATED]
+    ends = [place.end for place in places if place.end is not None]
+    return Provenance(
+        product=places[0].product,
+        collection=places[0].collection,
+        layer=places[0].layer.name,
+        granules=tuple(place.source for place in places),
+        start=_utc(min(starts)) if starts else "",
+        end=_utc(max(ends)) if ends else "",
+        parameters=_parameters(options, method),
+        operation=used.description,
+        accuracy=used.accuracy,
+        software=f"swathmill {version('swathmill')}, reprojection {ALGORITHM}",
+    )
+
+
+def _utc(moment: datetime) -> str:
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _parameters(options: Options, method: str) -> tuple[tuple[str, Parameter], ...]:
+    rule = options.qa if isinstance(options.qa, str | None) else json.dumps(options.qa)
+    return (
+        ("resampling", method),
+        ("merge", options.merge),
+        ("qa", rule),
+        ("mask", options.mask),
+        ("units", options.units),
+        ("codes", options.codes),
+        ("search", options.search),
+        ("extra_bands", ",".join(options.extra_bands)),
+    )

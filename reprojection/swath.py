@@ -53,13 +53,15 @@ class Swath:
     """The footprints of one granule at a layer's resolution, ready to be searched.
 
     `lat`, `lon`: float64 degrees, C order, shape (rows, columns), NaN where unknown. `scan_lines`
-    is the number of lines of a scan, `cap` the largest radius as a chord of the unit sphere.
+    is the number of lines of a scan, `cap` the largest radius as a chord of the unit sphere,
+    `finest` the side of the granule's small footprints (5th percentile) likewise.
     """
 
     lat: Floats
     lon: Floats
     scan_lines: int
     cap: float
+    finest: float
 
     @classmethod
     def of(cls, geolocation: Geolocation) -> Self:
@@ -67,7 +69,15 @@ class Swath:
         lat = np.ascontiguousarray(geolocation.lat, dtype=np.float64)
         lon = np.ascontiguousarray(geolocation.lon, dtype=np.float64)
         scan = max(1, min(geolocation.scan_lines, lat.shape[0]))
-        return cls(lat=lat, lon=lon, scan_lines=scan, cap=_cap(lat, lon, scan))
+        radii = _sampled_radii(lat, lon, scan)
+        low, high = np.percentile(radii, [5, 95]) if radii.size else (0.0, 0.0)
+        return cls(
+            lat=lat,
+            lon=lon,
+            scan_lines=scan,
+            cap=_CAP * float(high),
+            finest=2.0**0.5 * float(low),
+        )
 
 
 def nearest(
@@ -147,8 +157,8 @@ def _kernel(name: str, signature: str, restype: kernels.CType | None = None) -> 
     return found
 
 
-def _cap(lat: Floats, lon: Floats, scan: int) -> float:
-    """Four times the 95th percentile of sampled radii; 0 where nothing has a neighbour."""
+def _sampled_radii(lat: Floats, lon: Floats, scan: int) -> Floats:
+    """Radii of footprints spread over the granule; none where nothing has a neighbour."""
     rows, cols = lat.shape
     if rows < 2 or cols < 2:
         lines, across = np.arange(rows), np.arange(cols)
@@ -160,8 +170,7 @@ def _cap(lat: Floats, lon: Floats, scan: int) -> float:
     right = _vectors_at(lat, lon, lines, np.minimum(across + 1, cols - 1))
     below = _vectors_at(lat, lon, np.minimum(lines + 1, rows - 1), across)
     spacing = ((here - right) ** 2).sum(0) + ((here - below) ** 2).sum(0)
-    known = spacing[np.isfinite(spacing)]
-    return float(np.sqrt(np.percentile(known, 95)) / 2 * _CAP) if known.size else 0.0
+    return np.asarray(np.sqrt(spacing[np.isfinite(spacing)]) / 2.0)
 
 
 def _vectors_at(

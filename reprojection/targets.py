@@ -1,11 +1,19 @@
 """Where the pixel centres of a grid lie on the Earth."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from reprojection.crs import is_modis_sinusoidal, is_plain_lonlat, to_lonlat, wrap_longitude
+from reprojection.crs import (
+    SPHERE_RADIUS,
+    is_modis_sinusoidal,
+    is_plain_lonlat,
+    parse_crs,
+    to_lonlat,
+    wrap_longitude,
+)
 from reprojection.grids import Grid
 
 Floats = npt.NDArray[np.float64]
@@ -71,3 +79,11 @@ def _plane(grid: Grid, rows: slice) -> tuple[Floats, Floats]:
     col = np.arange(grid.width)[None, :] + 0.5
     row = np.arange(rows.start, rows.stop)[:, None] + 0.5
     return a * col + b * row + c, d * col + e * row + f
+
+
+def pixel_metres(grid: Grid) -> float:
+    """The side of a grid's pixel in metres: of the plane, or of the equator for a degree grid."""
+    a, b, _, d, e, _ = grid.transform
+    crs = parse_crs(grid.crs)
+    factor = crs.axis_info[0].unit_conversion_factor
+    return math.sqrt(abs(a * e - b * d)) * (factor * SPHERE_RADIUS if crs.is_geographic else factor)

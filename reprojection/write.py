@@ -1,20 +1,128 @@
-"""Rasters to Cloud Optimized GeoTIFF and back."""
+"""Rasters to Cloud Optimized GeoTIFF and back.
 
+Layout: the `COG` driver's (IFDs first, overviews before full resolution, 512 x 512 tiles). The tag
+SWATHMILL holds `Raster.description()` as JSON; nothing in a file depends on when or where
+it was written.
+"""
+
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from reprojection.raster import Raster
+import numpy as np
+import rasterio
+import rasterio.shutil
+from rasterio.crs import CRS
+from rasterio.enums import ColorInterp
+from rasterio.errors import RasterioIOError
+from rasterio.io import MemoryFile
+from rasterio.transform import Affine
+
+from reprojection.errors import BadFormatError
+from reprojection.raster import Description, Raster
 
 Compression = Literal["deflate", "zstd", "none"]
+
+TAG = "SWATHMILL"
+BLOCK = 512
 
 
 def write_cog(
     raster: Raster, path: Path, *, overviews: bool = True, compress: Compression = "deflate"
 ) -> None:
-    """Write a raster as a Cloud Optimized GeoTIFF. Equal rasters give equal bytes."""
-    raise NotImplementedError
+    """Write a raster as a Cloud Optimized GeoTIFF. Equal rasters give equal bytes.
+
+    Overviews average continuous values, leaving nodata out, and pick single pixels of everything
+    else. The file appears under its name only when it is complete. Raises OSError where it cannot
+    be written.
+    """
+    beside = path.with_name(path.name + ".part")
+    profile = {
+        "driver": "GTiff",
+        "dtype": raster.data.dtype.name,
+        "count": len(raster.bands),
+        "height": raster.grid.height,
+        "width": raster.grid.width,
+        "crs": CRS.from_user_input(raster.grid.crs),
+        "transform": Affine(*raster.grid.transform),
+        "nodata": raster.nodata,
+    }
+    with rasterio.Env(GDAL_NUM_THREADS="1"), MemoryFile() as memory:
+        with memory.open(**profile) as dataset:
+            dataset.write(raster.data)
+            _describe(dataset, raster)
+        with memory.open() as dataset:
+            rasterio.shutil.copy(
+                dataset,
+                beside,
+                driver="COG",
+                BLOCKSIZE=BLOCK,
+                COMPRESS=compress.upper(),
+                PREDICTOR="YES" if compress != "none" else "NO",
+                OVERVIEWS="AUTO" if overviews else "NONE",
+                OVERVIEW_RESAMPLING=_overview_method(raster),
+                BIGTIFF="IF_SAFER",
+            )
+    beside.replace(path)
+
+
+def _overview_method(raster: Raster) -> str:
+    plain = raster.kind == "continuous" and all(band.role == "data" for band in raster.bands)
+    return "AVERAGE" if plain else "NEAREST"
+
+
+def _describe(dataset: "rasterio.io.DatasetWriter", raster: Raster) -> None:
+    said = raster.description()
+    dataset.update_tags(
+        **{TAG: said.model_dump_json(), "TIFFTAG_SOFTWARE": said.provenance.software}
+    )
+    valued = [band.role == "data" for band in raster.bands]
+    dataset.scales = [raster.scale if one else 1.0 for one in valued]
+    dataset.offsets = [raster.offset if one else 0.0 for one in valued]
+    dataset.units = [raster.units if one else "" for one in valued]
+    for number, band in enumerate(raster.bands, 1):
+        dataset.set_band_description(number, band.name)
+    if raster.colours and raster.data.dtype == np.uint8 and len(raster.bands) == 1:
+        dataset.write_colormap(1, dict(raster.colours))
+    else:
+        dataset.colorinterp = [ColorInterp.gray] + [ColorInterp.undefined] * (len(valued) - 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Opened:
+    """A raster's file, described but not read."""
+
+    path: Path
+    said: Description
+    nodata: float | int | None
+    dtype: np.dtype[np.generic]
+
+
+def open_raster(path: Path) -> Opened:
+    """What a raster says of itself, without its pixels.
+
+    Raises BadFormatError for a file that is not a GeoTIFF of Swathmill.
+    """
+    try:
+        with rasterio.open(path) as dataset:
+            text = dataset.tags().get(TAG)
+            nodata, dtype = dataset.nodata, np.dtype(dataset.dtypes[0])
+    except RasterioIOError as problem:
+        raise BadFormatError(f"{path} cannot be opened as a raster: {problem}") from problem
+    if text is None:
+        raise BadFormatError(f"{path} was not written by Swathmill: it has no {TAG} tag")
+    if nodata is not None and dtype.kind != "f":
+        nodata = int(nodata)
+    said = Description.model_validate_json(text)
+    return Opened(path=path, said=said, nodata=nodata, dtype=dtype)
 
 
 def read_raster(path: Path) -> Raster:
-    """Read a raster that `write_cog` wrote, with its metadata."""
-    raise NotImplementedError
+    """Read a raster that `write_cog` wrote, with its metadata.
+
+    Raises BadFormatError for a file that is not a GeoTIFF of Swathmill.
+    """
+    opened = open_raster(path)
+    with rasterio.open(path) as dataset:
+        data = dataset.read()
+    return opened.said.raster(data, opened.nodata)
