@@ -2,7 +2,7 @@
 
 import datetime as dt
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Protocol
 
 from reprojection.catalogue import LayerEntry, Product, product
@@ -14,7 +14,7 @@ from tasks.target import target
 FIRST_LIGHT = dt.date(2000, 2, 18)
 """The day of the oldest granule in the archives (Terra's composites; its swaths begin later)."""
 
-CLASS_METHODS = ("nearest", "mode")
+CLASS_METHODS = ("nearest", "mode", "min", "max")
 """What classes and bit fields may be resampled by: methods that never make a value up."""
 
 SWATH_METHODS = ("nearest", "average")
@@ -58,25 +58,52 @@ def check_request(request: Request, limits: Limits) -> None:
 
 
 def resampling_notes(request: Request) -> tuple[str, ...]:
-    """What a scientist should know of a resampling method chosen for the whole request."""
+    """What a scientist should know of a method or a merge chosen for the whole request."""
+    notes = []
     method = request.resampling
-    if not isinstance(method, str) or method == "nearest":
-        return ()
-    kept: list[str] = []
+    own = [
+        f"{choice.name} {layer}"
+        for choice, known, layer in _layers(request)
+        if isinstance(method, str) and not suits(known, layer, method)
+    ]
+    if own:
+        notes.append(
+            f"{method} applies to continuous layers of tile products; resampled by their own "
+            f"default instead: {', '.join(own)}."
+        )
+    classes = [
+        f"{choice.name} {layer}"
+        for choice, known, layer in _layers(request)
+        if request.merge == "mean" and merge_of(request, known, layer) != "mean"
+    ]
+    if classes:
+        notes.append(
+            f"merge: mean applies to continuous layers; merged by nadir: {', '.join(classes)}."
+        )
+    return tuple(notes)
+
+
+def suits(known: Product | None, layer: str, method: str) -> bool:
+    """Whether a method may be used on a layer, as far as the catalogue tells."""
+    entry = known.layer(layer) if known else None
+    classes = entry is not None and entry.kind is not Kind.CONTINUOUS
+    swath = known is not None and known.geometry == "swath"
+    return (method in CLASS_METHODS or not classes) and (method in SWATH_METHODS or not swath)
+
+
+def merge_of(request: Request, known: Product | None, layer: str) -> str:
+    """How a layer's swaths are merged: classes and bit fields have no mean."""
+    entry = known.layer(layer) if known else None
+    if entry is None or entry.kind is Kind.CONTINUOUS or known is None or known.geometry == "tile":
+        return request.merge
+    return "nadir" if request.merge == "mean" else request.merge
+
+
+def _layers(request: Request) -> Iterator[tuple[ProductChoice, Product | None, str]]:
     for choice in request.products:
         known = product(choice.name, choice.collection)
         for layer in choice.layers:
-            entry = known.layer(layer) if known else None
-            swath = known is not None and known.geometry == "swath" and method not in SWATH_METHODS
-            classes = entry is not None and entry.kind is not Kind.CONTINUOUS
-            if swath or (classes and method not in CLASS_METHODS):
-                kept.append(f"{choice.name} {layer}")
-    if not kept:
-        return ()
-    return (
-        f"{method} applies to continuous layers of tile products; resampled by their own "
-        f"default instead: {', '.join(kept)}.",
-    )
+            yield choice, known, layer
 
 
 def nearest_names(name: str, known: Iterable[str]) -> str:

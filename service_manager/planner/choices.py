@@ -7,7 +7,7 @@ from typing import Literal
 from reprojection.catalogue import Product, default_resampling, product
 from reprojection.crs import parse_crs
 from reprojection.layers import Kind
-from tasks.checks import CLASS_METHODS, SWATH_METHODS
+from tasks.checks import merge_of, suits
 from tasks.keys import canonical
 from tasks.request import ProductChoice, Request
 from tasks.target import Target
@@ -65,7 +65,7 @@ def layer_choice(
         layer=layer,
         geometry=geometry,
         resampling=method,
-        merge=request.merge if geometry == "swath" else "nadir",
+        merge=merge_of(request, known, layer) if geometry == "swath" else "nadir",
         qa=_qa(request, known, layer),
         reach=_reach(method, known, coarser, target),
         whole_pixel=method not in _POINT_METHODS,
@@ -85,16 +85,11 @@ def _method(
     entry = known.layer(layer) if known else None
     if known is None or entry is None:
         return "nearest" if wanted == "nearest" else "default"
-    kind = entry.kind
-    allowed = isinstance(wanted, str) and (
-        (kind is Kind.CONTINUOUS or wanted in CLASS_METHODS)
-        and (geometry == "tile" or wanted in SWATH_METHODS)
-    )
-    if isinstance(wanted, str) and allowed:
+    if isinstance(wanted, str) and suits(known, layer, wanted):
         return wanted
     if geometry == "swath":
         return "nearest"
-    return entry.resampling or default_resampling(kind, coarser)
+    return entry.resampling or default_resampling(entry.kind, coarser)
 
 
 def _qa(request: Request, known: Product | None, layer: str) -> str:

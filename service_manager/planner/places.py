@@ -123,7 +123,7 @@ def _samples(window: Grid, inset: float) -> tuple[Floats, Floats]:
     return lon[there], lat[there]
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=64)
 def _sinusoidal_samples(window: Grid, inset: float) -> tuple[Floats, Floats]:
     return lonlat_to_sinusoidal(*_samples(window, inset))
 

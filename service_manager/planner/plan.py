@@ -52,9 +52,12 @@ def plan(request: Request, archive: Archive, packages: Packages, limits: Limits)
 
 def _unknown(request: Request) -> tuple[str, ...]:
     """Products that the catalogue does not know: worked from their files' own attributes."""
+    taken = "layers, scale, fill and classes"
+    if isinstance(request.resampling, str) and request.resampling != "nearest":
+        taken = "layers, scale, fill, classes and resampling"
     return tuple(
-        f"{choice.name} collection {choice.collection} is not in the catalogue: layers, scale, "
-        "fill and classes are taken from the files' own attributes."
+        f"{choice.name} collection {choice.collection} is not in the catalogue: {taken} are "
+        "taken from the files' own attributes."
         for choice in request.products
         if product(choice.name, choice.collection) is None
     )
