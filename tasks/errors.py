@@ -28,3 +28,27 @@ class ConflictError(StoreError):
 
 class FencedError(SwathmillError):
     """Someone else acts now: the task's claim or the manager's epoch has moved on."""
+
+
+class BlobMissingError(SwathmillError):
+    """A blob that should be in storage is not there. `blob` is its `container/name`."""
+
+    def __init__(self, blob: str) -> None:
+        super().__init__(f"blob {blob} is not in storage")
+        self.blob = blob
+
+
+class CorruptBlobError(SwathmillError):
+    """A blob's content does not match its recorded checksum."""
+
+    def __init__(self, blob: str, expected: str, found: str) -> None:
+        super().__init__(f"blob {blob} has SHA-256 {found}, recorded was {expected}")
+        self.blob = blob
+
+
+class BlobExistsError(SwathmillError):
+    """A blob of this name exists with other content; nothing in storage is overwritten."""
+
+    def __init__(self, blob: str) -> None:
+        super().__init__(f"blob {blob} exists with other content and is not overwritten")
+        self.blob = blob

@@ -53,6 +53,14 @@ class Upsert:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Merge:
+    """Change some properties of a row and leave the others; refused if the row is absent."""
+
+    row: str
+    entity: Entity
+
+
+@dataclass(frozen=True, kw_only=True)
 class Delete:
     """Remove a row; the transaction is refused if it is absent, or if `etag` is stale."""
 
@@ -60,7 +68,7 @@ class Delete:
     etag: str | None = None
 
 
-Operation = Insert | Replace | Upsert | Delete
+Operation = Insert | Replace | Upsert | Merge | Delete
 
 
 class Store(Protocol):

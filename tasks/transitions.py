@@ -9,7 +9,7 @@ markers can never disagree. News (`o|key|name`) are rows of their own: an ended 
 terminal change which the manager has not digested yet.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from tasks import rows
@@ -19,6 +19,8 @@ from tasks.model import ArtifactFile, Attempt, State, Task
 from tasks.spec import Spec
 from tasks.store import Delete, Insert, Operation, Replace, Upsert
 
+_STRIKES = 2  # killed for memory so often, a task is not tried again at the same size
+
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
@@ -26,6 +28,9 @@ class Change:
 
     task: Task
     operations: tuple[Operation, ...]
+
+
+Decision = Callable[[Task], Change]  # what becomes of a task as read
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,14 +46,11 @@ class RetryPolicy:
         return max(asked, min(self.ceiling, self.base * 2.0**retries) * (0.5 + jitter))
 
 
-def create(
-    spec: Spec, want: rows.Want, missing: int, dependents: Iterable[tuple[str, int]] = ()
-) -> Change:
+def create(spec: Spec, want: rows.Want, missing: int, edges: Sequence[rows.Edge] = ()) -> Change:
     """A new task: its row, its specification, its first want, edges to its dependents.
 
-    `missing` has a bit for each input that is not DONE; `dependents` are (key, input index).
+    `missing` has a bit for each input that is not DONE.
     """
-    edges = tuple(dependents)
     task = Task(
         key=want.key,
         phase=spec.phase,
@@ -64,20 +66,17 @@ def create(
         Insert(row=rows.task_row(task.key), entity=rows.dump_task(task)),
         *(Upsert(row=r, entity=e) for r, e in rows.dump_spec(task.key, spec)),
         Upsert(row=rows.want_row(want.request, task.key), entity=rows.dump_want(want)),
-        *_edges(task.key, edges),
+        *_edges(edges),
         *(Insert(row=m, entity=e) for m, e in rows.markers(task).items()),
     )
     return Change(task=task, operations=operations)
 
 
-def want(
-    task: Task, want: rows.Want, missing: int, dependents: Iterable[tuple[str, int]] = ()
-) -> Change:
+def want(task: Task, want: rows.Want, missing: int, edges: Sequence[rows.Edge] = ()) -> Change:
     """Another request wants an existing task: reuse it, share it, or revive it.
 
     `missing` matters only when the task is revived: the inputs that are not DONE now.
     """
-    edges = tuple(dependents)
     wants = task.wants if want.request in task.wants else (*task.wants, want.request)
     new = replace(
         task,
@@ -89,9 +88,15 @@ def want(
         new = replace(_fresh(new, missing), generation=task.generation + 1, sponsor=want.request)
     extra = (
         Upsert(row=rows.want_row(want.request, task.key), entity=rows.dump_want(want)),
-        *_edges(task.key, edges),
+        *_edges(edges),
     )
     return _change(task, new, extra)
+
+
+def link(task: Task, edges: Sequence[rows.Edge]) -> Change:
+    """Dependents begin to wait for the task. The state of the task in this transaction is exact:
+    an end that comes later finds the edges."""
+    return _change(task, replace(task, has_dependents=True), _edges(edges))
 
 
 def drop(task: Task, request: str) -> Change:
@@ -166,7 +171,8 @@ def fail(
         not_before=now + policy.delay(task.retries, jitter, asked),
         category=attempt.category,
     )
-    left = spent.retries < policy.budget
+    left = spent.retries < policy.budget and strikes < _STRIKES
+    first = not task.retries
     match RULES[attempt.category].retry:
         case Retry.AT_ONCE:
             new = replace(base, state=State.READY, category=attempt.category)
@@ -174,7 +180,7 @@ def fail(
             new = replace(spent, state=State.WAITING, missing=healing, category=attempt.category)
         case Retry.BACK_OFF | Retry.HEAL if left:
             new = again
-        case Retry.ONCE if left and spent.retries < 2:
+        case Retry.ONCE if left and (attempt.category is Category.OUT_OF_MEMORY or first):
             new = again
         case _:
             new = replace(spent, state=State.FAILED, category=attempt.category)
@@ -219,8 +225,8 @@ def heal(task: Task, missing: int) -> Change:
     """DONE -> READY or WAITING: the artifact's blobs are gone and must be made again."""
     if task.state is not State.DONE:
         return Change(task=task, operations=())
-    new = replace(_fresh(task, missing), generation=task.generation + 1)
-    return _change(task, new)
+    fresh = replace(_fresh(task, missing), generation=task.generation + 1)
+    return _change(task, fresh)
 
 
 def retry(task: Task, missing: int) -> Change:
@@ -262,10 +268,9 @@ def _fence(task: Task, claim_id: str) -> None:
         )
 
 
-def _edges(key: str, dependents: Iterable[tuple[str, int]]) -> tuple[Operation, ...]:
+def _edges(edges: Sequence[rows.Edge]) -> tuple[Operation, ...]:
     return tuple(
-        Upsert(row=rows.edge_row(key, dependent), entity=rows.dump_edge(dependent, index))
-        for dependent, index in dependents
+        Upsert(row=rows.edge_row(e.key, e.dependent), entity=rows.dump_edge(e)) for e in edges
     )
 
 

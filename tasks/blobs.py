@@ -1,0 +1,155 @@
+"""Blobs: artifacts, granules, frozen plans and packages. Written once, never overwritten.
+
+The artifact of an attempt is named by its task key and claim id (`artifact_name`), so that no two
+attempts ever write the same name, and whether a blob is of use can be told from its name and the
+task row.
+"""
+
+import hashlib
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from tasks.errors import BlobExistsError, BlobMissingError, CorruptBlobError
+
+GRANULES, ARTIFACTS, PLANS = "granules", "artifacts", "plans"
+PACKAGES, RESULTS = "packages", "results"
+CONTAINERS = (GRANULES, ARTIFACTS, PLANS, PACKAGES, RESULTS)
+CHUNK = 4 * 2**20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stored:
+    """What was written: bytes and the SHA-256 of them in hexadecimal."""
+
+    size: int
+    sha256: str
+
+
+class Blobs(Protocol):
+    """Containers of named blobs. Calls may raise the Azure SDK's errors besides those named."""
+
+    def put_file(self, container: str, name: str, path: Path) -> Stored:
+        """Store a file. An existing blob of equal content is success.
+
+        Raises:
+            BlobExistsError: the name is taken by other content.
+        """
+        ...
+
+    def put_bytes(self, container: str, name: str, data: bytes) -> Stored:
+        """Store bytes; as `put_file`."""
+        ...
+
+    def get_file(self, container: str, name: str, to: Path, sha256: str = "") -> None:
+        """Fetch a blob into a file, which appears only when it is whole and verified.
+
+        Raises:
+            BlobMissingError: there is no such blob.
+            CorruptBlobError: its content does not match `sha256`.
+        """
+        ...
+
+    def get_bytes(self, container: str, name: str) -> bytes:
+        """A blob's content; BlobMissingError when there is none."""
+        ...
+
+    def stream(
+        self, container: str, name: str, start: int = 0, length: int | None = None
+    ) -> Iterator[bytes]:
+        """A blob's content, or `length` bytes of it from `start`; BlobMissingError before the
+        first part when there is none."""
+        ...
+
+    def exists(self, container: str, name: str) -> bool:
+        """Whether there is such a blob."""
+        ...
+
+    def size(self, container: str, name: str) -> int:
+        """Its size in bytes; BlobMissingError when there is none."""
+        ...
+
+    def delete(self, container: str, name: str) -> None:
+        """Delete a blob; an absent one is success."""
+        ...
+
+    def names(self, container: str, prefix: str = "") -> Iterator[str]:
+        """The names that begin with `prefix`, in order."""
+        ...
+
+
+def artifact_name(key: str, claim: str, file: str) -> str:
+    """The blob name of an artifact's file: by task key and claim id."""
+    return f"{key}/{claim}/{file}"
+
+
+def split_blob(blob: str) -> tuple[str, str]:
+    """Container and name of an `ArtifactFile.blob`."""
+    container, _, name = blob.partition("/")
+    return container, name
+
+
+def file_digest(path: Path) -> Stored:
+    """Size and SHA-256 of a file."""
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    return Stored(size=path.stat().st_size, sha256=digest)
+
+
+def bytes_digest(data: bytes) -> Stored:
+    """Size and SHA-256 of bytes."""
+    return Stored(size=len(data), sha256=hashlib.sha256(data).hexdigest())
+
+
+class MemoryBlobs:
+    """Blobs in this process, under the contract of the real ones."""
+
+    def __init__(self) -> None:
+        self._blobs: dict[tuple[str, str], bytes] = {}
+        self._lock = threading.Lock()
+
+    def put_file(self, container: str, name: str, path: Path) -> Stored:
+        return self.put_bytes(container, name, path.read_bytes())
+
+    def put_bytes(self, container: str, name: str, data: bytes) -> Stored:
+        with self._lock:
+            if self._blobs.setdefault((container, name), data) != data:
+                raise BlobExistsError(f"{container}/{name}")
+        return bytes_digest(data)
+
+    def get_file(self, container: str, name: str, to: Path, sha256: str = "") -> None:
+        data = self.get_bytes(container, name)
+        found = bytes_digest(data).sha256
+        if sha256 and found != sha256:
+            raise CorruptBlobError(f"{container}/{name}", sha256, found)
+        to.write_bytes(data)
+
+    def get_bytes(self, container: str, name: str) -> bytes:
+        with self._lock:
+            data = self._blobs.get((container, name))
+        if data is None:
+            raise BlobMissingError(f"{container}/{name}")
+        return data
+
+    def stream(
+        self, container: str, name: str, start: int = 0, length: int | None = None
+    ) -> Iterator[bytes]:
+        data = self.get_bytes(container, name)
+        return iter([data[start : None if length is None else start + length]])
+
+    def exists(self, container: str, name: str) -> bool:
+        return (container, name) in self._blobs
+
+    def size(self, container: str, name: str) -> int:
+        return len(self.get_bytes(container, name))
+
+    def delete(self, container: str, name: str) -> None:
+        with self._lock:
+            self._blobs.pop((container, name), None)
+
+    def names(self, container: str, prefix: str = "") -> Iterator[str]:
+        with self._lock:
+            found = [n for c, n in self._blobs if c == container and n.startswith(prefix)]
+        return iter(sorted(found))

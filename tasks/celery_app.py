@@ -1,0 +1,59 @@
+"""The Celery application: it wakes workers, and decides nothing.
+
+A message is a task key. Early acknowledgement and no results: a lost message is sent again by the
+manager, a doubled one claims nothing. Celery's own time limits, retries and revokes stay unused.
+"""
+
+from celery import Celery
+
+from tasks.settings import Settings
+
+TASK = "swathmill.attempt"
+QUEUE = "attempts"
+
+
+def make_app(redis_url: str) -> Celery:
+    """The application over one Redis."""
+    app = Celery("swathmill", broker=redis_url)
+    app.conf.update(
+        accept_content=["json"],
+        task_serializer="json",
+        task_default_queue=QUEUE,
+        task_ignore_result=True,
+        task_store_errors_even_if_ignored=False,
+        task_acks_late=False,
+        task_create_missing_queues=True,
+        worker_prefetch_multiplier=1,
+        worker_disable_prefetch=True,
+        worker_send_task_events=False,
+        worker_hijack_root_logger=False,
+        worker_enable_remote_control=False,
+        broker_connection_retry_on_startup=True,
+        broker_transport_options={"socket_timeout": 10, "socket_connect_timeout": 5},
+        enable_utc=True,
+    )
+    return app
+
+
+app = make_app(Settings().redis_url.get_secret_value())
+
+
+class Sender:
+    """Sends the message that wakes a slot for a task. Raises kombu's OperationalError."""
+
+    def __init__(self, application: Celery) -> None:
+        self._app = application
+
+    def __call__(self, key: str) -> None:
+        self._app.send_task(
+            TASK,
+            args=[key],
+            queue=QUEUE,
+            retry=False,
+            ignore_result=True,
+        )
+
+
+def send(key: str) -> None:
+    """Send the message that wakes a slot for a task, over the configured Redis."""
+    Sender(app)(key)
