@@ -51,14 +51,8 @@ $(STAMP)/node: package.json package-lock.json tools/install-node-modules.sh $(ST
 	@sh tools/install-node-modules.sh
 	@touch $@
 
-BROWSER_FILES := \
-    htmx.org/dist/htmx.min.js \
-    topojson-client/dist/topojson-client.min.js \
-    world-atlas/land-50m.json \
-    world-atlas/countries-110m.json
-$(STAMP)/browser: Makefile $(STAMP)/node
-	@mkdir -p portal/static/vendor
-	@for file in $(BROWSER_FILES); do cp "node_modules/$$file" portal/static/vendor/; done
+$(STAMP)/browser: tools/copy-browser-files.sh $(STAMP)/node
+	@sh tools/copy-browser-files.sh
 	@touch $@
 
 $(STAMP)/dev: requirements-dev.lock $(STAMP)/package $(STAMP)/browser
@@ -85,6 +79,10 @@ up: setup ## Run the stack until Ctrl-C, and print the portal's address
 doctor: setup ## Say what works on this machine
 	@$(BIN)/swathmill doctor
 
+.PHONY: kernels
+kernels: $(STAMP)/runtime ## Compile the reprojection kernels again
+	@$(BIN)/python setup.py --quiet build_ext --inplace --force
+
 # --- Checks and tests ---
 
 .PHONY: check
@@ -104,7 +102,10 @@ check-infra: $(STAMP)/venv ## Check infra/ against security policies (installs c
 	@test -x .venv-policy/bin/checkov || { $(BIN)/python -m venv .venv-policy && \
 	    .venv-policy/bin/pip install --quiet --disable-pip-version-check --require-hashes \
 	        -r requirements-policy.lock; }
-	.venv-policy/bin/checkov --directory infra --framework bicep dockerfile --compact --quiet \
+	.venv-policy/bin/checkov --directory infra --framework bicep --compact --quiet --skip-download
+	@# checkov knows image recipes by the name Dockerfile alone.
+	@mkdir -p build/policy && cp infra/Containerfile build/policy/Dockerfile
+	.venv-policy/bin/checkov --directory build/policy --framework dockerfile --compact --quiet \
 	    --skip-download
 
 # --- Locks (needs uv) ---

@@ -1,6 +1,6 @@
 """A mail server that delivers nothing: every mail it takes becomes a file.
 
-`python -m swathmill.stack.mail_catcher --port PORT --folder FOLDER`
+`python -m swathmill.stack.mail_catcher [--host HOST] --port PORT --folder FOLDER`
 """
 
 import argparse
@@ -39,8 +39,8 @@ class Keeper:
         return f"250 kept as {path.name}"
 
 
-async def serve(port: int, folder: Path) -> None:
-    """Take mail on a loopback port until SIGTERM."""
+async def serve(host: str, port: int, folder: Path) -> None:
+    """Take mail on one address until SIGTERM."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -48,7 +48,7 @@ async def serve(port: int, folder: Path) -> None:
     keeper = Keeper(folder)
     server = await loop.create_server(
         lambda: SMTP(keeper, data_size_limit=LARGEST_MAIL_BYTES, hostname="localhost", loop=loop),
-        host=LOOPBACK,
+        host=host,
         port=port,
     )
     async with server:
@@ -58,10 +58,11 @@ async def serve(port: int, folder: Path) -> None:
 def main() -> None:
     """Read the arguments and serve."""
     parser = argparse.ArgumentParser(prog="swathmill.stack.mail_catcher")
+    parser.add_argument("--host", default=LOOPBACK)
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--folder", type=Path, required=True)
     arguments = parser.parse_args()
-    asyncio.run(serve(arguments.port, arguments.folder))
+    asyncio.run(serve(arguments.host, arguments.port, arguments.folder))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,385 @@
+// The processes of `swathmill up`, from one image: portal, manager, workers.
+param location string
+param name string
+param image string
+param identityId string
+param clientId string
+param workspaceName string
+param appSubnetId string
+param storageAccount string
+param vaultUri string
+param redisHost string
+param redisPort int
+param redisUrlSecretUri string
+param redisKeySecretUri string
+param smtpHost string
+param smtpPort int
+param smtpUser string
+param mailFrom string
+param archiveServer string
+param archiveShare string
+param mostWorkers int
+
+@description('Attempts one worker replica runs at once; it has as many processors.')
+param slots int = 2
+
+var portalName = '${name}-portal'
+var portalPort = 8000
+
+resource workspace 'Microsoft.OperationalInsights/workspaces@2023-09-01' existing = {
+  name: workspaceName
+}
+
+resource appEnvironment 'Microsoft.App/managedEnvironments@2024-03-01' = {
+  name: '${name}-env'
+  location: location
+  properties: {
+    vnetConfiguration: {
+      infrastructureSubnetId: appSubnetId
+      internal: false
+    }
+    workloadProfiles: [
+      {
+        name: 'Consumption'
+        workloadProfileType: 'Consumption'
+      }
+    ]
+    appLogsConfiguration: {
+      destination: 'log-analytics'
+      logAnalyticsConfiguration: {
+        customerId: workspace.properties.customerId
+        sharedKey: workspace.listKeys().primarySharedKey
+      }
+    }
+  }
+}
+
+resource archive 'Microsoft.App/managedEnvironments/storages@2025-01-01' = if (!empty(archiveServer)) {
+  parent: appEnvironment
+  name: 'archive'
+  properties: {
+    nfsAzureFile: {
+      server: archiveServer
+      shareName: archiveShare
+      accessMode: 'ReadOnly'
+    }
+  }
+}
+
+var portalUrl = 'https://${portalName}.${appEnvironment.properties.defaultDomain}'
+
+var identity = {
+  type: 'UserAssigned'
+  userAssignedIdentities: {
+    '${identityId}': {}
+  }
+}
+
+var secrets = [
+  {
+    name: 'redis-url'
+    keyVaultUrl: redisUrlSecretUri
+    identity: identityId
+  }
+  {
+    name: 'redis-key'
+    keyVaultUrl: redisKeySecretUri
+    identity: identityId
+  }
+  {
+    name: 'signing-secret'
+    keyVaultUrl: '${vaultUri}secrets/signing-secret'
+    identity: identityId
+  }
+  {
+    name: 'smtp-password'
+    keyVaultUrl: '${vaultUri}secrets/smtp-password'
+    identity: identityId
+  }
+]
+
+var archiveFolder = empty(archiveServer) ? '' : '/archive'
+
+// Named as in the class Settings and in docker-compose.yml; AZURE_CLIENT_ID tells Azure's SDKs which
+// identity to use.
+var settings = [
+  {
+    name: 'AZURE_CLIENT_ID'
+    value: clientId
+  }
+  {
+    name: 'SWATHMILL_DATA_DIR'
+    value: '/data'
+  }
+  {
+    name: 'SWATHMILL_STORAGE'
+    value: storageAccount
+  }
+  {
+    name: 'SWATHMILL_REDIS_URL'
+    secretRef: 'redis-url'
+  }
+  {
+    name: 'SWATHMILL_ARCHIVE'
+    value: archiveFolder
+  }
+  {
+    name: 'SWATHMILL_PORTAL_URL'
+    value: portalUrl
+  }
+  {
+    name: 'SWATHMILL_PORTAL_HOST'
+    value: '0.0.0.0'
+  }
+  {
+    name: 'SWATHMILL_PORTAL_PORT'
+    value: string(portalPort)
+  }
+  {
+    name: 'SWATHMILL_SECRET'
+    secretRef: 'signing-secret'
+  }
+  {
+    name: 'SWATHMILL_SMTP_HOST'
+    value: smtpHost
+  }
+  {
+    name: 'SWATHMILL_SMTP_PORT'
+    value: string(smtpPort)
+  }
+  {
+    name: 'SWATHMILL_SMTP_USER'
+    value: smtpUser
+  }
+  {
+    name: 'SWATHMILL_SMTP_PASSWORD'
+    secretRef: 'smtp-password'
+  }
+  {
+    name: 'SWATHMILL_SMTP_TLS'
+    value: 'starttls'
+  }
+  {
+    name: 'SWATHMILL_MAIL_FROM'
+    value: mailFrom
+  }
+  {
+    name: 'SWATHMILL_SLOTS'
+    value: string(slots)
+  }
+  {
+    name: 'SWATHMILL_ATTEMPT_MEMORY_GB'
+    value: '1.8'
+  }
+  {
+    name: 'SWATHMILL_CACHE_GB'
+    value: '2'
+  }
+  {
+    name: 'SWATHMILL_GRACE_SECONDS'
+    value: '60'
+  }
+  {
+    name: 'SWATHMILL_MAX_TASKS'
+    value: '500000'
+  }
+  {
+    name: 'SWATHMILL_LOG_LEVEL'
+    value: 'info'
+  }
+]
+
+var scratch = {
+  name: 'data'
+  storageType: 'EmptyDir'
+}
+var scratchMount = {
+  volumeName: 'data'
+  mountPath: '/data'
+}
+var archiveVolumes = empty(archiveServer) ? [] : [
+  {
+    name: 'archive'
+    storageType: 'NfsAzureFile'
+    storageName: 'archive'
+  }
+]
+var archiveMounts = empty(archiveServer) ? [] : [
+  {
+    volumeName: 'archive'
+    mountPath: '/archive'
+  }
+]
+var volumes = concat([scratch], archiveVolumes)
+var mounts = concat([scratchMount], archiveMounts)
+
+resource portal 'Microsoft.App/containerApps@2024-03-01' = {
+  name: portalName
+  location: location
+  identity: identity
+  properties: {
+    environmentId: appEnvironment.id
+    workloadProfileName: 'Consumption'
+    configuration: {
+      activeRevisionsMode: 'Single'
+      secrets: secrets
+      ingress: {
+        external: true
+        targetPort: portalPort
+        transport: 'auto'
+        allowInsecure: false
+      }
+    }
+    template: {
+      containers: [
+        {
+          name: 'portal'
+          image: image
+          command: [
+            'python'
+            '-m'
+            'portal'
+          ]
+          env: settings
+          resources: {
+            cpu: json('0.5')
+            memory: '1Gi'
+          }
+          volumeMounts: mounts
+          probes: [
+            {
+              type: 'Readiness'
+              httpGet: {
+                path: '/healthz'
+                port: portalPort
+              }
+              periodSeconds: 10
+            }
+            {
+              type: 'Liveness'
+              httpGet: {
+                path: '/healthz'
+                port: portalPort
+              }
+              periodSeconds: 30
+              failureThreshold: 5
+            }
+          ]
+        }
+      ]
+      scale: {
+        minReplicas: 1
+        maxReplicas: 3
+      }
+      volumes: volumes
+    }
+  }
+  dependsOn: [
+    archive
+  ]
+}
+
+resource manager 'Microsoft.App/containerApps@2024-03-01' = {
+  name: '${name}-manager'
+  location: location
+  identity: identity
+  properties: {
+    environmentId: appEnvironment.id
+    workloadProfileName: 'Consumption'
+    configuration: {
+      activeRevisionsMode: 'Single'
+      secrets: secrets
+    }
+    template: {
+      containers: [
+        {
+          name: 'manager'
+          image: image
+          command: [
+            'python'
+            '-m'
+            'service_manager'
+          ]
+          env: settings
+          resources: {
+            cpu: json('1')
+            memory: '2Gi'
+          }
+          volumeMounts: mounts
+        }
+      ]
+      scale: {
+        minReplicas: 1
+        maxReplicas: 1
+      }
+      volumes: volumes
+    }
+  }
+  dependsOn: [
+    archive
+  ]
+}
+
+resource worker 'Microsoft.App/containerApps@2024-03-01' = {
+  name: '${name}-worker'
+  location: location
+  identity: identity
+  properties: {
+    environmentId: appEnvironment.id
+    workloadProfileName: 'Consumption'
+    configuration: {
+      activeRevisionsMode: 'Single'
+      secrets: secrets
+    }
+    template: {
+      terminationGracePeriodSeconds: 120
+      containers: [
+        {
+          name: 'worker'
+          image: image
+          command: [
+            'python'
+            '-m'
+            'worker'
+          ]
+          env: settings
+          resources: {
+            cpu: json(string(slots))
+            memory: '${slots * 2}Gi'
+          }
+          volumeMounts: mounts
+        }
+      ]
+      scale: {
+        minReplicas: 1
+        maxReplicas: mostWorkers
+        rules: [
+          {
+            name: 'waiting-attempts'
+            custom: {
+              type: 'redis'
+              metadata: {
+                address: '${redisHost}:${redisPort}'
+                listName: 'attempts'
+                listLength: string(slots * 4)
+                enableTLS: 'true'
+              }
+              auth: [
+                {
+                  triggerParameter: 'password'
+                  secretRef: 'redis-key'
+                }
+              ]
+            }
+          }
+        ]
+      }
+      volumes: volumes
+    }
+  }
+  dependsOn: [
+    archive
+  ]
+}
+
+output portalUrl string = portalUrl

@@ -1,0 +1,12 @@
+// The one identity that portal, manager and workers act as.
+param location string
+param name string
+
+resource identity 'Microsoft.ManagedIdentity/userAssignedIdentities@2023-01-31' = {
+  name: '${name}-id'
+  location: location
+}
+
+output identityId string = identity.id
+output principalId string = identity.properties.principalId
+output clientId string = identity.properties.clientId

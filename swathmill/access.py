@@ -1,0 +1,46 @@
+"""Getting at a portal: this machine's stack through its data folder, another by a token."""
+
+from portal import tokens
+from swathmill.client import PortalClient
+from swathmill.errors import ApiError
+from swathmill.stack.folder import DataFolder, is_running
+from tasks.settings import Settings
+
+LOCAL_OWNER = "operator@localhost"
+
+
+def client_for(folder: DataFolder, token: str | None) -> PortalClient:
+    """The portal a command speaks to.
+
+    With a token: the one SWATHMILL_PORTAL_URL names. Without: the stack on the data folder, as
+    the person who started it.
+    """
+    if token:
+        return PortalClient(url=Settings().portal_url, token=token)
+    state = folder.state()
+    if not state.portal_url or not is_running(folder):
+        raise ApiError(
+            f"No stack runs on the data folder {folder.path}.",
+            "Start one with `swathmill up`, name its data folder with --data, or give a token "
+            "(SWATHMILL_TOKEN) for the portal SWATHMILL_PORTAL_URL names.",
+        )
+    return PortalClient(url=state.portal_url, token=local_token(folder))
+
+
+def local_client(folder: DataFolder) -> PortalClient:
+    """The portal of the stack that runs on the data folder."""
+    return PortalClient(url=folder.state().portal_url, token=local_token(folder))
+
+
+def local_token(folder: DataFolder) -> str:
+    """A token for the portal of a data folder, as an operator: whoever can read its secrets is."""
+    return tokens.issue(_secret(folder), LOCAL_OWNER, tokens.Role.OPERATOR)
+
+
+def sign_in_link(portal_url: str, folder: DataFolder, owner: str) -> str:
+    """An address that signs its visitor in as an operator."""
+    return tokens.sign_in_link(portal_url, _secret(folder), owner, tokens.Role.OPERATOR)
+
+
+def _secret(folder: DataFolder) -> str:
+    return Settings().secret.get_secret_value() or folder.secrets().signing_key

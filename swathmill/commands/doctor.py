@@ -1,0 +1,30 @@
+"""`swathmill doctor`: what works on this machine."""
+
+import typer
+from rich.console import Console
+
+from swathmill.commands.options import DataOption, data_folder
+from swathmill.diagnosis import Verdict, examine
+from tasks.settings import Settings
+
+STYLES = {Verdict.GOOD: "green", Verdict.NOTE: "yellow", Verdict.FAULT: "red"}
+EXIT_FAULT = 1
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(doctor)
+
+
+def doctor(data: DataOption = None) -> None:
+    """Say what works on this machine, and what to do about the rest. Exits 1 at a fault."""
+    console = Console(highlight=False, soft_wrap=True)
+    findings = examine(data_folder(data), Settings())
+    for finding in findings:
+        style = STYLES[finding.verdict]
+        console.print(f"[{style}]{finding.verdict:5}[/{style}]  {finding.subject:10}  ", end="")
+        console.print(finding.found, markup=False)
+        if finding.remedy:
+            console.print(f"{'':19}{finding.remedy}", markup=False)
+    if any(finding.verdict is Verdict.FAULT for finding in findings):
+        raise typer.Exit(EXIT_FAULT)

@@ -1,0 +1,144 @@
+"""`swathmill run`: one request from its document to its files, in one command."""
+
+import signal
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from reprojection.picture import write_png
+from swathmill.access import local_client
+from swathmill.commands.options import DataOption, SlotsOption, WorkersOption, stack_options
+from swathmill.commands.up import interrupt
+from swathmill.delivery import Delivery, collect_mails, fetch_results, read_mail, write_summary
+from swathmill.following import Follower, Unfinished
+from swathmill.progress import ProgressView
+from swathmill.stack.stack import Stack, StackOptions
+from tasks.request import Request, load_request
+
+GRACE_SECONDS = 5.0
+EXIT_CODES = {"complete": 0, "complete with gaps": 3}
+EXIT_FAILED = 1
+EXIT_INTERRUPTED = 130
+SHOWN_FILES = 12
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(run)
+
+
+def run(
+    request: Annotated[Path, typer.Argument(help="Request document, YAML or JSON.")],
+    out: Annotated[Path, typer.Option(help="Folder for results, summary, mail and picture.")],
+    archive: Annotated[Path | None, typer.Option(help="Folder of granules.")] = None,
+    data: DataOption = None,
+    workers: WorkersOption = 1,
+    slots: SlotsOption = 0,
+) -> None:
+    """Start the stack, run one request, write its results, stop everything.
+
+    Exits 0 when the request completed, 3 when it completed with gaps, 1 when it failed.
+    """
+    document = load_request(request)
+    console = Console(highlight=False, soft_wrap=True)
+    options = stack_options(
+        data=data, archive=archive, workers=workers, slots=slots, grace_seconds=GRACE_SECONDS
+    )
+    signal.signal(signal.SIGTERM, interrupt)
+    stack = Stack(options, say=lambda text: console.print(text, markup=False))
+    try:
+        with console.status("Starting the stack"):
+            stack.start()
+        delivery = _carry_out(stack, options, document, out, console)
+    except KeyboardInterrupt:
+        _stop_early(stack, console, options)
+        raise typer.Exit(EXIT_INTERRUPTED) from None
+    except BaseException:
+        stack.stop()
+        raise
+    with console.status("Stopping the stack"):
+        stack.stop()
+    _tell(console, delivery)
+    raise typer.Exit(EXIT_CODES.get(delivery.summary.state, EXIT_FAILED))
+
+
+def _carry_out(
+    stack: Stack, options: StackOptions, document: Request, out: Path, console: Console
+) -> Delivery:
+    caught = frozenset(path.name for path in options.folder.mail.glob("*.eml"))
+    client = local_client(options.folder)
+    unfinished = Unfinished(folder=options.folder, request=document, archive=options.archive)
+    request_id = unfinished.take_up(client)
+    if request_id:
+        console.print(f"Request {request_id} goes on where it was interrupted.")
+    else:
+        request_id = client.submit(document).id
+        unfinished.remember(request_id)
+        console.print(f"Request {request_id}: {document.title or 'no title'}", markup=False)
+    with ProgressView(console) as view:
+        follower = Follower(client=client, tick=stack.tick, view=view)
+        status = follower.until_ended(request_id)
+    unfinished.forget()
+    files = fetch_results(client, request_id, out, tick=stack.tick)
+    mails = collect_mails(
+        options.folder.mail,
+        caught,
+        out,
+        expected=bool(document.notify) and options.catch_mail,
+        tick=stack.tick,
+    )
+    picture = _picture([path for _, path in files], out)
+    return write_summary(out, status, files, mails, picture)
+
+
+def _picture(results: list[Path], out: Path) -> Path | None:
+    """A picture of the first raster among the results."""
+    rasters = sorted(path for path in results if path.suffix == ".tif")
+    if not rasters:
+        return None
+    picture = out / "picture.png"
+    write_png(rasters[0], picture)
+    return picture
+
+
+def _stop_early(stack: Stack, console: Console, options: StackOptions) -> None:
+    console.print("Interrupted: stopping. Ctrl-C again ends it at once.")
+    try:
+        stack.stop()
+    except KeyboardInterrupt:
+        stack.kill()
+    console.print(
+        f"Stopped. Nothing is lost: the same command goes on from here ({options.folder.path}).",
+        markup=False,
+    )
+
+
+def _tell(console: Console, delivery: Delivery) -> None:
+    summary = delivery.summary
+    console.print(
+        f"\nRequest {summary.request} is {summary.state}. {summary.message}", markup=False
+    )
+    reused = sum(phase.reused for phase in summary.phases.values())
+    total = sum(phase.total for phase in summary.phases.values())
+    if reused:
+        console.print(f"{reused} of {total} tasks were done before and reused.")
+    for gap in summary.gaps[:SHOWN_FILES]:
+        console.print(f"  gap: {gap.what}: {gap.why}", markup=False)
+    for failure in summary.failures[:SHOWN_FILES]:
+        console.print(
+            f"  failed: {failure.output or failure.key} ({failure.category})", markup=False
+        )
+    for mail in delivery.mails:
+        console.print(f"\n--- mail, {mail} ---\n{read_mail(mail)}\n---", markup=False)
+    console.print("\nResults")
+    for path in delivery.results[:SHOWN_FILES]:
+        console.print(f"  {path}", markup=False)
+    if len(delivery.results) > SHOWN_FILES:
+        console.print(f"  and {len(delivery.results) - SHOWN_FILES} more in the same folder")
+    console.print(f"Summary  {delivery.summary_path}", markup=False)
+    for mail in delivery.mails:
+        console.print(f"Mail     {mail}", markup=False)
+    if delivery.picture is not None:
+        console.print(f"Picture  {delivery.picture}", markup=False)

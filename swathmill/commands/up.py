@@ -1,0 +1,73 @@
+"""`swathmill up`: the stack until Ctrl-C."""
+
+import signal
+import time
+from pathlib import Path
+from types import FrameType
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from swathmill.access import sign_in_link
+from swathmill.commands.options import DataOption, SlotsOption, WorkersOption, stack_options
+from swathmill.stack.stack import Stack
+
+TICK_SECONDS = 0.2
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(up)
+
+
+def up(
+    data: DataOption = None,
+    archive: Annotated[
+        Path | None, typer.Option(help="Folder of granules that requests read from.")
+    ] = None,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Portal's port; 0: a free one.")] = 0,
+    workers: WorkersOption = 1,
+    slots: SlotsOption = 0,
+    owner: Annotated[
+        str, typer.Option(help="Who the printed sign-in link signs in.")
+    ] = "operator@localhost",
+) -> None:
+    """Run the stack until Ctrl-C, and print the portal's address with a sign-in link."""
+    console = Console(highlight=False, soft_wrap=True)
+    options = stack_options(data=data, archive=archive, workers=workers, slots=slots, port=port)
+    stack = Stack(options, say=lambda text: console.print(text, markup=False))
+    signal.signal(signal.SIGTERM, interrupt)
+    with console.status("Starting the stack"):
+        stack.start()
+    console.print(f"Portal   {stack.portal_url}")
+    console.print(f"Sign in  {sign_in_link(stack.portal_url, options.folder, owner)}")
+    console.print(f"Data     {options.folder.path}")
+    console.print(f"Archive  {options.archive or 'none: name one with --archive'}")
+    if options.catch_mail:
+        console.print(f"Mail     kept in {options.folder.mail}")
+    console.print("Ctrl-C stops the stack; everything is kept.")
+    run_until_interrupted(stack, console)
+
+
+def run_until_interrupted(stack: Stack, console: Console) -> None:
+    """Look after the stack until Ctrl-C or SIGTERM; then stop it, at once at a second Ctrl-C."""
+    try:
+        while True:
+            stack.tick()
+            time.sleep(TICK_SECONDS)
+    except KeyboardInterrupt:
+        console.print("Stopping; running attempts are handed back. Ctrl-C again ends it at once.")
+        try:
+            stack.stop()
+        except KeyboardInterrupt:
+            stack.kill()
+        console.print("Stopped.")
+    except BaseException:
+        stack.kill()
+        raise
+
+
+def interrupt(_number: int, _frame: FrameType | None) -> None:
+    """Make SIGTERM what Ctrl-C is."""
+    raise KeyboardInterrupt

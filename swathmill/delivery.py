@@ -1,0 +1,135 @@
+"""What a run leaves in its output folder: results, the mail, a summary, a picture."""
+
+import datetime as dt
+import email
+import email.policy
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from email.message import EmailMessage
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict
+
+from swathmill.client import Failure, Gap, PhaseProgress, PortalClient, RequestStatus, ResultFile
+
+MAIL_WAIT_SECONDS = 30.0
+POLL_SECONDS = 0.2
+
+
+class SummaryFile(BaseModel):
+    """One file that was written."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    size: int
+    sha256: str
+
+
+class Summary(BaseModel):
+    """What came of a request; `summary.json` in the output folder."""
+
+    model_config = ConfigDict(frozen=True)
+
+    schema_number: int = 1
+    request: str
+    title: str
+    state: str
+    message: str
+    submitted: dt.datetime | None
+    ended: dt.datetime | None
+    phases: dict[str, PhaseProgress]
+    gaps: tuple[Gap, ...]
+    failures: tuple[Failure, ...]
+    files: tuple[SummaryFile, ...]
+    mails: tuple[str, ...]
+    picture: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Delivery:
+    """What was written where."""
+
+    summary: Summary
+    summary_path: Path
+    results: tuple[Path, ...]
+    mails: tuple[Path, ...]
+    picture: Path | None
+
+
+def fetch_results(
+    client: PortalClient, request_id: str, folder: Path, *, tick: Callable[[], None]
+) -> list[tuple[ResultFile, Path]]:
+    """Download every finished result of a request into a folder."""
+    fetched = []
+    for result in client.results(request_id):
+        fetched.append((result, client.download(result, folder, progress=lambda _: tick())))
+        tick()
+    return fetched
+
+
+def collect_mails(
+    caught: Path, seen: frozenset[str], folder: Path, *, expected: bool, tick: Callable[[], None]
+) -> tuple[Path, ...]:
+    """Copy the mails caught since `seen` was taken; when one is expected, wait for it a while."""
+    deadline = time.monotonic() + (MAIL_WAIT_SECONDS if expected else 0.0)
+    while True:
+        new = sorted(path for path in caught.glob("*.eml") if path.name not in seen)
+        if new or time.monotonic() >= deadline:
+            break
+        tick()
+        time.sleep(POLL_SECONDS)
+    folder.mkdir(parents=True, exist_ok=True)
+    copies = []
+    for path in new:
+        copy = folder / f"mail-{path.name}"
+        copy.write_bytes(path.read_bytes())
+        copies.append(copy)
+    return tuple(copies)
+
+
+def read_mail(path: Path) -> str:
+    """A mail as a person reads it: sender, receiver, subject, text."""
+    message = email.message_from_bytes(path.read_bytes(), policy=email.policy.default)
+    assert isinstance(message, EmailMessage)
+    body = message.get_body(preferencelist=("plain", "html"))
+    text = body.get_content().strip() if body is not None else ""
+    return f"From: {message['From']}\nTo: {message['To']}\nSubject: {message['Subject']}\n\n{text}"
+
+
+def write_summary(
+    folder: Path,
+    status: RequestStatus,
+    files: list[tuple[ResultFile, Path]],
+    mails: tuple[Path, ...],
+    picture: Path | None,
+) -> Delivery:
+    """Write summary.json and say what the folder holds now."""
+    folder.mkdir(parents=True, exist_ok=True)
+    summary = Summary(
+        request=status.id,
+        title=status.title,
+        state=status.state,
+        message=status.message,
+        submitted=status.submitted,
+        ended=status.ended,
+        phases=status.phases,
+        gaps=status.gaps,
+        failures=status.failures,
+        files=tuple(
+            SummaryFile(name=result.name, size=result.size, sha256=result.sha256)
+            for result, _ in files
+        ),
+        mails=tuple(mail.name for mail in mails),
+        picture="" if picture is None else picture.name,
+    )
+    path = folder / "summary.json"
+    path.write_text(summary.model_dump_json(indent=2) + "\n")
+    return Delivery(
+        summary=summary,
+        summary_path=path,
+        results=tuple(path for _, path in files),
+        mails=mails,
+        picture=picture,
+    )

@@ -1,0 +1,182 @@
+"""What works on this machine, and what to do about the rest: the checks behind `doctor`."""
+
+import os
+import shutil
+import socket
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from reprojection import kernels
+from swathmill.errors import StackError
+from swathmill.stack import ports, programs
+from swathmill.stack.azurite import Account, AzuriteServer
+from swathmill.stack.folder import GIGABYTE, LEAST_FREE_BYTES, DataFolder
+from swathmill.stack.redis_server import RedisServer
+from tasks.settings import Settings
+
+LEAST_MEMORY_BYTES = 2 * GIGABYTE
+
+
+class Verdict(StrEnum):
+    """How a check came out. Only a FAULT keeps the stack from running."""
+
+    GOOD = "good"
+    NOTE = "note"
+    FAULT = "fault"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """One check's result: what was found, and the remedy when something is missing."""
+
+    subject: str
+    verdict: Verdict
+    found: str
+    remedy: str = ""
+
+
+def examine(folder: DataFolder, settings: Settings) -> list[Finding]:
+    """Run every check; none raises, none leaves anything running or lying about."""
+    checks: Sequence[tuple[str, Callable[[], Finding]]] = (
+        ("Python", _python),
+        ("C compiler", _compiler),
+        ("kernels", _kernels),
+        ("Node", _node),
+        ("Azurite", _azurite),
+        ("Redis", _redis),
+        ("sandbox", lambda: _sandbox(settings)),
+        ("mail", lambda: _mail(settings)),
+        ("disk", lambda: _disk(folder, settings)),
+        ("memory", _memory),
+    )
+    findings = []
+    for subject, check in checks:
+        try:
+            findings.append(check())
+        except StackError as error:
+            findings.append(
+                Finding(
+                    subject=subject,
+                    verdict=Verdict.FAULT,
+                    found=error.problem,
+                    remedy=error.remedy,
+                )
+            )
+    return findings
+
+
+def _python() -> Finding:
+    version = ".".join(map(str, sys.version_info[:3]))
+    return Finding(subject="Python", verdict=Verdict.GOOD, found=f"{version}, {sys.executable}")
+
+
+def _compiler() -> Finding:
+    name = os.environ.get("CC", "cc")
+    found = shutil.which(name)
+    if found is None:
+        return Finding(
+            subject="C compiler",
+            verdict=Verdict.NOTE,
+            found=f"no {name} on PATH",
+            remedy="Only set-up needs it. Debian, Ubuntu: apt install gcc libc6-dev.",
+        )
+    return Finding(subject="C compiler", verdict=Verdict.GOOD, found=found)
+
+
+def _kernels() -> Finding:
+    if not kernels.available():
+        return Finding(
+            subject="kernels",
+            verdict=Verdict.NOTE,
+            found="not compiled: reprojection uses numpy and is many times slower",
+            remedy="Install a C compiler and run `make kernels` in the checkout.",
+        )
+    return Finding(subject="kernels", verdict=Verdict.GOOD, found="compiled and loaded")
+
+
+def _node() -> Finding:
+    node = programs.node()
+    version = ".".join(map(str, programs.node_version(node)))
+    return Finding(subject="Node", verdict=Verdict.GOOD, found=f"{version}, {node}")
+
+
+def _azurite() -> Finding:
+    with tempfile.TemporaryDirectory(prefix="swathmill-doctor-") as scratch:
+        folder = Path(scratch)
+        server = AzuriteServer.on_free_ports(
+            folder=folder / "data", log=folder / "log", account=Account.new()
+        )
+        server.start().stop()
+    return Finding(
+        subject="Azurite", verdict=Verdict.GOOD, found=f"starts and stops, {programs.azurite()}"
+    )
+
+
+def _redis() -> Finding:
+    with tempfile.TemporaryDirectory(prefix="swathmill-doctor-") as scratch:
+        folder = Path(scratch)
+        RedisServer.on_free_port(folder=folder / "data", log=folder / "log").start().stop()
+    return Finding(
+        subject="Redis", verdict=Verdict.GOOD, found=f"starts and stops, {programs.redis_server()}"
+    )
+
+
+def _mail(settings: Settings) -> Finding:
+    if not settings.smtp_host:
+        port = ports.choose(1)[0]
+        return Finding(
+            subject="mail",
+            verdict=Verdict.NOTE,
+            found=f"no mail server is set: mails are kept as files (loopback port {port} is free)",
+            remedy="To send them, set SWATHMILL_SMTP_HOST and its companions (docs/settings.md).",
+        )
+    address = f"{settings.smtp_host}:{settings.smtp_port}"
+    try:
+        with socket.create_connection((settings.smtp_host, settings.smtp_port), timeout=5.0):
+            return Finding(subject="mail", verdict=Verdict.GOOD, found=f"{address} answers")
+    except OSError as error:
+        return Finding(
+            subject="mail",
+            verdict=Verdict.FAULT,
+            found=f"{address} does not answer ({error})",
+            remedy="Correct SWATHMILL_SMTP_HOST and SWATHMILL_SMTP_PORT, or unset them.",
+        )
+
+
+def _disk(folder: DataFolder, settings: Settings) -> Finding:
+    place = next(path for path in (folder.path, *folder.path.parents) if path.exists())
+    free = shutil.disk_usage(place).free
+    quota = settings.disk_quota_gb
+    found = f"{free / GIGABYTE:.1f} GB free at {place}, quota {quota:g} GB"
+    if free < LEAST_FREE_BYTES:
+        return Finding(
+            subject="disk",
+            verdict=Verdict.FAULT,
+            found=found,
+            remedy="Make room, or name a data folder on another disk (SWATHMILL_DATA_DIR).",
+        )
+    if free < quota * GIGABYTE:
+        return Finding(
+            subject="disk",
+            verdict=Verdict.NOTE,
+            found=found,
+            remedy="The disk is smaller than the quota: lower SWATHMILL_DISK_QUOTA_GB.",
+        )
+    return Finding(subject="disk", verdict=Verdict.GOOD, found=found)
+
+
+def _memory() -> Finding:
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    found = f"{total / GIGABYTE:.1f} GB, {os.cpu_count()} processors"
+    if total < LEAST_MEMORY_BYTES:
+        return Finding(
+            subject="memory",
+            verdict=Verdict.NOTE,
+            found=found,
+            remedy="Little for large rasters: run with --slots 1.",
+        )
+    return Finding(subject="memory", verdict=Verdict.GOOD, found=found)

@@ -1,0 +1,90 @@
+"""Submitting one request to a stack in this process and following it to its end."""
+
+import hashlib
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from swathmill.client import PortalClient, RequestStatus
+from swathmill.errors import ApiError, RefusedError
+from swathmill.progress import ProgressView
+from swathmill.stack.folder import DataFolder
+from tasks.request import Request, dump_request
+
+ENDED = frozenset({"complete", "complete with gaps", "failed", "cancelled"})
+POLL_SECONDS = 0.5
+TICK_SECONDS = 0.1
+UNREACHABLE_SECONDS = 120.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Follower:
+    """Follows one request while something else (the stack) must be looked after: `tick`."""
+
+    client: PortalClient
+    tick: Callable[[], None]
+    view: ProgressView
+
+    def until_ended(self, request_id: str) -> RequestStatus:
+        """Poll until the request has ended; a portal that is being restarted is waited for.
+
+        Raises:
+            ApiError: the portal did not answer for two minutes.
+        """
+        last_answer = time.monotonic()
+        while True:
+            try:
+                status = self.client.status(request_id)
+                last_answer = time.monotonic()
+                self.view.show(status, now=last_answer)
+                if status.state in ENDED:
+                    return status
+            except ApiError:
+                if time.monotonic() - last_answer > UNREACHABLE_SECONDS:
+                    raise
+            self._pause(POLL_SECONDS)
+
+    def _pause(self, seconds: float) -> None:
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            self.tick()
+            time.sleep(TICK_SECONDS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unfinished:
+    """Remembers which request a run was following, so that the same run takes it up again."""
+
+    folder: DataFolder
+    request: Request
+    archive: Path | None
+
+    @property
+    def _note(self) -> Path:
+        identity = f"{dump_request(self.request)}\n{self.archive}"
+        name = hashlib.sha256(identity.encode()).hexdigest()[:24]
+        return self.folder.path / "unfinished" / name
+
+    def take_up(self, client: PortalClient) -> str:
+        """The id of this request when an interrupted run left it unfinished, else ''."""
+        if not self._note.is_file():
+            return ""
+        request_id = self._note.read_text().strip()
+        try:
+            ended = client.status(request_id).state in ENDED
+        except RefusedError:
+            ended = True
+        if ended:
+            self.forget()
+            return ""
+        return request_id
+
+    def remember(self, request_id: str) -> None:
+        """Note the request that this run follows."""
+        self._note.parent.mkdir(exist_ok=True)
+        self._note.write_text(request_id)
+
+    def forget(self) -> None:
+        """The request has ended."""
+        self._note.unlink(missing_ok=True)

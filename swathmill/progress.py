@@ -1,0 +1,88 @@
+"""How a request's progress is shown: a bar per phase on a terminal, lines elsewhere."""
+
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+
+from swathmill.client import RequestStatus
+
+PHASES = ("collection", "reprojection", "aggregation", "reduction")
+LINE_SECONDS = 5.0
+
+
+class ProgressView:
+    """Shows a request's phases as they advance. Use it as a context manager."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._bars: Progress | None = None
+        self._rows: dict[str, TaskID] = {}
+        self._last_line = ""
+        self._next_line_at = 0.0
+
+    def __enter__(self) -> Self:
+        if self._console.is_terminal:
+            self._bars = Progress(
+                TextColumn("{task.description:13}"),
+                BarColumn(bar_width=36),
+                TextColumn("{task.completed:>6.0f} of {task.total:.0f}"),
+                TextColumn("{task.fields[note]}"),
+                TimeElapsedColumn(),
+                console=self._console,
+            )
+            self._bars.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._bars is not None:
+            self._bars.stop()
+
+    def show(self, status: RequestStatus, *, now: float) -> None:
+        """Show where the request stands; `now` in seconds of any steady clock."""
+        if self._bars is not None:
+            self._show_bars(self._bars, status)
+            return
+        line = describe(status)
+        if line != self._last_line and now >= self._next_line_at:
+            self._console.print(line, markup=False)
+            self._last_line = line
+            self._next_line_at = now + LINE_SECONDS
+
+    def say(self, text: str) -> None:
+        """A sentence above the bars."""
+        self._console.print(text, markup=False)
+
+    def _show_bars(self, bars: Progress, status: RequestStatus) -> None:
+        for phase in PHASES:
+            count = status.phases.get(phase)
+            if count is None or count.total == 0:
+                continue
+            if phase not in self._rows:
+                self._rows[phase] = bars.add_task(phase, total=count.total, note="")
+            notes = [f"{count.running} running"] if count.running else []
+            notes += [f"{count.failed} failed"] if count.failed else []
+            notes += [f"{count.reused} reused"] if count.reused else []
+            bars.update(
+                self._rows[phase],
+                total=count.total,
+                completed=count.done + count.failed,
+                note=", ".join(notes),
+            )
+
+
+def describe(status: RequestStatus) -> str:
+    """One line: the state, and each phase's tasks done of all."""
+    parts = []
+    for phase in PHASES:
+        count = status.phases.get(phase)
+        if count is not None and count.total:
+            failed = f" ({count.failed} failed)" if count.failed else ""
+            parts.append(f"{phase} {count.done}/{count.total}{failed}")
+    return " | ".join([status.state, *parts])

@@ -1,0 +1,85 @@
+"""The files that describe other machines are valid, and hold no secret and no registry's name."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+Files = dict[str, dict[str, Any]]
+LOCKS = sorted([*ROOT.glob("requirements*.lock"), ROOT / "package-lock.json"])
+
+
+def test_bicep_parses(bicep: Files) -> None:
+    assert {path.name for path in (ROOT / "infra/bicep").glob("*.bicep")} == set(bicep)
+    for name, parsed in bicep.items():
+        assert parsed.get("resources") or parsed.get("modules"), name
+
+
+def test_every_module_exists_and_gets_the_parameters_it_declares(bicep: Files) -> None:
+    calls = [module for parsed in bicep.values() for module in parsed.get("modules", {}).values()]
+    assert len(calls) >= len(bicep) - 1
+    for module in calls:
+        declared = bicep[module["detail"]["path"]]["parameters"]
+        required = {name for name, one in declared.items() if one.get("default") is None}
+        given = set(_config(module)["params"])
+        assert required <= given <= set(declared), module["detail"]["path"]
+
+
+def test_main_uses_only_outputs_that_its_modules_give(bicep: Files) -> None:
+    text = (ROOT / "infra/bicep/main.bicep").read_text()
+    used = re.findall(r"\b(\w+)\.outputs\.(\w+)", text)
+    assert used
+    for module, output in used:
+        assert output in bicep[f"{module}.bicep"]["outputs"], f"{module}.outputs.{output}"
+
+
+def test_compose_meets_its_schema() -> None:
+    answer = subprocess.run(
+        [
+            Path(sys.executable).with_name("check-jsonschema"),
+            "--builtin-schema",
+            "vendor.compose-spec",
+            ROOT / "docker-compose.yml",
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert answer.returncode == 0, answer.stdout + answer.stderr
+
+
+@pytest.mark.parametrize("lock", LOCKS, ids=lambda path: path.name)
+def test_locks_name_no_registry(lock: Path) -> None:
+    text = lock.read_text()
+    assert "resolved" not in text
+    assert not re.search(r"--(extra-)?index-url|--find-links| @ ", text)
+
+
+@pytest.mark.parametrize("lock", sorted(ROOT.glob("requirements*.lock")), ids=lambda p: p.name)
+def test_every_locked_package_has_a_hash(lock: Path) -> None:
+    entries = re.split(r"\n(?=\S)", lock.read_text().strip())
+    assert entries
+    for entry in entries:
+        assert "--hash=sha256:" in entry, entry.splitlines()[0]
+
+
+def test_the_development_lock_agrees_with_the_runtime_lock() -> None:
+    runtime = _pins(ROOT / "requirements.lock")
+    development = _pins(ROOT / "requirements-dev.lock")
+    assert runtime
+    assert runtime.items() <= development.items()
+
+
+def _pins(lock: Path) -> dict[str, str]:
+    return dict(re.findall(r"^([A-Za-z0-9._-]+)==([^ ;\\]+)", lock.read_text(), re.MULTILINE))
+
+
+def _config(module: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """A module's settings; those of a module in a loop lie a level deeper."""
+    config = module["config"]
+    inner: dict[str, Any] = config["config"] if "loop_type" in config else config
+    return inner

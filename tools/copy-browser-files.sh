@@ -1,0 +1,12 @@
+#!/bin/sh
+# Copy the files that the portal sends to browsers from node_modules to portal/static/vendor.
+set -eu
+mkdir -p portal/static/vendor
+while read -r file; do
+    cp "node_modules/$file" portal/static/vendor/
+done <<'FILES'
+htmx.org/dist/htmx.min.js
+topojson-client/dist/topojson-client.min.js
+world-atlas/land-50m.json
+world-atlas/countries-110m.json
+FILES
