@@ -41,7 +41,9 @@ class _Document(BaseModel):
 
 def _collection(value: object) -> object:
     """Collections as people write them: 6, 6.1, "006", "6.1", "061" -> "6", "61"."""
-    text = str(value).strip().replace(".", "")
+    if value == 0o61:
+        raise ValueError('YAML reads a bare 061 as the octal number 49; write "061" or 6.1')
+    text = str(value).strip().removesuffix(".0").replace(".", "")
     if text.isdigit() and len(text) <= 3:
         return text.lstrip("0") or "0"
     return value

@@ -1,0 +1,175 @@
+"""What is refused of a request before any archive is asked, and what is let through."""
+
+from typing import Any
+
+import pytest
+
+from tasks.checks import check_request, resampling_notes
+from tasks.errors import RequestRefusedError
+from tasks.request import Request, parse_request
+from tasks.settings import Settings
+
+LIMITS = Settings(max_pixels=10_000_000)
+PLAIN: dict[str, Any] = {
+    "products": [{"name": "MCD15A2", "collection": "5", "layers": ["Lai_1km", "FparLai_QC"]}],
+    "region": {"bbox": [-8.0, 50.5, 6.0, 58.5]},
+    "time": {"start": "2012-01-01", "end": "2012-04-30"},
+    "grid": {"crs": "EPSG:4326", "resolution": 0.01},
+}
+
+
+def document(**changes: Any) -> Request:
+    return parse_request({**PLAIN, **changes})
+
+
+def product(name: str, *layers: str, collection: str = "5") -> list[dict[str, Any]]:
+    return [{"name": name, "collection": collection, "layers": list(layers)}]
+
+
+def polygon(*points: tuple[float, float]) -> dict[str, Any]:
+    return {"geojson": {"type": "Polygon", "coordinates": [[*points, points[0]]]}}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"grid": {"crs": "EPSG:27700", "resolution": 1000}},
+        {"grid": {"modis": 1000}},
+        {"grid": {"modis": 1000}, "region": {"tiles": ["h17v03", "h18v03"]}},
+        {"region": {"bbox": [170, -20, -170, -10]}},
+        {"region": {"bbox": [0, 60, 30, 90]}, "grid": {"crs": "EPSG:3995", "resolution": 5000}},
+        {"region": {"bbox": [-180, -90, 180, 90]}, "grid": {"crs": "EPSG:6933", "resolution": 9e3}},
+        {"region": polygon((0, 50), (5, 50), (5, 55))},
+        {"products": product("NEWPROD", "whatever")},
+        {"products": product("MCD15A2", "Lai_1km", collection="7")},
+        {"resampling": "bilinear"},
+        {"resampling": {"FparLai_QC": "mode", "Lai_1km": "cubic"}},
+        {"qa": "best"},
+        {"qa": "best", "products": product("MCD15A2", "Lai_1km", "FparExtra_QC")},
+        {"qa": {"FparLai_QC": {"MODLAND": [0], "SCF_QC": [0, 1]}}},
+        {"qa": {"FparLai_QC": {"value": [0, 32]}}},
+    ],
+)
+def test_let_through(changes: dict[str, Any]) -> None:
+    check_request(document(**changes), LIMITS)
+
+
+@pytest.mark.parametrize(
+    ("changes", "field", "problem", "remedy"),
+    [
+        ({"grid": {"crs": "EPSG:99999", "resolution": 1}}, "grid.crs", "EPSG:99999", "EPSG code"),
+        ({"grid": {"crs": "EPSG:5773", "resolution": 1}}, "grid.crs", "Vertical", "two-dim"),
+        ({"grid": {"crs": "EPSG:4979", "resolution": 1}}, "grid.crs", "3D", "two-dim"),
+        ({"grid": {"crs": "EPSG:4978", "resolution": 1}}, "grid.crs", "Geocentric", "two-dim"),
+        ({"grid": {"crs": "EPSG:4326", "resolution": 1000}}, "grid.resolution", "", "degree"),
+        ({"grid": {"crs": "EPSG:4326", "resolution": 1e-4}}, "grid.resolution", "MAX_PIX", "coars"),
+        (
+            {"grid": {"modis": 250}, "region": {"bbox": [-60, 0, 60, 60]}},
+            "grid.modis",
+            "MAX_PIXELS",
+            "coarser",
+        ),
+        (
+            {"grid": {"crs": "EPSG:27700", "resolution": 1000}, "region": {"bbox": [9, 1, 99, 9]}},
+            "region.bbox",
+            "outside the domain",
+            "Choose a CRS",
+        ),
+        (
+            {"grid": {"crs": "EPSG:28992", "resolution": 1000}, "region": {"tiles": ["h31v11"]}},
+            "region.tiles",
+            "outside the domain",
+            "Choose a CRS",
+        ),
+        ({"region": {"tiles": ["h00v00"]}}, "region.tiles", "off the Earth", "Name tiles"),
+        (
+            {"products": product("MCD15A2", "LAI_1km")},
+            "products.0.layers.0",
+            "no layer 'LAI_1km'",
+            "Did you mean Lai_1km",
+        ),
+        (
+            {"products": product("MCD15A2", "zzz")},
+            "products.0.layers.0",
+            "no layer 'zzz'",
+            "There are: FparExtra_QC",
+        ),
+        ({"products": product("MCD15A2", "Lai_1km", "Lai_1km")}, "products.0.layers", "", "once"),
+        (
+            {"products": product("MCD15A2", "Lai_1km") * 2},
+            "products.1.layers",
+            "asked for twice",
+            "once",
+        ),
+        ({"resampling": {"Lai": "nearest"}}, "resampling.Lai", "no layer", "Did you mean Lai_1km?"),
+        (
+            {"resampling": {"FparLai_QC": "bilinear"}},
+            "resampling.FparLai_QC",
+            "blend the bit fields",
+            "nearest or mode",
+        ),
+        ({"qa": {"FparLaiQC": {"MODLAND": [0]}}}, "qa.FparLaiQC", "no product", "FparLai_QC"),
+        ({"qa": {"FparLai_QC": {"MODLND": [0]}}}, "qa.FparLai_QC.MODLND", "no QA field", "MODLAND"),
+        ({"qa": {"FparLai_QC": {"MODLAND": [2]}}}, "qa.FparLai_QC.MODLAND", "2 does", "0 to 1"),
+        ({"qa": {"FparLai_QC": {"MODLAND": []}}}, "qa.FparLai_QC.MODLAND", "no value", "List"),
+        ({"qa": {"FparLai_QC": {}}}, "qa.FparLai_QC", "no field", "Name one"),
+        ({"qa": "best", "products": product("NEWPROD", "a")}, "qa", "does not know", "Write"),
+        ({"time": {"start": "1999-01-01", "end": "1999-02-01"}}, "time.end", "before the", "2000"),
+        (
+            {"region": polygon((0, 50), (5, 55), (5, 50), (0, 55))},
+            "region.geojson",
+            "Self-intersection",
+            "Mend the ring",
+        ),
+        ({"region": polygon((50, 100), (55, 100), (55, 120))}, "region.geojson", "off the E", "lo"),
+        (
+            {"region": {"geojson": {"type": "Point", "coordinates": [0, 5]}}},
+            "region.geo",
+            "",
+            "Pol",
+        ),
+        (
+            {"region": {"geojson": {"type": "Polygon"}}},
+            "region.geojson",
+            "not a GeoJSON",
+            "Polygon",
+        ),
+        (
+            {"region": {"geojson": {"type": "Feature"}}},
+            "region.geojson",
+            "without a geom",
+            "Polygon",
+        ),
+        (
+            {"region": {"geojson": {"type": "Polygon", "coordinates": "abc"}}},
+            "region.geojson",
+            "not a GeoJSON",
+            "Polygon",
+        ),
+    ],
+)
+def test_refused(changes: dict[str, Any], field: str, problem: str, remedy: str) -> None:
+    with pytest.raises(RequestRefusedError) as refused:
+        check_request(document(**changes), LIMITS)
+    assert refused.value.field.startswith(field)
+    assert problem in refused.value.problem
+    assert remedy in refused.value.remedy
+
+
+def test_a_blanket_choice_says_where_it_does_not_apply() -> None:
+    notes = resampling_notes(document(resampling="bilinear"))
+    assert len(notes) == 1
+    assert "FparLai_QC" in notes[0]
+    assert "Lai_1km" not in notes[0].split("instead:")[1].replace("FparLai", "")
+    assert resampling_notes(document(resampling="nearest")) == ()
+    assert resampling_notes(document()) == ()
+
+
+def test_geojson_features_are_joined() -> None:
+    features = [
+        {"type": "Feature", "properties": {}, "geometry": polygon(*points)["geojson"]}
+        for points in (((0, 50), (2, 50), (2, 52)), ((2, 50), (4, 50), (2, 52)))
+    ]
+    collection = {"type": "FeatureCollection", "features": features}
+    check_request(document(region={"geojson": collection}), LIMITS)

@@ -1,0 +1,111 @@
+"""The request document: what parses, and what a refusal says."""
+
+import datetime as dt
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tasks.errors import RequestRefusedError
+from tasks.request import dump_request, load_request, parse_request
+
+PLAIN: dict[str, Any] = {
+    "title": "Leaf area, British Isles and North Sea coast",
+    "products": [{"name": "MCD15A2", "collection": "5", "layers": ["Lai_1km", "Fpar_1km"]}],
+    "region": {"bbox": [-8.0, 50.5, 6.0, 58.5]},
+    "time": {"start": "2012-01-01", "end": "2012-04-30"},
+    "grid": {"crs": "EPSG:4326", "resolution": 0.01},
+}
+
+
+def test_defaults() -> None:
+    request = parse_request(PLAIN)
+    assert request.time.start == dt.date(2012, 1, 1)
+    assert (request.resampling, request.merge, request.on_missing) == (None, "nadir", "skip")
+    assert request.mask
+    assert not request.cells
+
+
+def test_yaml_and_json_are_one_document(tmp_path: Path) -> None:
+    path = tmp_path / "request.yaml"
+    path.write_text(
+        "products:\n- {name: MCD15A2, collection: 5, layers: [Lai_1km, Fpar_1km]}\n"
+        "region: {bbox: [-8.0, 50.5, 6.0, 58.5]}\n"
+        "time: {start: 2012-01-01, end: 2012-04-30}\n"
+        "grid: {crs: 'EPSG:4326', resolution: 0.01}\n"
+        "title: Leaf area, British Isles and North Sea coast\n"
+    )
+    assert load_request(path) == parse_request(PLAIN)
+
+
+def test_dump_is_read_back_equal() -> None:
+    request = parse_request({**PLAIN, "qa": {"FparLai_QC": {"MODLAND": [0]}}, "cells": True})
+    assert parse_request(json.loads(dump_request(request))) == request
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [("6", "6"), ("006", "6"), (6, "6"), (6.1, "61"), ("6.1", "61"), ("061", "61"), (6.0, "6")],
+)
+def test_collections_have_one_spelling(written: object, meant: str) -> None:
+    products = [{"name": "MOD13A2", "collection": written, "layers": ["NDVI"]}]
+    assert parse_request({**PLAIN, "products": products}).products[0].collection == meant
+
+
+@pytest.mark.parametrize(
+    ("change", "field", "said"),
+    [
+        ({"titel": "x"}, "titel", "no such field"),
+        ({"region": {"bbox": [-8, 50, 6, 58], "clipp": 1}}, "region.clipp", "no such field"),
+        ({"time": {"start": "2012-04-30", "end": "2012-01-01"}}, "time", "before start"),
+        ({"time": {"start": "2012-04-31", "end": "2012-05-01"}}, "time.start", "2012-04-31"),
+        ({"region": {"bbox": [-8, 50.5, 6, 98]}}, "region.bbox", "-90..90"),
+        ({"region": {"bbox": [-8, 58.5, 6, 50.5]}}, "region.bbox", "south before north"),
+        ({"region": {"bbox": [-8, 50, 606, 58]}}, "region.bbox", "-180..180"),
+        ({"region": {"bbox": [5, 50, 5, 58]}}, "region.bbox", "same longitude"),
+        ({"region": {}}, "region", "give one of bbox, tiles or geojson"),
+        ({"region": {"tiles": []}}, "region", "empty"),
+        ({"region": {"tiles": ["h18v4"]}}, "region.tiles", "h18v04"),
+        ({"region": {"tiles": ["h36v04"]}}, "region.tiles", "off the tile grid"),
+        ({"grid": {"crs": "EPSG:4326"}}, "grid", "resolution"),
+        ({"grid": {"crs": "EPSG:4326", "resolution": -1}}, "grid.resolution", "greater than 0"),
+        ({"grid": {"modis": 750}}, "grid.modis", "250, 500 or 1000"),
+        ({"grid": {"modis": 500, "crs": "EPSG:4326"}}, "grid", "either"),
+        ({"resampling": "best"}, "resampling", "nearest"),
+        ({"notify": "nobody"}, "notify", "nobody"),
+        ({"reduction": {"package": "mean", "group_by": ["month"]}}, "reduction.group_by", "cell"),
+        ({"products": []}, "products", "at least 1"),
+        (
+            {"products": [{"name": "MOD13A2", "collection": 0o61, "layers": ["NDVI"]}]},
+            "products.0.collection",
+            "octal",
+        ),
+    ],
+)
+def test_refusals_name_field_and_problem(change: dict[str, Any], field: str, said: str) -> None:
+    with pytest.raises(RequestRefusedError) as refused:
+        parse_request({**PLAIN, **change})
+    assert refused.value.field.startswith(field)
+    assert said in refused.value.problem
+    assert refused.value.remedy
+
+
+def test_a_missing_field_is_named() -> None:
+    with pytest.raises(RequestRefusedError, match="time: is missing"):
+        parse_request({key: value for key, value in PLAIN.items() if key != "time"})
+
+
+@pytest.mark.parametrize("document", [None, [], "text", 5])
+def test_what_is_no_document_is_refused(document: object) -> None:
+    with pytest.raises(RequestRefusedError):
+        parse_request(document)
+
+
+def test_a_file_that_is_not_yaml(tmp_path: Path) -> None:
+    path = tmp_path / "request.yaml"
+    path.write_text("title: [")
+    with pytest.raises(RequestRefusedError, match="is not YAML"):
+        load_request(path)
+    with pytest.raises(RequestRefusedError, match="no such file"):
+        load_request(tmp_path / "absent.yaml")
