@@ -9,6 +9,8 @@ import sys
 import typer
 from rich.console import Console
 
+from archives.errors import ArchiveError
+from reprojection.errors import ReprojectionError
 from swathmill.commands import doctor, granules, requests, run, up
 from swathmill.errors import RefusedError, StackError
 from tasks.errors import RequestRefusedError, SwathmillError
@@ -42,7 +44,7 @@ def main() -> None:
     except StackError as error:
         _tell(console, "Error", "", error.problem, error.remedy)
         sys.exit(EXIT_FAILED)
-    except SwathmillError as error:
+    except (SwathmillError, ReprojectionError, ArchiveError) as error:
         _tell(console, "Error", "", str(error), "")
         sys.exit(EXIT_FAILED)
     except KeyboardInterrupt:

@@ -17,6 +17,7 @@ from swathmill.stack.azurite import Account, AzuriteServer
 from swathmill.stack.folder import GIGABYTE, LEAST_FREE_BYTES, DataFolder
 from swathmill.stack.redis_server import RedisServer
 from tasks.settings import Settings
+from worker import sandbox
 
 LEAST_MEMORY_BYTES = 2 * GIGABYTE
 
@@ -122,6 +123,24 @@ def _redis() -> Finding:
         RedisServer.on_free_port(folder=folder / "data", log=folder / "log").start().stop()
     return Finding(
         subject="Redis", verdict=Verdict.GOOD, found=f"starts and stops, {programs.redis_server()}"
+    )
+
+
+def _sandbox(settings: Settings) -> Finding:
+    try:
+        report = sandbox.report(settings)
+    except sandbox.SandboxError as error:
+        return Finding(
+            subject="sandbox",
+            verdict=Verdict.FAULT,
+            found=str(error),
+            remedy="Until then no reduction runs.",
+        )
+    return Finding(
+        subject="sandbox",
+        verdict=Verdict.NOTE if report.lacks else Verdict.GOOD,
+        found=report.line,
+        remedy=report.remedy,
     )
 
 
