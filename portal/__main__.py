@@ -1,0 +1,38 @@
+"""`python -m portal`: serve the portal by the settings in the environment."""
+
+import sys
+
+import uvicorn
+
+from portal.app import create_app
+from tasks import logs
+from tasks.connect import SettingMissingError, connect
+from tasks.settings import Settings
+
+_GRACE_SECONDS = 5
+
+
+def main() -> int:
+    """Serve until told to stop. Returns the exit status."""
+    settings = Settings()
+    logs.configure(settings.log_level, process="portal")
+    try:
+        app = create_app(settings, connect(settings))
+    except (ValueError, SettingMissingError) as error:
+        sys.stderr.write(f"The portal cannot start: {error}\n")
+        return 2
+    uvicorn.run(
+        app,
+        host=settings.portal_host,
+        port=settings.portal_port,
+        log_config=None,
+        # Sign-in links have their token in the address: addresses are not logged.
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=_GRACE_SECONDS,
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,115 @@
+"""The portal's application: pages and API over one set of services."""
+
+from collections.abc import Mapping
+from importlib.metadata import version
+
+from fastapi import FastAPI, Request, Response
+from fastapi.staticfiles import StaticFiles
+from starlette.datastructures import MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from portal import api
+from portal.context import Portal
+from portal.identity import find_person
+from portal.pages import STATIC, Pages
+from portal.problems import ForbiddenError, Problem, register_problems
+from portal.results import ResultIndex
+from tasks.errors import StoreError
+from tasks.packages import Packages
+from tasks.services import Services
+from tasks.settings import Settings
+
+DESCRIPTION = """
+Swathmill turns MODIS granules into analysis-ready rasters on one grid.
+
+Send `Authorization: Bearer TOKEN` with each call; whoever runs this portal can make you a token.
+Errors are `application/problem+json` with `field` and `remedy`.
+"""
+
+CONTENT_SECURITY_POLICY = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "img-src 'self'",
+        "connect-src 'self'",
+        "form-action 'self'",
+        "base-uri 'none'",
+        "frame-ancestors 'none'",
+    )
+)
+HEADERS = {
+    "Content-Security-Policy": CONTENT_SECURITY_POLICY,
+    "X-Content-Type-Options": "nosniff",
+    # Not no-referrer: browsers would then send the forms with `Origin: null`.
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+_WEEK = 7 * 86400
+
+
+def create_app(settings: Settings, services: Services) -> FastAPI:
+    """The portal over given services. Raises ValueError for a secret too short to sign with."""
+    app = FastAPI(
+        title="Swathmill",
+        version=version("swathmill"),
+        description=DESCRIPTION,
+        docs_url=None,
+        redoc_url=None,
+        openapi_url="/api/openapi.json",
+    )
+    portal = Portal(
+        settings=settings,
+        services=services,
+        packages=Packages.of(settings),
+        pages=Pages(services.clock),
+        results=ResultIndex(),
+    )
+    app.state.settings = settings
+    app.state.portal = portal
+    app.include_router(api.router)
+    app.mount("/static", StaticFiles(directory=STATIC), name="static")
+
+    @app.get("/healthz", tags=["health"], summary="Whether portal and storage answer")
+    def healthz() -> Mapping[str, str]:
+        services.store.get("requests", "requests", "healthz")
+        return {"status": "ok", "version": version("swathmill")}
+
+    app.add_middleware(_Headers)
+
+    def error_page(request: Request, problem: Problem) -> Response:
+        try:
+            me = find_person(request)
+        except (ForbiddenError, StoreError):
+            me = None
+        return portal.pages.answer("error.html", me=me, status=problem.status, problem=problem)
+
+    register_problems(app, error_page)
+    return app
+
+
+class _Headers:
+    """Adds to every answer what browsers need to be strict, and how long static files keep."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def add(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers.setdefault(name, value)
+                if scope["path"].startswith("/static/") and message["status"] == 200:
+                    fresh = scope["query_string"].startswith(b"v=")
+                    headers["Cache-Control"] = (
+                        f"public, max-age={52 * _WEEK}, immutable" if fresh else "max-age=300"
+                    )
+            await send(message)
+
+        await self._app(scope, receive, add)

@@ -1,0 +1,34 @@
+"""What a running portal holds, and how an address gets at it."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from fastapi import Depends, Request
+
+from portal.pages import Pages
+from portal.results import ResultIndex
+from tasks.packages import Packages
+from tasks.services import Services
+from tasks.settings import Settings
+
+
+@dataclass(frozen=True, kw_only=True)
+class Portal:
+    """One portal: its settings, the outside world, its templates and what it remembers."""
+
+    settings: Settings
+    services: Services
+    packages: Packages
+    pages: Pages
+    results: ResultIndex
+
+
+def portal_of(request: Request) -> Portal:
+    """The portal an application was made for."""
+    portal = request.app.state.portal
+    if not isinstance(portal, Portal):
+        raise TypeError("the application was not made by create_app")
+    return portal
+
+
+Here = Annotated[Portal, Depends(portal_of)]

@@ -1,0 +1,206 @@
+"""Errors as the portal tells them: one table from exception to status, problem+json or a page.
+
+The JSON form is RFC 9457 with two members of our own, `field` and `remedy`.
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from http import HTTPStatus
+
+import structlog
+from azure.core.exceptions import AzureError
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from tasks.errors import (
+    BlobMissingError,
+    ConflictError,
+    CorruptBlobError,
+    RequestRefusedError,
+    StoreError,
+    SwathmillError,
+)
+
+log = structlog.get_logger(__name__)
+
+PROBLEM_JSON = "application/problem+json"
+
+
+class PortalError(SwathmillError):
+    """A call that cannot be answered: what is wrong, with what value, and what to do."""
+
+    status = HTTPStatus.BAD_REQUEST
+
+    def __init__(self, problem: str, remedy: str, *, field: str = "") -> None:
+        super().__init__(f"{problem} {remedy}")
+        self.problem = problem
+        self.remedy = remedy
+        self.field = field
+
+
+class BadCallError(PortalError):
+    """The call itself is malformed."""
+
+
+class NotSignedInError(PortalError):
+    """Nobody known is calling."""
+
+    status = HTTPStatus.UNAUTHORIZED
+
+
+class ForbiddenError(PortalError):
+    """The caller may not do this."""
+
+    status = HTTPStatus.FORBIDDEN
+
+
+class NotFoundError(PortalError):
+    """There is no such thing, or the caller may not know of it."""
+
+    status = HTTPStatus.NOT_FOUND
+
+
+class IdempotencyError(PortalError):
+    """An idempotency key was used before, for another request document."""
+
+    status = HTTPStatus.CONFLICT
+
+
+class TooLargeError(PortalError):
+    """The body sent is larger than any request document."""
+
+    status = HTTPStatus.REQUEST_ENTITY_TOO_LARGE
+
+
+class StillPlanningError(PortalError):
+    """A dry run has not been counted within the time a call may take."""
+
+    status = HTTPStatus.GATEWAY_TIMEOUT
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """An error for the one who called."""
+
+    status: HTTPStatus
+    title: str
+    detail: str
+    remedy: str = ""
+    field: str = ""
+
+
+def problem_of(error: Exception) -> Problem:
+    """The table: what an exception means to a caller."""
+    match error:
+        case RequestRefusedError():
+            return Problem(
+                status=HTTPStatus.UNPROCESSABLE_ENTITY,
+                title="Request refused",
+                detail=error.problem,
+                remedy=error.remedy,
+                field=error.field,
+            )
+        case PortalError():
+            return Problem(
+                status=error.status,
+                title=error.status.phrase,
+                detail=error.problem,
+                remedy=error.remedy,
+                field=error.field,
+            )
+        case RequestValidationError():
+            first = error.errors()[0]
+            return Problem(
+                status=HTTPStatus.UNPROCESSABLE_ENTITY,
+                title="Malformed call",
+                detail=f"{first['msg']}.",
+                remedy="See /docs for what this address takes.",
+                field=".".join(str(part) for part in first["loc"]),
+            )
+        case BlobMissingError() | CorruptBlobError():
+            return Problem(
+                status=HTTPStatus.GONE,
+                title="File lost",
+                detail="Storage does not have this file any more, or has it damaged.",
+                remedy="Submit the request again: what is missing is made again.",
+            )
+        case ConflictError():
+            return Problem(
+                status=HTTPStatus.CONFLICT,
+                title="Changed meanwhile",
+                detail="Someone else changed this at the same moment.",
+                remedy="Look at it again and repeat the call if it is still wanted.",
+            )
+        case StoreError() | AzureError():
+            return Problem(
+                status=HTTPStatus.SERVICE_UNAVAILABLE,
+                title="Storage unavailable",
+                detail="Storage does not answer, so nothing certain can be said.",
+                remedy="Try again in a moment.",
+            )
+        case HTTPException():
+            status = HTTPStatus(error.status_code)
+            return Problem(
+                status=status,
+                title=status.phrase,
+                detail=_http_detail(status),
+                remedy="Check the address; /docs lists the API, / the pages.",
+            )
+        case _:
+            return Problem(
+                status=HTTPStatus.INTERNAL_SERVER_ERROR,
+                title="The portal failed",
+                detail="Something went wrong inside the portal; its log has the traceback.",
+                remedy="Try again; if it persists, report it to whoever runs this portal.",
+            )
+
+
+def _http_detail(status: HTTPStatus) -> str:
+    if status is HTTPStatus.NOT_FOUND:
+        return "There is nothing at this address."
+    return f"{status.description or status.phrase}."
+
+
+ErrorPage = Callable[[Request, Problem], Response]
+Handler = Callable[[Request, Exception], Awaitable[Response]]
+
+
+def register_problems(app: FastAPI, page: ErrorPage) -> None:
+    """Answer every exception by the table: JSON under /api, `page` for people elsewhere."""
+
+    async def answer(request: Request, error: Exception) -> Response:
+        problem = problem_of(error)
+        if problem.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+            log.error("call failed", path=request.url.path, exc_info=error)
+        if wants_page(request):
+            return page(request, problem)
+        return problem_json(problem)
+
+    for kind in (SwathmillError, AzureError, RequestValidationError, HTTPException, Exception):
+        app.add_exception_handler(kind, answer)
+
+
+def problem_json(problem: Problem) -> JSONResponse:
+    """A problem as RFC 9457 JSON."""
+    content = {
+        "type": "about:blank",
+        "title": problem.title,
+        "status": problem.status.value,
+        "detail": problem.detail,
+        "field": problem.field,
+        "remedy": problem.remedy,
+    }
+    headers = {"Cache-Control": "no-store"}
+    if problem.status is HTTPStatus.UNAUTHORIZED:
+        headers["WWW-Authenticate"] = "Bearer"
+    return JSONResponse(content, problem.status, headers, PROBLEM_JSON)
+
+
+def wants_page(request: Request) -> bool:
+    """Whether a person with a browser asks, rather than a program."""
+    path = request.url.path
+    if path.startswith("/api/") or path == "/healthz":
+        return False
+    return "text/html" in request.headers.get("accept", "") or "hx-request" in request.headers
