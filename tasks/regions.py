@@ -60,9 +60,16 @@ def region_tiles(region: Region) -> frozenset[tuple[int, int]]:
 
 
 def area_geojson(area: Area) -> str:
-    """A geometry as one line of GeoJSON, coordinates to 1e-9 degree; equal for equal areas."""
-    rounded = shapely.set_precision(shapely.normalize(area), 0)
-    text = json.dumps(mapping(rounded), separators=(",", ":"), sort_keys=True)
+    """A geometry as one line of GeoJSON, longitudes within 180 degrees, to 1e-9 degree.
+
+    Equal areas give equal texts. RFC 7946, section 3.1.9: cut at the antimeridian.
+    """
+    _, south, east, north = area.bounds
+    if east > 180.0:
+        over = shapely.intersection(area, box(180.0, south, 540.0, north))
+        here = shapely.intersection(area, box(-180.0, south, 180.0, north))
+        area = _union(here, shapely.transform(over, _west))
+    text = json.dumps(mapping(shapely.normalize(area)))
     document = json.loads(text, parse_float=lambda digits: round(float(digits), 9))
     return json.dumps(document, separators=(",", ":"), sort_keys=True)
 
@@ -191,3 +198,7 @@ def _unwrap(area: Area) -> Area:
 
 def _east(points: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(points + np.array([360.0, 0.0]))
+
+
+def _west(points: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.asarray(points - np.array([360.0, 0.0]))
