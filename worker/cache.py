@@ -1,8 +1,8 @@
 """The local cache of artifact files: by content, bounded, shared by slots and processes.
 
-An entry's name is its SHA-256, so a file that serves many tasks is held once, survives restarts, and
-is checked each time it is handed out. An attempt gets a hard link in its own folder under the name it
-needs; the cache may then drop its own link at any time.
+An entry's name is its SHA-256, so a file that serves many tasks is held once, survives restarts,
+and is checked each time it is handed out. An attempt gets a hard link in its own folder under the
+name it needs; the cache may then drop its own link at any time.
 """
 
 import errno

@@ -37,7 +37,7 @@ def guard(control: Connection, work: Work, memory_limit: int) -> None:
     `memory_limit` is in bytes, over all processes of the tree.
     """
     os.setsid()  # a terminal's Ctrl-C is the supervisor's business
-    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    become_subreaper()
     reports, child_reports = _pipe()
     log_read, log_write = os.pipe()
     parent = os.getpid()
@@ -56,6 +56,11 @@ def guard(control: Connection, work: Work, memory_limit: int) -> None:
     ended = watch.run()
     with suppress(BrokenPipeError, ConnectionResetError):  # the supervisor is dead: nobody listens
         control.send_bytes(encode(ended))
+
+
+def become_subreaper() -> None:
+    """Be the parent of whatever is orphaned below this process (prctl(2))."""
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
 @dataclass(kw_only=True)

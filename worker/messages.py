@@ -11,6 +11,7 @@ from tasks.categories import Category
 from tasks.model import ArtifactFile
 from tasks.settings import Settings
 from tasks.spec import Spec
+from worker.sandbox import Tier
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,6 +28,7 @@ class Job:
     scratch: Path
     cache: Path
     settings: Settings
+    sandbox: Tier
 
 
 class _Message(BaseModel):

@@ -1,0 +1,8 @@
+"""`python -m worker`: a Celery worker whose slots supervise children."""
+
+import sys
+
+from worker.service import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,115 @@
+"""Collection: one granule, from the archive into storage, whole and of the format it claims."""
+
+import struct
+from datetime import UTC, datetime
+from pathlib import Path
+
+from archives.folder import FolderArchive
+from archives.model import Archive, GranuleRecord
+from reprojection.errors import UnreadableGranuleError
+from reprojection.granule import open_granule
+from tasks.blobs import GRANULES
+from tasks.categories import Category
+from tasks.classify import AttemptError
+from tasks.model import ArtifactFile
+from tasks.settings import Settings
+from tasks.spec import CollectSpec
+from worker.context import Context
+
+_HDF4_MAGIC = b"\x0e\x03\x13\x01"
+_NULL_TAG = 1  # DFTAG_NULL: an empty descriptor
+_NOWHERE = 0xFFFFFFFF
+
+
+def collect(spec: CollectSpec, context: Context) -> tuple[ArtifactFile, ...]:
+    """Fetch the granule, check it, store it under its own name."""
+    archive = open_archive(spec, context.settings)
+    path = context.folder("granule") / Path(spec.granule).name
+    context.tell(0.0, f"fetching {spec.granule}")
+    archive.fetch(_record(spec), path)
+    context.tell(0.6, f"checking {spec.granule}")
+    check_granule(path)
+    context.tell(0.7, f"storing {spec.granule}")
+    return (context.upload(path, container=GRANULES),)
+
+
+def open_archive(spec: CollectSpec, settings: Settings) -> Archive:
+    """The archive a granule is fetched from.
+
+    Raises:
+        AttemptError: this worker has no such archive.
+    """
+    if not settings.archive:
+        raise AttemptError(
+            Category.SOURCE_NOT_PUBLISHED,
+            f"{spec.granule} is to come from the archive {spec.source or 'folder'!r}, but this "
+            "worker has none: set SWATHMILL_ARCHIVE to the folder of granules",
+        )
+    return FolderArchive(Path(settings.archive), settings.data_dir / "archive-index.sqlite")
+
+
+def check_granule(path: Path) -> None:
+    """Open the granule and see that none of its parts lies beyond its end.
+
+    Raises:
+        BadFormatError: it is not HDF.
+        UnreadableGranuleError: it is truncated or damaged.
+    """
+    with open_granule(path):
+        pass
+    check_extent(path)
+
+
+def check_extent(path: Path) -> None:
+    """Raise UnreadableGranuleError when an HDF4 file ends before its last data element.
+
+    The library opens such a file and fails, or invents zeros, only where data are missing. Source:
+    HDF4 Specification and Developer's Guide, "Data Descriptor Blocks": a block is a count of
+    descriptors (2 bytes) and the next block's offset (4), then 12 bytes for each descriptor: tag,
+    reference, offset, length; all big-endian. HDF5 notes its own end, and its library checks it.
+    """
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        if file.read(4) != _HDF4_MAGIC:
+            return
+        block, seen = 4, set[int]()
+        while block and block not in seen:
+            seen.add(block)
+            file.seek(block)
+            head = file.read(6)
+            count, following = struct.unpack(">HI", head) if len(head) == 6 else (0, 0)
+            table = file.read(12 * count)
+            if len(head) < 6 or len(table) < 12 * count:
+                raise _truncated(path, size, block + 6 + 12 * count)
+            for tag, _, offset, length in struct.iter_unpack(">HHII", table):
+                real = tag != _NULL_TAG and _NOWHERE not in (offset, length)
+                if real and offset + length > size:
+                    raise _truncated(path, size, offset + length)
+            block = following
+
+
+def _truncated(path: Path, size: int, end: int) -> UnreadableGranuleError:
+    return UnreadableGranuleError(
+        f"{path.name} is truncated: it has {size} bytes and says that data reach to byte {end}; "
+        "fetch it again"
+    )
+
+
+def _record(spec: CollectSpec) -> GranuleRecord:
+    """What fetching needs of a record; where and when the granule lies was planning's concern."""
+    unknown = datetime.fromtimestamp(0, UTC)
+    return GranuleRecord(
+        name=spec.granule,
+        product=spec.product,
+        collection=spec.collection,
+        start=unknown,
+        end=unknown,
+        tile=None,
+        boundary=None,
+        production_time=spec.production,
+        size=spec.size,
+        checksum=spec.checksum or None,
+        checksum_type=spec.checksum_type or None,
+        url=spec.url,
+        day_night="",
+    )

@@ -1,0 +1,93 @@
+"""What a phase works with: its inputs as local files, a folder of its own, and where results go."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tasks.blobs import ARTIFACTS, Blobs, artifact_name, split_blob
+from tasks.categories import Category
+from tasks.classify import AttemptError
+from tasks.errors import BlobMissingError
+from tasks.model import ArtifactFile
+from tasks.settings import Settings
+from worker.cache import Cache, sha256
+from worker.sandbox import Tier
+
+Tell = Callable[[float, str], None]
+
+
+@dataclass(kw_only=True)
+class Context:
+    """One attempt's surroundings. `inputs` are the artifacts' files by input index."""
+
+    key: str
+    claim: str
+    inputs: Mapping[int, tuple[ArtifactFile, ...]]
+    scratch: Path
+    settings: Settings
+    blobs: Blobs
+    cache: Cache
+    tell: Tell
+    sandbox: Tier
+
+    def fetch_inputs(self, until: float = 0.5) -> dict[int, tuple[Path, ...]]:
+        """All inputs as verified local files, by input index and in their order.
+
+        Each input has a folder of its own, since two may have files of one name. `until` is the
+        share of the attempt's progress that this is.
+
+        Raises:
+            AttemptError: source blob missing, with a bit for every input that lacks a blob.
+            CorruptBlobError: a blob is not what was recorded.
+        """
+        fetched: dict[int, tuple[Path, ...]] = {}
+        healing, first = 0, ""
+        for n, (index, files) in enumerate(sorted(self.inputs.items())):
+            self.tell(until * n / len(self.inputs), f"fetching input {n + 1} of {len(self.inputs)}")
+            try:
+                fetched[index] = tuple(self._fetch(index, file) for file in files)
+            except BlobMissingError as error:
+                healing |= 1 << index
+                first = first or str(error)
+        if healing:
+            raise AttemptError(
+                Category.SOURCE_BLOB_MISSING,
+                f"{healing.bit_count()} of {len(self.inputs)} inputs are gone, the first: {first}",
+                healing=healing,
+            )
+        return fetched
+
+    def _fetch(self, index: int, file: ArtifactFile) -> Path:
+        to = self.scratch / "inputs" / f"{index:04d}" / Path(file.name).name
+        container, name = split_blob(file.blob)
+        self.cache.get(
+            file, to, lambda path: self.blobs.get_file(container, name, path, file.sha256)
+        )
+        return to
+
+    def folder(self, name: str) -> Path:
+        """A new folder within the attempt's own."""
+        path = self.scratch / name
+        path.mkdir()
+        return path
+
+    def upload(self, path: Path, *, container: str = ARTIFACTS, keep: bool = True) -> ArtifactFile:
+        """Store a file of the artifact under the claim's name, and say what was stored.
+
+        `keep` also puts it into the local cache, whose next reader may well be here.
+        """
+        name = artifact_name(self.key, self.claim, path.name)
+        digest, size = sha256(path), path.stat().st_size
+        stored = self.blobs.put_file(container, name, path)
+        if (stored.sha256, stored.size) != (digest, size):
+            raise AttemptError(
+                Category.CORRUPT_BLOB_READ,
+                f"{container}/{name} was stored as {stored.size} bytes with SHA-256 "
+                f"{stored.sha256}, made were {size} with {digest}",
+            )
+        file = ArtifactFile(
+            name=path.name, blob=f"{container}/{name}", size=stored.size, sha256=stored.sha256
+        )
+        if keep:
+            self.cache.put(file, path)
+        return file

@@ -1,0 +1,129 @@
+"""The worker process: forkserver, slots, heartbeat, Celery; and its orderly end."""
+
+import os
+import re
+import socket
+import sys
+import threading
+from importlib.metadata import version
+
+import structlog
+from azure.core.exceptions import AzureError
+from celery import Celery, signals
+
+from tasks import logs
+from tasks.celery_app import QUEUE, TASK, make_app
+from tasks.connect import connect
+from tasks.errors import SwathmillError
+from tasks.settings import Settings
+from tasks.workers import WorkerRow
+from worker import sandbox
+from worker.children import start_forkserver
+from worker.heartbeat import Heartbeat
+from worker.scratch import Scratch
+from worker.supervisor import Order, Supervisor
+
+_EX_UNAVAILABLE, _EX_CONFIG = 69, 78
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.-]+")
+
+
+def main() -> int:
+    """Run a worker until SIGTERM or SIGINT; returns the exit code."""
+    settings = Settings()
+    name = worker_name(settings)
+    # Before any thread, any client and any logging to a pipe that a fork would share.
+    start_forkserver()
+    logs.configure(settings.log_level, process="worker", worker=name)
+    try:
+        confinement = sandbox.report(settings)
+        services = connect(settings)
+    except SwathmillError as error:
+        structlog.get_logger("worker").error(str(error))
+        return _EX_CONFIG
+    except AzureError as error:
+        structlog.get_logger("worker").error("storage does not answer", error=str(error))
+        return _EX_UNAVAILABLE
+    scratch = Scratch(settings.data_dir, name)
+    supervisor = Supervisor(
+        services=services,
+        settings=settings,
+        name=name,
+        sandbox=confinement.tier,
+        scratch=scratch,
+        cache=settings.data_dir / "cache" / (settings.worker_name or socket.gethostname()),
+    )
+    row = WorkerRow(
+        name=name,
+        host=socket.gethostname(),
+        slots=settings.slots,
+        started=services.clock.now(),
+        beat_at=services.clock.now(),
+        sandbox=confinement.line,
+        version=version("swathmill"),
+    )
+    heartbeat = Heartbeat(
+        services=services,
+        supervisor=supervisor,
+        row=row,
+        every=settings.heartbeat_seconds,
+        lease=settings.lease_seconds,
+    )
+    log = structlog.get_logger("worker")
+    removed = scratch.clean()
+    log.info("worker starts", slots=settings.slots, sandbox=confinement.line, stale=removed)
+    heartbeat.start()
+    try:
+        return _consume(make_app(settings.redis_url.get_secret_value()), supervisor)
+    finally:
+        supervisor.kill_all(Order.HAND_BACK)
+        heartbeat.stop()
+        scratch.close()
+        log.info("worker ended")
+
+
+def worker_name(settings: Settings) -> str:
+    """The worker's name, fit for a row key and a folder."""
+    name = settings.worker_name or f"{socket.gethostname()}-{os.getpid()}"
+    return _NOT_IN_NAMES.sub("-", name)[:100]
+
+
+def _consume(app: Celery, supervisor: Supervisor) -> int:
+    """Give each message's key to a slot until Celery is told to stop."""
+
+    @app.task(name=TASK, ignore_result=True)  # type: ignore[untyped-decorator]
+    def attempt(key: str) -> None:
+        supervisor.execute(key)
+
+    def stopping(**_: object) -> None:
+        # Celery waits for the slots as long as they take; the grace is ours to bound.
+        supervisor.draining = True
+        threading.Thread(target=_end_of_grace, args=(supervisor,), daemon=True).start()
+
+    def no_logging(**_: object) -> None:
+        """Celery leaves logging alone when somebody answers this signal."""
+
+    signals.worker_shutting_down.connect(stopping, weak=False)
+    signals.setup_logging.connect(no_logging, weak=False)
+    worker = app.Worker(
+        hostname=f"attempts@{supervisor.name}",
+        pool_cls="threads",
+        concurrency=supervisor.settings.slots,
+        queues=[QUEUE],
+        without_gossip=True,
+        without_mingle=True,
+        without_heartbeat=True,
+        quiet=True,
+        no_color=True,
+        loglevel=supervisor.settings.log_level.upper(),
+    )
+    worker.start()
+    return int(worker.exitcode or 0)
+
+
+def _end_of_grace(supervisor: Supervisor) -> None:
+    clock = supervisor.services.clock
+    end = clock.monotonic() + supervisor.settings.grace_seconds
+    while supervisor.running() and clock.monotonic() < end:
+        clock.sleep(0.1)
+    supervisor.kill_all(Order.HAND_BACK)
+    sys.stderr.flush()
