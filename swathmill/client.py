@@ -10,6 +10,7 @@ import httpx
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
 
 from swathmill.errors import ApiError, RefusedError
+from tasks.model import RequestState
 from tasks.request import Request
 
 TIMEOUT_SECONDS = 60.0
@@ -21,7 +22,7 @@ class _Answer(BaseModel):
 
 
 class PhaseProgress(_Answer):
-    """Tasks of one phase, by what became of them."""
+    """Tasks of one phase by what became of them; `done` includes `reused`, which were there."""
 
     total: int = 0
     done: int = 0
@@ -35,9 +36,12 @@ class Failure(_Answer):
 
     key: str = ""
     phase: str = ""
-    category: str = ""
+    name: str = ""
     output: str = ""
+    category: str = ""
     message: str = ""
+    cause: str = ""
+    remedy: str = ""
 
 
 class Gap(_Answer):
@@ -52,11 +56,14 @@ class RequestStatus(_Answer):
 
     id: str
     title: str = ""
-    state: str
+    state: RequestState
     submitted: dt.datetime | None = None
     ended: dt.datetime | None = None
     message: str = ""
     phases: dict[str, PhaseProgress] = Field(default_factory=dict)
+    outputs: int = 0
+    delivered: int = 0
+    gap_count: int = 0
     gaps: tuple[Gap, ...] = ()
     failures: tuple[Failure, ...] = ()
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict
 
 from swathmill.client import Failure, Gap, PhaseProgress, PortalClient, RequestStatus, ResultFile
+from tasks.model import RequestState
 
 MAIL_WAIT_SECONDS = 30.0
 POLL_SECONDS = 0.2
@@ -35,7 +36,7 @@ class Summary(BaseModel):
     schema_number: int = 1
     request: str
     title: str
-    state: str
+    state: RequestState
     message: str
     submitted: dt.datetime | None
     ended: dt.datetime | None

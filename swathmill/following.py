@@ -12,7 +12,6 @@ from swathmill.progress import ProgressView
 from swathmill.stack.folder import DataFolder
 from tasks.request import Request, dump_request
 
-ENDED = frozenset({"complete", "complete with gaps", "failed", "cancelled"})
 POLL_SECONDS = 0.5
 TICK_SECONDS = 0.1
 UNREACHABLE_SECONDS = 120.0
@@ -38,7 +37,7 @@ class Follower:
                 status = self.client.status(request_id)
                 last_answer = time.monotonic()
                 self.view.show(status, now=last_answer)
-                if status.state in ENDED:
+                if status.state.ended:
                     return status
             except ApiError:
                 if time.monotonic() - last_answer > UNREACHABLE_SECONDS:
@@ -72,7 +71,7 @@ class Unfinished:
             return ""
         request_id = self._note.read_text().strip()
         try:
-            ended = client.status(request_id).state in ENDED
+            ended = client.status(request_id).state.ended
         except RefusedError:
             ended = True
         if ended:

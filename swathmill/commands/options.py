@@ -61,6 +61,7 @@ def stack_options(
     slots: int,
     port: int = 0,
     grace_seconds: float | None = None,
+    give_up_after: int = 0,
 ) -> StackOptions:
     """What the options ask of a stack. Mail is caught when the settings name no mail server."""
     settings = Settings()
@@ -72,5 +73,6 @@ def stack_options(
         portal_port=port,
         catch_mail=not settings.smtp_host,
         grace_seconds=settings.grace_seconds if grace_seconds is None else grace_seconds,
+        give_up_after=give_up_after,
         settings=settings,
     )

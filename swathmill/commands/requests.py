@@ -101,7 +101,7 @@ def _show(console: Console, row: RequestStatus) -> None:
     for gap in row.gaps:
         console.print(f"gap: {gap.what}: {gap.why}", markup=False)
     for failure in row.failures:
-        console.print(f"failed: {failure.output or failure.key}: {failure.category}", markup=False)
+        console.print(f"failed: {failure.output or failure.name}: {failure.category}", markup=False)
 
 
 def _console() -> Console:

@@ -15,10 +15,12 @@ from swathmill.delivery import Delivery, collect_mails, fetch_results, read_mail
 from swathmill.following import Follower, Unfinished
 from swathmill.progress import ProgressView
 from swathmill.stack.stack import Stack, StackOptions
+from tasks.model import RequestState
 from tasks.request import Request, load_request
 
 GRACE_SECONDS = 5.0
-EXIT_CODES = {"complete": 0, "complete with gaps": 3}
+GIVE_UP_AFTER = 5
+EXIT_CODES = {RequestState.COMPLETE: 0, RequestState.REFUSED: 2, RequestState.GAPS: 3}
 EXIT_FAILED = 1
 EXIT_INTERRUPTED = 130
 SHOWN_FILES = 12
@@ -44,7 +46,12 @@ def run(
     document = load_request(request)
     console = Console(highlight=False, soft_wrap=True)
     options = stack_options(
-        data=data, archive=archive, workers=workers, slots=slots, grace_seconds=GRACE_SECONDS
+        data=data,
+        archive=archive,
+        workers=workers,
+        slots=slots,
+        grace_seconds=GRACE_SECONDS,
+        give_up_after=GIVE_UP_AFTER,
     )
     signal.signal(signal.SIGTERM, interrupt)
     stack = Stack(options, say=lambda text: console.print(text, markup=False))
@@ -128,7 +135,7 @@ def _tell(console: Console, delivery: Delivery) -> None:
         console.print(f"  gap: {gap.what}: {gap.why}", markup=False)
     for failure in summary.failures[:SHOWN_FILES]:
         console.print(
-            f"  failed: {failure.output or failure.key} ({failure.category})", markup=False
+            f"  failed: {failure.output or failure.name} ({failure.category})", markup=False
         )
     for mail in delivery.mails:
         console.print(f"\n--- mail, {mail} ---\n{read_mail(mail)}\n---", markup=False)

@@ -1,5 +1,6 @@
 """The whole stack of one machine, over one data folder."""
 
+import datetime as dt
 import os
 import sys
 import time
@@ -29,7 +30,8 @@ class StackOptions:
     """What a stack is started with.
 
     `archive` is the folder granules come from, or None. `portal_port` 0 takes any free port.
-    `grace_seconds` is the time running attempts have when the stack stops.
+    `grace_seconds` is the time running attempts have when the stack stops. `give_up_after` is the
+    number of times in a row a child may end soon after its start; 0 tries for ever.
     """
 
     folder: DataFolder
@@ -39,6 +41,7 @@ class StackOptions:
     portal_port: int = 0
     catch_mail: bool = True
     grace_seconds: float = 30.0
+    give_up_after: int = 0
     settings: Settings
 
 
@@ -90,9 +93,14 @@ class Stack:
             raise
 
     def tick(self) -> None:
-        """Look after the children and the disk; call it several times a second."""
+        """Look after the children and the disk; call it several times a second.
+
+        Raises:
+            StackError: a child ends again and again, and the options say to give up.
+        """
         for sentence in self._supervisor.tick():
-            self._say(sentence)
+            self._tell(sentence)
+        self._give_up_on_hopeless()
         now = time.monotonic()
         if now >= self._next_disk_check:
             self._next_disk_check = now + DISK_CHECK_SECONDS
@@ -246,15 +254,32 @@ class Stack:
         use = self._options.folder.disk_use(self._options.settings.disk_quota_gb)
         if use.problem and not self._out_of_disk:
             self._out_of_disk = True
-            self._say(
+            self._tell(
                 f"Work is paused: {use.problem}. Make room, or raise SWATHMILL_DISK_QUOTA_GB; "
                 "it goes on by itself."
             )
             self._supervisor.pause(self.worker_names)
         elif self._out_of_disk and use.has_room_again:
             self._out_of_disk = False
-            self._say("There is room again: work goes on.")
+            self._tell("There is room again: work goes on.")
             self._supervisor.resume(self.worker_names)
+
+    def _give_up_on_hopeless(self) -> None:
+        limit = self._options.give_up_after
+        for name in self._supervisor.names() if limit else ():
+            if self._supervisor.falls(name) >= limit:
+                child = self._supervisor.child(name)
+                raise StackError(
+                    f"{name} ended {limit} times in a row soon after its start.",
+                    f"Its last words ({child.spec.log}):\n{child.log_tail()}",
+                )
+
+    def _tell(self, sentence: str) -> None:
+        """Say it to whoever watches, and keep it in the stack's own log."""
+        self._say(sentence)
+        now = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
+        with self._options.folder.log("stack").open("a") as log:
+            log.write(f"{now} {sentence}\n")
 
     def _refuse_full_disk(self, use: DiskUse) -> None:
         if use.problem:

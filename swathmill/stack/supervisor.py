@@ -4,11 +4,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-import structlog
-
 from swathmill.stack.children import Child, ChildSpec
-
-log = structlog.get_logger("supervisor")
 
 FIRST_PAUSE_SECONDS = 1.0
 LONGEST_PAUSE_SECONDS = 60.0
@@ -24,7 +20,7 @@ class Watched:
     pause: float = FIRST_PAUSE_SECONDS
     again_at: float | None = None
     restarts: int = 0
-    last_exit: int | None = None
+    falls: int = 0  # in a row, without having run steadily between
     paused: bool = False
 
 
@@ -58,6 +54,10 @@ class Supervisor:
     def restarts(self, name: str) -> int:
         """How often a child had to be started again."""
         return self._watched[name].restarts
+
+    def falls(self, name: str) -> int:
+        """How often in a row a child ended soon after its start."""
+        return self._watched[name].falls
 
     def tick(self) -> list[str]:
         """Look after every child once; a sentence for each that ended or was started again."""
@@ -109,10 +109,9 @@ class Supervisor:
 
     def _note_end(self, name: str, watched: Watched, code: int) -> str:
         if self.clock() - watched.started > STEADY_SECONDS:
-            watched.pause = FIRST_PAUSE_SECONDS
-        watched.last_exit = code
+            watched.pause, watched.falls = FIRST_PAUSE_SECONDS, 0
+        watched.falls += 1
         watched.again_at = self.clock() + watched.pause
-        log.warning("child ended", child=name, exit_code=code, pause_seconds=watched.pause)
         sentence = (
             f"{name} ended unexpectedly (exit code {code}); next start in {watched.pause:.0f} s. "
             f"Its log: {watched.child.spec.log}"
