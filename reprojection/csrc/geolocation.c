@@ -7,7 +7,7 @@
 #define RADIANS (3.14159265358979323846 / 180.0)
 #define DEGREES (180.0 / 3.14159265358979323846)
 
-typedef double quad __attribute__((vector_size(32), aligned(8)));
+typedef double quad __attribute__((vector_size(32), aligned(8), may_alias));
 
 struct axes {
     int64_t coarse_columns, columns, per, across_taps, along_taps;
@@ -33,12 +33,6 @@ static double unwrap(double lon, double reference) {
 }
 
 typedef int64_t mask __attribute__((vector_size(32)));
-
-static inline __attribute__((always_inline)) quad at_quad(const double *from) {
-    quad value;
-    memcpy(&value, from, sizeof value);
-    return value;
-}
 
 /* Two coarse lines of latitude and longitude side by side: a coarse column is one vector. Says
    whether all longitudes less the reference are plain, so that nothing is unknown or needs fmod. */
@@ -69,10 +63,10 @@ CLONES static int across_pair(const double *packed, const struct axes *a, double
             int64_t column = base + lane < columns ? base + lane : columns - 1;
             const double *from = packed + 4 * (int64_t)a->across_first[column];
             const double *weight = a->across + 4 * column;
-            quad total = at_quad(from) * weight[0];
-            total += at_quad(from + 4) * weight[1];
-            total += at_quad(from + 8) * weight[2];
-            total += at_quad(from + 12) * weight[3];
+            quad total = *(const quad *)from * weight[0];
+            total += *(const quad *)(from + 4) * weight[1];
+            total += *(const quad *)(from + 8) * weight[2];
+            total += *(const quad *)(from + 12) * weight[3];
             sum[lane] = total;
         }
         quad a0 = __builtin_shuffle(sum[0], sum[1], (mask){0, 4, 2, 6});
