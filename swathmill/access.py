@@ -2,7 +2,7 @@
 
 from portal import tokens
 from swathmill.client import PortalClient
-from swathmill.errors import ApiError
+from swathmill.errors import ApiError, StackError
 from swathmill.stack.folder import DataFolder, is_running
 from tasks.settings import Settings
 
@@ -34,13 +34,26 @@ def local_client(folder: DataFolder) -> PortalClient:
 
 def local_token(folder: DataFolder) -> str:
     """A token for the portal of a data folder, as an operator: whoever can read its secrets is."""
-    return tokens.issue(_secret(folder), LOCAL_OWNER, tokens.Role.OPERATOR)
+    return api_token(folder, LOCAL_OWNER, tokens.Role.OPERATOR)
 
 
-def sign_in_link(portal_url: str, folder: DataFolder, owner: str) -> str:
-    """An address that signs its visitor in as an operator."""
-    return tokens.sign_in_link(portal_url, _secret(folder), owner, tokens.Role.OPERATOR)
+def api_token(folder: DataFolder, owner: str, role: tokens.Role) -> str:
+    """A token for the HTTP API; StackError where nothing to sign with is known."""
+    return tokens.issue(_secret(folder), owner, role)
+
+
+def sign_in_link(portal_url: str, folder: DataFolder, owner: str, role: tokens.Role) -> str:
+    """An address that signs its visitor in; StackError where nothing to sign with is known."""
+    return tokens.sign_in_link(portal_url, _secret(folder), owner, role)
 
 
 def _secret(folder: DataFolder) -> str:
-    return Settings().secret.get_secret_value() or folder.secrets().signing_key
+    secret = Settings().secret.get_secret_value()
+    if secret:
+        return secret
+    if not (folder.path / "secrets.json").exists():
+        raise StackError(
+            f"There is no signing key: {folder.path} is no data folder of a stack.",
+            "Start one with `swathmill up`, name its folder with --data, or set SWATHMILL_SECRET.",
+        )
+    return folder.secrets().signing_key

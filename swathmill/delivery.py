@@ -95,7 +95,7 @@ def read_mail(path: Path) -> str:
     message = email.message_from_bytes(path.read_bytes(), policy=email.policy.default)
     assert isinstance(message, EmailMessage)
     body = message.get_body(preferencelist=("plain", "html"))
-    text = body.get_content().strip() if body is not None else ""
+    text = body.get_content().strip().replace("\r\n", "\n") if body is not None else ""
     return f"From: {message['From']}\nTo: {message['To']}\nSubject: {message['Subject']}\n\n{text}"
 
 

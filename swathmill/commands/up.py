@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from portal.tokens import Role
 from swathmill.access import sign_in_link
 from swathmill.commands.options import DataOption, SlotsOption, WorkersOption, stack_options
 from swathmill.stack.stack import Stack
@@ -41,7 +42,9 @@ def up(
     with console.status("Starting the stack"):
         stack.start()
     console.print(f"Portal   {stack.portal_url}")
-    console.print(f"Sign in  {sign_in_link(stack.portal_url, options.folder, owner)}")
+    console.print(
+        f"Sign in  {sign_in_link(stack.portal_url, options.folder, owner, Role.OPERATOR)}"
+    )
     console.print(f"Data     {options.folder.path}")
     console.print(f"Archive  {options.archive or 'none: name one with --archive'}")
     if options.catch_mail:

@@ -1,0 +1,126 @@
+"""The client of the portal's API: what it sends, and how it tells of what comes back."""
+
+import hashlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx
+import pytest
+
+from swathmill.client import PortalClient, ResultFile
+from swathmill.errors import ApiError, RefusedError
+from tasks.model import RequestState
+from tasks.request import parse_request
+
+DOCUMENT = {
+    "title": "Leaves",
+    "products": [{"name": "MCD15A2", "collection": "5", "layers": ["Lai_1km"]}],
+    "region": {"bbox": [-8.0, 50.5, 6.0, 58.5]},
+    "time": {"start": "2012-01-01", "end": "2012-04-30"},
+    "grid": {"crs": "EPSG:4326", "resolution": 0.01},
+}
+CONTENT = b"pixels" * 1000
+RESULT = ResultFile(
+    name="Lai_1km/2012-01-01.tif",
+    size=len(CONTENT),
+    sha256=hashlib.sha256(CONTENT).hexdigest(),
+    url="/api/requests/r1/results/Lai_1km/2012-01-01.tif",
+)
+
+
+def client(handler: Callable[[httpx.Request], httpx.Response]) -> PortalClient:
+    return PortalClient(
+        url="http://127.0.0.1:9", token="the-token", transport=httpx.MockTransport(handler)
+    )
+
+
+def test_submitting_sends_the_document_and_the_token() -> None:
+    seen: list[httpx.Request] = []
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        seen.append(request)
+        return httpx.Response(202, json={"id": "r1", "state": "submitted", "owner": "somebody"})
+
+    status = client(handler).submit(parse_request(DOCUMENT))
+    assert (status.id, status.state) == ("r1", RequestState.SUBMITTED)
+    (request,) = seen
+    assert request.headers["Authorization"] == "Bearer the-token"
+    assert (request.method, request.url.path) == ("POST", "/api/requests")
+    assert parse_request(json.loads(request.content)) == parse_request(DOCUMENT)
+
+
+def test_a_dry_run_asks_for_one() -> None:
+    def handler(request: httpx.Request) -> httpx.Response:
+        assert request.url.params["dry_run"] == "true"
+        return httpx.Response(200, json={"granules": 32, "tasks": 80})
+
+    assert client(handler).preview(parse_request(DOCUMENT)) == {"granules": 32, "tasks": 80}
+
+
+def test_a_refusal_names_field_and_remedy() -> None:
+    def handler(request: httpx.Request) -> httpx.Response:
+        del request
+        return httpx.Response(
+            422,
+            json={
+                "title": "Refused",
+                "detail": "no such layer",
+                "field": "a.b",
+                "remedy": "Fix it.",
+            },
+            headers={"Content-Type": "application/problem+json"},
+        )
+
+    with pytest.raises(RefusedError) as caught:
+        client(handler).status("r1")
+    assert (caught.value.field, caught.value.problem) == ("a.b", "no such layer")
+    assert (caught.value.remedy, caught.value.status) == ("Fix it.", 422)
+
+
+def test_a_failing_portal_is_no_refusal() -> None:
+    with pytest.raises(ApiError, match="out of order"):
+        client(lambda _: httpx.Response(503, json={"detail": "out of order"})).status("r1")
+
+
+def test_an_answer_that_is_no_problem_document_is_shown_as_it_is() -> None:
+    with pytest.raises(RefusedError, match="<h1>nothing here</h1>"):
+        client(lambda _: httpx.Response(404, text="<h1>nothing here</h1>")).status("r1")
+
+
+def test_a_portal_that_does_not_answer_is_named_with_a_remedy() -> None:
+    def handler(request: httpx.Request) -> httpx.Response:
+        raise httpx.ConnectError("refused", request=request)
+
+    with pytest.raises(ApiError, match=r"127\.0\.0\.1:9 does not answer.*swathmill up"):
+        client(handler).requests()
+
+
+def test_a_download_arrives_whole_under_its_name(tmp_path: Path) -> None:
+    told: list[int] = []
+    path = client(lambda _: httpx.Response(200, content=CONTENT)).download(
+        RESULT, tmp_path, progress=told.append
+    )
+    assert path == tmp_path / "Lai_1km" / "2012-01-01.tif"
+    assert path.read_bytes() == CONTENT
+    assert sum(told) == len(CONTENT)
+
+
+def test_a_file_that_is_there_already_is_not_fetched_again(tmp_path: Path) -> None:
+    target = tmp_path / RESULT.name
+    target.parent.mkdir()
+    target.write_bytes(CONTENT)
+    assert client(lambda _: httpx.Response(500)).download(RESULT, tmp_path) == target
+
+
+def test_a_damaged_download_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(ApiError, match="damaged"):
+        client(lambda _: httpx.Response(200, content=b"other")).download(RESULT, tmp_path)
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+@pytest.mark.parametrize("name", ["../outside.tif", "/etc/outside.tif", "a/../../outside.tif"])
+def test_a_result_is_never_written_outside_its_folder(tmp_path: Path, name: str) -> None:
+    evil = RESULT.model_copy(update={"name": name})
+    with pytest.raises(ApiError, match="outside"):
+        client(lambda _: httpx.Response(200, content=CONTENT)).download(evil, tmp_path / "out")
