@@ -1,0 +1,133 @@
+"""What the mail about an ended request says."""
+
+import datetime as dt
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service_manager.letter import Outcome, compose, merge_gaps, outcome, usable_address
+from tasks.categories import Category
+from tasks.model import ArtifactFile, Phase, RequestState
+from tasks.plan import Gap
+from tasks.rows import Want
+
+LINK = "http://portal/requests/r1"
+FILE = ArtifactFile(name="a.tif", blob="artifacts/a", size=1_500_000, sha256="0")
+DONE = Want(
+    request="r1",
+    key="0a",
+    phase=Phase.AGGREGATION,
+    name="MCD15A2.005.Lai_1km.2012-01-01",
+    output="MCD15A2.005/Lai_1km",
+    outcome="done",
+    files=(FILE,),
+)
+
+
+def text(state: RequestState, found: Outcome, **more: str) -> str:
+    title = "Leaf area, British Isles and North Sea coast"
+    return compose(title=title, state=state, outcome=found, link=LINK, **more).body
+
+
+def test_complete() -> None:
+    letter = compose(
+        title="Leaf area",
+        state=RequestState.COMPLETE,
+        outcome=outcome([DONE, replace(DONE, key="0b")]),
+        link=LINK,
+    )
+    assert letter.subject == "Leaf area: complete"
+    assert 'Your request "Leaf area" is complete.' in letter.body
+    assert "2 files (3.0 MB)" in letter.body
+    assert LINK in letter.body
+    assert "MCD15A2.005/Lai_1km" in letter.body
+    assert "What is missing" not in letter.body
+    assert "What failed" not in letter.body
+
+
+def test_gaps_say_which_dates_and_why() -> None:
+    gaps = [
+        Gap(what=f"MCD15A2.005 2012-03-{day:02d}", reason="the archive has no granule of this date")
+        for day in (5, 13, 21)
+    ]
+    gap = replace(DONE, outcome="gap", files=(), name="h17v03 2012-01-09", message="")
+    found = outcome([DONE, gap], gaps)
+    body = text(RequestState.GAPS, found)
+    assert "What is missing (4 gaps)" in body
+    assert "2012-03-05, 2012-03-13, 2012-03-21: the archive has no" in " ".join(body.split())
+    assert "h17v03 2012-01-09" in body
+    letter = compose(title="", state=RequestState.GAPS, outcome=found, link=LINK)
+    assert letter.subject == "your request: complete with 4 gaps"
+
+
+def test_failures_by_category_with_their_remedy() -> None:
+    failed = [
+        replace(
+            DONE,
+            key=f"0{n}",
+            output="",
+            files=(),
+            outcome="failed",
+            phase=Phase.COLLECTION,
+            name=f"granule {n}",
+            category=Category.BAD_IMAGE_FORMAT,
+        )
+        for n in range(5)
+    ]
+    body = " ".join(text(RequestState.FAILED, outcome(failed)).split())
+    assert "bad image format, 5 x:" in body
+    assert "a web page named .hdf" in body
+    assert "Fetch the file by hand" in body
+    assert "granule 0, granule 1, granule 2 and 2 more" in body
+    assert "There are no results" in body
+
+
+def test_reuse_is_told() -> None:
+    wants = [
+        replace(DONE, key="1", phase=Phase.COLLECTION, output="", reused=True),
+        replace(DONE, key="2", phase=Phase.REPROJECTION, output="", reused=True),
+        replace(DONE, key="3", phase=Phase.REPROJECTION, output="", reused=False),
+    ]
+    body = " ".join(text(RequestState.COMPLETE, outcome(wants)).split())
+    assert "all 1 granule, 1 of 2 cells" in body
+    assert "Nothing was fetched again." in body
+    body = " ".join(text(RequestState.COMPLETE, outcome(wants[:2])).split())
+    assert "Nothing was fetched or reprojected again." in body
+
+
+def test_a_refusal_says_why() -> None:
+    body = text(RequestState.REFUSED, Outcome(), message="grid.crs: EPSG:1 is not known.")
+    assert "was refused. grid.crs: EPSG:1 is not known." in " ".join(body.split())
+
+
+def test_gaps_that_differ_by_date_alone_are_one_line() -> None:
+    days = [dt.date(2018, 1, 1) + dt.timedelta(days=n) for n in range(40)]
+    gaps = [Gap(what=f"MOD10A1.006 {day} h17v03", reason="none") for day in days]
+    other = Gap(what="MOD10A1.006 h18v03", reason="none at all")
+    assert merge_gaps([*gaps, other]) == [
+        "MOD10A1.006 each day from 2018-01-01 to 2018-02-09 h17v03: none",
+        "MOD10A1.006 h18v03: none at all",
+    ]
+    assert merge_gaps(gaps[::8])[0].startswith("MOD10A1.006 5 dates from 2018-01-01 to 2018-02-02")
+
+
+@given(st.text(max_size=300), st.text(max_size=300))
+def test_a_subject_is_one_line_whatever_the_title(title: str, message: str) -> None:
+    letter = compose(
+        title=title, state=RequestState.FAILED, outcome=Outcome(), link=LINK, message=message
+    )
+    assert len(letter.subject.splitlines()) == 1
+    assert len(letter.subject) <= 200
+
+
+def test_a_long_list_is_cut_and_says_so() -> None:
+    gaps = [Gap(what=f"cell {n}", reason=f"reason {n}") for n in range(100)]
+    assert "and 60 more, on the request's page" in text(RequestState.GAPS, outcome([DONE], gaps))
+
+
+def test_addresses_that_would_break_a_header() -> None:
+    assert usable_address("scientist@example.org")
+    assert not usable_address("")
+    assert not usable_address("a@b\nBcc: c@d")
+    assert not usable_address("A Name <a@b>")

@@ -1,0 +1,74 @@
+"""Expected days of composites, and their shares of windows of time."""
+
+import datetime as dt
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service_manager.planner.gaps import expected_days
+from service_manager.planner.windows import shares, window_of
+from tasks.request import Time
+
+YEAR = Time(start=dt.date(2012, 1, 1), end=dt.date(2012, 12, 31))
+
+
+def test_eight_day_composites_start_anew_each_year() -> None:
+    span = Time(start=dt.date(2011, 12, 1), end=dt.date(2012, 1, 31))
+    days = [*expected_days(8, span, [dt.date(2012, 1, 1)])]
+    assert days[-6:] == [
+        dt.date(2011, 12, 19),
+        dt.date(2011, 12, 27),
+        dt.date(2012, 1, 1),
+        dt.date(2012, 1, 9),
+        dt.date(2012, 1, 17),
+        dt.date(2012, 1, 25),
+    ]
+
+
+def test_the_aqua_half_of_sixteen_day_pairs_starts_eight_days_later() -> None:
+    found = [dt.date(2012, 1, 9), dt.date(2012, 1, 25)]
+    days = [*expected_days(16, Time(start=YEAR.start, end=dt.date(2012, 2, 29)), found)]
+    assert days == [
+        dt.date(2012, 1, 9),
+        dt.date(2012, 1, 25),
+        dt.date(2012, 2, 10),
+        dt.date(2012, 2, 26),
+    ]
+
+
+def test_monthly_and_yearly_products() -> None:
+    assert [d.month for d in expected_days(30, YEAR, [])] == [*range(1, 13)]
+    assert [*expected_days(365, YEAR, [])] == [dt.date(2012, 1, 1)]
+    assert len([*expected_days(1, YEAR, [])]) == 366
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        ("date", "2012-03-05"),
+        ("month", "2012-03"),
+        ("year", "2012"),
+        ("all", "2012-01-01_2012-12-31"),
+    ],
+)
+def test_names_of_windows(kind: str, name: str) -> None:
+    assert window_of(dt.date(2012, 3, 5), kind, YEAR) == name
+
+
+@given(
+    day=st.dates(dt.date(2011, 12, 20), dt.date(2012, 12, 31)),
+    period=st.sampled_from([1, 4, 8, 16, 30]),
+    kind=st.sampled_from(["date", "month", "year"]),
+)
+def test_shares_of_a_composite_are_one_in_all(day: dt.date, period: int, kind: str) -> None:
+    endless = Time(start=day, end=dt.date(2014, 1, 1))
+    found = dict(shares(day, period, kind, endless, "days"))
+    assert sum(found.values()) == pytest.approx(1.0)
+    assert next(iter(found)) == window_of(day, kind, endless)
+    assert dict(shares(day, period, kind, endless, "none")) == {window_of(day, kind, endless): 1.0}
+
+
+def test_a_composite_that_begins_on_the_last_day_gives_no_window_beyond_the_span() -> None:
+    span = Time(start=dt.date(2012, 1, 1), end=dt.date(2012, 4, 30))
+    assert dict(shares(dt.date(2012, 4, 30), 8, "month", span, "days")) == {"2012-04": 1 / 8}
