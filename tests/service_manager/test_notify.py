@@ -220,7 +220,7 @@ def test_encrypted_and_signed_in(
 
     def check(_server: Any, _session: Any, _letter: Any, _how: str, data: Any) -> AuthResult:
         seen.append(data)
-        return AuthResult(success=data == LoginPassword(b"mill", b"secret"))
+        return AuthResult(success=data == LoginPassword(b"mill", b"secret"), handled=False)
 
     options: dict[str, Any] = {"authenticator": check}
     if tls == "tls":
@@ -251,7 +251,8 @@ def test_encrypted_and_signed_in(
     errors = [found.error for found in outbox.unsent(store)]
     assert any("certificate" in error.lower() for error in errors)
     assert not any("wrong" in error for error in errors)
-    assert len(seen) == 2
+    assert seen[0] == LoginPassword(b"mill", b"secret")
+    assert LoginPassword(b"mill", b"wrong") in seen
 
 
 def test_the_settings_name_the_server() -> None:
