@@ -140,7 +140,8 @@ class BlockPlan:
     def _points(self, i: int, j: int, table: Floats, *, edges: bool) -> Floats:
         kind = self.kinds[i, j]
         if kind == Kind.LISTED:
-            return self.listed([(i, j)], edges=edges)[0]
+            only: Floats = self.listed([(i, j)], edges=edges)[0]
+            return only
         return bicubic(self.nodes[i : i + 4, j : j + 4], table)
 
 
@@ -183,7 +184,7 @@ def plan_blocks(coordinates: Coordinates) -> BlockPlan:
         row=row,
         col=col,
         kinds=kinds.astype(np.uint8),
-        nodes=np.ascontiguousarray(nodes[1:-1, 1:-1]),
+        nodes=np.ascontiguousarray(nodes[1:-2, 1:-2]),
         polar=polar,
     )
 

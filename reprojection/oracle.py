@@ -4,11 +4,15 @@ They serve as the oracle of the tests, and where the library is not built. 8- an
 float32 pixels are weighed in float32, the others in float64, in the order written here.
 """
 
-from collections.abc import Callable
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from reprojection import places
+from reprojection.blocks import BlockPlan
+from reprojection.compiled import TilePixels
+from reprojection.coordinates import RowPlan
 from reprojection.crs import Floats
 
 Pixels = NDArray[np.integer | np.floating]
@@ -21,20 +25,18 @@ _RING = 2
 class Mosaic:
     """All tiles of one band as one array with a ring of fill, by source space row and column."""
 
-    def __init__(
-        self, tiles: list[tuple[int, int, Pixels]], fill: float | int, dtype: DTypeLike
-    ) -> None:
-        """`tiles` are (row, column, pixels) in source space."""
-        self.top = min(row for row, _, _ in tiles)
-        self.left = min(col for _, col, _ in tiles)
-        bottom = max(row + tile.shape[0] for row, _, tile in tiles)
-        right = max(col + tile.shape[1] for _, col, tile in tiles)
+    def __init__(self, tiles: Sequence[TilePixels], fill: float | int, dtype: DTypeLike) -> None:
+        self.top = min(tile.row for tile in tiles)
+        self.left = min(tile.col for tile in tiles)
+        bottom = max(tile.row + tile.pixels.shape[0] for tile in tiles)
+        right = max(tile.col + tile.pixels.shape[1] for tile in tiles)
         shape = (bottom - self.top + 2 * _RING, right - self.left + 2 * _RING)
-        self.fill: np.generic = np.asarray(fill).astype(dtype)[()]
+        self.fill: np.generic = np.array([fill]).astype(dtype)[0]
         self.pixels = np.full(shape, self.fill, dtype=dtype)
-        for row, col, tile in tiles:
-            top, left = row - self.top + _RING, col - self.left + _RING
-            self.pixels[top : top + tile.shape[0], left : left + tile.shape[1]] = tile
+        for tile in reversed(tiles):
+            top, left = tile.row - self.top + _RING, tile.col - self.left + _RING
+            height, width = tile.pixels.shape
+            self.pixels[top : top + height, left : left + width] = tile.pixels
 
     @property
     def bounds(self) -> tuple[int, int, int, int]:
@@ -178,4 +180,32 @@ def _to_integer(rounded: Reals, dtype: np.dtype[np.generic]) -> Pixels:
     return rounded.astype(np.int64).astype(dtype)
 
 
-POINT_METHODS: dict[str, Callable[..., Pixels]] = {"bilinear": bilinear, "cubic": cubic}
+class Warper:
+    """A warp in numpy, chunk by chunk; stands in for `compiled.Warper`."""
+
+    def __init__(
+        self,
+        tiles: Sequence[Sequence[TilePixels]],
+        out: Pixels,
+        method: str,
+        plan: RowPlan | BlockPlan,
+        *,
+        fill: float | int,
+        nearest_rule: bool,
+    ) -> None:
+        self._mosaics = [Mosaic(band, fill, out.dtype) for band in tiles]
+        self._out, self._method, self._plan = out, method, plan
+        self._nearest_rule = nearest_rule
+
+    def run(self, chunk: places.Chunk) -> None:
+        """Warp one chunk."""
+        where = places.centres(self._plan, chunk, quick=True)
+        window = (slice(chunk.top, chunk.bottom), slice(chunk.left, chunk.right))
+        for band, mosaic in enumerate(self._mosaics):
+            self._out[band][window] = self._points(mosaic, where)
+
+    def _points(self, mosaic: Mosaic, where: Floats) -> Pixels:
+        if self._method == "nearest":
+            return nearest(mosaic, where)
+        kernel = bilinear if self._method == "bilinear" else cubic
+        return kernel(mosaic, where, nearest_rule=self._nearest_rule)

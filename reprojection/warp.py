@@ -13,8 +13,9 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from reprojection import oracle, places
+from reprojection import kernels, oracle
 from reprojection.blocks import BLOCK, BlockPlan, plan_blocks
+from reprojection.compiled import TilePixels, Warper
 from reprojection.coordinates import Coordinates, RowPlan, SourceSpace, plan_rows
 from reprojection.errors import ChoiceRefusedError, GridError
 from reprojection.grids import Grid
@@ -80,33 +81,23 @@ def warp(
     plan: RowPlan | BlockPlan = (
         plan_rows(coordinates) if coordinates.is_rowwise else plan_blocks(coordinates)
     )
-    mosaics = [
-        oracle.Mosaic(
-            [(*_row_col(space, source.grid), _premasked(source, band, fill)) for source in sources],
-            fill,
-            dtype,
-        )
+    tiles = [
+        [
+            TilePixels(row=row, col=col, pixels=_premasked(source, band, fill))
+            for source, (row, col) in zip(sources, _offsets(space, sources), strict=True)
+        ]
         for band in range(bands)
     ]
-
-    def run(chunk: Chunk) -> None:
-        where = places.centres(plan, chunk, quick=True)
-        window = (slice(chunk.top, chunk.bottom), slice(chunk.left, chunk.right))
-        for band, mosaic in enumerate(mosaics):
-            if method == "nearest":
-                out[band][window] = oracle.nearest(mosaic, where)
-            else:
-                out[band][window] = oracle.POINT_METHODS[method](
-                    mosaic, where, nearest_rule=search == "footprint"
-                )
-
+    warper = (Warper if kernels.available() else oracle.Warper)(
+        tiles, out, method, plan, fill=fill, nearest_rule=search == "footprint"
+    )
     chunks = list(_chunks(coordinates))
     if threads <= 1 or len(chunks) == 1:
         for chunk in chunks:
-            run(chunk)
+            warper.run(chunk)
     else:
         with ThreadPoolExecutor(max_workers=threads) as pool:
-            list(pool.map(run, chunks))
+            list(pool.map(warper.run, chunks))
     return out
 
 
@@ -133,9 +124,9 @@ def _check(
     return bands, dtype
 
 
-def _row_col(space: SourceSpace, grid: Grid) -> tuple[int, int]:
-    col, row = space.offset(grid)
-    return row, col
+def _offsets(space: SourceSpace, sources: Sequence[Source]) -> list[tuple[int, int]]:
+    """Row and column of each source in the space."""
+    return [(row, col) for col, row in (space.offset(source.grid) for source in sources)]
 
 
 def _premasked(source: Source, band: int, fill: float | int) -> Pixels:
@@ -143,7 +134,8 @@ def _premasked(source: Source, band: int, fill: float | int) -> Pixels:
     pixels = source.bands[band]
     valid = source.valid[band] if source.valid is not None else None
     if valid is None:
-        return pixels
+        rows_run = pixels.strides[1] == pixels.itemsize and pixels.strides[0] % pixels.itemsize == 0
+        return pixels if rows_run else np.ascontiguousarray(pixels)
     return np.where(valid, pixels, pixels.dtype.type(fill))
 
 

@@ -1,0 +1,145 @@
+/* What a warp kernel is told: the tiles of one raster, the places of target pixels, and where the
+   result goes. Mirrors reprojection/compiled.py. Pixel coordinates count source pixels from the
+   source space's corner; pixel (row, col) covers [row, row + 1) x [col, col + 1). */
+#ifndef SWATHMILL_JOB_H
+#define SWATHMILL_JOB_H
+
+#include "common.h"
+
+enum { BLOCK = 128, SEGMENT = 16, SEGMENTS = BLOCK / SEGMENT };
+enum { CUBIC_BLOCK = 1, LISTED_BLOCK = 2, WIDE_BLOCK = 3 };
+enum { NEAREST, BILINEAR, CUBIC, AVERAGE, GDAL_AVERAGE, MODE, MINIMUM, MAXIMUM, MEDIAN };
+
+#define BIAS 32.0
+#define WIDE_STEP 3.0
+
+typedef struct {
+    const void *data;
+    int64_t stride; /* elements between rows */
+    int64_t row, col, height, width;
+} Tile;
+
+typedef struct {
+    int64_t method, bands, tiles, nearest_rule, rowwise, windowed;
+    const Tile *tile; /* [bands][tiles] */
+    void *const *out; /* [bands], each the first pixel of the target grid */
+    int64_t out_stride;
+    const void *fill; /* one pixel */
+    int64_t top, bottom, left, right;   /* the chunk, in pixels of the target grid */
+    int64_t number_row, number_col;     /* number of the grid's first pixel */
+    /* Row plans; arrays hold one value per row of the target grid. */
+    const double *rows;
+    const int64_t *first, *last;
+    int64_t spans;
+    const int64_t *span_start, *span_stop;
+    const double *span_at, *span_step; /* [spans][height] */
+    int64_t height;
+    /* Block plans. */
+    const uint8_t *kinds;
+    const double *nodes; /* [down + 3][across + 3][2] */
+    int64_t block_row, block_col, across;
+    const double *centre_weights;  /* [128][4] */
+    const double *edge_weights;    /* [129][4] */
+    const double *segment_weights; /* [3][4][8] */
+    const double *const *listed;   /* per block of the chunk, NULL where not listed: [128][128][2] */
+    const double *const *listed_edges; /* the same for corners: [129][129][2] */
+    /* Windowed methods. */
+    const double *centres; /* whole chunk [rows][cols][2], or NULL: from the plan */
+    const double *corners; /* [rows + 1][cols + 1][2], or NULL */
+    double scale_x, scale_y; /* fixed kernel widening, or 0 */
+    double period_scale, period_row0, period_step; /* turn of the Earth in columns, see windows */
+} Job;
+
+typedef struct {
+    int64_t r0, r1, c0, c1;
+} Box;
+
+typedef struct {
+    void *data;
+    size_t size;
+} Scratch;
+
+/* At least `size` bytes, or NULL. */
+static inline void *scratch_of(Scratch *scratch, size_t size) {
+    if (scratch->size < size) {
+        free(scratch->data);
+        scratch->data = malloc(size);
+        scratch->size = scratch->data ? size : 0;
+    }
+    return scratch->data;
+}
+
+static inline int64_t lesser(int64_t a, int64_t b) { return a < b ? a : b; }
+static inline int64_t greater(int64_t a, int64_t b) { return a > b ? a : b; }
+
+/* The segments of one block: value, slope and half bend of column (0) and row (1). */
+typedef struct {
+    double value[2][BLOCK * SEGMENTS];
+    float slope[2][BLOCK * SEGMENTS];
+    float bend[2][BLOCK * SEGMENTS];
+} Segments;
+
+static const float U[SEGMENT] = {-7.5f, -6.5f, -5.5f, -4.5f, -3.5f, -2.5f, -1.5f, -0.5f,
+                                 0.5f,  1.5f,  2.5f,  3.5f,  4.5f,  5.5f,  6.5f,  7.5f};
+
+#define INLINE static inline __attribute__((always_inline))
+
+/* Segments of rows [first, last) of a bicubic block from its 4 x 4 nodes. */
+INLINE void cubic_segments(Segments *out, const Job *job, const double *nodes, int64_t node_stride,
+                           int first, int last) {
+    for (int i = first; i < last; i++) {
+        const double *w = job->centre_weights + 4 * i;
+        for (int channel = 0; channel < 2; channel++) {
+            double c[4];
+            for (int k = 0; k < 4; k++) {
+                const double *n = nodes + 2 * k + channel;
+                double sum = w[0] * n[0];
+                sum = sum + w[1] * n[node_stride];
+                sum = sum + w[2] * n[2 * node_stride];
+                sum = sum + w[3] * n[3 * node_stride];
+                c[k] = sum;
+            }
+            const double *t = job->segment_weights;
+            double *value = out->value[channel] + i * SEGMENTS;
+            float *slope = out->slope[channel] + i * SEGMENTS;
+            float *bend = out->bend[channel] + i * SEGMENTS;
+            for (int s = 0; s < SEGMENTS; s++) {
+                double a = t[s] * c[0];
+                a = a + t[8 + s] * c[1];
+                a = a + t[16 + s] * c[2];
+                a = a + t[24 + s] * c[3];
+                double b = t[32 + s] * c[0];
+                b = b + t[40 + s] * c[1];
+                b = b + t[48 + s] * c[2];
+                b = b + t[56 + s] * c[3];
+                double d = t[64 + s] * c[0];
+                d = d + t[72 + s] * c[1];
+                d = d + t[80 + s] * c[2];
+                d = d + t[88 + s] * c[3];
+                value[s] = a;
+                slope[s] = (float)b;
+                bend[s] = (float)d;
+            }
+        }
+    }
+}
+
+/* A box that certainly holds every place of the segments. */
+INLINE Box segments_box(const Segments *segments, int first, int last, int left, int right) {
+    double low[2] = {1e300, 1e300}, high[2] = {-1e300, -1e300};
+    for (int channel = 0; channel < 2; channel++)
+        for (int i = first; i < last; i++)
+            for (int s = left; s < right; s++) {
+                int n = i * SEGMENTS + s;
+                double value = segments->value[channel][n];
+                double reach = 8.0 * fabs((double)segments->slope[channel][n]) +
+                               64.0 * fabs((double)segments->bend[channel][n]);
+                low[channel] = fmin(low[channel], value - reach);
+                high[channel] = fmax(high[channel], value + reach);
+            }
+    Box box = {(int64_t)floor(low[1]) - 1, (int64_t)floor(high[1]) + 2,
+               (int64_t)floor(low[0]) - 1, (int64_t)floor(high[0]) + 2};
+    return box;
+}
+
+#endif

@@ -1,0 +1,243 @@
+/* Nearest, bilinear and cubic: a chunk of a target grid, all bands, by blocks of 128 x 128. */
+#include "job.h"
+
+typedef struct {
+    int (*segment_block)(const Job *, const Segments *, Box, Scratch *, int64_t, int64_t, int, int,
+                         int, int);
+    void (*single_rows)(const Job *, int64_t, const double *, int64_t, int64_t, int64_t, int, int,
+                        int, int);
+    void (*fill_rows)(const Job *, int64_t, int64_t, int64_t, int, int, int, int);
+} PixelType;
+
+#include "types.h"
+
+#define IMPLEMENTATION "points_impl.h"
+#include "each_type.h"
+
+/* Source pixels a copied box may hold; larger ones are read pixel by pixel. */
+#define LARGEST_BOX (1 << 22)
+
+typedef struct {
+    Segments segments;
+    double places[BLOCK * BLOCK * 2];
+    Scratch scratch;
+} Workspace;
+
+CLONES static void block_segments(Segments *out, const Job *job, const double *nodes,
+                                  int64_t node_stride, int first, int last, Box *box, int left,
+                                  int right) {
+    cubic_segments(out, job, nodes, node_stride, first, last);
+    *box = segments_box(out, first, last, left, right);
+}
+
+/* Segments of rows of a row plan; NaN rows get none. Returns whether all rows are narrow. */
+CLONES static int row_segments(Segments *out, const Job *job, int64_t span, int64_t row0,
+                               int64_t number_col, int first, int last) {
+    int narrow = 1;
+    for (int i = first; i < last; i++) {
+        int64_t row = row0 + i;
+        double at = job->span_at[span * job->height + row];
+        double step = job->span_step[span * job->height + row];
+        narrow &= fabs(step) <= WIDE_STEP;
+        for (int s = 0; s < SEGMENTS; s++) {
+            int n = i * SEGMENTS + s;
+            double middle = (double)(number_col + s * SEGMENT + SEGMENT / 2);
+            out->value[0][n] = at + step * middle;
+            out->slope[0][n] = (float)step;
+            out->bend[0][n] = 0.0f;
+            out->value[1][n] = job->rows[row];
+            out->slope[1][n] = out->bend[1][n] = 0.0f;
+        }
+    }
+    return narrow;
+}
+
+/* The place on a segment exactly as the quick kernels have it. */
+static double segment_place(double value, float slope, float bend, int k) {
+    double base = floor(value) - BIAS;
+    float at = (float)(value - base) + U[k] * (slope + U[k] * bend);
+    return base + (double)at;
+}
+
+static void places_of_segments(double *places, const Segments *segments, int first, int last) {
+    for (int i = first; i < last; i++)
+        for (int j = 0; j < BLOCK; j++)
+            for (int channel = 0; channel < 2; channel++) {
+                int n = i * SEGMENTS + j / SEGMENT;
+                places[2 * (i * BLOCK + j) + channel] =
+                    segment_place(segments->value[channel][n], segments->slope[channel][n],
+                                  segments->bend[channel][n], j % SEGMENT);
+            }
+}
+
+/* Places of a block by its bicubic in float64. */
+CLONES static void places_of_bicubic(double *places, const Job *job, const double *nodes,
+                                     int64_t node_stride, int first, int last) {
+    for (int i = first; i < last; i++) {
+        const double *w = job->centre_weights + 4 * i;
+        double c[4][2];
+        for (int k = 0; k < 4; k++)
+            for (int channel = 0; channel < 2; channel++) {
+                const double *n = nodes + 2 * k + channel;
+                double sum = w[0] * n[0];
+                sum = sum + w[1] * n[node_stride];
+                sum = sum + w[2] * n[2 * node_stride];
+                sum = sum + w[3] * n[3 * node_stride];
+                c[k][channel] = sum;
+            }
+        for (int j = 0; j < BLOCK; j++) {
+            const double *v = job->centre_weights + 4 * j;
+            for (int channel = 0; channel < 2; channel++) {
+                double sum = v[0] * c[0][channel];
+                sum = sum + v[1] * c[1][channel];
+                sum = sum + v[2] * c[2][channel];
+                sum = sum + v[3] * c[3][channel];
+                places[2 * (i * BLOCK + j) + channel] = sum;
+            }
+        }
+    }
+}
+
+static void places_of_rows(double *places, const Job *job, int64_t span, int64_t row0,
+                           int64_t number_col, int first, int last) {
+    for (int i = first; i < last; i++) {
+        int64_t row = row0 + i;
+        double at = job->span_at[span * job->height + row];
+        double step = job->span_step[span * job->height + row];
+        for (int j = 0; j < BLOCK; j++) {
+            double *place = places + 2 * (i * BLOCK + j);
+            int64_t number = number_col + j;
+            double middle = (double)(number_col + j / SEGMENT * SEGMENT + SEGMENT / 2);
+            place[0] = fabs(step) <= WIDE_STEP
+                           ? segment_place(at + step * middle, (float)step, 0.0f, j % SEGMENT)
+                           : at + step * ((double)number + 0.5);
+            place[1] = job->rows[row];
+        }
+    }
+}
+
+static int64_t area(Box box) { return (box.r1 - box.r0) * (box.c1 - box.c0); }
+
+static Box grown(Box box, int64_t by) {
+    Box wide = {box.r0 - by, box.r1 + by, box.c0 - by, box.c1 + by};
+    return wide;
+}
+
+static int64_t floor_div(int64_t a, int64_t b) { return a / b - (a % b != 0 && (a < 0) != (b < 0)); }
+
+/* Where a block lies: the grid row and column of its first pixel, and its part of the chunk. */
+typedef struct {
+    int64_t row0, col0, number_col;
+    int first, last, left, right;
+} Part;
+
+static int row_part(const Job *job, const PixelType *type, Workspace *work, Part part) {
+    for (int64_t span = 0; span < job->spans; span++) {
+        int left = (int)greater(part.left, job->span_start[span] - part.col0);
+        int right = (int)lesser(part.right, job->span_stop[span] - part.col0);
+        if (left >= right) continue;
+        int first = part.first, last = part.last;
+        while (first < last && job->rows[part.row0 + first] != job->rows[part.row0 + first])
+            first++;
+        while (last > first && job->rows[part.row0 + last - 1] != job->rows[part.row0 + last - 1])
+            last--;
+        for (int64_t band = 0; band < job->bands; band++) {
+            type->fill_rows(job, band, part.row0, part.col0, part.first, first, left, right);
+            type->fill_rows(job, band, part.row0, part.col0, last, part.last, left, right);
+        }
+        if (first >= last) continue;
+        int narrow = row_segments(&work->segments, job, span, part.row0, part.number_col, first,
+                                  last);
+        Box box = segments_box(&work->segments, first, last, left / SEGMENT,
+                               (right + SEGMENT - 1) / SEGMENT);
+        box = grown(box, 2);
+        if (narrow && area(box) <= LARGEST_BOX) {
+            if (type->segment_block(job, &work->segments, box, &work->scratch, part.row0,
+                                    part.col0, first, last, left, right))
+                return -1;
+        } else {
+            places_of_rows(work->places, job, span, part.row0, part.number_col, first, last);
+            for (int64_t band = 0; band < job->bands; band++)
+                type->single_rows(job, band, work->places, BLOCK, part.row0, part.col0, first,
+                                  last, left, right);
+        }
+        for (int i = first; i < last; i++) {
+            int low = (int)lesser(greater(job->first[part.row0 + i] - part.col0, left), right);
+            int high = (int)greater(lesser(job->last[part.row0 + i] - part.col0, right), left);
+            for (int64_t band = 0; band < job->bands; band++) {
+                type->fill_rows(job, band, part.row0, part.col0, i, i + 1, left, low);
+                type->fill_rows(job, band, part.row0, part.col0, i, i + 1, high, right);
+            }
+        }
+    }
+    return 0;
+}
+
+static int block_part(const Job *job, const PixelType *type, Workspace *work, Part part,
+                      int64_t block_row, int64_t block_col, const double *listed) {
+    int64_t i = block_row - job->block_row, j = block_col - job->block_col;
+    int kind = job->kinds[i * job->across + j];
+    int64_t node_stride = 2 * (job->across + 3);
+    const double *nodes = job->nodes + i * node_stride + 2 * j;
+    const double *places = listed;
+    if (kind == CUBIC_BLOCK) {
+        Box box;
+        block_segments(&work->segments, job, nodes, node_stride, part.first, part.last, &box,
+                       part.left / SEGMENT, (part.right + SEGMENT - 1) / SEGMENT);
+        box = grown(box, 2);
+        if (area(box) <= LARGEST_BOX)
+            return type->segment_block(job, &work->segments, box, &work->scratch, part.row0,
+                                       part.col0, part.first, part.last, part.left, part.right);
+        places_of_segments(work->places, &work->segments, part.first, part.last);
+        places = work->places;
+    } else if (kind == WIDE_BLOCK) {
+        places_of_bicubic(work->places, job, nodes, node_stride, part.first, part.last);
+        places = work->places;
+    }
+    for (int64_t band = 0; band < job->bands; band++)
+        type->single_rows(job, band, places, BLOCK, part.row0, part.col0, part.first, part.last,
+                          part.left, part.right);
+    return 0;
+}
+
+static int run(const Job *job, const PixelType *type) {
+    Workspace *work = malloc(sizeof(Workspace));
+    if (!work) return -1;
+    work->scratch.data = NULL;
+    work->scratch.size = 0;
+    int failed = 0;
+    int64_t first = floor_div(job->number_row + job->top, BLOCK);
+    int64_t last = floor_div(job->number_row + job->bottom - 1, BLOCK);
+    int64_t left = floor_div(job->number_col + job->left, BLOCK);
+    int64_t right = floor_div(job->number_col + job->right - 1, BLOCK);
+    int64_t n = 0;
+    for (int64_t i = first; i <= last && !failed; i++)
+        for (int64_t j = left; j <= right && !failed; j++, n++) {
+            Part part;
+            part.row0 = i * BLOCK - job->number_row;
+            part.col0 = j * BLOCK - job->number_col;
+            part.number_col = j * BLOCK;
+            part.first = (int)greater(0, job->top - part.row0);
+            part.last = (int)lesser(BLOCK, job->bottom - part.row0);
+            part.left = (int)greater(0, job->left - part.col0);
+            part.right = (int)lesser(BLOCK, job->right - part.col0);
+            failed = job->rowwise
+                         ? row_part(job, type, work, part)
+                         : block_part(job, type, work, part, i, j, job->listed[n]);
+        }
+    free(work->scratch.data);
+    free(work);
+    return failed;
+}
+
+/* Warp one chunk; 0, -1 without memory, -2 for a pixel type that is not known. */
+EXPORT int32_t swathmill_warp_points(const Job *job, int32_t pixel_type) {
+    switch (pixel_type) {
+#define TYPE_CASE(number, name) \
+    case number:                \
+        return run(job, &type_##name);
+#include "type_cases.h"
+    default:
+        return -2;
+    }
+}
