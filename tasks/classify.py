@@ -21,7 +21,7 @@ import httpx
 from archives import errors as archives
 from reprojection import errors as reprojection
 from tasks.categories import RULES, Category
-from tasks.errors import SwathmillError
+from tasks.errors import BlobExistsError, BlobMissingError, CorruptBlobError, SwathmillError
 from tasks.packages import PackageError
 
 _CHAIN = 10  # causes looked at behind an exception
@@ -76,6 +76,9 @@ _TYPES: tuple[tuple[tuple[type[BaseException], ...], Category], ...] = (
         Category.UNREADABLE_INPUT_FILE,
     ),
     ((PackageError,), Category.USER_CODE_FAILED),
+    ((BlobMissingError,), Category.SOURCE_BLOB_MISSING),
+    ((CorruptBlobError,), Category.CORRUPT_BLOB_READ),
+    ((BlobExistsError,), Category.STORAGE_CLIENT_ERROR),
     ((azure.IncompleteReadError, azure.DecodeError), Category.TRANSPORT_ERROR),
     ((azure.ServiceResponseTimeoutError,), Category.OPERATION_TIMEOUT),
     ((azure.ServiceRequestError, azure.ServiceResponseError), Category.CONNECTION_FAILURE),
@@ -157,10 +160,12 @@ def classify_exit(code: int) -> Diagnosis:
     if code >= 0:
         message = f"the attempt's process ended with exit code {code} and no report"
         return Diagnosis(category=Category.UNKNOWN, message=message)
-    name = signal.Signals(-code).name if -code in list(signal.Signals) else f"signal {-code}"
-    category = _SIGNALS.get(signal.Signals(-code)) if name.startswith("SIG") else None
-    message = f"the attempt's process was ended by {name}"
-    return Diagnosis(category=category or Category.UNKNOWN, message=message)
+    known = {number.value: number for number in signal.Signals}.get(-code)
+    name = known.name if known else f"signal {-code}"
+    return Diagnosis(
+        category=_SIGNALS.get(known, Category.UNKNOWN) if known else Category.UNKNOWN,
+        message=f"the attempt's process was ended by {name}",
+    )
 
 
 def classify_status(status: int, *, storage: bool = False) -> Category:

@@ -1,0 +1,77 @@
+"""A small world for the worker's tests: tasks by hand where the manager would write them."""
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from tasks import protocol, transitions
+from tasks.keys import shard
+from tasks.model import ArtifactFile, State, Task
+from tasks.packages import PackageArchive
+from tasks.rows import TABLE, Want, dump_task, task_row
+from tasks.services import Services
+from tasks.spec import CollectSpec, Input, Spec
+from tasks.store import Insert
+
+REQUEST = "request-1"
+
+
+@dataclass(frozen=True, kw_only=True)
+class World:
+    """Services, and what the tests do to them."""
+
+    services: Services
+
+    def plan(self, spec: Spec) -> str:
+        """Write a task whose inputs are all done; returns its key."""
+        want = Want(request=REQUEST, key=spec.key, phase=spec.phase)
+        change = transitions.create(spec, want, missing=0)
+        self.services.store.transact(TABLE, shard(spec.key), change.operations)
+        return spec.key
+
+    def task(self, key: str) -> Task:
+        found = protocol.read_task(self.services.store, key)
+        assert found is not None, key
+        return found
+
+    def done(self, spec: Spec, files: Iterable[ArtifactFile]) -> Input:
+        """Write a task that is DONE with these files already."""
+        want = Want(request=REQUEST, key=spec.key, phase=spec.phase)
+        task = transitions.create(spec, want, missing=0).task
+        made = replace(task, state=State.DONE, files=tuple(files))
+        change = transitions.create(spec, want, missing=0)
+        operations = [op for op in change.operations if not op.row.startswith(("t|", "r|"))]
+        row = Insert(row=task_row(spec.key), entity=dump_task(made))
+        self.services.store.transact(TABLE, shard(spec.key), [row, *operations])
+        return Input(key=spec.key)
+
+    def put_package(self, archive: PackageArchive) -> None:
+        self.services.blobs.put_bytes("packages", archive.blob, archive.data)
+
+    def wake(self, key: str) -> None:
+        """End a back-off at once, as the manager does when it is over."""
+        later = self.task(key).not_before
+        if later:
+            protocol.change_task(self.services, key, lambda task: transitions.wake(task, later + 1))
+
+
+def collect_spec(path: Path, archive: Path, product: str, collection: str) -> CollectSpec:
+    return CollectSpec(
+        product=product,
+        collection=collection,
+        granule=path.name,
+        production=path.name.split(".")[-2],
+        source="folder",
+        url=path.relative_to(archive).as_posix(),
+        size=path.stat().st_size,
+    )
+
+
+def until(condition: Callable[[], bool], seconds: float = 30.0, what: str = "") -> float:
+    """Wait for a condition; returns the seconds it took, fails after `seconds`."""
+    start = time.monotonic()
+    while not condition():
+        assert time.monotonic() - start < seconds, f"not within {seconds} s: {what}"
+        time.sleep(0.05)
+    return time.monotonic() - start
