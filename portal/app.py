@@ -8,10 +8,11 @@ from fastapi.staticfiles import StaticFiles
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from portal import api
+from portal import api, docs_page, operations_page, request_page, session_page, submit_page
 from portal.context import Portal
 from portal.identity import find_person
 from portal.pages import STATIC, Pages
+from portal.pictures import Pictures
 from portal.problems import ForbiddenError, Problem, register_problems
 from portal.results import ResultIndex
 from tasks.errors import StoreError
@@ -65,10 +66,20 @@ def create_app(settings: Settings, services: Services) -> FastAPI:
         packages=Packages.of(settings),
         pages=Pages(services.clock),
         results=ResultIndex(),
+        pictures=Pictures(),
     )
     app.state.settings = settings
     app.state.portal = portal
-    app.include_router(api.router)
+    for router in (
+        api.router,
+        operations_page.api,
+        session_page.router,
+        submit_page.router,
+        request_page.router,
+        operations_page.pages,
+        docs_page.router,
+    ):
+        app.include_router(router)
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
 
     @app.get("/healthz", tags=["health"], summary="Whether portal and storage answer")
@@ -83,7 +94,7 @@ def create_app(settings: Settings, services: Services) -> FastAPI:
             me = find_person(request)
         except (ForbiddenError, StoreError):
             me = None
-        return portal.pages.answer("error.html", me=me, status=problem.status, problem=problem)
+        return portal.pages.page("error.html", me, "", problem.status, problem=problem)
 
     register_problems(app, error_page)
     return app

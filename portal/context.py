@@ -6,6 +6,7 @@ from typing import Annotated
 from fastapi import Depends, Request
 
 from portal.pages import Pages
+from portal.pictures import Pictures
 from portal.results import ResultIndex
 from tasks.packages import Packages
 from tasks.services import Services
@@ -21,6 +22,7 @@ class Portal:
     packages: Packages
     pages: Pages
     results: ResultIndex
+    pictures: Pictures
 
 
 def portal_of(request: Request) -> Portal:

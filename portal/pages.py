@@ -7,7 +7,7 @@ from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
 
-from fastapi import Request, Response
+from fastapi import Response
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 
 from portal.tokens import Person
@@ -55,27 +55,19 @@ class Pages:
         }
         self._env.filters.update(filters)
 
-    def text(self, template: str, **values: object) -> str:
+    def text(self, template: str, /, **values: object) -> str:
         """A template filled in."""
         return self._env.get_template(template).render(**values)
 
-    def answer(
-        self,
-        template: str,
-        *,
-        me: Person | None = None,
-        here: str = "",
-        status: int = 200,
-        **values: object,
+    def page(
+        self, template: str, me: Person | None, here: str, status: int = 200, /, **values: object
     ) -> Response:
-        """A page or a part of one as an answer that is not kept by the browser."""
-        content = self.text(template, me=me, here=here, **values)
-        return Response(
-            content,
-            status,
-            {"Cache-Control": "no-store"},
-            "text/html; charset=utf-8",
-        )
+        """A whole page for a person, `here` naming the part of the portal it belongs to."""
+        return _html(self.text(template, me=me, here=here, **values), status)
+
+    def part(self, template: str, /, **values: object) -> Response:
+        """A part of a page, which htmx puts in its place."""
+        return _html(self.text(template, **values), 200)
 
     def _moment(self, seconds: float) -> str:
         """A time for people: how long ago for an hour, then the clock, then the day."""
@@ -135,6 +127,5 @@ def asset(name: str) -> str:
     return f"/static/{name}?v={digest}"
 
 
-def wants_fragment(request: Request) -> bool:
-    """Whether htmx asks for a part of a page."""
-    return "hx-request" in request.headers
+def _html(content: str, status: int) -> Response:
+    return Response(content, status, {"Cache-Control": "no-store"}, "text/html; charset=utf-8")
