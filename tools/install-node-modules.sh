@@ -6,6 +6,13 @@ set -eu
 least=20
 venv=.venv
 
+# Node brings its own list of certificate authorities; the machine's may have more (a proxy's, say).
+for bundle in /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt; do
+    if [ -z "${NODE_EXTRA_CA_CERTS:-}" ] && [ -r "$bundle" ]; then
+        export NODE_EXTRA_CA_CERTS="$bundle"
+    fi
+done
+
 on_path() {
     command -v node >/dev/null 2>&1 && command -v npm >/dev/null 2>&1 || return 1
     major=$(node --version | sed 's/^v\([0-9]*\).*/\1/')
