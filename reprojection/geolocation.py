@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 KM_LINES_PER_SCAN = 10
 """MODIS records 10 lines of 1 km per scan (MODIS Level 1A Earth Location ATBD, section 2)."""
 
+MAX_SCANS = 210
+_LINES_PER_SCAN = (1, 2, 10, 20, 40)  # at 10 km, 5 km, 1 km, 500 m and 250 m
+
 _SCAN_COUNTS = ("Number_of_Instrument_Scans", "Number of Scans", "Number_of_Scans")
 _ZENITH_NAMES = ("sensor_zenith", "sensorzenith", "sensor_zenith_angle", "view_angle", "viewzenith")
 
@@ -53,10 +56,10 @@ def locate(granule: "Granule", layer: Layer) -> Geolocation:
     lon = _degrees(granule, longitude, 180.0)
     unknown = np.isnan(lat) | np.isnan(lon)
     lat[unknown] = lon[unknown] = np.nan
-    lat, lon = interpolate_positions(lat, lon, rows, columns)
+    fine_lat, fine_lon = interpolate_positions(lat, lon, rows, columns)
     return Geolocation(
-        lat=lat,
-        lon=lon,
+        lat=np.asarray(fine_lat, np.float64),
+        lon=np.asarray(fine_lon, np.float64),
         sensor_zenith=_sensor_zenith(granule, layer, latitude, (rows, columns)),
         scan_lines=rows.group,
     )
@@ -115,7 +118,8 @@ def _scan_lines(granule: "Granule", layer: Layer) -> int:
     rows = layer.shape[0]
     counts = [granule.attributes.get(name) for name in _SCAN_COUNTS]
     for scans in [*(item for item in counts if isinstance(item, int)), 203, 204]:
-        if 0 < scans <= rows and rows % scans == 0:
+        # MOD06 writes its number of lines as its number of scans; five minutes hold 204 at most.
+        if 0 < scans <= MAX_SCANS and rows % scans == 0 and rows // scans in _LINES_PER_SCAN:
             return rows // scans
     if granule.entry is not None:
         nominal = round(KM_LINES_PER_SCAN * 1000 / granule.entry.resolution)

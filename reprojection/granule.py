@@ -42,6 +42,9 @@ from reprojection.structmetadata import GridInfo, Structure, SwathInfo, parse_st
 
 __all__ = ["Geolocation", "Granule", "Kind", "Layer", "open_granule"]
 
+# Files that say `value = scale_factor * (stored - add_offset)` in a global attribute.
+_ATMOSPHERE_NOTES = ("Slope_and_Offset_Usage", "ScaleFactor_AddOffset_Application")
+
 _HDF4_MAGIC = b"\x0e\x03\x13\x01"
 _HDF5_MAGIC = b"\x89HDF\r\n\x1a\n"
 
@@ -213,7 +216,7 @@ def _describe(path: Path, container: Container) -> Granule:
         grids=grids,
         swaths=swaths,
         entry=entry,
-        atmosphere_note="Slope_and_Offset_Usage" in attributes,
+        atmosphere_note=any(name in attributes for name in _ATMOSPHERE_NOTES),
     )
     layers: dict[str, Layer] = {}
     datasets: dict[str, DataSet] = {}
@@ -309,7 +312,7 @@ class _LayerBuilder:
             fill = as_unsigned(fill, dtype)
             dtype = np.dtype(f"u{dtype.itemsize}")
         units = _text(attributes.get("units"))
-        scale, offset = self._scaling(attributes, known)
+        scale, offset = self._scaling(name, units, attributes, known)
         return Layer(
             name=name,
             dtype=dtype,
@@ -365,7 +368,11 @@ class _LayerBuilder:
         return None
 
     def _scaling(
-        self, attributes: Mapping[str, AttributeValue], known: LayerEntry | None
+        self,
+        name: str,
+        units: str,
+        attributes: Mapping[str, AttributeValue],
+        known: LayerEntry | None,
     ) -> tuple[float, float]:
         factor, shift = attributes.get("scale_factor"), attributes.get("add_offset")
         if known and known.scaling:
@@ -373,7 +380,7 @@ class _LayerBuilder:
         elif self.entry:
             scaling = self.entry.scaling
         else:
-            scaling = guess_scaling(factor, self.atmosphere_note)
+            scaling = guess_scaling(factor, name, units, self.atmosphere_note)
         # One product writes its scale either way round in different collections; a factor that
         # divides is always large.
         if scaling is Scaling.DIVIDE and isinstance(factor, int | float) and abs(factor) <= 1:

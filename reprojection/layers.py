@@ -129,14 +129,18 @@ def normal_scaling(
     return scale, shift
 
 
-def guess_scaling(factor: AttributeValue | None, file_has_atmosphere_note: bool) -> Scaling:
+def guess_scaling(
+    factor: AttributeValue | None, name: str, units: str, file_has_atmosphere_note: bool
+) -> Scaling:
     """The convention of a product that the catalogue does not know.
 
-    No layer's physical unit is a hundred stored units or more, so such a factor divides.
+    A reflectance or vegetation index of a hundred or more per stored unit cannot be: such a factor
+    divides. Elsewhere large factors are real (MOD16's LE is 10,000 J per stored unit).
     """
     if file_has_atmosphere_note:
         return Scaling.SUBTRACT
-    if isinstance(factor, int | float) and factor >= 100:
+    large = isinstance(factor, int | float) and factor >= 100
+    if large and re.search(r"refl|ndvi|evi\b|albedo", f"{name} {units}", re.IGNORECASE):
         return Scaling.DIVIDE
     return Scaling.ADD
 

@@ -4,6 +4,7 @@ One file per product family lies beside this module. A product that is not here 
 its file's own attributes; an entry adds what attributes do not say or say wrongly.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import lru_cache
@@ -91,15 +92,26 @@ class Product(_Entry):
     period: int = Field(ge=1)
     scaling: Scaling
     layers: dict[str, LayerEntry]
+    listed: tuple[str, ...] = ()
+
+    @property
+    def layer_names(self) -> tuple[str, ...]:
+        """The layers to offer, in the files' own spelling; a granule may hold more."""
+        plain = tuple(name for name in self.layers if not set(name) & set("*?"))
+        return self.listed + tuple(name for name in plain if name not in self.listed)
 
     def layer(self, name: str) -> LayerEntry | None:
-        """The entry for a layer; names in the catalogue may hold wildcards, exact ones win."""
+        """The entry for a layer; names in the catalogue may hold wildcards, exact ones win.
+
+        Where a pattern holds one `*`, a `*` in its `qa` stands for the same text.
+        """
         base = split_index(name)[0]
         if base in self.layers:
             return self.layers[base]
-        return next(
-            (entry for pattern, entry in self.layers.items() if fnmatchcase(base, pattern)), None
-        )
+        for pattern, entry in self.layers.items():
+            if fnmatchcase(base, pattern):
+                return _with_qa_filled(entry, pattern, base)
+        return None
 
     def default_resampling(self, layer: str, coarser_by: float = 1.0) -> Resampling:
         """The method a layer gets when the request names none.
@@ -111,6 +123,14 @@ class Product(_Entry):
         if entry is None:
             return default_resampling(Kind.CONTINUOUS, coarser_by)
         return entry.resampling or default_resampling(entry.kind, coarser_by)
+
+
+def _with_qa_filled(entry: LayerEntry, pattern: str, name: str) -> LayerEntry:
+    if entry.qa is None or "*" not in entry.qa:
+        return entry
+    before, _, after = pattern.partition("*")
+    matched = name[len(before) : len(name) - len(after)]
+    return entry.model_copy(update={"qa": entry.qa.replace("*", matched)})
 
 
 def default_resampling(kind: Kind, coarser_by: float = 1.0) -> Resampling:
@@ -131,6 +151,8 @@ class _Group(_Entry):
     period: int = 1
     scaling: Scaling | None = None
     layers: dict[str, LayerEntry]
+    # Names that only a wildcard of `layers` describes, so that they can be offered.
+    listed: list[str] = Field(default_factory=list)
 
 
 class _Family(_Entry):
@@ -144,16 +166,20 @@ class _Family(_Entry):
 @lru_cache(maxsize=1)
 def products() -> list[Product]:
     """Every product of the catalogue, by name."""
-    found = []
-    for file in sorted(files(__name__).iterdir(), key=lambda item: item.name):
-        if file.name.endswith(".yaml"):
-            found += _read_family(file.read_text(encoding="utf-8"))
+    names = [file.name for file in files(__name__).iterdir() if file.name.endswith(".yaml")]
+    found = [item for name in names for item in _read_family(name)]
     return sorted(found, key=lambda item: (item.name, item.collections))
 
 
-def _read_family(text: str) -> list[Product]:
-    family = _Family.model_validate(yaml.safe_load(text))
-    return [
+@lru_cache(maxsize=64)
+def _read_family(file_name: str) -> tuple[Product, ...]:
+    file = files(__name__) / file_name
+    if not file.is_file():
+        return ()
+    # The C loader is ten times faster; a build of PyYAML without it reads the same.
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    family = _Family.model_validate(yaml.load(file.read_text(encoding="utf-8"), loader))
+    return tuple(
         Product(
             name=name,
             collections=tuple(map(normal_collection, group.collections)),
@@ -164,15 +190,21 @@ def _read_family(text: str) -> list[Product]:
             period=group.period,
             scaling=group.scaling or family.scaling,
             layers=group.layers,
+            listed=tuple(group.listed),
         )
         for group in family.products
         for name in group.names
-    ]
+    )
 
 
 def product(name: str, collection: str) -> Product | None:
     """The entry of a product in a collection ("6.1", "061" and "61" are one), or None."""
     wanted = normal_collection(collection)
+    family = re.match(r"[A-Z]{3}(\d{2})", name)
+    if family is None:
+        return None
+    # A file per family, so that opening a granule reads one of them and not the whole catalogue.
+    candidates = _read_family(f"mod{family[1]}.yaml")
     return next(
-        (item for item in products() if item.name == name and wanted in item.collections), None
+        (item for item in candidates if item.name == name and wanted in item.collections), None
     )
