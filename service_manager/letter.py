@@ -64,7 +64,7 @@ class Letter:
 
 
 def outcome(wants: Iterable[Want], gaps: Sequence[Gap] = ()) -> Outcome:
-    """Count what became of a request's tasks; a task without inputs left is one more gap."""
+    """Count what became of a request's tasks; a result without inputs left is one more gap."""
     results: Counter[str] = Counter()
     ended: Counter[Phase] = Counter()
     reused: Counter[Phase] = Counter()
@@ -78,7 +78,7 @@ def outcome(wants: Iterable[Want], gaps: Sequence[Gap] = ()) -> Outcome:
             if want.output:
                 results[want.output] += len(want.files)
                 size += sum(file.size for file in want.files)
-        elif want.outcome == "gap":
+        elif want.outcome == "gap" and want.output:
             reason = want.message or "none of the granules it needs could be used"
             lacking.append(Gap(what=want.name, reason=reason))
         elif want.outcome == "failed":
