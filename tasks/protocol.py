@@ -7,6 +7,8 @@ and the claim id in it decides: an answer that was lost is never taken for a fai
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import structlog
+
 from tasks import rows, transitions, updates
 from tasks.categories import Category
 from tasks.errors import FencedError, StoreError
@@ -16,6 +18,8 @@ from tasks.services import Services, new_id
 from tasks.spec import Spec
 from tasks.store import Operation, Row, Store
 from tasks.transitions import Change, RetryPolicy
+
+log = structlog.get_logger("tasks.protocol")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,35 +176,42 @@ def hand_back(services: Services, attempt: Attempt, policy: RetryPolicy) -> bool
 
 
 def change_task(
-    services: Services, key: str, decide: transitions.Decision, first: Task | None = None
+    services: Services,
+    key: str,
+    decide: transitions.Decision,
+    *,
+    first: Task | None = None,
+    create: Change | None = None,
 ) -> Task | None:
     """Apply a transition under its ETag, reading again after each refused or broken call.
 
     `decide` sees each reading and must recognise its own earlier success (by changing nothing).
-    Returns the task as it is then, or None when there is no such task.
+    `first` is a reading to begin with; `create` makes the task when there is none. Returns the task
+    as it is then, or None when there is no such task.
 
     Raises:
         FencedError: `decide` raised it.
         StoreError: storage failed on each of several tries.
     """
     found: list[Task] = []
-    given = [first] if first else []
 
     def change(row: Row | None) -> tuple[Operation, ...]:
         if row is None:
-            return ()
+            found[:] = [create.task] if create else []
+            return create.operations if create else ()
         result = decide(rows.load_task(row))
         found[:] = [result.task]
         return result.operations
 
-    if given:
+    if first is not None:
         try:
-            result = decide(given[0])
+            result = decide(first)
             if result.operations:
                 services.store.transact(rows.TABLE, shard(key), result.operations)
+        except StoreError as error:
+            log.debug("read again", task=key, error=str(error))
+        else:
             return result.task
-        except StoreError:
-            found.clear()
     updates.update(
         services.store, services.clock, rows.TABLE, shard(key), rows.task_row(key), change
     )
@@ -216,7 +227,7 @@ def _take(services: Services, key: str, worker: str, claim_id: str, first: Task)
         return transitions.claim(task, claim_id, worker, now)
 
     try:
-        taken = change_task(services, key, decide, first)
+        taken = change_task(services, key, decide, first=first)
     except FencedError:
         return None
     if taken is None or taken.state is not State.RUNNING or taken.claim != claim_id:

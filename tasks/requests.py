@@ -69,6 +69,7 @@ class RequestRow:
     gaps: tuple[Gap, ...] = ()  # the first 50; all of them by `gaps()`
     gap_count: int = 0
     preview: Preview = field(default_factory=Preview)
+    notes: tuple[str, ...] = ()  # what planning has to say to the scientist
     message: str = ""
     attempts: int = 0  # tries to plan it
     epoch: int = 0
@@ -273,6 +274,7 @@ def dump(row: RequestRow) -> Entity:
         "gaps": json.dumps([[g.what[:200], g.reason[:200]] for g in row.gaps[:GAPS_ON_ROW]]),
         "gap_count": row.gap_count,
         "preview": json.dumps(asdict(row.preview)),
+        "notes": json.dumps([note[:300] for note in row.notes[:20]]),
         "message": row.message[:2000],
         "attempts": row.attempts,
         "epoch": row.epoch,
@@ -301,6 +303,7 @@ def load_row(row: Row) -> RequestRow:
         gaps=tuple(Gap(what=w, reason=r) for w, r in json.loads(str(e["gaps"]))),
         gap_count=int(e["gap_count"]),
         preview=Preview(**json.loads(str(e["preview"]))),
+        notes=tuple(json.loads(str(e["notes"]))),
         message=str(e["message"]),
         attempts=int(e["attempts"]),
         epoch=int(e["epoch"]),

@@ -221,12 +221,17 @@ def wake(task: Task, now: float) -> Change:
     return _change(task, replace(task, not_before=0.0))
 
 
-def heal(task: Task, missing: int) -> Change:
-    """DONE -> READY or WAITING: the artifact's blobs are gone and must be made again."""
+def heal(task: Task, missing: int, edges: Sequence[rows.Edge] = ()) -> Change:
+    """DONE -> READY or WAITING: the artifact's blobs are gone and must be made again, for the
+    dependents of `edges` which wait for it."""
     if task.state is not State.DONE:
         return Change(task=task, operations=())
-    fresh = replace(_fresh(task, missing), generation=task.generation + 1)
-    return _change(task, fresh)
+    fresh = replace(
+        _fresh(task, missing),
+        generation=task.generation + 1,
+        has_dependents=task.has_dependents or bool(edges),
+    )
+    return _change(task, fresh, _edges(edges))
 
 
 def retry(task: Task, missing: int) -> Change:

@@ -1,0 +1,75 @@
+"""`python -m service_manager`: the manager's process. SIGTERM and SIGINT end it between rounds."""
+
+import os
+import platform
+import signal
+import sys
+import threading
+from pathlib import Path
+
+import structlog
+from kombu.exceptions import OperationalError
+
+from archives.folder import FolderArchive
+from reprojection.isolation import ReadingProcess
+from service_manager.manager import Manager, SendError
+from service_manager.notify import MailServer, Postman
+from service_manager.options import Options
+from service_manager.planner.plan import plan
+from service_manager.service import serve
+from tasks import logs
+from tasks.celery_app import Sender, make_app
+from tasks.connect import SettingMissingError, connect
+from tasks.packages import Packages
+from tasks.plan import Plan
+from tasks.request import Request
+from tasks.settings import Settings
+
+
+def main() -> int:
+    """Run the manager; the exit status says whether it could start."""
+    settings = Settings()
+    name = f"{platform.node()}-{os.getpid()}"
+    logs.configure(settings.log_level, process="manager")
+    log = structlog.get_logger("manager.service")
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    try:
+        if not settings.archive:
+            raise SettingMissingError("SWATHMILL_ARCHIVE", "a folder of granules")
+        services = connect(settings)
+    except SettingMissingError as error:
+        log.error("cannot start", error=str(error))
+        return 2
+    options = Options.of(settings, name)
+    reader = ReadingProcess()
+    archive = FolderArchive(
+        Path(settings.archive), settings.data_dir / "archive-index.sqlite", reader.read_outline
+    )
+    packages = Packages.of(settings)
+    sender = Sender(make_app(settings.redis_url.get_secret_value()))
+    postman = Postman(services.store, services.clock, MailServer.of(settings))
+
+    def planned(request: Request) -> Plan:
+        archive.refresh()
+        return plan(request, archive, packages, settings)
+
+    def send(key: str) -> None:
+        try:
+            sender(key)
+        except OperationalError as error:
+            raise SendError(str(error)) from error
+
+    def make(epoch: int) -> Manager:
+        return Manager(services, options, planned, send, epoch)
+
+    serve(services, options, make, stop, each=postman.tick)
+    postman.close(10.0)
+    reader.close()
+    log.info("stopped")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

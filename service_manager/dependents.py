@@ -1,0 +1,292 @@
+"""Telling dependents that their inputs ended, and planning a task anew over those that exist."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import structlog
+
+from service_manager.plan_writer import describe
+from service_manager.view import View
+from tasks import rows, transitions
+from tasks.blobs import split_blob
+from tasks.errors import FencedError
+from tasks.keys import shard
+from tasks.model import State, Task
+from tasks.protocol import change_task, read_spec, read_task
+from tasks.rows import Edge, News, Want
+from tasks.services import Services
+from tasks.spec import Input, Spec
+from tasks.transitions import Change
+
+log = structlog.get_logger("manager.dependents")
+
+
+@dataclass
+class Told:
+    """What telling came to: tasks that became ready, and news to keep for a dependent that does
+    not exist yet."""
+
+    ready: list[Task] = field(default_factory=list)
+    kept: set[str] = field(default_factory=set)  # keys of inputs
+
+
+@dataclass
+class _Ends:
+    """Bits of one dependent's inputs that ended, and of those, by input, that made nothing."""
+
+    made: int = 0
+    lacking: dict[str, int] = field(default_factory=dict)
+    inputs: set[str] = field(default_factory=set)
+
+
+class Dependents:
+    """Satisfies inputs. Only the manager does; every step may be repeated."""
+
+    def __init__(self, services: Services, view: View) -> None:
+        self._services = services
+        self._store = services.store
+        self._view = view
+
+    def tell(self, news: Sequence[News]) -> Told:
+        """Tell all dependents of ended tasks, each dependent in one transaction."""
+        told = Told()
+        for dependent, ends in self._ends(news).items():
+            task = change_task(self._services, dependent, self._decision(ends))
+            if task is None:
+                # Its row comes later in a plan that is being written; the news waits for it.
+                told.kept |= ends.inputs
+            else:
+                self._settled(task, told)
+        return told
+
+    def examine(self, key: str, *, look: bool = False) -> Told:
+        """Read all inputs a task waits for, and tell it exactly what became of them.
+
+        `look` looks into storage, too, for the blobs of inputs that are DONE: one whose blobs are
+        gone is made again.
+        """
+        told = Told()
+        task = read_task(self._store, key)
+        if task is None or task.state is not State.WAITING or not (task.missing or task.lacking):
+            return told
+        spec = read_spec(self._store, key)
+        by_input: dict[str, int] = {}
+        for i, given in enumerate(spec.inputs):
+            if task.missing >> i & 1:
+                by_input[given.key] = by_input.get(given.key, 0) | 1 << i
+        ends = _Ends()
+        for given_key, bits in by_input.items():
+            found = self._look(given_key, Edge(key=given_key, dependent=key, bits=bits), look, told)
+            if found is State.DONE:
+                ends.made |= bits
+            elif found is State.FAILED:
+                ends.lacking[given_key] = bits
+        after = change_task(self._services, key, self._decision(ends))
+        if after is not None:
+            self._settled(after, told)
+        return told
+
+    def _look(self, key: str, edge: Edge, look: bool, told: Told) -> State | None:
+        """The state of an input, with the edge that makes its later end heard."""
+        task = read_task(self._store, key)
+        if task is None:
+            return None
+        if task.state is State.DONE and look and not self._there(task):
+            missing = self._not_done(read_spec(self._store, key))
+            task = change_task(self._services, key, lambda t: self._heal(t, task, missing, edge))
+            if task is not None and task.state is State.READY:
+                told.ready.append(task)
+            elif task is not None and task.state is State.WAITING:
+                self._merge(told, self.examine(key))
+        if task is not None and task.state.live:
+            task = self._link(key, edge)
+        return task.state if task else None
+
+    def _there(self, task: Task) -> bool:
+        return all(self._services.blobs.exists(*split_blob(file.blob)) for file in task.files)
+
+    def _heal(self, task: Task, seen: Task | None, missing: int, edge: Edge) -> Change:
+        if seen is None or task.state is not State.DONE or task.files != seen.files:
+            return Change(task=task, operations=())
+        log.warning("blobs are gone; made again", task=task.key)
+        return transitions.heal(task, missing, (edge,))
+
+    def _not_done(self, spec: Spec) -> int:
+        missing = 0
+        for i, given in enumerate(spec.inputs):
+            task = read_task(self._store, given.key)
+            missing |= (task is None or task.state is not State.DONE) << i
+        return missing
+
+    def _ends(self, news: Sequence[News]) -> dict[str, _Ends]:
+        found: dict[str, _Ends] = {}
+        for one in news:
+            if not one.has_dependents or one.state not in (State.DONE, State.FAILED):
+                continue
+            for row in self._store.scan(
+                rows.TABLE, shard(one.key), *rows.prefix_range(f"e|{one.key}|")
+            ):
+                edge = rows.load_edge(row)
+                ends = found.setdefault(edge.dependent, _Ends())
+                ends.inputs.add(one.key)
+                if one.state is State.DONE:
+                    ends.made |= edge.bits
+                else:
+                    ends.lacking[one.key] = edge.bits
+        return found
+
+    def _decision(self, ends: _Ends) -> transitions.Decision:
+        """What the ends make of a dependent. An input that failed is read again after the
+        dependent: it may have been revived, and then its next end is heard."""
+
+        def decide(task: Task) -> Change:
+            if task.state is not State.WAITING:
+                return Change(task=task, operations=())
+            lacking = 0
+            for key, bits in ends.lacking.items():
+                given = read_task(self._store, key)
+                if given is not None and given.state is State.FAILED:
+                    lacking |= bits
+            return transitions.tell(task, ends.made | lacking, lacking)
+
+        return decide
+
+    def _settled(self, task: Task, told: Told) -> None:
+        if task.state is State.READY and not task.not_before:
+            told.ready.append(task)
+        elif task.state is State.WAITING and task.lacking and not task.missing:
+            self._supersede(task.key, told)
+
+    def _supersede(self, key: str, told: Told) -> None:
+        """All inputs of a task ended and some made nothing: plan it over those that exist.
+
+        The task's requests that skip what is missing want the successor in its place.
+        """
+        while True:
+            task = read_task(self._store, key)
+            if task is None or task.state is not State.WAITING:
+                return
+            if task.missing or not task.lacking:
+                return
+            successor = self._plan_successor(task, told)
+            try:
+                etag = task.etag
+                after = change_task(
+                    self._services,
+                    key,
+                    lambda t: _superseded(t, etag, successor),  # noqa: B023
+                )
+            except FencedError:
+                continue  # somebody wants it now, too, or an input was revived: look again
+            if after is not None:
+                return
+
+    def _plan_successor(self, task: Task, told: Told) -> str:
+        """Plan the successor for all who skip; its key, or empty when there is nothing to make."""
+        skipping = [live for live in self._view.wanted_by(task) if live.policy == "skip"]
+        spec = read_spec(self._store, task.key)
+        kept = self._kept(task, spec)
+        if not kept or not skipping:
+            return ""
+        new = spec.over(kept)
+        missing, stale = self._inputs_of(new)
+        current: Task | None = None
+        for live in skipping:
+            row = self._store.get(rows.TABLE, shard(task.key), rows.want_row(live.id, task.key))
+            old = rows.load_want(row) if row else None
+            want = Want(
+                request=live.id,
+                key=new.key,
+                phase=new.phase,
+                name=describe(new),
+                output=old.output if old else "",
+            )
+            current, want = self._want(new, want, missing)
+            live.note(want)
+        if current is not None and current.state is State.READY:
+            told.ready.append(current)
+        if stale or (current is not None and current.state is State.WAITING):
+            self._merge(told, self.examine(new.key))
+        return new.key
+
+    def _want(self, spec: Spec, want: Want, missing: int) -> tuple[Task, Want]:
+        """Create the successor, or want it when it exists."""
+        told: list[Want] = [want]
+
+        def decide(task: Task) -> Change:
+            told[:] = [want]
+            if want.request in task.wants:
+                row = self._store.get(
+                    rows.TABLE, shard(task.key), rows.want_row(want.request, task.key)
+                )
+                told[:] = [rows.load_want(row) if row else want]
+                return Change(task=task, operations=())
+            if task.state is State.DONE:
+                told[:] = [replace(want, outcome="done", reused=True, files=task.files)]
+            return transitions.want(task, told[0], missing)
+
+        created = transitions.create(spec, want, missing)
+        task = change_task(self._services, want.key, decide, create=created)
+        if task is None:
+            raise FencedError(f"task {want.key} can neither be read nor created")
+        return task, told[0]
+
+    def _kept(self, task: Task, spec: Spec) -> dict[int, Input]:
+        kept: dict[int, Input] = {}
+        for i, given in enumerate(spec.inputs):
+            if not task.lacking >> i & 1:
+                kept[i] = given
+                continue
+            heir = self._heir(given.key)
+            if heir:
+                kept[i] = given.model_copy(update={"key": heir})
+        return kept
+
+    def _heir(self, key: str) -> str:
+        """The last successor of a task that made nothing; empty when that made nothing, too."""
+        seen = {key}
+        task = read_task(self._store, key)
+        while task is not None and task.state is State.FAILED:
+            if not task.successor or task.successor in seen:
+                return ""
+            seen.add(task.successor)
+            task = read_task(self._store, task.successor)
+        return task.key if task else ""
+
+    def _inputs_of(self, spec: Spec) -> tuple[int, bool]:
+        """Bits of a new task's inputs that are not DONE, each with an edge written; and whether
+        one of them ended meanwhile, so that its end must be looked at again."""
+        bits: dict[str, int] = {}
+        for i, given in enumerate(spec.inputs):
+            bits[given.key] = bits.get(given.key, 0) | 1 << i
+        missing, stale = 0, False
+        for key, own in bits.items():
+            task = read_task(self._store, key)
+            if task is not None and task.state is not State.DONE:
+                edge = Edge(key=key, dependent=spec.key, bits=own)
+                task = self._link(key, edge)
+            if task is None or task.state is not State.DONE:
+                missing |= own
+                stale = stale or task is None or not task.state.live
+        return missing, stale
+
+    def _link(self, key: str, edge: Edge) -> Task | None:
+        return change_task(self._services, key, lambda task: _link(task, edge))
+
+    def _merge(self, told: Told, more: Told) -> None:
+        told.ready += more.ready
+        told.kept |= more.kept
+
+
+def _link(task: Task, edge: Edge) -> Change:
+    if task.state is State.DONE:
+        return Change(task=task, operations=())
+    return transitions.link(task, (edge,))
+
+
+def _superseded(task: Task, etag: str, successor: str) -> Change:
+    if task.state is State.FAILED and task.successor == successor:
+        return Change(task=task, operations=())
+    if task.etag != etag:
+        raise FencedError(f"task {task.key} has changed")
+    return transitions.supersede(task, successor)

@@ -1,0 +1,206 @@
+"""Digesting news: ended attempts are counted, dependents and requests told, the news deleted.
+
+The order is what makes it repeatable: statistics carry the batch's attempts in their own
+transaction, telling a dependent or a request twice changes nothing, and the news goes last.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import structlog
+
+from service_manager.dependents import Dependents, Told
+from service_manager.view import Entry, Live, View
+from tasks import history, rows
+from tasks.categories import Category
+from tasks.errors import ConflictError
+from tasks.keys import SHARDS, shard
+from tasks.model import State, Task
+from tasks.protocol import read_task
+from tasks.rows import News
+from tasks.services import Services
+from tasks.store import BATCH_OPERATIONS, Delete, Entity, Merge, Operation, Row
+
+log = structlog.get_logger("manager.digest")
+
+ROWS = 200  # news read from one shard at once
+
+
+@dataclass
+class Digested:
+    """What digesting came to."""
+
+    ready: list[Task] = field(default_factory=list)
+    later: list[tuple[float, str]] = field(default_factory=list)  # not before, key
+    ended: list[News] = field(default_factory=list)  # attempts that ended
+    more: bool = False  # some shard has more news
+
+
+class Digest:
+    """Reads the news of shards that hints or the sweep name. `epoch` guards the statistics."""
+
+    def __init__(self, services: Services, view: View, dependents: Dependents, epoch: int) -> None:
+        self._services = services
+        self._store = services.store
+        self._view = view
+        self._dependents = dependents
+        self._epoch = epoch
+        self._shards: set[str] = set(SHARDS)  # with news, as far as is known
+        # Attempts that are counted but may still be among the news: an earlier manager's until all
+        # news were read, this one's until their news is deleted.
+        self._counted = set(history.load_cursor(services.store).counted)
+
+    def hint(self, shards: Sequence[str]) -> None:
+        """These shards have news."""
+        self._shards.update(shards)
+
+    def run(self) -> Digested:
+        """Digest what is known to be there, some of each shard.
+
+        Raises:
+            StoreError: storage failed; the rest is digested the next time.
+            FencedError: a manager of a higher epoch acts.
+        """
+        result = Digested()
+        for number in sorted(self._shards):
+            found = list(self._store.scan(rows.TABLE, number, *rows.prefix_range("o|"), limit=ROWS))
+            news = [rows.load_news(row) for row in found]
+            told = self._tell(news)
+            result.ready += told.ready
+            self._settle(number, news, found, told)
+            self._counted -= {history.attempt_id(n) for n in news}
+            result.later += [(n.not_before, n.key) for n in news if n.not_before]
+            result.ended += [n for n in news if n.number]
+            if len(found) == ROWS and len(told.kept) < ROWS // 2:
+                result.more = True
+            else:
+                self._shards.discard(number)
+        if not result.more:
+            self._counted = set()
+        return result
+
+    def _tell(self, news: Sequence[News]) -> Told:
+        attempts = [n for n in news if n.number]
+        for start in range(0, len(attempts), history.BATCH):
+            part = attempts[start : start + history.BATCH]
+            self._count(part)
+            self._counted |= {history.attempt_id(n) for n in part}
+        told = self._dependents.tell(news)
+        for one in news:
+            if one.category is Category.SOURCE_BLOB_MISSING and one.state is State.WAITING:
+                more = self._dependents.examine(one.key, look=True)
+                told.ready += more.ready
+                told.kept |= more.kept
+        return told
+
+    def _count(self, batch: Sequence[News]) -> None:
+        for tries in range(5):
+            try:
+                history.count(self._store, batch, epoch=self._epoch, keep=self._counted)
+            except ConflictError:
+                if tries == 4:
+                    raise
+            else:
+                return
+
+    def _settle(self, number: str, news: Sequence[News], found: Sequence[Row], told: Told) -> None:
+        """Tell the requests and delete the news, in as few transactions as there can be."""
+        batch: list[Operation] = []
+        outcomes: list[tuple[Live, str, str]] = []
+        for one, row in zip(news, found, strict=True):
+            operations, mine = self._operations(one, row, kept=one.key in told.kept)
+            clash = {op.row for op in batch} & {op.row for op in operations}
+            if batch and (clash or len(batch) + len(operations) > BATCH_OPERATIONS):
+                self._write(number, batch, outcomes)
+                batch, outcomes = [], []
+            batch += operations
+            outcomes += mine
+        if batch:
+            self._write(number, batch, outcomes)
+
+    def _operations(
+        self, news: News, row: Row, *, kept: bool
+    ) -> tuple[list[Operation], list[tuple[Live, str, str]]]:
+        operations: list[Operation] = []
+        outcomes: list[tuple[Live, str, str]] = []
+        outcome = self._outcome(news)
+        for request in news.wants if outcome else ():
+            live = self._view.requests.get(request)
+            entity = _told(news, outcome)
+            if live is None:
+                if self._files_renewed(news, request):
+                    operations.append(Merge(row=rows.want_row(request, news.key), entity=entity))
+                continue
+            if outcome == "superseded":
+                self._ledger(live, news.successor)
+            entry = self._ledger(live, news.key)
+            if entry is not None and entry.outcome in ("", outcome):
+                operations.append(Merge(row=rows.want_row(request, news.key), entity=entity))
+                outcomes.append((live, news.key, outcome))
+        if not kept:
+            operations.append(Delete(row=row.row))
+        elif not news.counted:
+            operations.append(Merge(row=row.row, entity={"counted": True}))
+        return operations, outcomes
+
+    def _ledger(self, live: Live, key: str) -> Entry | None:
+        """What the request was told of a task; read from the table when another manager, stalled
+        since, wrote the want."""
+        if key not in live.ledger:
+            row = self._store.get(rows.TABLE, shard(key), rows.want_row(live.id, key))
+            if row is not None:
+                live.note(rows.load_want(row))
+        return live.ledger.get(key)
+
+    def _outcome(self, news: News) -> str:
+        """What the requests are told: nothing while the task goes on, or once it was revived."""
+        if news.state is State.DONE:
+            return "done"
+        if news.state is not State.FAILED:
+            return ""
+        task = read_task(self._store, news.key)
+        if task is None or task.state is not State.FAILED:
+            return ""
+        if task.successor:
+            return "superseded"
+        return "gap" if news.category is Category.UPSTREAM_FAILED else "failed"
+
+    def _files_renewed(self, news: News, request: str) -> bool:
+        """Whether an ended request lists files that have been made again."""
+        if news.state is not State.DONE:
+            return False
+        row = self._store.get(rows.TABLE, shard(news.key), rows.want_row(request, news.key))
+        if row is None:
+            return False
+        want = rows.load_want(row)
+        return want.outcome == "done" and want.files != news.files
+
+    def _write(
+        self,
+        number: str,
+        operations: Sequence[Operation],
+        outcomes: Sequence[tuple[Live, str, str]],
+    ) -> None:
+        """A refused batch is done row by row: a want row may be gone, or the news deleted by an
+        earlier call whose answer was lost."""
+        try:
+            self._store.transact(rows.TABLE, number, operations)
+        except ConflictError as error:
+            log.debug("batch refused", shard=number, error=str(error))
+            for operation in operations:
+                try:
+                    self._store.transact(rows.TABLE, number, [operation])
+                except ConflictError as gone:
+                    log.debug("row gone", row=operation.row, error=str(gone))
+        for live, key, outcome in outcomes:
+            live.tell(key, outcome)
+
+
+def _told(news: News, outcome: str) -> Entity:
+    return {
+        "outcome": outcome,
+        "category": news.category.value if news.category else "",
+        "message": news.message,
+        "successor": news.successor,
+        "files": rows.dump_files(news.files),
+    }

@@ -1,0 +1,158 @@
+"""How a request ends: recounted from its want rows, with what it lacks and why, and a mail."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import structlog
+
+from service_manager import frozen, notify
+from service_manager.view import Live
+from tasks import outbox, requests
+from tasks.blobs import RESULTS
+from tasks.categories import Category
+from tasks.errors import BlobExistsError
+from tasks.model import Phase, RequestState
+from tasks.plan import Gap, Plan
+from tasks.requests import GAPS_ON_ROW, RequestRow
+from tasks.rows import Want
+from tasks.services import Services
+
+log = structlog.get_logger("manager.ending")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """The state a request ends in, and the line that says so."""
+
+    state: RequestState
+    message: str
+
+
+def judge(policy: str, wants: Sequence[Want], gaps: Sequence[Gap]) -> Verdict:
+    """How a request ends whose tasks have all ended."""
+    failed = [w for w in wants if w.outcome in ("failed", "gap")]
+    planned = [w for w in wants if w.output and w.outcome != "superseded"]
+    made = [w for w in planned if w.outcome == "done"]
+    if policy == "fail" and failed:
+        first = min(failed, key=_order)
+        return Verdict(
+            state=RequestState.FAILED,
+            message=f"{first.name}: {_reason(first)}; the request asks to fail when anything is "
+            "missing (on_missing: fail)",
+        )
+    if planned and not made:
+        return Verdict(
+            state=RequestState.FAILED,
+            message=f"none of the {len(planned)} results could be made",
+        )
+    if failed or gaps or any(w.outcome == "superseded" for w in wants):
+        lacking = len(planned) - len(made)
+        return Verdict(
+            state=RequestState.GAPS,
+            message=f"{len(made)} of {len(planned)} results are there; "
+            + (f"{lacking} could not be made" if lacking else "some lack an input"),
+        )
+    reused = sum(w.reused for w in wants)
+    again = f"; {reused} of {len(wants)} tasks had been done before" if reused else ""
+    return Verdict(state=RequestState.COMPLETE, message=f"all {len(made)} results are there{again}")
+
+
+def lacking(wants: Sequence[Want], planned: Sequence[Gap]) -> tuple[Gap, ...]:
+    """All that a request lacks: what planning found missing, what failed by itself, and the
+    results that could therefore not be made. In an order of its own, so that it can be repeated."""
+    own = [
+        Gap(what=want.name, reason=_reason(want))
+        for want in sorted(wants, key=_order)
+        if want.outcome == "failed" or (want.outcome == "gap" and want.output)
+    ]
+    return (*planned, *own)
+
+
+def end(
+    services: Services, live: Live, wants: Sequence[Want], *, portal_url: str, epoch: int
+) -> RequestRow:
+    """End a request once: gaps, mail, and its row. Repeated, it changes nothing.
+
+    Raises:
+        StoreError: storage failed; call again.
+    """
+    plan = frozen.thaw(services.blobs, live.id) or Plan(tasks=())
+    verdict = judge(live.policy, wants, plan.gaps)
+    gaps = lacking(wants, plan.gaps)
+    _keep_gaps(services, live.id, gaps)
+    now = services.clock.now()
+    counted = live.with_progress(())
+    row = replace(
+        counted,
+        state=verdict.state,
+        message=verdict.message,
+        ended=now,
+        gaps=gaps[:GAPS_ON_ROW],
+        gap_count=len(gaps),
+        epoch=epoch,
+    )
+    request = requests.document_of(requests.load(services, live.id))
+    mail = notify.compose(
+        row, wants, plan.gaps, to=request.notify, portal_url=portal_url, now=now, notes=plan.notes
+    )
+    if mail is not None:
+        outbox.put(services.store, services.clock, mail)
+    return write_end(services, row)
+
+
+def end_without_plan(
+    services: Services,
+    row: RequestRow,
+    state: RequestState,
+    message: str,
+    *,
+    portal_url: str,
+) -> RequestRow:
+    """End a request that was refused, could not be planned, was previewed, or was cancelled.
+
+    Only a failure is told by mail: the rest was said at once or asked for.
+    """
+    now = services.clock.now()
+    new = replace(row, state=state, message=message, ended=now)
+    if state in (RequestState.REFUSED, RequestState.FAILED) and not row.dry_run:
+        request = requests.document_of(requests.load(services, row.id))
+        mail = notify.compose(new, (), (), to=request.notify, portal_url=portal_url, now=now)
+        if mail is not None:
+            outbox.put(services.store, services.clock, mail)
+    return write_end(services, new)
+
+
+def write_end(services: Services, row: RequestRow) -> RequestRow:
+    """Write a request's end unless it has one."""
+
+    def change(current: RequestRow) -> RequestRow:
+        if current.state.ended:
+            return current
+        return replace(row, document=current.document, etag=current.etag)
+
+    ended = requests.change_request(services, row.id, change)
+    log.info("request ended", request=row.id, state=ended.state.value, message=ended.message)
+    return ended
+
+
+def _keep_gaps(services: Services, request: str, gaps: Sequence[Gap]) -> None:
+    if len(gaps) <= GAPS_ON_ROW:
+        return
+    data = json.dumps([[gap.what, gap.reason] for gap in gaps]).encode()
+    try:
+        services.blobs.put_bytes(RESULTS, requests.gaps_blob(request), data)
+    except BlobExistsError:
+        # An earlier try to end the request listed them, and the request ends once.
+        log.info("gaps are listed already", request=request)
+
+
+def _reason(want: Want) -> str:
+    if want.outcome == "gap":
+        return want.message or "none of its inputs could be made"
+    category = want.category or Category.UNKNOWN
+    return f"{category}: {want.message}" if want.message else str(category)
+
+
+def _order(want: Want) -> tuple[int, str, str]:
+    return list(Phase).index(want.phase), want.name, want.key

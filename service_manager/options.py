@@ -1,0 +1,51 @@
+"""What the manager goes by, out of the settings."""
+
+from dataclasses import dataclass, field
+
+from tasks.settings import Settings
+from tasks.transitions import RetryPolicy
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """Times in seconds, counts of tasks."""
+
+    name: str = "manager"
+    tick: float = 0.5
+    sweep: float = 30.0
+    resend: float = 30.0
+    heartbeat: float = 5.0
+    lease: float = 30.0
+    window: int = 64
+    max_tasks: int = 50_000
+    factor: float = 4.0
+    samples: int = 5
+    floor: float = 60.0
+    ceiling: float = 3600.0
+    retry: RetryPolicy = field(default_factory=RetryPolicy)
+    slice: float = 0.5  # of one tick, spent on writing plans
+    portal_url: str = "http://127.0.0.1:8000"
+
+    @classmethod
+    def of(cls, settings: Settings, name: str) -> "Options":
+        """The options that the settings ask for; `name` tells this process from others."""
+        return cls(
+            name=name,
+            tick=settings.tick_seconds,
+            sweep=settings.sweep_seconds,
+            resend=settings.resend_seconds,
+            heartbeat=settings.heartbeat_seconds,
+            lease=settings.lease_seconds,
+            window=settings.window,
+            max_tasks=settings.max_tasks,
+            factor=settings.timeout_factor,
+            samples=settings.timeout_samples,
+            floor=settings.timeout_floor,
+            ceiling=settings.timeout_ceiling,
+            retry=RetryPolicy(
+                budget=settings.retry_budget,
+                base=settings.retry_base,
+                ceiling=settings.retry_ceiling,
+            ),
+            portal_url=settings.portal_url,
+        )

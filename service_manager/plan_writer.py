@@ -1,0 +1,235 @@
+"""Writing a plan into the table: in batches per shard, inputs before dependents, repeatable.
+
+A task's transaction holds its row, its want and the edges to its dependents, so that its state
+seen there is exact: either it is DONE and no dependent waits for it, or its end comes later and
+finds the edges. A plan written again after a crash leaves alone what the request already wants.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from tasks import rows, transitions
+from tasks.errors import ConflictError, StoreError
+from tasks.keys import shard
+from tasks.limits import operation_size
+from tasks.model import State, Task
+from tasks.plan import PlannedTask
+from tasks.protocol import read_task
+from tasks.rows import Edge, Want
+from tasks.services import Services
+from tasks.spec import CollectSpec, GroupSpec, MosaicSpec, ReduceSpec, ReprojectSpec, Spec
+from tasks.store import BATCH_BYTES, BATCH_OPERATIONS, Operation, Upsert
+
+_TOGETHER = 60  # edges written in the transaction of their input; more go before it
+_BYTES = BATCH_BYTES * 3 // 4
+_TRIES = 8
+
+
+@dataclass
+class Written:
+    """What one batch came to: tasks as they are now, with the wants told to the request."""
+
+    tasks: list[tuple[Task, Want]] = field(default_factory=list)
+    examine: list[str] = field(default_factory=list)  # their inputs must be looked at again
+
+
+@dataclass
+class _Step:
+    key: str
+    planned: PlannedTask
+    edges: tuple[Edge, ...]
+
+
+class PlanWriter:
+    """Writes the plan of one request, a batch for each item taken from `batches`."""
+
+    def __init__(self, services: Services, request: str, tasks: Sequence[PlannedTask]) -> None:
+        self._services = services
+        self._request = request
+        self._tasks = tasks
+        self._states: dict[str, State] = {}
+        self._fresh = True  # the last batch was all new: the next may be, too
+
+    def batches(self) -> Iterator[Written]:
+        """Write; raises StoreError when storage fails, and ValueError on a plan out of order."""
+        for level in self._levels():
+            for number in sorted({shard(step.key) for step in level}):
+                members = [step for step in level if shard(step.key) == number]
+                yield from self._shard(number, members)
+
+    def _levels(self) -> list[list[_Step]]:
+        edges: dict[str, dict[str, int]] = {}
+        levels: dict[str, int] = {}
+        steps: list[list[_Step]] = []
+        keyed = [(planned.spec.key, planned) for planned in self._tasks]
+        for key, planned in keyed:
+            for i, given in enumerate(planned.spec.inputs):
+                if given.key not in levels:
+                    raise ValueError(f"task {key} comes before its input {given.key}")
+                bits = edges.setdefault(given.key, {})
+                bits[key] = bits.get(key, 0) | 1 << i
+            levels[key] = 1 + max((levels[i.key] for i in planned.spec.inputs), default=-1)
+        seen: set[str] = set()
+        for key, planned in keyed:
+            if key in seen:
+                continue
+            seen.add(key)
+            while len(steps) <= levels[key]:
+                steps.append([])
+            own = tuple(Edge(key=key, dependent=d, bits=b) for d, b in edges.get(key, {}).items())
+            steps[levels[key]].append(_Step(key=key, planned=planned, edges=own))
+        return steps
+
+    def _shard(self, number: str, steps: Sequence[_Step]) -> Iterator[Written]:
+        for step in steps:
+            early = [
+                Upsert(row=rows.edge_row(edge.key, edge.dependent), entity=rows.dump_edge(edge))
+                for edge in step.edges[_TOGETHER:]
+            ]
+            for start in range(0, len(early), BATCH_OPERATIONS):
+                self._put(early[start : start + BATCH_OPERATIONS], number)
+        batch: list[_Step] = []
+        count = size = 0
+        for step in steps:
+            operations = self._create(step).operations
+            more = sum(operation_size(number, op) for op in operations)
+            # Room for one more operation each: an existing row's markers change, too.
+            if batch and (
+                count + len(operations) + len(batch) >= BATCH_OPERATIONS or size + more > _BYTES
+            ):
+                yield self._write(number, batch)
+                batch, count, size = [], 0, 0
+            batch.append(step)
+            count += len(operations)
+            size += more
+        if batch:
+            yield self._write(number, batch)
+
+    def _write(self, number: str, batch: Sequence[_Step]) -> Written:
+        """Write a batch, whatever of it exists, until it holds."""
+        last: StoreError | None = None
+        for tries in range(_TRIES):
+            if tries > 1 and len(batch) > 1:  # someone changes these rows: one by one
+                written = Written()
+                for step in batch:
+                    one = self._write(number, [step])
+                    written.tasks += one.tasks
+                    written.examine += one.examine
+                return written
+            try:
+                return self._attempt(number, batch)
+            except ConflictError as error:
+                self._fresh, last = False, error
+            except StoreError as error:
+                self._fresh, last = False, error
+                self._services.clock.sleep(0.05 * 2**tries)
+        raise StoreError(f"plan of {self._request}: gave up: {last}") from last
+
+    def _attempt(self, number: str, batch: Sequence[_Step]) -> Written:
+        written = Written()
+        operations: list[Operation] = []
+        absent = 0
+        for step in batch:
+            task = None if self._fresh else read_task(self._services.store, step.key)
+            if task is None:
+                absent += 1
+                change = self._create(step)
+                told = self._want(step)
+            else:
+                told = self._told(step, task)
+                change = self._existing(step, task, told)
+            operations += change.operations
+            written.tasks.append((change.task, told))
+            if change.task.state is State.WAITING and self._stale(step, task):
+                written.examine.append(step.key)
+        if operations:
+            self._services.store.transact(rows.TABLE, number, operations)
+        self._fresh = absent == len(batch)
+        for task, _ in written.tasks:
+            self._states[task.key] = task.state
+        return written
+
+    def _create(self, step: _Step) -> transitions.Change:
+        return transitions.create(
+            step.planned.spec, self._want(step), self._missing(step), step.edges[:_TOGETHER]
+        )
+
+    def _existing(self, step: _Step, task: Task, told: Want) -> transitions.Change:
+        if self._request in task.wants:
+            if task.state is State.DONE or not step.edges:
+                return transitions.Change(task=task, operations=())
+            return transitions.link(task, step.edges[:_TOGETHER])
+        return transitions.want(task, told, self._missing(step), step.edges[:_TOGETHER])
+
+    def _told(self, step: _Step, task: Task) -> Want:
+        """The want row of an existing task: told already when the task is DONE."""
+        if self._request in task.wants:
+            name = rows.want_row(self._request, task.key)
+            row = self._services.store.get(rows.TABLE, shard(task.key), name)
+            return rows.load_want(row) if row else self._want(step)
+        if task.state is not State.DONE:
+            return self._want(step)
+        return Want(
+            request=self._request,
+            key=task.key,
+            phase=task.phase,
+            name=describe(step.planned.spec),
+            output=step.planned.output,
+            outcome="done",
+            reused=True,
+            files=task.files,
+        )
+
+    def _want(self, step: _Step) -> Want:
+        spec = step.planned.spec
+        return Want(
+            request=self._request,
+            key=step.key,
+            phase=spec.phase,
+            name=describe(spec),
+            output=step.planned.output,
+        )
+
+    def _missing(self, step: _Step) -> int:
+        return sum(
+            1 << i
+            for i, given in enumerate(step.planned.spec.inputs)
+            if self._states.get(given.key) is not State.DONE
+        )
+
+    def _stale(self, step: _Step, before: Task | None) -> bool:
+        """Whether an input's news may have been told before this task could hear them."""
+        revived = before is not None and not before.state.live
+        ended = any(
+            self._states[i.key] not in (State.DONE, State.READY, State.WAITING, State.RUNNING)
+            for i in step.planned.spec.inputs
+        )
+        return revived or ended
+
+    def _put(self, operations: Sequence[Operation], number: str) -> None:
+        for tries in range(_TRIES):
+            try:
+                self._services.store.transact(rows.TABLE, number, operations)
+            except StoreError:
+                if tries == _TRIES - 1:
+                    raise
+                self._services.clock.sleep(0.05 * 2**tries)
+            else:
+                return
+
+
+def describe(spec: Spec) -> str:
+    """What a task makes, for people."""
+    match spec:
+        case CollectSpec():
+            return spec.granule
+        case ReprojectSpec():
+            corner = f"{spec.grid.transform[2]:g}, {spec.grid.transform[5]:g}"
+            return f"{spec.product}.{spec.collection} {spec.layer} {spec.day} cell at {corner}"
+        case MosaicSpec():
+            return spec.name
+        case GroupSpec():
+            return spec.group
+        case ReduceSpec():
+            of = spec.inputs[0].name if spec.inputs else ""
+            return f"{spec.package} {of}".strip()

@@ -1,0 +1,77 @@
+"""The manager as a process: stands by, acts, and stands by again when another acts."""
+
+import threading
+from collections.abc import Callable
+
+import structlog
+
+from service_manager.leadership import Leadership
+from service_manager.manager import Manager
+from service_manager.options import Options
+from tasks.errors import FencedError, StoreError
+from tasks.services import Services
+
+log = structlog.get_logger("manager.service")
+
+Make = Callable[[int], Manager]  # by epoch
+
+
+def serve(
+    services: Services,
+    options: Options,
+    make: Make,
+    stop: threading.Event,
+    each: Callable[[], None] = lambda: None,
+) -> None:
+    """Run until `stop` is set; `each` is called once a round while this process acts."""
+    while not stop.is_set():
+        leadership = Leadership(services, options.lease)
+        if not _wait(leadership, options, stop):
+            return
+        log.info("acting", epoch=leadership.epoch)
+        try:
+            _act(leadership, make(leadership.epoch), options, stop, each)
+        except FencedError as error:
+            log.warning("standing by", reason=str(error))
+        except StoreError as error:
+            log.warning("storage does not answer", error=str(error))
+            stop.wait(options.tick)
+    _release(leadership)
+
+
+def _wait(leadership: Leadership, options: Options, stop: threading.Event) -> bool:
+    told = False
+    while not stop.is_set():
+        try:
+            if leadership.acquire():
+                return True
+        except StoreError as error:
+            log.warning("storage does not answer", error=str(error))
+        else:
+            if not told:
+                log.info("standing by: another manager acts")
+            told = True
+        stop.wait(min(1.0, options.lease / 10))
+    return False
+
+
+def _act(
+    leadership: Leadership,
+    manager: Manager,
+    options: Options,
+    stop: threading.Event,
+    each: Callable[[], None],
+) -> None:
+    while not stop.is_set():
+        leadership.renew()
+        busy = manager.tick()
+        each()
+        if not busy:
+            stop.wait(options.tick)
+
+
+def _release(leadership: Leadership) -> None:
+    try:
+        leadership.release()
+    except StoreError as error:
+        log.warning("the lease was not released; it runs out by itself", error=str(error))

@@ -1,0 +1,87 @@
+"""The sweep: reads all markers and news of a shard, and so repairs what lost hints left."""
+
+from dataclasses import dataclass, field
+
+from service_manager.dispatch import Dispatch
+from service_manager.view import Running, View
+from tasks import rows
+from tasks.keys import SHARDS
+from tasks.model import Phase
+from tasks.services import Services
+from tasks.store import Row
+
+
+@dataclass
+class Swept:
+    """What was found in a shard."""
+
+    later: list[tuple[float, str]] = field(default_factory=list)  # not before, key
+    news: bool = False
+
+
+class Sweep:
+    """One shard at a time, all of them every `period` seconds."""
+
+    def __init__(self, services: Services, view: View, dispatch: Dispatch, period: float) -> None:
+        self._services = services
+        self._view = view
+        self._dispatch = dispatch
+        self._period = period
+        self._due = dict.fromkeys(SHARDS, 0.0)
+
+    def due(self) -> str | None:
+        """The shard whose turn it is, if one is due."""
+        now = self._services.clock.monotonic()
+        late = min(self._due, key=lambda shard: self._due[shard])
+        return late if self._due[late] <= now else None
+
+    def run(self, shard: str) -> Swept:
+        """Read a shard's markers. Raises StoreError; it is due again then."""
+        now = self._services.clock.monotonic()
+        ready = {_key(row): row.row.split("|")[1] for row in self._scan(shard, "r|")}
+        running = {r.key: r for r in (_running(row, now) for row in self._scan(shard, "x|"))}
+        later = [(int(row.row.split("|")[1]) / 1000, _key(row)) for row in self._scan(shard, "z|")]
+        start, end = rows.prefix_range("o|")
+        news = any(self._services.store.scan(rows.TABLE, shard, start, end, limit=1))
+        self._dispatch.reconcile(shard, ready)
+        self._reconcile(shard, running)
+        self._due[shard] = now + self._period
+        return Swept(later=later, news=news)
+
+    def _reconcile(self, shard: str, found: dict[str, Running]) -> None:
+        known = self._view.running
+        for key in [k for k in known if k[0] == shard and k not in found]:
+            del known[key]
+        for key, running in found.items():
+            old = known.get(key)
+            if old is None or old.claim != running.claim:
+                known[key] = running
+            else:
+                old.sponsor = running.sponsor
+                old.retries = running.retries
+                old.attempt = running.attempt
+                old.claimed_at = running.claimed_at
+
+    def _scan(self, shard: str, prefix: str) -> list[Row]:
+        start, end = rows.prefix_range(prefix)
+        return list(self._services.store.scan(rows.TABLE, shard, start, end))
+
+
+def _key(row: Row) -> str:
+    return str(row.entity["key"])
+
+
+def _running(row: Row, now: float) -> Running:
+    e = row.entity
+    return Running(
+        key=str(e["key"]),
+        claim=str(e["claim"]),
+        worker=str(e["worker"]),
+        attempt=int(e["attempt"]),
+        retries=int(e["retries"]),
+        phase=Phase(str(e["phase"])),
+        task_class=str(e["task_class"]),
+        sponsor=str(e["sponsor"]),
+        claimed_at=float(e["claimed_at"]),
+        since=now,
+    )

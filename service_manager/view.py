@@ -1,0 +1,121 @@
+"""What the manager keeps in memory. All of it can be read again from the tables."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from tasks.model import Phase, RequestState, Task
+from tasks.requests import PhaseCount, RequestRow
+from tasks.rows import Want
+
+
+@dataclass(slots=True)
+class Entry:
+    """One task in a request's ledger; `outcome` as in the want row."""
+
+    phase: Phase
+    outcome: str = ""
+    reused: bool = False
+    output: bool = False
+
+
+@dataclass
+class Live:
+    """A request that has not ended."""
+
+    row: RequestRow
+    policy: str  # on_missing
+    ledger: dict[str, Entry] = field(default_factory=dict)
+    pending: int = 0  # entries of the ledger without an outcome
+    changed: bool = True  # since its progress was written
+
+    @property
+    def id(self) -> str:
+        return self.row.id
+
+    @property
+    def dispatchable(self) -> bool:
+        """Whether its tasks may be sent to workers."""
+        return not self.row.paused and self.row.order != "cancel"
+
+    def note(self, want: Want) -> None:
+        """Take a want row into the ledger, in place of what was there."""
+        old = self.ledger.get(want.key)
+        if old is not None and not old.outcome:
+            self.pending -= 1
+        self.ledger[want.key] = Entry(
+            phase=want.phase,
+            outcome=want.outcome,
+            reused=want.reused,
+            output=bool(want.output),
+        )
+        self.pending += not want.outcome
+        self.changed = True
+
+    def tell(self, key: str, outcome: str) -> None:
+        """What became of a task."""
+        entry = self.ledger.get(key)
+        if entry is None or entry.outcome:
+            return
+        entry.outcome = outcome
+        self.pending -= 1
+        self.changed = True
+
+    def with_progress(self, running: Iterable[str]) -> RequestRow:
+        """The request's row with its counts; `running` are the keys of running tasks."""
+        counts = {phase: [0, 0, 0, 0, 0] for phase in Phase}
+        outputs = delivered = 0
+        for entry in self.ledger.values():
+            if entry.outcome == "superseded":
+                continue
+            count = counts[entry.phase]
+            count[0] += 1
+            count[1] += entry.outcome == "done"
+            count[2] += entry.outcome in ("failed", "gap")
+            count[4] += entry.reused
+            outputs += entry.output
+            delivered += entry.output and entry.outcome == "done"
+        for key in running:
+            found = self.ledger.get(key)
+            if found is not None and not found.outcome:
+                counts[found.phase][3] += 1
+        phases = {
+            phase: PhaseCount(total=t, done=d, failed=f, running=r, reused=u)
+            for phase, (t, d, f, r, u) in counts.items()
+            if t
+        }
+        return replace(self.row, phases=phases, outputs=outputs, delivered=delivered)
+
+
+@dataclass(slots=True)
+class Running:
+    """A running attempt as the manager sees it. Times are on the manager's monotonic clock."""
+
+    key: str
+    claim: str
+    worker: str
+    attempt: int
+    retries: int
+    phase: Phase
+    task_class: str
+    sponsor: str
+    claimed_at: float  # the worker's wall clock
+    since: float
+    ordered: float | None = None  # when its kill was ordered
+    missed: int = 0  # beats of its worker that did not list it
+
+
+@dataclass
+class View:
+    """Requests that have not ended, and attempts that run."""
+
+    requests: dict[str, Live] = field(default_factory=dict)
+    running: dict[str, Running] = field(default_factory=dict)  # by key
+    slots: int = 0
+
+    def wanted_by(self, task: Task) -> list[Live]:
+        """The live requests that want a task."""
+        return [self.requests[w] for w in task.wants if w in self.requests]
+
+    def planning(self) -> bool:
+        """Whether some request's plan is being written."""
+        return any(r.row.state is RequestState.PLANNING for r in self.requests.values())

@@ -1,0 +1,135 @@
+"""One machine in a test: a manager on the memory store and a worker that runs what it is sent."""
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from service_manager.manager import Manager
+from service_manager.options import Options
+from tasks import blobs, protocol, requests
+from tasks.categories import Category
+from tasks.clock import ManualClock
+from tasks.model import ArtifactFile
+from tasks.plan import Plan, PlannedTask
+from tasks.request import Request, parse_request
+from tasks.requests import RequestRow
+from tasks.services import Services, memory_services
+from tasks.spec import CollectSpec, GridSpec, Input, MosaicSpec, Spec
+
+GRID = GridSpec(crs="EPSG:4326", transform=(1, 0, 0, 0, -1, 0), width=8, height=8)
+Outcome = Category | None
+Decide = Callable[[protocol.Claimed], Outcome]
+
+
+def collect(name: str) -> CollectSpec:
+    """The collection of a granule."""
+    return CollectSpec(product="MOD13A2", collection="6", granule=name, production="1", size=10)
+
+
+def mosaic(name: str, *inputs: Spec) -> MosaicSpec:
+    """A task over others."""
+    return MosaicSpec(name=name, grid=GRID, inputs=tuple(Input(key=i.key) for i in inputs))
+
+
+def plan_of(*tasks: Spec, outputs: Mapping[str, str] | None = None) -> Plan:
+    """A plan; `outputs` by the mosaic's name."""
+    named = outputs or {}
+    return Plan(
+        tasks=tuple(
+            PlannedTask(
+                spec=spec,
+                output=named.get(spec.name, "") if isinstance(spec, MosaicSpec) else "",
+            )
+            for spec in tasks
+        )
+    )
+
+
+def document(title: str, **more: object) -> Request:
+    """A request document whose title tells the planner what to plan."""
+    return parse_request(
+        {
+            "title": title,
+            "products": [{"name": "MOD13A2", "collection": "6", "layers": ["x"]}],
+            "region": {"tiles": ["h18v04"]},
+            "time": {"start": "2012-01-01", "end": "2012-01-02"},
+            "grid": {"modis": 1000},
+            "notify": "scientist@example.org",
+            **more,
+        }
+    )
+
+
+@dataclass
+class Bench:
+    """Manager, worker and clock of one test."""
+
+    plans: Mapping[str, Plan]
+    options: Options = field(default_factory=Options)
+    decide: Decide = lambda claimed: None
+    services: Services = field(default_factory=lambda: memory_services(ManualClock()))
+    sent: list[str] = field(default_factory=list)
+    ran: list[str] = field(default_factory=list)
+    manager: Manager = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.restart()
+
+    def restart(self, epoch: int = 1) -> None:
+        """A new manager that knows nothing but the tables."""
+        self.manager = Manager(
+            self.services, self.options, self._planned, self.sent.append, epoch
+        )
+
+    def _planned(self, request: Request) -> Plan:
+        return self.plans[request.title]
+
+    def submit(self, title: str, owner: str = "owner", **more: object) -> str:
+        return requests.submit(self.services, owner, document(title, **more))
+
+    def row(self, request: str) -> RequestRow:
+        return requests.load(self.services, request)
+
+    def work(self) -> None:
+        """Run everything that was sent."""
+        sent, self.sent[:] = list(self.sent), []
+        for key in sent:
+            claimed = protocol.claim(self.services, key, "worker", self.options.retry)
+            if claimed is None:
+                continue
+            self.ran.append(key)
+            category = self.decide(claimed)
+            now = self.services.clock.now()
+            attempt = claimed.attempt(
+                started=now, ended=now + 1, duration=1.0, category=category, message="test"
+            )
+            if category is None:
+                protocol.commit(self.services, attempt, [self._store(claimed)])
+            else:
+                protocol.fail(self.services, attempt, self.options.retry)
+
+    def _store(self, claimed: protocol.Claimed) -> ArtifactFile:
+        data = hashlib.sha256(claimed.task.key.encode()).digest()
+        name = blobs.artifact_name(claimed.task.key, claimed.claim, "cell.tif")
+        stored = self.services.blobs.put_bytes(blobs.ARTIFACTS, name, data)
+        return ArtifactFile(
+            name="cell.tif",
+            blob=f"{blobs.ARTIFACTS}/{name}",
+            size=stored.size,
+            sha256=stored.sha256,
+        )
+
+    def rounds(self, number: int, seconds: float = 1.0) -> None:
+        for _ in range(number):
+            self.manager.tick()
+            self.work()
+            self.services.clock.sleep(seconds)
+
+    def until_ended(self, request: str, limit: int = 400, seconds: float = 1.0) -> RequestRow:
+        """Rounds until the request has ended."""
+        for _ in range(limit):
+            self.rounds(1, seconds)
+            row = self.row(request)
+            if row.state.ended:
+                return row
+        raise AssertionError(f"request {request} did not end: {self.row(request)}")
