@@ -3,20 +3,23 @@
 HDF4 is a C library without locks that trusts its files: read in a process that may die.
 """
 
+import ctypes
 import re
 from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+from pyhdf import hdfext
 from pyhdf.error import HDF4Error
-from pyhdf.SD import SD, SDC
+from pyhdf.SD import SD, SDC, SDS
 
 from reprojection.container import MAX_ELEMENTS, AttributeValue, DataSet
 from reprojection.errors import UnreadableGranuleError
 
 MAGIC = b"\x0e\x03\x13\x01"
 
+MAX_ATTRIBUTES = 5000
 MAX_DATASETS = 5000  # MOD08 has about 1,000; a damaged count must not become a long loop
 
 _DTYPES: dict[int, str] = {
@@ -31,6 +34,8 @@ _DTYPES: dict[int, str] = {
     SDC.FLOAT32: "f4",
     SDC.FLOAT64: "f8",
 }
+
+_TEXT = (SDC.CHAR8, SDC.UCHAR8)
 
 _SEQUENCE = re.compile(r"^(?P<base>StructMetadata|CoreMetadata|ArchiveMetadata)\.(?P<part>\d+)$")
 
@@ -48,10 +53,10 @@ class Hdf4Container:
         except _DAMAGE as problem:
             raise self._damaged(str(problem)) from problem
         try:
-            self._attributes = join_metadata(_attributes(self._file))
-            count, _ = self._file.info()
-            if not 0 <= count <= MAX_DATASETS:
-                raise self._damaged(f"it claims {count} data sets")
+            count, attribute_count = self._file.info()
+            if not (0 <= count <= MAX_DATASETS and 0 <= attribute_count <= MAX_ATTRIBUTES):
+                raise self._damaged(f"it claims {count} data sets, {attribute_count} attributes")
+            self._attributes = join_metadata(_attributes(self._file, attribute_count))
             self._datasets = tuple(
                 found for index in range(count) if (found := self._describe(index)) is not None
             )
@@ -103,7 +108,7 @@ class Hdf4Container:
     def _describe(self, index: int) -> DataSet | None:
         sds = self._file.select(index)
         try:
-            name, rank, sizes, number_type, _ = sds.info()
+            name, rank, sizes, number_type, attribute_count = sds.info()
             if sds.iscoordvar() or number_type not in _DTYPES:
                 return None
             shape = tuple(int(size) for size in (sizes if rank > 1 else [sizes]))
@@ -116,7 +121,7 @@ class Hdf4Container:
             if elements > MAX_ELEMENTS:
                 raise self._damaged(f"data set {name!r} claims {elements} elements")
             labels = [str(sds.dim(axis).info()[0]) for axis in range(rank)]
-            attributes = _attributes(sds)
+            attributes = _attributes(sds, min(attribute_count, MAX_ATTRIBUTES))
         finally:
             sds.endaccess()
         pairs = [label.partition(":") for label in labels]
@@ -138,9 +143,22 @@ class Hdf4Container:
         )
 
 
-def _attributes(holder: SD) -> dict[str, AttributeValue]:
+# Most of a granule's 150 kB of text is documentation: only what is used, or short, is read.
+_SHORT = 256
+_WANTED = re.compile(
+    r"^(?:StructMetadata\.\d+|CoreMetadata\.\d+|OldCoreMetadata\.\d+|Slope_and_Offset_Usage"
+    r"|long_name|units|valid_range|valid_min|valid_max|_FillValue|scale_factor|add_offset)$"
+)
+
+
+def _attributes(holder: SD | SDS, count: int) -> dict[str, AttributeValue]:
     found: dict[str, AttributeValue] = {}
-    for name, value in holder.attributes().items():
+    for index in range(count):
+        attribute = holder.attr(index)
+        name, number_type, length = attribute.info()
+        if length > _SHORT and not (_WANTED.match(name) and number_type in _TEXT):
+            continue
+        value = _long_text(holder, index, length) if length > _SHORT else attribute.get()
         if isinstance(value, str):
             found[name] = value.rstrip("\0")
         elif isinstance(value, int | float):
@@ -148,6 +166,14 @@ def _attributes(holder: SD) -> dict[str, AttributeValue]:
         elif isinstance(value, list):
             found[name] = tuple(item for item in value if isinstance(item, int | float))
     return found
+
+
+def _long_text(holder: SD | SDS, index: int, length: int) -> str:
+    """A text attribute in one copy; pyhdf's own way takes 10 ms for a StructMetadata."""
+    buffer = hdfext.array_byte(length)
+    if hdfext.SDreadattr(holder._id, index, buffer) < 0:
+        raise HDF4Error(f"attribute {index} cannot be read")
+    return ctypes.string_at(int(buffer.this), length).decode("latin-1")
 
 
 def join_metadata(attributes: Mapping[str, AttributeValue]) -> dict[str, AttributeValue]:
