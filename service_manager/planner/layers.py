@@ -69,13 +69,21 @@ def plan_product(layout: Layout, found: Found, draft: Draft) -> tuple[list[Made]
         if not touching:
             continue
         touched_days.append(day)
-        for record in _in_order(near for _, by_layer in touching for near in by_layer):
-            draft.add(collect(record))
+        given = {
+            record.name: draft.input(collect(record), record.name)
+            for record in _in_order(near for _, by_layer in touching for near in by_layer)
+        }
         for number, layer in enumerate(layers):
-            cells = [
-                _reproject(layout, found, layer, day, place, by_layer[number], draft)
-                for place, by_layer in touching
-            ]
+            folder = f"{product_name(choice)}/{names[layer.layer]}"
+            cells = []
+            for place, by_layer in touching:
+                inputs = tuple(given[record.name] for record in by_layer[number])
+                spec = _reproject(layout, found, layer, day, place, inputs)
+                output = f"{folder}/cells/{day}/{place.name}" if layout.request.cells else ""
+                cell = draft.input(spec, f"{place.name} {day}", CELL_FILE, output)
+                cells.append(
+                    Made(layer=layer, period=found.period, day=day, place=place, input=cell)
+                )
             made.extend(cells)
             _mosaic(layout, found, names[layer.layer], day, cells, draft)
     return made, [*_gaps(layout, found, touched_days)]
@@ -106,14 +114,13 @@ def _reproject(
     layer: LayerChoice,
     day: date,
     place: Place,
-    records: Sequence[GranuleRecord],
-    draft: Draft,
-) -> Made:
-    request, choice = layout.request, found.choice
-    spec = ReprojectSpec(
-        inputs=tuple(draft.input(collect(record), record.name) for record in records),
-        product=choice.name,
-        collection=choice.collection,
+    inputs: tuple[Input, ...],
+) -> ReprojectSpec:
+    request = layout.request
+    return ReprojectSpec(
+        inputs=inputs,
+        product=found.choice.name,
+        collection=found.choice.collection,
         layer=layer.layer,
         day=day,
         grid=grid_spec(place.grid),
@@ -124,12 +131,8 @@ def _reproject(
         units=request.units,
         codes=request.codes,
         extra_bands=tuple(sorted(set(request.extra_bands))),
-        day_night=choice.day_night if found.geometry == "swath" else "any",
+        day_night=found.choice.day_night if found.geometry == "swath" else "any",
     )
-    folder = f"{product_name(choice)}/{layer_names(choice.layers)[layer.layer]}"
-    output = f"{folder}/cells/{day.isoformat()}/{place.name}" if request.cells else ""
-    given = draft.input(spec, f"{place.name} {day.isoformat()}", CELL_FILE, output)
-    return Made(layer=layer, period=found.period, day=day, place=place, input=given)
 
 
 def _mosaic(

@@ -17,7 +17,7 @@ from archives.boundary import Bounds, touches
 from archives.model import GranuleRecord, Ring
 from reprojection.crs import from_lonlat, is_plain_lonlat, lonlat_to_sinusoidal, to_lonlat
 from reprojection.grids import Cell, Grid
-from reprojection.sinusoidal import TILE_SIZE, tiles_touching
+from reprojection.sinusoidal import TILE_SIZE, TILES_ACROSS, TILES_DOWN, tiles_touching
 from service_manager.planner.choices import METRES_PER_DEGREE
 from tasks.regions import Area, region_tiles
 from tasks.request import Region
@@ -132,13 +132,13 @@ def _window_tiles(window: Grid, reach: float, whole_pixel: bool) -> frozenset[tu
     x, y = _sinusoidal_samples(window, 1e-6 if whole_pixel else 0.5)
     half = TILE_SIZE * 18
     around = reach + (0.0 if whole_pixel else _ROUNDING)
-    found: set[tuple[int, int]] = set()
+    found = np.zeros((TILES_ACROSS, TILES_DOWN), bool)
     for right, up in ((-1, -1), (-1, 1), (1, -1), (1, 1)):
         h = np.floor((x + half + right * around) / TILE_SIZE).astype(int)
         v = np.floor((half / 2 - y - up * around) / TILE_SIZE).astype(int)
-        pairs = np.unique(np.stack([h, v], axis=1), axis=0)
-        found.update((int(h), int(v)) for h, v in pairs if 0 <= h < 36 and 0 <= v < 18)
-    return frozenset(found)
+        there = (h >= 0) & (h < TILES_ACROSS) & (v >= 0) & (v < TILES_DOWN)
+        found[h[there], v[there]] = True
+    return frozenset((int(h), int(v)) for h, v in np.argwhere(found))
 
 
 def _window_area(window: Grid) -> Bounds | tuple[Ring, ...]:

@@ -417,7 +417,7 @@ def test_clipping_leaves_out_cells_and_granules_beyond_the_polygon() -> None:
         ({"time": {"start": "2013-01-01", "end": "2013-02-01"}}, "time", "16 days from 2012-01-01"),
         ({"region": {"bbox": [100, 0, 110, 10]}}, "region", "none touches"),
         (
-            {"products": [{"name": "MCD15A3", "collection": "5", "layers": ["a"]}]},
+            {"products": [{"name": "MCD15A9", "collection": "5", "layers": ["a"]}]},
             "products.0",
             "MCD15A2",
         ),
