@@ -44,14 +44,17 @@ _DEAF_SECONDS = 10.0  # a guard that does not answer a kill within this time is 
 
 
 def start_forkserver() -> None:
-    """Start the forkserver and wait until it serves. Call it before any thread or SDK client."""
+    """Start the forkserver, which imports on its own. Call it before any thread or SDK client."""
     if threading.active_count() > 1:
         raise RuntimeError("the forkserver must be started before any thread")
     for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     forkserver.set_forkserver_preload(list(PRELOADED))
     forkserver.ensure_running()
-    # The first fork waits for the imports; better now than in the first attempt.
+
+
+def await_forkserver() -> None:
+    """Wait until the forkserver has everything imported, so that no attempt waits for it."""
     probe = multiprocessing.get_context("forkserver").Process(target=_nothing)
     probe.start()
     probe.join()

@@ -5,11 +5,14 @@ import re
 import socket
 import sys
 import threading
+import warnings
 from importlib.metadata import version
 
 import structlog
 from azure.core.exceptions import AzureError
-from celery import Celery, signals
+from celery import Celery, bootsteps, signals
+from celery.platforms import SecurityWarning
+from kombu.asynchronous import Hub
 
 from tasks import logs
 from tasks.celery_app import QUEUE, TASK, make_app
@@ -18,12 +21,13 @@ from tasks.errors import SwathmillError
 from tasks.settings import Settings
 from tasks.workers import WorkerRow
 from worker import sandbox
-from worker.children import start_forkserver
+from worker.children import await_forkserver, start_forkserver
 from worker.heartbeat import Heartbeat
 from worker.scratch import Scratch
 from worker.supervisor import Order, Supervisor
 
 _EX_UNAVAILABLE, _EX_CONFIG = 69, 78
+_PULSE_SECONDS = 0.02
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
@@ -33,6 +37,8 @@ def main() -> int:
     name = worker_name(settings)
     # Before any thread, any client and any logging to a pipe that a fork would share.
     start_forkserver()
+    # In a container the worker is root, and what runs user code is shut in by the sandbox.
+    warnings.filterwarnings("ignore", category=SecurityWarning, module="celery")
     logs.configure(settings.log_level, process="worker", worker=name)
     try:
         confinement = sandbox.report(settings)
@@ -70,6 +76,7 @@ def main() -> int:
     )
     log = structlog.get_logger("worker")
     removed = scratch.clean()
+    await_forkserver()
     log.info("worker starts", slots=settings.slots, sandbox=confinement.line, stale=removed)
     heartbeat.start()
     try:
@@ -85,6 +92,22 @@ def worker_name(settings: Settings) -> str:
     """The worker's name, fit for a row key and a folder."""
     name = settings.worker_name or f"{socket.gethostname()}-{os.getpid()}"
     return _NOT_IN_NAMES.sub("-", name)[:100]
+
+
+class _Pulse(bootsteps.StartStopStep):  # type: ignore[misc]
+    """Keeps Celery's loop turning.
+
+    With prefetching off, the loop asks Redis for a message only when a slot is free, and nothing
+    tells a sleeping loop that one has become free: it would sleep on for up to ten seconds.
+    """
+
+    def register_with_event_loop(self, _parent: object, hub: Hub) -> None:
+        """Called by Celery for each connection."""
+        hub.call_repeatedly(_PULSE_SECONDS, _nothing)
+
+
+def _nothing() -> None:
+    return
 
 
 def _consume(app: Celery, supervisor: Supervisor) -> int:
@@ -104,6 +127,7 @@ def _consume(app: Celery, supervisor: Supervisor) -> int:
 
     signals.worker_shutting_down.connect(stopping, weak=False)
     signals.setup_logging.connect(no_logging, weak=False)
+    app.steps["consumer"].add(_Pulse)
     worker = app.Worker(
         hostname=f"attempts@{supervisor.name}",
         pool_cls="threads",
