@@ -145,6 +145,7 @@ class Hdf4Container:
 
 # Most of a granule's 150 kB of text is documentation: only what is used, or short, is read.
 _SHORT = 256
+_LONGEST = 1 << 22  # a damaged length must not ask for all memory
 _WANTED = re.compile(
     r"^(?:StructMetadata\.\d+|CoreMetadata\.\d+|OldCoreMetadata\.\d+|Slope_and_Offset_Usage"
     r"|long_name|units|valid_range|valid_min|valid_max|_FillValue|scale_factor|add_offset)$"
@@ -156,7 +157,8 @@ def _attributes(holder: SD | SDS, count: int) -> dict[str, AttributeValue]:
     for index in range(count):
         attribute = holder.attr(index)
         name, number_type, length = attribute.info()
-        if length > _SHORT and not (_WANTED.match(name) and number_type in _TEXT):
+        wanted = _WANTED.match(name) and number_type in _TEXT and length <= _LONGEST
+        if length > _SHORT and not wanted:
             continue
         value = _long_text(holder, index, length) if length > _SHORT else attribute.get()
         if isinstance(value, str):

@@ -7,7 +7,7 @@ layer's own QA layer in the catalogue.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -63,14 +63,31 @@ def reasons(
     found = layer if isinstance(layer, Layer) else granule.layer(layer)
     selections = resolve_rule(granule, found, qa_rule)
     stored = granule.read(found) if values is None else values
-    why = np.zeros(stored.shape, np.uint8)
+    why = _by_value(stored, lambda values: _own_reasons(values, found))
     for selection in selections:
-        why[~_passes(granule, found, selection)] = Reason.QA
-    why[~_in_range(stored, found)] = Reason.CODE
-    if found.codes:
-        why[np.isin(stored, np.array(sorted(found.codes), dtype=np.int64))] = Reason.CODE
-    why[_is_fill(stored, found)] = Reason.FILL
+        failed = ~_passes(granule, found, selection)
+        why[failed & (why == Reason.VALID)] = Reason.QA
     return why
+
+
+def _own_reasons(stored: Array, layer: Layer) -> npt.NDArray[np.uint8]:
+    """The reasons that lie in the values themselves."""
+    why = np.where(_in_range(stored, layer), Reason.VALID, Reason.CODE).astype(np.uint8)
+    if layer.codes:
+        why[np.isin(stored, np.array(sorted(layer.codes), dtype=np.int64))] = Reason.CODE
+    why[_is_fill(stored, layer)] = Reason.FILL
+    return why
+
+
+def _by_value(
+    stored: Array, judge: Callable[[Array], npt.NDArray[np.uint8]]
+) -> npt.NDArray[np.uint8]:
+    """Judge each value, through a table of all values where there are at most 65,536."""
+    if stored.dtype.kind not in "iu" or stored.dtype.itemsize > 2 or stored.size < 1 << 12:
+        return judge(stored)
+    unsigned = np.dtype(f"u{stored.dtype.itemsize}")
+    every = np.arange(1 << (8 * unsigned.itemsize)).astype(unsigned).view(stored.dtype)
+    return judge(every)[stored.view(unsigned)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,22 +201,26 @@ def _bit_field(granule: Granule, name: str, field_name: str) -> BitField | None:
 
 def _passes(granule: Granule, layer: Layer, selection: Selection) -> Mask:
     stored = granule.read(selection.qa_layer)
-    if stored.dtype.kind == "i":
-        stored = stored.view(f"u{stored.dtype.itemsize}") if selection.field else stored
-    if selection.field is None:
-        part: Array = stored
-    else:
-        ones = stored.dtype.type((1 << selection.field.length) - 1)
-        part = np.bitwise_and(np.right_shift(stored, selection.field.start), ones)
+    passed = _by_value(stored, lambda values: _selected(values, selection)).view(np.bool_)
+    rows, columns = _placement(granule, layer, selection.qa_layer)
+    if rows is None or columns is None:
+        return passed
+    return passed[rows][:, columns]
+
+
+def _selected(stored: Array, selection: Selection) -> npt.NDArray[np.uint8]:
+    """1 where a QA value is wanted, else 0."""
+    part = stored
+    if selection.field is not None:
+        bits = stored.view(f"u{stored.dtype.itemsize}")
+        ones = bits.dtype.type((1 << selection.field.length) - 1)
+        part = np.bitwise_and(np.right_shift(bits, selection.field.start), ones)
     passed = np.isin(part, np.array(selection.wanted, dtype=np.int64))
     # A zero fill of a bit field cannot be told from "all bits clear", so it is not held against it.
     fill = selection.qa_layer.fill
     if fill is not None and not (fill == 0 and selection.qa_layer.kind is Kind.BITFIELD):
         passed &= ~_is_fill(stored, selection.qa_layer)
-    rows, columns = _placement(granule, layer, selection.qa_layer)
-    if rows is None or columns is None:
-        return passed
-    return passed[rows][:, columns]
+    return passed.astype(np.uint8)
 
 
 _Index = npt.NDArray[np.intp] | None
