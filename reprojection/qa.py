@@ -87,7 +87,7 @@ def _by_value(
         return judge(stored)
     unsigned = np.dtype(f"u{stored.dtype.itemsize}")
     every = np.arange(1 << (8 * unsigned.itemsize)).astype(unsigned).view(stored.dtype)
-    return judge(every)[stored.view(unsigned)]
+    return np.asarray(judge(every)[stored.view(unsigned)])
 
 
 @dataclass(frozen=True, kw_only=True)
