@@ -52,7 +52,7 @@ class Gap(_Answer):
 
 
 class RequestStatus(_Answer):
-    """Where one request stands."""
+    """Where one request stands, with its first gaps and failures."""
 
     id: str
     title: str = ""
@@ -89,6 +89,8 @@ class Problem(_Answer):
 Preview = Mapping[str, JsonValue]
 _PREVIEW: TypeAdapter[Preview] = TypeAdapter(Mapping[str, JsonValue])
 _REQUESTS = TypeAdapter(list[RequestStatus])
+_GAPS = TypeAdapter(list[Gap])
+_FAILURES = TypeAdapter(list[Failure])
 _RESULTS = TypeAdapter(list[ResultFile])
 
 
@@ -123,6 +125,14 @@ class PortalClient:
     def requests(self) -> list[RequestStatus]:
         """The owner's requests, newest first."""
         return _REQUESTS.validate_json(self._call("GET", "/api/requests"))
+
+    def gaps(self, request_id: str) -> list[Gap]:
+        """All that a request asked for and cannot get."""
+        return _GAPS.validate_json(self._call("GET", f"/api/requests/{request_id}/gaps"))
+
+    def failures(self, request_id: str) -> list[Failure]:
+        """All of a request's tasks that failed for good."""
+        return _FAILURES.validate_json(self._call("GET", f"/api/requests/{request_id}/failures"))
 
     def results(self, request_id: str) -> list[ResultFile]:
         """The files of a request that are finished."""

@@ -23,7 +23,7 @@ GIVE_UP_AFTER = 5
 EXIT_CODES = {RequestState.COMPLETE: 0, RequestState.REFUSED: 2, RequestState.GAPS: 3}
 EXIT_FAILED = 1
 EXIT_INTERRUPTED = 130
-SHOWN_FILES = 12
+SHOWN = 12
 
 
 def register(app: typer.Typer) -> None:
@@ -87,6 +87,12 @@ def _carry_out(
     with ProgressView(console) as view:
         follower = Follower(client=client, tick=stack.tick, view=view)
         status = follower.until_ended(request_id)
+    status = status.model_copy(
+        update={
+            "gaps": tuple(client.gaps(request_id)),
+            "failures": tuple(client.failures(request_id)),
+        }
+    )
     unfinished.forget()
     files = fetch_results(client, request_id, out, tick=stack.tick)
     mails = collect_mails(
@@ -125,27 +131,33 @@ def _stop_early(stack: Stack, console: Console, options: StackOptions) -> None:
 def _tell(console: Console, delivery: Delivery) -> None:
     summary = delivery.summary
     console.print(
-        f"\nRequest {summary.request} is {summary.state}. {summary.message}", markup=False
+        f"\nRequest {summary.request}: {summary.state} ({summary.message})", markup=False
     )
     reused = sum(phase.reused for phase in summary.phases.values())
     total = sum(phase.total for phase in summary.phases.values())
     if reused:
         console.print(f"{reused} of {total} tasks were done before and reused.")
-    for gap in summary.gaps[:SHOWN_FILES]:
-        console.print(f"  gap: {gap.what}: {gap.why}", markup=False)
-    for failure in summary.failures[:SHOWN_FILES]:
-        console.print(
-            f"  failed: {failure.output or failure.name} ({failure.category})", markup=False
-        )
+    _tell_some(console, [f"gap: {gap.what}: {gap.why}" for gap in summary.gaps])
+    _tell_some(
+        console,
+        [
+            f"failed: {failure.output or failure.name} ({failure.category}): {failure.message}"
+            for failure in summary.failures
+        ],
+    )
     for mail in delivery.mails:
         console.print(f"\n--- mail, {mail} ---\n{read_mail(mail)}\n---", markup=False)
     console.print("\nResults")
-    for path in delivery.results[:SHOWN_FILES]:
-        console.print(f"  {path}", markup=False)
-    if len(delivery.results) > SHOWN_FILES:
-        console.print(f"  and {len(delivery.results) - SHOWN_FILES} more in the same folder")
+    _tell_some(console, [str(path) for path in delivery.results])
     console.print(f"Summary  {delivery.summary_path}", markup=False)
     for mail in delivery.mails:
         console.print(f"Mail     {mail}", markup=False)
     if delivery.picture is not None:
         console.print(f"Picture  {delivery.picture}", markup=False)
+
+
+def _tell_some(console: Console, lines: list[str]) -> None:
+    for line in lines[:SHOWN]:
+        console.print(f"  {line}", markup=False)
+    if len(lines) > SHOWN:
+        console.print(f"  and {len(lines) - SHOWN} more, all in the summary", markup=False)
