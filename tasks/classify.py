@@ -14,6 +14,7 @@ import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
+from enum import Enum
 
 import azure.core.exceptions as azure
 import httpx
@@ -212,9 +213,11 @@ def _category(error: BaseException) -> Category | None:
 
 
 def _azure(error: azure.HttpResponseError) -> Category:
-    code = str(getattr(error, "error_code", None) or "")
-    if code in _AZURE_CODES:
-        return _AZURE_CODES[code]
+    code = getattr(error, "error_code", None)
+    # The SDK has an enumeration of the codes it knows, and plain text for the others.
+    word = str(code.value if isinstance(code, Enum) else code)
+    if word in _AZURE_CODES:
+        return _AZURE_CODES[word]
     for types, category in _TYPES:
         if isinstance(error, types) and types != (azure.AzureError,):
             return category

@@ -306,3 +306,25 @@ def test_a_package_time_limit_is_its_own_category(stack: Stack) -> None:
     stack.send(key)
     task = stack.settled(key, 30)
     assert (task.state, task.category) == (State.FAILED, Category.USER_CODE_TIMED_OUT)
+
+
+def test_full_slots_leave_the_worker_idle_and_take_the_next_at_once(stack: Stack) -> None:
+    script = "import os, time\nwhile not os.path.exists('/nonexistent'): time.sleep(8); break\n"
+    keys = [reduction(stack, f"wait{n}", f"{script}x = {n}\n{GOOD}") for n in range(2)]
+    after = [reduction(stack, f"after{n}", f"x = {n}\n{GOOD}") for n in range(2)]
+    process = stack.worker("idler")
+    for key in [*keys, *after]:
+        stack.send(key)
+    for key in keys:
+        stack.running(key)
+    before = cpu_seconds(process.popen.pid)
+    for key in keys:
+        assert stack.settled(key).state is State.DONE
+    assert cpu_seconds(process.popen.pid) - before < 2.0, "the loop spins while slots are full"
+    for key in after:
+        assert stack.settled(key, 8).state is State.DONE
+
+
+def cpu_seconds(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text("ascii").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
