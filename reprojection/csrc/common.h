@@ -10,13 +10,29 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-/* One build runs on any CPU of the architecture and uses the widest vectors it finds there.
-   Sanitizers and clang's older versions cannot resolve clones at load time. */
+/* One build runs on any CPU of the architecture and uses the widest vectors it finds there: code
+   that the compiler vectorises is cloned, code in the compiler's own vectors is compiled once per
+   instruction set. Sanitizers cannot resolve clones at load time. */
 #if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) && \
     defined(__linux__) && !defined(SWATHMILL_NO_CLONES)
+#define WIDER_VECTORS 1
 #define CLONES __attribute__((target_clones("arch=skylake-avx512", "avx2", "default")))
 #else
+#define WIDER_VECTORS 0
 #define CLONES
 #endif
+
+enum { BASE, AVX2, AVX512 };
+
+/* The widest instruction set of this CPU that kernels are compiled for. */
+static inline int instruction_set(void) {
+#if WIDER_VECTORS
+    if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+        __builtin_cpu_supports("avx512vl"))
+        return AVX512;
+    if (__builtin_cpu_supports("avx2")) return AVX2;
+#endif
+    return BASE;
+}
 
 #endif

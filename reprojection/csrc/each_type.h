@@ -2,128 +2,176 @@
 
 #define T uint8_t
 #define W float
+#define T_MASK int32_t
 #define NAME(x) x##_u8
 #define T_INTEGER 1
+#define T_SMALL 1
 #define T_PAIRED 0
+#define T_UNSIGNED 1
 #define T_MIN 0
 #define T_MAX 255
 #include IMPLEMENTATION
 #undef T
 #undef W
+#undef T_MASK
 #undef NAME
 #undef T_INTEGER
+#undef T_SMALL
 #undef T_PAIRED
+#undef T_UNSIGNED
 #undef T_MIN
 #undef T_MAX
 
 #define T int8_t
 #define W float
+#define T_MASK int32_t
 #define NAME(x) x##_i8
 #define T_INTEGER 1
+#define T_SMALL 1
 #define T_PAIRED 0
+#define T_UNSIGNED 0
 #define T_MIN -128
 #define T_MAX 127
 #include IMPLEMENTATION
 #undef T
 #undef W
+#undef T_MASK
 #undef NAME
 #undef T_INTEGER
+#undef T_SMALL
 #undef T_PAIRED
+#undef T_UNSIGNED
 #undef T_MIN
 #undef T_MAX
 
 #define T uint16_t
 #define W float
+#define T_MASK int32_t
 #define NAME(x) x##_u16
 #define T_INTEGER 1
+#define T_SMALL 1
 #define T_PAIRED 1
+#define T_UNSIGNED 1
 #define T_MIN 0
 #define T_MAX 65535
 #include IMPLEMENTATION
 #undef T
 #undef W
+#undef T_MASK
 #undef NAME
 #undef T_INTEGER
+#undef T_SMALL
 #undef T_PAIRED
+#undef T_UNSIGNED
 #undef T_MIN
 #undef T_MAX
 
 #define T int16_t
 #define W float
+#define T_MASK int32_t
 #define NAME(x) x##_i16
 #define T_INTEGER 1
+#define T_SMALL 1
 #define T_PAIRED 1
+#define T_UNSIGNED 0
 #define T_MIN -32768
 #define T_MAX 32767
 #include IMPLEMENTATION
 #undef T
 #undef W
+#undef T_MASK
 #undef NAME
 #undef T_INTEGER
+#undef T_SMALL
 #undef T_PAIRED
+#undef T_UNSIGNED
 #undef T_MIN
 #undef T_MAX
 
 #define T uint32_t
 #define W double
+#define T_MASK int64_t
 #define NAME(x) x##_u32
 #define T_INTEGER 1
+#define T_SMALL 0
 #define T_PAIRED 0
+#define T_UNSIGNED 1
 #define T_MIN 0
 #define T_MAX 4294967295.0
 #include IMPLEMENTATION
 #undef T
 #undef W
+#undef T_MASK
 #undef NAME
 #undef T_INTEGER
+#undef T_SMALL
 #undef T_PAIRED
+#undef T_UNSIGNED
 #undef T_MIN
 #undef T_MAX
 
 #define T int32_t
 #define W double
+#define T_MASK int64_t
 #define NAME(x) x##_i32
 #define T_INTEGER 1
+#define T_SMALL 0
 #define T_PAIRED 0
+#define T_UNSIGNED 0
 #define T_MIN -2147483648.0
 #define T_MAX 2147483647.0
 #include IMPLEMENTATION
 #undef T
 #undef W
+#undef T_MASK
 #undef NAME
 #undef T_INTEGER
+#undef T_SMALL
 #undef T_PAIRED
+#undef T_UNSIGNED
 #undef T_MIN
 #undef T_MAX
 
 #define T float
 #define W float
+#define T_MASK int32_t
 #define NAME(x) x##_f32
 #define T_INTEGER 0
+#define T_SMALL 0
 #define T_PAIRED 0
+#define T_UNSIGNED 0
 #define T_MIN 0
 #define T_MAX 0
 #include IMPLEMENTATION
 #undef T
 #undef W
+#undef T_MASK
 #undef NAME
 #undef T_INTEGER
+#undef T_SMALL
 #undef T_PAIRED
+#undef T_UNSIGNED
 #undef T_MIN
 #undef T_MAX
 
 #define T double
 #define W double
+#define T_MASK int64_t
 #define NAME(x) x##_f64
 #define T_INTEGER 0
+#define T_SMALL 0
 #define T_PAIRED 0
+#define T_UNSIGNED 0
 #define T_MIN 0
 #define T_MAX 0
 #include IMPLEMENTATION
 #undef T
 #undef W
+#undef T_MASK
 #undef NAME
 #undef T_INTEGER
+#undef T_SMALL
 #undef T_PAIRED
+#undef T_UNSIGNED
 #undef T_MIN
 #undef T_MAX

@@ -79,9 +79,6 @@ typedef struct {
     float bend[2][BLOCK * SEGMENTS];
 } Segments;
 
-static const float U[SEGMENT] = {-7.5f, -6.5f, -5.5f, -4.5f, -3.5f, -2.5f, -1.5f, -0.5f,
-                                 0.5f,  1.5f,  2.5f,  3.5f,  4.5f,  5.5f,  6.5f,  7.5f};
-
 #define INLINE static inline __attribute__((always_inline))
 
 /* Segments of rows [first, last) of a bicubic block from its 4 x 4 nodes. */

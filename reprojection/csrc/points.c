@@ -1,18 +1,5 @@
 /* Nearest, bilinear and cubic: a chunk of a target grid, all bands, by blocks of 128 x 128. */
-#include "job.h"
-
-typedef struct {
-    int (*segment_block)(const Job *, const Segments *, Box, Scratch *, int64_t, int64_t, int, int,
-                         int, int);
-    void (*single_rows)(const Job *, int64_t, const double *, int64_t, int64_t, int64_t, int, int,
-                        int, int);
-    void (*fill_rows)(const Job *, int64_t, int64_t, int64_t, int, int, int, int);
-} PixelType;
-
-#include "types.h"
-
-#define IMPLEMENTATION "points_impl.h"
-#include "each_type.h"
+#include "points.h"
 
 /* Source pixels a copied box may hold; larger ones are read pixel by pixel. */
 #define LARGEST_BOX (1 << 22)
@@ -53,9 +40,12 @@ CLONES static int row_segments(Segments *out, const Job *job, int64_t span, int6
 }
 
 /* The place on a segment exactly as the quick kernels have it. */
+static const float PLACES[SEGMENT] = {-7.5f, -6.5f, -5.5f, -4.5f, -3.5f, -2.5f, -1.5f, -0.5f,
+                                      0.5f,  1.5f,  2.5f,  3.5f,  4.5f,  5.5f,  6.5f,  7.5f};
+
 static double segment_place(double value, float slope, float bend, int k) {
     double base = floor(value) - BIAS;
-    float at = (float)(value - base) + U[k] * (slope + U[k] * bend);
+    float at = (float)(value - base) + PLACES[k] * (slope + PLACES[k] * bend);
     return base + (double)at;
 }
 
@@ -232,12 +222,18 @@ static int run(const Job *job, const PixelType *type) {
 
 /* Warp one chunk; 0, -1 without memory, -2 for a pixel type that is not known. */
 EXPORT int32_t swathmill_warp_points(const Job *job, int32_t pixel_type) {
-    switch (pixel_type) {
-#define TYPE_CASE(number, name) \
-    case number:                \
-        return run(job, &type_##name);
-#include "type_cases.h"
+    const PixelType *type = NULL;
+    switch (instruction_set()) {
+#if WIDER_VECTORS
+    case AVX512:
+        type = points_avx512(pixel_type);
+        break;
+    case AVX2:
+        type = points_avx2(pixel_type);
+        break;
+#endif
     default:
-        return -2;
+        type = points_base(pixel_type);
     }
+    return type ? run(job, type) : -2;
 }

@@ -1,6 +1,15 @@
 /* Nearest, bilinear and cubic for one pixel type. Included once per type with
-   T (pixel), W (float or double, in which pixels are weighed), NAME(x), T_INTEGER, T_PAIRED
-   (a 16-bit type, whose neighbours are loaded two or four at a time) and T_MIN, T_MAX. */
+   T (pixel), W (float or double, in which pixels are weighed), T_MASK (an integer as wide as W),
+   NAME(x), T_INTEGER, T_SMALL (an integer under 32 bits), T_PAIRED (a 16-bit type, whose
+   neighbours are loaded together), and T_MIN, T_MAX. */
+
+#if T_PAIRED && T_UNSIGNED
+#define T_LOWER(pair) ((pair) & 0xffff)
+#define T_UPPER(pair) ((Ints)((Words)(pair) >> 16))
+#elif T_PAIRED
+#define T_LOWER(pair) (((pair) << 16) >> 16)
+#define T_UPPER(pair) ((pair) >> 16)
+#endif
 
 #if T_INTEGER
 #define IS_VALID(v, fill) ((v) != (fill))
@@ -151,115 +160,190 @@ static T NAME(single)(const Job *job, int64_t method, int64_t band, double x, do
     return NAME(finish)(value, good, fill);
 }
 
-/* The local coordinates of a segment's pixels around its whole base. */
-INLINE void NAME(local)(double value, float slope, float bend, double *base, float *at) {
-    double b = floor(value) - BIAS;
-    float start = (float)(value - b);
-    for (int k = 0; k < SEGMENT; k++) at[k] = start + U[k] * (slope + U[k] * bend);
-    *base = b;
+/* Sixteen pixels at a time, in the compiler's own vectors. A mask is all ones or zeros. */
+typedef T NAME(Pixels) __attribute__((vector_size(SEGMENT * sizeof(T))));
+typedef W NAME(Reals) __attribute__((vector_size(SEGMENT * sizeof(W))));
+typedef T_MASK NAME(Mask) __attribute__((vector_size(SEGMENT * sizeof(W))));
+
+#define PIXELS NAME(Pixels)
+#define REALS NAME(Reals)
+#define MASK NAME(Mask)
+#define SELECT(mask, a, b) ((REALS)(((mask) & (MASK)(a)) | (~(mask) & (MASK)(b))))
+#define KEEP(mask, a) ((REALS)((mask) & (MASK)(a)))
+
+INLINE MASK NAME(valid16)(REALS v, W fill) {
+#if T_INTEGER
+    return (MASK)(v != fill);
+#else
+    return (MASK)(v != fill) & (MASK)(v == v);
+#endif
+}
+
+/* `blend` for sixteen pixels. */
+INLINE REALS NAME(blend16)(REALS t00, REALS t01, REALS t10, REALS t11, REALS fx, REALS fy, W fill,
+                           int nearest_rule, MASK *good) {
+    const REALS one = (REALS){0} + (W)1;
+    MASK m00 = NAME(valid16)(t00, fill), m01 = NAME(valid16)(t01, fill);
+    MASK m10 = NAME(valid16)(t10, fill), m11 = NAME(valid16)(t11, fill);
+    REALS gx = one - fx, gy = one - fy;
+    REALS left = gy * KEEP(m00, t00) + fy * KEEP(m10, t10);
+    REALS right = gy * KEEP(m01, t01) + fy * KEEP(m11, t11);
+    REALS left_weight = KEEP(m00, gy) + KEEP(m10, fy);
+    REALS right_weight = KEEP(m01, gy) + KEEP(m11, fy);
+    REALS total = gx * left + fx * right;
+    REALS weight = gx * left_weight + fx * right_weight;
+    if (nearest_rule) {
+        MASK to_right = (MASK)(fx >= (W)0.5), lower = (MASK)(fy >= (W)0.5);
+        MASK upper_row = (to_right & m01) | (~to_right & m00);
+        MASK lower_row = (to_right & m11) | (~to_right & m10);
+        *good = (lower & lower_row) | (~lower & upper_row);
+    } else {
+        *good = (MASK)(weight > (W)0);
+    }
+    return total / weight;
+}
+
+/* `finish` for sixteen pixels; `clamp` where the value may leave the type's range. */
+INLINE PIXELS NAME(finish16)(REALS value, MASK good, T fill, int clamp) {
+    value = KEEP(good, value);
+    const REALS fills = (REALS){0} + (W)fill;
+#if T_INTEGER
+    const W magic = sizeof(W) == 4 ? (W)12582912.0 : (W)6755399441055744.0;
+    const REALS low = (REALS){0} + (W)T_MIN, high = (REALS){0} + (W)T_MAX;
+    if (clamp) {
+        value = SELECT((MASK)(value < low), low, value);
+        value = SELECT((MASK)(value > high), high, value);
+    }
+    value = (value + magic) - magic;
+    const REALS aside = (REALS){0} + (fill == (T)T_MIN ? (W)fill + 1 : (W)fill - 1);
+#else
+    (void)clamp;
+    const T next = fill == (T)0 ? NAME(next)((T)0, (T)1) : NAME(next)(fill, (T)0);
+    const REALS aside = (REALS){0} + (W)next;
+#endif
+    value = SELECT((MASK)(value == fills), aside, value);
+    value = SELECT(good, value, fills);
+#if T_INTEGER && T_SMALL
+    return __builtin_convertvector(__builtin_convertvector(value, Ints), PIXELS);
+#else
+    return __builtin_convertvector(value, PIXELS);
+#endif
+}
+
+INLINE void NAME(keys16)(REALS t, REALS w[4]) {
+    const W half = (W)0.5, one = 1, two = 2, three = 3, four = 4, five = 5;
+    w[0] = half * (t * ((two - t) * t - one));
+    w[1] = half * ((three * t - five) * (t * t) + two);
+    w[2] = half * (t * ((four - three * t) * t + one));
+    w[3] = half * ((t - one) * (t * t));
 }
 
 /* Row and column offsets of a segment's pixels: where each tap or pixel starts, and fractions. */
 typedef struct {
-    int64_t origin;       /* element of the view that index 0 stands for */
-    int32_t index[SEGMENT];
-    W fx[SEGMENT], fy[SEGMENT];
+    int64_t origin; /* element of the view that index 0 stands for */
+    Ints index;
+    REALS fx, fy;
 } NAME(Taps);
 
-INLINE void NAME(taps_of)(NAME(Taps) * taps, const Job *job, const Segments *segments, int n,
-                          Box box, int64_t stride, float shift) {
-    double base_x, base_y;
-    float x[SEGMENT], y[SEGMENT];
-    int32_t narrow = (int32_t)stride;
-    NAME(local)(segments->value[0][n], segments->slope[0][n], segments->bend[0][n], &base_x, x);
-    int32_t ix[SEGMENT];
-    for (int k = 0; k < SEGMENT; k++) {
-        float at = x[k] - shift;
-        ix[k] = (int32_t)at;
-        taps->fx[k] = at - (float)ix[k];
-    }
-    if (job->rowwise) {
+INLINE void NAME(taps_of)(NAME(Taps) * taps, int rowwise, const Segments *segments, int n, Box box,
+                          int64_t stride, float shift) {
+    double base_x = 0, base_y = 0;
+    Floats16 x = local16(segments->value[0][n], segments->slope[0][n], segments->bend[0][n],
+                         &base_x) - shift;
+    Ints ix = __builtin_convertvector(x, Ints);
+    taps->fx = __builtin_convertvector(x - __builtin_convertvector(ix, Floats16), REALS);
+    if (rowwise) {
         double at = segments->value[1][n] - (double)shift;
         base_y = floor(at);
-        for (int k = 0; k < SEGMENT; k++) {
-            taps->index[k] = ix[k];
-            taps->fy[k] = (W)(at - base_y);
-        }
+        taps->fy = (REALS){0} + (W)(at - base_y);
+        taps->index = ix;
     } else {
-        NAME(local)(segments->value[1][n], segments->slope[1][n], segments->bend[1][n], &base_y, y);
-        for (int k = 0; k < SEGMENT; k++) {
-            float at = y[k] - shift;
-            int32_t iy = (int32_t)at;
-            taps->fy[k] = at - (float)iy;
-            taps->index[k] = iy * narrow + ix[k];
-        }
+        Floats16 y = local16(segments->value[1][n], segments->slope[1][n], segments->bend[1][n],
+                             &base_y) - shift;
+        Ints iy = __builtin_convertvector(y, Ints);
+        taps->fy = __builtin_convertvector(y - __builtin_convertvector(iy, Floats16), REALS);
+        taps->index = iy * (int32_t)stride + ix;
     }
     taps->origin = ((int64_t)base_y - box.r0) * stride + ((int64_t)base_x - box.c0);
 }
 
-INLINE void NAME(nearest16)(T *out, const T *view, const NAME(Taps) * taps) {
+INLINE PIXELS NAME(nearest16)(const T *view, const NAME(Taps) * taps) {
     const T *p = view + taps->origin;
+    PIXELS out;
     for (int k = 0; k < SEGMENT; k++) out[k] = p[taps->index[k]];
+    return out;
 }
 
-INLINE void NAME(bilinear16)(T *out, const T *view, int64_t stride, const NAME(Taps) * taps, T fill,
-                             int nearest_rule) {
-    const T *p = view + taps->origin, *q = p + stride;
-    T t00[SEGMENT], t01[SEGMENT], t10[SEGMENT], t11[SEGMENT];
-#if T_PAIRED
-    uint32_t upper[SEGMENT], lower[SEGMENT];
-    for (int k = 0; k < SEGMENT; k++) {
-        memcpy(upper + k, p + taps->index[k], 4);
-        memcpy(lower + k, q + taps->index[k], 4);
-    }
-    for (int k = 0; k < SEGMENT; k++) {
-        t00[k] = (T)upper[k];
-        t01[k] = (T)(upper[k] >> 16);
-        t10[k] = (T)lower[k];
-        t11[k] = (T)(lower[k] >> 16);
-    }
+#if !T_PAIRED
+INLINE REALS NAME(real16)(PIXELS v) {
+#if T_SMALL
+    return __builtin_convertvector(__builtin_convertvector(v, Ints), REALS);
 #else
-    for (int k = 0; k < SEGMENT; k++) {
-        t00[k] = p[taps->index[k]];
-        t01[k] = p[taps->index[k] + 1];
-        t10[k] = q[taps->index[k]];
-        t11[k] = q[taps->index[k] + 1];
-    }
+    return __builtin_convertvector(v, REALS);
 #endif
+}
+#endif
+
+/* The pixels at a segment's offsets and their right neighbours. */
+INLINE void NAME(load_pairs)(const T *p, const NAME(Taps) * taps, REALS *a, REALS *b) {
+#if T_PAIRED
+    Ints pair;
     for (int k = 0; k < SEGMENT; k++) {
-        int good;
-        W value = NAME(blend)(t00[k], t01[k], t10[k], t11[k], (W)taps->fx[k], (W)taps->fy[k], fill,
-                              nearest_rule, &good);
-        out[k] = NAME(finish)(value, good, fill);
+        int32_t both;
+        memcpy(&both, p + taps->index[k], 4);
+        pair[k] = both;
     }
+    *a = __builtin_convertvector(T_LOWER(pair), REALS);
+    *b = __builtin_convertvector(T_UPPER(pair), REALS);
+#else
+    PIXELS first, second;
+    for (int k = 0; k < SEGMENT; k++) {
+        first[k] = p[taps->index[k]];
+        second[k] = p[taps->index[k] + 1];
+    }
+    *a = NAME(real16)(first);
+    *b = NAME(real16)(second);
+#endif
 }
 
-INLINE void NAME(cubic16)(T *out, const T *view, int64_t stride, const NAME(Taps) * taps, T fill,
-                          int nearest_rule) {
+INLINE PIXELS NAME(bilinear16)(const T *view, int64_t stride, const NAME(Taps) * taps, T fill,
+                               int nearest_rule) {
+    const T *p = view + taps->origin;
+    REALS t00, t01, t10, t11;
+    NAME(load_pairs)(p, taps, &t00, &t01);
+    NAME(load_pairs)(p + stride, taps, &t10, &t11);
+    MASK good;
+    REALS value = NAME(blend16)(t00, t01, t10, t11, taps->fx, taps->fy, (W)fill, nearest_rule,
+                                &good);
+    return NAME(finish16)(value, good, fill, 0);
+}
+
+INLINE PIXELS NAME(cubic16)(const T *view, int64_t stride, const NAME(Taps) * taps, T fill,
+                            int nearest_rule) {
     const T *p = view + taps->origin - stride - 1;
-    T t[16][SEGMENT];
+    REALS across[4], down[4], columns[4], inner[4];
+    NAME(keys16)(taps->fx, across);
+    NAME(keys16)(taps->fy, down);
+    MASK whole = (MASK){0} == (MASK){0};
     for (int i = 0; i < 4; i++) {
-        const T *row = p + i * stride;
-#if T_PAIRED
-        uint64_t four[SEGMENT];
-        for (int k = 0; k < SEGMENT; k++) memcpy(four + k, row + taps->index[k], 8);
-        for (int k = 0; k < SEGMENT; k++)
-            for (int j = 0; j < 4; j++) t[4 * i + j][k] = (T)(four[k] >> (16 * j));
-#else
-        for (int k = 0; k < SEGMENT; k++)
-            for (int j = 0; j < 4; j++) t[4 * i + j][k] = row[taps->index[k] + j];
-#endif
+        REALS t[4];
+        NAME(load_pairs)(p + i * stride, taps, t, t + 1);
+        NAME(load_pairs)(p + i * stride + 2, taps, t + 2, t + 3);
+        for (int j = 0; j < 4; j++) {
+            whole &= NAME(valid16)(t[j], (W)fill);
+            columns[j] = i ? columns[j] + down[i] * t[j] : down[i] * t[j];
+        }
+        if (i == 1 || i == 2) {
+            inner[2 * (i - 1)] = t[1];
+            inner[2 * (i - 1) + 1] = t[2];
+        }
     }
-    for (int k = 0; k < SEGMENT; k++) {
-        int good;
-        W fx = (W)taps->fx[k], fy = (W)taps->fy[k];
-        W plain = NAME(blend)(t[5][k], t[6][k], t[9][k], t[10][k], fx, fy, fill, nearest_rule,
-                              &good);
-        T own[16];
-        for (int n = 0; n < 16; n++) own[n] = t[n][k];
-        W value = NAME(curve)(own, fx, fy, fill, plain);
-        out[k] = NAME(finish)(value, good, fill);
-    }
+    REALS total = across[0] * columns[0];
+    for (int j = 1; j < 4; j++) total = total + across[j] * columns[j];
+    MASK good;
+    REALS plain = NAME(blend16)(inner[0], inner[1], inner[2], inner[3], taps->fx, taps->fy,
+                                (W)fill, nearest_rule, &good);
+    return NAME(finish16)(SELECT(whole, total, plain), good, fill, 1);
 }
 
 /* Segment rows [first, last), block columns [left, right) of one band. */
@@ -269,43 +353,45 @@ INLINE void NAME(segment_rows)(const Job *job, int64_t band, int64_t method,
                                int right) {
     T fill = *(const T *)job->fill;
     float shift = method == NEAREST ? 0.0f : 0.5f;
-    int nearest_rule = (int)job->nearest_rule;
+    const int nearest_rule = (int)job->nearest_rule, rowwise = (int)job->rowwise;
     for (int i = first; i < last; i++) {
         T *out = (T *)job->out[band] + (row0 + i) * job->out_stride + col0;
         for (int s = left / SEGMENT; s * SEGMENT < right; s++) {
             int from = s * SEGMENT > left ? s * SEGMENT : left;
             int to = (s + 1) * SEGMENT < right ? (s + 1) * SEGMENT : right;
-            T part[SEGMENT];
-            T *to16 = to - from == SEGMENT ? out + from : part;
             NAME(Taps) taps;
-            NAME(taps_of)(&taps, job, segments, i * SEGMENTS + s, box, stride, shift);
+            NAME(taps_of)(&taps, rowwise, segments, i * SEGMENTS + s, box, stride, shift);
+            PIXELS part;
             if (method == NEAREST)
-                NAME(nearest16)(to16, view, &taps);
+                part = NAME(nearest16)(view, &taps);
             else if (method == BILINEAR)
-                NAME(bilinear16)(to16, view, stride, &taps, fill, nearest_rule);
+                part = NAME(bilinear16)(view, stride, &taps, fill, nearest_rule);
             else
-                NAME(cubic16)(to16, view, stride, &taps, fill, nearest_rule);
-            if (to16 == part)
-                memcpy(out + from, part + (from - s * SEGMENT), (size_t)(to - from) * sizeof(T));
+                part = NAME(cubic16)(view, stride, &taps, fill, nearest_rule);
+            if (to - from == SEGMENT)
+                memcpy(out + from, &part, sizeof part);
+            else
+                memcpy(out + from, (const T *)&part + (from - s * SEGMENT),
+                       (size_t)(to - from) * sizeof(T));
         }
     }
 }
 
-CLONES static void NAME(nearest_rows)(const Job *job, int64_t band, const Segments *segments,
+static void NAME(nearest_rows)(const Job *job, int64_t band, const Segments *segments,
                                       Box box, const T *view, int64_t stride, int64_t row0,
                                       int64_t col0, int first, int last, int left, int right) {
     NAME(segment_rows)(job, band, NEAREST, segments, box, view, stride, row0, col0, first, last,
                        left, right);
 }
 
-CLONES static void NAME(bilinear_rows)(const Job *job, int64_t band, const Segments *segments,
+static void NAME(bilinear_rows)(const Job *job, int64_t band, const Segments *segments,
                                        Box box, const T *view, int64_t stride, int64_t row0,
                                        int64_t col0, int first, int last, int left, int right) {
     NAME(segment_rows)(job, band, BILINEAR, segments, box, view, stride, row0, col0, first, last,
                        left, right);
 }
 
-CLONES static void NAME(cubic_rows)(const Job *job, int64_t band, const Segments *segments,
+static void NAME(cubic_rows)(const Job *job, int64_t band, const Segments *segments,
                                     Box box, const T *view, int64_t stride, int64_t row0,
                                     int64_t col0, int first, int last, int left, int right) {
     NAME(segment_rows)(job, band, CUBIC, segments, box, view, stride, row0, col0, first, last,
@@ -361,3 +447,10 @@ static int NAME(segment_block)(const Job *job, const Segments *segments, Box box
 static const PixelType NAME(type) = {NAME(segment_block), NAME(single_rows), NAME(fill_rows)};
 
 #undef IS_VALID
+#undef T_LOWER
+#undef T_UPPER
+#undef PIXELS
+#undef REALS
+#undef MASK
+#undef SELECT
+#undef KEEP

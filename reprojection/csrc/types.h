@@ -4,6 +4,10 @@
 
 enum { TYPE_U8, TYPE_I8, TYPE_U16, TYPE_I16, TYPE_U32, TYPE_I32, TYPE_F32, TYPE_F64 };
 
+#define ALL_TYPES(DO) \
+    DO(TYPE_U8, u8) DO(TYPE_I8, i8) DO(TYPE_U16, u16) DO(TYPE_I16, i16) DO(TYPE_U32, u32) \
+    DO(TYPE_I32, i32) DO(TYPE_F32, f32) DO(TYPE_F64, f64)
+
 static inline float next_f32(float from, float to) { return nextafterf(from, to); }
 static inline double next_f64(double from, double to) { return nextafter(from, to); }
 

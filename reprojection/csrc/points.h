@@ -1,0 +1,20 @@
+/* The point kernels of one pixel type, and where to find them for one instruction set. */
+#ifndef SWATHMILL_POINTS_H
+#define SWATHMILL_POINTS_H
+
+#include "job.h"
+#include "types.h"
+
+typedef struct {
+    int (*segment_block)(const Job *, const Segments *, Box, Scratch *, int64_t, int64_t, int, int,
+                         int, int);
+    void (*single_rows)(const Job *, int64_t, const double *, int64_t, int64_t, int64_t, int, int,
+                        int, int);
+    void (*fill_rows)(const Job *, int64_t, int64_t, int64_t, int, int, int, int);
+} PixelType;
+
+const PixelType *points_base(int32_t pixel_type);
+const PixelType *points_avx2(int32_t pixel_type);
+const PixelType *points_avx512(int32_t pixel_type);
+
+#endif
