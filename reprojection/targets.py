@@ -44,17 +44,27 @@ def pixel_centres(grid: Grid) -> Targets:
         lon, lat = _axes(grid)
         lat = np.where(np.abs(lat) <= 90.0, lat, np.nan)
         return Targets(lat=lat[:, None], lon=wrap_longitude(lon)[None, :])
+    if grid.is_upright and is_modis_sinusoidal(grid.crs):
+        return _sinusoidal_centres(grid)
     lat = np.empty(grid.shape)
     lon = np.empty(grid.shape)
     for first in range(0, grid.height, _ROWS_AT_ONCE):
         rows = slice(first, min(first + _ROWS_AT_ONCE, grid.height))
         x, y = _plane(grid, rows)
         lon[rows], lat[rows] = to_lonlat(grid.crs, x, y)
-    if grid.is_upright and is_modis_sinusoidal(grid.crs):
-        # A row of the sinusoidal plane is one latitude, wherever its map ends.
-        known = np.nanmax(np.where(np.isnan(lat), -np.inf, lat), axis=1, keepdims=True)
-        return Targets(lat=np.where(np.isfinite(known), known, np.nan), lon=lon)
     return Targets(lat=lat, lon=lon)
+
+
+def _sinusoidal_centres(grid: Grid) -> Targets:
+    """Snyder 1987, eqs. 30-6 and 30-7 with longitude 0: a row is one latitude, evenly divided."""
+    x, y = _axes(grid)
+    phi = y / SPHERE_RADIUS
+    on_map = np.abs(phi) <= math.pi / 2
+    with np.errstate(divide="ignore"):
+        per_metre = np.degrees(1.0 / (SPHERE_RADIUS * np.cos(phi)))
+    lon = per_metre[:, None] * x[None, :]
+    lon[np.abs(lon) > 180.0] = np.nan
+    return Targets(lat=np.where(on_map, np.degrees(phi), np.nan)[:, None], lon=lon)
 
 
 def _axes(grid: Grid) -> tuple[Floats, Floats]:

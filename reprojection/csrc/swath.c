@@ -12,6 +12,7 @@
 
 #define BLOCK_COLS 64
 #define BLOCK_ROWS_MAX 64
+#define TILE 256 /* targets along the side of a block */
 #define SPLIT_POINTS 400000 /* candidates beyond which a block of targets is halved */
 #define LANES 4
 
@@ -145,16 +146,17 @@ typedef struct {
 
 typedef struct {
     int64_t capacity;
-    double *u, *v, *x, *y, *z, *r2, *id;       /* candidates as found */
-    double *bx, *by, *bz, *br2, *bid;          /* candidates by bin, LANES of padding behind */
-    int64_t starts_capacity, coarse_capacity, target_capacity;
+    double *u, *v, *x, *y, *z, *r2; /* candidates as found */
+    double *bx, *by, *bz;           /* candidates by bin, LANES of padding behind */
+    int32_t *id, *from;             /* index in the swath; by bin: place in the arrays above */
+    int64_t starts_capacity, coarse_capacity;
     int32_t *starts;
     double *coarse, *bound;
-    double *tx, *ty, *tz;
+    double *tx, *ty, *tz; /* a block of targets */
 } Scratch;
 
 typedef struct {
-    double u0, v0, size;
+    double u0, v0, size, per; /* per = 1 / size */
     int64_t across, down;
 } Bins;
 
@@ -163,30 +165,46 @@ static double wrapped(double degrees)
     return degrees - 360.0 * floor((degrees + 180.0) / 360.0);
 }
 
+/* Widen [low, high] to n longitudes relative to `first`, in [-180, 180). */
+CLONES static void widen(const double *lon, int64_t n, double first, double *low, double *high)
+{
+    double west = *low, east = *high;
+    for (int64_t i = 0; i < n; i++) {
+        double d = lon[i] - first;
+        d = d >= 180.0 ? d - 360.0 : d;
+        d = d < -180.0 ? d + 360.0 : d;
+        west = d < west ? d : west;
+        east = d > east ? d : east;
+    }
+    *low = west, *high = east;
+}
+
+CLONES static void widen_plain(const double *value, int64_t n, double *low, double *high)
+{
+    double least = *low, most = *high;
+    for (int64_t i = 0; i < n; i++) {
+        least = value[i] < least ? value[i] : least;
+        most = value[i] > most ? value[i] : most;
+    }
+    *low = least, *high = most;
+}
+
+/* Targets outside [-90, 90] and [-180, 180] must be NaN already. */
 static Reach reach_of(const Targets *t, int64_t r0, int64_t r1, int64_t c0, int64_t c1, double cap)
 {
     Reach reach = {.empty = 1};
     double low = INFINITY, high = -INFINITY, west = INFINITY, east = -INFINITY, first = NAN;
+    int64_t across = t->lon_col ? c1 - c0 : 1;
     for (int64_t r = r0; r < r1; r++) {
-        for (int64_t c = c0; c < c1; c++) {
-            double la = t->lat[r * t->lat_row + c * t->lat_col];
-            double lo = t->lon[r * t->lon_row + c * t->lon_col];
-            if (!(fabs(la) <= 90.0) || !(fabs(lo) <= 360.0))
-                continue;
-            if (isnan(first))
-                first = lo;
-            double d = lo - first;
-            if (!(d >= -180.0 && d < 180.0))
-                d = wrapped(d);
-            low = la < low ? la : low;
-            high = la > high ? la : high;
-            west = d < west ? d : west;
-            east = d > east ? d : east;
-            if (t->lat_col == 0 && t->lon_row == 0 && r > r0)
-                break; /* rows and columns are independent: one row shows all longitudes */
-        }
+        const double *lon = t->lon + r * t->lon_row + c0 * t->lon_col;
+        widen_plain(t->lat + r * t->lat_row + c0 * t->lat_col, t->lat_col ? c1 - c0 : 1, &low, &high);
+        if (t->lon_row == 0 && r > r0)
+            continue; /* every row has the same longitudes */
+        for (int64_t i = 0; isnan(first) && i < across; i++)
+            first = lon[i];
+        widen(lon, across, first, &west, &east);
     }
-    if (isnan(first))
+    if (isnan(first) || !(low <= high))
         return reach;
     double angle = 2.0 * asin(cap < 1.0 ? cap / 2.0 : 0.5) / DEGREE * 1.000001 + 1e-7;
     double far = fmax(fabs(low), fabs(high));
@@ -220,11 +238,12 @@ static int64_t count_within_reach(const Swath *s, const Reach *reach)
     return blocks * s->block_rows * BLOCK_COLS;
 }
 
-static int grow(double **array, int64_t n)
+static int grow(void *array, int64_t n, size_t size)
 {
-    double *made = realloc(*array, (size_t)n * sizeof(double));
+    void **held = array;
+    void *made = realloc(*held, (size_t)n * size);
     if (made)
-        *array = made;
+        *held = made;
     return made != NULL;
 }
 
@@ -232,22 +251,22 @@ static int reserve_points(Scratch *k, int64_t n)
 {
     if (n <= k->capacity)
         return 1;
-    double **arrays[] = {&k->u, &k->v, &k->x, &k->y, &k->z, &k->r2, &k->id,
-                         &k->bx, &k->by, &k->bz, &k->br2, &k->bid};
+    double **arrays[] = {&k->u, &k->v, &k->x, &k->y, &k->z, &k->r2, &k->bx, &k->by, &k->bz};
     for (size_t a = 0; a < sizeof arrays / sizeof *arrays; a++)
-        if (!grow(arrays[a], n + LANES))
+        if (!grow(arrays[a], n + LANES, sizeof(double)))
             return 0;
+    if (!grow(&k->id, n + LANES, sizeof(int32_t)) || !grow(&k->from, n + LANES, sizeof(int32_t)))
+        return 0;
     k->capacity = n;
     return 1;
 }
 
 static void release(Scratch *k)
 {
-    double *arrays[] = {k->u, k->v, k->x, k->y, k->z, k->r2, k->id, k->bx, k->by, k->bz,
-                        k->br2, k->bid, k->coarse, k->bound, k->tx, k->ty, k->tz};
+    void *arrays[] = {k->u, k->v, k->x, k->y, k->z, k->r2, k->bx, k->by, k->bz, k->id, k->from,
+                      k->starts, k->coarse, k->bound, k->tx, k->ty, k->tz};
     for (size_t a = 0; a < sizeof arrays / sizeof *arrays; a++)
         free(arrays[a]);
-    free(k->starts);
 }
 
 typedef struct {
@@ -329,7 +348,7 @@ static int64_t gather(const Swath *s, int64_t block, const View *w, Scratch *k, 
             if (s->candidate)
                 in = in && s->candidate[id];
             k->u[n] = u, k->v[n] = v, k->x[n] = px, k->y[n] = py, k->z[n] = pz;
-            k->r2[n] = r2[j], k->id[n] = (double)id;
+            k->r2[n] = r2[j], k->id[n] = (int32_t)id;
             n += in;
         }
     }
@@ -341,128 +360,168 @@ static int64_t clamp(double value, int64_t last)
     return value <= 0.0 ? 0 : value >= (double)last ? last : (int64_t)value;
 }
 
-/* The largest radius in each coarse bin and the eight around it: how far a target there looks. */
-static int coarse_bounds(Scratch *k, int64_t n, const View *w, double reach, Bins *g, int64_t *full)
+static Bins lay_bins(const View *w, double size)
 {
     double wide = w->u_high - w->u_low, high = w->v_high - w->v_low;
-    g->u0 = w->u_low, g->v0 = w->v_low;
-    g->size = fmax(reach * 1.0000001, fmax(wide, high) / 1024.0);
-    g->across = (int64_t)(wide / g->size) + 1;
-    g->down = (int64_t)(high / g->size) + 1;
+    Bins g = {.u0 = w->u_low, .v0 = w->v_low, .size = size, .per = 1.0 / size};
+    g.across = (int64_t)(wide * g.per) + 1;
+    g.down = (int64_t)(high * g.per) + 1;
+    return g;
+}
+
+/* Where some radii are much larger than most: the largest in each bin as wide as the largest of
+ * all, and in the eight around it. So far must a target in that bin look. */
+static int find_bounds(Scratch *k, int64_t n, const Bins *g, double usual)
+{
     int64_t cells = g->across * g->down;
     if (cells > k->coarse_capacity) {
-        if (!grow(&k->coarse, cells) || !grow(&k->bound, cells))
+        if (!grow(&k->coarse, cells, sizeof(double)) || !grow(&k->bound, cells, sizeof(double)))
             return 0;
         k->coarse_capacity = cells;
     }
     for (int64_t c = 0; c < cells; c++)
-        k->coarse[c] = -1.0;
+        k->coarse[c] = usual * usual;
     for (int64_t p = 0; p < n; p++) {
-        int64_t col = clamp((k->u[p] - g->u0) / g->size, g->across - 1);
-        int64_t row = clamp((k->v[p] - g->v0) / g->size, g->down - 1);
+        if (k->r2[p] <= usual * usual)
+            continue;
+        int64_t col = clamp((k->u[p] - g->u0) * g->per, g->across - 1);
+        int64_t row = clamp((k->v[p] - g->v0) * g->per, g->down - 1);
         double *cell = k->coarse + row * g->across + col;
         *cell = k->r2[p] > *cell ? k->r2[p] : *cell;
     }
-    *full = 0;
     for (int64_t r = 0; r < g->down; r++)
         for (int64_t c = 0; c < g->across; c++) {
-            double most = -1.0;
-            *full += k->coarse[r * g->across + c] >= 0.0;
+            double most = 0.0;
             for (int64_t i = r > 0 ? r - 1 : 0; i <= r + 1 && i < g->down; i++)
                 for (int64_t j = c > 0 ? c - 1 : 0; j <= c + 1 && j < g->across; j++)
                     most = k->coarse[i * g->across + j] > most ? k->coarse[i * g->across + j] : most;
-            k->bound[r * g->across + c] = most < 0.0 ? -1.0 : sqrt(most) * 1.0000001 + 1e-14;
+            k->bound[r * g->across + c] = sqrt(most) * 1.0000001;
         }
     return 1;
 }
 
-/* Sort candidates into bins of about one each; keeps only what memory order a search wants. */
-static int fill_bins(Scratch *k, int64_t n, const View *w, double size, Bins *g)
+/* Sort the positions of candidates into bins. */
+static int fill_bins(Scratch *k, int64_t n, const Bins *g)
 {
-    double wide = w->u_high - w->u_low, high = w->v_high - w->v_low;
-    g->u0 = w->u_low, g->v0 = w->v_low;
-    g->size = fmax(size, fmax(wide, high) / 8192.0);
-    while ((wide / g->size + 1.0) * (high / g->size + 1.0) > 4.0 * (double)n + 1024.0)
-        g->size *= 1.5;
-    g->across = (int64_t)(wide / g->size) + 1;
-    g->down = (int64_t)(high / g->size) + 1;
     int64_t cells = g->across * g->down;
     if (cells + 2 > k->starts_capacity) {
-        int32_t *made = realloc(k->starts, (size_t)(cells + 2) * sizeof *made);
-        if (!made)
+        if (!grow(&k->starts, cells + 2, sizeof(int32_t)))
             return 0;
-        k->starts = made;
         k->starts_capacity = cells + 2;
     }
     memset(k->starts, 0, (size_t)(cells + 2) * sizeof *k->starts);
-    double per = 1.0 / g->size;
-    /* The bin of a candidate is kept where its first coordinate was: that is no longer needed. */
     for (int64_t p = 0; p < n; p++) {
-        int64_t col = clamp((k->u[p] - g->u0) * per, g->across - 1);
-        int64_t row = clamp((k->v[p] - g->v0) * per, g->down - 1);
+        int64_t col = clamp((k->u[p] - g->u0) * g->per, g->across - 1);
+        int64_t row = clamp((k->v[p] - g->v0) * g->per, g->down - 1);
         int64_t bin = row * g->across + col;
-        k->u[p] = (double)bin;
+        k->from[p] = (int32_t)bin;
         k->starts[bin + 2]++;
     }
     for (int64_t c = 1; c < cells + 2; c++)
         k->starts[c] += k->starts[c - 1];
+    /* `from` first says each candidate's bin; by way of `u`, which is no longer needed, it comes to
+     * say which candidate stands at each place. */
+    int32_t *stands = (int32_t *)k->u;
     for (int64_t p = 0; p < n; p++) {
-        int32_t at = k->starts[(int64_t)k->u[p] + 1]++;
+        int32_t at = k->starts[k->from[p] + 1]++;
         k->bx[at] = k->x[p], k->by[at] = k->y[p], k->bz[at] = k->z[p];
-        k->br2[at] = k->r2[p], k->bid[at] = k->id[p];
+        stands[at] = (int32_t)p;
     }
-    for (int64_t p = n; p < n + LANES; p++) {
+    memcpy(k->from, stands, (size_t)n * sizeof *stands);
+    for (int64_t p = n; p < n + LANES; p++)
         k->bx[p] = k->by[p] = k->bz[p] = 1e9;
-        k->br2[p] = 0.0, k->bid[p] = 0.0;
-    }
     return 1;
 }
 
-/* The nearest candidate of each target of one line, -1 where none's radius reaches it. */
-CLONES static void search_line(const Scratch *k, const Bins *coarse, const Bins *bins,
-                               const View *w, int64_t n, int32_t *out)
+/* The winner among the candidates of a box of bins where distances tie: the smallest index. */
+static int64_t settle_tie(const Scratch *k, const Bins *bins, const int64_t box[4],
+                          const double at[3])
 {
-    double per = 1.0 / bins->size, coarse_per = 1.0 / coarse->size;
+    double best = INFINITY;
+    int64_t won = -1;
+    for (int64_t row = box[2]; row <= box[3]; row++) {
+        int32_t end = k->starts[row * bins->across + box[1] + 1];
+        for (int32_t p = k->starts[row * bins->across + box[0]]; p < end; p++) {
+            double dx = k->bx[p] - at[0], dy = k->by[p] - at[1], dz = k->bz[p] - at[2];
+            double d = dx * dx + dy * dy + dz * dz;
+            if (d < best || (d == best && k->id[k->from[p]] < k->id[k->from[won]])) {
+                best = d;
+                won = p;
+            }
+        }
+    }
+    return won;
+}
+
+/* The nearest candidate of each of n targets, -1 where none's radius reaches it. A row of bins is a
+ * run in memory; reading up to three candidates beyond its end only adds real candidates, and the
+ * first four of a run are read even if it is empty, which spares a branch. */
+CLONES static void search_line(const Scratch *k, const Bins *coarse, const Bins *bins,
+                               const View *w, const double *tx, const double *ty, const double *tz,
+                               int64_t n, int32_t *out)
+{
+    double far = bins->size;
     for (int64_t t = 0; t < n; t++) {
-        double x = k->tx[t], y = k->ty[t], z = k->tz[t];
+        double x = tx[t], y = ty[t], z = tz[t];
         out[t] = -1;
         if (isnan(x))
             continue;
         double u = x * w->e1[0] + y * w->e1[1] - bins->u0;
         double v = x * w->e2[0] + y * w->e2[1] + z * w->e2[2] - bins->v0;
-        double far = k->bound[clamp(v * coarse_per, coarse->down - 1) * coarse->across +
-                              clamp(u * coarse_per, coarse->across - 1)];
-        if (far < 0.0)
-            continue;
-        int64_t col0 = clamp((u - far) * per, bins->across - 1);
-        int64_t col1 = clamp((u + far) * per, bins->across - 1);
-        int64_t row0 = clamp((v - far) * per, bins->down - 1);
-        int64_t row1 = clamp((v + far) * per, bins->down - 1);
-        Lane best = {INFINITY, INFINITY, INFINITY, INFINITY}, id = {-1.0, -1.0, -1.0, -1.0};
-        Lane radius = {0.0, 0.0, 0.0, 0.0};
-        for (int64_t row = row0; row <= row1; row++) {
-            int32_t p = k->starts[row * bins->across + col0];
-            int32_t end = k->starts[row * bins->across + col1 + 1];
-            for (; p < end; p += LANES) {
+        if (coarse)
+            far = k->bound[clamp(v * coarse->per, coarse->down - 1) * coarse->across +
+                           clamp(u * coarse->per, coarse->across - 1)];
+        int64_t box[4] = {clamp((u - far) * bins->per, bins->across - 1),
+                          clamp((u + far) * bins->per, bins->across - 1),
+                          clamp((v - far) * bins->per, bins->down - 1),
+                          clamp((v + far) * bins->per, bins->down - 1)};
+        Lane best = {INFINITY, INFINITY, INFINITY, INFINITY};
+        Mask place = {-1, -1, -1, -1}, tie = {0, 0, 0, 0};
+        const Mask step = {0, 1, 2, 3};
+        for (int64_t row = box[2]; row <= box[3]; row++) {
+            const int32_t *starts = k->starts + row * bins->across;
+            int32_t p = starts[box[0]], end = starts[box[1] + 1];
+            do {
                 Lane dx = *(const LaneLoad *)(k->bx + p) - x;
                 Lane dy = *(const LaneLoad *)(k->by + p) - y;
                 Lane dz = *(const LaneLoad *)(k->bz + p) - z;
-                Lane who = *(const LaneLoad *)(k->bid + p);
-                Lane size = *(const LaneLoad *)(k->br2 + p);
                 Lane d = dx * dx + dy * dy + dz * dz;
-                Mask nearer = (Mask)(d < best) | ((Mask)(d == best) & (Mask)(who < id));
+                Mask nearer = (Mask)(d < best);
+                tie = (tie & ~nearer) | (Mask)(d == best);
                 best = (Lane)((nearer & (Mask)d) | (~nearer & (Mask)best));
-                id = (Lane)((nearer & (Mask)who) | (~nearer & (Mask)id));
-                radius = (Lane)((nearer & (Mask)size) | (~nearer & (Mask)radius));
-            }
+                place = (nearer & (step + (int64_t)p)) | (~nearer & place);
+                p += LANES;
+            } while (p < end);
         }
-        int won = 0;
-        for (int lane = 1; lane < LANES; lane++)
-            if (best[lane] < best[won] || (best[lane] == best[won] && id[lane] < id[won]))
-                won = lane;
-        if (best[won] <= radius[won])
-            out[t] = (int32_t)id[won];
+        int first = best[1] < best[0] ? 1 : 0, second = best[3] < best[2] ? 3 : 2;
+        int lane = best[second] < best[first] ? second : first;
+        double least = best[lane];
+        if (least > 4.0)
+            continue;
+        int64_t won = place[lane];
+        int ties = 0;
+        for (int other = 0; other < LANES; other++)
+            ties |= (best[other] == least) & ((other != lane) | (tie[other] != 0));
+        if (ties)
+            won = settle_tie(k, bins, box, (const double[3]){x, y, z});
+        if (won >= 0 && least <= k->r2[k->from[won]])
+            out[t] = k->id[k->from[won]];
     }
+}
+
+/* Widen the view to the targets of one line; NaN widens nothing. */
+CLONES static void spread(const double *x, const double *y, const double *z, int64_t n, View *w)
+{
+    View v = *w;
+    for (int64_t i = 0; i < n; i++) {
+        double u = x[i] * v.e1[0] + y[i] * v.e1[1];
+        double h = x[i] * v.e2[0] + y[i] * v.e2[1] + z[i] * v.e2[2];
+        v.u_low = u < v.u_low ? u : v.u_low;
+        v.u_high = u > v.u_high ? u : v.u_high;
+        v.v_low = h < v.v_low ? h : v.v_low;
+        v.v_high = h > v.v_high ? h : v.v_high;
+    }
+    *w = v;
 }
 
 static void nothing(int64_t r0, int64_t r1, int64_t c0, int64_t c1, int64_t width, int32_t *out)
@@ -472,14 +531,7 @@ static void nothing(int64_t r0, int64_t r1, int64_t c0, int64_t c1, int64_t widt
             out[r * width + c] = -1;
 }
 
-/* Unit vectors of a line of targets into the scratch. */
-static void line_vectors(const Targets *t, int64_t r, int64_t c0, int64_t c1, Scratch *k)
-{
-    const double *lat = t->lat + r * t->lat_row + c0 * t->lat_col;
-    const double *lon = t->lon + r * t->lon_row + c0 * t->lon_col;
-    sw_unit(lat, lon, t->lat_col, c1 - c0, k->tx, k->ty, k->tz);
-}
-
+/* Unit vectors of a block of targets into the scratch, and the view of them. */
 static void look_at(const Targets *t, const Reach *reach, int64_t r0, int64_t r1, int64_t c0,
                     int64_t c1, Scratch *k, View *w)
 {
@@ -490,16 +542,12 @@ static void look_at(const Targets *t, const Reach *reach, int64_t r0, int64_t r1
                 .e2 = {-sine * c, -sine * s, cosine},
                 .axis = {cosine * c, cosine * s, sine},
                 .u_low = INFINITY, .u_high = -INFINITY, .v_low = INFINITY, .v_high = -INFINITY};
+    int64_t n = c1 - c0;
     for (int64_t r = r0; r < r1; r++) {
-        line_vectors(t, r, c0, c1, k);
-        for (int64_t i = 0; i < c1 - c0; i++) {
-            double u = k->tx[i] * w->e1[0] + k->ty[i] * w->e1[1];
-            double v = k->tx[i] * w->e2[0] + k->ty[i] * w->e2[1] + k->tz[i] * w->e2[2];
-            w->u_low = u < w->u_low ? u : w->u_low;
-            w->u_high = u > w->u_high ? u : w->u_high;
-            w->v_low = v < w->v_low ? v : w->v_low;
-            w->v_high = v > w->v_high ? v : w->v_high;
-        }
+        int64_t at = (r - r0) * n;
+        sw_unit(t->lat + r * t->lat_row + c0 * t->lat_col, t->lon + r * t->lon_row + c0 * t->lon_col,
+                t->lat_col, n, k->tx + at, k->ty + at, k->tz + at);
+        spread(k->tx + at, k->ty + at, k->tz + at, n, w);
     }
 }
 
@@ -513,14 +561,10 @@ static int search_block(const Swath *s, const Targets *t, int64_t r0, int64_t r1
         return 1;
     }
     if ((reach.wide || points > SPLIT_POINTS) && (r1 - r0 > 1 || c1 - c0 > 1)) {
-        if (r1 - r0 >= c1 - c0) {
-            int64_t middle = (r0 + r1) / 2;
-            return search_block(s, t, r0, middle, c0, c1, k, out) &&
-                   search_block(s, t, middle, r1, c0, c1, k, out);
-        }
-        int64_t middle = (c0 + c1) / 2;
-        return search_block(s, t, r0, r1, c0, middle, k, out) &&
-               search_block(s, t, r0, r1, middle, c1, k, out);
+        int tall = r1 - r0 >= c1 - c0;
+        int64_t r = tall ? (r0 + r1) / 2 : r1, c = tall ? c1 : (c0 + c1) / 2;
+        return search_block(s, t, r0, r, c0, c, k, out) &&
+               search_block(s, t, tall ? r : r0, r1, tall ? c0 : c, c1, k, out);
     }
     View w;
     look_at(t, &reach, r0, r1, c0, c1, k, &w);
@@ -532,23 +576,29 @@ static int search_block(const Swath *s, const Targets *t, int64_t r0, int64_t r1
     for (int64_t b = 0; b < s->blocks_down * s->blocks_across; b++)
         if (reaches(&reach, s->extents + 4 * b))
             n = gather(s, b, &w, k, n);
-    double most = 0.0;
-    for (int64_t p = 0; p < n; p++)
+    double most = 0.0, sum = 0.0;
+    for (int64_t p = 0; p < n; p++) {
         most = k->r2[p] > most ? k->r2[p] : most;
+        sum += k->r2[p];
+    }
     if (n == 0 || most == 0.0) {
         nothing(r0, r1, c0, c1, t->width, out);
         return 1;
     }
-    Bins coarse, bins;
-    int64_t full;
-    if (!coarse_bounds(k, n, &w, sqrt(most), &coarse, &full))
+    /* Bins as wide as usual radii: what reaches a target lies in its bin or one of the eight around
+     * it. Only where some radii are far larger, targets near those look farther. */
+    double extent = fmax(w.u_high - w.u_low, w.v_high - w.v_low);
+    double largest = fmax(sqrt(most) * 1.0000001, extent / 2048.0);
+    double usual = fmax(fmin(largest, sqrt(2.0 * sum / (double)n)), extent / 2048.0);
+    Bins bins = lay_bins(&w, usual), coarse = lay_bins(&w, largest);
+    if (largest > usual && !find_bounds(k, n, &coarse, usual))
         return 0;
-    double size = coarse.size * sqrt((double)full / (double)n);
-    if (!fill_bins(k, n, &w, size, &bins))
+    if (!fill_bins(k, n, &bins))
         return 0;
     for (int64_t r = r0; r < r1; r++) {
-        line_vectors(t, r, c0, c1, k);
-        search_line(k, &coarse, &bins, &w, c1 - c0, out + r * t->width + c0);
+        int64_t at = (r - r0) * (c1 - c0);
+        search_line(k, largest > usual ? &coarse : NULL, &bins, &w, k->tx + at, k->ty + at, k->tz + at, c1 - c0,
+                    out + r * t->width + c0);
     }
     return 1;
 }
@@ -570,8 +620,13 @@ EXPORT int sw_nearest(const double *lat, const double *lon, int64_t rows, int64_
     Targets t = {.lat = target_lat, .lon = target_lon, .lat_row = lat_row, .lat_col = lat_col,
                  .lon_row = lon_row, .lon_col = lon_col, .width = width};
     Scratch k = {0};
-    int done = grow(&k.tx, width) && grow(&k.ty, width) && grow(&k.tz, width) &&
-               search_block(&s, &t, row0, row1, 0, width, &k, out);
+    int64_t most = (row1 - row0 < TILE ? row1 - row0 : TILE) * (width < TILE ? width : TILE);
+    int done = grow(&k.tx, most, sizeof(double)) && grow(&k.ty, most, sizeof(double)) &&
+               grow(&k.tz, most, sizeof(double));
+    for (int64_t r = row0; r < row1; r += TILE)
+        for (int64_t c = 0; c < width; c += TILE)
+            done = done && search_block(&s, &t, r, r + TILE < row1 ? r + TILE : row1, c,
+                                        c + TILE < width ? c + TILE : width, &k, out);
     release(&k);
     return done ? 0 : -1;
 }
