@@ -2,6 +2,7 @@
 
 import datetime as dt
 import hashlib
+import re
 from collections.abc import Callable
 from functools import lru_cache
 from importlib.metadata import version
@@ -9,12 +10,15 @@ from pathlib import Path
 
 from fastapi import Response
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
+from markupsafe import Markup, escape
 
 from portal.tokens import Person
 from tasks.clock import Clock
 
 ROOT = Path(__file__).parent
 STATIC = ROOT / "static"
+
+_CODE = re.compile(r"`([^`]+)`")
 
 _TONES = {
     "complete": "good",
@@ -49,6 +53,7 @@ class Pages:
         )
         filters: dict[str, Callable[..., str]] = {
             "bytes": size_text,
+            "code": code_text,
             "iso": iso_text,
             "moment": self._moment,
             "seconds": duration_text,
@@ -110,6 +115,11 @@ def duration_text(seconds: float) -> str:
             left = whole % large // small
             return f"{whole // large} {unit}" + (f" {left} {rest}" if left else "")
     return f"{whole} s"
+
+
+def code_text(text: str) -> Markup:
+    """Text for a page in which `what stands in backquotes` is set as code."""
+    return Markup(_CODE.sub(r"<code>\1</code>", str(escape(text))))
 
 
 def iso_text(seconds: float) -> str:

@@ -6,7 +6,7 @@
   const root = document.querySelector("[data-map]");
   if (!root) return;
   const form = root.closest("form");
-  const svg = root.querySelector("svg");
+  const svg = root.querySelector(":scope > svg");
   const note = root.querySelector("[data-note]");
   const field = (name) => form.elements.namedItem(name);
   const edges = ["west", "south", "east", "north"].map(field);

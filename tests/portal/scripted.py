@@ -1,0 +1,349 @@
+"""A portal on services in memory, and a manager that follows a script instead of planning."""
+
+import datetime as dt
+import hashlib
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import httpx
+import numpy as np
+import uvicorn
+
+from portal import tokens
+from portal.app import create_app
+from reprojection.grids import Grid
+from reprojection.raster import Band, Provenance, Raster, Source
+from reprojection.write import write_cog
+from tasks import history, protocol, requests, rows, transitions, workers
+from tasks.blobs import ARTIFACTS
+from tasks.categories import Category
+from tasks.clock import Clock, SystemClock
+from tasks.keys import shard, task_key
+from tasks.model import ArtifactFile, Attempt, Phase, RequestState, State, Task
+from tasks.plan import Gap
+from tasks.requests import PhaseCount, Preview, RequestRow
+from tasks.rows import News, Want
+from tasks.services import Services, memory_services
+from tasks.settings import Settings
+from tasks.spec import CollectSpec
+from tasks.store import Row, Upsert
+from tasks.transitions import RetryPolicy
+
+SECRET = "s" * 40
+_POLICY = RetryPolicy()
+
+
+def settings() -> Settings:
+    """Settings of a portal under test."""
+    return Settings(secret=SECRET, portal_url="http://127.0.0.1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LivePortal:
+    """A portal that listens on a free port of this machine."""
+
+    url: str
+    services: Services
+
+    def client(self, owner: str = "ada@example.org", role: str = "scientist") -> httpx.Client:
+        """A client with a bearer token."""
+        token = tokens.issue(SECRET, owner, role)
+        return httpx.Client(
+            base_url=self.url, headers={"Authorization": f"Bearer {token}"}, trust_env=False
+        )
+
+    def browser(self, owner: str = "ada@example.org", role: str = "scientist") -> httpx.Client:
+        """A client that has signed in by a link, as a browser would."""
+        client = httpx.Client(base_url=self.url, follow_redirects=True, trust_env=False)
+        client.headers["Accept"] = "text/html"
+        client.headers["Origin"] = self.url
+        client.get(self.link(owner, role)).raise_for_status()
+        return client
+
+    def link(self, owner: str = "ada@example.org", role: str = "scientist") -> str:
+        """A sign-in link."""
+        return tokens.sign_in_link(self.url, SECRET, owner, role)
+
+
+@contextmanager
+def live_portal(services: Services, made: Settings) -> Iterator[LivePortal]:
+    """Serve a portal from a thread until the block ends."""
+    server = uvicorn.Server(
+        uvicorn.Config(
+            create_app(made, services),
+            host="127.0.0.1",
+            port=0,
+            log_level="error",
+            access_log=False,
+            timeout_graceful_shutdown=1,
+        )
+    )
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    started = threading.Event()
+    for _ in range(400):
+        if server.started:
+            break
+        started.wait(0.025)
+    port = server.servers[0].sockets[0].getsockname()[1]
+    try:
+        yield LivePortal(url=f"http://127.0.0.1:{port}", services=services)
+    finally:
+        server.should_exit = True
+        thread.join(10)
+
+
+def live_services(clock: Clock | None = None) -> Services:
+    """Services in memory under the machine's clock."""
+    return memory_services(clock or SystemClock())
+
+
+def raster_bytes(folder: Path, seed: int = 0, width: int = 280, height: int = 160) -> bytes:
+    """A small COG as Swathmill writes them: a hill of leaf area with a lake of no data."""
+    grid = Grid(
+        crs="EPSG:4326", transform=(0.05, 0.0, -8.0, 0.0, -0.05, 58.5), width=width, height=height
+    )
+    rows_, cols = np.mgrid[0:height, 0:width]
+    noise = np.random.default_rng(seed).normal(0, 2, (height, width))
+    hill = 35 + 30 * np.sin(cols / 40 + seed) * np.cos(rows_ / 30) + noise
+    data = np.clip(hill, 0, 100).astype(np.uint8)
+    data[(cols - 200) ** 2 + (rows_ - 60) ** 2 < 900] = 255
+    raster = Raster(
+        data=data[np.newaxis],
+        grid=grid,
+        nodata=255,
+        scale=0.1,
+        offset=0.0,
+        units="m2 m-2",
+        kind="continuous",
+        bands=(Band(name="Lai_1km"),),
+        provenance=Provenance(
+            product="MCD15A2", collection="5", layer="Lai_1km", granules=(Source(name="sample"),)
+        ),
+    )
+    path = folder / f"raster-{seed}.tif"
+    write_cog(raster, path)
+    return path.read_bytes()
+
+
+def put_want(services: Services, want: Want) -> None:
+    """Write a request's want row."""
+    row = rows.want_row(want.request, want.key)
+    services.store.transact(
+        rows.TABLE, shard(want.key), [Upsert(row=row, entity=rows.dump_want(want))]
+    )
+
+
+def put_result(services: Services, request: str, output: str, name: str, data: bytes) -> str:
+    """Store a finished result of a request; returns its task's key."""
+    key = task_key([request, output, name])
+    blob = f"{key}/claim/{name}"
+    stored = services.blobs.put_bytes(ARTIFACTS, blob, data)
+    file = ArtifactFile(
+        name=name, blob=f"{ARTIFACTS}/{blob}", size=stored.size, sha256=stored.sha256
+    )
+    put_want(
+        services,
+        Want(
+            request=request,
+            key=key,
+            phase=Phase.AGGREGATION,
+            name=name,
+            output=output,
+            outcome="done",
+            files=(file,),
+        ),
+    )
+    return key
+
+
+def put_failed_task(
+    services: Services, request: str, granule: str, categories: tuple[Category, ...]
+) -> str:
+    """A task of a request whose attempts ended so; the last leaves it FAILED. Returns its key."""
+    spec = CollectSpec(product="MCD15A2", collection="5", granule=granule, production="2012")
+    want = Want(request=request, key=spec.key, phase=spec.phase, name=granule)
+    change = transitions.create(spec, want, 0)
+    services.store.transact(rows.TABLE, shard(spec.key), change.operations)
+    for number, category in enumerate(categories, 1):
+        if number > 1:
+            task = protocol.read_task(services.store, spec.key)
+            assert task is not None
+            if task.not_before:
+                woken = transitions.wake(task, task.not_before)
+                services.store.transact(rows.TABLE, shard(spec.key), woken.operations)
+        claimed = protocol.claim(services, spec.key, "worker-1", _POLICY)
+        assert claimed is not None
+        now = services.clock.now()
+        attempt = claimed.attempt(
+            started=now - 90,
+            ended=now,
+            duration=90.0,
+            category=category,
+            message=f"attempt {number} ended as {category.value}",
+            log=f"fetching {granule}\nattempt {number}: {category.value}\n",
+            peak_memory=123_000_000,
+        )
+        protocol.fail(services, attempt, RetryPolicy(budget=len(categories), base=0.01))
+    task = protocol.read_task(services.store, spec.key)
+    if task is not None and task.state is State.FAILED:
+        put_want(
+            services,
+            replace(
+                want,
+                outcome="failed",
+                category=categories[-1],
+                message=f"attempt {len(categories)} ended as {categories[-1].value}",
+            ),
+        )
+    return spec.key
+
+
+def put_running_task(services: Services, request: str, granule: str, worker: str) -> str:
+    """A task that runs; returns its key."""
+    spec = CollectSpec(product="MCD15A2", collection="5", granule=granule, production="2012")
+    want = Want(request=request, key=spec.key, phase=spec.phase, name=granule)
+    services.store.transact(
+        rows.TABLE, shard(spec.key), transitions.create(spec, want, 0).operations
+    )
+    claimed = protocol.claim(services, spec.key, worker, _POLICY)
+    assert claimed is not None
+    return spec.key
+
+
+def put_worker(services: Services, worker: workers.WorkerRow) -> None:
+    """A worker's heartbeat."""
+    workers.beat(services.store, services.clock, worker)
+
+
+def put_executions(
+    services: Services,
+    day: dt.datetime,
+    counts: dict[Category | None, int],
+    task_class: str = "collection MCD15A2.5",
+    duration: float = 4.0,
+) -> None:
+    """Ended attempts of a day, counted as the manager counts them."""
+    attempts = [
+        Attempt(
+            key=hashlib.sha256(f"{day}{category}{number}{task_class}".encode()).hexdigest(),
+            number=1,
+            claim="c",
+            phase=Phase(task_class.split()[0]),
+            task_class=task_class,
+            worker="worker-1",
+            started=day.timestamp(),
+            ended=day.timestamp() + duration,
+            duration=duration,
+            category=category,
+        )
+        for category, count in counts.items()
+        for number in range(count)
+    ]
+    for start in range(0, len(attempts), history.BATCH):
+        batch = [_news(attempt) for attempt in attempts[start : start + history.BATCH]]
+        history.count(services.store, batch, epoch=1)
+
+
+def _news(attempt: Attempt) -> News:
+    task = Task(
+        key=attempt.key,
+        phase=attempt.phase,
+        task_class=attempt.task_class,
+        inputs=0,
+        state=State.DONE if attempt.category is None else State.FAILED,
+        category=attempt.category,
+    )
+    operation = rows.news_of_attempt(task, attempt)
+    assert isinstance(operation, Upsert)
+    return rows.load_news(
+        Row(partition=shard(task.key), row=operation.row, entity=operation.entity, etag="")
+    )
+
+
+def set_row(services: Services, request: str, **changes: object) -> RequestRow:
+    """Change a request's row as the manager would."""
+    return requests.change_request(
+        services,
+        request,
+        lambda row: replace(row, **changes),  # type: ignore[arg-type]
+    )
+
+
+class ScriptedManager:
+    """Counts dry runs, and lets each request make `outputs` rasters, one with each tick."""
+
+    def __init__(self, services: Services, folder: Path, outputs: int = 3) -> None:
+        self._services = services
+        self._folder = folder
+        self._outputs = outputs
+        self._stop = threading.Event()
+
+    def tick(self) -> None:
+        """One round over all requests that have not ended."""
+        for name in requests.live_requests(self._services.store):
+            self._step(requests.load(self._services, name))
+
+    @contextmanager
+    def running(self, every: float = 0.1) -> Iterator[None]:
+        """Tick from a thread until the block ends."""
+
+        def loop() -> None:
+            while not self._stop.wait(every):
+                self.tick()
+
+        thread = threading.Thread(target=loop, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._stop.set()
+            thread.join(10)
+
+    def _step(self, row: RequestRow) -> None:
+        now = self._services.clock.now()
+        if row.order == "cancel":
+            set_row(self._services, row.id, state=RequestState.CANCELLED, ended=now)
+        elif row.dry_run:
+            counts = Preview(granules=32, tasks=107, gaps=1, reused=4, size=123_456_789)
+            set_row(
+                self._services,
+                row.id,
+                state=RequestState.PREVIEWED,
+                ended=now,
+                preview=counts,
+                gaps=(Gap(what="MCD15A2.005 2012-03-05 h17v03", reason="not published"),),
+                gap_count=1,
+            )
+        elif row.state is RequestState.SUBMITTED:
+            set_row(
+                self._services,
+                row.id,
+                state=RequestState.RUNNING,
+                outputs=self._outputs,
+                phases=self._phases(0),
+            )
+        elif row.delivered < self._outputs:
+            number = row.delivered + 1
+            data = raster_bytes(self._folder, number)
+            put_result(
+                self._services,
+                row.id,
+                "MCD15A2.005/Lai_1km",
+                f"Lai_1km_2012-01-{number:02d}.tif",
+                data,
+            )
+            set_row(self._services, row.id, delivered=number, phases=self._phases(number))
+        else:
+            set_row(self._services, row.id, state=RequestState.COMPLETE, ended=now)
+
+    def _phases(self, done: int) -> dict[Phase, PhaseCount]:
+        total = self._outputs
+        return {
+            Phase.COLLECTION: PhaseCount(total=total, done=total, reused=1),
+            Phase.REPROJECTION: PhaseCount(total=total, done=done, running=min(1, total - done)),
+            Phase.AGGREGATION: PhaseCount(total=total, done=done),
+        }
