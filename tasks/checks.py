@@ -68,8 +68,8 @@ def resampling_notes(request: Request) -> tuple[str, ...]:
     ]
     if own:
         notes.append(
-            f"{method} applies to continuous layers of tile products; resampled by their own "
-            f"default instead: {', '.join(own)}."
+            f"{method} does not suit every layer; resampled by their own default instead: "
+            f"{', '.join(own)}."
         )
     classes = [
         f"{choice.name} {layer}"
@@ -84,9 +84,14 @@ def resampling_notes(request: Request) -> tuple[str, ...]:
 
 
 def suits(known: Product | None, layer: str, method: str) -> bool:
-    """Whether a method may be used on a layer, as far as the catalogue tells."""
+    """Whether a method chosen for the whole request goes for a layer, by what the catalogue says.
+
+    Not a blending one for classes, bit fields and what is nearest by nature (an azimuth); for
+    swaths none that needs a lattice.
+    """
     entry = known.layer(layer) if known else None
-    classes = entry is not None and entry.kind is not Kind.CONTINUOUS
+    nearest = entry is not None and entry.resampling == "nearest"
+    classes = entry is not None and (nearest or entry.kind is not Kind.CONTINUOUS)
     swath = known is not None and known.geometry == "swath"
     return (method in CLASS_METHODS or not classes) and (method in SWATH_METHODS or not swath)
 
@@ -130,7 +135,7 @@ def _check_choice(index: int, choice: ProductChoice) -> Product | None:
             raise RequestRefusedError(
                 f"products.{index}.layers.{place}",
                 f"{choice.name} collection {choice.collection} has no layer {layer!r}.",
-                nearest_names(layer, known.layers),
+                nearest_names(layer, known.layer_names),
             )
     return known
 

@@ -40,6 +40,7 @@ class LayerEntry(_Entry):
     """What the catalogue says of one layer; what is absent is taken from the file.
 
     `codes` are stored values that are not data, `classes` name the values of a class layer.
+    `resolution` is the layer's own in metres where it is not its product's.
     """
 
     kind: Kind = Kind.CONTINUOUS
@@ -55,6 +56,7 @@ class LayerEntry(_Entry):
     units: str | None = None
     fill: float | int | None = None
     valid_range: tuple[int | float, int | float] | None = None
+    resolution: float | None = Field(None, gt=0)
     title: str = ""
 
     @field_validator("codes", "classes", mode="before")

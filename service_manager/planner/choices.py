@@ -58,7 +58,8 @@ def layer_choice(
 ) -> LayerChoice:
     """Resolve the request's choices for one layer. `geometry` is that of its granules."""
     known = product(choice.name, choice.collection)
-    coarser = pixel_metres(target) / known.resolution if known else 1.0
+    own = _resolution(known, layer)
+    coarser = pixel_metres(target) / own if own else 1.0
     method = _method(request, known, layer, coarser, geometry)
     return LayerChoice(
         choice=choice,
@@ -67,7 +68,7 @@ def layer_choice(
         resampling=method,
         merge=merge_of(request, known, layer) if geometry == "swath" else "nadir",
         qa=_qa(request, known, layer),
-        reach=_reach(method, known, coarser, target),
+        reach=_reach(method, own, coarser, target),
         whole_pixel=method not in _POINT_METHODS,
     )
 
@@ -109,11 +110,19 @@ def _qa(request: Request, known: Product | None, layer: str) -> str:
     return canonical(mine).decode("ascii") if mine else ""
 
 
-def _reach(method: str, known: Product | None, coarser: float, target: Target) -> float:
+def _resolution(known: Product | None, layer: str) -> float | None:
+    """A layer's pixel side in metres, as far as is known."""
+    if known is None:
+        return None
+    entry = known.layer(layer)
+    return (entry.resolution if entry else None) or known.resolution
+
+
+def _reach(method: str, own: float | None, coarser: float, target: Target) -> float:
     """A widened kernel looks as far in target pixels as a plain one does in source pixels."""
     half = _REACH.get(method, 1.0 if method == "default" else 0.0)
-    if known is None:
+    if own is None:
         return half * max(pixel_metres(target), 1000.0)
-    if target.modis is not None and known.resolution == target.modis:
+    if target.modis is not None and own == target.modis:
         return 0.0  # source and target pixels coincide
-    return half * known.resolution * max(1.0, coarser)
+    return half * own * max(1.0, coarser)
