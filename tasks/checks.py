@@ -209,7 +209,7 @@ def _check_preset(request: Request, known: list[Product | None], preset: str) ->
         for layer in choice.layers:
             described = entry.layer(layer)
             quality = quality_of(entry, described)
-            if described is None or described.kind is Kind.BITFIELD:
+            if described is None or says_quality(described):
                 continue
             if quality is None or preset not in quality.presets:
                 raise RequestRefusedError(
@@ -217,6 +217,11 @@ def _check_preset(request: Request, known: list[Product | None], preset: str) ->
                     f"{choice.name} {layer} (products.{index}) has no QA rule {preset!r}.",
                     "Write the rule out by QA layer, or ask for this layer separately.",
                 )
+
+
+def says_quality(entry: LayerEntry) -> bool:
+    """Whether a layer is itself a quality layer, which a preset leaves as it is."""
+    return entry.kind is Kind.BITFIELD or bool(entry.presets) or bool(entry.bits)
 
 
 def quality_of(described: Product, layer: LayerEntry | None) -> LayerEntry | None:

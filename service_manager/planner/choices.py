@@ -6,8 +6,7 @@ from typing import Literal
 
 from reprojection.catalogue import Product, default_resampling, product
 from reprojection.crs import parse_crs
-from reprojection.layers import Kind
-from tasks.checks import merge_of, suits
+from tasks.checks import merge_of, says_quality, suits
 from tasks.keys import canonical
 from tasks.request import ProductChoice, Request
 from tasks.target import Target
@@ -98,8 +97,7 @@ def _qa(request: Request, known: Product | None, layer: str) -> str:
     rule = request.qa
     entry = known.layer(layer) if known else None
     if isinstance(rule, str):
-        described = entry is not None and entry.kind is Kind.BITFIELD
-        return "" if described else rule
+        return "" if entry is not None and says_quality(entry) else rule
     if not rule:
         return ""
     mine = {

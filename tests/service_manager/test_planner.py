@@ -453,3 +453,45 @@ def test_names_of_layers_are_fit_for_files() -> None:
     ]
     found = made(records, products=products, time={"start": "2012-01-01", "end": "2012-01-01"})
     assert [o.split("/")[1] for o in outputs(found)] == ["1_km_NDVI", "1_km_NDVI_2", "a_b_1"]
+
+
+def test_a_coarser_layer_of_a_tile_product_needs_its_neighbours() -> None:
+    day = dt.date(2012, 1, 1)
+    records = [
+        tile_granule(day, h, v, product="MOD09GA", collection="6")
+        for h in (17, 18, 19)
+        for v in (2, 3, 4)
+    ]
+    products = [
+        {"name": "MOD09GA", "collection": "6", "layers": ["sur_refl_b01_1", "SensorZenith_1"]}
+    ]
+    found = made(
+        records,
+        products=products,
+        region={"tiles": ["h18v03"]},
+        grid={"modis": 500},
+        time={"start": day, "end": day},
+        resampling="bilinear",
+    )
+    inputs = {spec.layer: len(spec.inputs) for spec in specs(found, ReprojectSpec)}
+    assert inputs == {"sur_refl_b01_1": 1, "SensorZenith_1": 9}
+
+
+def test_swath_layers_are_never_resampled_by_a_lattice_kernel() -> None:
+    start = dt.datetime(2007, 4, 13, 2, 50, tzinfo=dt.UTC)
+    record = swath_granule(start, (2, 2, 20, 20))
+    record = replace(record, product="MYD04_L2", name=record.name.replace("MYD99", "MYD04"))
+    products = [
+        {
+            "name": "MYD04_L2",
+            "collection": "6",
+            "layers": ["Optical_Depth_Land_And_Ocean", "Land_Ocean_Quality_Flag"],
+        }
+    ]
+    found = made([record], SWATHS, products=products, resampling="bilinear", merge="mean")
+    chosen = {s.layer: (s.resampling, s.merge) for s in specs(found, ReprojectSpec)}
+    assert chosen == {
+        "Optical_Depth_Land_And_Ocean": ("nearest", "mean"),
+        "Land_Ocean_Quality_Flag": ("nearest", "nadir"),
+    }
+    assert len(found.notes) == 2

@@ -47,6 +47,7 @@ def polygon(*points: tuple[float, float]) -> dict[str, Any]:
         {"resampling": {"FparLai_QC": "mode", "Lai_1km": "cubic"}},
         {"qa": "best"},
         {"qa": "best", "products": product("MCD15A2", "Lai_1km", "FparExtra_QC")},
+        {"qa": "best", "products": product("MOD10A1", "NDSI_Snow_Cover", collection="6")},
         {"qa": {"FparLai_QC": {"MODLAND": [0], "SCF_QC": [0, 1]}}},
         {"qa": {"FparLai_QC": {"value": [0, 32]}}},
     ],
@@ -173,3 +174,19 @@ def test_geojson_features_are_joined() -> None:
     ]
     collection = {"type": "FeatureCollection", "features": features}
     check_request(document(region={"geojson": collection}), LIMITS)
+
+
+def test_a_blanket_choice_leaves_angles_alone() -> None:
+    products = product("MOD09GA", "sur_refl_b01_1", "SolarAzimuth_1", collection="6")
+    (note,) = resampling_notes(document(products=products, resampling="cubic"))
+    assert "SolarAzimuth_1" in note
+    assert "sur_refl_b01_1" not in note
+
+
+def test_a_mean_of_classes_is_not_taken() -> None:
+    products = product(
+        "MYD04_L2", "Optical_Depth_Land_And_Ocean", "Land_Ocean_Quality_Flag", collection="6"
+    )
+    (note,) = resampling_notes(document(products=products, merge="mean"))
+    assert "Land_Ocean_Quality_Flag" in note
+    assert "Optical" not in note
