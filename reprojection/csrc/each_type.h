@@ -6,7 +6,7 @@
 #define NAME(x) x##_u8
 #define T_INTEGER 1
 #define T_SMALL 1
-#define T_PAIRED 0
+#define T_WIDE 0
 #define T_UNSIGNED 1
 #define T_MIN 0
 #define T_MAX 255
@@ -17,7 +17,7 @@
 #undef NAME
 #undef T_INTEGER
 #undef T_SMALL
-#undef T_PAIRED
+#undef T_WIDE
 #undef T_UNSIGNED
 #undef T_MIN
 #undef T_MAX
@@ -28,7 +28,7 @@
 #define NAME(x) x##_i8
 #define T_INTEGER 1
 #define T_SMALL 1
-#define T_PAIRED 0
+#define T_WIDE 0
 #define T_UNSIGNED 0
 #define T_MIN -128
 #define T_MAX 127
@@ -39,7 +39,7 @@
 #undef NAME
 #undef T_INTEGER
 #undef T_SMALL
-#undef T_PAIRED
+#undef T_WIDE
 #undef T_UNSIGNED
 #undef T_MIN
 #undef T_MAX
@@ -50,7 +50,7 @@
 #define NAME(x) x##_u16
 #define T_INTEGER 1
 #define T_SMALL 1
-#define T_PAIRED 1
+#define T_WIDE 0
 #define T_UNSIGNED 1
 #define T_MIN 0
 #define T_MAX 65535
@@ -61,7 +61,7 @@
 #undef NAME
 #undef T_INTEGER
 #undef T_SMALL
-#undef T_PAIRED
+#undef T_WIDE
 #undef T_UNSIGNED
 #undef T_MIN
 #undef T_MAX
@@ -72,7 +72,7 @@
 #define NAME(x) x##_i16
 #define T_INTEGER 1
 #define T_SMALL 1
-#define T_PAIRED 1
+#define T_WIDE 0
 #define T_UNSIGNED 0
 #define T_MIN -32768
 #define T_MAX 32767
@@ -83,7 +83,7 @@
 #undef NAME
 #undef T_INTEGER
 #undef T_SMALL
-#undef T_PAIRED
+#undef T_WIDE
 #undef T_UNSIGNED
 #undef T_MIN
 #undef T_MAX
@@ -94,7 +94,7 @@
 #define NAME(x) x##_u32
 #define T_INTEGER 1
 #define T_SMALL 0
-#define T_PAIRED 0
+#define T_WIDE 0
 #define T_UNSIGNED 1
 #define T_MIN 0
 #define T_MAX 4294967295.0
@@ -105,7 +105,7 @@
 #undef NAME
 #undef T_INTEGER
 #undef T_SMALL
-#undef T_PAIRED
+#undef T_WIDE
 #undef T_UNSIGNED
 #undef T_MIN
 #undef T_MAX
@@ -116,7 +116,7 @@
 #define NAME(x) x##_i32
 #define T_INTEGER 1
 #define T_SMALL 0
-#define T_PAIRED 0
+#define T_WIDE 0
 #define T_UNSIGNED 0
 #define T_MIN -2147483648.0
 #define T_MAX 2147483647.0
@@ -127,7 +127,7 @@
 #undef NAME
 #undef T_INTEGER
 #undef T_SMALL
-#undef T_PAIRED
+#undef T_WIDE
 #undef T_UNSIGNED
 #undef T_MIN
 #undef T_MAX
@@ -138,7 +138,7 @@
 #define NAME(x) x##_f32
 #define T_INTEGER 0
 #define T_SMALL 0
-#define T_PAIRED 0
+#define T_WIDE 0
 #define T_UNSIGNED 0
 #define T_MIN 0
 #define T_MAX 0
@@ -149,7 +149,7 @@
 #undef NAME
 #undef T_INTEGER
 #undef T_SMALL
-#undef T_PAIRED
+#undef T_WIDE
 #undef T_UNSIGNED
 #undef T_MIN
 #undef T_MAX
@@ -160,7 +160,7 @@
 #define NAME(x) x##_f64
 #define T_INTEGER 0
 #define T_SMALL 0
-#define T_PAIRED 0
+#define T_WIDE 1
 #define T_UNSIGNED 0
 #define T_MIN 0
 #define T_MAX 0
@@ -171,7 +171,7 @@
 #undef NAME
 #undef T_INTEGER
 #undef T_SMALL
-#undef T_PAIRED
+#undef T_WIDE
 #undef T_UNSIGNED
 #undef T_MIN
 #undef T_MAX

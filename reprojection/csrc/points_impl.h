@@ -1,14 +1,15 @@
 /* Nearest, bilinear and cubic for one pixel type. Included once per type with
    T (pixel), W (float or double, in which pixels are weighed), T_MASK (an integer as wide as W),
-   NAME(x), T_INTEGER, T_SMALL (an integer under 32 bits), T_PAIRED (a 16-bit type, whose
-   neighbours are loaded together), and T_MIN, T_MAX. */
+   NAME(x), T_INTEGER, T_SMALL (an integer under 32 bits, whose neighbours are loaded together),
+   T_UNSIGNED, T_WIDE (64 bits), and T_MIN, T_MAX. */
 
-#if T_PAIRED && T_UNSIGNED
-#define T_LOWER(pair) ((pair) & 0xffff)
-#define T_UPPER(pair) ((Ints)((Words)(pair) >> 16))
-#elif T_PAIRED
-#define T_LOWER(pair) (((pair) << 16) >> 16)
-#define T_UPPER(pair) ((pair) >> 16)
+/* Tap n of 8- or 16-bit pixels loaded side by side in a word. */
+#define WORD_TAPS (4 / (int)sizeof(T))
+#define T_BITS (8 * (int)sizeof(T))
+#if T_SMALL && T_UNSIGNED
+#define WORD_TAP(word, n) ((Ints)((Words)(word) << (32 - T_BITS * ((n) + 1)) >> (32 - T_BITS)))
+#elif T_SMALL
+#define WORD_TAP(word, n) ((word) << (32 - T_BITS * ((n) + 1)) >> (32 - T_BITS))
 #endif
 
 #if T_INTEGER
@@ -171,6 +172,20 @@ typedef T_MASK NAME(Mask) __attribute__((vector_size(SEGMENT * sizeof(W))));
 #define SELECT(mask, a, b) ((REALS)(((mask) & (MASK)(a)) | (~(mask) & (MASK)(b))))
 #define KEEP(mask, a) ((REALS)((mask) & (MASK)(a)))
 
+#if !T_SMALL
+/* Pixels at offsets. */
+INLINE PIXELS NAME(gather_pixels)(const T *p, Ints index) {
+    PIXELS out;
+#if T_WIDE
+    for (int k = 0; k < SEGMENT; k++) out[k] = p[index[k]];
+#else
+    Ints word = GATHER4(p, index, 4);
+    memcpy(&out, &word, sizeof out);
+#endif
+    return out;
+}
+#endif
+
 INLINE MASK NAME(valid16)(REALS v, W fill) {
 #if T_INTEGER
     return (MASK)(v != fill);
@@ -269,51 +284,35 @@ INLINE void NAME(taps_of)(NAME(Taps) * taps, int rowwise, const Segments *segmen
 
 INLINE PIXELS NAME(nearest16)(const T *view, const NAME(Taps) * taps) {
     const T *p = view + taps->origin;
-    PIXELS out;
-    for (int k = 0; k < SEGMENT; k++) out[k] = p[taps->index[k]];
-    return out;
-}
-
-#if !T_PAIRED
-INLINE REALS NAME(real16)(PIXELS v) {
 #if T_SMALL
-    return __builtin_convertvector(__builtin_convertvector(v, Ints), REALS);
+    return __builtin_convertvector(GATHER4(p, taps->index, sizeof(T)), PIXELS);
 #else
-    return __builtin_convertvector(v, REALS);
+    return NAME(gather_pixels)(p, taps->index);
 #endif
 }
-#endif
 
-/* The pixels at a segment's offsets and their right neighbours. */
-INLINE void NAME(load_pairs)(const T *p, const NAME(Taps) * taps, REALS *a, REALS *b) {
-#if T_PAIRED
-    Ints pair;
-    for (int k = 0; k < SEGMENT; k++) {
-        int32_t both;
-        memcpy(&both, p + taps->index[k], 4);
-        pair[k] = both;
+/* `count` pixels (2 or 4) side by side at each of a segment's offsets. */
+INLINE void NAME(load)(const T *p, Ints index, int count, REALS *t) {
+#if T_SMALL
+    for (int j = 0; j < count; j += WORD_TAPS) {
+        Ints word = GATHER4(p + j, index, sizeof(T));
+        for (int n = 0; n < WORD_TAPS && j + n < count; n++)
+            t[j + n] = __builtin_convertvector(WORD_TAP(word, n), REALS);
     }
-    *a = __builtin_convertvector(T_LOWER(pair), REALS);
-    *b = __builtin_convertvector(T_UPPER(pair), REALS);
 #else
-    PIXELS first, second;
-    for (int k = 0; k < SEGMENT; k++) {
-        first[k] = p[taps->index[k]];
-        second[k] = p[taps->index[k] + 1];
-    }
-    *a = NAME(real16)(first);
-    *b = NAME(real16)(second);
+    for (int j = 0; j < count; j++)
+        t[j] = __builtin_convertvector(NAME(gather_pixels)(p + j, index), REALS);
 #endif
 }
 
 INLINE PIXELS NAME(bilinear16)(const T *view, int64_t stride, const NAME(Taps) * taps, T fill,
                                int nearest_rule) {
     const T *p = view + taps->origin;
-    REALS t00, t01, t10, t11;
-    NAME(load_pairs)(p, taps, &t00, &t01);
-    NAME(load_pairs)(p + stride, taps, &t10, &t11);
+    REALS t[4];
+    NAME(load)(p, taps->index, 2, t);
+    NAME(load)(p + stride, taps->index, 2, t + 2);
     MASK good;
-    REALS value = NAME(blend16)(t00, t01, t10, t11, taps->fx, taps->fy, (W)fill, nearest_rule,
+    REALS value = NAME(blend16)(t[0], t[1], t[2], t[3], taps->fx, taps->fy, (W)fill, nearest_rule,
                                 &good);
     return NAME(finish16)(value, good, fill, 0);
 }
@@ -327,8 +326,7 @@ INLINE PIXELS NAME(cubic16)(const T *view, int64_t stride, const NAME(Taps) * ta
     MASK whole = (MASK){0} == (MASK){0};
     for (int i = 0; i < 4; i++) {
         REALS t[4];
-        NAME(load_pairs)(p + i * stride, taps, t, t + 1);
-        NAME(load_pairs)(p + i * stride + 2, taps, t + 2, t + 3);
+        NAME(load)(p + i * stride, taps->index, 4, t);
         for (int j = 0; j < 4; j++) {
             whole &= NAME(valid16)(t[j], (W)fill);
             columns[j] = i ? columns[j] + down[i] * t[j] : down[i] * t[j];
@@ -447,8 +445,9 @@ static int NAME(segment_block)(const Job *job, const Segments *segments, Box box
 static const PixelType NAME(type) = {NAME(segment_block), NAME(single_rows), NAME(fill_rows)};
 
 #undef IS_VALID
-#undef T_LOWER
-#undef T_UPPER
+#undef WORD_TAPS
+#undef T_BITS
+#undef WORD_TAP
 #undef PIXELS
 #undef REALS
 #undef MASK
