@@ -9,6 +9,8 @@ from azure.core.exceptions import AzureError
 from service_manager import ending, frozen
 from service_manager.options import Options
 from service_manager.plan_writer import PlanWriter, Written
+from service_manager.planner.preview import Preview as Counted
+from service_manager.planner.preview import preview
 from service_manager.view import Live
 from tasks import requests
 from tasks.errors import RequestRefusedError, StoreError
@@ -18,7 +20,6 @@ from tasks.protocol import read_task
 from tasks.request import Request
 from tasks.requests import PhaseCount, Preview, RequestRow
 from tasks.services import Services
-from tasks.spec import CollectSpec
 
 log = structlog.get_logger("manager.intake")
 
@@ -84,7 +85,7 @@ class Intake:
 
         def planned(current: RequestRow) -> RequestRow:
             return replace(
-                _counted(current, plan),
+                _counted(current, preview(plan)),
                 state=RequestState.PLANNING,
                 gaps=plan.gaps[: requests.GAPS_ON_ROW],
                 gap_count=len(plan.gaps),
@@ -115,22 +116,20 @@ class Intake:
         live.row = requests.change_request(self._services, live.id, running)
 
     def _preview(self, row: RequestRow, plan: Plan) -> RequestRow:
-        reused: dict[str, bool] = {}
-        for planned in plan:
-            task = read_task(self._services.store, planned.spec.key)
-            reused[planned.spec.key] = task is not None and task.state is State.DONE
-        granules = [p.spec for p in plan if isinstance(p.spec, CollectSpec)]
-        preview = Preview(
-            granules=len(granules),
-            tasks=len(plan.tasks),
-            gaps=len(plan.gaps),
-            reused=sum(reused.values()),
-            size=sum(spec.size for spec in granules if not reused[spec.key]),
-        )
-        new = _counted(row, plan, reused)
+        def there(key: str) -> bool:
+            task = read_task(self._services.store, key)
+            return task is not None and task.state is State.DONE
+
+        found = preview(plan, there)
         new = replace(
-            new,
-            preview=preview,
+            _counted(row, found),
+            preview=Preview(
+                granules=found.granules,
+                tasks=len(plan.tasks),
+                gaps=len(plan.gaps),
+                reused=sum(found.reused.values()),
+                size=found.download,
+            ),
             gaps=plan.gaps[: requests.GAPS_ON_ROW],
             gap_count=len(plan.gaps),
             notes=plan.notes,
@@ -154,21 +153,10 @@ def recount(services: Services, live: Live) -> None:
         live.note(want)
 
 
-def _counted(row: RequestRow, plan: Plan, reused: dict[str, bool] | None = None) -> RequestRow:
-    phases: dict[str, list[int]] = {}
-    for planned in plan:
-        count = phases.setdefault(planned.spec.phase, [0, 0])
-        count[0] += 1
-        count[1] += bool(reused and reused[planned.spec.key])
-    return replace(
-        row,
-        phases={
-            planned.spec.phase: PhaseCount(
-                total=phases[planned.spec.phase][0],
-                done=phases[planned.spec.phase][1],
-                reused=phases[planned.spec.phase][1],
-            )
-            for planned in plan
-        },
-        outputs=sum(bool(planned.output) for planned in plan),
-    )
+def _counted(row: RequestRow, found: Counted) -> RequestRow:
+    phases = {
+        phase: PhaseCount(total=total, done=found.reused[phase], reused=found.reused[phase])
+        for phase, total in found.tasks.items()
+        if total
+    }
+    return replace(row, phases=phases, outputs=found.results)
