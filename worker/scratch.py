@@ -7,64 +7,100 @@ from contextlib import contextmanager
 from io import BufferedWriter
 from pathlib import Path
 
-_LOCK = ".alive"
+import structlog
+
+from tasks.errors import SwathmillError
+
+_log = structlog.get_logger("worker")
+
+
+class WorkerNameTakenError(SwathmillError):
+    """Another worker of the same name runs on this machine."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"a worker named {name!r} already runs over this data folder; give each worker a "
+            "SWATHMILL_WORKER_NAME of its own"
+        )
 
 
 class Scratch:
-    """The scratch folder of one worker, held by a lock as long as the worker lives."""
+    """The scratch folder of one worker. A lock beside it says that the worker lives.
+
+    Raises:
+        WorkerNameTakenError: the lock is held.
+    """
 
     def __init__(self, data_dir: Path, worker: str) -> None:
         self._root = data_dir / "scratch"
         self._folder = self._root / worker
-        self._folder.mkdir(parents=True, exist_ok=True)
-        self._lock: BufferedWriter = (self._folder / _LOCK).open("ab")
-        fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        self._root.mkdir(parents=True, exist_ok=True)
+        lock = _lock(self._folder)
+        if lock is None:
+            raise WorkerNameTakenError(worker)
+        self._held = lock
+        self._folder.mkdir(exist_ok=True)
 
     def clean(self) -> tuple[str, ...]:
         """Remove what dead workers left, and leftovers of our own name; returns their names."""
+        for leftover in self._folder.iterdir():
+            _remove(leftover)
         removed = []
-        for folder in sorted(self._root.iterdir()):
-            if folder == self._folder:
-                for leftover in folder.iterdir():
-                    if leftover.name != _LOCK:
-                        _remove(leftover)
-            elif not _is_held(folder):
-                _remove(folder)
+        for folder in sorted(path for path in self._root.iterdir() if path.is_dir()):
+            lock = _lock(folder) if folder != self._folder else None
+            if lock is not None:
+                with lock:
+                    _remove(folder)
+                    _lock_path(folder).unlink(missing_ok=True)
                 removed.append(folder.name)
         return tuple(removed)
 
     @contextmanager
     def attempt(self, claim: str) -> Iterator[Path]:
-        """An empty folder for one attempt, gone afterwards."""
+        """An empty folder for one attempt, gone afterwards.
+
+        What cannot be removed (user code may nest folders deeper than any program likes) is logged
+        and left for the next start; it does not change how the attempt ended.
+        """
         folder = self._folder / claim
         folder.mkdir()
         try:
             yield folder
         finally:
-            _remove(folder)
+            try:
+                _remove(folder)
+            except (OSError, RecursionError) as error:
+                _log.warning("scratch folder not removed", folder=str(folder), error=str(error))
 
     def close(self) -> None:
         """Remove the worker's folder and let go of it."""
         _remove(self._folder)
-        self._lock.close()
+        _lock_path(self._folder).unlink(missing_ok=True)
+        self._held.close()
 
 
-def _is_held(folder: Path) -> bool:
+def _lock_path(folder: Path) -> Path:
+    return folder.with_name(f"{folder.name}.lock")
+
+
+def _lock(folder: Path) -> BufferedWriter | None:
+    """The folder's lock, taken; None when a living worker holds it."""
+    lock = _lock_path(folder).open("ab")
     try:
-        with (folder / _LOCK).open("rb") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except FileNotFoundError:
-        return False
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        return True
-    return False
+        lock.close()
+        return None
+    return lock
 
 
 def _remove(path: Path) -> None:
     """Remove a folder even where user code took away its own permissions."""
-    if path.is_dir() and not path.is_symlink():
-        for folder in (path, *(p for p in path.rglob("*") if p.is_dir() and not p.is_symlink())):
-            folder.chmod(0o700)
-        shutil.rmtree(path)
-    else:
+    if path.is_symlink() or not path.is_dir():
         path.unlink(missing_ok=True)
+        return
+    path.chmod(0o700)
+    for inner in path.iterdir():
+        if inner.is_dir() and not inner.is_symlink():
+            _remove(inner)
+    shutil.rmtree(path)

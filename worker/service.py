@@ -42,6 +42,7 @@ def main() -> int:
     logs.configure(settings.log_level, process="worker", worker=name)
     try:
         confinement = sandbox.report(settings)
+        scratch = Scratch(settings.data_dir, name)
         services = connect(settings)
     except SwathmillError as error:
         structlog.get_logger("worker").error(str(error))
@@ -49,7 +50,6 @@ def main() -> int:
     except AzureError as error:
         structlog.get_logger("worker").error("storage does not answer", error=str(error))
         return _EX_UNAVAILABLE
-    scratch = Scratch(settings.data_dir, name)
     supervisor = Supervisor(
         services=services,
         settings=settings,

@@ -1,0 +1,277 @@
+"""The sandbox: what user code cannot do, in both tiers, tried by user code."""
+
+import multiprocessing
+import os
+import sys
+import textwrap
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import pytest
+
+from tasks.categories import Category
+from tasks.classify import AttemptError
+from tasks.settings import Settings
+from worker import confine, proctree, sandbox
+from worker.confined import run_confined
+from worker.sandbox import Bounds, Places, SandboxError, Tier
+
+PYTHON = ("python", "run.py")
+SECRET = "AccountKey=do-not-show"
+BOUNDS = Bounds(memory=10**9, seconds=20.0, processes=16, output=10**8)
+
+
+@pytest.fixture(params=["bubblewrap", "limits"])
+def tier(request: pytest.FixtureRequest) -> Tier:
+    if request.param == "bubblewrap" and (problem := sandbox.probe_bubblewrap()):
+        pytest.skip(f"bubblewrap does not work here: {problem}")
+    return "bubblewrap" if request.param == "bubblewrap" else "limits"
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> Places:
+    names = ("package", "inputs", "outputs", "temporary")
+    for name in names:
+        (tmp_path / name).mkdir()
+    (tmp_path / "inputs" / "given.txt").write_text("given", "utf-8")
+    (tmp_path / "secret.txt").write_text(SECRET, "utf-8")
+    return Places(**{name: tmp_path / name for name in names})
+
+
+def run(
+    tier: Tier,
+    places: Places,
+    script: str,
+    bounds: Bounds = BOUNDS,
+    command: tuple[str, ...] = PYTHON,
+) -> str:
+    """Run a script of user code in a child of its own; returns what it wrote to out.txt.
+
+    The child is what an attempt's child is: the runner reaps whatever descends from it.
+    """
+    (places.package / "run.py").write_text(textwrap.dedent(script), "utf-8")
+    context = multiprocessing.get_context("fork")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_run, args=(theirs, tier, command, places, bounds))
+    process.start()
+    theirs.close()
+    try:
+        said = ours.recv()
+    except EOFError:
+        said = ("died", f"exit code {process.exitcode}")
+    process.join(20)
+    if said is not None:
+        category, message = said
+        raise AttemptError(Category(category), message)
+    out = places.outputs / "out.txt"
+    return out.read_text("utf-8") if out.exists() else ""
+
+
+def _run(
+    connection: Connection, tier: Tier, command: tuple[str, ...], places: Places, bounds: Bounds
+) -> None:
+    os.environ["SWATHMILL_STORAGE"] = SECRET
+    said = None
+    try:
+        run_confined(tier, command, places, bounds)
+    except AttemptError as error:
+        said = (error.category.value, str(error))
+    left = proctree.descendants(os.getpid())
+    assert not left, left
+    connection.send(said)
+
+
+# Tries each line by itself and writes what became of it.
+TRY = """
+import os, sys
+out = open(os.path.join(sys.argv[2], "out.txt"), "w")
+def attempt(name, action):
+    try:
+        action()
+    except (OSError, ModuleNotFoundError) as error:
+        out.write(f"{name}: {type(error).__name__}\\n")
+    else:
+        out.write(f"{name}: done\\n")
+"""
+
+
+def tried(tier: Tier, places: Places, script: str) -> dict[str, str]:
+    text = run(tier, places, TRY + textwrap.dedent(script))
+    return dict(line.split(": ") for line in text.splitlines())
+
+
+def test_inputs_are_read_and_outputs_written(tier: Tier, places: Places) -> None:
+    script = """
+    import sys, tempfile, numpy, rasterio
+    given = open(sys.argv[1] + "/given.txt").read()
+    with tempfile.NamedTemporaryFile("w") as file:
+        file.write(given)
+    open(sys.argv[2] + "/out.txt", "w").write(f"{given} {numpy.arange(3).sum()}")
+    """
+    assert run(tier, places, script) == "given 3"
+
+
+def test_the_system_inputs_and_package_cannot_be_changed(tier: Tier, places: Places) -> None:
+    script = f"""
+    def write(path):
+        return lambda: open(path, "w").write("x")
+    attempt("input", write(sys.argv[1] + "/given.txt"))
+    attempt("new input", write(sys.argv[1] + "/new.txt"))
+    attempt("package", write("run.py"))
+    attempt("usr", write("/usr/swathmill-test"))
+    attempt("etc", write("/etc/swathmill-test"))
+    attempt("beside", write({str(places.outputs.parent / "beside")!r}))
+    attempt("python", write(os.path.join(sys.prefix, "swathmill-test")))
+    attempt("output", write(sys.argv[2] + "/more.txt"))
+    """
+    found = tried(tier, places, script)
+    assert found.pop("output") == "done"
+    assert "done" not in found.values(), found
+    assert (places.inputs / "given.txt").read_text("utf-8") == "given"
+
+
+def test_no_network(tier: Tier, places: Places) -> None:
+    with __import__("socket").create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        script = f"""
+        import socket
+        def udp():
+            socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b"x", ("127.0.0.1", {port}))
+            raise SystemExit("UDP was sent") if {tier == "limits"} else OSError("own loopback")
+        attempt("tcp", lambda: socket.create_connection(("127.0.0.1", {port}), timeout=2))
+        attempt("udp", udp)
+        attempt("dns", lambda: socket.getaddrinfo("example.org", 80))
+        """
+        found = tried(tier, places, script)
+        listener.settimeout(0.1)
+        with pytest.raises(TimeoutError):
+            listener.accept()
+    assert "done" not in found.values(), found
+
+
+def test_no_secrets(tier: Tier, places: Places) -> None:
+    secret = places.outputs.parent / "secret.txt"
+    script = f"""
+    out.write(" ".join(sorted(os.environ)) + ": names\\n")
+    attempt("file", lambda: open({str(secret)!r}).read())
+    attempt("parent", lambda: open(f"/proc/{os.getpid()}/environ").read())
+    attempt("shadow", lambda: open("/etc/shadow").read())
+    """
+    found = tried(tier, places, script)
+    (names,) = [name for name, said in found.items() if said == "names"]
+    assert not [name for name in names.split() if "SWATHMILL" in name or "AZURE" in name]
+    assert {"PATH", "HOME"} <= set(names.split())
+    del found[names]
+    assert "done" not in found.values(), found
+
+
+def test_other_processes_are_out_of_reach(tier: Tier, places: Places) -> None:
+    if tier == "limits" and confine.landlock_abi() < 6:
+        pytest.skip("this kernel's Landlock cannot hold back signals")
+    script = f"""
+    attempt("signal", lambda: os.kill({os.getpid()}, 0))
+    """
+    found = tried(tier, places, script)
+    assert found["signal"] in ("ProcessLookupError", "PermissionError")
+
+
+def failure(
+    tier: Tier,
+    places: Places,
+    script: str,
+    bounds: Bounds = BOUNDS,
+    command: tuple[str, ...] = PYTHON,
+) -> AttemptError:
+    with pytest.raises(AttemptError) as caught:
+        run(tier, places, script, bounds, command)
+    return caught.value
+
+
+def bounds(**changes: float) -> Bounds:
+    values = {"memory": BOUNDS.memory, "seconds": 20.0, "processes": 16, "output": 10**8}
+    return Bounds(**{**values, **changes})  # type: ignore[arg-type]
+
+
+def test_a_failure_shows_the_last_line(tier: Tier, places: Places) -> None:
+    error = failure(tier, places, "print('reading'); raise SystemExit('no snow today')")
+    assert error.category is Category.USER_CODE_FAILED
+    assert "exit code 1: no snow today" in str(error)
+
+
+def test_time_is_bounded(tier: Tier, places: Places) -> None:
+    error = failure(tier, places, "import time; time.sleep(60)", bounds(seconds=0.5))
+    assert error.category is Category.USER_CODE_TIMED_OUT
+
+
+def test_memory_is_bounded_over_all_processes(tier: Tier, places: Places) -> None:
+    script = """
+    import os, time
+    for n in range(4):
+        if os.fork() == 0:
+            held = os.urandom(1 << 20) * 60
+            time.sleep(20)
+    time.sleep(20)
+    """
+    error = failure(tier, places, script, bounds(memory=150 * 10**6))
+    assert error.category is Category.OUT_OF_MEMORY
+    assert "memory_gb" in str(error)
+
+
+def test_processes_are_bounded(tier: Tier, places: Places) -> None:
+    script = """
+    import os, time
+    for n in range(30):
+        if os.fork() == 0:
+            time.sleep(20)
+            os._exit(0)
+    time.sleep(20)
+    """
+    error = failure(tier, places, script, bounds(processes=10))
+    assert error.category is Category.USER_CODE_FAILED
+    assert "limit is 10" in str(error)
+
+
+def test_output_is_bounded(tier: Tier, places: Places) -> None:
+    script = """
+    import sys, time
+    for n in range(20):
+        open(f"{sys.argv[2]}/{n}", "wb").write(bytes(10**6))
+    time.sleep(20)
+    """
+    error = failure(tier, places, script, bounds(output=5 * 10**6))
+    assert error.category is Category.USER_CODE_FAILED
+    assert "output_gb" in str(error)
+
+
+def test_what_is_left_running_ends_with_the_program(tier: Tier, places: Places) -> None:
+    script = """
+    import os, sys, time
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork():
+            os._exit(0)
+        time.sleep(3)
+        open(sys.argv[2] + "/out.txt", "w").write("from the grave")
+        os._exit(0)
+    """
+    assert run(tier, places, script) == ""
+
+
+def test_a_command_that_does_not_exist_is_the_users_failure(tier: Tier, places: Places) -> None:
+    error = failure(tier, places, "", command=("no-such-program",))
+    assert error.category is Category.USER_CODE_FAILED
+    assert "no-such-program" in str(error)
+
+
+def test_the_report_names_the_tier_and_what_it_lacks() -> None:
+    limits = sandbox.report(Settings(sandbox="limits"))
+    assert limits.tier == "limits"
+    assert "own process namespace" in limits.lacks
+    assert limits.line.startswith("limits: ")
+
+
+def test_a_demanded_tier_that_does_not_work_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(Path(sys.executable).parent))
+    with pytest.raises(SandboxError, match="bwrap is not installed"):
+        sandbox.report(Settings(sandbox="bubblewrap"))
+    assert sandbox.report(Settings(sandbox="auto")).tier == "limits"

@@ -1,0 +1,292 @@
+"""The supervisor's decisions, on the in-memory store and with children that only pretend."""
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from tasks import protocol, transitions, workers
+from tasks.categories import Category
+from tasks.clock import ManualClock
+from tasks.errors import StoreError
+from tasks.memory_store import MemoryStore
+from tasks.model import ArtifactFile, State
+from tasks.services import Services, memory_services
+from tasks.settings import Settings
+from tasks.spec import CollectSpec
+from tasks.store import Operation
+from tasks.workers import WorkerRow
+from tests.worker.world import REQUEST, World, until
+from worker.heartbeat import Heartbeat
+from worker.messages import Ended, Failed, Job, Message, Progress, Succeeded
+from worker.scratch import Scratch
+from worker.supervisor import Order, Supervisor
+
+FILE = ArtifactFile(name="g.hdf", blob="granules/k/c/g.hdf", size=3, sha256="0" * 64)
+SPEC = CollectSpec(product="MOD", collection="61", granule="g.hdf", production="1")
+
+
+@dataclass(kw_only=True)
+class Pretended:
+    """A child that says what it is told to say, and hangs until killed where it is told to."""
+
+    messages: Sequence[Message] = ()
+    ended: Ended | None = field(
+        default_factory=lambda: Ended(exit_code=0, peak_memory=7, over_memory=False, log="said")
+    )
+    hangs: bool = False
+    began: threading.Event = field(default_factory=threading.Event)
+    killed: threading.Event = field(default_factory=threading.Event)
+
+    def follow(self, heard: Callable[[Message], None]) -> Ended | None:
+        for message in self.messages:
+            heard(message)
+        self.began.set()
+        if self.hangs:
+            assert self.killed.wait(10)
+            return Ended(exit_code=None, peak_memory=7, over_memory=False, log="said")
+        return self.ended
+
+    def kill(self) -> None:
+        self.killed.set()
+
+
+class Unsteady(MemoryStore):
+    """A store whose next writes fail, with or without having taken effect."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.failures: list[str] = []
+
+    def transact(self, table: str, partition: str, operations: Sequence[Operation]) -> None:
+        failure = self.failures.pop() if self.failures else ""
+        if failure == "lost answer":
+            super().transact(table, partition, operations)
+        if failure:
+            raise StoreError(failure)
+        super().transact(table, partition, operations)
+
+
+@dataclass(kw_only=True)
+class Bench:
+    """A supervisor over a world in memory, and what its children will pretend."""
+
+    world: World
+    supervisor: Supervisor
+    child: Pretended
+    jobs: list[Job]
+
+    def attempt(self) -> str:
+        key = self.world.plan(SPEC)
+        self.supervisor.execute(key)
+        return key
+
+    def in_background(self) -> tuple[str, threading.Thread]:
+        key = self.world.plan(SPEC)
+        thread = threading.Thread(target=self.supervisor.execute, args=(key,))
+        thread.start()
+        assert self.child.began.wait(10)
+        return key, thread
+
+
+@pytest.fixture
+def store() -> Unsteady:
+    return Unsteady()
+
+
+@pytest.fixture
+def bench(tmp_path: Path, store: Unsteady) -> Iterator[Bench]:
+    base = memory_services(ManualClock())
+    services = Services(
+        store=store, blobs=base.blobs, queue=base.queue, hints=base.hints, clock=base.clock
+    )
+    child, jobs = Pretended(messages=[Succeeded(files=(FILE,))]), list[Job]()
+    scratch = Scratch(tmp_path, "w")
+
+    def start(job: Job) -> Pretended:
+        assert job.scratch.is_dir()
+        jobs.append(job)
+        return bench.child
+
+    supervisor = Supervisor(
+        services=services,
+        settings=Settings(data_dir=tmp_path),
+        name="w",
+        sandbox="limits",
+        scratch=scratch,
+        cache=tmp_path / "cache",
+        start=start,
+    )
+    bench = Bench(world=World(services=services), supervisor=supervisor, child=child, jobs=jobs)
+    yield bench
+    scratch.close()
+
+
+def test_a_success_is_committed_with_what_was_measured(bench: Bench) -> None:
+    key = bench.attempt()
+    task = bench.world.task(key)
+    assert (task.state, task.files) == (State.DONE, (FILE,))
+    (attempt,) = protocol.attempts_of(bench.world.services.store, key)
+    assert (attempt.log, attempt.peak_memory, attempt.category) == ("said", 7, None)
+    assert bench.jobs[0].claim == attempt.claim
+    assert not bench.jobs[0].scratch.exists()
+    assert bench.supervisor.running() == ()
+
+
+def test_a_stale_or_doubled_message_starts_nothing(bench: Bench) -> None:
+    key = bench.attempt()
+    bench.supervisor.execute(key)
+    bench.supervisor.execute("f" * 64)
+    assert len(bench.jobs) == 1
+
+
+def test_a_failure_keeps_its_category_delay_and_log(bench: Bench) -> None:
+    bench.child.messages = [Failed(category=Category.SERVER_BUSY, message="slow down", asked=500.0)]
+    key = bench.attempt()
+    task = bench.world.task(key)
+    assert task.state is State.READY
+    assert task.not_before >= bench.world.services.clock.now() + 500
+    (attempt,) = protocol.attempts_of(bench.world.services.store, key)
+    assert (attempt.category, attempt.message) == (Category.SERVER_BUSY, "slow down")
+
+
+@pytest.mark.parametrize(
+    ("ended", "category"),
+    [
+        (Ended(exit_code=None, peak_memory=9, over_memory=True, log=""), Category.OUT_OF_MEMORY),
+        (Ended(exit_code=-9, peak_memory=9, over_memory=False, log=""), Category.OUT_OF_MEMORY),
+        (Ended(exit_code=70, peak_memory=9, over_memory=False, log=""), Category.UNKNOWN),
+        (None, Category.WORKER_LOST),
+    ],
+)
+def test_an_end_without_a_report(bench: Bench, ended: Ended | None, category: Category) -> None:
+    bench.child.messages, bench.child.ended = [], ended
+    key = bench.attempt()
+    (attempt,) = protocol.attempts_of(bench.world.services.store, key)
+    assert attempt.category is category
+
+
+def test_a_machine_without_room_is_out_of_disk(bench: Bench) -> None:
+    def start(job: Job) -> Pretended:
+        raise OSError(28, "No space left on device", str(job.scratch))
+
+    bench.supervisor.start = start
+    key = bench.attempt()
+    (attempt,) = protocol.attempts_of(bench.world.services.store, key)
+    assert attempt.category is Category.OUT_OF_DISK
+
+
+def test_progress_is_shown(bench: Bench) -> None:
+    bench.child.hangs = True
+    bench.child.messages = [Progress(fraction=0.25, note="fetching")]
+    key, thread = bench.in_background()
+    (running,) = bench.supervisor.running()
+    assert (running.key, running.progress, running.note) == (key, 0.25, "fetching")
+    bench.supervisor.kill(running.claim, Order.KILL)
+    thread.join(10)
+
+
+def test_an_ordered_kill_is_an_execution_timeout(bench: Bench) -> None:
+    bench.child.hangs, bench.child.messages = True, []
+    key, thread = bench.in_background()
+    bench.supervisor.kill(bench.world.task(key).claim, Order.KILL)
+    thread.join(10)
+    (attempt,) = protocol.attempts_of(bench.world.services.store, key)
+    assert attempt.category is Category.EXECUTION_TIMEOUT
+
+
+def test_a_kill_of_what_nobody_wants_changes_nothing(bench: Bench) -> None:
+    bench.child.hangs, bench.child.messages = True, []
+    key, thread = bench.in_background()
+    claim = bench.world.task(key).claim
+    protocol.change_task(bench.world.services, key, lambda task: transitions.drop(task, REQUEST))
+    bench.supervisor.kill(claim, Order.KILL)
+    thread.join(10)
+    assert bench.world.task(key).state is State.CANCELLED
+    assert protocol.attempts_of(bench.world.services.store, key) == []
+
+
+def test_a_success_that_crossed_a_kill_order_counts(bench: Bench) -> None:
+    bench.child.hangs = True
+    key, thread = bench.in_background()
+    bench.supervisor.kill(bench.world.task(key).claim, Order.KILL)
+    thread.join(10)
+    assert bench.world.task(key).state is State.DONE
+
+
+def test_handing_back_spends_no_budget(bench: Bench) -> None:
+    bench.child.hangs, bench.child.messages = True, []
+    key, thread = bench.in_background()
+    bench.supervisor.draining = True
+    bench.supervisor.kill_all(Order.HAND_BACK)
+    thread.join(10)
+    task = bench.world.task(key)
+    assert (task.state, task.not_before, task.retries) == (State.READY, 0.0, 0)
+    bench.supervisor.execute(key)
+    assert len(bench.jobs) == 1
+
+
+@pytest.mark.parametrize("failure", ["refused", "lost answer"])
+def test_an_attempt_is_settled_once_when_the_table_comes_back(
+    bench: Bench, store: Unsteady, failure: str
+) -> None:
+    bench.child.hangs = True
+    key, thread = bench.in_background()
+    store.failures = [failure] * 20
+    bench.child.kill()
+    thread.join(20)
+    assert bench.world.task(key).state is State.DONE
+    assert len(protocol.attempts_of(store, key)) == 1
+
+
+def heartbeat(bench: Bench) -> Heartbeat:
+    now = bench.world.services.clock.now()
+    row = WorkerRow(name="w", host="h", slots=1, started=now, beat_at=now)
+    return Heartbeat(
+        services=bench.world.services,
+        supervisor=bench.supervisor,
+        row=row,
+        every=5.0,
+        lease=30.0,
+    )
+
+
+def test_a_beat_lists_attempts_and_brings_orders(bench: Bench) -> None:
+    bench.child.hangs, bench.child.messages = True, []
+    key, thread = bench.in_background()
+    beating, services = heartbeat(bench), bench.world.services
+    beating.beat()
+    claim = bench.world.task(key).claim
+    (row,) = workers.list_workers(services.store)
+    assert [attempt.claim for attempt in row.attempts] == [claim]
+    assert workers.order_kill(services.store, services.clock, "w", claim)
+    beating.beat()
+    thread.join(10)
+    assert bench.child.killed.is_set()
+    beating.beat()
+    (row,) = workers.list_workers(services.store)
+    assert (row.attempts, row.orders, row.sequence) == ((), (), 3)
+    beating.stop()
+    assert workers.list_workers(services.store) == []
+
+
+def test_a_lease_without_a_beat_ends_all_attempts(bench: Bench, store: Unsteady) -> None:
+    bench.child.hangs, bench.child.messages = True, []
+    key, thread = bench.in_background()
+    beating = heartbeat(bench)
+    beating.beat()
+    bench.world.services.clock.sleep(29)
+    beating.check_lease()
+    assert not bench.child.killed.is_set()
+    store.failures = ["refused"] * 8
+    with pytest.raises(StoreError):
+        beating.beat()
+    bench.world.services.clock.sleep(2)
+    beating.check_lease()
+    assert bench.child.killed.is_set()
+    thread.join(10)
+    until(lambda: bool(protocol.attempts_of(store, key)), 5)
+    (attempt,) = protocol.attempts_of(store, key)
+    assert attempt.category is Category.WORKER_LOST
