@@ -66,7 +66,7 @@ class Bench:
 
     plans: Mapping[str, Plan]
     options: Options = field(default_factory=Options)
-    decide: Decide = lambda claimed: None
+    decide: Decide = lambda _claimed: None
     services: Services = field(default_factory=lambda: memory_services(ManualClock()))
     sent: list[str] = field(default_factory=list)
     ran: list[str] = field(default_factory=list)
@@ -77,9 +77,7 @@ class Bench:
 
     def restart(self, epoch: int = 1) -> None:
         """A new manager that knows nothing but the tables."""
-        self.manager = Manager(
-            self.services, self.options, self._planned, self.sent.append, epoch
-        )
+        self.manager = Manager(self.services, self.options, self._planned, self.sent.append, epoch)
 
     def _planned(self, request: Request) -> Plan:
         return self.plans[request.title]

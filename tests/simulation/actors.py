@@ -1,0 +1,316 @@
+"""The processes of the simulation: managers, workers, a client. Only the worker's slot is written for
+the simulation: it has no child process; all else is the product's own code."""
+
+import hashlib
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import cast
+
+from service_manager import service
+from service_manager.manager import Manager
+from service_manager.options import Options
+from service_manager.retention import Retention
+from tasks import blobs, protocol, requests, workers
+from tasks.categories import Category
+from tasks.errors import BlobMissingError, FencedError, StoreError
+from tasks.keys import SHARDS
+from tasks.model import ArtifactFile, Attempt
+from tasks.plan import Plan
+from tasks.request import Request
+from tasks.services import Services, new_id
+from tasks.workers import RunningAttempt, WorkerRow
+from tests.simulation.network import Mailbox
+from tests.simulation.world import DiedError, Process, ViolationError, World
+
+SOON_OVER = (
+    Category.CONNECTION_FAILURE,
+    Category.SERVER_BUSY,
+    Category.OUT_OF_MEMORY,
+    Category.STORAGE_CLIENT_ERROR,
+    Category.UNKNOWN,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Script:
+    """What attempts come to: `never` can be made by nobody; rates per attempt."""
+
+    never: frozenset[str]
+    fails: float
+    hangs: float
+    slow: float  # seconds, the longest ordinary attempt
+
+
+def content(key: str) -> bytes:
+    """The bytes of a task's artifact: equal keys give equal bytes."""
+    return hashlib.sha256(key.encode()).digest()
+
+
+class _Stop:
+    """In place of a `threading.Event`: never set, and waiting takes simulated time."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    def is_set(self) -> bool:
+        return False
+
+    def wait(self, timeout: float) -> bool:
+        self._services.clock.sleep(timeout)
+        return False
+
+
+def manager(
+    services: Services,
+    options: Options,
+    plan: Callable[[Request], Plan],
+    send: Callable[[str], None],
+    *,
+    retention: bool,
+) -> None:
+    """A manager's process, with retention beside it when it acts."""
+    cleaners: list[Retention] = []
+    due = [120.0]
+
+    def make(epoch: int) -> Manager:
+        made = Manager(services, options, plan, send, epoch)
+        cleaners[:] = [Retention(services, made.view, wait=60.0)]
+        return made
+
+    def each() -> None:
+        if not retention or services.clock.monotonic() < due[0]:
+            return
+        due[0] = services.clock.monotonic() + 100.0
+        for shard in SHARDS:
+            cleaners[0].expire(shard)
+            cleaners[0].collect(shard)
+
+    service.serve(services, options, make, cast(threading.Event, _Stop(services)), each)
+
+
+@dataclass
+class _Slot:
+    claimed: protocol.Claimed
+    started: float
+    killed: bool = False
+
+
+@dataclass
+class SimWorker:
+    """A worker's process: a heartbeat, and slots that share its fate.
+
+    `delete_on_conflict` and `lost_is_failure` are mutants: what workers did that lost artifacts.
+    """
+
+    world: World
+    process: Process
+    services: Services
+    options: Options
+    broker: Mailbox
+    script: Script
+    is_done: Callable[[str], bool]
+    slots: int = 2
+    delete_on_conflict: bool = False
+    lost_is_failure: bool = False
+    running: dict[str, _Slot] = field(default_factory=dict)
+    sequence: int = 0
+
+    def start(self) -> None:
+        """Start the heartbeat and the slots."""
+        self.started = self.services.clock.now()
+        self.heard = self.services.clock.monotonic()
+        self.world.spawn(self.process, self._heart)
+        for _ in range(self.slots):
+            self.world.spawn(self.process, self._slot)
+
+    def _heart(self) -> None:
+        clock = self.services.clock
+        while True:
+            self.sequence += 1
+            now = clock.monotonic()
+            row = WorkerRow(
+                name=self.process.name.partition("#")[0],
+                host="simulated",
+                slots=self.slots,
+                started=self.started,
+                beat_at=clock.now(),
+                sequence=self.sequence,
+                attempts=tuple(
+                    RunningAttempt(
+                        key=slot.claimed.task.key,
+                        claim=claim,
+                        started_ago=now - slot.started,
+                        phase=slot.claimed.task.phase,
+                        task_class=slot.claimed.task.task_class,
+                    )
+                    for claim, slot in self.running.items()
+                ),
+            )
+            try:
+                orders = workers.beat(self.services.store, clock, row)
+                self.heard = clock.monotonic()
+            except StoreError:
+                orders = ()
+                if clock.monotonic() - self.heard > self.options.lease:
+                    orders = tuple(self.running)
+            for claim in orders:
+                if claim in self.running:
+                    self.running[claim].killed = True
+            clock.sleep(self.options.heartbeat)
+
+    def _slot(self) -> None:
+        while True:
+            key = self.broker.take()
+            if key is None:
+                self.services.clock.sleep(self.world.random.uniform(0.5, 1.5))
+                continue
+            try:
+                self._run(key)
+            except StoreError:
+                self.world.note(f"{self.process.name} gives up {key[:8]}")
+
+    def _run(self, key: str) -> None:
+        claim = new_id(self.services.random)
+        claimed = protocol.claim(
+            self.services, key, self.process.name.partition("#")[0], self.options.retry, claim
+        )
+        if claimed is None:
+            return
+        for given in claimed.spec.inputs:
+            if not self.is_done(given.key):
+                raise ViolationError(f"task {key[:8]} starts before input {given.key[:8]} was done")
+        slot = _Slot(claimed=claimed, started=self.services.clock.monotonic())
+        self.running[claim] = slot
+        try:
+            self._attempt(claimed, slot)
+        finally:
+            self.running.pop(claim, None)
+
+    def _attempt(self, claimed: protocol.Claimed, slot: _Slot) -> None:
+        clock, random = self.services.clock, self.world.random
+        started, began = clock.now(), clock.monotonic()
+        category, length = self._fate(claimed.task.key)
+        healing = self._missing(claimed)
+        if healing:
+            category, length = Category.SOURCE_BLOB_MISSING, 0.1
+        while clock.monotonic() - began < length and not slot.killed:
+            clock.sleep(min(3.0, length, random.uniform(0.5, 3.0)))
+        if slot.killed:
+            category = Category.EXECUTION_TIMEOUT
+        files = [] if category else [self._store(claimed)]
+        attempt = claimed.attempt(
+            started=started,
+            ended=clock.now(),
+            duration=clock.monotonic() - began,
+            category=category,
+            message="simulated",
+        )
+        for tries in range(4):
+            try:
+                if category is None:
+                    self._commit(claimed, attempt, files)
+                else:
+                    protocol.fail(self.services, attempt, self.options.retry, healing=healing)
+            except StoreError:
+                clock.sleep(1.0 + tries)
+            else:
+                return
+
+    def _commit(
+        self, claimed: protocol.Claimed, attempt: Attempt, files: list[ArtifactFile]
+    ) -> None:
+        if not (self.delete_on_conflict or self.lost_is_failure):
+            protocol.commit(self.services, attempt, files)
+            return
+        from tasks import rows, transitions  # the mutants write as careless workers did
+        from tasks.errors import ConflictError
+        from tasks.keys import shard
+
+        task = protocol.read_task(self.services.store, claimed.task.key)
+        try:
+            if task is None:
+                return
+            change = transitions.commit(task, attempt, files)
+            self.services.store.transact(rows.TABLE, shard(task.key), change.operations)
+        except FencedError:
+            return
+        except ConflictError:
+            if self.delete_on_conflict:
+                self._delete(files)
+        except StoreError:
+            if self.lost_is_failure:
+                self._delete(files)
+
+    def _delete(self, files: list[ArtifactFile]) -> None:
+        for file in files:
+            self.services.blobs.delete(*blobs.split_blob(file.blob))
+
+    def _fate(self, key: str) -> tuple[Category | None, float]:
+        random = self.world.random
+        length = random.uniform(0.2, self.script.slow)
+        if key in self.script.never:
+            return Category.SOURCE_NOT_PUBLISHED, 0.2
+        if self.world.calm:
+            return None, length
+        if random.random() < self.script.hangs:
+            self.world.faults["hang"] += 1
+            return None, 1e6
+        if random.random() < self.script.fails:
+            return random.choice(SOON_OVER), length
+        return None, length
+
+    def _missing(self, claimed: protocol.Claimed) -> int:
+        healing = 0
+        for i, files in claimed.input_files.items():
+            for file in files:
+                try:
+                    self.services.blobs.get_bytes(*blobs.split_blob(file.blob))
+                except BlobMissingError:
+                    healing |= 1 << i
+        return healing
+
+    def _store(self, claimed: protocol.Claimed) -> ArtifactFile:
+        data = content(claimed.task.key)
+        name = blobs.artifact_name(claimed.task.key, claimed.claim, "cell.tif")
+        stored = self.services.blobs.put_bytes(blobs.ARTIFACTS, name, data)
+        return ArtifactFile(
+            name="cell.tif",
+            blob=f"{blobs.ARTIFACTS}/{name}",
+            size=stored.size,
+            sha256=stored.sha256,
+        )
+
+
+@dataclass
+class Client:
+    """Submits, cancels and submits again, as people do."""
+
+    world: World
+    services: Services
+    submitted: dict[str, str] = field(default_factory=dict)  # title by id
+    cancelled: set[str] = field(default_factory=set)
+
+    def submit(self, owner: str, request: Request, request_id: str) -> None:
+        """Submit until it is known to be stored."""
+        self.submitted[request_id] = request.title
+        self._insist(
+            lambda: requests.submit(self.services, owner, request, request_id=request_id)
+        )
+
+    def cancel(self, request_id: str) -> None:
+        """Cancel until it is known to be stored."""
+        self.cancelled.add(request_id)
+        self._insist(lambda: requests.order(self.services, request_id, "cancel"))
+
+    def _insist(self, call: Callable[[], object]) -> None:
+        while True:
+            try:
+                call()
+            except StoreError:
+                self.services.clock.sleep(2.0)
+            else:
+                return
+
+
+__all__ = ["Client", "DiedError", "Script", "SimWorker", "content", "manager"]

@@ -1,0 +1,497 @@
+"""One simulated history out of one seed, and what must hold when it is over."""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+
+from service_manager.options import Options
+from tasks import history as executions
+from tasks import requests, rows, workers
+from tasks.blobs import MemoryBlobs, split_blob
+from tasks.errors import RequestRefusedError
+from tasks.memory_store import MemoryStore
+from tasks.model import RequestState, State, Task
+from tasks.plan import Plan, PlannedTask
+from tasks.request import Request, parse_request
+from tasks.rows import Want
+from tasks.services import Services, memory_services
+from tasks.spec import CollectSpec, GridSpec, Input, MosaicSpec, Spec
+from tasks.transitions import RetryPolicy
+from tests.simulation.actors import Client, Script, SimWorker, content, manager
+from tests.simulation.network import Mailbox, Rates, SimClock, SimStore, services_of
+from tests.simulation.watch import Watch
+from tests.simulation.world import Process, ViolationError, World
+
+STORM = 600.0  # seconds of faults
+CALM = 6000.0  # seconds after them, in which everything must end
+GRID = GridSpec(crs="EPSG:4326", transform=(1, 0, 0, 0, -1, 0), width=8, height=8)
+OPTIONS = Options(
+    tick=1.0,
+    sweep=15.0,
+    resend=15.0,
+    heartbeat=4.0,
+    lease=16.0,
+    window=8,
+    max_tasks=60,
+    floor=25.0,
+    ceiling=80.0,
+    retry=RetryPolicy(budget=4, base=2.0, ceiling=15.0),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mutant:
+    """A fault in the product that the simulation must find. `apply` breaks it and returns what
+    mends it again; the flags are mutants of the simulated parts."""
+
+    name: str
+    apply: Callable[[], Callable[[], None]] = lambda: lambda: None
+    split_markers: bool = False
+    delete_on_conflict: bool = False
+    lost_is_failure: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What came of one history."""
+
+    seed: int
+    digest: str
+    steps: int
+    faults: Counter[str]
+    violation: str = ""
+    log: tuple[str, ...] = ()
+
+
+@dataclass
+class Scenario:
+    """What a seed makes of plans and requests."""
+
+    plans: dict[str, Plan]
+    policies: dict[str, str]
+    never: frozenset[str]
+
+    @classmethod
+    def of(cls, random: Random) -> "Scenario":
+        """Plans over a common pool of granules and cells, so that requests share tasks."""
+        granules: list[Spec] = [
+            CollectSpec(product="MOD13A2", collection="6", granule=f"g{i}", production="1")
+            for i in range(random.randint(2, 7))
+        ]
+        cells: list[Spec] = [
+            _over(f"cell{i}", random.sample(granules, random.randint(1, min(3, len(granules)))))
+            for i in range(random.randint(1, 6))
+        ]
+        tops: list[Spec] = [
+            _over(f"top{i}", random.sample(cells, random.randint(1, min(4, len(cells)))))
+            for i in range(random.randint(1, 4))
+        ]
+        if random.random() < 0.3:
+            tops.append(_over("peak", random.sample(tops, random.randint(1, len(tops)))))
+        everything = {spec.key: spec for spec in [*granules, *cells, *tops]}
+        plans: dict[str, Plan] = {}
+        policies: dict[str, str] = {}
+        for i in range(random.randint(1, 4)):
+            wanted = random.sample(tops, random.randint(1, len(tops)))
+            plans[f"plan{i}"] = _plan(wanted, everything)
+            policies[f"plan{i}"] = "fail" if random.random() < 0.2 else "skip"
+        never = [s.key for s in granules if random.random() < random.choice([0.0, 0.0, 0.25])]
+        return cls(plans=plans, policies=policies, never=frozenset(never))
+
+
+def _over(name: str, inputs: list[Spec]) -> Spec:
+    ordered = sorted(inputs, key=lambda s: s.key)
+    return MosaicSpec(name=name, grid=GRID, inputs=tuple(Input(key=i.key) for i in ordered))
+
+
+def _plan(wanted: list[Spec], everything: dict[str, Spec]) -> Plan:
+    order: dict[str, Spec] = {}
+
+    def visit(spec: Spec) -> None:
+        for given in spec.inputs:
+            visit(everything[given.key])
+        order[spec.key] = spec
+
+    for spec in wanted:
+        visit(spec)
+    outputs = {spec.key for spec in wanted}
+    return Plan(
+        tasks=tuple(
+            PlannedTask(spec=spec, output=f"out/{key[:6]}" if key in outputs else "")
+            for key, spec in order.items()
+        )
+    )
+
+
+@dataclass
+class History:
+    """The whole simulated installation."""
+
+    seed: int
+    mutant: Mutant
+    world: World = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.world = World(self.seed)
+        random = self.world.random
+        self.rates = Rates(random)
+        self.store = MemoryStore()
+        self.blobs = MemoryBlobs()
+        self.watch = Watch(world=self.world, store=self.store, blobs=self.blobs)
+        self.broker = Mailbox(self.world, self.rates, "message")
+        self.hints = Mailbox(self.world, self.rates, "hint")
+        self.queue = Mailbox(self.world, self.rates, "request hint")
+        self.scenario = Scenario.of(random)
+        self.retention = random.random() < 0.5
+        self.script = Script(
+            never=self.scenario.never,
+            fails=random.choice([0.0, 0.1, 0.3]),
+            hangs=random.choice([0.0, 0.0, 0.03]),
+            slow=random.choice([3.0, 10.0, 30.0]),
+        )
+        self.fuses = random.choice([0.0, 0.5, 0.9])
+        self.processes: dict[str, Process] = {}
+        self.incarnation: Counter[str] = Counter()
+        self.client: Client | None = None
+        self.skews: dict[str, float] = {}
+
+    # --- processes ---
+
+    def services(self, process: Process) -> Services:
+        store = SimStore(
+            self.world,
+            process,
+            self.store,
+            self.rates,
+            self.watch,
+            split=self.mutant.split_markers,
+        )
+        return services_of(self.world, process, store, self.blobs, self.queue, self.hints)
+
+    def process(self, name: str) -> Process:
+        random = self.world.random
+        self.incarnation[name] += 1
+        if name not in self.skews:
+            self.skews[name] = random.choice([0.0, random.uniform(-300, 300)])
+        fuse = -1
+        if not self.world.calm and random.random() < self.fuses:
+            fuse = int(2 ** random.uniform(3, 11))
+        process = Process(
+            name=f"{name}#{self.incarnation[name]}", skew=self.skews[name], fuse=fuse
+        )
+        self.processes[name] = process
+        return process
+
+    def start_manager(self, name: str) -> None:
+        process = self.process(name)
+        services = self.services(process)
+        retention = self.retention
+
+        def run() -> None:
+            manager(services, OPTIONS, self.plan, self.broker.send, retention=retention)
+
+        self.world.spawn(process, run)
+
+    def start_worker(self, name: str) -> None:
+        process = self.process(name)
+        SimWorker(
+            world=self.world,
+            process=process,
+            services=self.services(process),
+            options=OPTIONS,
+            broker=self.broker,
+            script=self.script,
+            is_done=self.watch.was_done.__contains__,
+            delete_on_conflict=self.mutant.delete_on_conflict,
+            lost_is_failure=self.mutant.lost_is_failure,
+        ).start()
+
+    def plan(self, request: Request) -> Plan:
+        """The planner: the title says what to plan."""
+        if request.title == "refused":
+            raise RequestRefusedError("title", "is refused.", "Choose another.")
+        return self.scenario.plans[request.title]
+
+    # --- what happens ---
+
+    def supervise(self) -> None:
+        """Processes that died are started again after a while, as a container platform does."""
+        for name, process in list(self.processes.items()):
+            if not process.dead or name.startswith("client"):
+                continue
+            if self.world.calm or self.world.random.random() < 0.1:
+                if name.startswith("manager"):
+                    self.start_manager(name)
+                else:
+                    self.start_worker(name)
+        self.world.at(2.0, self.supervise)
+
+    def trouble(self) -> None:
+        """Kills, stalls, lost messages and blobs, at random times."""
+        world, random = self.world, self.world.random
+        if world.calm:
+            return
+        victims = [
+            p
+            for n, p in self.processes.items()
+            if not p.dead and not n.startswith("client") and p.stalled_until <= world.now
+        ]
+        chance = random.random()
+        if victims and chance < 0.25 * self.fuses:
+            victim = random.choice(victims)
+            world.faults["kill"] += 1
+            world.note(f"{victim.name} is killed")
+            world.kill(victim)
+        elif victims and chance < 0.5 * self.fuses:
+            world.stall(random.choice(victims), random.uniform(5, 150))
+        elif chance > 0.97:
+            world.faults["broker emptied"] += 1
+            self.broker.lose_all()
+        elif chance > 0.9:
+            self._lose_blob()
+        world.at(random.uniform(2, 60), self.trouble)
+
+    def _lose_blob(self) -> None:
+        if self.world.random.random() >= self.rates.blob_lost:
+            return
+        done = sorted(
+            f.blob for t in self.watch.tasks.values() for f in t.files if t.state is State.DONE
+        )
+        if done:
+            blob = self.world.random.choice(done)
+            self.world.faults["blob lost"] += 1
+            self.world.note(f"blob {blob} is lost")
+            self.watch.lost_blobs.add(blob)
+            self.blobs.delete(*split_blob(blob))
+
+    def people(self) -> None:
+        """A client's process: requests, cancels, submissions repeated."""
+        random = self.world.random
+        process = Process(name="client")
+        self.processes["client"] = process
+        client = Client(world=self.world, services=self.services(process))
+        self.client = client
+        script: list[tuple[float, str, str]] = []
+        titles = list(self.scenario.plans)
+        for i in range(random.randint(1, 5)):
+            at = random.choice([0.0, random.uniform(0, STORM * 0.8)])
+            title = random.choice(titles) if random.random() > 0.03 else "refused"
+            script.append((at, f"r{i}", title))
+            if random.random() < 0.25:
+                script.append((at + random.uniform(0.1, 200), f"r{i}", ""))
+            if random.random() < 0.1:
+                script.append((at + random.uniform(0.1, 200), f"r{i}", title))
+
+        def run() -> None:
+            for at, name, title in sorted(script):
+                if at > self.world.now:
+                    client.services.clock.sleep(at - self.world.now)
+                if title:
+                    client.submit(f"owner{hash_of(name) % 2}", self.document(title), name)
+                else:
+                    client.cancel(name)
+
+        self.world.spawn(process, run)
+        self.planned = len({name for _, name, title in script if title})
+
+    def document(self, title: str) -> Request:
+        return parse_request(
+            {
+                "title": title,
+                "products": [{"name": "MOD13A2", "collection": "6", "layers": ["x"]}],
+                "region": {"tiles": ["h18v04"]},
+                "time": {"start": "2012-01-01", "end": "2012-01-02"},
+                "grid": {"modis": 1000},
+                "on_missing": self.scenario.policies.get(title, "skip"),
+                "notify": "scientist@example.org",
+            }
+        )
+
+    def run(self) -> None:
+        """The storm, then the calm, then the reckoning."""
+        world = self.world
+        for name in ("manager-a", "manager-b"):
+            self.start_manager(name)
+        for i in range(world.random.randint(1, 3)):
+            self.start_worker(f"worker-{i}")
+        self.people()
+        world.at(1.0, self.supervise)
+        world.at(1.0, self.trouble)
+        world.run(STORM)
+        world.calm = True
+        for process in self.processes.values():
+            process.stalled_until = min(process.stalled_until, world.now)
+        world.run(STORM + CALM, self.settled)
+        if not self.settled():
+            self.watch.fail(f"not everything ended: {self.unsettled()}")
+        world.run(world.now + 40)
+        Reckoning(self).check()
+
+    def settled(self) -> bool:
+        return not self.unsettled()
+
+    def unsettled(self) -> str:
+        """What has not ended."""
+        if len(self.watch.ended) < self.planned:
+            found = [r.row[2:] for r in self.store.tables().get(requests.TABLE, [])]
+            live = [r for r in found if r.startswith("r") and r not in self.watch.ended]
+            return f"requests {live or 'not stored yet'}"
+        left = [r.row for r in self.store.tables().get(rows.TABLE, []) if r.row[:2] in _PASSING]
+        if left:
+            return f"rows {left[:5]}"
+        return ""
+
+
+_PASSING = ("o|", "r|", "x|", "z|")
+
+
+class Reckoning:
+    """What must hold when all is over."""
+
+    def __init__(self, history: History) -> None:
+        self.history = history
+        self.watch = history.watch
+        self.services = memory_services()
+        self.services = Services(
+            store=history.store,
+            blobs=history.blobs,
+            queue=self.services.queue,
+            hints=self.services.hints,
+            clock=SimClock(history.world, Process(name="reckoning")),
+        )
+
+    def check(self) -> None:
+        self.tasks()
+        self.attempts()
+        for request in sorted(self.watch.ended):
+            self.request(self.watch.ended[request])
+
+    def tasks(self) -> None:
+        """No task is live, and no row names a blob that is not there or has other bytes."""
+        for task in self.watch.tasks.values():
+            if task.state.live:
+                self.watch.fail(f"task {task.key[:8]} is {task.state} when all is over")
+            for file in task.files:
+                if file.blob in self.watch.lost_blobs:
+                    continue
+                if not self.services.blobs.exists(*split_blob(file.blob)):
+                    self.watch.fail(f"task {task.key[:8]}: blob {file.blob} is gone")
+                if self.services.blobs.get_bytes(*split_blob(file.blob)) != content(task.key):
+                    self.watch.fail(f"task {task.key[:8]}: other bytes")
+
+    def attempts(self) -> None:
+        """Every attempt is counted once."""
+        found = [
+            rows.load_attempt(row)
+            for row in self.history.store.tables().get(rows.TABLE, [])
+            if row.row.startswith("a|")
+        ]
+        made = Counter(a.task_class for a in found if a.category is None)
+        counted = {
+            name: s.count for name, s in executions.class_statistics(self.history.store).items()
+        }
+        if dict(made) != counted:
+            self.watch.fail(f"successes {dict(made)} were counted as {counted}")
+        numbers = Counter(
+            {
+                row.row: int(row.entity["count"])
+                for row in self.history.store.tables().get(executions.TABLE, [])
+                if row.row.startswith("d|")
+            }
+        )
+        if sum(numbers.values()) != len(found):
+            self.watch.fail(f"{len(found)} attempts were counted as {sum(numbers.values())}")
+
+    def request(self, row: requests.RequestRow) -> None:
+        """A request says exactly what it has and lacks."""
+        wants = {w.key: w for w in requests.wants(self.services, row.id)}
+        client = self.history.client
+        if row.state is RequestState.CANCELLED:
+            if client is None or row.id not in client.cancelled:
+                self.watch.fail(f"request {row.id} was not cancelled by anybody")
+            if wants:
+                self.watch.fail(f"request {row.id} is cancelled and wants {len(wants)} tasks")
+            return
+        if self.watch.mails(row.id) != 1:
+            self.watch.fail(f"request {row.id} has {self.watch.mails(row.id)} mails")
+        if row.state is RequestState.REFUSED:
+            return
+        title = client.submitted[row.id] if client else ""
+        plan = self.history.scenario.plans[title]
+        if self.history.scenario.policies[title] == "fail" and row.state is RequestState.FAILED:
+            if not any(w.outcome in ("failed", "gap", "superseded") for w in wants.values()):
+                self.watch.fail(f"request {row.id} failed and nothing is missing")
+            return
+        self.delivered(row, plan, wants)
+
+    def delivered(self, row: requests.RequestRow, plan: Plan, wants: dict[str, Want]) -> None:
+        for planned in plan:
+            want = wants.get(planned.spec.key)
+            if want is None or not want.outcome:
+                self.watch.fail(f"request {row.id} ended {row.state} without a task being told")
+                return
+            self.told(row, want, planned.spec, wants)
+        lacks = any(w.outcome in ("failed", "gap", "superseded") for w in wants.values())
+        if (row.state is RequestState.COMPLETE) == lacks:
+            self.watch.fail(f"request {row.id} ended {row.state}, lacking something: {lacks}")
+        if lacks and not row.gap_count:
+            self.watch.fail(f"request {row.id} ended {row.state} and names no gap")
+
+    def told(
+        self, row: requests.RequestRow, want: Want, spec: Spec, wants: dict[str, Want]
+    ) -> None:
+        """One want agrees with its task and with what its inputs came to."""
+        task = self.watch.tasks[want.key]
+        if want.outcome == "done":
+            self.done(row, want, task)
+        elif want.outcome == "superseded":
+            heir = wants.get(want.successor)
+            if heir is None or not heir.outcome:
+                self.watch.fail(f"request {row.id}: the successor of {want.key[:8]} is not told")
+        elif want.outcome == "gap":
+            made = [i for i in spec.inputs if wants[i.key].outcome == "done"]
+            if made:
+                self.watch.fail(f"request {row.id}: {want.key[:8]} is a gap with inputs there")
+        elif want.outcome != "failed":
+            self.watch.fail(f"request {row.id}: outcome {want.outcome!r}")
+
+    def done(self, row: requests.RequestRow, want: Want, task: Task) -> None:
+        if task.key not in self.watch.was_done:
+            self.watch.fail(f"request {row.id}: {want.key[:8]} is told done and never was")
+        if task.state is State.DONE and want.files != task.files:
+            self.watch.fail(f"request {row.id}: {want.key[:8]} names other files than its task")
+
+
+def hash_of(text: str) -> int:
+    """A number of a text, the same in every process."""
+    return sum(text.encode())
+
+
+def simulate(seed: int, mutant: Mutant | None = None, *, log: bool = False) -> Outcome:
+    """Run one history."""
+    history = History(seed=seed, mutant=mutant or Mutant(name="none"))
+    world = history.world
+    if log:
+        world.log = []
+    mend = history.mutant.apply()
+    violation = ""
+    try:
+        history.run()
+    except ViolationError as error:
+        violation = str(error)
+    finally:
+        mend()
+        world.calm = True
+        world.end()
+    return Outcome(
+        seed=seed,
+        digest=world.trace.hexdigest(),
+        steps=world.steps,
+        faults=world.faults,
+        violation=violation,
+        log=tuple(world.log or ()),
+    )
+
+
+__all__ = ["Mutant", "Outcome", "simulate", "workers"]

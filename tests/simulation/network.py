@@ -1,0 +1,286 @@
+"""What lies between a simulated process and the rest: storage, blobs, messages, and their faults."""
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from random import Random
+
+from tasks.blobs import MemoryBlobs, Stored
+from tasks.errors import ConflictError, StoreError
+from tasks.memory_store import MemoryStore
+from tasks.queues import Ack
+from tasks.services import Services
+from tasks.store import Operation, Row
+from tests.simulation.world import Process, World
+
+Watch = Callable[[str, str, Sequence[Operation]], None]
+
+
+class Rates:
+    """How often what goes wrong, per call."""
+
+    def __init__(self, random: Random) -> None:
+        scale = random.choice([0.0, 0.3, 1.0, 1.0, 3.0])
+        self.read_fails = 0.004 * scale
+        self.write_refused = 0.01 * scale
+        self.answer_lost = 0.03 * scale
+        self.lands_late = 0.006 * scale
+        self.message_lost = 0.05 * scale
+        self.message_doubled = 0.08 * scale
+        self.message_late = 0.08 * scale
+        self.blob_lost = 0.25 if random.random() < 0.3 else 0.0  # blobs lost in a run
+
+
+class SimClock:
+    """A process's clock: wall time with its error, monotonic time from its own start."""
+
+    def __init__(self, world: World, process: Process) -> None:
+        self._world = world
+        self._process = process
+        self._start = world.now
+
+    def now(self) -> float:
+        return 1_700_000_000.0 + self._world.now + self._process.skew
+
+    def monotonic(self) -> float:
+        return self._world.now - self._start
+
+    def sleep(self, seconds: float) -> None:
+        self._world.point(self._process)
+        self._world.pause(self._process, seconds)
+
+
+class SimStore:
+    """The store as one process reaches it. `split` (a mutant) writes markers apart."""
+
+    def __init__(
+        self,
+        world: World,
+        process: Process,
+        store: MemoryStore,
+        rates: Rates,
+        watch: Watch,
+        *,
+        split: bool = False,
+    ) -> None:
+        self._world = world
+        self._process = process
+        self._store = store
+        self._rates = rates
+        self._watch = watch
+        self._split = split
+        self.lost_answers = True
+
+    def get(self, table: str, partition: str, row: str) -> Row | None:
+        self._travel(f"get {table} {row}")
+        self._maybe_broken()
+        return self._store.get(table, partition, row)
+
+    def scan(
+        self, table: str, partition: str, start: str, end: str, limit: int | None = None
+    ) -> Iterator[Row]:
+        self._travel(f"scan {table} {partition} {start}")
+        self._maybe_broken()
+        found = list(self._store.scan(table, partition, start, end, limit))
+        return iter(found)
+
+    def transact(self, table: str, partition: str, operations: Sequence[Operation]) -> None:
+        if self._split and table == "tasks":
+            markers = [op for op in operations if op.row[:2] in ("r|", "x|", "z|")]
+            rest = [op for op in operations if op not in markers]
+            if markers and rest:
+                self._transact(table, partition, rest)
+                self._transact(table, partition, markers)
+                return
+        self._transact(table, partition, operations)
+
+    def _transact(self, table: str, partition: str, operations: Sequence[Operation]) -> None:
+        world, random = self._world, self._world.random
+        self._travel(f"write {table} {operations[0].row} +{len(operations) - 1}")
+        if world.calm:
+            self._apply(table, partition, operations)
+            return
+        chance = random.random()
+        if chance < self._rates.write_refused:
+            world.faults["write failed"] += 1
+            raise StoreError("simulated: no answer, nothing done")
+        chance -= self._rates.write_refused
+        if chance < self._rates.answer_lost:
+            world.faults["answer lost"] += 1
+            self._apply(table, partition, operations)
+            self._travel("answer lost")
+            if random.random() < 0.3:  # a client library that resends by itself sees a conflict
+                raise ConflictError("simulated: resent after it took effect")
+            raise StoreError("simulated: done, answer lost")
+        chance -= self._rates.answer_lost
+        if chance < self._rates.lands_late:
+            world.faults["write lands late"] += 1
+            world.at(random.uniform(0.1, 40), lambda: self._land(table, partition, operations))
+            raise StoreError("simulated: under way, no answer")
+        self._apply(table, partition, operations)
+        self._travel("answer")
+
+    def _apply(self, table: str, partition: str, operations: Sequence[Operation]) -> None:
+        self._store.transact(table, partition, operations)
+        self._watch(table, partition, operations)
+
+    def _land(self, table: str, partition: str, operations: Sequence[Operation]) -> None:
+        try:
+            self._apply(table, partition, operations)
+        except ConflictError:
+            self._world.note("late write refused")
+        else:
+            self._world.note("late write took effect")
+
+    def _travel(self, what: str) -> None:
+        self._world.point(self._process)
+        self._world.note(f"{self._process.name} {what}")
+        self._world.pause(self._process, self._world.random.uniform(0.001, 0.02))
+
+    def _maybe_broken(self) -> None:
+        if not self._world.calm and self._world.random.random() < self._rates.read_fails:
+            self._world.faults["read failed"] += 1
+            raise StoreError("simulated: no answer to a read")
+
+
+class SimBlobs:
+    """Blobs as one process reaches them."""
+
+    def __init__(self, world: World, process: Process, blobs: MemoryBlobs) -> None:
+        self._world = world
+        self._process = process
+        self._blobs = blobs
+
+    def put_file(self, container: str, name: str, path: Path) -> Stored:
+        return self.put_bytes(container, name, path.read_bytes())
+
+    def put_bytes(self, container: str, name: str, data: bytes) -> Stored:
+        self._travel(f"put {container}/{name}")
+        stored = self._blobs.put_bytes(container, name, data)
+        self._world.point(self._process)
+        return stored
+
+    def get_file(self, container: str, name: str, to: Path, sha256: str = "") -> None:
+        self._travel(f"fetch {container}/{name}")
+        self._blobs.get_file(container, name, to, sha256)
+
+    def get_bytes(self, container: str, name: str) -> bytes:
+        self._travel(f"read {container}/{name}")
+        return self._blobs.get_bytes(container, name)
+
+    def stream(
+        self, container: str, name: str, start: int = 0, length: int | None = None
+    ) -> Iterator[bytes]:
+        self._travel(f"read {container}/{name}")
+        return self._blobs.stream(container, name, start, length)
+
+    def exists(self, container: str, name: str) -> bool:
+        self._travel(f"look for {container}/{name}")
+        return self._blobs.exists(container, name)
+
+    def size(self, container: str, name: str) -> int:
+        self._travel(f"look at {container}/{name}")
+        return self._blobs.size(container, name)
+
+    def delete(self, container: str, name: str) -> None:
+        self._travel(f"delete {container}/{name}")
+        self._blobs.delete(container, name)
+
+    def names(self, container: str, prefix: str = "") -> Iterator[str]:
+        self._travel(f"list {container}/{prefix}")
+        return iter(list(self._blobs.names(container, prefix)))
+
+    def _travel(self, what: str) -> None:
+        self._world.point(self._process)
+        self._world.note(f"{self._process.name} {what}")
+        self._world.pause(self._process, self._world.random.uniform(0.002, 0.05))
+
+
+class Mailbox:
+    """Messages under way: lost, doubled, late, and so out of order."""
+
+    def __init__(self, world: World, rates: Rates, name: str) -> None:
+        self._world = world
+        self._rates = rates
+        self._name = name
+        self._arrived: list[str] = []
+
+    def send(self, text: str) -> None:
+        world, random = self._world, self._world.random
+        copies = 1
+        if not world.calm:
+            if random.random() < self._rates.message_lost:
+                world.faults[f"{self._name} lost"] += 1
+                return
+            if random.random() < self._rates.message_doubled:
+                world.faults[f"{self._name} doubled"] += 1
+                copies = 2
+        for _ in range(copies):
+            delay = random.uniform(0.001, 0.05)
+            if not world.calm and random.random() < self._rates.message_late:
+                world.faults[f"{self._name} late"] += 1
+                delay = random.uniform(1, 120)
+            world.at(delay, lambda: self._arrived.append(text))
+
+    def take(self) -> str | None:
+        return self._arrived.pop(0) if self._arrived else None
+
+    def take_all(self) -> list[str]:
+        found, self._arrived = self._arrived, []
+        return found
+
+    def lose_all(self) -> None:
+        """The broker lost everything."""
+        self._arrived.clear()
+
+
+class SimQueue:
+    """The request queue as a process reaches it."""
+
+    def __init__(self, world: World, process: Process, mailbox: Mailbox) -> None:
+        self._world = world
+        self._process = process
+        self._mailbox = mailbox
+
+    def send(self, request: str) -> None:
+        self._world.point(self._process)
+        self._mailbox.send(request)
+
+    def receive(self) -> list[tuple[str, Ack]]:
+        self._world.point(self._process)
+        return [(request, lambda: None) for request in self._mailbox.take_all()]
+
+
+class SimHints:
+    """The hints as a process reaches them."""
+
+    def __init__(self, world: World, process: Process, mailbox: Mailbox) -> None:
+        self._world = world
+        self._process = process
+        self._mailbox = mailbox
+
+    def publish(self, key: str) -> None:
+        self._world.point(self._process)
+        self._mailbox.send(key)
+
+    def drain(self) -> list[str]:
+        self._world.point(self._process)
+        return self._mailbox.take_all()
+
+
+def services_of(
+    world: World,
+    process: Process,
+    store: SimStore,
+    blobs: MemoryBlobs,
+    queue: Mailbox,
+    hints: Mailbox,
+) -> Services:
+    """The outside world of one process."""
+    return Services(
+        store=store,
+        blobs=SimBlobs(world, process, blobs),
+        queue=SimQueue(world, process, queue),
+        hints=SimHints(world, process, hints),
+        clock=SimClock(world, process),
+        random=Random(world.random.getrandbits(64)),
+    )

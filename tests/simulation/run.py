@@ -1,0 +1,68 @@
+"""`python -m tests.simulation.run --seeds N`: many simulated histories, two processes by default."""
+
+import argparse
+import logging
+import multiprocessing
+import sys
+import time
+from collections import Counter
+
+import structlog
+
+from tests.simulation.history import Outcome, simulate
+
+
+def quiet() -> None:
+    """No logs: histories have their own."""
+    structlog.configure(
+        wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL),
+        logger_factory=structlog.PrintLoggerFactory(file=sys.stderr),
+    )
+
+
+def _one(seed: int) -> Outcome:
+    return simulate(seed)
+
+
+def main() -> int:
+    """Run histories and say what came of them; 1 when an invariant did not hold."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, default=200, help="how many histories")
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--replay", type=int, help="one seed, with all its events")
+    arguments = parser.parse_args()
+    quiet()
+    if arguments.replay is not None:
+        return _replay(arguments.replay)
+    started = time.monotonic()
+    faults: Counter[str] = Counter()
+    steps = 0
+    bad: list[Outcome] = []
+    seeds = range(arguments.first, arguments.first + arguments.seeds)
+    with multiprocessing.get_context("spawn").Pool(arguments.processes, quiet) as pool:
+        for outcome in pool.imap_unordered(_one, seeds, chunksize=4):
+            faults += outcome.faults
+            steps += outcome.steps
+            if outcome.violation:
+                bad.append(outcome)
+                print(f"seed {outcome.seed}: {outcome.violation}", flush=True)  # noqa: T201
+    took = time.monotonic() - started
+    kinds = ", ".join(f"{kind} {number}" for kind, number in sorted(faults.items()))
+    print(  # noqa: T201
+        f"{arguments.seeds} histories, {steps} events, {sum(faults.values())} faults ({kinds}), "
+        f"{len(bad)} violations, {took:.0f} s"
+    )
+    return 1 if bad else 0
+
+
+def _replay(seed: int) -> int:
+    outcome = simulate(seed, log=True)
+    for line in outcome.log:
+        print(line)  # noqa: T201
+    print(outcome.violation or "no violation", outcome.digest)  # noqa: T201
+    return 1 if outcome.violation else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,123 @@
+"""The invariants, checked on each write as it takes effect."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from tasks import outbox, requests, rows
+from tasks.blobs import MemoryBlobs, split_blob
+from tasks.memory_store import MemoryStore
+from tasks.model import State, Task
+from tasks.requests import RequestRow
+from tasks.store import Operation
+from tests.simulation.world import ViolationError, World
+
+_LEGAL = {
+    (State.WAITING, State.READY),
+    (State.WAITING, State.FAILED),
+    (State.WAITING, State.CANCELLED),
+    (State.READY, State.RUNNING),
+    (State.READY, State.CANCELLED),
+    (State.RUNNING, State.DONE),
+    (State.RUNNING, State.READY),
+    (State.RUNNING, State.WAITING),
+    (State.RUNNING, State.FAILED),
+    (State.RUNNING, State.CANCELLED),
+    (State.DONE, State.READY),  # its blobs were lost
+    (State.DONE, State.WAITING),
+    (State.DONE, State.EXPIRED),
+    (State.EXPIRED, State.READY),
+    (State.EXPIRED, State.WAITING),
+    (State.FAILED, State.READY),
+    (State.FAILED, State.WAITING),
+    (State.CANCELLED, State.READY),
+    (State.CANCELLED, State.WAITING),
+}
+
+
+@dataclass
+class Watch:
+    """Sees every write that takes effect."""
+
+    world: World
+    store: MemoryStore
+    blobs: MemoryBlobs
+    tasks: dict[str, Task] = field(default_factory=dict)
+    ended: dict[str, RequestRow] = field(default_factory=dict)
+    was_done: set[str] = field(default_factory=set)
+    lost_blobs: set[str] = field(default_factory=set)  # by the simulation
+    commits: dict[tuple[str, int], str] = field(default_factory=dict)  # claim by generation
+
+    def __call__(self, table: str, partition: str, operations: Sequence[Operation]) -> None:
+        for operation in operations:
+            if table == rows.TABLE and operation.row.startswith("t|"):
+                row = self.store.get(table, partition, operation.row)
+                if row is not None:
+                    self._task(rows.load_task(row))
+            elif table == requests.TABLE and operation.row.startswith("q|"):
+                row = self.store.get(table, partition, operation.row)
+                if row is not None:
+                    self._request(requests.load_row(row))
+
+    def fail(self, text: str) -> None:
+        """An invariant does not hold."""
+        self.world.note(f"VIOLATION {text}")
+        raise ViolationError(text)
+
+    def _task(self, new: Task) -> None:
+        old = self.tasks.get(new.key)
+        self.tasks[new.key] = new
+        if new.state is State.DONE and (old is None or old.state is not State.DONE):
+            self._done(new)
+        if old is None:
+            if new.state not in (State.WAITING, State.READY):
+                self.fail(f"{_name(new)} begins as {new.state}")
+            return
+        if old.state is not new.state and (old.state, new.state) not in _LEGAL:
+            self.fail(f"{_name(new)} goes from {old.state} to {new.state}")
+        if new.attempt < old.attempt or new.generation < old.generation:
+            self.fail(f"{_name(new)}: attempt or generation goes back")
+        if new.state is State.RUNNING and old.state is State.READY:
+            if new.attempt != old.attempt + 1 or new.claim == old.claim:
+                self.fail(f"{_name(new)}: attempt {old.attempt} is followed by {new.attempt}")
+        elif new.attempt != old.attempt:
+            self.fail(f"{_name(new)}: its attempt changes without a claim")
+        if old.state is State.RUNNING is new.state and old.claim != new.claim:
+            self.fail(f"{_name(new)}: claim {old.claim} is replaced while it runs")
+        if old.state is State.DONE is new.state and old.files != new.files:
+            self.fail(f"{_name(new)}: its artifact is replaced")
+        if new.state is State.READY and new.missing:
+            self.fail(f"{_name(new)} is ready with inputs missing")
+        if new.state.live and not new.wants:
+            self.fail(f"{_name(new)} is {new.state} and nobody wants it")
+
+    def _done(self, task: Task) -> None:
+        known = self.commits.setdefault((task.key, task.generation), task.claim)
+        if known != task.claim:
+            self.fail(f"{_name(task)} is committed by {task.claim} and by {known}")
+        self.was_done.add(task.key)
+        if not task.files:
+            self.fail(f"{_name(task)} is done without an artifact")
+        for file in task.files:
+            if file.blob in self.lost_blobs:
+                continue
+            if not self.blobs.exists(*split_blob(file.blob)):
+                self.fail(f"{_name(task)} is done and its blob {file.blob} does not exist")
+
+    def _request(self, row: RequestRow) -> None:
+        old = self.ended.get(row.id)
+        if old is not None and (old.state, old.ended, old.message) != (
+            row.state,
+            row.ended,
+            row.message,
+        ):
+            self.fail(f"request {row.id} ended {old.state} and then {row.state}")
+        if row.state.ended:
+            self.ended[row.id] = row
+
+    def mails(self, request: str) -> int:
+        """How many mails a request has."""
+        return sum(1 for _ in outbox.mails(self.store, request))
+
+
+def _name(task: Task) -> str:
+    return f"task {task.key[:8]} attempt {task.attempt}"

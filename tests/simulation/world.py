@@ -1,0 +1,150 @@
+"""Simulated time and scheduler: greenlets in an order that one seed determines.
+
+Every process of the simulation runs the product's own code; each call out of it (store, blobs,
+messages, sleep) is a point where another process may run, or where this one may die or stall.
+"""
+
+import hashlib
+import heapq
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+
+from greenlet import getcurrent, greenlet
+
+
+class DiedError(BaseException):
+    """The process is dead; no code of it runs any more."""
+
+
+class ViolationError(AssertionError):
+    """Something happened that must never happen."""
+
+
+@dataclass
+class Process:
+    """One process: it dies as a whole. `skew` is its wall clock's error in seconds."""
+
+    name: str
+    skew: float = 0.0
+    fuse: int = -1  # points until it dies; negative: it does not
+    dead: bool = False
+    stalled_until: float = 0.0
+    members: list[greenlet] = field(default_factory=list)
+
+
+class World:
+    """The scheduler. `faults` counts what went wrong by kind."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = Random(seed)
+        self.now = 0.0
+        self.faults: Counter[str] = Counter()
+        self.calm = False
+        self.trace = hashlib.sha256()
+        self.steps = 0
+        self.log: list[str] | None = None
+        self._heap: list[tuple[float, int, Process | None, greenlet | Callable[[], None]]] = []
+        self._count = 0
+        self._hub = getcurrent()
+        self._owners: dict[int, Process] = {}
+
+    def note(self, text: str) -> None:
+        """One event of the history; equal seeds have equal histories."""
+        self.steps += 1
+        self.trace.update(f"{self.now:.6f} {text}\n".encode())
+        if self.log is not None:
+            self.log.append(f"{self.now:10.3f} {text}")
+
+    def at(self, delay: float, action: Callable[[], None]) -> None:
+        """Do something that is no process's doing."""
+        self._push(delay, None, action)
+
+    def spawn(self, process: Process, run: Callable[[], None]) -> None:
+        """Start a thread of a process."""
+
+        def body() -> None:
+            try:
+                run()
+            except DiedError:
+                return
+
+        thread = greenlet(body, parent=self._hub)
+        process.members.append(thread)
+        self._owners[id(thread)] = process
+        self._push(0.0, process, thread)
+
+    def pause(self, process: Process, seconds: float) -> None:
+        """Let others run for a while."""
+        if process.dead:
+            raise DiedError
+        self._push(seconds, process, getcurrent())
+        self._hub.switch()
+        if process.dead:
+            raise DiedError
+
+    def point(self, process: Process) -> None:
+        """A point where the process may die."""
+        if process.dead:
+            raise DiedError
+        if process.fuse > 0 and not self.calm:
+            process.fuse -= 1
+            if process.fuse == 0:
+                self.faults["crash"] += 1
+                self.note(f"{process.name} dies")
+                self.kill(process)
+                raise DiedError
+
+    def kill(self, process: Process) -> None:
+        """Kill a process at once, all its threads."""
+        process.dead = True
+        current = getcurrent()
+        for member in process.members:
+            if member is not current and not member.dead:
+                self.at(0.0, lambda m=member: self._end(m))
+
+    def stall(self, process: Process, seconds: float) -> None:
+        """Stop a process for a while, as SIGSTOP or a swapping machine does."""
+        self.faults["stall"] += 1
+        self.note(f"{process.name} stalls for {seconds:.0f} s")
+        process.stalled_until = self.now + seconds
+
+    def run(self, until: float, done: Callable[[], bool] = lambda: False) -> None:
+        """Run everything up to a time, or until `done`."""
+        checked = self.now
+        while self._heap and self._heap[0][0] <= until:
+            at, _, process, what = heapq.heappop(self._heap)
+            if process is not None and process.stalled_until > at and not process.dead:
+                self._push(process.stalled_until - self.now, process, what)
+                continue
+            self.now = max(self.now, at)
+            if isinstance(what, greenlet):
+                if not what.dead and not (process is not None and process.dead):
+                    what.switch()
+            else:
+                what()
+            if self.now - checked > 5:
+                checked = self.now
+                if done():
+                    return
+        self.now = max(self.now, until)
+
+    def end(self) -> None:
+        """Kill all that is left."""
+        for _, _, process, what in self._heap:
+            if process is not None:
+                process.dead = True
+            if isinstance(what, greenlet):
+                self._end(what)
+        self._heap.clear()
+
+    def _end(self, member: greenlet) -> None:
+        if not member.dead:
+            member.throw(DiedError)
+
+    def _push(
+        self, delay: float, process: Process | None, what: greenlet | Callable[[], None]
+    ) -> None:
+        self._count += 1
+        heapq.heappush(self._heap, (self.now + delay, self._count, process, what))
