@@ -113,7 +113,7 @@ def _write_field(file: SD, structure: str, item: FieldToWrite) -> int:
     sds = file.create(item.name, number_type, item.values.shape)
     for axis, dim in enumerate(item.dims):
         sds.dim(axis).setname(f"{dim}:{structure}")
-    sds.setcompress(SDC.COMP_DEFLATE, 6)
+    sds.setcompress(SDC.COMP_DEFLATE, 4)
     for name, value in item.typed.items():
         sds.attr(name).set(number_type, list(value) if isinstance(value, tuple) else value)
     for name, attribute in item.attributes.items():

@@ -2,7 +2,7 @@
 
 This is the reference the C kernel is held to. Each axis is a small table of Lagrange weights: up to
 four coarse elements for each fine one, never from another scan. Latitude and longitude are
-interpolated as unwrapped degrees; scans that come within 15 degrees of a pole as 3-D vectors,
+interpolated as unwrapped degrees; scans that come within 20 degrees of a pole as 3-D vectors,
 because degrees bend too fast there.
 """
 
@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from reprojection import kernels
 
-POLAR_LATITUDE = 75.0
+POLAR_LATITUDE = 70.0
 MAX_TAPS = 4
 
 Floats = npt.NDArray[np.float64]

@@ -139,12 +139,15 @@ def _land(lat: Floats, lon: Floats) -> npt.NDArray[np.bool_]:
 
 
 def _surface_codes(lat: Floats, lon: Floats) -> npt.NDArray[np.uint8]:
-    codes = np.zeros(lat.shape, np.uint8)
-    codes[_waves(lat, lon, 0.8, 5.0) > 0.93] = 250
-    codes[_waves(lat, lon, 0.9, 2.2) > 0.95] = 251
-    codes[_waves(lat, lon, 1.0, 3.1) > 0.95] = 253
-    codes[(lat > 58.5) & (_waves(lat, lon, 0.7, 0.2) > 0.8)] = 252
-    codes[_waves(lat, lon, 0.5, 4.4) > 0.985] = 249
+    """Codes of what has no leaf area, in blocks of 2 x 2 pixels; coasts in single pixels."""
+    north, east = lat[::2, ::2], lon[::2, ::2]
+    blocks = np.zeros(north.shape, np.uint8)
+    blocks[_waves(north, east, 0.8, 5.0) > 0.93] = 250
+    blocks[_waves(north, east, 0.9, 2.2) > 0.95] = 251
+    blocks[_waves(north, east, 1.0, 3.1) > 0.95] = 253
+    blocks[(north > 58.5) & (_waves(north, east, 0.7, 0.2) > 0.8)] = 252
+    blocks[_waves(north, east, 0.5, 4.4) > 0.985] = 249
+    codes = np.repeat(np.repeat(blocks, 2, axis=0), 2, axis=1)
     codes[~_land(lat, lon)] = 254
     return codes
 
@@ -164,7 +167,7 @@ def _tile_granule(tile: tuple[int, int], day: datetime, ground: _Ground) -> Gran
     missing = (_weather(ground, 1.5, 0.07 * number + 2.0) > 0.97) & (surface != 254)
     empty = surface > 0
     lai = np.where(empty, surface, np.round(55 * green)).astype(np.uint8)
-    fpar = np.where(empty, surface, np.round(92 * green**0.6)).astype(np.uint8)
+    fpar = np.where(empty, surface, np.round(92 * np.sqrt(green))).astype(np.uint8)
     # Bits as in FparLai_QC: MODLAND, sensor, dead detector, cloud state (2), SCF_QC (3).
     backup = cloudy & (green > 0.5)
     qc = np.where(backup, 1 | (3 << 5), np.where(green > 0.85, 1 << 5, 0))

@@ -1,0 +1,109 @@
+"""What attributes mean: scaling, unsigned readings, kinds, names."""
+
+import numpy as np
+import pytest
+
+from reprojection.layers import (
+    Kind,
+    Scaling,
+    as_unsigned,
+    guess_kind,
+    guess_scaling,
+    normal_scaling,
+    read_valid_range,
+    reads_unsigned,
+    split_index,
+)
+from reprojection.names import normal_collection, parse_name
+
+
+@pytest.mark.parametrize(
+    ("factor", "offset", "scaling", "expected"),
+    [
+        (0.02, 0.0, Scaling.ADD, (0.02, 0.0)),
+        (0.002, 0.49, Scaling.ADD, (0.002, 0.49)),
+        (0.01, -15000.0, Scaling.SUBTRACT, (0.01, 150.0)),
+        (0.0010000000474974513, 0.0, Scaling.SUBTRACT, (0.001, 0.0)),
+        (10000.0, 0.0, Scaling.DIVIDE, (0.0001, 0.0)),
+        (None, None, Scaling.ADD, (1.0, 0.0)),
+        (0.0, float("nan"), Scaling.ADD, (1.0, 0.0)),
+        ("0.1", 3, Scaling.ADD, (1.0, 3.0)),
+    ],
+)
+def test_scaling_is_normalised_to_stored_times_scale_plus_offset(
+    factor: float | None, offset: float | None, scaling: Scaling, expected: tuple[float, float]
+) -> None:
+    assert normal_scaling(factor, offset, scaling) == pytest.approx(expected, rel=1e-12)
+
+
+def test_unknown_products_divide_only_where_multiplying_cannot_be_meant() -> None:
+    assert guess_scaling(10000.0, "sur_refl_b01", "reflectance", False) is Scaling.DIVIDE
+    assert guess_scaling(10000.0, "LE_500m", "J/m^2/day", False) is Scaling.ADD
+    assert guess_scaling(25.0, "Range_1", "meters", False) is Scaling.ADD
+    assert guess_scaling(0.01, "Water_Vapor", "cm", True) is Scaling.SUBTRACT
+
+
+def test_bytes_with_a_backward_range_are_unsigned() -> None:
+    int8 = np.dtype("i1")
+    assert reads_unsigned(int8, (0, -1))
+    assert as_unsigned(-1, int8) == 255
+    assert not reads_unsigned(int8, (0, 127))
+    assert not reads_unsigned(int8, (-1, 4))
+    assert not reads_unsigned(np.dtype("u1"), (0, 255))
+
+
+def test_valid_range_is_read_from_every_spelling() -> None:
+    assert read_valid_range({"valid_range": (0, 100)}) == (0, 100)
+    assert read_valid_range({"valid_range": "-100, 16000"}) == (-100, 16000)
+    assert read_valid_range({"valid_min": 1, "valid_max": 5}) == (1, 5)
+    assert read_valid_range({"valid_range": (float("nan"), 1.0)}) is None
+    assert read_valid_range({"valid_range": (1,)}) is None
+    assert read_valid_range({}) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype", "units", "kind"),
+    [
+        ("QC_Day", "u1", "", Kind.BITFIELD),
+        ("sur_refl_state_500m", "u2", "bit field", Kind.BITFIELD),
+        ("Land_Cover_Type_1", "u1", "class number", Kind.CLASS),
+        ("orbit_pnt", "i1", "none", Kind.CLASS),
+        ("FireMask", "u1", "class", Kind.CLASS),
+        ("Lai_1km", "u1", "m^2/m^2", Kind.CONTINUOUS),
+        ("Quality", "f4", "", Kind.CONTINUOUS),
+    ],
+)
+def test_kinds_are_guessed_from_name_type_and_units(
+    name: str, dtype: str, units: str, kind: Kind
+) -> None:
+    assert guess_kind(name, np.dtype(dtype), units) is kind
+
+
+def test_a_layer_name_may_carry_an_index() -> None:
+    assert split_index("Lai_1km") == ("Lai_1km", ())
+    assert split_index("Depth[2]") == ("Depth", (2,))
+    assert split_index("Depth[2, 0]") == ("Depth", (2, 0))
+    assert split_index("Depth[x]") == ("Depth[x]", ())
+
+
+def test_granule_names_are_split() -> None:
+    swath = parse_name("MYD04_L2.A2007103.0250.006.2014051174308.hdf")
+    assert swath is not None
+    assert (swath.product, swath.collection, swath.tile) == ("MYD04_L2", "6", None)
+    assert swath.start.isoformat() == "2007-04-13T02:50:00+00:00"
+    tile = parse_name("VNP13A1.A2020001.h08v05.002.2020010101010.h5")
+    assert tile is not None
+    assert (tile.tile, tile.collection, tile.production_time) == ((8, 5), "2", "2020010101010")
+    for name in ("notes.hdf", "MOD09GA.A2008999.h14v17.006.hdf", "MOD09GA.A2008296.2561.006.hdf"):
+        assert parse_name(name) is None
+
+
+def test_collections_have_one_spelling() -> None:
+    assert [normal_collection(text) for text in ("5", "005", "6.1", "061", "61", "6.0")] == [
+        "5",
+        "5",
+        "61",
+        "61",
+        "61",
+        "6",
+    ]
