@@ -246,9 +246,9 @@ def task(key: str, caller: Caller, here: Here) -> Response:
 
 
 def percent(row: RequestRow) -> int:
-    """How far a request is, from 0 to 100, by its tasks; 100 only when it has ended."""
+    """How far a request is, from 0 to 100, by its tasks; 100 only when it is complete."""
     total = sum(count.total for count in row.phases.values())
-    if row.state.ended:
+    if row.state in (RequestState.COMPLETE, RequestState.GAPS):
         return 100
     ended = sum(count.done + count.failed for count in row.phases.values())
     return min(99, 100 * ended // total) if total else 0

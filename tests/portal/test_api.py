@@ -1,0 +1,351 @@
+"""The HTTP API, over HTTP."""
+
+import hashlib
+import io
+import json
+import zipfile
+from pathlib import Path
+
+import pytest
+import yaml
+
+from swathmill.client import PortalClient
+from swathmill.errors import RefusedError
+from tasks import requests
+from tasks.categories import Category
+from tasks.errors import StoreError
+from tasks.model import Phase, RequestState
+from tasks.plan import Gap
+from tasks.request import parse_request
+from tasks.requests import PhaseCount
+from tasks.services import Services
+from tests.portal.scripted import (
+    SECRET,
+    LivePortal,
+    ScriptedManager,
+    put_failed_task,
+    put_result,
+    set_row,
+)
+
+DOCUMENT = {
+    "title": "Leaf area",
+    "products": [{"name": "MCD15A2", "collection": "5", "layers": ["Lai_1km"]}],
+    "region": {"bbox": [-8.0, 50.5, 6.0, 58.5]},
+    "time": {"start": "2012-01-01", "end": "2012-04-30"},
+    "grid": {"crs": "EPSG:4326", "resolution": 0.01},
+}
+
+
+def submitted(services: Services, owner: str = "ada@example.org") -> str:
+    return requests.submit(services, owner, parse_request(DOCUMENT))
+
+
+def test_health_needs_no_token(portal: LivePortal) -> None:
+    with portal.client() as client:
+        del client.headers["Authorization"]
+        assert client.get("/healthz").json()["status"] == "ok"
+        refused = client.get("/api/requests")
+    assert refused.status_code == 401
+    assert refused.headers["content-type"] == "application/problem+json"
+    assert refused.headers["www-authenticate"] == "Bearer"
+
+
+def test_a_forged_token_is_nobody(portal: LivePortal) -> None:
+    with portal.client() as client:
+        client.headers["Authorization"] = "Bearer " + "x" * 60
+        assert client.get("/api/requests").status_code == 401
+
+
+def test_a_request_is_taken_in_json_and_in_yaml(portal: LivePortal, services: Services) -> None:
+    with portal.client() as client:
+        first = client.post("/api/requests", json=DOCUMENT)
+        second = client.post(
+            "/api/requests",
+            content=yaml.safe_dump(DOCUMENT),
+            headers={"Content-Type": "application/yaml"},
+        )
+        listed = client.get("/api/requests").json()
+    assert (first.status_code, second.status_code) == (202, 202)
+    assert first.headers["location"] == f"/api/requests/{first.json()['id']}"
+    assert {item["id"] for item in listed} == {first.json()["id"], second.json()["id"]}
+    row = requests.load(services, first.json()["id"])
+    assert requests.document_of(row) == parse_request(DOCUMENT)
+    assert row.owner == "ada@example.org"
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"regoin": {}}, "regoin"),
+        ({"time": {"start": "2012-04-30", "end": "2012-01-01"}}, "time"),
+        ({"region": {"bbox": [-8, 50, 6, 95]}}, "region.bbox"),
+        ({"products": [{**DOCUMENT["products"][0], "layers": ["Lai"]}]}, "products.0.layers.0"),  # type: ignore[dict-item, index]
+        ({"grid": {"crs": "EPSG:999999", "resolution": 1}}, "grid.crs"),
+        ({"grid": {"crs": "EPSG:4326", "resolution": 0.0001}}, "grid.resolution"),
+        ({"reduction": {"package": "no-such-package"}}, "reduction.package"),
+    ],
+)
+@pytest.mark.parametrize("dry_run", ["false", "true"])
+def test_a_bad_request_is_refused_with_field_and_remedy(
+    portal: LivePortal, services: Services, change: dict[str, object], field: str, dry_run: str
+) -> None:
+    with portal.client() as client:
+        answer = client.post(f"/api/requests?dry_run={dry_run}", json={**DOCUMENT, **change})
+    problem = answer.json()
+    assert answer.status_code == 422
+    assert problem["field"] == field
+    assert problem["detail"]
+    assert problem["remedy"]
+    assert not list(requests.list_requests(services))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"{", b"a: [", b"\xff", b"[" * 100_000, b'{"a":' * 100_000, b"just text", b""],
+    ids=["brace", "bracket", "bytes", "deep YAML", "deep JSON", "text", "nothing"],
+)
+def test_what_is_no_document_is_refused(portal: LivePortal, body: bytes) -> None:
+    with portal.client() as client:
+        assert client.post("/api/requests", content=body).status_code == 422
+
+
+def test_a_document_without_end_is_refused(portal: LivePortal) -> None:
+    with portal.client() as client:
+        answer = client.post("/api/requests", content=b"a" * (3 << 20))
+    assert answer.status_code == 413
+
+
+def test_a_key_sent_again_makes_no_second_request(portal: LivePortal, services: Services) -> None:
+    key = {"Idempotency-Key": "run 7"}
+    with portal.client() as client, portal.client("bob@example.org") as other:
+        first = client.post("/api/requests", json=DOCUMENT, headers=key)
+        again = client.post("/api/requests", json=DOCUMENT, headers=key)
+        changed = client.post("/api/requests", json={**DOCUMENT, "title": "x"}, headers=key)
+        theirs = other.post("/api/requests", json=DOCUMENT, headers=key)
+    assert first.json()["id"] == again.json()["id"]
+    assert changed.status_code == 409
+    assert theirs.status_code == 202
+    assert theirs.json()["id"] != first.json()["id"]
+    assert len(list(requests.list_requests(services))) == 2
+
+
+def test_a_dry_run_counts_and_is_not_listed(
+    portal: LivePortal, services: Services, tmp_path: Path
+) -> None:
+    with ScriptedManager(services, tmp_path).running(), portal.client() as client:
+        answer = client.post("/api/requests?dry_run=true", json=DOCUMENT)
+        assert client.get("/api/requests").json() == []
+    assert answer.status_code == 200
+    counts = answer.json()
+    assert (counts["granules"], counts["tasks"], counts["bytes"]) == (32, 107, 123_456_789)
+    assert counts["gaps"] == 1
+    assert "not published" in counts["missing"][0]
+
+
+def test_what_planning_refuses_is_told_with_its_field(
+    portal: LivePortal, services: Services
+) -> None:
+    name = submitted(services)
+    set_row(services, name, dry_run=True, state=RequestState.REFUSED, message="time: too long.")
+    key = {"Idempotency-Key": "one"}
+    with portal.client() as client:
+        first = client.post("/api/requests", json=DOCUMENT, headers=key).json()["id"]
+        set_row(
+            services,
+            first,
+            dry_run=True,
+            state=RequestState.REFUSED,
+            message="products.0: 60,000 tasks are over the limit. Raise SWATHMILL_MAX_TASKS.",
+        )
+        refused = client.post("/api/requests?dry_run=true", json=DOCUMENT, headers=key)
+    assert refused.status_code == 422
+    assert refused.json()["field"] == "products.0"
+    assert "60,000 tasks" in refused.json()["detail"]
+
+
+def test_owners_see_their_own_and_operators_all(portal: LivePortal, services: Services) -> None:
+    name = submitted(services)
+    with (
+        portal.client("bob@example.org") as other,
+        portal.client("eve@example.org", "operator") as operator,
+    ):
+        for path in ("", "/results", "/failures", "/manifest", "/archive.zip", "/gaps"):
+            assert other.get(f"/api/requests/{name}{path}").status_code == 404
+        assert other.post(f"/api/requests/{name}/cancel").status_code == 404
+        assert other.get("/api/requests?everybody=true").json() == []
+        assert other.get("/api/operations").status_code == 403
+        assert operator.get(f"/api/requests/{name}").status_code == 200
+        assert len(operator.get("/api/requests?everybody=true").json()) == 1
+    assert requests.load(services, name).order == ""
+
+
+def test_results_are_listed_fetched_and_verified(
+    portal: LivePortal, services: Services, raster: bytes
+) -> None:
+    name = submitted(services)
+    path = "MCD15A2.005/Lai 1km/Lai_1km_2012-01-01.tif"
+    put_result(services, name, "MCD15A2.005/Lai 1km", "Lai_1km_2012-01-01.tif", raster)
+    digest = hashlib.sha256(raster).hexdigest()
+    with portal.client() as client:
+        (item,) = client.get(f"/api/requests/{name}/results").json()
+        assert (item["name"], item["size"], item["sha256"]) == (path, len(raster), digest)
+        whole = client.get(item["url"])
+        head = client.head(item["url"])
+        part = client.get(item["url"], headers={"Range": "bytes=10-109"})
+        beyond = client.get(item["url"], headers={"Range": f"bytes={len(raster)}-"})
+        fresh = client.get(item["url"], headers={"If-None-Match": f'"{digest}"'})
+        stale = client.get(item["url"], headers={"Range": "bytes=0-1", "If-Range": '"other"'})
+        text = client.get(f"/api/requests/{name}/manifest?format=sha256").text
+        manifest = client.get(f"/api/requests/{name}/manifest").json()
+        archive = client.get(f"/api/requests/{name}/archive.zip")
+    assert whole.content == raster
+    assert whole.headers["content-length"] == head.headers["content-length"] == str(len(raster))
+    assert whole.headers["etag"] == f'"{digest}"'
+    assert head.content == b""
+    assert (part.status_code, part.content) == (206, raster[10:110])
+    assert part.headers["content-range"] == f"bytes 10-109/{len(raster)}"
+    assert beyond.status_code == 416
+    assert beyond.headers["content-range"] == f"bytes */{len(raster)}"
+    assert (fresh.status_code, fresh.content) == (304, b"")
+    assert (stale.status_code, stale.content) == (200, raster)
+    assert text == f"{digest}  {path}\n"
+    assert [file["sha256"] for file in manifest["files"]] == [digest]
+    assert zipfile.ZipFile(io.BytesIO(archive.content)).read(path) == raster
+
+
+def test_results_come_while_the_rest_is_made(portal: LivePortal, services: Services) -> None:
+    name = submitted(services)
+    set_row(services, name, state=RequestState.RUNNING, outputs=2)
+    with portal.client() as client:
+        assert client.get(f"/api/requests/{name}/results").json() == []
+        assert client.get(f"/api/requests/{name}/archive.zip").status_code == 404
+        for number in (1, 2):
+            put_result(services, name, "notes", f"{number}.txt", b"x")
+            set_row(services, name, delivered=number)
+            assert len(client.get(f"/api/requests/{name}/results").json()) == number
+            assert client.get(f"/api/requests/{name}/results/notes/{number}.txt").content == b"x"
+        missing = client.get(f"/api/requests/{name}/results/notes/3.txt")
+    assert missing.status_code == 404
+    assert "3.txt" in missing.json()["detail"]
+
+
+def test_a_lost_blob_is_told_before_anything_is_sent(
+    portal: LivePortal, services: Services
+) -> None:
+    name = submitted(services)
+    put_result(services, name, "a", "b.tif", b"content")
+    (blob,) = services.blobs.names("artifacts")
+    services.blobs.delete("artifacts", blob)
+    with portal.client() as client:
+        answer = client.get(f"/api/requests/{name}/results/a/b.tif")
+    assert answer.status_code == 410
+    assert "again" in answer.json()["remedy"]
+
+
+def test_failures_have_category_cause_remedy_and_attempts_their_log(
+    portal: LivePortal, services: Services
+) -> None:
+    name = submitted(services)
+    timeouts = (Category.EXECUTION_TIMEOUT,) * 3
+    key = put_failed_task(services, name, "MCD15A2.A2012001.h17v03.005.hdf", timeouts)
+    set_row(
+        services,
+        name,
+        phases={Phase.COLLECTION: PhaseCount(total=1, failed=1)},
+        gaps=(Gap(what="MCD15A2.005 2012-01-01", reason="execution timeout"),),
+        gap_count=1,
+    )
+    with portal.client() as client, portal.client("bob@example.org") as other:
+        status = client.get(f"/api/requests/{name}").json()
+        (failure,) = client.get(f"/api/requests/{name}/failures").json()
+        task = client.get(failure["attempts_url"]).json()
+        attempt = client.get(f"/api/tasks/{key}/attempts/2").json()
+        absent = client.get(f"/api/tasks/{key}/attempts/9")
+        malformed = client.get("/api/tasks/zz")
+        theirs = other.get(f"/api/tasks/{key}")
+    assert status["phases"]["collection"]["failed"] == 1
+    assert status["gaps"] == [{"what": "MCD15A2.005 2012-01-01", "why": "execution timeout"}]
+    assert status["failures"][0]["category"] == "execution timeout"
+    assert failure["cause"]
+    assert failure["remedy"]
+    assert task["state"] == "failed"
+    assert [one["outcome"] for one in task["attempts"]] == ["execution timeout"] * 3
+    assert "attempt 2" in attempt["log"]
+    assert (absent.status_code, malformed.status_code, theirs.status_code) == (404, 400, 404)
+
+
+def test_cancelling_orders_the_manager(portal: LivePortal, services: Services) -> None:
+    name = submitted(services)
+    with portal.client() as client:
+        assert client.post(f"/api/requests/{name}/cancel").status_code == 202
+    assert requests.load(services, name).order == "cancel"
+
+
+def test_storage_that_does_not_answer_is_503(
+    portal: LivePortal, services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise StoreError("gone")
+
+    monkeypatch.setattr(services.store, "get", broken)
+    with portal.client() as client:
+        answer = client.get("/api/requests/one")
+        assert client.get("/healthz").status_code == 503
+    assert answer.status_code == 503
+    assert answer.json()["remedy"]
+
+
+def test_a_fault_inside_is_500_and_keeps_its_secrets(
+    portal: LivePortal, services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise RuntimeError("key=abc")
+
+    monkeypatch.setattr(services.store, "get", broken)
+    with portal.client() as client:
+        answer = client.get("/api/requests/one")
+    assert answer.status_code == 500
+    assert "abc" not in answer.text
+
+
+def test_the_catalogue_is_searched(portal: LivePortal) -> None:
+    with portal.client() as client:
+        found = client.get("/api/products?q=leaf area MCD15A2").json()
+    assert "MCD15A2" in {item["name"] for item in found}
+    assert all("MCD15A2" in item["name"] for item in found)
+    assert {"name": "Lai_1km", "kind": "continuous"} in found[0]["layers"]
+
+
+def test_the_description_names_every_call(portal: LivePortal) -> None:
+    with portal.client() as client:
+        described = client.get("/api/openapi.json").json()
+        page = client.get("/docs", headers={"Accept": "text/html"}).text
+    assert described["info"]["title"] == "Swathmill"
+    for path in described["paths"]:
+        assert path in page
+    assert "/api/requests/{request_id}/results/{path}" in described["paths"]
+    assert SECRET not in json.dumps(described)
+
+
+def test_the_command_s_client_speaks_to_the_portal(
+    portal: LivePortal, services: Services, tmp_path: Path
+) -> None:
+    with portal.client() as http:
+        token = http.headers["Authorization"].removeprefix("Bearer ")
+    client = PortalClient(url=portal.url, token=token)
+    manager = ScriptedManager(services, tmp_path)
+    with manager.running():
+        assert client.preview(parse_request(DOCUMENT))["granules"] == 32
+    status = client.submit(parse_request(DOCUMENT))
+    for _ in range(5):
+        manager.tick()
+    ended = client.status(status.id)
+    assert ended.state == "complete"
+    assert ended.phases["collection"].reused == 1
+    files = client.results(status.id)
+    assert len(files) == 3
+    fetched = client.download(files[0], tmp_path / "out")
+    assert hashlib.sha256(fetched.read_bytes()).hexdigest() == files[0].sha256
+    with pytest.raises(RefusedError):
+        client.status("no-such-request")

@@ -1,0 +1,148 @@
+"""The form means the document it shows, and a document comes back out of its form."""
+
+import datetime as dt
+from dataclasses import replace
+
+import pytest
+import yaml
+from starlette.datastructures import FormData
+
+from portal.documents import decode
+from portal.forms import Form, document, form_of, new_card, read_form, request_yaml
+from tasks.errors import RequestRefusedError
+from tasks.request import Request, parse_request
+
+PLAIN = {
+    "products": [{"name": "MCD15A2", "collection": "5", "layers": ["Lai_1km"]}],
+    "region": {"bbox": [-8.0, 50.5, 6.0, 58.5]},
+    "time": {"start": "2012-01-01", "end": "2012-04-30"},
+    "grid": {"crs": "EPSG:4326", "resolution": 0.01},
+}
+POLYGON = {"type": "Polygon", "coordinates": [[[5, 50], [8, 50], [8, 53], [5, 50]]]}
+
+FULL = [
+    PLAIN,
+    {**PLAIN, "region": {"tiles": ["h17v03", "h18v03"]}, "grid": {"modis": 500}},
+    {**PLAIN, "region": {"geojson": POLYGON, "clip": True}},
+    {
+        **PLAIN,
+        "title": "All of it: ü",
+        "products": [
+            {"name": "MYD04_L2", "collection": "6.1", "layers": ["A", "B[1]"], "day_night": "day"},
+            {"name": "MOD13A2", "collection": "61", "layers": ["1 km 16 days NDVI"]},
+        ],
+        "resampling": {"A": "average"},
+        "merge": "latest",
+        "qa": {"Q": {"value": [0, 1]}},
+        "mask": False,
+        "units": "physical",
+        "codes": "keep",
+        "extra_bands": ["count", "reason"],
+        "cells": True,
+        "weight": "days",
+        "on_missing": "fail",
+        "reduction": {
+            "package": "mean",
+            "group_by": ["cell", "all"],
+            "parameters": {"least": "3"},
+        },
+        "notify": "ada@example.org",
+    },
+    {**PLAIN, "resampling": "nearest", "qa": "best"},
+]
+
+
+@pytest.mark.parametrize("made", FULL)
+def test_a_request_comes_back_out_of_its_form(made: dict[str, object]) -> None:
+    request = parse_request(made)
+    assert parse_request(document(form_of(request))) == request
+
+
+@pytest.mark.parametrize("made", FULL)
+def test_the_document_shown_means_the_same_request(made: dict[str, object]) -> None:
+    request = parse_request(made)
+    text = request_yaml(request)
+    assert parse_request(yaml.safe_load(text)) == request
+    assert parse_request(decode(text.encode())) == request
+
+
+def test_a_browser_s_form_is_read() -> None:
+    data = FormData(
+        [
+            ("product", "u1|MCD15A2|5"),
+            ("layer-u1", "Lai_1km"),
+            ("layer-u1", "Fpar_1km"),
+            ("more-u1", "Extra, Lai_1km"),
+            ("region_kind", "bbox"),
+            ("west", "-8"),
+            ("south", "50.5"),
+            ("east", "6"),
+            ("north", " 58.5 "),
+            ("start", "2012-01-01"),
+            ("end", "2012-01-31"),
+            ("grid_kind", "crs"),
+            ("crs", "EPSG:3035"),
+            ("resolution", "1000"),
+            ("mask", "yes"),
+        ]
+    )
+    request = parse_request(document(read_form(data)))
+    assert request.products[0].layers == ("Lai_1km", "Fpar_1km", "Extra")
+    assert request.region.bbox == (-8.0, 50.5, 6.0, 58.5)
+    assert request.time.end == dt.date(2012, 1, 31)
+    assert request.mask
+
+
+def filled() -> Form:
+    card = replace(new_card("MCD15A2", "5"), layers=("Lai_1km",))
+    return replace(form_of(parse_request(PLAIN)), products=(card,))
+
+
+@pytest.mark.parametrize(
+    ("changes", "field", "said"),
+    [
+        ({"products": ()}, "products", "none is chosen"),
+        ({"products": (new_card("MCD15A2", "5"),)}, "products.0.layers", "no layer"),
+        ({"west": "", "east": ""}, "region.bbox", "west and east are empty"),
+        ({"west": "abc"}, "region.bbox.0", "valid number"),
+        ({"south": "70", "north": "60"}, "region.bbox", "south before north"),
+        ({"region_kind": "tiles"}, "region.tiles", "none is named"),
+        ({"region_kind": "tiles", "tiles": "h99v03"}, "region.tiles", "off the tile grid"),
+        ({"region_kind": "geojson", "geojson": "{"}, "region.geojson", "cannot be read"),
+        ({"start": ""}, "time.start", "is empty"),
+        ({"end": "2011-01-01"}, "time", "before start"),
+        ({"crs": ""}, "grid.crs", "is empty"),
+        ({"resolution": "-1"}, "grid.resolution", "greater than 0"),
+        ({"grid_kind": "modis", "modis": "300"}, "grid.modis", "250, 500 or 1000"),
+        ({"resampling": "map", "resampling_map": "nearest"}, "resampling", "not a pair"),
+        ({"qa": "rule"}, "qa", "is empty"),
+        ({"notify": "nobody"}, "notify", "pattern"),
+    ],
+)
+def test_what_is_wrong_is_told_with_its_field(
+    changes: dict[str, object], field: str, said: str
+) -> None:
+    form = replace(filled(), **changes)  # type: ignore[arg-type]
+    with pytest.raises(RequestRefusedError) as caught:
+        parse_request(document(form))
+    assert caught.value.field == field
+    assert said in caught.value.problem
+    assert caught.value.remedy
+
+
+def test_aliases_and_depth_cannot_blow_a_document_up() -> None:
+    laughs = b"a: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]\n"
+    for text in (laughs, b"[" * 100_000, b"{" + b'"a":{' * 50_000, b"\xff\xfe"):
+        with pytest.raises(RequestRefusedError):
+            decode(text)
+
+
+def test_json_and_yaml_are_both_read() -> None:
+    assert decode(b'{"a": 1}') == {"a": 1}
+    assert decode(b"a: 1") == {"a": 1}
+
+
+def test_form_defaults_make_a_document_of_defaults() -> None:
+    made = parse_request(document(filled()))
+    assert made.model_dump(exclude_defaults=True).keys() == {"products", "region", "time", "grid"}
+    assert isinstance(made, Request)
