@@ -1,0 +1,90 @@
+"""Which granule's value a pixel gets."""
+
+import numpy as np
+import pytest
+
+from reprojection.merge import Merger, nominal_zenith
+from reprojection.qa import Reason
+
+NODATA = -99
+
+
+def merged(rule: str, *granules: list[tuple[int, Reason, float]]) -> Merger:
+    """Granules of one pixel each or none, as (value, reason, zenith)."""
+    merger = Merger(shape=(1, 1), dtype=np.dtype(np.int16), nodata=NODATA, merge=rule)
+    for pixels in granules:
+        values, why, zenith = zip(*pixels, strict=True) if pixels else ((), (), ())
+        merger.add(
+            np.zeros(len(pixels), np.intp),
+            np.array(values, np.int16),
+            np.array(why, np.uint8),
+            np.array(zenith, np.float32),
+        )
+    return merger
+
+
+THREE = (
+    [(10, Reason.VALID, 30.0)],
+    [(20, Reason.VALID, 5.0)],
+    [(31, Reason.VALID, 30.0)],
+)
+
+
+@pytest.mark.parametrize(
+    ("rule", "value", "source"),
+    [("nadir", 20, 2), ("latest", 31, 3), ("first", 10, 1), ("mean", 20, 0)],
+)
+def test_each_rule(rule: str, value: int, source: int) -> None:
+    result = merged(rule, *THREE).result()
+    assert (result.values.item(), result.sources.item()) == (value, source)
+    assert result.counts.item() == 3
+    assert result.reasons.item() == Reason.VALID
+
+
+def test_of_equal_zeniths_the_newest_wins() -> None:
+    assert merged("nadir", THREE[0], THREE[2]).result().values.item() == 31
+
+
+def test_a_granule_without_zenith_gives_way() -> None:
+    nameless = [(7, Reason.VALID, float("nan"))]
+    assert merged("nadir", nameless, THREE[0], nameless).result().values.item() == 10
+    assert merged("nadir", nameless).result().values.item() == 7
+
+
+@pytest.mark.parametrize("rule", ["nadir", "latest", "first", "mean"])
+def test_fill_nearer_to_nadir_does_not_hide_a_value(rule: str) -> None:
+    empty = [(-1, Reason.FILL, 0.0)]
+    result = merged(rule, empty, THREE[0], empty).result()
+    assert (result.values.item(), result.counts.item(), result.sources.item()) == (10, 1, 2)
+
+
+def test_an_empty_pixel_says_what_came_closest_to_a_value() -> None:
+    fill, code = [(-1, Reason.FILL, 0.0)], [(250, Reason.CODE, 9.0)]
+    assert merged("nadir", []).result().reasons.item() == Reason.NO_GRANULE
+    assert merged("nadir", [], fill).result().reasons.item() == Reason.FILL
+    result = merged("nadir", fill, code).result()
+    assert result.reasons.item() == Reason.CODE
+    assert result.codes.item() == 250
+    assert result.values.item() == NODATA
+
+
+def test_codes_are_kept_by_the_same_rule_and_only_without_a_value() -> None:
+    near, far = [(250, Reason.CODE, 3.0)], [(251, Reason.CODE, 40.0)]
+    assert merged("nadir", near, far).result().codes.item() == 250
+    assert merged("latest", near, far).result().codes.item() == 251
+    assert merged("first", far, near).result().codes.item() == 251
+    assert merged("nadir", near, THREE[0]).result().codes.item() == NODATA
+
+
+def test_means_of_whole_numbers_round_half_to_even() -> None:
+    pair = ([(1, Reason.VALID, 0.0)], [(2, Reason.VALID, 0.0)])
+    assert merged("mean", *pair).result().values.item() == 2
+    pair = ([(2, Reason.VALID, 0.0)], [(3, Reason.VALID, 0.0)])
+    assert merged("mean", *pair).result().values.item() == 2
+
+
+def test_the_nominal_zenith_grows_from_nadir_to_65_degrees() -> None:
+    zenith = nominal_zenith(1354)
+    assert zenith[676] < 0.1
+    assert 64.0 < zenith[0] < 66.0
+    assert np.allclose(zenith, zenith[::-1])
