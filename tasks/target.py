@@ -114,11 +114,13 @@ def _area_bounds(area: Area, crs: str) -> Bounds:
     west, south, east, north = area.bounds
     step = max(east - west, north - south) / 2048
     edge = shapely.get_coordinates(shapely.segmentize(area, step))
-    lon, lat = np.meshgrid(np.linspace(west, east, 129), np.linspace(south, north, 129))
-    inside = shapely.contains_xy(area, lon, lat)
-    points = np.concatenate([edge, np.stack([lon[inside], lat[inside]], axis=1)])
-    wrapped = np.where(points[:, 0] > 180.0, points[:, 0] - 360.0, points[:, 0])
-    x, y = from_lonlat(crs, wrapped, points[:, 1])
+    across, up = np.meshgrid(np.linspace(west, east, 129), np.linspace(south, north, 129))
+    inside = shapely.contains_xy(area, across, up)
+    points = np.concatenate([edge, np.stack([across[inside], up[inside]], axis=1)])
+    lon = points[:, 0]
+    if parse_crs(crs).is_projected:
+        lon = np.where(lon > 180.0, lon - 360.0, lon)
+    x, y = from_lonlat(crs, lon, points[:, 1])
     if not np.isfinite(x).any():
         raise GridError(
             f"the region lies outside the domain of CRS {parse_crs(crs).name!r}; "

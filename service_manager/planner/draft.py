@@ -23,7 +23,7 @@ class Draft:
         there = self._tasks.get(key)
         if there is None:
             self._tasks[key] = PlannedTask(spec=spec, output=output)
-            self._hold()
+            self._hold(len(self._tasks))
         elif output and not there.output:
             self._tasks[key] = replace(there, output=output)
         return key
@@ -37,8 +37,12 @@ class Draft:
         """The tasks in order."""
         return tuple(self._tasks.values())
 
-    def _hold(self) -> None:
-        if len(self._tasks) > self.limit:
+    def expect(self, more: int) -> None:
+        """Refuse at once what will come to too many tasks; errors as `add`."""
+        self._hold(len(self._tasks) + more)
+
+    def _hold(self, count: int) -> None:
+        if count > self.limit:
             raise RequestRefusedError(
                 "request",
                 f"it comes to more than {self.limit:,} tasks (SWATHMILL_MAX_TASKS).",

@@ -15,7 +15,13 @@ from numpy.typing import NDArray
 
 from archives.boundary import Bounds, touches
 from archives.model import GranuleRecord, Ring
-from reprojection.crs import from_lonlat, is_plain_lonlat, lonlat_to_sinusoidal, to_lonlat
+from reprojection.crs import (
+    from_lonlat,
+    is_plain_lonlat,
+    lonlat_to_sinusoidal,
+    parse_crs,
+    to_lonlat,
+)
 from reprojection.grids import Cell, Grid
 from reprojection.sinusoidal import TILE_SIZE, TILES_ACROSS, TILES_DOWN, tiles_touching
 from service_manager.planner.choices import METRES_PER_DEGREE
@@ -29,6 +35,8 @@ _PER_PIXEL = 2  # samples along a pixel's side on a window's outline
 _INSIDE = 65  # samples across a window: no whole tile slips through, 36 span the Earth
 _ROUNDING = 0.1  # metres: a pixel centre on a tile's very edge may fall to either side
 _AROUND = 4.0  # degrees of longitude are shorter than those of latitude, to 75 degrees north
+_WIDE = math.radians(20.0)
+_DEPTH = 5
 _PIECE = 12.0  # degrees: a ring must bound the smaller part of the sphere, by a margin
 
 
@@ -148,31 +156,26 @@ def _window_area(window: Grid) -> Bounds | tuple[Ring, ...]:
         return Bounds(
             west=west, south=max(south, -90.0), east=min(east, west + 360.0), north=min(north, 90.0)
         )
-    return tuple(_window_rings(window))
-
-
-def _window_rings(window: Grid) -> Iterator[Ring]:
-    """Rings around blocks of a window no larger than 2000 km, and less where the map ends."""
-    size = max(window.width, window.height)
-    count = 16 if size >= 16 else size
-    for row in range(count):
-        for col in range(count):
-            left, top = col * window.width / count, row * window.height / count
-            yield from _block_rings(window, left, top, window.width / count, window.height / count)
+    return tuple(_block_rings(window, 0.0, 0.0, window.width, window.height))
 
 
 def _block_rings(
     window: Grid, left: float, top: float, width: float, height: float, depth: int = 0
 ) -> Iterator[Ring]:
+    """Rings around a block of a window, cut where it is wide or leaves the map: a ring bounds the
+    smaller part of the sphere, and its edges are great circles."""
     t = np.linspace(0.0, 1.0, 9)[:-1]
     zero, one = np.zeros_like(t), np.ones_like(t)
-    cols = left + np.concatenate([t, one, 1 - t, zero]) * width
-    rows = top + np.concatenate([zero, t, one, 1 - t]) * height
-    a, _, c, _, e, f = window.transform
-    lon, lat = to_lonlat(window.crs, a * cols + c, e * rows + f)
+    lon, lat = _block_points(
+        window,
+        left + np.concatenate([t, one, 1 - t, zero]) * width,
+        top + np.concatenate([zero, t, one, 1 - t]) * height,
+    )
+    net_x, net_y = np.meshgrid(np.linspace(0, 1, 5), np.linspace(0, 1, 5))
+    net = _block_points(window, left + net_x.ravel() * width, top + net_y.ravel() * height)
     there = np.isfinite(lon)
-    spread = _spread(lon[there], lat[there])
-    if (not there.all() or spread > math.radians(30)) and depth < 4:
+    whole = bool(there.all() and np.isfinite(net[0]).all())
+    if (not whole or _spread(*net) > _WIDE) and depth < _DEPTH:
         for right in (0.0, 0.5):
             for down in (0.0, 0.5):
                 yield from _block_rings(
@@ -187,13 +190,20 @@ def _block_rings(
         yield tuple(zip(lon[there].tolist(), lat[there].tolist(), strict=True))
 
 
+def _block_points(window: Grid, cols: Floats, rows: Floats) -> tuple[Floats, Floats]:
+    a, _, c, _, e, f = window.transform
+    return to_lonlat(window.crs, a * cols + c, e * rows + f)
+
+
 def _spread(lon: Floats, lat: Floats) -> float:
-    """The widest angle in radians between the first and any other of some points."""
-    if lon.size == 0:
+    """The widest angle in radians between the middle one and any other of some points."""
+    there = np.isfinite(lon)
+    if not there.any():
         return 0.0
-    lon, lat = np.radians(lon), np.radians(lat)
+    lon, lat = np.radians(lon[there]), np.radians(lat[there])
     points = np.stack([np.cos(lat) * np.cos(lon), np.cos(lat) * np.sin(lon), np.sin(lat)])
-    return float(np.arccos(np.clip(points[:, 0] @ points, -1.0, 1.0)).max())
+    middle = points[:, points.shape[1] // 2]
+    return float(np.arccos(np.clip(middle @ points, -1.0, 1.0)).max())
 
 
 def _area_rings(area: Area) -> Iterator[Ring]:
@@ -219,7 +229,7 @@ def _meets(window: Grid, area: Area) -> bool:
     step = max(max(east - west, north - south) / 8192, 1e-6)
     edge = shapely.get_coordinates(shapely.segmentize(area, step))
     lon = edge[:, 0]
-    if not is_plain_lonlat(window.crs):
+    if parse_crs(window.crs).is_projected:
         lon = np.where(lon > 180.0, lon - 360.0, lon)
     x, y = from_lonlat(window.crs, lon, edge[:, 1])
     cols, rows = (x - c) / a, (y - f) / e

@@ -27,8 +27,9 @@ def plan(request: Request, archive: Archive, packages: Packages, limits: Limits)
     check_request(request, limits)
     reduction = chosen(request, packages)
     goal = target(request)
-    layout = Layout(request=request, target=goal, places=places(goal, request.region))
     draft = Draft(limit=limits.max_tasks)
+    draft.expect(len(goal.lattice.cells(goal.grid)))
+    layout = Layout(request=request, target=goal, places=places(goal, request.region))
     made: list[Made] = []
     gaps: list[Gap] = []
     searched = False

@@ -438,6 +438,33 @@ def test_a_plan_beyond_the_limit_is_refused_by_the_settings_name() -> None:
         plan(parse_request(REQUEST), Shelf(records=composites()), Packages.of(small), small)
 
 
+def test_a_long_thin_grid_is_refused_before_its_cells_are_looked_at() -> None:
+    with pytest.raises(RequestRefusedError, match="SWATHMILL_MAX_TASKS"):
+        made(
+            composites(),
+            region={"bbox": [-8.0, 50.5, 6.0, 50.5000001]},
+            grid={"crs": "EPSG:4326", "resolution": 1.4e-7},
+        )
+
+
+def test_a_world_map_centred_on_one_pole_sees_swaths_at_the_other() -> None:
+    start = dt.datetime(2007, 4, 13, 2, 50, tzinfo=dt.UTC)
+    records = [
+        swath_granule(start, (0, -70, 20, -60)),
+        swath_granule(start.replace(hour=3), (100, -5, 120, 15)),
+        swath_granule(start.replace(hour=4), (-100, 60, -60, 75)),
+    ]
+    laea = "+proj=laea +lat_0=90 +lon_0=0 +datum=WGS84 +units=m +type=crs"
+    found = made(
+        records,
+        SWATHS,
+        region={"bbox": [-180, -80, 180, 90]},
+        grid={"crs": laea, "resolution": 50_000},
+        time={"start": "2007-04-13", "end": "2007-04-13"},
+    )
+    assert len(specs(found, CollectSpec)) == 3
+
+
 def test_a_preview_counts_what_is_there_already() -> None:
     found = made(composites())
     there = {s.key for s in specs(found, CollectSpec)[:30]}
