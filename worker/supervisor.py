@@ -159,8 +159,10 @@ class Supervisor:
             # No folder, no process: the machine's trouble, not the task's.
             diagnosis = classify(error)
             return _End(diagnosis=diagnosis, log=diagnosis.traceback)
+        except EOFError:
+            ended = None  # the forkserver died; the next start makes a new one
         if ended is None:
-            lost = "the attempt's guard was killed from outside"
+            lost = "the attempt's guard, or the forkserver it came from, was killed from outside"
             return _End(diagnosis=Diagnosis(category=Category.WORKER_LOST, message=lost))
         return self._judge(slot, ended)
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from swathmill.stack.redis_server import RedisServer
 from tasks import celery_app, protocol, workers
 from tasks.categories import Category
 from tasks.connect import connect
@@ -326,3 +327,48 @@ def test_full_slots_leave_the_worker_idle_and_take_the_next_at_once(stack: Stack
 def cpu_seconds(pid: int) -> float:
     fields = Path(f"/proc/{pid}/stat").read_text("ascii").rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def test_slots_go_on_after_redis_was_away(azurite: str, tmp_path: Path) -> None:
+    server = RedisServer.on_free_port(folder=tmp_path / "redis", log=tmp_path / "redis.log")
+    child = server.start()
+    settings = Settings(storage=azurite, redis_url=server.url)  # type: ignore[arg-type]
+    stack = Stack(world=World(services=connect(settings)), settings=settings, folder=tmp_path)
+    try:
+        process = stack.worker("survivor")
+        first = reduction(stack, "during", f"import time; time.sleep(3);x = 'during'\n{GOOD}")
+        stack.send(first)
+        stack.running(first)
+        child.kill()
+        assert stack.settled(first).state is State.DONE
+        child = server.start()
+        second = reduction(stack, "after", f"x = 'after'\n{GOOD}")
+        stack.send(second)
+        assert stack.settled(second).state is State.DONE
+        assert process.popen.poll() is None
+        process.popen.send_signal(signal.SIGTERM)
+        assert process.popen.wait(20) == 0
+    finally:
+        for process in stack.processes:
+            process.popen.kill()
+            process.popen.wait()
+        child.stop()
+
+
+def test_a_forkserver_that_was_killed_is_replaced(stack: Stack) -> None:
+    process = stack.worker("phoenix")
+    first = reduction(stack, "before-fork", f"x = 'before'\n{GOOD}")
+    stack.send(first)
+    assert stack.settled(first).state is State.DONE
+    (forkserver,) = [
+        pid for pid in process.tree() if b"forkserver" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    ]
+    os.kill(forkserver, signal.SIGKILL)
+    second = reduction(stack, "after-fork", f"x = 'after'\n{GOOD}")
+    stack.send(second)
+    task = stack.settled(second)
+    if task.state is State.READY:  # the attempt met the dying one
+        stack.world.wake(second)
+        stack.send(second)
+        task = stack.settled(second)
+    assert task.state is State.DONE
