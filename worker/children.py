@@ -27,6 +27,7 @@ PRELOADED = (
     "azure.storage.blob",
     "worker.guard",
     "worker.child",
+    "worker.frozen",
 )
 
 # Threads that a library starts on import or at first use would be lost in a fork, and a slot is one
