@@ -1,0 +1,297 @@
+"""Where a pixel of a raster came from: granule, row, column, stored value and quality."""
+
+import json
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, cast
+
+import numpy as np
+import numpy.typing as npt
+import rasterio
+from rasterio.windows import Window
+
+from reprojection import qa
+from reprojection.coordinates import SourceSpace, exact_coordinates
+from reprojection.crs import from_lonlat, is_modis_sinusoidal
+from reprojection.errors import ChoiceRefusedError
+from reprojection.granule import Granule, open_granule
+from reprojection.granule_layer import Place, find_places
+from reprojection.grids import Grid
+from reprojection.names import parse_name
+from reprojection.qa import DecodedField, Reason
+from reprojection.raster import Description
+from reprojection.reproject import ExtraBand, Merge, Options, reproject
+from reprojection.swath import Swath, nearest
+from reprojection.targets import pixel_centres
+from reprojection.write import open_raster
+
+_Rule = str | None
+_WARP_METHODS = {"nearest": "near", "gdal-average": "average", "median": "med"}
+_REASONS = {
+    Reason.VALID: "it has a value",
+    Reason.FILL: "the nearest source pixel is fill",
+    Reason.CODE: "the nearest source pixel holds a code, or lies outside the valid range",
+    Reason.QA: "the nearest source pixel fails the QA rule",
+    Reason.NO_GRANULE: "no granule reaches it",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Quality:
+    """One QA layer at a pixel: its stored value and what its bit fields say."""
+
+    layer: str
+    stored: int
+    fields: tuple[DecodedField, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Origin:
+    """The source pixel: granule, row and column of the layer counted from 0, stored value."""
+
+    granule: str
+    row: int
+    column: int
+    stored: float | int
+    reason: str
+    quality: tuple[Quality, ...]
+    sensor_zenith: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Explanation:
+    """A pixel of a raster. `value` is in `units`, None where there is none.
+
+    `origin` is None when no granule reaches the pixel, or when the granule is not at hand; `note`
+    says which. With blending methods the origin is the nearest of the source pixels that count.
+    """
+
+    layer: str
+    row: int
+    column: int
+    stored: float | int
+    value: float | None
+    units: str
+    granules: tuple[str, ...]
+    origin: Origin | None
+    note: str
+    gdalwarp: str
+
+
+def explain(path: Path, lon: float, lat: float, *, granules: Iterable[Path] = ()) -> Explanation:
+    """Explain the pixel of a raster at a WGS84 longitude and latitude in degrees.
+
+    `granules` are the granules' files, or folders to look for them in, by the names the raster
+    gives. Raises BadFormatError for a file that is not a raster of Swathmill, and
+    ChoiceRefusedError for a place outside it.
+    """
+    opened = open_raster(path)
+    said, grid = opened.said, opened.said.grid.grid()
+    row, column = _pixel(grid, lon, lat)
+    with rasterio.open(path) as dataset:
+        stored = dataset.read(1, window=Window(column, row, 1, 1)).item()
+    empty = opened.nodata is not None and (stored == opened.nodata or stored != stored)
+    found = _find(said, granules)
+    origin, note = _trace(said, _one_pixel(grid, row, column), found)
+    return Explanation(
+        layer=said.provenance.layer,
+        row=row,
+        column=column,
+        stored=stored,
+        value=None if empty else stored * said.scale + said.offset,
+        units=said.units,
+        granules=tuple(source.name for source in said.provenance.granules),
+        origin=origin,
+        note=note,
+        gdalwarp=gdalwarp_line(said, grid, found, opened.nodata),
+    )
+
+
+def _pixel(grid: Grid, lon: float, lat: float) -> tuple[int, int]:
+    a, b, c, d, e, f = grid.transform
+    for turn in (0.0, 360.0, -360.0):
+        x, y = from_lonlat(grid.crs, np.array([lon + turn]), np.array([lat]))
+        column = (e * (x - c) - b * (y - f)) / (a * e - b * d)
+        row = (a * (y - f) - d * (x - c)) / (a * e - b * d)
+        if 0 <= row[0] < grid.height and 0 <= column[0] < grid.width:
+            return int(row[0]), int(column[0])
+    raise ChoiceRefusedError(
+        f"longitude {lon}, latitude {lat} is outside the raster, whose bounds in its CRS are "
+        f"{tuple(grid.bounds)}"
+    )
+
+
+def _one_pixel(grid: Grid, row: int, column: int) -> Grid:
+    a, b, c, d, e, f = grid.transform
+    corner = (a * column + b * row + c, d * column + e * row + f)
+    return Grid(crs=grid.crs, transform=(a, b, corner[0], d, e, corner[1]), width=1, height=1)
+
+
+def _find(said: Description, granules: Iterable[Path]) -> dict[str, Path]:
+    """The raster's granules that are at hand, by name, in its order."""
+    files: dict[str, Path] = {}
+    for path in granules:
+        for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
+            files.setdefault(file.name, file)
+    names = [source.name for source in said.provenance.granules]
+    return {name: files[name] for name in names if name in files}
+
+
+def _trace(said: Description, pixel: Grid, found: Mapping[str, Path]) -> tuple[Origin | None, str]:
+    names = [source.name for source in said.provenance.granules]
+    missing = [name for name in names if name not in found]
+    if missing:
+        return None, f"to see the source pixel, name where {', '.join(missing)} can be found"
+    options = options_of(said)
+    layer = said.provenance.layer
+    nearest_only = Options(
+        resampling="nearest",
+        merge=options.merge if options.merge != "mean" else "nadir",
+        qa=options.qa,
+        mask=options.mask,
+        search=options.search,
+        extra_bands=("source", "reason"),
+    )
+    paths = list(found.values())
+    seen = reproject(paths, layer, pixel, nearest_only)
+    number, reason = int(seen.data[1].item()), Reason(int(seen.data[2].item()))
+    places = find_places(paths, layer)
+    # Where nothing has a value, the granule that came closest to giving one.
+    candidates = [places[number - 1]] if number else places
+    for place in candidates:
+        origin = _origin(place, pixel, options)
+        if origin is not None and (number or origin.reason == _REASONS[reason]):
+            return origin, ""
+    return None, _REASONS[reason]
+
+
+def options_of(said: Description) -> Options:
+    """The options a raster was made with, from its provenance."""
+    chosen = dict(said.provenance.parameters)
+    rule = chosen.get("qa")
+    extra = str(chosen.get("extra_bands") or "")
+    return Options(
+        resampling=str(chosen.get("resampling", "nearest")),
+        merge=cast(Merge, chosen.get("merge", "nadir")),
+        qa=json.loads(rule)
+        if isinstance(rule, str) and rule.startswith("{")
+        else cast(_Rule, rule),
+        mask=bool(chosen.get("mask", True)),
+        units=cast(Literal["stored", "physical"], chosen.get("units", "stored")),
+        codes=cast(Literal["mask", "keep"], chosen.get("codes", "mask")),
+        search=cast(Literal["footprint", "valid"], chosen.get("search", "footprint")),
+        extra_bands=cast(tuple[ExtraBand, ...], tuple(extra.split(",")) if extra else ()),
+    )
+
+
+def _origin(place: Place, pixel: Grid, options: Options) -> Origin | None:
+    with open_granule(place.path) as granule:
+        values = granule.read(place.layer)
+        why = qa.reasons(granule, place.layer, options.qa if options.mask else None, values)
+        at = (
+            _swath_place(granule, place, pixel, why, options)
+            if place.grid is None
+            else _tile_place(place.grid, pixel)
+        )
+        if at is None:
+            return None
+        row, column = at
+        zenith = None
+        if place.grid is None:
+            angles = granule.geolocation(place.layer).sensor_zenith
+            zenith = None if angles is None else float(angles[row, column])
+        return Origin(
+            granule=place.name,
+            row=row,
+            column=column,
+            stored=values[row, column].item(),
+            reason=_REASONS[Reason(int(why[row, column]))],
+            quality=tuple(_quality(granule, place, row, column)),
+            sensor_zenith=zenith,
+        )
+
+
+def _swath_place(
+    granule: Granule, place: Place, pixel: Grid, why: npt.NDArray[np.uint8], options: Options
+) -> tuple[int, int] | None:
+    swath = Swath.of(granule.geolocation(place.layer))
+    candidates = why == Reason.VALID if options.search == "valid" else None
+    index = int(nearest(swath, pixel_centres(pixel), candidates=candidates).item())
+    return None if index < 0 else divmod(index, swath.lat.shape[1])
+
+
+def _tile_place(tile: Grid, pixel: Grid) -> tuple[int, int] | None:
+    space = SourceSpace.of(tile)
+    column, row = exact_coordinates(pixel, space, np.array([[0]]), np.array([[0]]))
+    left, top = space.offset(tile)
+    if not (np.isfinite(column).all() and np.isfinite(row).all()):
+        return None
+    at = int(np.floor(row.item())) - top, int(np.floor(column.item())) - left
+    return at if 0 <= at[0] < tile.height and 0 <= at[1] < tile.width else None
+
+
+def _quality(granule: Granule, place: Place, row: int, column: int) -> Iterable[Quality]:
+    name = place.layer.qa
+    if name is None or name not in granule.layers:
+        return
+    about = granule.layers[name]
+    if about.shape != place.layer.shape:
+        return
+    bytes_here = granule.read_all_bands(name)[:, row, column]
+    numbers = [int(value) for value in bytes_here]
+    stored = numbers[0] if len(numbers) == 1 else _joined(numbers)
+    decoded = qa.decode(granule, name, numbers[0] if len(numbers) == 1 else numbers)
+    yield Quality(layer=name, stored=stored, fields=tuple(decoded))
+
+
+def _joined(numbers: Sequence[int]) -> int:
+    return sum((number & 0xFF) << (8 * place) for place, number in enumerate(numbers))
+
+
+def gdalwarp_line(
+    said: Description, grid: Grid, found: Mapping[str, Path], nodata: float | int | None
+) -> str:
+    """The gdalwarp command that comes nearest to how the raster was made.
+
+    For tiles it gives the same pixels where the kernel touches no fill, code or edge (GDAL reads
+    no QA rule). For swaths GDAL has no search within footprints: geolocation arrays come closest.
+    """
+    method = str(dict(said.provenance.parameters).get("resampling", "nearest"))
+    layer = said.provenance.layer
+    sources, swath = [], False
+    for source in said.provenance.granules:
+        path = str(found.get(source.name, Path(source.name)))
+        structure, on_grid = _structure_of(source.name, found.get(source.name), layer)
+        swath |= not on_grid
+        kind = "EOS_GRID" if on_grid else "EOS_SWATH"
+        sources.append(f'HDF4_EOS:{kind}:"{path}":{structure}:{layer}')
+    box = grid.bounds
+    words = ["gdalwarp", "-et", "0", "-r", _WARP_METHODS.get(method, method)]
+    if swath:
+        words += ["-geoloc"]
+    else:
+        # Latitudes of the sphere are WGS84 latitudes: no datum shift.
+        words += ["-s_srs", "+proj=sinu +R=6371007.181 +nadgrids=@null +units=m +wktext"]
+    target = (
+        "+proj=sinu +R=6371007.181 +nadgrids=@null +units=m +wktext"
+        if is_modis_sinusoidal(grid.crs)
+        else grid.crs
+    )
+    words += ["-t_srs", target]
+    words += ["-te", *(repr(float(edge)) for edge in box)]
+    words += ["-ts", str(grid.width), str(grid.height)]
+    if nodata is not None:
+        words += ["-dstnodata", str(nodata)]
+    return shlex.join([*words, *sources, "out.tif"])
+
+
+def _structure_of(name: str, path: Path | None, layer: str) -> tuple[str, bool]:
+    """Name of the grid or swath, and whether it is a grid; guessed from the granule's name."""
+    if path is None:
+        parts = parse_name(name)
+        return "STRUCTURE", parts is not None and parts.tile is not None
+    with open_granule(path) as granule:
+        found = granule.layer(layer)
+        return found.grid or found.swath or "", found.grid is not None
