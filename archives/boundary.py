@@ -24,6 +24,10 @@ OUTLINE_MARGIN_KM = 30.0
 # half the coarsest footprint.
 CORNERS_MARGIN_KM = 45.0
 _FEW_POINTS = 12
+# A tile's curved edge is drawn with a point every tenth of a degree; near the poles, where it bends
+# most, great circles between those miss it by 0.2 km.
+TILE_MARGIN_KM = 0.25
+_PARALLEL_POINTS = 41
 
 _STEP = math.radians(1.0)  # great circles are drawn with a point every degree
 _CHUNK_DEGREES = 20.0
@@ -50,6 +54,8 @@ def touches(record: GranuleRecord, area: Area) -> bool:
 
     A granule of unknown place touches everything: reading it will tell.
     """
+    if record.tile is not None and isinstance(area, Bounds):
+        return _box_meets_tile(area, *record.tile)
     shapes = _granule_shapes(record)
     if shapes is None:
         return True
@@ -68,7 +74,7 @@ class _Cap:
 
 def _margin_km(record: GranuleRecord) -> float:
     if record.tile is not None:
-        return 0.01  # tiles are exact; only rounding needs room
+        return TILE_MARGIN_KM
     few = any(len(ring) <= _FEW_POINTS for ring in record.boundary or ())
     return CORNERS_MARGIN_KM if few else OUTLINE_MARGIN_KM
 
@@ -159,7 +165,11 @@ def _plane_polygon(cap: _Cap, centre: Vectors) -> shapely.Geometry:
     scale = 2.0 / (1.0 + np.clip(cap.ring @ centre, -0.999, 1.0))
     plane = np.column_stack((cap.ring @ east * scale, cap.ring @ north * scale))
     polygon = shapely.Polygon(plane)
-    return polygon if polygon.is_valid else shapely.make_valid(polygon)
+    if polygon.is_valid and polygon.area > 0:
+        return polygon
+    # A box of a few centimetres may collapse to a line, a point, or in repair to nothing at all.
+    repaired = shapely.make_valid(polygon)
+    return shapely.MultiPoint(plane) if repaired.is_empty else repaired
 
 
 def _axes(centre: Vectors) -> tuple[Vectors, Vectors]:
@@ -178,7 +188,7 @@ def tile_ring(h: int, v: int) -> Ring:
     """
     if not (0 <= h < 36 and 0 <= v < 18):
         return ()
-    lats = np.linspace(90.0 - 10.0 * v, 80.0 - 10.0 * v, 41)
+    lats = np.linspace(90.0 - 10.0 * v, 80.0 - 10.0 * v, 101)
     left, right = (h - 18) * 10.0, (h - 17) * 10.0
     shrink = np.maximum(np.cos(np.radians(lats)), 1e-12)
     wests = np.clip(left / shrink, -180.0, 180.0)
@@ -186,19 +196,58 @@ def tile_ring(h: int, v: int) -> Ring:
     inside = easts - wests > 1e-9
     if not inside.any():
         return ()
-    west_side = list(zip(wests[inside].tolist(), lats[inside].tolist(), strict=True))
-    east_side = list(zip(easts[inside].tolist(), lats[inside].tolist(), strict=True))
-    return tuple(west_side + east_side[::-1])
+    lats, wests, easts = lats[inside], wests[inside], easts[inside]
+    # Its upper and lower edges are parallels, which great circles between the corners would miss
+    # by 10 km.
+    shares = np.linspace(0.0, 1.0, _PARALLEL_POINTS)[1:-1]
+    north = [(float(wests[0] + (easts[0] - wests[0]) * share), float(lats[0])) for share in shares]
+    south = [
+        (float(easts[-1] + (wests[-1] - easts[-1]) * share), float(lats[-1])) for share in shares
+    ]
+    west_side = list(zip(wests.tolist(), lats.tolist(), strict=True))
+    east_side = list(zip(easts.tolist(), lats.tolist(), strict=True))
+    return tuple(north + east_side + south + west_side[::-1])
 
 
 def tiles_touching(area: Area) -> list[tuple[int, int]]:
     """Every sinusoidal tile (h, v) that meets the area, in row order."""
+    tiles = [(h, v) for v in range(18) for h in range(36)]
+    if isinstance(area, Bounds):
+        return [tile for tile in tiles if _box_meets_tile(area, *tile)]
     shapes = _area_shapes(area)
-    found = []
-    for v in range(18):
-        for h in range(36):
-            ring = tile_ring(h, v)
-            margin = 0.01 / EARTH_RADIUS_KM
-            if ring and any(_meet(_cap(ring), shape, margin) for shape in shapes):
-                found.append((h, v))
-    return found
+    margin = TILE_MARGIN_KM / EARTH_RADIUS_KM
+    return [
+        (h, v)
+        for h, v in tiles
+        if (ring := tile_ring(h, v)) and any(_meet(_cap(ring), shape, margin) for shape in shapes)
+    ]
+
+
+def _box_meets_tile(box: Bounds, h: int, v: int) -> bool:
+    """Exactly: within a row of tiles longitude * cos(latitude) is extreme in the corners."""
+    if not tile_ring(h, v):
+        return False
+    slack = 1e-6
+    low = max(box.south, 80.0 - 10.0 * v - slack, -90.0)
+    high = min(box.north, 90.0 - 10.0 * v + slack, 90.0)
+    if low > high:
+        return False
+    left, right = (h - 18) * 10.0 - slack, (h - 17) * 10.0 + slack
+    for west, east in _longitude_spans(box):
+        across = [lon * math.cos(math.radians(lat)) for lon in (west, east) for lat in (low, high)]
+        if max(across) >= left and min(across) <= right:
+            return True
+    return False
+
+
+def _longitude_spans(box: Bounds) -> list[tuple[float, float]]:
+    """The box's longitudes as one or two spans within [-180, 180]."""
+    width = box.east - box.west
+    if width < 0:
+        width += 360.0
+    if width >= 360.0:
+        return [(-180.0, 180.0)]
+    west = (box.west + 180.0) % 360.0 - 180.0
+    if west + width <= 180.0:
+        return [(west, west + width)]
+    return [(west, 180.0), (-180.0, west + width - 360.0)]

@@ -1,0 +1,203 @@
+"""A folder as an archive: its index, what it lists, and fetching from it."""
+
+import shutil
+from datetime import UTC, date, datetime
+from pathlib import Path
+
+import pytest
+
+from archives.checksums import file_checksum
+from archives.errors import DownloadFailedError, IndexUnusableError, NotPublishedError
+from archives.folder import FolderArchive
+from archives.model import GranuleRecord
+from archives.names import parse_granule_name
+from reprojection.hdfeos_write import write_granule
+from reprojection.outline import read_outline
+from tests.reprojection.reading_samples import small_tile
+
+DAY = date(2012, 3, 5)
+
+
+def archive(folder: Path, index: Path, counts: list[Path] | None = None) -> FolderArchive:
+    def read(path: Path) -> object:
+        if counts is not None:
+            counts.append(path)
+        return read_outline(path)
+
+    return FolderArchive(folder, index / "index.sqlite", read)  # type: ignore[arg-type]
+
+
+def put(folder: Path, **choices: object) -> Path:
+    granule = small_tile(**choices)  # type: ignore[arg-type]
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / granule.local_name
+    write_granule(path, granule)
+    return path
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "archive"
+    put(folder)
+    put(folder / "deep" / "er", tile=(18, 3))
+    put(folder, date="2012073")
+    (folder / "README.txt").write_text("not a granule")
+    return folder
+
+
+def test_granules_are_found_in_folders_below_by_product_and_day(
+    folder: Path, tmp_path: Path
+) -> None:
+    found = archive(folder, tmp_path).search("MCD15A2", "005", DAY, DAY)
+    assert [(item.tile, item.start_day) for item in found] == [((17, 3), DAY), ((18, 3), DAY)]
+    assert found[0].end == datetime(2012, 3, 12, 23, 59, 59, tzinfo=UTC)
+    assert found[1].url.startswith("deep/er/")
+    assert not archive(folder, tmp_path).search("MCD15A2", "6", DAY, DAY)
+    assert len(archive(folder, tmp_path).search("MCD15A2", "5", DAY, date(2012, 3, 13))) == 3
+
+
+def test_files_are_read_once_and_again_when_they_change(folder: Path, tmp_path: Path) -> None:
+    reads: list[Path] = []
+    assert archive(folder, tmp_path, reads).refresh().added == 3
+    assert archive(folder, tmp_path, reads).refresh().added == 0
+    assert len(reads) == 3
+    path = next(folder.glob("*2012073*.hdf"))
+    path.write_bytes(path.read_bytes() + b"\0")
+    assert archive(folder, tmp_path, reads).refresh().added == 1
+    path.unlink()
+    assert archive(folder, tmp_path, reads).refresh().removed == 1
+    assert len(reads) == 4
+
+
+def test_the_newest_edition_wins(folder: Path, tmp_path: Path) -> None:
+    put(folder / "new", produced="2015001000000")
+    put(folder / "old", produced="2011001000000")
+    found = archive(folder, tmp_path).search("MCD15A2", "5", DAY, DAY)
+    assert [item.production_time for item in found] == ["2015001000000", "2012153130500"]
+
+
+@pytest.mark.parametrize("content", [b"<html>sign in</html>", b"", b"\x0e\x03\x13\x01 cut short"])
+def test_files_that_cannot_be_read_are_listed_by_their_name(tmp_path: Path, content: bytes) -> None:
+    folder = tmp_path / "archive"
+    folder.mkdir()
+    (folder / "MCD15A2.A2012065.h17v03.005.2012153130500.hdf").write_bytes(content)
+    (folder / "MYD04_L2.A2012065.1230.061.2012153130500.hdf").write_bytes(content)
+    (folder / "holiday.hdf").write_bytes(content)
+    found = archive(folder, tmp_path)
+    assert found.refresh().unrecognised == ("holiday.hdf",)
+    (tile,) = found.search("MCD15A2", "5", DAY, DAY)
+    assert tile.tile == (17, 3)
+    (swath,) = found.search("MYD04_L2", "61", DAY, DAY)
+    assert (swath.tile, swath.boundary) == (None, None)
+
+
+def test_the_files_own_place_counts_not_its_name(tmp_path: Path) -> None:
+    folder = tmp_path / "archive"
+    path = put(folder)
+    path.rename(folder / "MCD15A2.A2012065.h20v09.005.2012153130500.hdf")
+    (found,) = archive(folder, tmp_path).search("MCD15A2", "5", DAY, DAY)
+    assert found.tile == (17, 3)
+    assert parse_granule_name(found.name) is not None
+
+
+SIDECAR = """<?xml version="1.0"?><GranuleMetaDataFile><GranuleURMetaData>
+<CollectionMetaData><ShortName>MYD04_L2</ShortName><VersionID>61</VersionID></CollectionMetaData>
+<DataFiles><DataFileContainer><FileSize>{size}</FileSize><ChecksumType>CKSUM</ChecksumType>
+<Checksum>{checksum}</Checksum></DataFileContainer></DataFiles>
+<ECSDataGranule><DayNightFlag>Day</DayNightFlag></ECSDataGranule>
+<SpatialDomainContainer><HorizontalSpatialDomainContainer><GPolygon><Boundary>
+<Point><PointLongitude>1</PointLongitude><PointLatitude>50</PointLatitude></Point>
+<Point><PointLongitude>9</PointLongitude><PointLatitude>51</PointLatitude></Point>
+<Point><PointLongitude>8</PointLongitude><PointLatitude>60</PointLatitude></Point>
+</Boundary></GPolygon></HorizontalSpatialDomainContainer></SpatialDomainContainer>
+</GranuleURMetaData></GranuleMetaDataFile>"""
+
+
+def with_sidecar(folder: Path, content: bytes, checksum: str) -> None:
+    folder.mkdir(exist_ok=True)
+    name = "MYD04_L2.A2012065.1230.061.2012153130500.hdf"
+    (folder / name).write_bytes(content)
+    (folder / f"{name}.xml").write_text(SIDECAR.format(size=len(content), checksum=checksum))
+
+
+def test_a_sidecar_gives_place_and_checksum(tmp_path: Path) -> None:
+    folder = tmp_path / "archive"
+    with_sidecar(folder, b"some bytes", "12345")
+    (found,) = archive(folder, tmp_path).search("MYD04_L2", "61", DAY, DAY)
+    assert found.boundary == (((1.0, 50.0), (9.0, 51.0), (8.0, 60.0)),)
+    assert (found.checksum, found.checksum_type, found.day_night) == ("12345", "cksum", "day")
+
+
+def test_a_fetched_file_is_whole_and_verified(folder: Path, tmp_path: Path) -> None:
+    found = archive(folder, tmp_path)
+    record = found.search("MCD15A2", "5", DAY, DAY)[0]
+    got = found.fetch(record, tmp_path / "cache" / "one.hdf")
+    source = folder / record.url
+    assert got.path.read_bytes() == source.read_bytes()
+    assert (got.size, got.sha256) == (record.size, file_checksum(source, "sha256"))
+
+
+def test_a_file_that_does_not_match_its_sidecar_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "archive"
+    with_sidecar(folder, b"123456789", "930766865")  # the check value of POSIX cksum
+    found = archive(folder, tmp_path)
+    (record,) = found.search("MYD04_L2", "61", DAY, DAY)
+    found.fetch(record, tmp_path / "fine.hdf")
+    with_sidecar(folder, b"123456789", "930766866")
+    found.refresh()
+    (record,) = found.search("MYD04_L2", "61", DAY, DAY)
+    with pytest.raises(DownloadFailedError, match="930766866"):
+        found.fetch(record, tmp_path / "wrong.hdf")
+    assert not list(tmp_path.glob("wrong*"))
+
+
+def test_a_file_that_changed_or_went_since_is_named(folder: Path, tmp_path: Path) -> None:
+    found = archive(folder, tmp_path)
+    first, second = found.search("MCD15A2", "5", DAY, DAY)
+    (folder / first.url).write_bytes(b"shorter")
+    with pytest.raises(DownloadFailedError, match="7 bytes"):
+        found.fetch(first, tmp_path / "one.hdf")
+    shutil.rmtree(folder / "deep")
+    with pytest.raises(NotPublishedError, match="no longer"):
+        found.fetch(second, tmp_path / "two.hdf")
+
+
+def test_a_record_cannot_lead_out_of_the_folder(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "secret.hdf").write_bytes(b"secret")
+    found = archive(folder, tmp_path)
+    record = found.search("MCD15A2", "5", DAY, DAY)[0]
+    stray = GranuleRecord.from_json({**record.to_json(), "url": "../secret.hdf", "size": 6})
+    with pytest.raises(NotPublishedError):
+        found.fetch(stray, tmp_path / "one.hdf")
+
+
+def test_records_survive_json(folder: Path, tmp_path: Path) -> None:
+    for record in archive(folder, tmp_path).search("MCD15A2", "5", DAY, DAY):
+        assert GranuleRecord.from_json(record.to_json()) == record
+
+
+def test_an_index_of_another_version_is_made_anew(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "index.sqlite").write_bytes(b"")
+    assert archive(folder, tmp_path).refresh().added == 3
+
+
+def test_unusable_places_are_named(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(IndexUnusableError, match="nowhere"):
+        archive(tmp_path / "nowhere", tmp_path)
+    (tmp_path / "index.sqlite").write_bytes(b"this is no database, whatever its name says" * 50)
+    with pytest.raises(IndexUnusableError, match="delete it"):
+        archive(folder, tmp_path).refresh()
+
+
+@pytest.mark.real_data
+def test_the_real_archive_is_indexed(granules: Path, tmp_path: Path) -> None:
+    found = archive(granules, tmp_path)
+    assert not found.refresh().unrecognised
+    tiles = found.search("MCD15A2", "5", date(2012, 1, 1), date(2012, 4, 30))
+    assert len(tiles) == 32
+    assert len(found.search("MCD15A2", "5", date(2012, 1, 3), date(2012, 4, 30))) == 30
+    (subset,) = found.search("MOD13A2", "6", date(2016, 1, 1), date(2016, 12, 31))
+    assert subset.tile is None
+    assert subset.boundary is not None
+    (fires,) = found.search("MOD14", "6", date(2017, 1, 1), date(2017, 1, 1))
+    assert fires.boundary is not None

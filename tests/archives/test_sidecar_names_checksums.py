@@ -1,0 +1,113 @@
+"""Sidecars, file names and checksums, as the data centres write them."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from archives.checksums import Cksum, digest, file_checksum
+from archives.model import normal_collection
+from archives.names import parse_granule_name
+from archives.sidecar import read_sidecar
+
+
+@given(st.lists(st.binary(max_size=300), max_size=4))
+def test_cksum_is_the_bitwise_definition(parts: list[bytes]) -> None:
+    running = Cksum()
+    for part in parts:
+        running.update(part)
+    data = b"".join(parts)
+    length, register = len(data), 0
+    tail = bytearray()
+    while length:
+        tail.append(length & 0xFF)
+        length >>= 8
+    for byte in data + bytes(tail):
+        register ^= byte << 24
+        for _ in range(8):
+            register = (register << 1) ^ (0x104C11DB7 if register & 0x80000000 else 0)
+    assert running.hexdigest() == str(register ^ 0xFFFFFFFF)
+
+
+@pytest.mark.skipif(shutil.which("cksum") is None, reason="cksum is not on PATH")
+def test_cksum_agrees_with_the_tool(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(bytes(range(256)) * 9000)
+    shown = subprocess.run(["cksum", str(path)], capture_output=True, text=True, check=True).stdout
+    assert file_checksum(path, "CKSUM") == shown.split()[0]
+
+
+def test_kinds_of_checksum() -> None:
+    assert digest("SHA-256") is not None
+    assert digest("md5") is not None
+    assert digest("whirlpool") is None
+
+
+def test_names_are_split() -> None:
+    swath = parse_granule_name("MYD04_L2.A2007103.0250.006.2014051174308.hdf")
+    assert swath is not None
+    assert swath.is_swath
+    assert (swath.product, swath.collection, swath.production_time) == (
+        "MYD04_L2",
+        "6",
+        "2014051174308",
+    )
+    tile = parse_granule_name("MCD15A2.A2012001.h17v03.005.2012017211237.hdf")
+    assert tile is not None
+    assert tile.tile == (17, 3)
+    assert parse_granule_name("BROWSE.MOD10A1.A2018010.h17v03.jpg") is None
+
+
+@given(st.text(max_size=60))
+def test_any_name_is_split_or_left(name: str) -> None:
+    found = parse_granule_name(name)
+    assert found is None or found.product
+
+
+def test_collections_have_one_spelling() -> None:
+    spelled = ["005", "5", "5.0", "061", "61", "6.1", "006"]
+    assert [normal_collection(text) for text in spelled] == ["5", "5", "5", "61", "61", "61", "6"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "<html>",
+        "<GranuleMetaDataFile/>",
+        '<!DOCTYPE a [<!ENTITY b "c">]><GranuleMetaDataFile>&b;</GranuleMetaDataFile>',
+    ],
+)
+def test_what_is_no_sidecar_is_none(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "x.hdf.xml"
+    path.write_text(text)
+    assert read_sidecar(path) is None
+    assert read_sidecar(tmp_path / "gone.xml") is None
+
+
+@pytest.mark.real_data
+def test_real_sidecars(granules: Path) -> None:
+    files = sorted((granules / "fixtures" / "cmr-xml-sidecars").glob("*.xml"))
+    assert len(files) >= 20
+    for path in files:
+        found = read_sidecar(path)
+        assert found is not None
+        name = parse_granule_name(path.name)
+        assert name is not None
+        assert (found.product, normal_collection(found.collection)) == (
+            name.product,
+            name.collection,
+        )
+        assert found.start is not None
+        assert found.end is not None
+        # MCD43 is named after the ninth of its sixteen days.
+        assert found.start <= name.start <= found.end
+        assert found.boundary is not None
+        assert found.checksum_type == "cksum"
+    snow = next(granules.glob("l3-tiles/MOD10A2/*.hdf"))
+    beside = read_sidecar(granules / "fixtures" / "cmr-xml-sidecars" / f"{snow.name}.xml")
+    assert beside is not None
+    assert (file_checksum(snow, "cksum"), snow.stat().st_size) == (beside.checksum, beside.size)
