@@ -1,18 +1,43 @@
-"""Commands about granules alone: sample, reproject. No stack is needed."""
+"""Commands that make files of granules without a stack: sample, reproject."""
 
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, cast
+from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from reprojection.grids import Bounds, Grid, Lattice, project_bounds
 from reprojection.picture import write_png
 from reprojection.raster import Raster
-from reprojection.reproject import ExtraBand, Merge, Options, reproject
+from reprojection.reproject import Options, reproject
 from reprojection.sample import write_sample_archive
-from reprojection.write import Compression, read_raster, write_cog
-from swathmill.errors import RefusedError
+from reprojection.write import write_cog
+from swathmill.commands.target import refused, target_grid
+
+
+class Merge(StrEnum):
+    """Which granule wins where several have a value."""
+
+    NADIR = "nadir"
+    LATEST = "latest"
+    MEAN = "mean"
+    FIRST = "first"
+
+
+class Extra(StrEnum):
+    """A band beside the values."""
+
+    COUNT = "count"
+    SOURCE = "source"
+    REASON = "reason"
+
+
+class Compress(StrEnum):
+    """How pixels are packed."""
+
+    DEFLATE = "deflate"
+    ZSTD = "zstd"
+    NONE = "none"
 
 
 def register(app: typer.Typer) -> None:
@@ -35,81 +60,74 @@ def sample(
 def reproject_files(
     files: Annotated[list[Path], typer.Argument(help="Granules of one product and date.")],
     layer: Annotated[str, typer.Option(help="Layer; `Name[2]` names one of several bands.")],
-    out: Annotated[Path, typer.Option(help="GeoTIFF to write.")],
-    crs: Annotated[str, typer.Option(help="Target CRS, as in EPSG:4326.")] = "EPSG:4326",
+    out: Annotated[Path, typer.Option("--out", "-o", help="GeoTIFF to write.")],
+    crs: Annotated[str | None, typer.Option(help="Target CRS; EPSG:4326 unless said.")] = None,
     resolution: Annotated[float | None, typer.Option(help="Pixel side in the CRS's units.")] = None,
-    bbox: Annotated[
-        str | None, typer.Option(help="west,south,east,north in degrees, as in -8,50.5,6,58.5.")
+    bounds: Annotated[
+        tuple[float, float, float, float] | None,
+        typer.Option(help="West, south, east, north in degrees; unless said, the granules'."),
+    ] = None,
+    modis: Annotated[
+        int | None, typer.Option(help="The sinusoidal tile grid at 250, 500 or 1000 m instead.")
     ] = None,
     like: Annotated[
-        Path | None, typer.Option(help="Take the grid of this GeoTIFF of Swathmill's.")
+        Path | None, typer.Option(help="The grid of this GeoTIFF of Swathmill's instead.")
     ] = None,
     resampling: Annotated[
-        str | None, typer.Option(help="Method; by default the layer's own.")
+        str | None, typer.Option(help="Method; unless said, the layer's own.")
     ] = None,
-    merge: Annotated[
-        str, typer.Option(help="Where granules overlap: nadir, latest, mean, first.")
-    ] = "nadir",
-    qa: Annotated[str | None, typer.Option(help="Quality preset: best or good.")] = None,
+    merge: Annotated[Merge, typer.Option(help="Where swaths overlap.")] = Merge.NADIR,
+    qa: Annotated[
+        list[str] | None,
+        typer.Option(help="best, good, or a rule such as FparLai_QC.MODLAND=0,1; may be repeated."),
+    ] = None,
     physical: Annotated[bool, typer.Option("--physical", help="float32 in units.")] = False,
     no_mask: Annotated[bool, typer.Option("--no-mask", help="Keep all but fill values.")] = False,
-    extra: Annotated[
-        list[str] | None, typer.Option(help="Extra band: count, source or reason.")
-    ] = None,
-    compress: Annotated[str, typer.Option(help="deflate, zstd or none.")] = "deflate",
+    extra: Annotated[list[Extra] | None, typer.Option(help="Extra band; may be repeated.")] = None,
+    compress: Annotated[Compress, typer.Option(help="How pixels are packed.")] = Compress.DEFLATE,
     threads: Annotated[int, typer.Option(min=1, help="Threads of the kernels.")] = 1,
     picture: Annotated[Path | None, typer.Option(help="Write a PNG of the result too.")] = None,
 ) -> None:
     """Reproject one layer of granules of one date onto one grid, as a Cloud Optimized GeoTIFF."""
-    _one_of("merge", merge, ("nadir", "latest", "mean", "first"))
-    _one_of("compress", compress, ("deflate", "zstd", "none"))
-    for band in extra or ():
-        _one_of("extra", band, ("count", "source", "reason"))
     options = Options(
         resampling=resampling,
-        merge=cast(Merge, merge),
-        qa=qa,
+        merge=merge.value,
+        qa=quality_rule(qa or []),
         mask=not no_mask,
         units="physical" if physical else "stored",
-        extra_bands=tuple(cast(ExtraBand, band) for band in extra or ()),
+        extra_bands=tuple(band.value for band in extra or ()),
     )
-    grid = _grid(crs, resolution, bbox, like)
+    grid = target_grid(files, like=like, modis=modis, crs=crs, resolution=resolution, bounds=bounds)
     raster = reproject(files, layer, grid, options, threads=threads)
     out.parent.mkdir(parents=True, exist_ok=True)
-    write_cog(raster, out, compress=cast(Compression, compress))
+    write_cog(raster, out, compress=compress.value)
     _tell(out, raster)
     if picture is not None:
         write_png(out, picture)
         _console().print(f"Picture  {picture}", markup=False)
 
 
-def _grid(crs: str, resolution: float | None, bbox: str | None, like: Path | None) -> Grid:
-    if like is not None:
-        return read_raster(like).grid
-    if bbox is None or resolution is None:
-        raise _refused(
-            "grid", "no target grid is given.", "Give --bbox and --resolution, or --like."
-        )
-    return Lattice(crs=crs, resolution=resolution).snap(project_bounds(_bounds(bbox), crs))
+def quality_rule(words: list[str]) -> str | dict[str, dict[str, tuple[int, ...]]] | None:
+    """A preset's name, or rules by QA layer and field from words like `FparLai_QC.MODLAND=0,1`.
 
-
-def _bounds(text: str) -> Bounds:
-    try:
-        west, south, east, north = (float(part) for part in text.split(","))
-    except ValueError:
-        raise _refused(
-            "bbox", f"{text!r} is not four numbers.", "Write west,south,east,north in degrees."
-        ) from None
-    return Bounds(west, south, east, north)
-
-
-def _one_of(name: str, value: str, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        raise _refused(name, f"{value!r} is not known.", f"Choose one of {', '.join(choices)}.")
-
-
-def _refused(field: str, problem: str, remedy: str) -> RefusedError:
-    return RefusedError(field=field, problem=problem, remedy=remedy, status=0)
+    Raises:
+        RefusedError: a word is neither, or a preset comes with rules.
+    """
+    if not words:
+        return None
+    if len(words) == 1 and "=" not in words[0]:
+        return words[0]
+    rules: dict[str, dict[str, tuple[int, ...]]] = {}
+    for word in words:
+        place, _, values = word.partition("=")
+        layer, _, name = place.rpartition(".")
+        codes = values.split(",")
+        if not layer or not name or not all(code.strip().isdigit() for code in codes):
+            raise refused(
+                "qa", f"{word!r} is no rule.", "Write LAYER.FIELD=0,1, or one preset: best, good."
+            )
+        rules.setdefault(layer, {})[name] = tuple(map(int, codes))
+    return rules
 
 
 def _tell(path: Path, raster: Raster) -> None:

@@ -130,13 +130,7 @@ def _stop_early(stack: Stack, console: Console, options: StackOptions) -> None:
 
 def _tell(console: Console, delivery: Delivery) -> None:
     summary = delivery.summary
-    console.print(
-        f"\nRequest {summary.request}: {summary.state} ({summary.message})", markup=False
-    )
-    reused = sum(phase.reused for phase in summary.phases.values())
-    total = sum(phase.total for phase in summary.phases.values())
-    if reused:
-        console.print(f"{reused} of {total} tasks were done before and reused.")
+    console.print(f"\nRequest {summary.request}: {summary.state} ({summary.message})", markup=False)
     _tell_some(console, [f"gap: {gap.what}: {gap.why}" for gap in summary.gaps])
     _tell_some(
         console,

@@ -1,0 +1,78 @@
+"""`swathmill inspect`: what is in a granule, as text or JSON."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from pydantic import TypeAdapter
+from rich.console import Console
+from rich.table import Table
+
+from reprojection.inspect import GranuleReport, LayerReport, inspect
+
+TABLE_WIDTH = 140
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("inspect")(inspect_file)
+
+
+def inspect_file(
+    file: Annotated[Path, typer.Argument(help="Granule, HDF4-EOS or HDF5-EOS.")],
+    as_json: Annotated[bool, typer.Option("--json", help="The whole report as JSON.")] = False,
+) -> None:
+    """Show a granule's layers, grids, value ranges and valid shares."""
+    report = inspect(file)
+    console = Console(highlight=False, soft_wrap=True)
+    # A table that does not fit is easier to read wrapped by the terminal than cut.
+    console.width = max(console.width, TABLE_WIDTH)
+    if as_json:
+        text = TypeAdapter(GranuleReport).dump_json(report, indent=1).decode()
+        console.print(text, markup=False)
+        return
+    _show(console, report)
+
+
+def _show(console: Console, report: GranuleReport) -> None:
+    title = f" ({report.catalogue_title})" if report.catalogue_title else ""
+    console.print(f"{report.name}", markup=False)
+    console.print(
+        f"{report.product or 'unknown product'} collection {report.collection or '?'}{title}",
+        markup=False,
+    )
+    if report.start is not None:
+        end = f" to {report.end:%Y-%m-%d %H:%M:%S}" if report.end is not None else ""
+        console.print(f"{report.start:%Y-%m-%d %H:%M:%S}{end} UTC {report.day_night}", markup=False)
+    for grid in report.grids:
+        tile = f", tile h{grid.tile[0]:02d}v{grid.tile[1]:02d}" if grid.tile else ""
+        size = f"{grid.width} x {grid.height} pixels of {grid.pixel_size:.2f} m"
+        console.print(f"grid {grid.name}: {size}{tile}", markup=False)
+    for swath in report.swaths:
+        sizes = ", ".join(f"{name} {size}" for name, size in swath.dimensions)
+        console.print(f"swath {swath.name}: {sizes}", markup=False)
+    table = Table("layer", "type", "size", "kind", "values", "units", "valid", "fill", box=None)
+    for layer in report.layers:
+        table.add_row(*_row(layer))
+    console.print(table)
+    if report.others:
+        console.print(f"not rasters: {', '.join(report.others)}", markup=False)
+
+
+def _row(layer: LayerReport) -> tuple[str, ...]:
+    size = "x".join(str(length) for length in (*(n for _, n in layer.bands), *layer.shape))
+    if layer.problem:
+        return layer.name, layer.dtype, size, layer.kind, layer.problem, "", "", ""
+    values = "none valid"
+    if layer.lowest is not None and layer.highest is not None:
+        values = f"{layer.lowest:.6g} .. {layer.highest:.6g}"
+    return (
+        layer.name if layer.placeable else f"{layer.name} (no place)",
+        layer.dtype,
+        size,
+        layer.kind,
+        values,
+        layer.units,
+        f"{layer.valid_share:.1%}",
+        f"{layer.fill_share:.1%}",
+    )

@@ -1,0 +1,104 @@
+"""The target grid of `reproject`, from its options."""
+
+from collections.abc import Iterable
+from math import isfinite
+from pathlib import Path
+
+from reprojection.granule import open_granule
+from reprojection.grids import (
+    Bounds,
+    Grid,
+    Lattice,
+    modis_lattice,
+    modis_tile_grid,
+    project_bounds,
+)
+from reprojection.outline import outline
+from reprojection.write import read_raster
+from swathmill.errors import RefusedError
+
+Box = tuple[float, float, float, float]
+
+
+def target_grid(
+    files: list[Path],
+    *,
+    like: Path | None,
+    modis: int | None,
+    crs: str | None,
+    resolution: float | None,
+    bounds: Box | None,
+) -> Grid:
+    """The grid that the options ask for; without bounds, one that covers the granules.
+
+    Raises:
+        RefusedError: the options contradict one another or say too little.
+        GridError: CRS, bounds or resolution cannot be used.
+    """
+    if like is not None:
+        if modis is not None or crs is not None or resolution is not None or bounds is not None:
+            raise refused("like", "comes with another grid.", "Give --like alone.")
+        return read_raster(like).grid
+    lattice = _lattice(modis, crs, resolution)
+    box = Bounds(*bounds) if bounds is not None else box_around(files)
+    return lattice.snap(project_bounds(box, lattice.crs))
+
+
+def box_around(files: Iterable[Path]) -> Bounds:
+    """The longitude-latitude box around granules, from where each says it lies.
+
+    Raises:
+        RefusedError: a granule does not say, or the granules cross the antimeridian or hold a pole.
+    """
+    longitudes: list[float] = []
+    latitudes: list[float] = []
+    for file in files:
+        points = _edge(file)
+        longitudes += [lon for lon, _ in points]
+        latitudes += [lat for _, lat in points]
+    if max(longitudes) - min(longitudes) > 180.0:
+        raise refused(
+            "bounds",
+            "the granules span more than 180 degrees, across the antimeridian or around a pole.",
+            "Give --bounds W S E N; west may be greater than east.",
+        )
+    return Bounds(min(longitudes), min(latitudes), max(longitudes), max(latitudes))
+
+
+def refused(field: str, problem: str, remedy: str) -> RefusedError:
+    """A refusal of an option."""
+    return RefusedError(field=f"--{field}", problem=problem, remedy=remedy, status=0)
+
+
+def _lattice(modis: int | None, crs: str | None, resolution: float | None) -> Lattice:
+    if modis is not None:
+        if crs is not None or resolution is not None:
+            raise refused(
+                "modis", "comes with another grid.", "Give --modis, or --crs and --resolution."
+            )
+        return modis_lattice(modis)
+    if resolution is None:
+        raise refused(
+            "resolution",
+            "is missing.",
+            "Give the pixel's side in units of the CRS, or --modis 1000, or --like FILE.",
+        )
+    return Lattice(crs=crs or "EPSG:4326", resolution=resolution)
+
+
+def _edge(file: Path) -> list[tuple[float, float]]:
+    """Points along a granule's edge, longitude and latitude in degrees."""
+    with open_granule(file) as granule:
+        place = outline(granule)
+    points: list[tuple[float, float]] = []
+    if place.tile is not None:
+        edge = modis_tile_grid(*place.tile, 1000).lonlat_outline()
+        # A tile at the rim of the projection is partly off the Earth.
+        points = [(float(lon), float(lat)) for lon, lat in edge if isfinite(lon) and isfinite(lat)]
+    for ring in place.boundary or ():
+        points += ring
+    if not points:
+        raise refused(
+            "bounds", f"{file.name} does not say where it lies.", "Give --bounds W S E N."
+        )
+    return points

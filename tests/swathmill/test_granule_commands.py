@@ -1,0 +1,108 @@
+"""Commands on granules alone: what they refuse, and what they write."""
+
+from pathlib import Path
+
+import pytest
+import rasterio
+from typer.testing import CliRunner
+
+from reprojection.sample import write_sample_archive
+from swathmill.cli import app
+from swathmill.commands.granules import quality_rule
+from swathmill.commands.target import box_around, target_grid
+from swathmill.errors import RefusedError
+
+
+@pytest.fixture(scope="module")
+def sample(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    return write_sample_archive(tmp_path_factory.mktemp("sample"))
+
+
+@pytest.fixture(scope="module")
+def tiles(sample: list[Path]) -> list[Path]:
+    return [path for path in sample if path.name.startswith("MCD15A2.A2012105.")]
+
+
+def run(*arguments: object) -> str:
+    result = CliRunner().invoke(app, [str(one) for one in arguments], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def test_reproject_writes_the_grid_that_was_asked_for(tiles: list[Path], tmp_path: Path) -> None:
+    out, picture = tmp_path / "new" / "lai.tif", tmp_path / "lai.png"
+    bounds = ("--bounds", -8, 50.5, 6, 58.5)
+    said = run(
+        *("reproject", *tiles, "--layer", "Lai_1km", "--resolution", 0.05, *bounds),
+        *("-o", out, "--picture", picture),
+    )
+    assert "280 x 160 pixels, uint8" in said
+    assert "from 2 granules" in said
+    with rasterio.open(out) as dataset:
+        assert dataset.shape == (160, 280)
+        assert tuple(dataset.bounds) == pytest.approx((-8, 50.5, 6, 58.5))
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    again = tmp_path / "again.tif"
+    run("reproject", *tiles, "--layer", "Lai_1km", "--like", out, "-o", again)
+    assert again.read_bytes() == out.read_bytes()
+
+
+def test_a_quality_rule_leaves_fewer_pixels(tiles: list[Path], tmp_path: Path) -> None:
+    shares = []
+    for number, rule in enumerate(((), ("--qa", "FparLai_QC.MODLAND=0"))):
+        out = tmp_path / f"{number}.tif"
+        run("reproject", *tiles, "--layer", "Lai_1km", "--resolution", 0.1, *rule, "-o", out)
+        with rasterio.open(out) as dataset:
+            shares.append((dataset.read(1) != dataset.nodata).mean())
+    assert 0 < shares[1] < shares[0]
+
+
+def test_inspect_shows_every_layer(tiles: list[Path]) -> None:
+    said = run("inspect", tiles[0])
+    for layer in ("Lai_1km", "Fpar_1km", "FparLai_QC"):
+        assert layer in said
+    assert "tile h17v03" in said
+
+
+def test_inspect_as_json_is_json(tiles: list[Path]) -> None:
+    assert '"name":"Lai_1km"' in run("inspect", tiles[0], "--json").replace('": "', '":"')
+
+
+def test_the_box_around_tiles_is_theirs(tiles: list[Path]) -> None:
+    west, south, east, north = box_around(tiles)
+    # h17v03 and h18v03 lie between 50 and 60 degrees north; at 60 they reach 20 degrees either way.
+    assert (south, north) == pytest.approx((50.0, 60.0), abs=1e-6)
+    assert (west, east) == pytest.approx((-20.0, 20.0), abs=1e-2)
+
+
+@pytest.mark.parametrize(
+    ("options", "field"),
+    [
+        ({}, "--resolution"),
+        ({"modis": 1000, "crs": "EPSG:4326"}, "--modis"),
+        ({"like": Path("x.tif"), "resolution": 1.0}, "--like"),
+    ],
+)
+def test_options_that_do_not_make_a_grid_are_refused(
+    options: dict[str, object], field: str
+) -> None:
+    asked: dict[str, object] = dict.fromkeys(("like", "modis", "crs", "resolution", "bounds"))
+    with pytest.raises(RefusedError) as caught:
+        target_grid([], **(asked | options))  # type: ignore[arg-type]
+    assert caught.value.field == field
+    assert caught.value.remedy
+
+
+def test_quality_rules_are_read_by_layer_and_field() -> None:
+    assert quality_rule([]) is None
+    assert quality_rule(["best"]) == "best"
+    assert quality_rule(["A.x=0,1", "A.y=2", "B.z=3"]) == {
+        "A": {"x": (0, 1), "y": (2,)},
+        "B": {"z": (3,)},
+    }
+
+
+@pytest.mark.parametrize("words", [["best", "A.x=0"], ["A=0"], ["A.x="], ["A.x=one"]])
+def test_quality_rules_that_are_none_are_refused(words: list[str]) -> None:
+    with pytest.raises(RefusedError, match="no rule"):
+        quality_rule(words)
