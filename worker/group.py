@@ -3,24 +3,64 @@
 `manifest.json` says what is in the group; for each layer there is one GeoTIFF with a band per day.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import rasterio
+from pydantic import BaseModel, ConfigDict
 from rasterio.windows import Window
 
+from reprojection.write import open_raster
 from tasks.categories import Category
 from tasks.classify import AttemptError
 from tasks.model import ArtifactFile
 from tasks.packages import layer_labels
-from tasks.spec import Band, GroupSpec
+from tasks.spec import Band, GridSpec, GroupSpec
 from worker.context import Context
 
 MANIFEST = "manifest.json"
 _BLOCK = 256
 _ROWS = 1024
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Granule(_Model):
+    """A granule behind a band."""
+
+    name: str
+    produced: str = ""
+
+
+class ManifestBand(_Model):
+    """One band of a stack: where it is, what it shows, and for how much it counts.
+
+    `start` and `end` are those of its granules, ISO 8601 in UTC; `date` is the nominal start day.
+    """
+
+    file: str
+    band: int
+    product: str
+    collection: str
+    layer: str
+    date: str
+    weight: float
+    start: str = ""
+    end: str = ""
+    granules: tuple[Granule, ...] = ()
+
+
+class Manifest(_Model):
+    """The document a package reads: which group this is, its grid, its bands."""
+
+    group: str
+    cell: str
+    window: str
+    grid: GridSpec | None
+    bands: tuple[ManifestBand, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +79,7 @@ def group(spec: GroupSpec, context: Context) -> tuple[ArtifactFile, ...]:
     for n, layer in enumerate(layers):
         context.tell(0.5 + 0.4 * n / len(layers), f"stacking {layer.file}")
         stack(layer, folder / layer.file)
-    text = json.dumps(manifest(spec, layers), indent=1, sort_keys=True)
+    text = manifest(spec, layers).model_dump_json(indent=1)
     (folder / MANIFEST).write_text(text + "\n", "utf-8")
     context.tell(0.9, f"storing {spec.group}")
     return tuple(context.upload(folder / name) for name in (MANIFEST, *(x.file for x in layers)))
@@ -58,27 +98,35 @@ def sort_layers(bands: Sequence[Band], paths: Mapping[int, Path]) -> tuple[Layer
     )
 
 
-def manifest(spec: GroupSpec, layers: Sequence[Layer]) -> dict[str, object]:
+def manifest(spec: GroupSpec, layers: Sequence[Layer]) -> Manifest:
     """What the package reads: the group, its grid, and each band's place and meaning."""
-    return {
-        "group": spec.group,
-        "cell": spec.cell,
-        "window": spec.window,
-        "grid": spec.grid.model_dump(mode="json") if spec.grid else None,
-        "bands": [
-            {
-                "file": layer.file,
-                "band": n,
-                "product": band.product,
-                "collection": band.collection,
-                "layer": band.layer,
-                "date": band.day.isoformat(),
-                "weight": band.weight,
-            }
+    return Manifest(
+        group=spec.group,
+        cell=spec.cell,
+        window=spec.window,
+        grid=spec.grid,
+        bands=tuple(
+            _described(layer.file, n, band, path)
             for layer in layers
-            for n, (band, _) in enumerate(layer.bands, 1)
-        ],
-    }
+            for n, (band, path) in enumerate(layer.bands, 1)
+        ),
+    )
+
+
+def _described(file: str, number: int, band: Band, path: Path) -> ManifestBand:
+    said = open_raster(path).said.provenance
+    return ManifestBand(
+        file=file,
+        band=number,
+        product=band.product,
+        collection=band.collection,
+        layer=band.layer,
+        date=band.day.isoformat(),
+        weight=band.weight,
+        start=said.start,
+        end=said.end,
+        granules=tuple(Granule(name=g.name, produced=g.produced) for g in said.granules),
+    )
 
 
 def stack(layer: Layer, to: Path) -> None:

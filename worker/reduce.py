@@ -4,10 +4,6 @@ import json
 import shutil
 from pathlib import Path
 
-import rasterio
-from pydantic import BaseModel, ConfigDict
-from rasterio.errors import RasterioIOError
-
 from tasks.blobs import PACKAGES
 from tasks.categories import Category
 from tasks.classify import AttemptError
@@ -15,26 +11,15 @@ from tasks.errors import CorruptBlobError
 from tasks.model import ArtifactFile
 from tasks.packages import Package, unpack
 from tasks.spec import ReduceSpec
+from worker.adopt import Origin, adopt
 from worker.cache import sha256
 from worker.confined import run_confined
 from worker.context import Context
-from worker.group import MANIFEST
+from worker.group import MANIFEST, Manifest
 from worker.sandbox import Bounds, Places
 
 PARAMETERS = "parameters.json"
 _GB = 10**9
-
-
-class _Band(BaseModel):
-    model_config = ConfigDict(extra="ignore")
-
-    file: str
-
-
-class _Manifest(BaseModel):
-    model_config = ConfigDict(extra="ignore")
-
-    bands: tuple[_Band, ...]
 
 
 def reduce(spec: ReduceSpec, context: Context) -> tuple[ArtifactFile, ...]:
@@ -54,22 +39,23 @@ def reduce(spec: ReduceSpec, context: Context) -> tuple[ArtifactFile, ...]:
     package = _package(spec, context, places.package)
     context.tell(0.1, f"running {package.name}")
     run_confined(context.sandbox, package.command, places, _bounds(package, context))
-    context.tell(0.9, "checking and storing outputs")
-    outputs = check_outputs(spec, package, places)
+    context.tell(0.8, "checking outputs")
+    outputs = take_outputs(spec, package, places, context.folder("artifact"))
+    context.tell(0.9, "storing outputs")
     return tuple(context.upload(path) for path in outputs)
 
 
-def check_outputs(spec: ReduceSpec, package: Package, places: Places) -> tuple[Path, ...]:
-    """The declared outputs, which are plain files; rasters open and have pixels.
+def take_outputs(spec: ReduceSpec, package: Package, places: Places, to: Path) -> tuple[Path, ...]:
+    """The declared outputs, in the folder `to`: rasters as rasters of ours, files as they are.
 
     Raises:
         AttemptError: user code failed, naming the output and what was written instead.
     """
-    text = (places.inputs / MANIFEST).read_text("utf-8")
-    files = (Path(band.file).stem for band in _Manifest.model_validate_json(text).bands)
+    manifest = Manifest.model_validate_json((places.inputs / MANIFEST).read_text("utf-8"))
+    labels = tuple(dict.fromkeys(Path(band.file).stem for band in manifest.bands))
     # A group over fewer layers than were planned (their granules were lacking) has fewer outputs.
-    present = dict(package.expand_outputs(dict.fromkeys(files)))
-    paths = []
+    present = dict(package.expand_outputs(labels))
+    taken = []
     for name in spec.outputs:
         path = places.outputs / name
         if name not in present and not path.exists():
@@ -82,23 +68,12 @@ def check_outputs(spec: ReduceSpec, package: Package, places: Places) -> tuple[P
                 f"{', '.join(written) or 'nothing'}",
             )
         if name in present and present[name].kind == "raster":
-            _check_raster(path)
-        paths.append(path)
-    return tuple(paths)
-
-
-def _check_raster(path: Path) -> None:
-    try:
-        with rasterio.open(path) as dataset:
-            # The last block is what a program that was cut short did not write.
-            rows, cols = dataset.block_shapes[-1]
-            row, col = (dataset.height - 1) // rows, (dataset.width - 1) // cols
-            dataset.read(dataset.count, window=dataset.block_window(dataset.count, row, col))
-    except RasterioIOError as error:
-        raise AttemptError(
-            Category.USER_CODE_FAILED,
-            f"the package's output {path.name} is not a raster that opens: {error}",
-        ) from error
+            own = tuple(b for b in manifest.bands if name in package.expand([Path(b.file).stem]))
+            adopt(path, to / name, Origin(spec=spec, manifest=manifest, bands=own))
+        else:
+            shutil.copyfile(path, to / name)
+        taken.append(to / name)
+    return tuple(taken)
 
 
 def _package(spec: ReduceSpec, context: Context, to: Path) -> Package:

@@ -183,8 +183,12 @@ def test_a_month_of_leaf_area_from_archive_to_monthly_mean(mill: Mill) -> None:
         name="Lai_1km_mean.2012-01",
         grid=grid_spec(),
     )
-    image = mill.make(mosaic)[0]
+    image, item = mill.make(mosaic)
     assert image.name == "Lai_1km_mean.2012-01.tif"
+    said = json.loads(mill.fetch(item).read_text("utf-8"))
+    assert said["properties"]["start_datetime"] == "2012-01-01T00:00:00Z"
+    assert len(said["properties"]["swathmill:granules"]) == 3
+    assert said["properties"]["swathmill:parameters"]["package"] == "monthly-mean"
     with rasterio.open(mill.fetch(image)) as dataset:
         np.testing.assert_array_equal(dataset.read(1), found)
 

@@ -124,7 +124,7 @@ def reduction(stack: Stack, name: str, script: str, **resources: object) -> str:
     archive = pack(folder)
     stack.world.put_package(archive)
     group = GroupSpec(group=name, cell="c", window="all", grid=None, bands=())
-    stored = stack.world.services.blobs.put_bytes("artifacts", f"{name}/manifest", b'{"bands": []}')
+    stored = stack.world.services.blobs.put_bytes("artifacts", f"{name}/manifest", MANIFEST)
     from tasks.model import ArtifactFile
 
     file = ArtifactFile(
@@ -144,6 +144,7 @@ def reduction(stack: Stack, name: str, script: str, **resources: object) -> str:
     )
 
 
+MANIFEST = b'{"group": "g", "cell": "c", "window": "all", "grid": null, "bands": []}'
 GOOD = "import sys, pathlib; pathlib.Path(sys.argv[2], 'out.txt').write_text('made')"
 HANG = """
 import os, sys, time
