@@ -204,7 +204,7 @@ def document(form: Form) -> Document:
     if form.package:
         made["reduction"] = {
             "package": form.package,
-            "group_by": ["cell", form.window],
+            "group_by": ["cell", form.window or "month"],
             "parameters": _pairs("reduction.parameters", form.parameters),
         }
     return made

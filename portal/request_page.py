@@ -156,7 +156,7 @@ def progress(
     """The part of the page that follows a running request; it says when others are out of date."""
     row = load_for(here.services, caller, request_id)
     values = _progress(row)
-    response = here.pages.part("progress.html", polled=True, said=said, **values)
+    response = here.pages.part("progress.html", **{**values, "polled": True, "said": said})
     if values["mark"] != seen:
         event = "request-ended" if row.state.ended else "request-changed"
         response.headers["HX-Trigger"] = json.dumps({event: {}})

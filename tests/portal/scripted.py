@@ -14,6 +14,7 @@ import uvicorn
 
 from portal import tokens
 from portal.app import create_app
+from portal.identity import COOKIE
 from reprojection.grids import Grid
 from reprojection.raster import Band, Provenance, Raster, Source
 from reprojection.write import write_cog
@@ -56,12 +57,15 @@ class LivePortal:
         )
 
     def browser(self, owner: str = "ada@example.org", role: str = "scientist") -> httpx.Client:
-        """A client that has signed in by a link, as a browser would."""
-        client = httpx.Client(base_url=self.url, follow_redirects=True, trust_env=False)
-        client.headers["Accept"] = "text/html"
-        client.headers["Origin"] = self.url
-        client.get(self.link(owner, role)).raise_for_status()
-        return client
+        """A client with a session, as a browser has it after signing in."""
+        session = tokens.issue(SECRET, owner, role, use=tokens.Use.SESSION)
+        return httpx.Client(
+            base_url=self.url,
+            cookies={COOKIE: session},
+            follow_redirects=True,
+            headers={"Accept": "text/html", "Origin": self.url},
+            trust_env=False,
+        )
 
     def link(self, owner: str = "ada@example.org", role: str = "scientist") -> str:
         """A sign-in link."""

@@ -1,0 +1,29 @@
+"""A browser for the tests that need one; they are skipped, with a word, where there is none."""
+
+import os
+import shutil
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, Error, sync_playwright
+
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Browser]:
+    """Chromium: the one SWATHMILL_TEST_CHROMIUM names, else the first on PATH."""
+    path = os.environ.get("SWATHMILL_TEST_CHROMIUM") or next(
+        (found for name in NAMES if (found := shutil.which(name))), None
+    )
+    if path is None:
+        pytest.skip("no chromium on PATH: install it, or name one by SWATHMILL_TEST_CHROMIUM")
+    with sync_playwright() as playwright:
+        try:
+            browser = playwright.chromium.launch(
+                executable_path=path, args=["--no-sandbox", "--disable-dev-shm-usage"]
+            )
+        except Error as error:
+            pytest.skip(f"{path} does not start: {error.message.splitlines()[0]}")
+        yield browser
+        browser.close()
