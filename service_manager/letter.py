@@ -33,11 +33,11 @@ _VERBS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Failure:
-    """Tasks that failed for one reason: how many, the names of the first few."""
+    """Tasks that failed for one reason: how many, and what the first few of them said."""
 
     category: Category
     count: int
-    names: tuple[str, ...]
+    said: tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,15 +82,15 @@ def outcome(wants: Iterable[Want], gaps: Sequence[Gap] = ()) -> Outcome:
             reason = want.message or "none of the granules it needs could be used"
             lacking.append(Gap(what=want.name, reason=reason))
         elif want.outcome == "failed":
-            failed[want.category or Category.UNKNOWN].append(want.name)
+            failed[want.category or Category.UNKNOWN].append(_said(want))
     return Outcome(
         results=dict(sorted(results.items())),
         size=size,
         ended=dict(ended),
         reused=dict(reused),
         failures=tuple(
-            Failure(category=category, count=len(names), names=tuple(sorted(names)[:_NAMED]))
-            for category, names in sorted(failed.items(), key=lambda item: -len(item[1]))
+            Failure(category=category, count=len(said), said=tuple(sorted(said)[:_NAMED]))
+            for category, said in sorted(failed.items(), key=lambda item: -len(item[1]))
         ),
         gaps=tuple(lacking),
     )
@@ -117,7 +117,7 @@ def compose(
     }.get(state, f"is {state.value}")
     opening = f'Your request "{name}" {head}.' if title.strip() else f"Your request {head}."
     parts = [
-        _wrap(opening + (f" {message}" if message else "")),
+        _wrap(f"{opening} {_sentence(message)}".strip()),
         *_results(outcome, state, link),
         *_gaps(outcome),
         *_failures(outcome),
@@ -164,6 +164,13 @@ def _subject(state: RequestState, outcome: Outcome) -> str:
     return state.value
 
 
+def _said(want: Want) -> str:
+    """What failed, in its own words where it left some."""
+    if not want.message or want.name in want.message:
+        return want.message or want.name
+    return f"{want.name}: {want.message}"
+
+
 def _results(outcome: Outcome, state: RequestState, link: str) -> list[str]:
     files = sum(outcome.results.values())
     if not files:
@@ -190,18 +197,15 @@ def _failures(outcome: Outcome) -> list[str]:
     blocks = []
     for failure in outcome.failures:
         rule = RULES[failure.category]
-        names = ", ".join(failure.names)
-        more = failure.count - len(failure.names)
-        tail = f" and {more} more" if more > 0 else ""
-        blocks.append(
-            "\n".join(
-                (
-                    _wrap(f"{failure.category.value}, {failure.count} x: {rule.cause}", "  "),
-                    _wrap(rule.remedy, "    "),
-                    _wrap(f"At: {names}{tail}", "    "),
-                )
-            )
-        )
+        more = failure.count - len(failure.said)
+        lines = [
+            _wrap(f"{failure.category.value}, {_count(failure.count, 'task', 'tasks')}", "  "),
+            *(_wrap(said, "    - ") for said in failure.said),
+            *([f"    - and {more:,} more"] if more > 0 else []),
+            _wrap(rule.cause, "    "),
+            _wrap(rule.remedy, "    "),
+        ]
+        blocks.append("\n".join(lines))
     return [_list("What failed", blocks)] if blocks else []
 
 
@@ -256,6 +260,17 @@ def _days(days: Sequence[date]) -> str:
     return f"{len(days)} dates from {days[0]} to {days[-1]}"
 
 
+def _sentence(text: str) -> str:
+    """A line with a capital and a full stop, as a mail has it; a field's name stays as it is."""
+    plain = " ".join(text.split())
+    if not plain:
+        return ""
+    first = plain.split()[0]
+    if first.isalpha():
+        plain = plain[0].upper() + plain[1:]
+    return plain if plain.endswith((".", "!", "?")) else f"{plain}."
+
+
 def _count(number: int, one: str, many: str) -> str:
     return f"{number:,} {one if number == 1 else many}"
 
@@ -274,7 +289,7 @@ def _wrap(text: str, indent: str = "") -> str:
         text,
         _WIDTH,
         initial_indent=indent,
-        subsequent_indent=indent + ("  " if indent else ""),
+        subsequent_indent=" " * (len(indent) + 2 * (indent == "  ")),
         break_long_words=False,
         break_on_hyphens=False,
     )

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Protocol
 
 from reprojection.catalogue import LayerEntry, Product, product
-from reprojection.layers import Kind
+from reprojection.layers import Kind, split_index
 from tasks.errors import RequestRefusedError
 from tasks.request import ProductChoice, Request
 from tasks.target import target
@@ -131,7 +131,7 @@ def _check_choice(index: int, choice: ProductChoice) -> Product | None:
     if known is None:
         return None
     for place, layer in enumerate(choice.layers):
-        if known.layer(layer) is None:
+        if known.layer(layer) is None and split_index(layer)[0] not in known.listed:
             raise RequestRefusedError(
                 f"products.{index}.layers.{place}",
                 f"{choice.name} collection {choice.collection} has no layer {layer!r}.",

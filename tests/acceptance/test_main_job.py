@@ -294,7 +294,7 @@ def test_a_granule_without_geolocation_and_another_product(desk: Desk, granules:
             {"name": "MOD14", "collection": "6", "layers": ["fire mask"]},
             {"name": "MOD11B2", "collection": "6", "layers": ["LST_Day_6km"]},
         ],
-        "region": {"tiles": ["h14v04"]},
+        "region": {"bbox": [-95, 40, -45, 50]},
         "time": {"start": "2017-01-01", "end": "2017-01-01"},
         "grid": {"crs": "EPSG:4326", "resolution": 0.05},
     }

@@ -71,15 +71,17 @@ def test_failures_by_category_with_their_remedy() -> None:
             outcome="failed",
             phase=Phase.COLLECTION,
             name=f"granule {n}",
+            message=f"granule {n} is a web page; fetch it again" if n else "",
             category=Category.BAD_IMAGE_FORMAT,
         )
         for n in range(5)
     ]
     body = " ".join(text(RequestState.FAILED, outcome(failed)).split())
-    assert "bad image format, 5 x:" in body
+    assert "bad image format, 5 tasks" in body
     assert "a web page named .hdf" in body
     assert "Fetch the file by hand" in body
-    assert "granule 0, granule 1, granule 2 and 2 more" in body
+    assert "- granule 0 - granule 1 is a web page; fetch it again - granule 2" in body
+    assert "- and 2 more" in body
     assert "There are no results" in body
 
 
