@@ -218,7 +218,7 @@ def _netcdf(out: Path, first: Opened, sizes: Mapping[str, int]) -> _Writer:
             chunks = (1, min(_CHUNK, shape[1]), min(_CHUNK, shape[2])) if len(shape) == 3 else None
             made = self._file.createVariable(
                 variable.name,
-                variable.dtype,
+                variable.dtype.name,
                 variable.dims,
                 fill_value=variable.fill,
                 chunksizes=chunks,

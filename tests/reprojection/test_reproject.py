@@ -1,0 +1,291 @@
+"""The pipeline on the sample archive: options, refusals, provenance."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from reprojection.cube import write_cube
+from reprojection.errors import ChoiceRefusedError, UnknownLayerError
+from reprojection.explain import explain, options_of
+from reprojection.grids import Lattice
+from reprojection.qa import Reason
+from reprojection.reproject import Options, reproject
+from reprojection.sample import write_sample_archive
+from reprojection.stac import stac_item
+from reprojection.write import read_raster, write_cog
+
+LAND = Lattice(crs="EPSG:4326", resolution=0.05).snap((-4.0, 51.0, 4.0, 56.0))
+SEA = Lattice(crs="EPSG:4326", resolution=0.1).snap((-10.0, 45.0, 10.0, 60.0))
+AEROSOL = "Optical_Depth_Land_And_Ocean"
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("archive")
+    write_sample_archive(folder)
+    return folder
+
+
+def tiles(archive: Path, number: int = 0) -> list[Path]:
+    """The two tiles of one date."""
+    found = sorted(archive.rglob("MCD15A2*.hdf")) or sorted(archive.rglob("*.h1*v*.hdf"))
+    dates = sorted({path.name.split(".")[1] for path in found})
+    return [path for path in found if dates[number] in path.name]
+
+
+def swaths(archive: Path) -> list[Path]:
+    """The granules of one day."""
+    found = sorted(archive.rglob("MYD04_L2*.hdf"))
+    day = found[0].name.split(".")[1]
+    return [path for path in found if day in path.name]
+
+
+def test_two_tiles_one_raster(archive: Path) -> None:
+    found = reproject(tiles(archive), "Lai_1km", LAND, Options(resampling="nearest"))
+    assert (found.data.dtype, found.nodata, found.kind) == (np.uint8, 255, "continuous")
+    assert found.data.shape == (1, *LAND.shape)
+    assert found.valid().mean() > 0.05
+    assert found.data[found.valid()[None]].max() <= 100
+    left = reproject(tiles(archive)[:1], "Lai_1km", LAND, Options(resampling="nearest"))
+    right = reproject(tiles(archive)[1:], "Lai_1km", LAND, Options(resampling="nearest"))
+    joined = np.where(left.valid(), left.data[0], right.data[0])
+    assert np.array_equal(found.data[0], joined)
+
+
+def test_the_order_of_granules_does_not_matter(archive: Path) -> None:
+    for paths, layer, grid in (
+        (tiles(archive), "Lai_1km", LAND),
+        (swaths(archive), AEROSOL, SEA),
+    ):
+        one = reproject(paths, layer, grid, Options())
+        other = reproject(paths[::-1], layer, grid, Options(), threads=2)
+        assert np.array_equal(one.data, other.data)
+        assert one.description() == other.description()
+
+
+def test_physical_units_are_scaled_floats(archive: Path) -> None:
+    stored = reproject(swaths(archive), AEROSOL, SEA, Options())
+    physical = reproject(swaths(archive), AEROSOL, SEA, Options(units="physical"))
+    assert physical.data.dtype == np.float32
+    assert np.isnan(physical.nodata or 0.0)
+    assert np.array_equal(physical.valid(), stored.valid())
+    assert np.allclose(physical.values(), stored.values(), atol=1e-6, equal_nan=True)
+
+
+def test_extra_bands_say_how_many_which_and_why(archive: Path) -> None:
+    extra = ("count", "source", "reason")
+    wide = Lattice(crs="EPSG:4326", resolution=0.25).snap((-60.0, 30.0, 40.0, 75.0))
+    found = reproject(swaths(archive), AEROSOL, wide, Options(extra_bands=extra))
+    assert [band.role for band in found.bands] == ["data", *extra]
+    value, count, source, reason = found.data
+    some = found.valid()
+    assert np.array_equal(count > 0, some)
+    assert np.array_equal(source > 0, some)
+    assert np.array_equal(reason == Reason.VALID, some)
+    assert count.max() >= 2
+    assert set(np.unique(source)) <= set(range(len(swaths(archive)) + 1))
+    assert {Reason.FILL, Reason.NO_GRANULE} <= set(np.unique(reason[value == found.nodata]))
+
+
+def test_each_merge_takes_its_granule(archive: Path) -> None:
+    paths = swaths(archive)
+    found = {
+        rule: reproject(paths, AEROSOL, SEA, Options(merge=rule, extra_bands=("source",)))  # type: ignore[arg-type]
+        for rule in ("nadir", "latest", "first", "mean")
+    }
+    alone = [reproject([path], AEROSOL, SEA, Options()) for path in paths]
+    values = np.stack([one.values() for one in alone])
+    known = np.isfinite(values)
+    some = known.any(axis=0)
+    for rule, raster in found.items():
+        assert np.array_equal(raster.valid(), some), rule
+    first = np.argmax(known, axis=0)
+    last = len(paths) - 1 - np.argmax(known[::-1], axis=0)
+    assert np.array_equal(found["first"].data[1][some], first[some] + 1)
+    assert np.array_equal(found["latest"].data[1][some], last[some] + 1)
+    assert (first != last)[some].any()
+    mean = np.nanmean(np.where(some, values, 0.0), axis=0)
+    assert np.abs(found["mean"].values() - mean)[some].max() <= 0.00051
+
+
+def test_codes_are_masked_or_kept_in_a_band(archive: Path) -> None:
+    masked = reproject(tiles(archive), "Lai_1km", LAND, Options(resampling="nearest"))
+    kept = reproject(tiles(archive), "Lai_1km", LAND, Options(resampling="nearest", codes="keep"))
+    assert [band.role for band in kept.bands] == ["data", "class"]
+    assert np.array_equal(kept.valid(), masked.valid())
+    codes = kept.data[1][kept.data[1] != kept.nodata]
+    assert codes.size
+    assert set(np.unique(codes).tolist()) <= set(kept.codes)
+    assert not (kept.valid(1) & kept.valid(0)).any()
+
+
+def test_a_quality_rule_removes_pixels_and_says_so(archive: Path) -> None:
+    rule = {"FparLai_QC": {"MODLAND": [0]}}
+    options = Options(resampling="nearest", extra_bands=("reason",))
+    plain = reproject(tiles(archive), "Lai_1km", LAND, options)
+    strict = reproject(
+        tiles(archive),
+        "Lai_1km",
+        LAND,
+        Options(resampling="nearest", extra_bands=("reason",), qa=rule),
+    )
+    lost = plain.valid() & ~strict.valid()
+    assert lost.any()
+    assert (strict.data[1][lost] == Reason.QA).all()
+    assert not (strict.valid() & ~plain.valid()).any()
+
+
+def test_the_average_of_swaths_lies_between_what_it_averages(archive: Path) -> None:
+    coarse = Lattice(crs="EPSG:4326", resolution=0.5).snap((-5.0, 50.0, 5.0, 55.0))
+    fine = Lattice(crs="EPSG:4326", resolution=0.5 / 11).window(-110, -1210, 220, 110)
+    for path in swaths(archive):
+        near = reproject([path], AEROSOL, fine, Options(units="physical")).values()
+        blocks = near.reshape(10, 11, 20, 11).transpose(0, 2, 1, 3).reshape(10, 20, 121)
+        full = np.isfinite(blocks).all(axis=2)
+        if full.any():
+            break
+    options = Options(resampling="average", units="physical")
+    average = reproject([path], AEROSOL, coarse, options)
+    assert full.any()
+    assert average.valid()[full].all()
+    found = average.values()
+    assert np.abs(found - blocks.mean(axis=2))[full].max() < 0.02
+    assert (found <= blocks.max(axis=2) + 1e-6)[full].all()
+    assert (found >= blocks.min(axis=2) - 1e-6)[full].all()
+
+
+def test_searching_for_values_fills_gaps_within_the_footprint(archive: Path) -> None:
+    footprint = reproject(swaths(archive), AEROSOL, SEA, Options())
+    valid = reproject(swaths(archive), AEROSOL, SEA, Options(search="valid"))
+    assert not (footprint.valid() & ~valid.valid()).any()
+    assert valid.valid().sum() > footprint.valid().sum()
+
+
+@pytest.mark.parametrize(
+    ("layer", "options", "says"),
+    [
+        ("FparLai_QC", Options(resampling="bilinear"), "would blend"),
+        ("FparLai_QC", Options(resampling="average"), "nearest or mode"),
+        ("Lai_1km", Options(resampling="magic"), "not known"),
+        ("Lai_1km", Options(merge="best"), "nadir, latest"),  # type: ignore[arg-type]
+    ],
+)
+def test_choices_that_would_give_wrong_values_are_refused(
+    archive: Path, layer: str, options: Options, says: str
+) -> None:
+    with pytest.raises(ChoiceRefusedError, match=says):
+        reproject(tiles(archive), layer, LAND, options)
+
+
+def test_swaths_refuse_what_needs_a_grid_and_blends_of_flags(archive: Path) -> None:
+    with pytest.raises(ChoiceRefusedError, match="of a swath"):
+        reproject(swaths(archive), AEROSOL, SEA, Options(resampling="cubic"))
+    with pytest.raises(ChoiceRefusedError, match="'mean' would blend"):
+        reproject(swaths(archive), "Land_Ocean_Quality_Flag", SEA, Options(merge="mean"))
+    with pytest.raises(UnknownLayerError):
+        reproject(swaths(archive), "Nonsense", SEA, Options())
+    with pytest.raises(ChoiceRefusedError, match="at least one"):
+        reproject([], AEROSOL, SEA, Options())
+
+
+def test_a_grid_that_no_granule_reaches_is_nodata(archive: Path) -> None:
+    far = Lattice(crs="EPSG:4326", resolution=0.5).snap((100.0, -40.0, 110.0, -30.0))
+    for paths, layer in ((tiles(archive), "Lai_1km"), (swaths(archive), AEROSOL)):
+        found = reproject(paths, layer, far, Options(extra_bands=("reason",)))
+        assert not found.valid().any()
+        assert (found.data[1] == Reason.NO_GRANULE).all()
+
+
+def test_provenance_holds_what_determined_the_pixels(archive: Path) -> None:
+    options = Options(resampling="nearest", qa={"FparLai_QC": {"MODLAND": [0]}})
+    found = reproject(tiles(archive), "Lai_1km", LAND, options)
+    said = found.provenance
+    assert [source.name for source in said.granules] == [path.name for path in tiles(archive)]
+    assert all(len(source.produced) == 13 for source in said.granules)
+    assert said.start.endswith("T00:00:00Z")
+    assert options_of(found.description()) == options
+    assert str(archive) not in found.description().model_dump_json()
+
+
+def test_explain_finds_the_source_pixel(archive: Path, tmp_path: Path) -> None:
+    found = reproject(tiles(archive), "Lai_1km", LAND, Options(resampling="nearest"))
+    write_cog(found, tmp_path / "lai.tif")
+    row, column = (int(index[0]) for index in np.nonzero(found.valid()))
+    lon, lat = -4.0 + (column + 0.3) * 0.05, 56.0 - (row + 0.6) * 0.05
+    answer = explain(tmp_path / "lai.tif", lon, lat, granules=[archive])
+    assert (answer.row, answer.column) == (row, column)
+    assert answer.origin is not None
+    assert answer.origin.stored == answer.stored == found.data[0, row, column]
+    assert answer.origin.quality[0].layer == "FparLai_QC"
+    assert "MODLAND" in [field.name for field in answer.origin.quality[0].fields]
+    assert answer.gdalwarp.startswith("gdalwarp ")
+    without = explain(tmp_path / "lai.tif", lon, lat)
+    assert without.origin is None
+    assert tiles(archive)[0].name in without.note
+    with pytest.raises(ChoiceRefusedError, match="outside the raster"):
+        explain(tmp_path / "lai.tif", 100.0, 0.0)
+
+
+def test_explain_finds_the_footprint(archive: Path, tmp_path: Path) -> None:
+    found = reproject(swaths(archive), AEROSOL, SEA, Options(extra_bands=("source",)))
+    write_cog(found, tmp_path / "aod.tif")
+    for row, column in np.argwhere(found.valid())[::4000]:
+        lon, lat = -10.0 + (column + 0.5) * 0.1, 60.0 - (row + 0.5) * 0.1
+        answer = explain(tmp_path / "aod.tif", lon, lat, granules=[archive])
+        assert answer.origin is not None
+        number = int(found.data[1, row, column])
+        assert answer.origin.granule == found.provenance.granules[number - 1].name
+        assert answer.origin.stored == found.data[0, row, column]
+        assert answer.origin.sensor_zenith is not None
+
+
+def test_a_stac_item_says_where_when_and_how_to_read(archive: Path, tmp_path: Path) -> None:
+    found = reproject(tiles(archive), "Lai_1km", LAND, Options(resampling="nearest"))
+    write_cog(found, tmp_path / "lai.tif")
+    item = stac_item(tmp_path / "lai.tif")
+    assert item["bbox"] == [-4.0, 51.0, 4.0, 56.0]
+    assert item["stac_version"] == "1.1.0"
+    properties = item["properties"]
+    assert isinstance(properties, dict)
+    assert properties["proj:code"] == "EPSG:4326"
+    assert properties["proj:shape"] == list(LAND.shape)
+    assert properties["start_datetime"] == found.provenance.start
+
+
+def test_a_footprint_across_the_antimeridian_is_cut(tmp_path: Path, archive: Path) -> None:
+    grid = Lattice(crs="EPSG:4326", resolution=0.5).snap((170.0, -10.0, 200.0, 10.0))
+    write_cog(reproject(tiles(archive), "Lai_1km", grid, Options()), tmp_path / "x.tif")
+    item = stac_item(tmp_path / "x.tif")
+    assert item["bbox"] == [170.0, -10.0, -160.0, 10.0]
+    geometry = item["geometry"]
+    assert isinstance(geometry, dict)
+    assert geometry["type"] == "MultiPolygon"
+
+
+@pytest.mark.parametrize("kind", ["netcdf", "zarr"])
+def test_a_cube_opens_in_xarray(archive: Path, tmp_path: Path, kind: str) -> None:
+    xarray = pytest.importorskip("xarray")
+    paths = []
+    for number in (1, 0, 2):
+        raster = reproject(tiles(archive, number), "Lai_1km", LAND, Options(resampling="nearest"))
+        paths.append(tmp_path / f"{number}.tif")
+        write_cog(raster, paths[-1])
+    out = tmp_path / "cube"
+    write_cube(paths, out, kind="zarr" if kind == "zarr" else "netcdf")
+    opened = xarray.open_dataset(out, engine="zarr" if kind == "zarr" else "netcdf4", chunks=None)
+    with opened as cube:
+        assert cube.sizes == {"time": 3, "y": LAND.height, "x": LAND.width}
+        assert (np.diff(cube.time.values.astype("datetime64[D]").astype(int)) == 8).all()
+        expected = read_raster(paths[1]).values()
+        assert np.allclose(cube["Lai_1km"].values[0], expected, equal_nan=True, atol=1e-6)
+        assert cube["x"].values[0] == pytest.approx(-3.975)
+        assert cube["crs"].attrs["grid_mapping_name"] == "latitude_longitude"
+
+
+def test_a_cube_refuses_one_date_twice(archive: Path, tmp_path: Path) -> None:
+    raster = reproject(tiles(archive), "Lai_1km", LAND, Options())
+    for name in ("a.tif", "b.tif"):
+        write_cog(raster, tmp_path / name)
+    with pytest.raises(ChoiceRefusedError, match="several rasters of 2012"):
+        write_cube([tmp_path / "a.tif", tmp_path / "b.tif"], tmp_path / "cube.nc")
