@@ -143,7 +143,7 @@ def test_what_is_no_raster_is_refused(outputs: Outputs) -> None:
 def test_a_cut_off_raster_is_refused(outputs: Outputs) -> None:
     outputs.write("A_mean.tif", width=6, height=4)
     path = outputs.places.outputs / "A_mean.tif"
-    path.write_bytes(path.read_bytes()[:-40])
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
     assert "A_mean.tif" in refused(outputs, "A_mean.tif")
 
 
