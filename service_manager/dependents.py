@@ -1,12 +1,13 @@
 """Telling dependents that their inputs ended, and planning a task anew over those that exist."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import structlog
 
+from service_manager import gate
 from service_manager.plan_writer import describe
-from service_manager.view import View
+from service_manager.view import Live
 from tasks import rows, transitions
 from tasks.blobs import split_blob
 from tasks.errors import FencedError
@@ -19,6 +20,8 @@ from tasks.spec import Input, Spec
 from tasks.transitions import Change
 
 log = structlog.get_logger("manager.dependents")
+
+Find = Callable[[str], Live | None]  # a request that has not ended, by id
 
 
 @dataclass
@@ -42,10 +45,10 @@ class _Ends:
 class Dependents:
     """Satisfies inputs. Only the manager does; every step may be repeated."""
 
-    def __init__(self, services: Services, view: View) -> None:
+    def __init__(self, services: Services, find: Find) -> None:
         self._services = services
         self._store = services.store
-        self._view = view
+        self._find = find
 
     def tell(self, news: Sequence[News]) -> Told:
         """Tell all dependents of ended tasks, each dependent in one transaction."""
@@ -183,7 +186,12 @@ class Dependents:
 
     def _plan_successor(self, task: Task, told: Told) -> str:
         """Plan the successor for all who skip; its key, or empty when there is nothing to make."""
-        skipping = [live for live in self._view.wanted_by(task) if live.policy == "skip"]
+        wanting = [self._find(request) for request in task.wants]
+        skipping = [
+            live
+            for live in wanting
+            if live is not None and live.policy == "skip" and not live.leaving
+        ]
         spec = read_spec(self._store, task.key)
         kept = self._kept(task, spec)
         if not kept or not skipping:
@@ -210,8 +218,12 @@ class Dependents:
         return new.key
 
     def _want(self, spec: Spec, want: Want, missing: int) -> tuple[Task, Want]:
-        """Create the successor, or want it when it exists."""
+        """Create the successor, or want it when it exists; FencedError when its request ended."""
         told: list[Want] = [want]
+
+        def guarded(change: Change) -> Change:
+            guard = gate.passing(self._store, shard(want.key), want.request)
+            return Change(task=change.task, operations=(*change.operations, guard))
 
         def decide(task: Task) -> Change:
             told[:] = [want]
@@ -223,10 +235,14 @@ class Dependents:
                 return Change(task=task, operations=())
             if task.state is State.DONE:
                 told[:] = [replace(want, outcome="done", reused=True, files=task.files)]
-            return transitions.want(task, told[0], missing)
+            return guarded(transitions.want(task, told[0], missing))
 
-        created = transitions.create(spec, want, missing)
-        task = change_task(self._services, want.key, decide, create=created)
+        task = change_task(
+            self._services,
+            want.key,
+            decide,
+            create=lambda: guarded(transitions.create(spec, want, missing)),
+        )
         if task is None:
             raise FencedError(f"task {want.key} can neither be read nor created")
         return task, told[0]

@@ -48,7 +48,7 @@ class Digest:
         self._shards: set[str] = set(SHARDS)  # with news, as far as is known
         # Attempts that are counted but may still be among the news: an earlier manager's until all
         # news were read, this one's until their news is deleted.
-        self._counted = set(history.load_cursor(services.store).counted)
+        self._counted = set(history.take_over(services.store, epoch))
 
     def hint(self, shards: Sequence[str]) -> None:
         """These shards have news."""
@@ -128,7 +128,7 @@ class Digest:
             live = self._view.requests.get(request)
             entity = _told(news, outcome)
             if live is None:
-                if self._files_renewed(news, request):
+                if self._untold(news, request, outcome):
                     operations.append(Merge(row=rows.want_row(request, news.key), entity=entity))
                 continue
             if outcome == "superseded":
@@ -165,15 +165,16 @@ class Digest:
             return "superseded"
         return "gap" if news.category is Category.UPSTREAM_FAILED else "failed"
 
-    def _files_renewed(self, news: News, request: str) -> bool:
-        """Whether an ended request lists files that have been made again."""
-        if news.state is not State.DONE:
-            return False
+    def _untold(self, news: News, request: str, outcome: str) -> bool:
+        """Whether a request out of view must be told: it is not loaded yet, or it has ended and
+        lists files that were made again since."""
         row = self._store.get(rows.TABLE, shard(news.key), rows.want_row(request, news.key))
         if row is None:
             return False
         want = rows.load_want(row)
-        return want.outcome == "done" and want.files != news.files
+        if want.outcome == "done" == outcome:
+            return want.files != news.files
+        return not want.outcome
 
     def _write(
         self,

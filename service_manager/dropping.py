@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import structlog
 
+from service_manager import gate
 from service_manager.dispatch import Dispatch
 from service_manager.view import Live, View
 from tasks import rows, transitions, workers
@@ -24,7 +25,7 @@ _TOGETHER = 20  # tasks in one transaction
 
 
 class Dropping:
-    """Drops a request's wants. With `keep_ended`, those of tasks that ended stay, as results."""
+    """Drops a request's wants. With `keep_ended`, those that were told stay: results and failures."""
 
     def __init__(
         self,
@@ -43,7 +44,13 @@ class Dropping:
 
     def batches(self) -> Iterator[None]:
         """Drop, a batch for each item taken. Raises StoreError; may be repeated from the start."""
-        running = [key for key in self._view.running if key in self._live.ledger]
+        gate.close(self._services.store, self._services.clock, self._live.id)
+        ledger = self._live.ledger
+        running = [
+            key
+            for key in self._view.running
+            if key in ledger and not (self._keep and ledger[key].outcome)
+        ]
         for key in running:
             self._one(key)
             yield
@@ -52,6 +59,7 @@ class Dropping:
             found = [
                 row.row.split("|")[2]
                 for row in self._services.store.scan(rows.TABLE, number, start, end)
+                if not (self._keep and row.entity["outcome"])
             ]
             for at in range(0, len(found), _TOGETHER):
                 self._many(number, found[at : at + _TOGETHER])
@@ -90,8 +98,6 @@ class Dropping:
             self._after(before[0], after)
 
     def _decide(self, task: Task) -> Change:
-        if self._keep and not task.state.live:
-            return Change(task=task, operations=())
         return transitions.drop(task, self._live.id)
 
     def _after(self, before: Task, after: Task) -> None:

@@ -34,8 +34,9 @@ def judge(policy: str, wants: Sequence[Want], gaps: Sequence[Gap]) -> Verdict:
     failed = [w for w in wants if w.outcome in ("failed", "gap")]
     planned = [w for w in wants if w.output and w.outcome != "superseded"]
     made = [w for w in planned if w.outcome == "done"]
-    if policy == "fail" and failed:
-        first = min(failed, key=_order)
+    incomplete = [w for w in wants if w.outcome in ("failed", "gap", "superseded")]
+    if policy == "fail" and incomplete:
+        first = min(failed or incomplete, key=_order)
         return Verdict(
             state=RequestState.FAILED,
             message=f"{first.name}: {_reason(first)}; the request asks to fail when anything is "
@@ -46,7 +47,7 @@ def judge(policy: str, wants: Sequence[Want], gaps: Sequence[Gap]) -> Verdict:
             state=RequestState.FAILED,
             message=f"none of the {len(planned)} results could be made",
         )
-    if failed or gaps or any(w.outcome == "superseded" for w in wants):
+    if incomplete or gaps:
         lacking = len(planned) - len(made)
         return Verdict(
             state=RequestState.GAPS,

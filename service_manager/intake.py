@@ -56,9 +56,13 @@ class Intake:
             return self._failed(row, f"planning was tried {TRIES} times and did not end")
 
         def begin(current: RequestRow) -> RequestRow:
+            if current.state is not RequestState.SUBMITTED:
+                return current
             return replace(current, attempts=row.attempts + 1)
 
         row = requests.change_request(self._services, row.id, begin)
+        if row.state is not RequestState.SUBMITTED:
+            return row
         full = requests.load(self._services, row.id)
         try:
             plan = self._plan(requests.document_of(full))
@@ -84,6 +88,8 @@ class Intake:
             raise StoreError(f"the plan of {row.id} could not be stored: {error}") from error
 
         def planned(current: RequestRow) -> RequestRow:
+            if current.state is not RequestState.SUBMITTED:
+                return current
             return replace(
                 _counted(current, preview(plan)),
                 state=RequestState.PLANNING,

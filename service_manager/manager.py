@@ -54,7 +54,7 @@ class Manager:
         self._epoch = epoch
         self.view = View()
         self._dispatch = Dispatch(options.window, options.resend)
-        self._dependents = Dependents(services, self.view)
+        self._dependents = Dependents(services, self._find)
         self._digest = Digest(services, self.view, self._dependents, epoch)
         self._intake = Intake(services, options, plan)
         self._monitor = Monitor(options, self.view)
@@ -107,22 +107,44 @@ class Manager:
             self._look_at.update(self.view.requests)
             self._statistics = history.class_statistics(self._store)
             self._due["live"] = self._clock.monotonic() + self._options.sweep
+            self._recount_quiet()
         for request in sorted(self._look_at):
+            self._look_at.discard(request)
             try:
                 self._look(request)
-            except requests.NoSuchRequestError:
-                log.warning("hint about no request", request=request)
-            self._look_at.discard(request)
+            except StoreError:
+                self._look_at.add(request)
+                raise
         return False
 
-    def _look(self, request: str) -> None:
+    def _recount_quiet(self) -> None:
+        """Read again what requests were told that hear nothing: a manager that stalled and is
+        fenced by now may have told them. Less and less often while nothing comes of it."""
+        for live in self.view.requests.values():
+            live.quiet = 0 if live.heard else live.quiet + 1
+            live.heard = False
+            if live.row.state is RequestState.RUNNING and live.quiet.bit_count() == 1:
+                recount(self._services, live)
+
+    def _find(self, request: str) -> Live | None:
+        """A request that has not ended, taken into view where it was not."""
         live = self.view.requests.get(request)
         if live is None:
-            live = self._intake.load(request)
-            if live is None:
-                return
-            self.view.requests[request] = live
-        else:
+            try:
+                live = self._intake.load(request)
+            except requests.NoSuchRequestError:
+                return None
+            if live is not None:
+                self.view.requests[request] = live
+                self._look_at.add(request)
+        return live
+
+    def _look(self, request: str) -> None:
+        known = request in self.view.requests
+        live = self._find(request)
+        if live is None:
+            return
+        if known:
             self._take_row(live, requests.load(self._services, request))
             if live.row.state.ended:
                 self._forget(request)
@@ -164,6 +186,7 @@ class Manager:
 
     def _drop(self, live: Live, becomes: RequestState) -> None:
         self._after[live.id] = becomes
+        live.leaving = True
         keep = becomes is RequestState.FAILED
         self._work[live.id] = Dropping(
             self._services, self.view, self._dispatch, live, keep_ended=keep

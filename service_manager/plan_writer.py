@@ -8,6 +8,7 @@ finds the edges. A plan written again after a crash leaves alone what the reques
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from service_manager import gate
 from tasks import rows, transitions
 from tasks.errors import ConflictError, StoreError
 from tasks.keys import shard
@@ -93,9 +94,9 @@ class PlanWriter:
         for step in steps:
             operations = self._create(step).operations
             more = sum(operation_size(number, op) for op in operations)
-            # Room for one more operation each: an existing row's markers change, too.
+            # Room for the gate, and one more operation each: an existing row's markers change, too.
             if batch and (
-                count + len(operations) + len(batch) >= BATCH_OPERATIONS or size + more > _BYTES
+                count + len(operations) + len(batch) + 2 > BATCH_OPERATIONS or size + more > _BYTES
             ):
                 yield self._write(number, batch)
                 batch, count, size = [], 0, 0
@@ -143,6 +144,7 @@ class PlanWriter:
             if change.task.state is State.WAITING and self._stale(step, task):
                 written.examine.append(step.key)
         if operations:
+            operations.append(gate.passing(self._services.store, number, self._request))
             self._services.store.transact(rows.TABLE, number, operations)
         self._fresh = absent == len(batch)
         for task, _ in written.tasks:

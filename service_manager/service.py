@@ -24,8 +24,8 @@ def serve(
     each: Callable[[], None] = lambda: None,
 ) -> None:
     """Run until `stop` is set; `each` is called once a round while this process acts."""
+    leadership = Leadership(services, options.lease)
     while not stop.is_set():
-        leadership = Leadership(services, options.lease)
         if not _wait(leadership, options, stop):
             return
         log.info("acting", epoch=leadership.epoch)

@@ -27,6 +27,9 @@ class Live:
     ledger: dict[str, Entry] = field(default_factory=dict)
     pending: int = 0  # entries of the ledger without an outcome
     changed: bool = True  # since its progress was written
+    heard: bool = True  # something of its tasks, since it was last recounted or found quiet
+    quiet: int = 0  # sweeps without hearing anything
+    leaving: bool = False  # its wants are being taken back
 
     @property
     def id(self) -> str:
@@ -58,7 +61,7 @@ class Live:
             return
         entry.outcome = outcome
         self.pending -= 1
-        self.changed = True
+        self.changed = self.heard = True
 
     def with_progress(self, running: Iterable[str]) -> RequestRow:
         """The request's row with its counts; `running` are the keys of running tasks."""

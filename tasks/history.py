@@ -102,6 +102,21 @@ def load_cursor(store: Store) -> Cursor:
     )
 
 
+def take_over(store: Store, epoch: int) -> frozenset[str]:
+    """Let no manager of a lower epoch count any more; the attempts that are counted but may still
+    be among the news.
+
+    Raises:
+        FencedError: a manager of a higher epoch counts now.
+        ConflictError, StoreError: nothing is known; call again.
+    """
+    cursor = load_cursor(store)
+    if cursor.epoch > epoch:
+        raise FencedError(f"manager epoch {epoch} is over; epoch {cursor.epoch} acts")
+    store.transact(TABLE, PARTITION, [_cursor(cursor, epoch, cursor.counted)])
+    return cursor.counted
+
+
 def attempt_id(news: News) -> str:
     """What an ended attempt is called in the cursor."""
     return f"{news.key[:20]}.{news.number}"
@@ -121,15 +136,17 @@ def count(store: Store, batch: Sequence[News], *, epoch: int, keep: Iterable[str
         raise FencedError(f"manager epoch {epoch} is over; epoch {cursor.epoch} acts")
     known = cursor.counted
     fresh = [n for n in batch if attempt_id(n) not in known and not n.counted]
-    counted = sorted({attempt_id(n) for n in batch} | (known & frozenset(keep)))
-    entity: Entity = {"schema": SCHEMA, "epoch": epoch, "counted": " ".join(counted)}
-    head: Operation = (
-        Replace(row=CURSOR, entity=entity, etag=cursor.etag)
-        if cursor.etag
-        else Insert(row=CURSOR, entity=entity)
-    )
-    if fresh or not cursor.etag:
+    if fresh:
+        counted = frozenset(attempt_id(n) for n in batch) | (known & frozenset(keep))
+        head = _cursor(cursor, epoch, counted)
         store.transact(TABLE, PARTITION, [head, *_classes(store, fresh), *_days(store, fresh)])
+
+
+def _cursor(old: Cursor, epoch: int, counted: frozenset[str]) -> Operation:
+    entity: Entity = {"schema": SCHEMA, "epoch": epoch, "counted": " ".join(sorted(counted))}
+    if old.etag:
+        return Replace(row=CURSOR, entity=entity, etag=old.etag)
+    return Insert(row=CURSOR, entity=entity)
 
 
 def _classes(store: Store, fresh: Sequence[News]) -> Iterator[Operation]:

@@ -4,7 +4,7 @@ Each write is one ETag-guarded transaction. After a refused or broken call the r
 and the claim id in it decides: an answer that was lost is never taken for a failure.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import structlog
@@ -181,7 +181,7 @@ def change_task(
     decide: transitions.Decision,
     *,
     first: Task | None = None,
-    create: Change | None = None,
+    create: Callable[[], Change] | None = None,
 ) -> Task | None:
     """Apply a transition under its ETag, reading again after each refused or broken call.
 
@@ -197,8 +197,12 @@ def change_task(
 
     def change(row: Row | None) -> tuple[Operation, ...]:
         if row is None:
-            found[:] = [create.task] if create else []
-            return create.operations if create else ()
+            if create is None:
+                found.clear()
+                return ()
+            result = create()
+            found[:] = [result.task]
+            return result.operations
         result = decide(rows.load_task(row))
         found[:] = [result.task]
         return result.operations

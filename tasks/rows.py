@@ -9,6 +9,7 @@ One partition per shard (`keys.shard`). By RowKey prefix:
 | `w|request|key` | a request wants it: its name among the results, and what became of it |
 | `e|key|dependent` | an edge: `dependent` waits for it, and which of its inputs it is |
 | `a|key|k` | an ended attempt |
+| `p|request` | whether the request may still want tasks of this shard |
 | `o|key|name` | news the manager has not digested: an ended attempt, or an end without one |
 | `r|request|key` | ready now, under its sponsor |
 | `x|key` | running |
@@ -78,6 +79,10 @@ def task_row(key: str) -> str:
 
 def want_row(request: str, key: str) -> str:
     return f"w|{request}|{key}"
+
+
+def gate_row(request: str) -> str:
+    return f"p|{request}"
 
 
 def edge_row(key: str, dependent: str) -> str:

@@ -1,0 +1,52 @@
+"""The gate of a request in each shard: closed for good when its wants are taken back.
+
+A manager that stalled while it wrote a plan may wake after its successor has cancelled the
+request. Each transaction that makes a request want something therefore changes the gate's row, too,
+and is refused once the gate is closed.
+"""
+
+from tasks import rows
+from tasks.clock import Clock
+from tasks.errors import FencedError, StoreError
+from tasks.keys import SHARDS
+from tasks.model import SCHEMA
+from tasks.store import Entity, Insert, Operation, Replace, Store, Upsert
+
+_TRIES = 8
+
+
+def passing(store: Store, shard: str, request: str) -> Operation:
+    """The operation that guards a transaction which adds wants of the request in the shard.
+
+    Raises:
+        FencedError: the gate is closed; another manager has taken the request's wants back.
+    """
+    name = rows.gate_row(request)
+    row = store.get(rows.TABLE, shard, name)
+    if row is None:
+        return Insert(row=name, entity=_entity(is_open=True))
+    if not row.entity["open"]:
+        raise FencedError(f"request {request} wants nothing any more: another manager ended it")
+    return Replace(row=name, entity=_entity(is_open=True), etag=row.etag)
+
+
+def close(store: Store, clock: Clock, request: str) -> None:
+    """Close the gate in every shard. Raises StoreError; may be repeated."""
+    for shard in SHARDS:
+        for tries in range(_TRIES):
+            try:
+                store.transact(
+                    rows.TABLE,
+                    shard,
+                    [Upsert(row=rows.gate_row(request), entity=_entity(is_open=False))],
+                )
+            except StoreError:
+                if tries == _TRIES - 1:
+                    raise
+                clock.sleep(0.05 * 2**tries)
+            else:
+                break
+
+
+def _entity(*, is_open: bool) -> Entity:
+    return {"schema": SCHEMA, "open": is_open}
