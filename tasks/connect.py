@@ -9,7 +9,6 @@ from typing import TypedDict
 
 from azure.core.exceptions import AzureError, ResourceExistsError
 from azure.data.tables import TableServiceClient
-from azure.identity import DefaultAzureCredential
 from azure.storage.blob import BlobServiceClient
 from azure.storage.queue import QueueClient, QueueMessage
 
@@ -127,6 +126,9 @@ def _clients(storage: str) -> tuple[AzureTables, AzureBlobs, AzureQueue]:
             AzureBlobs(BlobServiceClient.from_connection_string(storage, **_READS, **sizes)),
             AzureQueue(QueueClient.from_connection_string(storage, queues.QUEUE, **_READS)),
         )
+    # Only where it is used: it is a third of the time every process takes to start.
+    from azure.identity import DefaultAzureCredential
+
     credential = DefaultAzureCredential()
     tables, blob, queue = (
         f"https://{storage}.{service}.core.windows.net" for service in ("table", "blob", "queue")

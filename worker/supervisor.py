@@ -19,7 +19,7 @@ from tasks.services import Services
 from tasks.settings import Settings
 from tasks.transitions import RetryPolicy
 from tasks.workers import RunningAttempt
-from worker import child as child_side
+from worker import attempt
 from worker.children import Child
 from worker.messages import Ended, Failed, Job, Message, Progress, Succeeded
 from worker.sandbox import Tier
@@ -278,4 +278,4 @@ class Supervisor:
 def start_child(job: Job) -> Child:
     """A child from the forkserver, with the attempt's bound on memory."""
     limit = int(job.settings.attempt_memory_gb * _GB)
-    return Child.start(partial(child_side.run, job), limit)
+    return Child.start(partial(attempt.run, job), limit)
