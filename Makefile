@@ -97,6 +97,10 @@ check: $(STAMP)/dev ## Lint, format, types, import contract, compose schema
 test: $(STAMP)/dev ## Run the tests; what is skipped is listed with its reason
 	$(BIN)/pytest $(TESTS) $(PYTEST_ARGS)
 
+.PHONY: simulate
+simulate: $(STAMP)/dev ## Simulate histories of the task protocol with faults [SEEDS=n]
+	$(BIN)/python -m tests.simulation.run --seeds $(SEEDS)
+
 .PHONY: check-infra
 check-infra: $(STAMP)/venv ## Check infra/ against security policies (installs checkov apart, into .venv-policy)
 	@test -x .venv-policy/bin/checkov || { $(BIN)/python -m venv .venv-policy && \

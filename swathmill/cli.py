@@ -11,7 +11,7 @@ from rich.console import Console
 
 from archives.errors import ArchiveError
 from reprojection.errors import ReprojectionError
-from swathmill.commands import doctor, granules, inspection, requests, run, sign_in, up
+from swathmill.commands import doctor, explanation, granules, inspection, requests, run, sign_in, up
 from swathmill.errors import RefusedError, StackError
 from tasks.errors import RequestRefusedError, SwathmillError
 
@@ -31,6 +31,7 @@ up.register(app)
 requests.register(app)
 granules.register(app)
 inspection.register(app)
+explanation.register(app)
 sign_in.register(app)
 doctor.register(app)
 

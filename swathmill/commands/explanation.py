@@ -1,0 +1,66 @@
+"""`swathmill explain`: where one pixel of a result came from."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from pydantic import TypeAdapter
+from rich.console import Console
+
+from reprojection.explain import Explanation, Origin, explain
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command. A longitude may be negative, so words like -3.5 are no options here."""
+    app.command("explain", context_settings={"ignore_unknown_options": True})(explain_pixel)
+
+
+def explain_pixel(
+    raster: Annotated[Path, typer.Argument(help="GeoTIFF that Swathmill wrote.")],
+    longitude: Annotated[float, typer.Argument(help="Degrees east.")],
+    latitude: Annotated[float, typer.Argument(help="Degrees north.")],
+    granules: Annotated[
+        list[Path] | None,
+        typer.Option(help="Granules, or folders to look for them in; may be repeated."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="The explanation as JSON.")] = False,
+) -> None:
+    """Say which granule, row and column a pixel came from, its stored value and quality."""
+    found = explain(raster, longitude, latitude, granules=granules or ())
+    console = Console(highlight=False, soft_wrap=True)
+    if as_json:
+        text = TypeAdapter(Explanation).dump_json(found, indent=1).decode()
+        console.print(text, markup=False)
+        return
+    for line in _lines(found):
+        console.print(line, markup=False)
+
+
+def _lines(found: Explanation) -> list[str]:
+    value = "no value" if found.value is None else f"{found.value:.8g} {found.units}".rstrip()
+    lines = [f"{found.layer}, row {found.row}, column {found.column}: {value}"]
+    lines.append(f"stored     {found.stored}")
+    if found.origin is not None:
+        lines += _origin_lines(found.origin)
+    if found.note:
+        lines.append(f"note       {found.note}")
+    lines.append(f"granules   {', '.join(found.granules)}")
+    if found.gdalwarp:
+        lines.append(f"gdalwarp   {found.gdalwarp}")
+    return lines
+
+
+def _origin_lines(origin: Origin) -> list[str]:
+    lines = [
+        f"from       {origin.granule}, row {origin.row}, column {origin.column}",
+        f"           stored {origin.stored}; {origin.reason}",
+    ]
+    if origin.sensor_zenith is not None:
+        lines.append(f"           sensor zenith {origin.sensor_zenith:.2f} degrees")
+    for quality in origin.quality:
+        fields = "; ".join(
+            f"{field.name} {field.value}" + (f" ({field.meaning})" if field.meaning else "")
+            for field in quality.fields
+        )
+        lines.append(f"quality    {quality.layer} {quality.stored}: {fields}")
+    return lines
