@@ -13,6 +13,10 @@ for bundle in /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.cr
     fi
 done
 
+# Nothing is written outside the checkout, npm's cache included.
+npm_config_cache="$PWD/$venv/npm-cache"
+export npm_config_cache
+
 on_path() {
     command -v node >/dev/null 2>&1 && command -v npm >/dev/null 2>&1 || return 1
     major=$(node --version | sed 's/^v\([0-9]*\).*/\1/')
@@ -30,3 +34,4 @@ else
     PATH="$wheel/bin:$PATH" "$wheel/bin/node" "$wheel/lib/node_modules/npm/bin/npm-cli.js" \
         ci --ignore-scripts --loglevel=error
 fi
+rm -rf "$npm_config_cache"
