@@ -1,7 +1,8 @@
 """Reading in a process of its own, so that a crash, hang or memory hunger of HDF4 costs one call.
 
-One child serves many calls and is replaced when it dies. It ends by itself when its parent does:
-its input closes.
+A child process with everything imported forks once per call: a call starts in milliseconds, and
+what a damaged file leaves behind in the C library (HDF4 refuses good files after some bad ones)
+ends with it. All of them end when their parent does: their input closes.
 """
 
 import contextlib
@@ -9,13 +10,14 @@ import os
 import pickle
 import resource
 import select
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import IO, ParamSpec, Self, TypeVar, cast
+from typing import IO, NoReturn, ParamSpec, Self, TypeVar, cast
 
 from reprojection.errors import ReprojectionError, UnreadableGranuleError
 from reprojection.outline import Outline, read_outline
@@ -25,6 +27,7 @@ R = TypeVar("R")
 
 _HEADER_BYTES = 8
 _MAX_ANSWER = 1 << 30
+_PIPE_BYTES = 1 << 16
 
 _BOOTSTRAP = """
 import sys
@@ -37,7 +40,7 @@ serve({memory!r})
 class ReadingProcess:
     """A child process that runs module-level functions on granule files.
 
-    `seconds` and `memory` (bytes of address space) bound each call and the child.
+    `seconds` bounds each call, `memory` the bytes of address space of each. One call at a time.
     """
 
     def __init__(self, *, seconds: float = 60.0, memory: int = 4 << 30) -> None:
@@ -57,11 +60,13 @@ class ReadingProcess:
         self.close()
 
     def close(self) -> None:
-        """End the child."""
+        """End the child and the call it may be running."""
         child, self._child = self._child, None
         if child is None:
             return
-        child.kill()
+        # The child leads a session of its own, which holds the running call too.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)
         child.wait()
         for pipe in (child.stdin, child.stdout):
             if pipe is not None:
@@ -72,21 +77,19 @@ class ReadingProcess:
     def run(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Call a function in the child; arguments and result are pickled.
 
-        Raises what the function raised, and UnreadableGranuleError when the child died, took too
+        Raises what the function raised, and UnreadableGranuleError when the call died, took too
         long or ran out of memory.
         """
         child = self._started()
         try:
-            _send(_pipe(child.stdin), (function, args, kwargs))
-            answer = _receive(_pipe(child.stdout), time.monotonic() + self._seconds)
+            _send(_pipe(child.stdin), pickle.dumps((function, args, kwargs)))
+            answer = _receive(_pipe(child.stdout).fileno(), time.monotonic() + self._seconds)
         except (OSError, EOFError, TimeoutError) as problem:
-            late = isinstance(problem, TimeoutError)
             self.close()
-            how = f"took over {self._seconds:g} s" if late else _cause_of_death(child)
-            raise UnreadableGranuleError(
-                f"reading {_subject(args)} {how}: the file is damaged, fetch it again"
-            ) from None
-        succeeded, result = cast("tuple[bool, R | Exception]", answer)
+            late = isinstance(problem, TimeoutError)
+            how = f"took over {self._seconds:g} s" if late else "ended the reading process"
+            raise _damaged(args, how) from None
+        succeeded, result = cast("tuple[bool, R | Exception]", pickle.loads(answer))
         if succeeded:
             return cast("R", result)
         raise cast("Exception", result)
@@ -111,51 +114,105 @@ class ReadingProcess:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
+                start_new_session=True,
             )
         return self._child
 
 
 def serve(memory: int) -> None:
-    """The child's side: answer calls from standard input until it closes."""
+    """The child's side: fork for every call from standard input, until that closes."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
-    source = sys.stdin.buffer
+    calls = sys.stdin.fileno()
     # What C libraries print must not get among the answers.
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
-    while header := source.read(_HEADER_BYTES):
-        function, args, kwargs = pickle.loads(source.read(int.from_bytes(header, "big")))
-        answer: tuple[bool, object]
+    _import_readers()
+    while True:
         try:
-            answer = True, function(*args, **kwargs)
-        except MemoryError:
-            answer = False, _out_of_memory(args)
-        except Exception as problem:  # noqa: BLE001 - handed to the parent, which raises it
-            answer = False, problem
+            call = _receive(calls, None)
+        except EOFError:
+            return
+        answer = _run_forked(call, calls)
+        if answer is None:
+            return
         _send(answers, answer)
 
 
-def _send(pipe: IO[bytes], message: object) -> None:
-    data = pickle.dumps(message)
+def _import_readers() -> None:
+    """Import once what every call would otherwise import for itself."""
+    import reprojection.hdf4
+    import reprojection.hdf5
+    import reprojection.inspect  # noqa: F401
+
+
+def _run_forked(call: bytes, calls: int) -> bytes | None:
+    """Run a call in a fork and bring back its answer; None when nobody waits for it any more."""
+    reading, writing = os.pipe()
+    fork = os.fork()
+    if fork == 0:
+        os.close(reading)
+        _answer(call, writing)
+    os.close(writing)
+    parts: list[bytes] = []
+    with os.fdopen(reading, "rb", buffering=0) as pipe:
+        while True:
+            ready, _, _ = select.select([reading, calls], [], [])
+            if calls in ready:  # no second call is sent before the first is answered: it closed
+                os.kill(fork, signal.SIGKILL)
+                os.waitpid(fork, 0)
+                return None
+            part = pipe.read(_PIPE_BYTES)
+            if not part:
+                break
+            parts.append(part)
+    _, status = os.waitpid(fork, 0)
+    if status == 0:
+        return b"".join(parts)
+    _, args, _ = pickle.loads(call)
+    died = os.WIFSIGNALED(status)
+    how = f"crashed (signal {os.WTERMSIG(status)})" if died else "ended the reading process"
+    return pickle.dumps((False, _damaged(args, how)))
+
+
+def _answer(call: bytes, writing: int) -> NoReturn:
+    """The fork's side: run the call, write the answer, end without any clean-up."""
+    code = 1
+    args: tuple[object, ...] = ()
+    try:
+        try:
+            function, args, kwargs = pickle.loads(call)
+            answer = pickle.dumps((True, function(*args, **kwargs)))
+        except MemoryError:
+            answer = pickle.dumps((False, _damaged(args, "ran out of memory")))
+        except Exception as problem:  # noqa: BLE001 - handed to the caller, which raises it
+            answer = pickle.dumps((False, problem))
+        with os.fdopen(writing, "wb") as pipe:
+            pipe.write(answer)
+        code = 0
+    finally:
+        os._exit(code)
+
+
+def _send(pipe: IO[bytes], data: bytes) -> None:
     pipe.write(len(data).to_bytes(_HEADER_BYTES, "big") + data)
     pipe.flush()
 
 
-def _receive(pipe: IO[bytes], deadline: float) -> object:
-    header = _read_exactly(pipe, _HEADER_BYTES, deadline)
-    size = int.from_bytes(header, "big")
+def _receive(pipe: int, deadline: float | None) -> bytes:
+    size = int.from_bytes(_read_exactly(pipe, _HEADER_BYTES, deadline), "big")
     if size > _MAX_ANSWER:
         raise EOFError(f"an answer of {size} bytes is announced")
-    return pickle.loads(_read_exactly(pipe, size, deadline))
+    return _read_exactly(pipe, size, deadline)
 
 
-def _read_exactly(pipe: IO[bytes], size: int, deadline: float) -> bytes:
+def _read_exactly(pipe: int, size: int, deadline: float | None) -> bytes:
     parts: list[bytes] = []
     while size:
-        left = deadline - time.monotonic()
-        if left <= 0 or not select.select([pipe], [], [], left)[0]:
+        left = None if deadline is None else deadline - time.monotonic()
+        if left is not None and (left <= 0 or not select.select([pipe], [], [], left)[0]):
             raise TimeoutError
-        part = os.read(pipe.fileno(), min(size, 1 << 20))
+        part = os.read(pipe, min(size, _PIPE_BYTES))
         if not part:
             raise EOFError
         parts.append(part)
@@ -169,16 +226,6 @@ def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
     return pipe
 
 
-def _cause_of_death(child: subprocess.Popen[bytes]) -> str:
-    code = child.returncode
-    return f"crashed (signal {-code})" if code is not None and code < 0 else "ended the reader"
-
-
-def _out_of_memory(args: tuple[object, ...]) -> UnreadableGranuleError:
-    return UnreadableGranuleError(
-        f"reading {_subject(args)} ran out of memory: the file is damaged, fetch it again"
-    )
-
-
-def _subject(args: tuple[object, ...]) -> str:
-    return next((item.name for item in args if isinstance(item, Path)), "a granule")
+def _damaged(args: tuple[object, ...], how: str) -> UnreadableGranuleError:
+    subject = next((item.name for item in args if isinstance(item, Path)), "a granule")
+    return UnreadableGranuleError(f"reading {subject} {how}: the file is damaged, fetch it again")

@@ -89,8 +89,8 @@ def reads_unsigned(dtype: np.dtype[np.generic], valid_range: tuple[Number, Numbe
 
 
 def as_unsigned(value: Number | None, dtype: np.dtype[np.generic]) -> Number | None:
-    """A signed reading of an unsigned number of that width, put right."""
-    if value is None:
+    """A signed reading of an unsigned number of that width, put right; None when it is none."""
+    if value is None or not math.isfinite(value):
         return None
     return int(value) % (1 << (8 * dtype.itemsize))
 
