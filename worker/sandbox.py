@@ -219,7 +219,8 @@ def _bubblewrap(places: Places) -> list[str]:
 def _rlimits(bounds: Bounds) -> dict[str, int]:
     """Limits of each process; what only the whole tree can exceed is watched by who runs it."""
     return {
-        "RLIMIT_DATA": bounds.memory,
+        # Beyond its memory the program is ended from outside, which says why; this is for leaps.
+        "RLIMIT_DATA": 2 * bounds.memory,
         "RLIMIT_CPU": int(bounds.seconds * bounds.processes) + 1,
         "RLIMIT_FSIZE": bounds.output,
         "RLIMIT_NOFILE": _OPEN_FILES,

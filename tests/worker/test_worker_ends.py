@@ -1,0 +1,86 @@
+"""How a worker process ends, by signals, and what it survives: real Azurite, Redis and Celery."""
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from swathmill.stack.redis_server import RedisServer
+from tasks import protocol, workers
+from tasks.categories import Category
+from tasks.model import State
+from tests.worker.processes import GOOD, Stack, dead, hanging, make_stack, reduction
+from tests.worker.world import until
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def stack(azurite: str, redis_server: str, tmp_path: Path) -> Iterator[Stack]:
+    stack = make_stack(azurite, redis_server, tmp_path)
+    yield stack
+    stack.end()
+
+
+def test_a_killed_worker_leaves_nothing_running(stack: Stack) -> None:
+    process = stack.worker("victim")
+    key = hanging(stack, "hang-kill", process)
+    children = process.tree()
+    assert len(children) >= 5
+    process.popen.kill()
+    took = until(dead(children), 10, "the whole tree is gone")
+    assert took < 10
+    assert stack.world.task(key).state is State.RUNNING  # for the monitor to find
+    successor = stack.worker("victim")
+    until(lambda: successor.says("worker starts"), 30, "the successor has started")
+    assert not list((stack.folder / "data" / "scratch").glob("*/*"))
+
+
+def test_sigterm_hands_back_after_the_grace(stack: Stack) -> None:
+    process = stack.worker("leaver", GRACE_SECONDS=0.5)
+    key = hanging(stack, "hang-term", process)
+    children = process.tree()
+    process.popen.send_signal(signal.SIGTERM)
+    assert process.popen.wait(20) == 0
+    task = stack.world.task(key)
+    assert (task.state, task.not_before, task.retries) == (State.READY, 0.0, 0)
+    (attempt,) = protocol.attempts_of(stack.world.services.store, key)
+    assert attempt.category is Category.CANCELLED
+    until(dead(children), 10, "the tree is gone")
+
+
+def test_sigterm_lets_short_attempts_end(stack: Stack) -> None:
+    key = reduction(stack, "short", "import time; time.sleep(2);" + GOOD)
+    process = stack.worker("patient", GRACE_SECONDS=30)
+    stack.send(key)
+    stack.running(key)
+    process.popen.send_signal(signal.SIGTERM)
+    assert process.popen.wait(30) == 0
+    assert stack.world.task(key).state is State.DONE
+    names = [row.name for row in workers.list_workers(stack.world.services.store)]
+    assert "patient" not in names
+    assert not list((stack.folder / "data" / "scratch").iterdir())
+
+
+def test_slots_go_on_after_redis_was_away(azurite: str, tmp_path: Path) -> None:
+    server = RedisServer.on_free_port(folder=tmp_path / "redis", log=tmp_path / "redis.log")
+    child = server.start()
+    stack = make_stack(azurite, server.url, tmp_path)
+    try:
+        process = stack.worker("survivor")
+        first = reduction(stack, "during", f"import time; time.sleep(3);x = 'during'\n{GOOD}")
+        stack.send(first)
+        stack.running(first)
+        child.kill()
+        assert stack.settled(first).state is State.DONE
+        child = server.start()
+        second = reduction(stack, "after", f"x = 'after'\n{GOOD}")
+        stack.send(second)
+        assert stack.settled(second).state is State.DONE
+        assert process.popen.poll() is None
+        process.popen.send_signal(signal.SIGTERM)
+        assert process.popen.wait(20) == 0
+    finally:
+        stack.end()
+        child.stop()

@@ -1,0 +1,161 @@
+"""A worker process at work: real Azurite, Redis and Celery, one worker for all of these tests."""
+
+import os
+import shutil
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tasks import protocol, workers
+from tasks.categories import Category
+from tasks.model import State
+from tests.worker.processes import (
+    GOOD,
+    Process,
+    Stack,
+    commands,
+    dead,
+    hanging,
+    make_stack,
+    reduction,
+)
+from tests.worker.world import collect_spec, until
+
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("process")]
+
+
+@pytest.fixture(scope="module")
+def stack(
+    azurite: str, redis_server: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Stack]:
+    stack = make_stack(azurite, redis_server, tmp_path_factory.mktemp("runs"))
+    yield stack
+    stack.end()
+
+
+@pytest.fixture(scope="module")
+def process(stack: Stack) -> Process:
+    return stack.worker("runner", ATTEMPT_MEMORY_GB=0.4)
+
+
+def test_granules_are_collected_by_two_slots(stack: Stack, granules: Path) -> None:
+    found = sorted(granules.rglob("MCD15A2.A2012*.h17v03.005.*.hdf"))[:4]
+    for path in found:
+        shutil.copy(path, stack.folder / "archive")
+    keys = [
+        stack.world.plan(
+            collect_spec(
+                stack.folder / "archive" / path.name, stack.folder / "archive", "MCD15A2", "5"
+            )
+        )
+        for path in found
+    ]
+    for key in [*keys, *keys]:
+        stack.send(key)
+    for key in keys:
+        task = stack.settled(key)
+        assert task.state is State.DONE, protocol.attempts_of(stack.world.services.store, key)
+        assert task.attempt == 1
+        assert len(protocol.attempts_of(stack.world.services.store, key)) == 1
+
+
+def test_a_reduction_runs_in_the_sandbox_and_its_output_is_stored(stack: Stack) -> None:
+    key = reduction(stack, "good", "print('hello from the package');" + GOOD)
+    stack.send(key)
+    task = stack.settled(key)
+    (attempt,) = protocol.attempts_of(stack.world.services.store, key)
+    assert task.state is State.DONE, attempt
+    assert "hello from the package" in attempt.log
+    assert attempt.peak_memory > 0
+    container, _, name = task.files[0].blob.partition("/")
+    assert stack.world.services.blobs.get_bytes(container, name) == b"made"
+
+
+def test_failing_user_code_shows_its_output_and_is_not_repeated(stack: Stack) -> None:
+    key = reduction(stack, "failing", "raise SystemExit('the input has no snow')")
+    stack.send(key)
+    task = stack.settled(key)
+    (attempt,) = protocol.attempts_of(stack.world.services.store, key)
+    assert (task.state, task.category) == (State.FAILED, Category.USER_CODE_FAILED)
+    assert "the input has no snow" in attempt.message
+    assert "the input has no snow" in attempt.log
+
+
+def test_memory_beyond_the_limit_is_out_of_memory(stack: Stack) -> None:
+    script = "import os\nheld = []\nwhile True: held.append(bytearray(os.urandom(1 << 20)))"
+    key = reduction(stack, "hungry", script, memory_gb=50)
+    stack.send(key)
+    task = stack.settled(key)
+    (attempt,) = protocol.attempts_of(stack.world.services.store, key)
+    assert attempt.category is Category.OUT_OF_MEMORY, attempt
+    assert task.strikes == 1
+
+
+def test_a_package_time_limit_is_its_own_category(stack: Stack) -> None:
+    key = reduction(stack, "slow", "import time; time.sleep(60)", timeout_seconds=1)
+    stack.send(key)
+    task = stack.settled(key, 30)
+    assert (task.state, task.category) == (State.FAILED, Category.USER_CODE_TIMED_OUT)
+
+
+def test_hanging_user_code_is_killed_by_order(stack: Stack, process: Process) -> None:
+    key = hanging(stack, "hang-order", process)
+    children = process.tree()
+    store, clock = stack.world.services.store, stack.world.services.clock
+    until(
+        lambda: any(row.attempts for row in workers.list_workers(store) if row.name == "runner"),
+        10,
+        "the attempt is in the heartbeat",
+    )
+    assert workers.order_kill(store, clock, "runner", stack.world.task(key).claim)
+    task = stack.settled(key, 20)
+    (attempt,) = protocol.attempts_of(store, key)
+    assert attempt.category is Category.EXECUTION_TIMEOUT
+    assert task.state is State.READY
+    assert task.not_before > 0
+    kept = set(process.tree())
+    until(dead([pid for pid in children if pid not in kept]), 10, "the tree is gone")
+    assert not any("hang" in c for c in commands(process))
+
+
+def test_full_slots_leave_the_worker_idle_and_take_the_next_at_once(
+    stack: Stack, process: Process
+) -> None:
+    script = "import os, time\nwhile not os.path.exists('/nonexistent'): time.sleep(8); break\n"
+    keys = [reduction(stack, f"wait{n}", f"{script}x = {n}\n{GOOD}") for n in range(2)]
+    after = [reduction(stack, f"after{n}", f"x = {n}\n{GOOD}") for n in range(2)]
+    for key in [*keys, *after]:
+        stack.send(key)
+    for key in keys:
+        stack.running(key)
+    before = cpu_seconds(process.popen.pid)
+    for key in keys:
+        assert stack.settled(key).state is State.DONE
+    assert cpu_seconds(process.popen.pid) - before < 2.0, "the loop spins while slots are full"
+    for key in after:
+        assert stack.settled(key, 8).state is State.DONE
+
+
+def cpu_seconds(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text("ascii").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def test_a_forkserver_that_was_killed_is_replaced(stack: Stack, process: Process) -> None:
+    first = reduction(stack, "before-fork", f"x = 'before'\n{GOOD}")
+    stack.send(first)
+    assert stack.settled(first).state is State.DONE
+    (forkserver,) = [
+        pid for pid in process.tree() if b"forkserver" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    ]
+    os.kill(forkserver, signal.SIGKILL)
+    second = reduction(stack, "after-fork", f"x = 'after'\n{GOOD}")
+    stack.send(second)
+    task = stack.settled(second)
+    if task.state is State.READY:  # the attempt met the dying one
+        stack.world.wake(second)
+        stack.send(second)
+        task = stack.settled(second)
+    assert task.state is State.DONE
