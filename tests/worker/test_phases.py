@@ -1,12 +1,16 @@
 """The phases on real granules, one after the other, without processes or servers."""
 
 import json
+import os
+import subprocess
+from collections.abc import Iterator
 from datetime import date
 from pathlib import Path
 
 import numpy as np
 import pytest
 import rasterio
+from pyhdf.SD import SD
 
 from reprojection.grids import modis_tile_grid
 from tasks import protocol
@@ -44,6 +48,7 @@ class Mill:
         self.world = World(services=memory_services())
         self.settings = Settings(data_dir=folder, archive=str(archive), attempt_memory_gb=64)
         self.folder = folder
+        self.scratch = folder / "scratch"
         self.archive = archive
 
     def attempt(self, spec: Spec, name: str = "") -> Succeeded | Failed:
@@ -52,7 +57,7 @@ class Mill:
         key = self.world.plan(spec)
         claimed = protocol.claim(services, key, "worker", RetryPolicy())
         assert claimed is not None
-        scratch = self.folder / "scratch" / (name or claimed.claim)
+        scratch = self.scratch / (name or claimed.claim)
         scratch.mkdir(parents=True)
         job = Job(
             key=key,
@@ -153,9 +158,11 @@ def test_a_month_of_leaf_area_from_archive_to_monthly_mean(mill: Mill) -> None:
     with rasterio.open(mill.fetch(files["Lai_1km.tif"])) as stack:
         assert stack.descriptions == ("2012-01-01", "2012-01-09", "2012-01-17")
         stored, scale, nodata = stack.read(), stack.scales[0], stack.nodata
-    for n, (_, made) in enumerate(cells[:3]):
-        with rasterio.open(mill.fetch(made)) as source:
-            assert np.array_equal(source.read(1), stored[n])
+    for n, day in enumerate(DATES):
+        raw = SD(str(granule(mill.archive, f"MCD15A2.A2012{day}.h17v03*.hdf"))).select("Lai_1km")
+        pixels = raw.get()
+        # The group's grid is the granules' own, so the stack is what is stored, less the codes.
+        assert np.array_equal(stored[n], np.where(pixels <= 100, pixels, nodata))
 
     archive = pack(Packages.of(mill.settings).find("monthly-mean").folder)
     mill.world.put_package(archive)
@@ -295,3 +302,40 @@ def test_a_granule_unlike_its_record_is_a_failed_download(tmp_path: Path) -> Non
     spec = collect_spec(archive / NAME, archive, "MCD15A2", "5").model_copy(update={"size": 4})
     said = failure(Mill(tmp_path / "mill", archive), spec)
     assert said.category is Category.DOWNLOAD_FAILED
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of two megabytes."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=2m", "swathmill-test", str(folder)]
+    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("a small file system can only be mounted by root")
+    yield folder
+    subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def test_a_full_disk_is_out_of_disk_and_no_mystery(granules: Path, small_disk: Path) -> None:
+    collected = leaf_area(granules, "001")
+    assert 600_000 < collected.size < 2_000_000, "the test needs a granule that nearly fills it"
+    mill = Mill(small_disk, granules)
+    (small_disk / "ballast").write_bytes(bytes(2 * 2**20 - 300_000))
+    said = failure(mill, collected)
+    assert said.category is Category.OUT_OF_DISK, said
+    assert not list((small_disk / "cache" / "entries").glob("*/*"))
+
+
+def test_a_disk_that_fills_while_gdal_writes(
+    granules: Path, small_disk: Path, tmp_path: Path
+) -> None:
+    mill = Mill(tmp_path / "mill", granules)
+    collected = leaf_area(granules, "001")
+    mill.make(collected)
+    mill.scratch = small_disk / "scratch"
+    room = (collected.size // 4096 + 2) * 4096  # for the granule, and too little for the cell
+    (small_disk / "ballast").write_bytes(bytes(2 * 2**20 - room))
+    spec = cell(collected, "Lai_1km", date(2012, 1, 1))
+    said = failure(mill, spec)
+    assert said.category is Category.OUT_OF_DISK, said
+    assert list(small_disk.rglob("cell")), "not even the granule had room"
