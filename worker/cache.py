@@ -10,13 +10,17 @@ import fcntl
 import hashlib
 import os
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from io import BufferedRandom
 from pathlib import Path
 
 from tasks.model import ArtifactFile
 
-_STRIPES = 256  # locks: two hexadecimal digits of the content's name
+_EVICTION = "evict"  # the lock under which entries are dropped; others are two digits of a name
+_PARTIAL = ".part"
+_ABANDONED = 3600.0  # seconds after which nobody still writes a download
 _DRAINED = 0.9  # eviction goes on until this share of the bound is left
 
 
@@ -40,44 +44,63 @@ class Cache:
         if file.size > self._bound:
             fetch(to)
             return False
-        entry = self._entries / file.sha256[:2] / file.sha256
+        entry = self._entry(file)
         with self._lock(file.sha256[:2]):
             held = self._take(entry, file, to)
             if not held:
-                self._fetch(entry, fetch)
-                _link(entry, to)
+                self._fetch(entry, to, fetch)
         if not held:
-            self.shrink(self._bound)
+            self._grown(file.size)
         return held
 
     def put(self, file: ArtifactFile, path: Path) -> None:
         """Offer a file that has just been made and is likely wanted here soon."""
         if file.size > self._bound:
             return
-        entry = self._entries / file.sha256[:2] / file.sha256
+        entry = self._entry(file)
         with self._lock(file.sha256[:2]):
-            if not entry.exists():
-                entry.parent.mkdir(exist_ok=True)
-                _link(path, entry)
-        self.shrink(self._bound)
+            if entry.exists():
+                return
+            entry.parent.mkdir(exist_ok=True)
+            _link(path, entry)
+        self._grown(file.size)
 
     def size(self) -> int:
-        """Bytes held."""
+        """Bytes held, counted."""
         return sum(size for _, size, _ in self._listed())
 
     def shrink(self, bound: int) -> None:
         """Drop the entries used longest ago until the rest fits, if it does not."""
-        if self.size() <= bound:
-            return
-        with self._lock("evict"):
-            entries = sorted(self._listed())
-            total = sum(size for _, size, _ in entries)
-            for _, size, path in entries[:-1]:
-                if total <= bound * _DRAINED:
-                    return
-                with suppress(FileNotFoundError):
-                    path.unlink()
-                total -= size
+        with self._lock(_EVICTION) as total:
+            _write_total(total, self._evict(bound))
+
+    def _grown(self, size: int) -> None:
+        """Keep the total up to date and the bound.
+
+        The total is a number in the lock's file: counting thousands of entries for every one that
+        is added would cost more than fetching some. It is counted again whenever it says that the
+        bound is passed, so an error in it lasts no longer than that.
+        """
+        with self._lock(_EVICTION) as total:
+            text = total.read(64)
+            known = int(text) + size if text.isdigit() else self.size()
+            _write_total(total, self._evict(self._bound) if known > self._bound else known)
+
+    def _evict(self, bound: int) -> int:
+        """Drop entries if the bound is passed; returns the bytes left. Called under its lock."""
+        entries = sorted(self._listed())
+        total = sum(size for _, size, _ in entries)
+        if total <= bound:
+            return total
+        for _, size, path in entries[:-1]:
+            if total <= bound * _DRAINED:
+                break
+            path.unlink(missing_ok=True)
+            total -= size
+        return total
+
+    def _entry(self, file: ArtifactFile) -> Path:
+        return self._entries / file.sha256[:2] / file.sha256
 
     def _take(self, entry: Path, file: ArtifactFile, to: Path) -> bool:
         try:
@@ -92,9 +115,9 @@ class Cache:
         to.unlink()
         return False
 
-    def _fetch(self, entry: Path, fetch: Callable[[Path], None]) -> None:
+    def _fetch(self, entry: Path, to: Path, fetch: Callable[[Path], None]) -> None:
         entry.parent.mkdir(exist_ok=True)
-        partial = entry.with_name(f"{entry.name}.{os.getpid()}.part")
+        partial = entry.with_name(f"{entry.name}.{os.getpid()}{_PARTIAL}")
         try:
             try:
                 fetch(partial)
@@ -106,22 +129,34 @@ class Cache:
                 self.shrink(0)
                 fetch(partial)
             partial.chmod(0o444)
+            _link(partial, to)
             partial.replace(entry)
         finally:
             partial.unlink(missing_ok=True)
 
     def _listed(self) -> Iterator[tuple[float, int, Path]]:
-        """(last use, bytes, path) of every entry."""
+        """(last use, bytes, path) of every entry, and of downloads that were broken off."""
+        abandoned = time.time() - _ABANDONED
         for path in self._entries.glob("*/*"):
             with suppress(FileNotFoundError):
                 stat = path.stat()
-                yield stat.st_mtime, stat.st_size, path
+                under_way = path.name.startswith(".") or path.name.endswith(_PARTIAL)
+                if not under_way or stat.st_mtime < abandoned:
+                    yield stat.st_mtime, stat.st_size, path
 
     @contextmanager
-    def _lock(self, name: str) -> Iterator[None]:
-        with (self._locks / name).open("ab") as lock:
+    def _lock(self, name: str) -> Iterator[BufferedRandom]:
+        # Made by appending, which never truncates what another process has written.
+        (self._locks / name).open("ab").close()
+        with (self._locks / name).open("r+b") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)  # released with the file, also by a crash
-            yield
+            yield lock
+
+
+def _write_total(file: BufferedRandom, total: int) -> None:
+    file.seek(0)
+    file.write(str(total).encode("ascii"))
+    file.truncate()
 
 
 def sha256(path: Path) -> str:

@@ -104,6 +104,34 @@ def test_a_full_disk_empties_the_cache_and_tries_once_more(tmp_path: Path) -> No
     assert cache.size() < len(b"old oneold twoabc")
 
 
+def test_the_total_is_counted_again_when_it_is_wrong_or_gone(tmp_path: Path) -> None:
+    cache, total = Cache(tmp_path / "cache", 1000), tmp_path / "cache" / "locks" / "evict"
+    for n in range(3):
+        cache.get(artifact(bytes([n]) * 100), tmp_path / f"a{n}", Source(bytes([n]) * 100))
+    assert total.read_bytes() == b"300"
+    for wrong in (b"", b"rubbish", b"99999999"):
+        total.write_bytes(wrong)
+        data = wrong.rjust(100)
+        cache.get(artifact(data), tmp_path / data.decode(), Source(data))
+        assert int(total.read_bytes()) == cache.size()
+    assert cache.size() == 600
+
+
+def test_downloads_under_way_are_left_alone_and_old_ones_removed(tmp_path: Path) -> None:
+    cache = Cache(tmp_path / "cache", 1000)
+    cache.get(artifact(b"abc"), tmp_path / "a", Source(b"abc"))
+    cache.get(artifact(b"abcd"), tmp_path / "b", Source(b"abcd"))
+    folder = tmp_path / "cache" / "entries" / "00"
+    folder.mkdir(exist_ok=True)
+    young, old = folder / "young.1.part", folder / ".old"
+    young.write_bytes(b"x")
+    old.write_bytes(b"x")
+    os.utime(old, (1, 1))
+    cache.shrink(0)
+    assert young.exists()
+    assert not old.exists()
+
+
 def _get(folder: Path, number: int) -> None:
     cache = Cache(folder / "cache", 10**7)
 
