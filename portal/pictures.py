@@ -1,22 +1,47 @@
-"""Small pictures of result rasters, drawn when first asked for and kept for a while."""
+"""Small pictures of result rasters, and what they say of themselves.
 
-import tempfile
+A raster is read where it is stored, by byte ranges: its head and the overview that is large enough,
+never the whole file. Pictures are drawn when first asked for and kept for a while.
+"""
+
+import io
 import threading
 from collections import OrderedDict
-from pathlib import Path, PurePosixPath
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+import numpy as np
+import rasterio
+from pydantic import ValidationError
+from rasterio.enums import Resampling
+from rasterio.errors import RasterioError
 
 from portal.downloads import ResultFile
 from portal.problems import NotFoundError
-from reprojection.errors import ReprojectionError
-from reprojection.picture import write_png
+from reprojection.picture import draw, encode_png
+from reprojection.raster import Description, Raster
+from reprojection.write import TAG
 from tasks.blobs import Blobs, split_blob
 
 SMALL, LARGE = 144, 1024
 """Longest sides in pixels: beside a file's name, and on a page of its own."""
 
-MOST_BYTES = 256 * 10**6
 _KEPT_BYTES = 32 * 10**6
 _AT_ONCE = 2
+_READ_BYTES = 2**18  # in one call of storage
+_NAME = "result.tif"
+_SHOWN = (2.0, 98.0)  # percentiles at the ends of the colour scale, as `reprojection.picture` draws
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shown:
+    """A raster as a page shows it: what it says, and the values at its scale's ends."""
+
+    said: Description
+    nodata: float | int | None
+    low: float | None
+    high: float | None
+    valid: float  # share of pixels with a value, at the size of the picture
 
 
 class Pictures:
@@ -28,16 +53,10 @@ class Pictures:
         self._drawing = threading.BoundedSemaphore(_AT_ONCE)
 
     def png(self, blobs: Blobs, result: ResultFile, side: int) -> bytes:
-        """A PNG of a raster, its longer side at most `side` pixels.
+        """A PNG of a raster's first band, its longer side at most `side` pixels.
 
-        Raises:
-            NotFoundError: the file is no raster of Swathmill, or too large to draw here.
+        Raises NotFoundError for a file that is no raster of Swathmill.
         """
-        if not has_picture(result):
-            raise NotFoundError(
-                f"{result.path} ({result.file.size:,} bytes) has no picture.",
-                "Download it and open it in a GIS.",
-            )
         name = (result.file.sha256, side)
         with self._lock:
             found = self._kept.get(name)
@@ -45,29 +64,102 @@ class Pictures:
                 self._kept.move_to_end(name)
                 return found
         with self._drawing:
-            drawn = _draw(blobs, result, side)
+            raster, _ = _read(blobs, result, side)
+            drawn = encode_png(draw(raster))
         with self._lock:
             self._kept[name] = drawn
             while sum(map(len, self._kept.values())) > _KEPT_BYTES and len(self._kept) > 1:
                 self._kept.popitem(last=False)
         return drawn
 
+    def shown(self, blobs: Blobs, result: ResultFile) -> Shown:
+        """What a raster says of itself, and its scale's ends; raises NotFoundError as `png`."""
+        with self._drawing:
+            raster, said = _read(blobs, result, LARGE)
+        values = raster.values(0)
+        known = values[np.isfinite(values)]
+        low, high = (float(v) for v in np.percentile(known, _SHOWN)) if known.size else (None, None)
+        return Shown(
+            said=said,
+            nodata=raster.nodata,
+            low=low,
+            high=high,
+            valid=known.size / values.size,
+        )
+
 
 def has_picture(result: ResultFile) -> bool:
-    """Whether a picture can be drawn of a result: a GeoTIFF of bounded size."""
-    suffix = PurePosixPath(result.path).suffix.lower()
-    return suffix in (".tif", ".tiff") and result.file.size <= MOST_BYTES
+    """Whether a picture may be drawn of a result: its name is a GeoTIFF's."""
+    return PurePosixPath(result.path).suffix.lower() in (".tif", ".tiff")
 
 
-def _draw(blobs: Blobs, result: ResultFile, side: int) -> bytes:
-    container, name = split_blob(result.file.blob)
-    with tempfile.TemporaryDirectory(prefix="swathmill-picture-") as folder:
-        raster, picture = Path(folder, "raster.tif"), Path(folder, "picture.png")
-        blobs.get_file(container, name, raster, result.file.sha256)
-        try:
-            write_png(raster, picture, side)
-        except ReprojectionError as error:
-            raise NotFoundError(
-                f"{result.path} has no picture: {error}.", "Download it and open it in a GIS."
-            ) from error
-        return picture.read_bytes()
+def _read(blobs: Blobs, result: ResultFile, side: int) -> tuple[Raster, Description]:
+    """The first band at most `side` pixels long, and the description of the whole."""
+    if not has_picture(result):
+        raise _refused(result, "it is no raster")
+
+    def opener(path: str, _mode: str = "rb", **_: object) -> io.BufferedReader:
+        if path != _NAME:
+            raise FileNotFoundError(path)
+        return io.BufferedReader(_BlobFile(blobs, result), _READ_BYTES)
+
+    try:
+        with (
+            rasterio.Env(GDAL_DISABLE_READDIR_ON_OPEN="EMPTY_DIR"),
+            rasterio.open(_NAME, opener=opener, driver="GTiff") as dataset,
+        ):
+            said = Description.model_validate_json(dataset.tags().get(TAG, ""))
+            share = min(1.0, side / max(dataset.height, dataset.width))
+            shape = max(1, round(dataset.height * share)), max(1, round(dataset.width * share))
+            smooth = said.kind == "continuous"
+            data = dataset.read(
+                [1],
+                out_shape=(1, *shape),
+                resampling=Resampling.average if smooth else Resampling.nearest,
+            )
+            nodata = dataset.nodata
+    except (RasterioError, ValidationError) as error:
+        raise _refused(result, "it is no raster of Swathmill") from error
+    if nodata is not None and data.dtype.kind != "f":
+        nodata = int(nodata)
+    first = said.model_copy(update={"bands": said.bands[:1]})
+    return first.raster(data, nodata), said
+
+
+def _refused(result: ResultFile, why: str) -> NotFoundError:
+    return NotFoundError(
+        f"{result.path} has no picture: {why}.", "Download it and open it in a program of its kind."
+    )
+
+
+class _BlobFile(io.RawIOBase):
+    """A result as a file that reads what is asked for, and no more, from storage."""
+
+    def __init__(self, blobs: Blobs, result: ResultFile) -> None:
+        self._blobs = blobs
+        self._size = result.file.size
+        self._blob = split_blob(result.file.blob)
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
+        self._at = start + offset
+        return self._at
+
+    def readinto(self, buffer: "bytearray | memoryview") -> int:  # type: ignore[override]
+        length = min(len(buffer), self._size - self._at)
+        if length <= 0:
+            return 0
+        data = b"".join(self._blobs.stream(*self._blob, self._at, length))
+        buffer[: len(data)] = data
+        self._at += len(data)
+        return len(data)

@@ -13,6 +13,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from tasks.errors import (
     BlobMissingError,
@@ -140,6 +141,13 @@ def problem_of(error: Exception) -> Problem:
                 detail="Storage does not answer, so nothing certain can be said.",
                 remedy="Try again in a moment.",
             )
+        case ClientDisconnect():
+            return Problem(
+                status=HTTPStatus.BAD_REQUEST,
+                title="Call broken off",
+                detail="The connection ended before the call was whole.",
+                remedy="Repeat the call.",
+            )
         case HTTPException():
             status = HTTPStatus(error.status_code)
             return Problem(
@@ -163,6 +171,15 @@ def _http_detail(status: HTTPStatus) -> str:
     return f"{status.description or status.phrase}."
 
 
+_KINDS = (
+    SwathmillError,
+    AzureError,
+    RequestValidationError,
+    HTTPException,
+    ClientDisconnect,
+    Exception,
+)
+
 ErrorPage = Callable[[Request, Problem], Response]
 Handler = Callable[[Request, Exception], Awaitable[Response]]
 
@@ -178,7 +195,7 @@ def register_problems(app: FastAPI, page: ErrorPage) -> None:
             return page(request, problem)
         return problem_json(problem)
 
-    for kind in (SwathmillError, AzureError, RequestValidationError, HTTPException, Exception):
+    for kind in _KINDS:
         app.add_exception_handler(kind, answer)
 
 

@@ -15,6 +15,7 @@ from portal.context import Here, Portal
 from portal.downloads import ResultFile
 from portal.forms import request_yaml
 from portal.identity import Caller
+from portal.problems import NotFoundError
 from portal.submissions import load_for
 from tasks import protocol, requests
 from tasks.categories import RULES, Category, Rule
@@ -209,6 +210,7 @@ def view(request_id: str, path: str, caller: Caller, here: Here) -> Response:
         200,
         row=row,
         item=ResultView(result=found, request=row.id),
+        shown=_shown(here, found),
         before=_view_url(row.id, paths, at - 1) if at > 0 else "",
         after=_view_url(row.id, paths, at + 1) if 0 <= at < len(paths) - 1 else "",
     )
@@ -281,13 +283,13 @@ def _progress(row: RequestRow) -> dict[str, object]:
 
 def _hints(row: RequestRow) -> str:
     """What a state means for the one who waits, where the word alone does not say it."""
+    if row.order == "cancel" and not row.state.ended:
+        return "Being cancelled."
     match row.state:
         case RequestState.SUBMITTED:
             return "Waiting for the service manager to plan it."
         case RequestState.PLANNING:
             return "Looking for granules and planning tasks."
-        case _ if row.order == "cancel" and not row.state.ended:
-            return "Being cancelled."
         case _:
             return ""
 
@@ -334,6 +336,13 @@ def _results(here: Portal, row: RequestRow, page: int, find: str) -> dict[str, o
         "pages": pages,
         "find": find,
     }
+
+
+def _shown(here: Portal, found: ResultFile) -> pictures.Shown | None:
+    try:
+        return here.pictures.shown(here.services.blobs, found)
+    except NotFoundError:
+        return None  # no raster: its page has no picture
 
 
 def _view_url(request: str, paths: list[str], at: int) -> str:

@@ -5,7 +5,16 @@ import shutil
 from collections.abc import Iterator
 
 import pytest
+import structlog
 from playwright.sync_api import Browser, Error, sync_playwright
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    """Keep logs from being drawn on a terminal, which takes seconds for a traceback."""
+    with structlog.testing.capture_logs():
+        yield
+
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 

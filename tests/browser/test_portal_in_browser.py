@@ -1,0 +1,308 @@
+"""The portal in a real browser: the form, the map, live progress, every width and scheme."""
+
+import hashlib
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, ConsoleMessage, Page, ViewportSize, expect
+
+from portal.pages import STATIC
+from tasks import requests
+from tasks.categories import Category
+from tasks.model import Phase, RequestState
+from tasks.request import parse_request
+from tasks.requests import PhaseCount
+from tasks.services import Services
+from tests.portal.scripted import (
+    LivePortal,
+    ScriptedManager,
+    live_portal,
+    live_services,
+    put_failed_task,
+    put_result,
+    raster_bytes,
+    set_row,
+    settings,
+)
+
+pytestmark = pytest.mark.browser
+
+DOCUMENT = {
+    "title": "A rather long title of a request about leaf area over the British Isles",
+    "products": [{"name": "MCD15A2", "collection": "5", "layers": ["Lai_1km"]}],
+    "region": {"bbox": [-8.0, 50.5, 6.0, 58.5]},
+    "time": {"start": "2012-01-01", "end": "2012-04-30"},
+    "grid": {"crs": "EPSG:4326", "resolution": 0.01},
+}
+
+
+@pytest.fixture
+def services() -> Services:
+    return live_services()
+
+
+@pytest.fixture
+def portal(services: Services) -> Iterator[LivePortal]:
+    if not (STATIC / "vendor" / "htmx.min.js").is_file():
+        pytest.skip("portal/static/vendor is empty: run make setup")
+    with live_portal(services, settings()) as running:
+        yield running
+
+
+@pytest.fixture
+def page(chromium: Browser, portal: LivePortal) -> Iterator[Page]:
+    """A signed-in page on which no error may come up: not in scripts, not by the policy."""
+    context = chromium.new_context(viewport=ViewportSize(width=1280, height=900))
+    page = context.new_page()
+    page.set_default_timeout(15_000)
+    complaints: list[str] = []
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on(
+        "console",
+        lambda message: complaints.append(message.text) if is_error(message) else None,
+    )
+    page.goto(portal.link(role="operator"))
+    yield page
+    context.close()
+    assert complaints == []
+
+
+def is_error(message: ConsoleMessage) -> bool:
+    """Whether a page complains; that a form was refused (422) is no fault of the page."""
+    return message.type == "error" and "422" not in message.text
+
+
+def edges(page: Page) -> list[float]:
+    return [
+        float(page.input_value(f"#{edge}") or "nan") for edge in ("west", "south", "east", "north")
+    ]
+
+
+def at(page: Page, across: float, down: float) -> tuple[float, float]:
+    """A point on the map by shares of its width and height."""
+    box = page.locator("[data-map] > svg").bounding_box()
+    assert box is not None
+    return box["x"] + across * box["width"], box["y"] + down * box["height"]
+
+
+def drag(page: Page, start: tuple[float, float], end: tuple[float, float]) -> None:
+    page.mouse.move(*start)
+    page.mouse.down()
+    page.mouse.move((start[0] + end[0]) / 2, (start[1] + end[1]) / 2)
+    page.mouse.move(*end)
+    page.mouse.up()
+
+
+def fill_in(page: Page, portal: LivePortal) -> None:
+    """Fill the form in as a person would, the region by drawing."""
+    page.goto(f"{portal.url}/new")
+    page.fill("#product-search", "MCD15A2")
+    page.get_by_role("button", name="Add MCD15A2 collection 5", exact=True).click()
+    page.get_by_role("checkbox", name="Lai_1km").check()
+    page.fill("#start", "2012-01-01")
+    page.fill("#end", "2012-01-31")
+    page.fill("#resolution", "0.1")
+    page.locator("[data-map]").scroll_into_view_if_needed()
+    drag(page, at(page, 0.45, 0.2), at(page, 0.55, 0.3))
+
+
+def test_a_request_is_made_by_the_form_followed_and_its_result_downloaded(
+    page: Page, portal: LivePortal, services: Services, tmp_path: Path
+) -> None:
+    fill_in(page, portal)
+    west, south, east, north = edges(page)
+    assert west < 0 < east
+    assert 0 < south < north
+    expect(page.locator("#summary")).to_contain_text("pixels of 0.1 degree")
+    expect(page.locator("#summary")).to_contain_text("MODIS tiles")
+    page.fill("#title", "Drawn by mouse")
+    with ScriptedManager(services, tmp_path).running(every=0.4):
+        page.get_by_role("button", name="Preview").click()
+        expect(page.locator("#preview-counts")).to_contain_text("32, 123 MB to fetch")
+        page.get_by_role("button", name="Submit", exact=True).click()
+        expect(page.get_by_role("heading", name="Drawn by mouse")).to_be_visible()
+        expect(page.locator("#progress .state")).to_have_text("complete", timeout=30_000)
+        expect(page.locator(".results tbody tr")).to_have_count(3, timeout=10_000)
+    expect(page.locator("#said")).to_have_text("complete")
+    expect(page.get_by_role("button", name="Cancel")).to_have_count(0)
+    with page.expect_download() as waiting:
+        page.get_by_role("link", name="Download Lai_1km_2012-01-01.tif").click()
+    data = Path(waiting.value.path()).read_bytes()
+    shown = page.locator(".results td.mono").first.get_attribute("title")
+    assert hashlib.sha256(data).hexdigest() == shown
+    picture = page.locator("img.thumb").first
+    picture.scroll_into_view_if_needed()
+    page.wait_for_function("document.querySelector('img.thumb').naturalWidth > 0")
+    (row,) = (r for r in requests.list_requests(services) if not r.dry_run)
+    made = requests.document_of(row)
+    assert made.region.bbox == (west, south, east, north)
+    assert made.products[0].layers == ("Lai_1km",)
+
+
+def test_a_mistake_is_shown_beside_its_field_and_can_be_mended(
+    page: Page, portal: LivePortal, services: Services
+) -> None:
+    fill_in(page, portal)
+    page.fill("#end", "2011-01-01")
+    page.get_by_role("button", name="Submit", exact=True).click()
+    expect(page.locator("#error-time")).to_contain_text("before start")
+    assert page.evaluate("document.activeElement.id") == "start"
+    assert page.input_value("#resolution") == "0.1"
+    expect(page.get_by_role("checkbox", name="Lai_1km")).to_be_checked()
+    page.fill("#end", "2012-01-02")
+    page.get_by_role("button", name="Submit", exact=True).click()
+    page.wait_for_url(re.compile("/requests/"))
+    assert len(list(requests.list_requests(services))) == 1
+
+
+def test_map_and_fields_are_kept_in_step(page: Page, portal: LivePortal) -> None:
+    page.goto(f"{portal.url}/new")
+    page.wait_for_function("document.querySelector('.map .land').getAttribute('d')")
+    for edge, value in (("west", "-10"), ("south", "-10"), ("east", "10"), ("north", "10")):
+        page.fill(f"#{edge}", value)
+    box = page.locator("[data-map] rect.box").nth(1)
+    assert [box.get_attribute(name) for name in ("x", "y", "width", "height")] == [
+        "-10",
+        "-10",
+        "20",
+        "20",
+    ]
+    page.locator("[data-map] > svg").focus()
+    page.keyboard.press("ArrowRight")
+    west, south, east, north = edges(page)
+    assert west > -10
+    assert east - west == pytest.approx(20)
+    assert (south, north) == (-10, 10)
+    page.keyboard.press("Shift+ArrowUp")
+    assert edges(page)[3] > 10
+    assert edges(page)[1] == -10
+    page.keyboard.press("0")
+    width = page.locator("[data-map] > svg").get_attribute("viewBox")
+    assert width is not None
+    assert float(width.split()[2]) < 180
+
+
+def test_a_box_over_the_antimeridian_is_drawn(page: Page, portal: LivePortal) -> None:
+    page.goto(f"{portal.url}/new")
+    page.get_by_label("Dragging moves the map").check()
+    drag(page, at(page, 0.9, 0.5), at(page, 0.4, 0.5))
+    page.get_by_label("Dragging draws").check()
+    drag(page, at(page, 0.3, 0.4), at(page, 0.7, 0.6))
+    west, _, east, _ = edges(page)
+    assert 0 < east + 180 < west
+    assert west > east
+
+
+def test_tiles_are_picked_on_the_map(page: Page, portal: LivePortal) -> None:
+    page.goto(f"{portal.url}/new")
+    page.get_by_label("MODIS tiles", exact=True).check()
+    page.mouse.click(*at(page, 0.51, 0.45))
+    assert page.input_value("#tiles") == "h18v08"
+    page.mouse.click(*at(page, 0.49, 0.45))
+    assert page.input_value("#tiles") == "h18v08, h17v08"
+    page.mouse.click(*at(page, 0.51, 0.45))
+    assert page.input_value("#tiles") == "h17v08"
+    expect(page.locator(".tile.touched")).to_have_count(1)
+
+
+def test_the_form_works_without_a_mouse(page: Page, portal: LivePortal, services: Services) -> None:
+    page.goto(f"{portal.url}/new")
+    page.locator("#product-search").focus()
+    page.keyboard.type("MCD15A2H")
+    expect(page.locator("#found li").first).to_contain_text("MCD15A2H")
+    for _ in range(10):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.textContent") == "Add":
+            break
+    page.keyboard.press("Enter")
+    page.wait_for_function("document.activeElement.type === 'checkbox'")
+    page.keyboard.press("Space")
+    for field, value in (("west", "5"), ("south", "50"), ("east", "6"), ("north", "51")):
+        page.locator(f"#{field}").focus()
+        page.keyboard.type(value)
+    page.fill("#start", "2012-01-01")
+    page.fill("#end", "2012-01-02")
+    page.get_by_role("button", name="Submit", exact=True).focus()
+    page.keyboard.press("Enter")
+    page.wait_for_url(re.compile("/requests/"))
+    (row,) = requests.list_requests(services)
+    assert requests.document_of(row).region.bbox == (5, 50, 6, 51)
+
+
+def test_cancelling_asks_first(page: Page, portal: LivePortal, services: Services) -> None:
+    name = requests.submit(services, "ada@example.org", parse_request(DOCUMENT))
+    page.goto(f"{portal.url}/requests/{name}")
+    page.once("dialog", lambda dialog: dialog.dismiss())
+    page.get_by_role("button", name="Cancel").click()
+    assert requests.load(services, name).order == ""
+    page.once("dialog", lambda dialog: dialog.accept())
+    page.get_by_role("button", name="Cancel").click()
+    expect(page.get_by_text("Being cancelled.")).to_be_visible()
+    assert requests.load(services, name).order == "cancel"
+
+
+@pytest.mark.parametrize("width", [360, 1600])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_no_page_is_wider_than_its_window_and_text_can_be_read(
+    chromium: Browser,
+    portal: LivePortal,
+    services: Services,
+    tmp_path: Path,
+    width: int,
+    scheme: str,
+) -> None:
+    name = requests.submit(services, "ada@example.org", parse_request(DOCUMENT))
+    key = put_failed_task(
+        services, name, "MCD15A2.A2012001.h17v03.005.2012.hdf", (Category.UNKNOWN,)
+    )
+    put_result(services, name, "MCD15A2.005/Lai_1km", "a" * 60 + ".tif", raster_bytes(tmp_path))
+    phases = {Phase.COLLECTION: PhaseCount(total=2, done=1, failed=1)}
+    set_row(services, name, state=RequestState.GAPS, ended=1e9, delivered=1, phases=phases)
+    context = chromium.new_context(
+        viewport=ViewportSize(width=width, height=900),
+        color_scheme="dark" if scheme == "dark" else "light",
+    )
+    page = context.new_page()
+    page.goto(portal.link(role="operator"))
+    for path in (
+        "/",
+        "/new",
+        f"/new?again={name}",
+        f"/requests/{name}",
+        f"/tasks/{key}",
+        "/operations",
+        "/docs",
+        "/nowhere",
+    ):
+        page.goto(portal.url + path)
+        page.wait_for_load_state("networkidle")
+        overflow = page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
+        assert overflow <= 0, path
+        assert page.evaluate(UNREADABLE) == [], path
+    context.close()
+
+
+UNREADABLE = """() => {
+  const parse = (colour) => colour.match(/[\\d.]+/g).map(Number);
+  const light = ([r, g, b]) => [r, g, b].map((v) => v / 255)
+    .map((v) => (v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4))
+    .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+  const ground = (node) => {
+    for (let at = node; at; at = at.parentElement) {
+      const colour = parse(getComputedStyle(at).backgroundColor);
+      if (colour.length < 4 || colour[3] > 0.9) return colour;
+    }
+    return [255, 255, 255];
+  };
+  const bad = [];
+  for (const node of document.querySelectorAll("main *, header *, footer *")) {
+    const own = [...node.childNodes].some((c) => c.nodeType === 3 && c.textContent.trim());
+    if (!own || node.closest("svg") || !node.offsetParent) continue;
+    const [a, b] = [light(parse(getComputedStyle(node).color)), light(ground(node))];
+    const contrast = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    if (contrast < 4.5) bad.push(`${node.tagName} ${node.className} ${contrast.toFixed(2)}`);
+  }
+  return [...new Set(bad)];
+}"""
