@@ -64,7 +64,8 @@ def beat(store: Store, clock: Clock, worker: WorkerRow) -> tuple[str, ...]:
             return (Insert(row=worker.name, entity=_dump(replace(worker, orders=()))),)
         old = _load(found)
         orders = tuple(claim for claim in old.orders if claim in mine)
-        new = replace(worker, orders=orders, draining=worker.draining or old.draining)
+        same = old.started == worker.started  # and not a dead namesake that was on its way out
+        new = replace(worker, orders=orders, draining=worker.draining or (same and old.draining))
         if old == new:
             return ()
         return (Replace(row=worker.name, entity=_dump(new), etag=found.etag),)

@@ -290,3 +290,12 @@ def test_a_lease_without_a_beat_ends_all_attempts(bench: Bench, store: Unsteady)
     until(lambda: bool(protocol.attempts_of(store, key)), 5)
     (attempt,) = protocol.attempts_of(store, key)
     assert attempt.category is Category.WORKER_LOST
+
+
+def test_a_worker_does_not_inherit_the_end_of_a_dead_namesake(bench: Bench) -> None:
+    services = bench.world.services
+    dead = WorkerRow(name="w", host="h", slots=1, started=1.0, beat_at=1.0, draining=True)
+    workers.beat(services.store, services.clock, dead)
+    heartbeat(bench).beat()
+    (row,) = workers.list_workers(services.store)
+    assert not row.draining
