@@ -171,7 +171,13 @@ class Dependents:
                 return
             if task.missing or not task.lacking:
                 return
-            successor = self._plan_successor(task, told)
+            spec = read_spec(self._store, key)
+            revived = self._revived(task, spec)
+            if revived:
+                change_task(self._services, key, lambda t: transitions.reconsider(t, revived))  # noqa: B023
+                self._merge(told, self.examine(key))
+                return
+            successor = self._plan_successor(task, spec, told)
             try:
                 etag = task.etag
                 after = change_task(
@@ -184,7 +190,16 @@ class Dependents:
             if after is not None:
                 return
 
-    def _plan_successor(self, task: Task, told: Told) -> str:
+    def _revived(self, task: Task, spec: Spec) -> int:
+        """Bits of lacking inputs that are not failures any more."""
+        revived = 0
+        for i, given in enumerate(spec.inputs):
+            if task.lacking >> i & 1:
+                found = read_task(self._store, given.key)
+                revived |= (found is not None and found.state is not State.FAILED) << i
+        return revived
+
+    def _plan_successor(self, task: Task, spec: Spec, told: Told) -> str:
         """Plan the successor for all who skip; its key, or empty when there is nothing to make."""
         wanting = [self._find(request) for request in task.wants]
         skipping = [
@@ -192,7 +207,6 @@ class Dependents:
             for live in wanting
             if live is not None and live.policy == "skip" and not live.leaving
         ]
-        spec = read_spec(self._store, task.key)
         kept = self._kept(task, spec)
         if not kept or not skipping:
             return ""

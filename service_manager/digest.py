@@ -83,8 +83,9 @@ class Digest:
         attempts = [n for n in news if n.number]
         for start in range(0, len(attempts), history.BATCH):
             part = attempts[start : start + history.BATCH]
-            self._count(part)
+            # Before the call: its answer may get lost.
             self._counted |= {history.attempt_id(n) for n in part}
+            self._count(part)
         told = self._dependents.tell(news)
         for one in news:
             if one.category is Category.SOURCE_BLOB_MISSING and one.state is State.WAITING:

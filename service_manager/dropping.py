@@ -25,7 +25,7 @@ _TOGETHER = 20  # tasks in one transaction
 
 
 class Dropping:
-    """Drops a request's wants. With `keep_ended`, those that were told stay: results and failures."""
+    """Drops a request's wants. With `keep_ended`, those it was told of stay: results, failures."""
 
     def __init__(
         self,

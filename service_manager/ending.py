@@ -75,9 +75,14 @@ def end(
 ) -> RequestRow:
     """End a request once: gaps, mail, and its row. Repeated, it changes nothing.
 
+    One that is ordered to be cancelled does not end this way: its wants may be half gone already.
+
     Raises:
         StoreError: storage failed; call again.
     """
+    stored = requests.load(services, live.id)
+    if stored.order == "cancel":
+        return stored
     plan = frozen.thaw(services.blobs, live.id) or Plan(tasks=())
     verdict = judge(live.policy, wants, plan.gaps)
     gaps = lacking(wants, plan.gaps)
@@ -93,13 +98,13 @@ def end(
         gap_count=len(gaps),
         epoch=epoch,
     )
-    request = requests.document_of(requests.load(services, live.id))
+    request = requests.document_of(stored)
     mail = notify.compose(
         row, wants, plan.gaps, to=request.notify, portal_url=portal_url, now=now, notes=plan.notes
     )
     if mail is not None:
         outbox.put(services.store, services.clock, mail)
-    return write_end(services, row)
+    return write_end(services, row, unless_cancelled=True)
 
 
 def end_without_plan(
@@ -124,15 +129,17 @@ def end_without_plan(
     return write_end(services, new)
 
 
-def write_end(services: Services, row: RequestRow) -> RequestRow:
-    """Write a request's end unless it has one."""
+def write_end(services: Services, row: RequestRow, *, unless_cancelled: bool = False) -> RequestRow:
+    """Write a request's end unless it has one, or is to be cancelled meanwhile."""
 
     def change(current: RequestRow) -> RequestRow:
-        if current.state.ended:
+        if current.state.ended or (unless_cancelled and current.order == "cancel"):
             return current
         return replace(row, document=current.document, etag=current.etag)
 
     ended = requests.change_request(services, row.id, change)
+    if not ended.state.ended:
+        return ended
     log.info("request ended", request=row.id, state=ended.state.value, message=ended.message)
     return ended
 

@@ -64,15 +64,10 @@ class Intake:
         if row.state is not RequestState.SUBMITTED:
             return row
         full = requests.load(self._services, row.id)
-        try:
-            plan = self._plan(requests.document_of(full))
-        except RequestRefusedError as error:
-            return self._end(full, RequestState.REFUSED, str(error))
-        except Exception as error:
-            log.exception("planning failed", request=row.id, attempt=row.attempts)
-            if row.attempts < TRIES:
-                raise StoreError(f"planning of {row.id} failed: {error}") from error
-            return self._failed(full, f"planning failed: {type(error).__name__}: {error}")
+        planned = self._planned(full)
+        if isinstance(planned, RequestRow):
+            return planned
+        plan = planned
         if len(plan.tasks) > self._options.max_tasks:
             return self._end(
                 full,
@@ -87,7 +82,7 @@ class Intake:
         except AzureError as error:
             raise StoreError(f"the plan of {row.id} could not be stored: {error}") from error
 
-        def planned(current: RequestRow) -> RequestRow:
+        def frozen_plan(current: RequestRow) -> RequestRow:
             if current.state is not RequestState.SUBMITTED:
                 return current
             return replace(
@@ -98,7 +93,19 @@ class Intake:
                 notes=plan.notes,
             )
 
-        return requests.change_request(self._services, row.id, planned)
+        return requests.change_request(self._services, row.id, frozen_plan)
+
+    def _planned(self, row: RequestRow) -> Plan | RequestRow:
+        """The plan, or the row of the request that ended for want of one."""
+        try:
+            return self._plan(requests.document_of(row))
+        except RequestRefusedError as error:
+            return self._end(row, RequestState.REFUSED, str(error))
+        except Exception as error:
+            log.exception("planning failed", request=row.id, attempt=row.attempts)
+            if row.attempts < TRIES:
+                raise StoreError(f"planning of {row.id} failed: {error}") from error
+            return self._failed(row, f"planning failed: {type(error).__name__}: {error}")
 
     def write(self, live: Live) -> Iterator[Written]:
         """Write the frozen plan, a batch for each item taken; RUNNING after the last.

@@ -172,8 +172,12 @@ class Manager:
             self._forget(live.id)
 
     def _obey(self, live: Live) -> None:
-        if live.row.order == "cancel" and live.id not in self._after:
+        if live.id in self._work:
+            return
+        if live.row.order == "cancel":
             self._drop(live, RequestState.CANCELLED)
+        elif live.id in self._after:  # it broke off
+            self._drop(live, self._after[live.id])
         elif live.row.order in ("pause", "resume"):
             paused = live.row.order == "pause"
 
@@ -300,7 +304,6 @@ class Manager:
         except (StoreError, ValueError) as error:
             del self._work[request]
             self._look_at.add(request)  # begins again from the start
-            self._after.pop(request, None)
             if isinstance(error, StoreError):
                 raise
             log.exception("a plan cannot be written", request=request)
@@ -321,9 +324,9 @@ class Manager:
         live.changed = True
 
     def _finished(self, live: Live) -> None:
-        becomes = self._after.pop(live.id, None)
+        self._look_at.add(live.id)  # a plan is written, and there may be an order; or the end fails
+        becomes = self._after.get(live.id)
         if becomes is None:
-            self._look_at.add(live.id)  # a plan is written; there may be an order
             return
         if becomes is RequestState.FAILED and live.row.state is RequestState.RUNNING:
             recount(self._services, live)
@@ -343,7 +346,9 @@ class Manager:
 
     def _ends(self) -> bool:
         for live in list(self.view.requests.values()):
-            if live.row.state is not RequestState.RUNNING or live.id in self._work:
+            if live.row.state is not RequestState.RUNNING:
+                continue
+            if live.id in self._work or live.id in self._after or live.row.order == "cancel":
                 continue
             if live.policy == "fail" and _failed(live):
                 self._drop(live, RequestState.FAILED)
@@ -354,14 +359,18 @@ class Manager:
         return False
 
     def _end(self, live: Live, wants: list[Want]) -> None:
-        ending.end(
+        row = ending.end(
             self._services,
             live,
             wants,
             portal_url=self._options.portal_url,
             epoch=self._epoch,
         )
-        self._forget(live.id)
+        if row.state.ended:
+            self._forget(live.id)
+        else:
+            self._take_row(live, row)
+            self._look_at.add(live.id)
 
     def _progress(self) -> bool:
         for live in list(self.view.requests.values()):

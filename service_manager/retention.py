@@ -1,7 +1,7 @@
 """Deleting what nobody wants: artifacts of no request, and blobs of attempts that came to nothing.
 
-A task is EXPIRED before any of its blobs goes: a request that comes meanwhile finds it either DONE with its
-blobs, or EXPIRED and to be made again. Blobs are judged by their name and the task's row alone.
+A task is EXPIRED before any of its blobs goes: a request that comes meanwhile finds it either DONE
+with its blobs, or EXPIRED and to be made again. Blobs are judged by name and task row alone.
 """
 
 from collections.abc import Iterator

@@ -205,6 +205,15 @@ def tell(task: Task, ended: int, lacking: int) -> Change:
     return _change(task, new)
 
 
+def reconsider(task: Task, inputs: int) -> Change:
+    """Wait again for inputs that were lacking: somebody wants them once more, and they may come."""
+    again = task.lacking & inputs
+    if task.state is not State.WAITING or not again:
+        return Change(task=task, operations=())
+    new = replace(task, lacking=task.lacking & ~again, missing=task.missing | again)
+    return _change(task, new)
+
+
 def supersede(task: Task, successor: str) -> Change:
     """WAITING with lacking inputs -> FAILED as upstream failed; `successor` is the key of the
     task planned over the inputs that exist, or empty when none does."""

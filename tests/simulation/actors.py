@@ -1,5 +1,5 @@
-"""The processes of the simulation: managers, workers, a client. Only the worker's slot is written for
-the simulation: it has no child process; all else is the product's own code."""
+"""The processes of the simulation: managers, workers, a client. Only the worker is written for
+it, as it has no child processes; all else is the product's own code."""
 
 import hashlib
 import threading
@@ -294,9 +294,7 @@ class Client:
     def submit(self, owner: str, request: Request, request_id: str) -> None:
         """Submit until it is known to be stored."""
         self.submitted[request_id] = request.title
-        self._insist(
-            lambda: requests.submit(self.services, owner, request, request_id=request_id)
-        )
+        self._insist(lambda: requests.submit(self.services, owner, request, request_id=request_id))
 
     def cancel(self, request_id: str) -> None:
         """Cancel until it is known to be stored."""

@@ -177,9 +177,7 @@ class History:
         fuse = -1
         if not self.world.calm and random.random() < self.fuses:
             fuse = int(2 ** random.uniform(3, 11))
-        process = Process(
-            name=f"{name}#{self.incarnation[name]}", skew=self.skews[name], fuse=fuse
-        )
+        process = Process(name=f"{name}#{self.incarnation[name]}", skew=self.skews[name], fuse=fuse)
         self.processes[name] = process
         return process
 

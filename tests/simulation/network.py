@@ -1,4 +1,4 @@
-"""What lies between a simulated process and the rest: storage, blobs, messages, and their faults."""
+"""What lies between a simulated process and the rest: storage, blobs, messages, their faults."""
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`python -m tests.simulation.run --seeds N`: many simulated histories, two processes by default."""
+"""`python -m tests.simulation.run --seeds N`: many simulated histories, in two processes."""
 
 import argparse
 import logging

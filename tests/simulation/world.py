@@ -69,6 +69,11 @@ class World:
                 run()
             except DiedError:
                 return
+            except ViolationError:
+                raise
+            except Exception as error:
+                # The product's own code let something through that it does not know.
+                raise ViolationError(f"{process.name} broke: {error!r}") from error
 
         thread = greenlet(body, parent=self._hub)
         process.members.append(thread)
