@@ -14,7 +14,7 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from reprojection.coordinates import Coordinates, Points
+from reprojection.coordinates import Coordinates, Numbering, Points
 from reprojection.crs import Floats, from_lonlat
 
 BLOCK = 128
@@ -121,6 +121,11 @@ class BlockPlan:
     kinds: NDArray[np.uint8]
     nodes: Floats
     polar: NDArray[np.bool_]
+
+    @property
+    def numbering(self) -> Numbering:
+        """How the grid's pixels are numbered."""
+        return self.coordinates.numbering
 
     def listed(self, blocks: Sequence[tuple[int, int]], *, edges: bool) -> Floats:
         """Coordinates of the pixels of blocks (index pairs), one by one: (n, side, side, 2).

@@ -5,7 +5,6 @@ Mirrors `csrc/job.h` field by field.
 
 import ctypes
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,9 +19,10 @@ from reprojection.blocks import (
 from reprojection.coordinates import RowPlan
 from reprojection.crs import Floats
 from reprojection.kernels import function
-from reprojection.places import Chunk, blocks_of
+from reprojection.places import Chunk, blocks_of, centres, corners
+from reprojection.warp_task import TilePixels, WarpTask
 
-Pixels = NDArray[np.integer | np.floating]
+_LISTED = int(Kind.LISTED)
 
 _TYPES = {
     name: number
@@ -55,7 +55,7 @@ class _Tile(ctypes.Structure):
 class _Job(ctypes.Structure):
     _fields_ = (
         *((name, _INTEGERS) for name in ("method", "bands", "tiles", "nearest_rule")),
-        *((name, _INTEGERS) for name in ("rowwise", "windowed")),
+        *((name, _INTEGERS) for name in ("rowwise",)),
         ("tile", _POINTER),
         ("out", _POINTER),
         ("out_stride", _INTEGERS),
@@ -69,71 +69,84 @@ class _Job(ctypes.Structure):
         *((name, _POINTER) for name in ("kinds", "nodes")),
         *((name, _INTEGERS) for name in ("block_row", "block_col", "across")),
         *((name, _POINTER) for name in ("centre_weights", "edge_weights", "segment_weights")),
-        *((name, _POINTER) for name in ("listed", "listed_edges", "centres", "corners")),
-        *((name, ctypes.c_double) for name in ("scale_x", "scale_y", "period_scale")),
-        *((name, ctypes.c_double) for name in ("period_row0", "period_step")),
+        *((name, _POINTER) for name in ("listed", "listed_edges", "by_window")),
+        *((name, _POINTER) for name in ("centres", "corners")),
+        *((name, ctypes.c_double) for name in ("scale_x", "scale_y")),
+        *((name, ctypes.c_double) for name in ("turn_columns", "turn_angle", "turn_step")),
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class TilePixels:
-    """One band of one tile with its first row and column in source space."""
-
-    row: int
-    col: int
-    pixels: Pixels
-
-
 class Warper:
-    """A warp set up once, run chunk by chunk from any thread.
+    """A warp by the C library, set up once, run chunk by chunk from any thread."""
 
-    `tiles` holds, per band, its tiles; `out` is (bands, rows, columns), contiguous.
-    """
-
-    def __init__(
-        self,
-        tiles: Sequence[Sequence[TilePixels]],
-        out: Pixels,
-        method: str,
-        plan: RowPlan | BlockPlan,
-        *,
-        fill: float | int,
-        nearest_rule: bool,
-    ) -> None:
-        self._plan = plan
-        self._type = _TYPES[out.dtype.name]
-        self._keep: list[object] = [out, tiles]
+    def __init__(self, task: WarpTask) -> None:
+        self._task = task
+        self._type = _TYPES[task.out.dtype.name]
+        self._keep: list[object] = []
+        turn = task.turn
+        scale = task.scale or (0.0, 0.0)
         self._job = _Job(
-            method=_METHODS[method],
-            bands=out.shape[0],
-            tiles=len(tiles[0]),
-            nearest_rule=nearest_rule,
-            tile=self._tiles(tiles),
-            out=self._pointers([out[band] for band in range(out.shape[0])]),
-            out_stride=out.shape[2],
-            fill=self._array(np.array([fill]).astype(out.dtype)),
+            method=_METHODS[task.method],
+            bands=task.out.shape[0],
+            tiles=len(task.tiles[0]),
+            nearest_rule=task.nearest_rule,
+            tile=self._tiles(task.tiles),
+            out=self._array(np.array([band.ctypes.data for band in task.out], dtype=np.uintp)),
+            out_stride=task.out.shape[2],
+            fill=self._array(np.array([task.fill]).astype(task.out.dtype)),
             centre_weights=self._array(CENTRE_WEIGHTS),
             edge_weights=self._array(EDGE_WEIGHTS),
             segment_weights=self._array(SEGMENT_WEIGHTS),
+            scale_x=scale[0],
+            scale_y=scale[1],
+            turn_columns=turn.columns if turn else 0.0,
+            turn_angle=turn.angle if turn else 0.0,
+            turn_step=turn.step if turn else 0.0,
         )
-        if isinstance(plan, RowPlan):
-            self._set_rows(plan)
+        if isinstance(task.plan, RowPlan):
+            self._set_rows(task.plan)
         else:
-            self._set_blocks(plan)
+            self._set_blocks(task.plan)
 
     def run(self, chunk: Chunk) -> None:
         """Warp one chunk. Raises MemoryError when a kernel could not have its working memory."""
         job = _Job.from_buffer_copy(self._job)
         job.top, job.bottom, job.left, job.right = chunk.top, chunk.bottom, chunk.left, chunk.right
-        if isinstance(self._plan, BlockPlan):
-            blocks = blocks_of(self._plan, chunk)
-            wanted = [n for n, b in enumerate(blocks) if self._plan.kinds[b] == Kind.LISTED]
-            places = self._plan.listed([blocks[n] for n in wanted], edges=False)
-            listed = np.zeros(len(blocks), dtype=np.uintp)
-            if wanted:
-                listed[wanted] = places.ctypes.data + np.arange(len(wanted)) * places[0].nbytes
-            job.listed = listed.ctypes.data
-        kernel = function("swathmill_warp_points", (_POINTER, ctypes.c_int32), ctypes.c_int32)
+        by_window = self._task.by_window(chunk)
+        job.by_window = by_window.ctypes.data
+        held = self._set_places(job, chunk, any_window=bool(by_window.any()))
+        if not by_window.all():
+            self._call("swathmill_warp_points", job)
+        if by_window.any():
+            self._call("swathmill_warp_windows", job)
+        held.clear()
+
+    def _set_places(self, job: _Job, chunk: Chunk, *, any_window: bool) -> list[Floats]:
+        """Point the job at places that Python computes; returns the arrays to keep alive."""
+        plan, edge_plan = self._task.plan, self._task.edge_plan
+        held: list[Floats] = []
+        if isinstance(plan, RowPlan):
+            if any_window and edge_plan is not None:
+                held = [centres(plan, chunk, quick=False), corners(edge_plan, chunk)]
+                job.centres, job.corners = (array.ctypes.data for array in held)
+            return held
+        blocks = blocks_of(plan, chunk)
+        listed = [n for n, block in enumerate(blocks) if plan.kinds[block] == _LISTED]
+        for edges in (False, True) if any_window else (False,):
+            table = np.zeros(len(blocks), dtype=np.uintp)
+            if listed:
+                found = plan.listed([blocks[n] for n in listed], edges=edges)
+                table[listed] = found.ctypes.data + np.arange(len(listed)) * found[0].nbytes
+                held.append(found)
+            held.append(table.view(np.float64))
+            if edges:
+                job.listed_edges = table.ctypes.data
+            else:
+                job.listed = table.ctypes.data
+        return held
+
+    def _call(self, name: str, job: _Job) -> None:
+        kernel = function(name, (_POINTER, ctypes.c_int32), ctypes.c_int32)
         assert kernel is not None
         if kernel(ctypes.byref(job), self._type) != 0:
             raise MemoryError("a warp kernel found no working memory; warp fewer pixels at once")
@@ -160,9 +173,6 @@ class Warper:
         held = np.ascontiguousarray(array)
         self._keep.append(held)
         return held.ctypes.data
-
-    def _pointers(self, arrays: Sequence[Pixels]) -> int:
-        return self._array(np.array([array.ctypes.data for array in arrays], dtype=np.uintp))
 
     def _tiles(self, tiles: Sequence[Sequence[TilePixels]]) -> int:
         flat = [tile for band in tiles for tile in band]

@@ -4,93 +4,33 @@ They serve as the oracle of the tests, and where the library is not built. 8- an
 float32 pixels are weighed in float32, the others in float64, in the order written here.
 """
 
-from collections.abc import Sequence
-
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
 from reprojection import places
-from reprojection.blocks import BlockPlan
-from reprojection.compiled import TilePixels
-from reprojection.coordinates import RowPlan
 from reprojection.crs import Floats
-
-Pixels = NDArray[np.integer | np.floating]
-Reals = NDArray[np.floating]
-Window = tuple[NDArray[np.intp], NDArray[np.intp]]
-
-_RING = 2
+from reprojection.oracle_windows import windows
+from reprojection.raster_mosaic import Mosaic, Pixels, Reals, finish, is_valid, working_type
+from reprojection.warp_task import WarpTask
 
 
-class Mosaic:
-    """All tiles of one band as one array with a ring of fill, by source space row and column."""
-
-    def __init__(self, tiles: Sequence[TilePixels], fill: float | int, dtype: DTypeLike) -> None:
-        self.top = min(tile.row for tile in tiles)
-        self.left = min(tile.col for tile in tiles)
-        bottom = max(tile.row + tile.pixels.shape[0] for tile in tiles)
-        right = max(tile.col + tile.pixels.shape[1] for tile in tiles)
-        shape = (bottom - self.top + 2 * _RING, right - self.left + 2 * _RING)
-        self.fill: np.generic = np.array([fill]).astype(dtype)[0]
-        self.pixels = np.full(shape, self.fill, dtype=dtype)
-        for tile in reversed(tiles):
-            top, left = tile.row - self.top + _RING, tile.col - self.left + _RING
-            height, width = tile.pixels.shape
-            self.pixels[top : top + height, left : left + width] = tile.pixels
-
-    @property
-    def bounds(self) -> tuple[int, int, int, int]:
-        """First and last-plus-one row, then column, of the tiles together."""
-        height, width = self.pixels.shape
-        return (
-            self.top,
-            self.top + height - 2 * _RING,
-            self.left,
-            self.left + width - 2 * _RING,
-        )
-
-    def at(self, rows: Floats, cols: Floats) -> Pixels:
-        """Pixels at whole rows and columns; fill outside."""
-        height, width = self.pixels.shape
-        with np.errstate(invalid="ignore"):
-            i = np.clip(np.nan_to_num(rows - (self.top - _RING), nan=0.0), 0, height - 1)
-            j = np.clip(np.nan_to_num(cols - (self.left - _RING), nan=0.0), 0, width - 1)
-        return self.pixels[i.astype(np.intp), j.astype(np.intp)]
-
-
-def working_type(dtype: DTypeLike) -> type[np.float32] | type[np.float64]:
-    """The type in which pixels of a dtype are weighed."""
-    small = np.dtype(dtype).itemsize <= 2 or np.dtype(dtype) == np.float32
-    return np.float32 if small else np.float64
-
-
-def is_valid(pixels: Pixels, fill: np.generic) -> NDArray[np.bool_]:
-    """Which pixels are data: not fill, and not NaN."""
-    valid = np.asarray(pixels != fill)
-    if np.issubdtype(pixels.dtype, np.floating):
-        valid &= ~np.isnan(pixels.astype(np.float64))
-    return valid
-
-
-def nearest(mosaic: Mosaic, places: Floats) -> Pixels:
+def nearest(mosaic: Mosaic, at: Floats) -> Pixels:
     """The pixel each place lies in."""
-    return mosaic.at(np.floor(places[..., 1]), np.floor(places[..., 0]))
+    return mosaic.at(np.floor(at[..., 1]), np.floor(at[..., 0]))
 
 
-def bilinear(mosaic: Mosaic, places: Floats, *, nearest_rule: bool = True) -> Pixels:
+def bilinear(mosaic: Mosaic, at: Floats, *, nearest_rule: bool = True) -> Pixels:
     """The four pixels around each place, weighed by distance; fill pixels take no part.
 
     With `nearest_rule` (GDAL's) a place whose nearest pixel is fill stays fill.
     """
-    value, good = _bilinear(mosaic, places, nearest_rule=nearest_rule)
+    value, good = _bilinear(mosaic, at, nearest_rule=nearest_rule)
     return finish(value, good, mosaic)
 
 
-def _bilinear(
-    mosaic: Mosaic, places: Floats, *, nearest_rule: bool
-) -> tuple[Reals, NDArray[np.bool_]]:
+def _bilinear(mosaic: Mosaic, at: Floats, *, nearest_rule: bool) -> tuple[Reals, NDArray[np.bool_]]:
     work = working_type(mosaic.pixels.dtype)
-    x, y = places[..., 0] - 0.5, places[..., 1] - 0.5
+    x, y = at[..., 0] - 0.5, at[..., 1] - 0.5
     left, top = np.floor(x), np.floor(y)
     fx: Reals = (x - left).astype(work)
     fy: Reals = (y - top).astype(work)
@@ -108,7 +48,7 @@ def _bilinear(
     weight = gx * left_weight + fx * right_weight
     good = _pick(valid, fx, fy) if nearest_rule else weight > zero
     with np.errstate(invalid="ignore", divide="ignore"):
-        return total / weight, good & ~np.isnan(places).any(axis=-1)
+        return total / weight, good & ~np.isnan(at).any(axis=-1)
 
 
 def _pick(valid: list[NDArray[np.bool_]], fx: Reals, fy: Reals) -> NDArray[np.bool_]:
@@ -117,11 +57,11 @@ def _pick(valid: list[NDArray[np.bool_]], fx: Reals, fy: Reals) -> NDArray[np.bo
     return np.where(lower, lower_row, upper_row)
 
 
-def cubic(mosaic: Mosaic, places: Floats, *, nearest_rule: bool = True) -> Pixels:
+def cubic(mosaic: Mosaic, at: Floats, *, nearest_rule: bool = True) -> Pixels:
     """Cubic convolution (Keys, a = -0.5) over 4 x 4 pixels; bilinear where one of them is fill."""
     work = working_type(mosaic.pixels.dtype)
-    plain, good = _bilinear(mosaic, places, nearest_rule=nearest_rule)
-    x, y = places[..., 0] - 0.5, places[..., 1] - 0.5
+    plain, good = _bilinear(mosaic, at, nearest_rule=nearest_rule)
+    x, y = at[..., 0] - 0.5, at[..., 1] - 0.5
     left, top = np.floor(x), np.floor(y)
     across = keys_weights((x - left).astype(work), work)
     down = keys_weights((y - top).astype(work), work)
@@ -157,55 +97,44 @@ def keys_weights(t: Reals, work: type[np.float32] | type[np.float64]) -> list[Re
     ]
 
 
-def finish(value: Reals, good: NDArray[np.bool_], mosaic: Mosaic) -> Pixels:
-    """Values as pixels: rounded half to even, within the type, never by chance the fill."""
-    dtype, fill = mosaic.pixels.dtype, mosaic.fill
-    if np.issubdtype(dtype, np.integer):
-        info = np.iinfo(dtype)
-        with np.errstate(invalid="ignore"):
-            rounded = np.clip(np.rint(np.where(good, value, 0)), info.min, info.max)
-        pixels = _to_integer(rounded, dtype)
-        aside = fill + dtype.type(1) if fill == info.min else fill - dtype.type(1)
-        pixels[pixels == fill] = aside
-    else:
-        pixels = np.where(good, value, 0).astype(dtype)
-        if not np.isnan(np.float64(fill)):
-            pixels[pixels == fill] = np.nextafter(fill, dtype.type(0) if fill else dtype.type(1))
-    pixels[~good] = fill
-    return pixels
-
-
-def _to_integer(rounded: Reals, dtype: np.dtype[np.generic]) -> Pixels:
-    """Whole floats as integers, through 64 bits: the compiled conversion's way."""
-    return rounded.astype(np.int64).astype(dtype)
-
-
 class Warper:
     """A warp in numpy, chunk by chunk; stands in for `compiled.Warper`."""
 
-    def __init__(
-        self,
-        tiles: Sequence[Sequence[TilePixels]],
-        out: Pixels,
-        method: str,
-        plan: RowPlan | BlockPlan,
-        *,
-        fill: float | int,
-        nearest_rule: bool,
-    ) -> None:
-        self._mosaics = [Mosaic(band, fill, out.dtype) for band in tiles]
-        self._out, self._method, self._plan = out, method, plan
-        self._nearest_rule = nearest_rule
+    def __init__(self, task: WarpTask) -> None:
+        self._task = task
+        self._mosaics = [Mosaic(band, task.fill, task.out.dtype) for band in task.tiles]
 
     def run(self, chunk: places.Chunk) -> None:
         """Warp one chunk."""
-        where = places.centres(self._plan, chunk, quick=True)
+        task = self._task
+        by_window = task.by_window_pixels(chunk)
         window = (slice(chunk.top, chunk.bottom), slice(chunk.left, chunk.right))
+        exact = corners = None
+        if by_window.any():
+            exact = places.centres(task.plan, chunk, quick=False)
+            corners = places.corners(task.edge_plan or task.plan, chunk)
+        quick = None if by_window.all() else places.centres(task.plan, chunk, quick=True)
         for band, mosaic in enumerate(self._mosaics):
-            self._out[band][window] = self._points(mosaic, where)
+            out = task.out[band][window]
+            if quick is not None:
+                out[...] = self._points(mosaic, quick)
+            if exact is None or corners is None:
+                continue
+            made, plain = windows(
+                mosaic,
+                task.method,
+                exact,
+                corners,
+                nearest_rule=task.nearest_rule,
+                scale=task.scale,
+                turn=task.turn,
+            )
+            if plain.any():
+                made = np.where(plain, self._points(mosaic, exact), made)
+            out[by_window] = made[by_window]
 
     def _points(self, mosaic: Mosaic, where: Floats) -> Pixels:
-        if self._method == "nearest":
+        if self._task.method == "nearest":
             return nearest(mosaic, where)
-        kernel = bilinear if self._method == "bilinear" else cubic
-        return kernel(mosaic, where, nearest_rule=self._nearest_rule)
+        kernel = bilinear if self._task.method == "bilinear" else cubic
+        return kernel(mosaic, where, nearest_rule=self._task.nearest_rule)

@@ -46,7 +46,7 @@ class Chunk:
 
 def block_window(plan: BlockPlan, chunk: Chunk, i: int, j: int) -> tuple[slice, slice]:
     """Where a block lies in a chunk's arrays, before clipping: rows and columns."""
-    numbering = plan.coordinates.numbering
+    numbering = plan.numbering
     top = (plan.row + i) * BLOCK - numbering.row - chunk.top
     left = (plan.col + j) * BLOCK - numbering.col - chunk.left
     return slice(top, top + BLOCK), slice(left, left + BLOCK)
@@ -54,12 +54,17 @@ def block_window(plan: BlockPlan, chunk: Chunk, i: int, j: int) -> tuple[slice, 
 
 def blocks_of(plan: BlockPlan, chunk: Chunk) -> list[tuple[int, int]]:
     """The blocks that share pixels with a chunk."""
-    numbering = plan.coordinates.numbering
-    first = (numbering.row + chunk.top) // BLOCK - plan.row
-    last = (numbering.row + chunk.bottom - 1) // BLOCK - plan.row
-    left = (numbering.col + chunk.left) // BLOCK - plan.col
-    right = (numbering.col + chunk.right - 1) // BLOCK - plan.col
-    return [(i, j) for i in range(first, last + 1) for j in range(left, right + 1)]
+    rows, cols = block_numbers(plan, chunk)
+    return [(i - plan.row, j - plan.col) for i in rows for j in cols]
+
+
+def block_numbers(plan: RowPlan | BlockPlan, chunk: Chunk) -> tuple[range, range]:
+    """Numbers, from CRS (0, 0), of the rows and columns of blocks a chunk shares pixels with."""
+    row, col = plan.numbering.row, plan.numbering.col
+    return (
+        range((row + chunk.top) // BLOCK, (row + chunk.bottom - 1) // BLOCK + 1),
+        range((col + chunk.left) // BLOCK, (col + chunk.right - 1) // BLOCK + 1),
+    )
 
 
 def centres(plan: RowPlan | BlockPlan, chunk: Chunk, *, quick: bool) -> Floats:

@@ -13,13 +13,13 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from reprojection import kernels, oracle
-from reprojection.blocks import BLOCK, BlockPlan, plan_blocks
-from reprojection.compiled import TilePixels, Warper
-from reprojection.coordinates import Coordinates, RowPlan, SourceSpace, plan_rows
+from reprojection import compiled, kernels, oracle
+from reprojection.blocks import BLOCK, plan_blocks
+from reprojection.coordinates import Coordinates, SourceSpace, plan_rows
 from reprojection.errors import ChoiceRefusedError, GridError
 from reprojection.grids import Grid
 from reprojection.places import Chunk
+from reprojection.warp_task import TilePixels, WarpTask
 
 Pixels = NDArray[np.integer | np.floating]
 
@@ -58,13 +58,16 @@ def warp(
     fill: float | int,
     threads: int = 1,
     search: Search = "footprint",
+    scale: tuple[float, float] | None = None,
     out: Pixels | None = None,
 ) -> Pixels:
     """Resample sources onto a target grid: an array (bands, rows, columns) of their dtype.
 
     `fill` marks what is not data, in the sources and in the result; a result that would equal it
     by chance is moved to the next value, as GDAL does. `search` "valid" fills a pixel from the
-    valid pixels around it even where the nearest is fill. `out` is an array to write to. The bytes
+    valid pixels around it even where the nearest is fill. `scale` fixes how many source pixels a
+    target pixel spans (columns, rows) for bilinear and cubic, whose kernels widen by it when
+    downsampling; None takes it from the place. `out` is an array to write to. The bytes
     do not depend on `threads`, on the order of sources, or on the target's bounds.
 
     Raises GridError for sources that do not share a lattice, bands or dtype, and for a target CRS
@@ -78,9 +81,6 @@ def warp(
         out = np.empty(shape, dtype=dtype)
     elif out.shape != shape or out.dtype != dtype or not out.flags.c_contiguous:
         raise GridError(f"out must be a contiguous {dtype} array of shape {shape}")
-    plan: RowPlan | BlockPlan = (
-        plan_rows(coordinates) if coordinates.is_rowwise else plan_blocks(coordinates)
-    )
     tiles = [
         [
             TilePixels(row=row, col=col, pixels=_premasked(source, band, fill))
@@ -88,9 +88,19 @@ def warp(
         ]
         for band in range(bands)
     ]
-    warper = (Warper if kernels.available() else oracle.Warper)(
-        tiles, out, method, plan, fill=fill, nearest_rule=search == "footprint"
+    rowwise = coordinates.is_rowwise
+    task = WarpTask(
+        tiles=tiles,
+        out=out,
+        method=method,
+        plan=plan_rows(coordinates) if rowwise else plan_blocks(coordinates),
+        edge_plan=plan_rows(coordinates, shift=0.0) if rowwise and method != "nearest" else None,
+        space=space,
+        fill=fill,
+        nearest_rule=search == "footprint",
+        scale=scale,
     )
+    warper = compiled.Warper(task) if kernels.available() else oracle.Warper(task)
     chunks = list(_chunks(coordinates))
     if threads <= 1 or len(chunks) == 1:
         for chunk in chunks:

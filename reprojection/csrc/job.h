@@ -6,7 +6,7 @@
 
 #include "common.h"
 
-enum { BLOCK = 128, SEGMENT = 16, SEGMENTS = BLOCK / SEGMENT };
+enum { BLOCK = 128, SEGMENT = 16, SEGMENTS = BLOCK / SEGMENT, STRIP = 16 };
 enum { CUBIC_BLOCK = 1, LISTED_BLOCK = 2, WIDE_BLOCK = 3 };
 enum { NEAREST, BILINEAR, CUBIC, AVERAGE, GDAL_AVERAGE, MODE, MINIMUM, MAXIMUM, MEDIAN };
 
@@ -20,7 +20,7 @@ typedef struct {
 } Tile;
 
 typedef struct {
-    int64_t method, bands, tiles, nearest_rule, rowwise, windowed;
+    int64_t method, bands, tiles, nearest_rule, rowwise;
     const Tile *tile; /* [bands][tiles] */
     void *const *out; /* [bands], each the first pixel of the target grid */
     int64_t out_stride;
@@ -43,11 +43,13 @@ typedef struct {
     const double *segment_weights; /* [3][4][8] */
     const double *const *listed;   /* per block of the chunk, NULL where not listed: [128][128][2] */
     const double *const *listed_edges; /* the same for corners: [129][129][2] */
-    /* Windowed methods. */
-    const double *centres; /* whole chunk [rows][cols][2], or NULL: from the plan */
-    const double *corners; /* [rows + 1][cols + 1][2], or NULL */
+    const uint8_t *by_window; /* per block of the chunk: whether window kernels make it */
+    /* Windows of row plans: places of the whole chunk. */
+    const double *centres; /* [rows][cols][2] */
+    const double *corners; /* [rows + 1][cols + 1][2] */
     double scale_x, scale_y; /* fixed kernel widening, or 0 */
-    double period_scale, period_row0, period_step; /* turn of the Earth in columns, see windows */
+    double turn_columns, turn_angle, turn_step; /* columns once around the Earth at a row:
+                                                   columns * cos(angle + row * step), or 0 */
 } Job;
 
 typedef struct {
@@ -71,6 +73,13 @@ static inline void *scratch_of(Scratch *scratch, size_t size) {
 
 static inline int64_t lesser(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t greater(int64_t a, int64_t b) { return a > b ? a : b; }
+
+static inline int64_t floor_div(int64_t a, int64_t b) {
+    return a / b - (a % b != 0 && (a < 0) != (b < 0));
+}
+
+void bicubic_places(double *places, const double *table, int count, const double *nodes,
+                    int64_t node_stride, int first, int last);
 
 /* The segments of one block: value, slope and half bend of column (0) and row (1). */
 typedef struct {
@@ -121,19 +130,31 @@ INLINE void cubic_segments(Segments *out, const Job *job, const double *nodes, i
     }
 }
 
-/* A box that certainly holds every place of the segments. */
+/* A box that certainly holds every place of segments [left, right) of rows [first, last). */
 INLINE Box segments_box(const Segments *segments, int first, int last, int left, int right) {
-    double low[2] = {1e300, 1e300}, high[2] = {-1e300, -1e300};
-    for (int channel = 0; channel < 2; channel++)
+    double low[2], high[2];
+    for (int channel = 0; channel < 2; channel++) {
+        double lows[SEGMENTS], highs[SEGMENTS];
+        for (int s = 0; s < SEGMENTS; s++) {
+            lows[s] = 1e300;
+            highs[s] = -1e300;
+        }
         for (int i = first; i < last; i++)
-            for (int s = left; s < right; s++) {
+            for (int s = 0; s < SEGMENTS; s++) {
                 int n = i * SEGMENTS + s;
                 double value = segments->value[channel][n];
                 double reach = 8.0 * fabs((double)segments->slope[channel][n]) +
                                64.0 * fabs((double)segments->bend[channel][n]);
-                low[channel] = fmin(low[channel], value - reach);
-                high[channel] = fmax(high[channel], value + reach);
+                lows[s] = value - reach < lows[s] ? value - reach : lows[s];
+                highs[s] = value + reach > highs[s] ? value + reach : highs[s];
             }
+        low[channel] = lows[left];
+        high[channel] = highs[left];
+        for (int s = left + 1; s < right; s++) {
+            low[channel] = lows[s] < low[channel] ? lows[s] : low[channel];
+            high[channel] = highs[s] > high[channel] ? highs[s] : high[channel];
+        }
+    }
     Box box = {(int64_t)floor(low[1]) - 1, (int64_t)floor(high[1]) + 2,
                (int64_t)floor(low[0]) - 1, (int64_t)floor(high[0]) + 2};
     return box;

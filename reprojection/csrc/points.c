@@ -60,11 +60,12 @@ static void places_of_segments(double *places, const Segments *segments, int fir
             }
 }
 
-/* Places of a block by its bicubic in float64. */
-CLONES static void places_of_bicubic(double *places, const Job *job, const double *nodes,
-                                     int64_t node_stride, int first, int last) {
+/* Places of rows [first, last) of a block by its bicubic in float64, `count` to a row. The table
+   holds the weights of pixel centres (128) or edges (129). */
+CLONES void bicubic_places(double *places, const double *table, int count, const double *nodes,
+                           int64_t node_stride, int first, int last) {
     for (int i = first; i < last; i++) {
-        const double *w = job->centre_weights + 4 * i;
+        const double *w = table + 4 * i;
         double c[4][2];
         for (int k = 0; k < 4; k++)
             for (int channel = 0; channel < 2; channel++) {
@@ -75,14 +76,14 @@ CLONES static void places_of_bicubic(double *places, const Job *job, const doubl
                 sum = sum + w[3] * n[3 * node_stride];
                 c[k][channel] = sum;
             }
-        for (int j = 0; j < BLOCK; j++) {
-            const double *v = job->centre_weights + 4 * j;
+        for (int j = 0; j < count; j++) {
+            const double *v = table + 4 * j;
             for (int channel = 0; channel < 2; channel++) {
                 double sum = v[0] * c[0][channel];
                 sum = sum + v[1] * c[1][channel];
                 sum = sum + v[2] * c[2][channel];
                 sum = sum + v[3] * c[3][channel];
-                places[2 * (i * BLOCK + j) + channel] = sum;
+                places[2 * (i * count + j) + channel] = sum;
             }
         }
     }
@@ -112,8 +113,6 @@ static Box grown(Box box, int64_t by) {
     Box wide = {box.r0 - by, box.r1 + by, box.c0 - by, box.c1 + by};
     return wide;
 }
-
-static int64_t floor_div(int64_t a, int64_t b) { return a / b - (a % b != 0 && (a < 0) != (b < 0)); }
 
 /* Where a block lies: the grid row and column of its first pixel, and its part of the chunk. */
 typedef struct {
@@ -181,7 +180,8 @@ static int block_part(const Job *job, const PixelType *type, Workspace *work, Pa
         places_of_segments(work->places, &work->segments, part.first, part.last);
         places = work->places;
     } else if (kind == WIDE_BLOCK) {
-        places_of_bicubic(work->places, job, nodes, node_stride, part.first, part.last);
+        bicubic_places(work->places, job->centre_weights, BLOCK, nodes, node_stride, part.first,
+                       part.last);
         places = work->places;
     }
     for (int64_t band = 0; band < job->bands; band++)
@@ -200,21 +200,25 @@ static int run(const Job *job, const PixelType *type) {
     int64_t last = floor_div(job->number_row + job->bottom - 1, BLOCK);
     int64_t left = floor_div(job->number_col + job->left, BLOCK);
     int64_t right = floor_div(job->number_col + job->right - 1, BLOCK);
-    int64_t n = 0;
-    for (int64_t i = first; i <= last && !failed; i++)
-        for (int64_t j = left; j <= right && !failed; j++, n++) {
-            Part part;
-            part.row0 = i * BLOCK - job->number_row;
-            part.col0 = j * BLOCK - job->number_col;
-            part.number_col = j * BLOCK;
-            part.first = (int)greater(0, job->top - part.row0);
-            part.last = (int)lesser(BLOCK, job->bottom - part.row0);
-            part.left = (int)greater(0, job->left - part.col0);
-            part.right = (int)lesser(BLOCK, job->right - part.col0);
-            failed = job->rowwise
-                         ? row_part(job, type, work, part)
-                         : block_part(job, type, work, part, i, j, job->listed[n]);
-        }
+    /* Strips of a few rows, so that source rows are read in long runs. */
+    for (int64_t i = first; i <= last; i++)
+        for (int strip = 0; strip < BLOCK; strip += STRIP)
+            for (int64_t j = left; j <= right && !failed; j++) {
+                Part part;
+                part.row0 = i * BLOCK - job->number_row;
+                part.col0 = j * BLOCK - job->number_col;
+                part.number_col = j * BLOCK;
+                part.first = (int)greater(strip, job->top - part.row0);
+                part.last = (int)lesser(strip + STRIP, job->bottom - part.row0);
+                part.left = (int)greater(0, job->left - part.col0);
+                part.right = (int)lesser(BLOCK, job->right - part.col0);
+                if (part.first >= part.last) continue;
+                int64_t n = (i - first) * (right - left + 1) + (j - left);
+                if (job->by_window[n]) continue;
+                failed = job->rowwise
+                             ? row_part(job, type, work, part)
+                             : block_part(job, type, work, part, i, j, job->listed[n]);
+            }
     free(work->scratch.data);
     free(work);
     return failed;
