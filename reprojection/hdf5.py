@@ -84,10 +84,10 @@ class Hdf5Container:
                 for fields in ("Geolocation Fields", "Data Fields"):
                     inner = group.get(fields) if isinstance(group, h5py.Group) else None
                     if isinstance(inner, h5py.Group):
-                        found += self._fields(str(structure), inner)
+                        found += self._fields(str(structure), inner, kind == "GRIDS")
         return found
 
-    def _fields(self, structure: str, group: h5py.Group) -> list[DataSet]:
+    def _fields(self, structure: str, group: h5py.Group, on_grid: bool) -> list[DataSet]:
         found = []
         for name, item in group.items():
             if not isinstance(item, h5py.Dataset) or item.dtype.kind not in "iuf":
@@ -100,7 +100,7 @@ class Hdf5Container:
                     name=str(name),
                     shape=tuple(map(int, item.shape)),
                     dtype=item.dtype.newbyteorder("="),
-                    dims=_dims(item),
+                    dims=_dims(item, on_grid),
                     structure=structure,
                     attributes=_attributes(item.attrs),
                 )
@@ -114,14 +114,14 @@ class Hdf5Container:
         )
 
 
-def _dims(item: h5py.Dataset) -> tuple[str, ...]:
-    """Dimension names from the attached scales; land tiles without scales are (YDim, XDim)."""
+def _dims(item: h5py.Dataset, on_grid: bool) -> tuple[str, ...]:
+    """Dimension names from the attached scales; grids without scales are (YDim, XDim)."""
     names = []
     for axis, dim in enumerate(item.dims):
         scales = list(dim.keys()) if len(dim) else []
         label = dim.label or (scales[0] if scales else "")
         names.append(str(label).rsplit("/", 1)[-1] or f"axis {axis}")
-    if len(names) == 2 and not {"YDim", "XDim"} <= set(names):
+    if on_grid and len(names) == 2 and not {"YDim", "XDim"} <= set(names):
         return ("YDim", "XDim")
     return tuple(names)
 

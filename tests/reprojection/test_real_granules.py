@@ -150,3 +150,15 @@ def test_ten_kilometre_swaths_hold_their_own_geolocation(granules: Path) -> None
         assert 0 <= np.nanmin(place.sensor_zenith) < 1 < 60 < np.nanmax(place.sensor_zenith) < 70
         with pytest.raises(NoGeolocationError, match="Cell_Along_Swath_500"):
             found.geolocation("Aerosol_Cldmask_Land_Ocean")
+
+
+def test_zenith_from_the_scan_agrees_with_the_stored_one(granules: Path) -> None:
+    for path in sorted(granules.glob("l2-swath/M*04_L2/*.hdf")):
+        with open_granule(path) as found:
+            layer = found.layers["Optical_Depth_Land_And_Ocean"]
+            stored = found.geolocation(layer).sensor_zenith
+            assert stored is not None
+            del found.layers["Sensor_Zenith"]  # type: ignore[attr-defined]
+            computed = found.geolocation(layer).sensor_zenith
+            assert computed is not None
+            assert np.nanmax(np.abs(stored - computed)) < 0.3

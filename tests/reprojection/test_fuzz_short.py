@@ -1,0 +1,18 @@
+"""A short form of the fuzzer: damaged granules end in a result or a named error."""
+
+from collections import Counter
+
+from bench.fuzz_granules import run_batch
+
+
+def test_damaged_granules_end_in_a_result_or_a_named_error() -> None:
+    cases = run_batch(range(40), None)
+    assert [case for case in cases if case.is_fault] == []
+    outcomes = Counter(case.outcome for case in cases)
+    assert outcomes["result"] >= 5  # the damage is not always noticed,
+    assert outcomes["UnreadableGranuleError"] >= 5  # and often is
+
+
+def test_a_case_repeats_by_its_number() -> None:
+    once, again = (run_batch([7], None) for _ in range(2))
+    assert once == again
