@@ -1,8 +1,7 @@
 """Rasters to Cloud Optimized GeoTIFF and back.
 
-Layout: the `COG` driver's (IFDs first, overviews before full resolution, 512 x 512 tiles). The tag
-SWATHMILL holds `Raster.description()` as JSON; nothing in a file depends on when or where
-it was written.
+Layout: `reprojection.tiff`. The tag SWATHMILL holds `Raster.description()` as JSON; nothing in a
+file depends on when or where it was written.
 """
 
 from dataclasses import dataclass
@@ -19,56 +18,99 @@ from rasterio.io import MemoryFile
 from rasterio.transform import Affine
 
 from reprojection.errors import BadFormatError
-from reprojection.raster import Description, Raster
+from reprojection.overviews import averaged, picked
+from reprojection.raster import Description, Pixels, Raster
+from reprojection.tiff import TILE, write_tiff
 
 Compression = Literal["deflate", "zstd", "none"]
 
 TAG = "SWATHMILL"
-BLOCK = 512
 
 
 def write_cog(
-    raster: Raster, path: Path, *, overviews: bool = True, compress: Compression = "deflate"
+    raster: Raster,
+    path: Path,
+    *,
+    overviews: bool = True,
+    compress: Compression = "deflate",
+    threads: int = 1,
 ) -> None:
     """Write a raster as a Cloud Optimized GeoTIFF. Equal rasters give equal bytes.
 
     Overviews average continuous values, leaving nodata out, and pick single pixels of everything
-    else. The file appears under its name only when it is complete. Raises OSError where it cannot
-    be written.
+    else (with "zstd", which GDAL writes, of all bands if one of them is not of values). The bytes
+    do not depend on `threads`. The file appears under its name only when it is complete. Raises
+    OSError where it cannot be written.
     """
     beside = path.with_name(path.name + ".part")
-    profile = {
+    if compress == "zstd":
+        _write_by_gdal(raster, beside, overviews=overviews)
+    else:
+        with beside.open("w+b") as file:
+            write_tiff(
+                file,
+                _levels(raster) if overviews else [list(raster.data)],
+                _template(raster),
+                deflate=compress == "deflate",
+                threads=threads,
+            )
+    beside.replace(path)
+
+
+def _levels(raster: Raster) -> list[list[Pixels]]:
+    """The planes at full size, then halved until a tile holds them."""
+    levels = [list(raster.data)]
+    while max(levels[-1][0].shape) > TILE:
+        levels.append(
+            [
+                averaged(plane, raster.nodata)
+                if raster.kind == "continuous" and band.role == "data"
+                else picked(plane)
+                for plane, band in zip(levels[-1], raster.bands, strict=True)
+            ]
+        )
+    return levels
+
+
+def _profile(raster: Raster) -> dict[str, object]:
+    return {
         "driver": "GTiff",
         "dtype": raster.data.dtype.name,
         "count": len(raster.bands),
-        "height": raster.grid.height,
-        "width": raster.grid.width,
         "crs": CRS.from_user_input(raster.grid.crs),
         "transform": Affine(*raster.grid.transform),
         "nodata": raster.nodata,
+        "interleave": "pixel",
     }
+
+
+def _template(raster: Raster) -> bytes:
+    """A GeoTIFF of one pixel that says everything of a raster but its pixels."""
+    with MemoryFile() as memory:
+        with memory.open(**_profile(raster), width=1, height=1) as dataset:
+            _describe(dataset, raster)
+        return bytes(memory.getbuffer())
+
+
+def _write_by_gdal(raster: Raster, path: Path, *, overviews: bool) -> None:
+    plain = raster.kind == "continuous" and all(band.role == "data" for band in raster.bands)
+    height, width = raster.grid.shape
     with rasterio.Env(GDAL_NUM_THREADS="1"), MemoryFile() as memory:
-        with memory.open(**profile) as dataset:
+        with memory.open(**_profile(raster), width=width, height=height) as dataset:
             dataset.write(raster.data)
             _describe(dataset, raster)
         with memory.open() as dataset:
             rasterio.shutil.copy(
                 dataset,
-                beside,
+                path,
                 driver="COG",
-                BLOCKSIZE=BLOCK,
-                COMPRESS=compress.upper(),
-                PREDICTOR="YES" if compress != "none" else "NO",
+                BLOCKSIZE=TILE,
+                COMPRESS="ZSTD",
+                PREDICTOR="YES",
                 OVERVIEWS="AUTO" if overviews else "NONE",
-                OVERVIEW_RESAMPLING=_overview_method(raster),
+                OVERVIEW_RESAMPLING="AVERAGE" if plain else "NEAREST",
                 BIGTIFF="IF_SAFER",
             )
-    beside.replace(path)
-
-
-def _overview_method(raster: Raster) -> str:
-    plain = raster.kind == "continuous" and all(band.role == "data" for band in raster.bands)
-    return "AVERAGE" if plain else "NEAREST"
 
 
 def _describe(dataset: "rasterio.io.DatasetWriter", raster: Raster) -> None:

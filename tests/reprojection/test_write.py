@@ -1,16 +1,21 @@
 """What a written raster holds, how it is laid out, and that equal rasters give equal bytes."""
 
 import struct
+import zlib
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import rasterio
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from reprojection import kernels, tiff
 from reprojection.errors import BadFormatError
+from reprojection.overviews import averaged, averaged_in_numpy
 from reprojection.picture import write_png
-from reprojection.raster import Raster
+from reprojection.raster import Band, Raster
 from reprojection.write import Compression, open_raster, read_raster, write_cog
 from tests.reprojection.raster_samples import classes, hills, plain
 
@@ -136,6 +141,58 @@ def test_the_layout_is_that_of_a_cloud_optimized_geotiff(tmp_path: Path) -> None
         assert list(ifd.offsets) == sorted(ifd.offsets)
 
 
+@pytest.mark.parametrize("dtype", ["uint8", "int16", "float32", "float64"])
+def test_gdal_reads_every_level_and_calls_it_a_cog(tmp_path: Path, dtype: str) -> None:
+    values = np.random.default_rng(5).integers(1, 200, (1030, 1111)).astype(dtype)
+    raster = replace(
+        plain(values, 0),
+        data=np.stack([values, values[::-1]]),
+        bands=(Band(name="a"), Band(name="b")),
+    )
+    write_cog(raster, tmp_path / "r.tif")
+    with rasterio.open(tmp_path / "r.tif") as dataset:
+        assert dataset.tags(ns="IMAGE_STRUCTURE")["LAYOUT"] == "COG"
+        assert np.array_equal(dataset.read(), raster.data)
+        small = averaged(raster.data[1], 0)
+        assert np.array_equal(dataset.read(2, out_shape=small.shape), small)
+
+
+def test_a_file_too_large_for_four_byte_offsets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tiff, "CLASSIC_BYTES", 1000)
+    write_cog(big("continuous"), tmp_path / "b.tif")
+    assert (tmp_path / "b.tif").read_bytes()[:4] == b"II+\0"
+    assert same(read_raster(tmp_path / "b.tif"), big("continuous"))
+    with rasterio.open(tmp_path / "b.tif") as dataset:
+        assert dataset.tags(ns="IMAGE_STRUCTURE")["LAYOUT"] == "COG"
+        assert dataset.overviews(1) == [2, 4]
+
+
+def test_threads_change_no_byte(tmp_path: Path) -> None:
+    for threads in (1, 3):
+        write_cog(big("continuous"), tmp_path / f"{threads}.tif", threads=threads)
+    assert (tmp_path / "1.tif").read_bytes() == (tmp_path / "3.tif").read_bytes()
+
+
+@given(
+    dtype=st.sampled_from(["int8", "uint8", "int16", "uint16", "int32", "float32", "float64"]),
+    shape=st.tuples(st.integers(1, 9), st.integers(1, 9)),
+    nodata=st.sampled_from([None, 0, 3, 100]),
+    seed=st.integers(0, 1000),
+)
+def test_means_in_c_are_those_in_numpy(
+    dtype: str, shape: tuple[int, int], nodata: int | None, seed: int
+) -> None:
+    low = 0 if dtype.startswith("u") else -5
+    plane = np.random.default_rng(seed).integers(low, 6, shape).astype(dtype)
+    found = averaged(plane, nodata)
+    assert found.dtype == plane.dtype
+    assert np.array_equal(found, averaged_in_numpy(plane, nodata))
+    if nodata is not None and (plane != nodata).all():
+        assert (found != nodata).all()
+
+
 class _Ifd:
     """What the test reads of an image file directory (TIFF 6.0, section 2)."""
 
@@ -163,6 +220,32 @@ def _ifds(blob: bytes) -> list[_Ifd]:
         found.append(_Ifd(blob, place))
         place = found[-1].next
     return found
+
+
+SHAPES = ("noise", "zeros", "ramps", "few", "skewed", "mixed")
+
+
+def stuff(shape: str, size: int, rng: np.random.Generator) -> bytes:
+    """Bytes of one kind, to compress."""
+    made = {
+        "noise": lambda: rng.integers(0, 256, size),
+        "zeros": lambda: np.zeros(size),
+        "ramps": lambda: np.arange(size) // 7,
+        "few": lambda: rng.integers(0, 3, size),
+        "skewed": lambda: np.minimum(255, rng.geometric(0.3, size)),
+        "mixed": lambda: np.where(np.arange(size) % 997 < 500, 0, rng.integers(0, 256, size)),
+    }[shape]()
+    return bytes((made % 256).astype(np.uint8))
+
+
+@pytest.mark.skipif(not kernels.available(), reason="the C kernels are not built")
+@given(shape=st.sampled_from(SHAPES), size=st.integers(0, 200_000), seed=st.integers(0, 99))
+@settings(deadline=None, max_examples=60)
+def test_what_is_compressed_can_be_had_back(shape: str, size: int, seed: int) -> None:
+    blob = stuff(shape, size, np.random.default_rng(seed))
+    packed = tiff._deflate(np.frombuffer(blob, np.uint8))
+    assert zlib.decompress(packed) == blob
+    assert len(packed) <= 1.7 * len(zlib.compress(blob, 1)) + 64
 
 
 def test_other_files_are_refused_by_name(tmp_path: Path) -> None:
