@@ -1,11 +1,13 @@
 # Swathmill's front door. `make` alone lists the targets.
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-MAKEFLAGS += --no-builtin-rules
+.SUFFIXES:
 
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes
+# Packages that are compiled run a make of their own, which is not to have our flags.
+PYTHON_ALONE := env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL $(BIN)/python
+PIP := $(PYTHON_ALONE) -m pip install --quiet --disable-pip-version-check --require-hashes
 STAMP := $(VENV)/.stamp
 
 # Settings of single targets.
