@@ -1,0 +1,234 @@
+"""Killed workers and hanging reductions, on the sample archive through a whole stack."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from swathmill.access import local_client, local_token
+from swathmill.client import PortalClient, RequestStatus
+from swathmill.stack.folder import DataFolder
+from tasks.request import parse_request
+
+pytestmark = pytest.mark.integration
+
+LIMIT = 420.0  # seconds
+CEILING = 20.0
+COMMAND = (sys.executable, "-m", "swathmill.cli")
+MARK = "98765.4321"  # seconds the hanging package sleeps, by which its processes are known
+
+REQUEST: dict[str, Any] = {
+    "title": "Spring over the North Sea (synthetic sample)",
+    "products": [
+        {"name": "MCD15A2", "collection": "5", "layers": ["Lai_1km", "Fpar_1km"]},
+    ],
+    "region": {"bbox": [-8.0, 50.5, 6.0, 58.5]},
+    "time": {"start": "2012-04-01", "end": "2012-05-16"},
+    "grid": {"crs": "EPSG:4326", "resolution": 0.01},
+}
+HANG = f"""import subprocess, sys
+print("asleep", flush=True)
+subprocess.run(["sleep", "{MARK}"])
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Running:
+    """A stack that runs."""
+
+    data: Path
+    log: Path
+
+    @property
+    def client(self) -> PortalClient:
+        return local_client(DataFolder(path=self.data))
+
+    def json(self, path: str) -> Any:
+        answer = self._get(path)
+        return answer.json()
+
+    def page(self, path: str) -> str:
+        return self._get(path).text
+
+    def _get(self, path: str) -> httpx.Response:
+        token = local_token(DataFolder(path=self.data))
+        answer = httpx.get(
+            f"{self.client.url}{path}",
+            headers={"Authorization": f"Bearer {token}"},
+            timeout=60.0,
+            trust_env=False,
+        )
+        answer.raise_for_status()
+        return answer
+
+    def until_ended(self, request: str) -> RequestStatus:
+        until(lambda: self.client.status(request).state.ended, "the request has ended", self.log)
+        return self.client.status(request)
+
+
+def until(condition: Callable[[], bool], what: str, log: Path) -> None:
+    deadline = time.monotonic() + LIMIT
+    while not condition():
+        assert time.monotonic() < deadline, f"never: {what}\n{log.read_text()[-3000:]}"
+        time.sleep(0.1)
+
+
+def command_lines() -> dict[int, list[str]]:
+    """The arguments of every process of this machine that still runs."""
+    found = {}
+    for process in Path("/proc").iterdir():
+        if process.name.isdigit():
+            try:
+                text = (process / "cmdline").read_bytes()
+            except OSError:
+                continue
+            if text:
+                found[int(process.name)] = text.decode(errors="replace").split("\0")[:-1]
+    return found
+
+
+def parent(process: int) -> int:
+    try:
+        text = Path(f"/proc/{process}/stat").read_text()
+    except OSError:
+        return 0
+    return int(text.rpartition(")")[2].split()[1])
+
+
+def descendants(process: int) -> set[int]:
+    parents = {one: parent(one) for one in command_lines()}
+    found: set[int] = {process}
+    while True:
+        more = {one for one, above in parents.items() if above in found} - found
+        if not more:
+            return found - {process}
+        found |= more
+
+
+def worker_of(data: Path) -> int:
+    """The worker process of the stack on this data folder."""
+    mark = f"SWATHMILL_DATA_DIR={data}".encode()
+    for process, arguments in command_lines().items():
+        try:
+            environment = Path(f"/proc/{process}/environ").read_bytes()
+        except OSError:
+            continue
+        if mark in environment and arguments[1:3] == ["-m", "worker"]:
+            return process
+    return 0
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("archive")
+    subprocess.run([*COMMAND, "sample", str(folder)], check=True, capture_output=True)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory, archive: Path) -> Iterator[Running]:
+    """A stack with a low ceiling, a quick monitor and a package that hangs."""
+    folder = tmp_path_factory.mktemp("stack")
+    package = folder / "packages" / "hang"
+    package.mkdir(parents=True)
+    (package / "hang.py").write_text(HANG)
+    (package / "package.yaml").write_text(
+        "name: hang\ncommand: [python, hang.py]\noutputs: ['{layer}_mean.tif']\n"
+        "resources: {timeout_seconds: 86400}\n"
+    )
+    environment = {
+        **os.environ,
+        "SWATHMILL_PACKAGES": str(folder / "packages"),
+        "SWATHMILL_TIMEOUT_CEILING": str(CEILING),
+        "SWATHMILL_RETRY_BASE": "0.5",
+        "SWATHMILL_HEARTBEAT_SECONDS": "1",
+        "SWATHMILL_LEASE_SECONDS": "10",
+        "SWATHMILL_RESEND_SECONDS": "5",
+        "SWATHMILL_SWEEP_SECONDS": "5",
+    }
+    data, log = (folder / "data").resolve(), folder / "up.log"
+    with log.open("wb") as out:
+        command = [*COMMAND, "up", "--archive", str(archive), "--data", str(data)]
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=environment
+        )
+    try:
+        until(
+            lambda: "Ctrl-C stops" in log.read_text() or process.poll() is not None,
+            "the stack is up",
+            log,
+        )
+        assert process.poll() is None, log.read_text()
+        yield Running(data=data, log=log)
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(120.0)
+
+
+def test_a_request_completes_although_its_worker_is_killed(stack: Running, tmp_path: Path) -> None:
+    request = stack.client.submit(parse_request(REQUEST)).id
+
+    def under_way() -> bool:
+        status = stack.client.status(request)
+        assert not status.state.ended, status
+        cells = status.phases.get("reprojection")
+        return cells is not None and cells.done >= 1
+
+    until(under_way, "the first cell is done", stack.log)
+    worker = worker_of(stack.data)
+    assert worker
+    until(lambda: bool(descendants(worker)), "the worker has children", stack.log)
+    children = {one: command_lines()[one] for one in descendants(worker)}
+    os.kill(worker, signal.SIGKILL)
+    until(
+        lambda: not any(command_lines().get(one) == line for one, line in children.items()),
+        "the worker's children have ended with it",
+        stack.log,
+    )
+    status = stack.until_ended(request)
+    assert status.state.value == "complete", status
+    assert status.failures == ()
+    results = stack.client.results(request)
+    names = [result.name for result in results]
+    assert len(set(names)) == len(names)
+    assert len([name for name in names if name.endswith(".tif")]) == status.outputs
+    for result in results:
+        assert stack.client.download(result, tmp_path).stat().st_size == result.size
+
+
+def test_a_reduction_that_hangs_is_killed_and_the_rest_delivered(stack: Running) -> None:
+    document = {
+        **REQUEST,
+        "region": {"bbox": [1.0, 52.0, 3.0, 54.0]},
+        "grid": {"crs": "EPSG:4326", "resolution": 0.02},
+        "time": {"start": "2012-04-13", "end": "2012-04-15"},
+        "reduction": {"package": "hang", "group_by": ["cell", "month"]},
+    }
+    request = stack.client.submit(parse_request(document)).id
+    until(
+        lambda: any(MARK in line for line in command_lines().values()),
+        "the package hangs",
+        stack.log,
+    )
+    status = stack.until_ended(request)
+    assert status.state.value == "complete with gaps", status
+    assert not any(MARK in line for line in command_lines().values())
+    timed_out = [f for f in status.failures if f.phase == "reduction"]
+    assert timed_out
+    assert {failure.category for failure in timed_out} == {"execution timeout"}
+    attempts = stack.json(f"/api/tasks/{timed_out[0].key}")["attempts"]
+    assert [attempt["outcome"] for attempt in attempts] == ["execution timeout"] * 3
+    assert all(attempt["duration"] >= CEILING * 0.8 for attempt in attempts)
+    delivered = [result.name for result in stack.client.results(request)]
+    assert any(name.startswith("MCD15A2.005/Lai_1km/") for name in delivered)
+    outcomes = stack.json("/api/operations")["executions"]["outcomes"]
+    assert "execution timeout" in str(outcomes)
+    assert "execution timeout" in stack.page("/operations").lower()
