@@ -13,6 +13,7 @@ import select
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -40,13 +41,15 @@ serve({memory!r})
 class ReadingProcess:
     """A child process that runs module-level functions on granule files.
 
-    `seconds` bounds each call, `memory` the bytes of address space of each. One call at a time.
+    `seconds` bounds each call, `memory` the bytes of address space of each. One call at a time:
+    threads that share a ReadingProcess wait for one another.
     """
 
     def __init__(self, *, seconds: float = 60.0, memory: int = 4 << 30) -> None:
         self._seconds = seconds
         self._memory = memory
         self._child: subprocess.Popen[bytes] | None = None
+        self._turn = threading.RLock()
 
     def __enter__(self) -> Self:
         return self
@@ -80,19 +83,23 @@ class ReadingProcess:
         Raises what the function raised, and UnreadableGranuleError when the call died, took too
         long or ran out of memory.
         """
+        with self._turn:
+            answer = self._answer_to(pickle.dumps((function, args, kwargs)), args)
+        succeeded, result = cast("tuple[bool, R | Exception]", pickle.loads(answer))
+        if succeeded:
+            return cast("R", result)
+        raise cast("Exception", result)
+
+    def _answer_to(self, call: bytes, args: tuple[object, ...]) -> bytes:
         child = self._started()
         try:
-            _send(_pipe(child.stdin), pickle.dumps((function, args, kwargs)))
-            answer = _receive(_pipe(child.stdout).fileno(), time.monotonic() + self._seconds)
+            _send(_pipe(child.stdin), call)
+            return _receive(_pipe(child.stdout).fileno(), time.monotonic() + self._seconds)
         except (OSError, EOFError, TimeoutError) as problem:
             self.close()
             late = isinstance(problem, TimeoutError)
             how = f"took over {self._seconds:g} s" if late else "ended the reading process"
             raise _damaged(args, how) from None
-        succeeded, result = cast("tuple[bool, R | Exception]", pickle.loads(answer))
-        if succeeded:
-            return cast("R", result)
-        raise cast("Exception", result)
 
     def read_outline(self, path: Path) -> Outline | None:
         """The outline of a granule file, or None when the file cannot be read."""

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from reprojection.inspect import GranuleReport, LayerReport, inspect
+from reprojection.isolation import ReadingProcess
 
 TABLE_WIDTH = 140
 
@@ -23,7 +24,9 @@ def inspect_file(
     as_json: Annotated[bool, typer.Option("--json", help="The whole report as JSON.")] = False,
 ) -> None:
     """Show a granule's layers, grids, value ranges and valid shares."""
-    report = inspect(file)
+    # A damaged file can crash the HDF4 library: that is to end in a message, not in a core dump.
+    with ReadingProcess() as reader:
+        report = reader.run(inspect, file)
     console = Console(highlight=False, soft_wrap=True)
     # A table that does not fit is easier to read wrapped by the terminal than cut.
     console.width = max(console.width, TABLE_WIDTH)
