@@ -245,7 +245,11 @@ def test_what_is_compressed_can_be_had_back(shape: str, size: int, seed: int) ->
     blob = stuff(shape, size, np.random.default_rng(seed))
     packed = tiff._deflate(np.frombuffer(blob, np.uint8))
     assert zlib.decompress(packed) == blob
-    assert len(packed) <= 1.7 * len(zlib.compress(blob, 1)) + 64
+    assert len(packed) <= 1.01 * size + 64
+    if shape == "zeros":
+        assert len(packed) <= size / 100 + 64
+    if shape in ("skewed", "few"):
+        assert len(packed) <= 1.15 * len(zlib.compress(blob, 1)) + 128
 
 
 def test_other_files_are_refused_by_name(tmp_path: Path) -> None:
