@@ -103,6 +103,10 @@ test: $(STAMP)/dev ## Run the tests; what is skipped is listed with its reason
 simulate: $(STAMP)/dev ## Simulate histories of the task protocol with faults [SEEDS=n]
 	$(BIN)/python -m tests.simulation.run --seeds $(SEEDS)
 
+.PHONY: fuzz
+fuzz: $(STAMP)/dev ## Feed damaged granules to the reader [COUNT=n, 100000 is a full run]
+	@$(BIN)/python -m bench.fuzz_granules --count $(or $(COUNT),2000) --jobs 2
+
 .PHONY: check-infra
 check-infra: $(STAMP)/venv ## Check infra/ against security policies (installs checkov apart, into .venv-policy)
 	@test -x .venv-policy/bin/checkov || { $(BIN)/python -m venv .venv-policy && \
