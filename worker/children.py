@@ -41,6 +41,8 @@ _ENVIRONMENT = {
     "GDAL_DISABLE_READDIR_ON_OPEN": "EMPTY_DIR",
     "CPL_VSIL_CURL_ALLOWED_EXTENSIONS": ".none",
 }
+# `Process.start` looks at all processes, also at one that another thread is just closing.
+_STARTING = threading.Lock()
 _DEAF_SECONDS = 10.0  # a guard that does not answer a kill within this time is killed itself
 
 
@@ -80,7 +82,8 @@ class Child:
         context = multiprocessing.get_context("forkserver")
         ours, theirs = context.Pipe()
         process = context.Process(target=guard, args=(theirs, work, memory_limit), daemon=False)
-        process.start()
+        with _STARTING:
+            process.start()
         theirs.close()
         return cls(process, ours)
 
@@ -101,7 +104,8 @@ class Child:
             if self._deadline is not None:
                 self._deadline.cancel()
             self._control.close()
-            self._process.close()
+            with _STARTING:
+                self._process.close()
         return ended
 
     def kill(self) -> None:

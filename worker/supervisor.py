@@ -155,12 +155,11 @@ class Supervisor:
         try:
             with self.scratch.attempt(slot.claimed.claim) as folder:
                 ended = self._follow(slot, folder)
-        except OSError as error:
-            # No folder, no process: the machine's trouble, not the task's.
-            diagnosis = classify(error)
-            return _End(diagnosis=diagnosis, log=diagnosis.traceback)
         except EOFError:
             ended = None  # the forkserver died; the next start makes a new one
+        except Exception as error:  # noqa: BLE001 - a claimed attempt is settled, whatever happens
+            diagnosis = classify(error)
+            return _End(diagnosis=diagnosis, log=diagnosis.traceback)
         if ended is None:
             lost = "the attempt's guard, or the forkserver it came from, was killed from outside"
             return _End(diagnosis=Diagnosis(category=Category.WORKER_LOST, message=lost))

@@ -150,6 +150,23 @@ def test_too_much_memory_kills_the_tree(tmp_path: Path) -> None:
     assert 200 * 2**20 < end.peak_memory < 2**30
 
 
+MANY = """
+    threads = [threading.Thread(target=lambda: [one() for _ in range(4)]) for _ in range(4)]
+    def one():
+        end = Child.start(partial(report_and_return, "many"), 2**30).follow(lambda message: None)
+        codes.append(end.exit_code if end else "lost")
+    codes = []
+    for thread in threads: thread.start()
+    for thread in threads: thread.join()
+    print(codes, flush=True)
+"""
+
+
+def test_many_threads_start_and_end_children_at_once(tmp_path: Path) -> None:
+    lines = run(tmp_path, report_and_return, "last", then=MANY.strip())
+    assert lines[0] == str([3] * 16)
+
+
 def pids(folder: Path) -> list[int]:
     names = ["child", "grandchild0", "grandchild1", "grandchild2"]
     texts = [(folder / n).read_text("ascii") if (folder / n).exists() else "" for n in names]

@@ -34,6 +34,7 @@ from tasks.spec import (
 from tasks.transitions import RetryPolicy
 from tests.worker.world import World, collect_spec
 from worker.child import perform
+from worker.collect import check_granule
 from worker.messages import Failed, Job, Succeeded
 
 pytestmark = pytest.mark.real_data
@@ -339,3 +340,27 @@ def test_a_disk_that_fills_while_gdal_writes(
     said = failure(mill, spec)
     assert said.category is Category.OUT_OF_DISK, said
     assert list(small_disk.rglob("cell")), "not even the granule had room"
+
+
+def test_every_real_granule_passes_the_checks_of_collection(granules: Path) -> None:
+    found = sorted(granules.rglob("*.hdf"))
+    assert found
+    for path in found:
+        check_granule(path)
+
+
+def test_a_swath_without_geolocation_is_collected_and_then_unreadable(mill: Mill) -> None:
+    path = granule(mill.archive, "MOD14.A2017001.*.hdf")
+    collected = collect_spec(path, mill.archive, "MOD14", "6")
+    mill.make(collected)
+    spec = ReprojectSpec(
+        inputs=(Input(key=collected.key, name=path.name),),
+        product="MOD14",
+        collection="6",
+        layer="fire mask",
+        day=date(2017, 1, 1),
+        grid=grid_spec(),
+        resampling="nearest",
+    )
+    said = failure(mill, spec)
+    assert said.category is Category.UNREADABLE_INPUT_FILE, said
