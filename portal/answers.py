@@ -71,6 +71,7 @@ class RequestAnswer(_Answer):
     title: str
     owner: str
     state: str
+    paused: bool
     submitted: dt.datetime
     ended: dt.datetime | None
     message: str
@@ -90,6 +91,7 @@ class RequestAnswer(_Answer):
             title=row.title,
             owner=row.owner,
             state=row.state.value,
+            paused=row.paused,
             submitted=moment(row.submitted),
             ended=moment(row.ended) if row.ended else None,
             message=row.message,

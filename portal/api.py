@@ -110,9 +110,26 @@ def document(request_id: str, caller: Caller, here: Here) -> Response:
 @router.post("/requests/{request_id}/cancel", status_code=202, summary="Cancel a request")
 def cancel(request_id: str, caller: Caller, here: Here) -> RequestAnswer:
     """Stop a request; what other requests want goes on. An ended one stays as it is."""
+    return RequestAnswer.of(order(here, caller, request_id, "cancel"))
+
+
+@router.post("/requests/{request_id}/pause", status_code=202, summary="Pause a request")
+def pause(request_id: str, caller: Caller, here: Here) -> RequestAnswer:
+    """Start nothing more for a request; what runs goes on to its end."""
+    return RequestAnswer.of(order(here, caller, request_id, "pause"))
+
+
+@router.post("/requests/{request_id}/resume", status_code=202, summary="Resume a request")
+def resume(request_id: str, caller: Caller, here: Here) -> RequestAnswer:
+    """Go on with a paused request."""
+    return RequestAnswer.of(order(here, caller, request_id, "resume"))
+
+
+def order(here: Portal, caller: Person, request_id: str, what: str) -> RequestRow:
+    """Give the manager an order about a request this person may see; the row afterwards."""
     row = load_for(here.services, caller, request_id)
-    requests.order(here.services, row.id, "cancel")
-    return RequestAnswer.of(requests.load(here.services, row.id))
+    requests.order(here.services, row.id, what)
+    return requests.load(here.services, row.id)
 
 
 @router.get("/requests/{request_id}/failures", summary="What failed, and why")

@@ -4,13 +4,14 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import PurePosixPath
+from typing import Literal
 from urllib.parse import quote
 
 from fastapi import APIRouter, Response
 from fastapi.responses import RedirectResponse
 
 from portal import pictures
-from portal.api import task_for
+from portal.api import order, task_for
 from portal.context import Here, Portal
 from portal.downloads import ResultFile
 from portal.forms import request_yaml
@@ -216,11 +217,12 @@ def view(request_id: str, path: str, caller: Caller, here: Here) -> Response:
     )
 
 
-@router.post("/requests/{request_id}/cancel")
-def cancel(request_id: str, caller: Caller, here: Here) -> Response:
-    """Cancel, and show the page again."""
-    row = load_for(here.services, caller, request_id)
-    requests.order(here.services, row.id, "cancel")
+@router.post("/requests/{request_id}/{what}")
+def give_order(
+    request_id: str, what: Literal["cancel", "pause", "resume"], caller: Caller, here: Here
+) -> Response:
+    """Cancel, pause or resume, and show the page again."""
+    row = order(here, caller, request_id, what)
     return RedirectResponse(f"/requests/{row.id}", 303)
 
 
@@ -265,26 +267,37 @@ def _progress(row: RequestRow) -> dict[str, object]:
     failed = sum(view.count.failed for view in phases)
     tasks = sum(view.count.total for view in phases)
     tenth = percent(row) // 10 * 10
+    mark = (row.state.value, row.order, row.paused, row.delivered, failed, row.gap_count)
     return {
         "row": row,
         "phases": phases,
         "tasks": tasks,
         "reused": sum(view.count.reused for view in phases),
         "percent": percent(row),
-        "mark": f"{row.state.value}.{row.delivered}.{failed}.{row.gap_count}",
+        "mark": ".".join(map(str, mark)),
         "every": 2 if tasks < _CALM else 5,
         "said": "",
         "polled": False,
         "saying": row.state.value if row.state.ended else f"{row.state.value}, {tenth} percent",
-        "can_cancel": not row.state.ended and row.order != "cancel",
+        "orders": _orders(row),
         "hints": _hints(row),
     }
+
+
+def _orders(row: RequestRow) -> tuple[str, ...]:
+    """What its owner may ask for now."""
+    if row.state.ended or row.order == "cancel":
+        return ()
+    paused = row.order == "pause" or (row.paused and row.order != "resume")
+    return ("resume" if paused else "pause", "cancel")
 
 
 def _hints(row: RequestRow) -> str:
     """What a state means for the one who waits, where the word alone does not say it."""
     if row.order == "cancel" and not row.state.ended:
         return "Being cancelled."
+    if row.paused and not row.state.ended:
+        return "Paused: what runs goes on to its end, nothing more is started."
     match row.state:
         case RequestState.SUBMITTED:
             return "Waiting for the service manager to plan it."

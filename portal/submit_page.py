@@ -9,11 +9,11 @@ from starlette.datastructures import FormData
 
 from portal import catalogue
 from portal.context import Here, Portal
-from portal.documents import decode
+from portal.documents import MOST_BYTES, decode
 from portal.estimates import Estimate, estimate
 from portal.forms import Form, document, form_of, new_card, read_form, request_yaml
 from portal.identity import Caller, person
-from portal.problems import PortalError
+from portal.problems import PortalError, TooLargeError
 from portal.submissions import accept, check, load_for, refusal
 from portal.tokens import Person
 from tasks import requests
@@ -29,6 +29,12 @@ _MOST_PARTS = 2000
 
 
 async def _form_data(request: Request) -> FormData:
+    length = request.headers.get("content-length", "")
+    if not length.isdigit() or int(length) > MOST_BYTES:
+        raise TooLargeError(
+            f"The form is larger than {MOST_BYTES >> 20} MiB, or does not say its size.",
+            "Simplify its polygon.",
+        )
     return await request.form(max_files=0, max_fields=_MOST_PARTS)
 
 
@@ -158,7 +164,8 @@ def load_document(data: Sent, caller: Caller, here: Here) -> Response:
 @router.get("/new/products", dependencies=[Depends(person)])
 def products(here: Here, q: str = "") -> Response:
     """The products a search finds."""
-    return here.pages.part("found.html", found=catalogue.search(q[:200]))
+    found, all_of_them = catalogue.search(q[:200]), len(catalogue.search(""))
+    return here.pages.part("found.html", found=found, counted=True, all=all_of_them)
 
 
 @router.get("/new/product", dependencies=[Depends(person)])
@@ -200,6 +207,7 @@ def _page(
         problem=problem,
         document_text=document_text,
         found=catalogue.search(""),
+        counted=False,
         catalogue=catalogue,
         methods=METHODS,
         known_crs=KNOWN_CRS,

@@ -271,6 +271,7 @@ def test_no_page_is_wider_than_its_window_and_text_can_be_read(
         "/new",
         f"/new?again={name}",
         f"/requests/{name}",
+        f"/requests/{name}/view/MCD15A2.005/Lai_1km/{'a' * 60}.tif",
         f"/tasks/{key}",
         "/operations",
         "/docs",

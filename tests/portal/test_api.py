@@ -275,11 +275,15 @@ def test_failures_have_category_cause_remedy_and_attempts_their_log(
     assert (absent.status_code, malformed.status_code, theirs.status_code) == (404, 400, 404)
 
 
-def test_cancelling_orders_the_manager(portal: LivePortal, services: Services) -> None:
+@pytest.mark.parametrize("order", ["cancel", "pause", "resume"])
+def test_an_order_reaches_the_manager(portal: LivePortal, services: Services, order: str) -> None:
     name = submitted(services)
-    with portal.client() as client:
-        assert client.post(f"/api/requests/{name}/cancel").status_code == 202
-    assert requests.load(services, name).order == "cancel"
+    with portal.client() as client, portal.client("bob@example.org") as other:
+        assert other.post(f"/api/requests/{name}/{order}").status_code == 404
+        assert requests.load(services, name).order == ""
+        assert client.post(f"/api/requests/{name}/{order}").status_code == 202
+        assert client.post(f"/api/requests/{name}/explode").status_code in (404, 405)
+    assert requests.load(services, name).order == order
 
 
 def test_storage_that_does_not_answer_is_503(

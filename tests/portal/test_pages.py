@@ -240,6 +240,22 @@ def test_a_request_s_page_follows_it_and_stops(portal: LivePortal, services: Ser
     assert f"/api/requests/{name}/results/MCD15A2.005/a.json" in page
 
 
+def test_a_request_is_paused_and_resumed_from_its_page(
+    portal: LivePortal, services: Services
+) -> None:
+    name = submitted(services)
+    with portal.browser() as client:
+        assert 'id="order-pause"' in client.get(f"/requests/{name}").text
+        paused = client.post(f"/requests/{name}/pause").text
+        assert requests.load(services, name).order == "pause"
+        set_row(services, name, order="", paused=True)
+        page = client.get(f"/requests/{name}").text
+        assert client.post(f"/requests/{name}/explode").status_code == 422
+    assert 'id="order-resume"' in paused
+    assert "Paused:" in page
+    assert 'id="order-pause"' not in page
+
+
 def test_results_are_searched_and_turned_over(portal: LivePortal, services: Services) -> None:
     name = submitted(services)
     for number in range(120):
