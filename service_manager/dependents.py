@@ -26,10 +26,11 @@ Find = Callable[[str], Live | None]  # a request that has not ended, by id
 
 @dataclass
 class Told:
-    """What telling came to: tasks that became ready, and news to keep for a dependent that does
-    not exist yet."""
+    """What telling came to: tasks that became ready, tasks that ended by it and have news of
+    their own, and news to keep for a dependent that does not exist yet."""
 
     ready: list[Task] = field(default_factory=list)
+    ended: list[str] = field(default_factory=list)  # keys
     kept: set[str] = field(default_factory=set)  # keys of inputs
 
 
@@ -188,6 +189,7 @@ class Dependents:
             except FencedError:
                 continue  # somebody wants it now, too, or an input was revived: look again
             if after is not None:
+                told.ended.append(key)
                 return
 
     def _revived(self, task: Task, spec: Spec) -> int:
@@ -305,6 +307,7 @@ class Dependents:
 
     def _merge(self, told: Told, more: Told) -> None:
         told.ready += more.ready
+        told.ended += more.ended
         told.kept |= more.kept
 
 

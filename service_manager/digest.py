@@ -62,11 +62,13 @@ class Digest:
             FencedError: a manager of a higher epoch acts.
         """
         result = Digested()
+        fresh: set[str] = set()  # shards that get news by this round
         for number in sorted(self._shards):
             found = list(self._store.scan(rows.TABLE, number, *rows.prefix_range("o|"), limit=ROWS))
             news = [rows.load_news(row) for row in found]
             told = self._tell(news)
             result.ready += told.ready
+            fresh.update(shard(key) for key in told.ended)
             self._settle(number, news, found, told)
             self._counted -= {history.attempt_id(n) for n in news}
             result.later += [(n.not_before, n.key) for n in news if n.not_before]
@@ -77,6 +79,7 @@ class Digest:
                 self._shards.discard(number)
         if not result.more:
             self._counted = set()
+        self._shards |= fresh
         return result
 
     def _tell(self, news: Sequence[News]) -> Told:
@@ -91,6 +94,7 @@ class Digest:
             if one.category is Category.SOURCE_BLOB_MISSING and one.state is State.WAITING:
                 more = self._dependents.examine(one.key, look=True)
                 told.ready += more.ready
+                told.ended += more.ended
                 told.kept |= more.kept
         return told
 

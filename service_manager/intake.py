@@ -19,6 +19,7 @@ from tasks.plan import Plan
 from tasks.protocol import read_task
 from tasks.request import Request
 from tasks.requests import PhaseCount, Preview, RequestRow
+from tasks.rows import Want
 from tasks.services import Services
 
 log = structlog.get_logger("manager.intake")
@@ -158,12 +159,14 @@ class Intake:
         )
 
 
-def recount(services: Services, live: Live) -> None:
-    """Fill the ledger anew from the want rows."""
+def recount(services: Services, live: Live) -> list[Want]:
+    """Fill the ledger anew from the want rows, which are returned."""
+    wants = list(requests.wants(services, live.id))
     live.ledger.clear()
     live.pending = 0
-    for want in requests.wants(services, live.id):
+    for want in wants:
         live.note(want)
+    return wants
 
 
 def _counted(row: RequestRow, found: Counted) -> RequestRow:

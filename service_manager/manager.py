@@ -321,6 +321,7 @@ class Manager:
             told = self._dependents.examine(key)
             for task in told.ready:
                 self._ready(task)
+            self._digest.hint([shard(ended) for ended in told.ended])
         live.changed = True
 
     def _finished(self, live: Live) -> None:
@@ -329,8 +330,7 @@ class Manager:
         if becomes is None:
             return
         if becomes is RequestState.FAILED and live.row.state is RequestState.RUNNING:
-            recount(self._services, live)
-            wants = list(requests.wants(self._services, live.id))
+            wants = recount(self._services, live)
             self._end(live, [want for want in wants if want.outcome])
             return
         ending.end_without_plan(
@@ -353,9 +353,9 @@ class Manager:
             if live.policy == "fail" and _failed(live):
                 self._drop(live, RequestState.FAILED)
             elif not live.pending:
-                recount(self._services, live)
+                wants = recount(self._services, live)
                 if not live.pending:
-                    self._end(live, list(requests.wants(self._services, live.id)))
+                    self._end(live, wants)
         return False
 
     def _end(self, live: Live, wants: list[Want]) -> None:

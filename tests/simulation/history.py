@@ -24,7 +24,7 @@ from tests.simulation.watch import Watch
 from tests.simulation.world import Process, ViolationError, World
 
 STORM = 600.0  # seconds of faults
-CALM = 6000.0  # seconds after them, in which everything must end
+CALM = 3000.0  # seconds after them, in which everything must end
 GRID = GridSpec(crs="EPSG:4326", transform=(1, 0, 0, 0, -1, 0), width=8, height=8)
 OPTIONS = Options(
     tick=1.0,

@@ -72,6 +72,13 @@ class Watch:
             if new.state not in (State.WAITING, State.READY):
                 self.fail(f"{_name(new)} begins as {new.state}")
             return
+        self._change(old, new)
+        if new.state is State.READY and new.missing:
+            self.fail(f"{_name(new)} is ready with inputs missing")
+        if new.state.live and not new.wants:
+            self.fail(f"{_name(new)} is {new.state} and nobody wants it")
+
+    def _change(self, old: Task, new: Task) -> None:
         if old.state is not new.state and (old.state, new.state) not in _LEGAL:
             self.fail(f"{_name(new)} goes from {old.state} to {new.state}")
         if new.attempt < old.attempt or new.generation < old.generation:
@@ -85,10 +92,6 @@ class Watch:
             self.fail(f"{_name(new)}: claim {old.claim} is replaced while it runs")
         if old.state is State.DONE is new.state and old.files != new.files:
             self.fail(f"{_name(new)}: its artifact is replaced")
-        if new.state is State.READY and new.missing:
-            self.fail(f"{_name(new)} is ready with inputs missing")
-        if new.state.live and not new.wants:
-            self.fail(f"{_name(new)} is {new.state} and nobody wants it")
 
     def _done(self, task: Task) -> None:
         known = self.commits.setdefault((task.key, task.generation), task.claim)
@@ -98,6 +101,8 @@ class Watch:
         if not task.files:
             self.fail(f"{_name(task)} is done without an artifact")
         for file in task.files:
+            if task.claim not in file.blob:
+                self.fail(f"{_name(task)} under claim {task.claim} is given {file.blob}")
             if file.blob in self.lost_blobs:
                 continue
             if not self.blobs.exists(*split_blob(file.blob)):

@@ -1,0 +1,362 @@
+"""The manager on the memory store: requests to all their ends, reuse, gaps, orders, crashes."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from service_manager.options import Options
+from tasks import history, outbox, protocol, requests, rows, workers
+from tasks.blobs import split_blob
+from tasks.categories import Category
+from tasks.errors import RequestRefusedError, StoreError
+from tasks.keys import SHARDS
+from tasks.model import Phase, RequestState, State
+from tasks.plan import Gap, Plan
+from tasks.request import Request
+from tasks.transitions import RetryPolicy
+
+sys.path.insert(0, str(Path(__file__).parent))
+from manager_bench import Bench, collect, mosaic, plan_of
+
+G = [collect(f"g{i}") for i in range(4)]
+A, B = mosaic("a", G[0], G[1]), mosaic("b", G[2], G[3])
+TOP = mosaic("top", A, B)
+PLAN = plan_of(*G, A, B, TOP, outputs={"top": "out", "a": "out"})
+SOLE = mosaic("sole", G[3])
+
+
+def bench(**more: object) -> Bench:
+    """A bench with the usual plans."""
+    plans = {"p": PLAN, "ab": plan_of(*G[:2], A, outputs={"a": "out"})}
+    return Bench(plans=plans, **more)  # type: ignore[arg-type]
+
+
+def left_over(found: Bench) -> list[str]:
+    """Rows that must be gone when nothing is under way."""
+    return [
+        row.row
+        for row in found.services.store.tables()["tasks"]  # type: ignore[attr-defined]
+        if row.row[:2] in ("o|", "r|", "x|", "z|")
+    ]
+
+
+def test_a_request_completes_and_says_so() -> None:
+    b = bench()
+    request = b.submit("p")
+    row = b.until_ended(request)
+    assert row.state is RequestState.COMPLETE
+    assert (row.outputs, row.delivered) == (2, 2)
+    assert row.phases[Phase.COLLECTION].done == 4
+    assert [w.name for w in requests.results(b.services, request)] == ["a", "top"]
+    (mail,) = outbox.mails(b.services.store)
+    assert "complete" in mail.subject
+    assert left_over(b) == []
+    assert sorted(b.ran) == sorted(s.key for s in (*G, A, B, TOP))
+
+
+def test_the_same_again_runs_nothing_and_says_so() -> None:
+    b = bench()
+    b.until_ended(b.submit("p"))
+    ran = len(b.ran)
+    row = b.until_ended(b.submit("p"))
+    assert len(b.ran) == ran
+    assert row.phases[Phase.COLLECTION].reused == 4
+    assert "7 of 7 tasks had been done before" in row.message
+
+
+def test_an_overlapping_request_shares_what_is_in_flight() -> None:
+    b = bench()
+    first, second = b.submit("ab"), b.submit("p", owner="other")
+    assert b.until_ended(first).state is RequestState.COMPLETE
+    assert b.until_ended(second).state is RequestState.COMPLETE
+    assert len(b.ran) == len(set(b.ran)) == 7
+
+
+def test_what_is_missing_is_skipped_named_and_mailed() -> None:
+    b = bench(decide=lambda c: Category.SOURCE_NOT_PUBLISHED if c.task.key == G[0].key else None)
+    request = b.submit("p")
+    row = b.until_ended(request)
+    assert row.state is RequestState.GAPS
+    assert [g.what for g in row.gaps] == ["g0"]
+    assert (row.outputs, row.delivered) == (2, 2)
+    outcomes = {w.key: w for w in requests.wants(b.services, request)}
+    assert outcomes[A.key].outcome == "superseded"
+    heir = outcomes[outcomes[A.key].successor]
+    assert heir.outcome == "done"
+    assert heir.output == "out"
+    assert [i.key for i in protocol.read_spec(b.services.store, heir.key).inputs] == [G[1].key]
+
+
+def test_nothing_left_is_a_gap_and_a_request_without_results_fails() -> None:
+    plans = {"sole": plan_of(G[3], SOLE, outputs={"sole": "out"})}
+    b = Bench(plans=plans, decide=lambda _c: Category.SOURCE_NOT_PUBLISHED)
+    row = b.until_ended(b.submit("sole"))
+    assert row.state is RequestState.FAILED
+    assert "none of the 1 results" in row.message
+    assert [g.what for g in row.gaps] == ["g3", "sole"]
+
+
+def test_on_missing_fail_fails_at_the_first_failure() -> None:
+    b = bench(decide=lambda c: Category.SOURCE_NOT_PUBLISHED if c.task.key == G[0].key else None)
+    request = b.submit("p", on_missing="fail")
+    row = b.until_ended(request)
+    assert row.state is RequestState.FAILED
+    assert "g0" in row.message
+    b.rounds(2)
+    assert left_over(b) == []
+    assert all(w.outcome for w in requests.wants(b.services, request))
+
+
+def test_a_failure_is_tried_again_within_its_budget_and_recorded() -> None:
+    b = bench(decide=lambda c: Category.SERVER_BUSY if c.task.attempt < 3 else None)
+    request = b.submit("ab")
+    assert b.until_ended(request).state is RequestState.COMPLETE
+    attempts = protocol.attempts_of(b.services.store, G[0].key)
+    assert [a.category for a in attempts] == [Category.SERVER_BUSY, Category.SERVER_BUSY, None]
+    means = history.class_means(b.services.store)
+    assert means == {G[0].task_class: 1.0, A.task_class: 1.0}
+    counts = history.executions(b.services.store, 2, today=_today(b))
+    assert sum(c.count for c in counts) == 9
+
+
+def test_a_dry_run_counts_and_plans_nothing() -> None:
+    b = bench()
+    b.until_ended(b.submit("ab"))
+    request = requests.submit(b.services, "owner", _document(b, "p"), dry_run=True)
+    row = b.until_ended(request)
+    assert row.state is RequestState.PREVIEWED
+    assert (row.preview.granules, row.preview.tasks, row.preview.reused) == (4, 7, 3)
+    assert row.preview.size == 20
+    assert list(requests.wants(b.services, request)) == []
+    assert list(outbox.mails(b.services.store, request)) == []
+
+
+def test_a_plan_above_the_limit_is_refused_naming_the_setting() -> None:
+    b = bench(options=Options(max_tasks=6))
+    row = b.until_ended(b.submit("p"))
+    assert row.state is RequestState.REFUSED
+    assert "SWATHMILL_MAX_TASKS allows 6" in row.message
+
+
+def test_a_planner_that_refuses_and_one_that_breaks_end_the_request() -> None:
+    b = bench()
+    tries: list[str] = []
+
+    def plan(request: Request) -> Plan:
+        tries.append(request.title)
+        if request.title == "refused":
+            raise RequestRefusedError("grid.crs", "is unknown.", "Choose another.")
+        raise ZeroDivisionError("broken")
+
+    b.plans = _Planner(plan)  # type: ignore[assignment]
+    refused, broken = b.submit("refused"), b.submit("broken")
+    assert "grid.crs" in b.until_ended(refused).message
+    row = b.until_ended(broken)
+    assert row.state is RequestState.FAILED
+    assert "ZeroDivisionError" in row.message
+    assert tries.count("broken") == 3
+
+
+def test_cancel_takes_all_wants_back_and_leaves_shared_tasks_to_others() -> None:
+    b = bench(options=Options(window=1))
+    first, second = b.submit("p"), b.submit("ab", owner="other")
+    b.manager.tick()
+    b.manager.tick()
+    requests.order(b.services, first, "cancel")
+    assert b.until_ended(first).state is RequestState.CANCELLED
+    assert list(requests.wants(b.services, first)) == []
+    assert b.until_ended(second).state is RequestState.COMPLETE
+    task = protocol.read_task(b.services.store, TOP.key)
+    assert task is not None
+    assert task.state is State.CANCELLED
+    again = b.submit("p")
+    assert b.until_ended(again).state is RequestState.COMPLETE
+
+
+def test_cancel_orders_the_kill_of_what_runs() -> None:
+    b = bench()
+    request = b.submit("ab")
+    b.manager.tick()
+    b.manager.tick()
+    claimed = protocol.claim(b.services, G[0].key, "worker", RetryPolicy())
+    assert claimed is not None
+    _beat(b, claimed)
+    requests.order(b.services, request, "cancel")
+    for _ in range(3):
+        b.manager.tick()
+        b.services.clock.sleep(1)
+    assert _beat(b, claimed) == (claimed.claim,)
+
+
+def test_pause_stops_dispatch_and_resume_goes_on() -> None:
+    b = bench()
+    request = b.submit("p")
+    requests.order(b.services, request, "pause")
+    b.rounds(20)
+    b.ran.clear()
+    b.rounds(5)
+    assert b.ran == []
+    assert b.row(request).paused
+    requests.order(b.services, request, "resume")
+    assert b.until_ended(request).state is RequestState.COMPLETE
+
+
+def test_a_client_given_id_makes_submission_idempotent() -> None:
+    b = bench()
+    document = _document(b, "p")
+    first = requests.submit(b.services, "me", document, request_id="mine")
+    assert requests.submit(b.services, "me", document, request_id="mine") == first == "mine"
+    assert len(list(requests.list_requests(b.services))) == 1
+
+
+@pytest.mark.parametrize("rounds", range(1, 12))
+def test_a_new_manager_goes_on_where_the_old_one_died(rounds: int) -> None:
+    b = bench()
+    request = b.submit("p")
+    for epoch in range(2, 40):
+        b.rounds(rounds, seconds=0.5)
+        if b.row(request).state.ended:
+            break
+        b.restart(epoch)
+    assert b.until_ended(request).state is RequestState.COMPLETE
+    assert len(list(outbox.mails(b.services.store))) == 1
+
+
+def test_a_lost_blob_is_made_again_for_who_needs_it() -> None:
+    b = bench()
+    b.until_ended(b.submit("ab"))
+    task = protocol.read_task(b.services.store, A.key)
+    assert task is not None
+    b.services.blobs.delete(*split_blob(task.files[0].blob))
+
+    request = b.submit("p")
+    for _ in range(100):
+        b.manager.tick()
+        for key in list(b.sent):
+            claimed = protocol.claim(b.services, key, "worker", b.options.retry)
+            b.sent.remove(key)
+            if claimed is None:
+                continue
+            lost = sum(
+                1 << i
+                for i, files in claimed.input_files.items()
+                if not all(b.services.blobs.exists(*split_blob(f.blob)) for f in files)
+            )
+            now = b.services.clock.now()
+            category = Category.SOURCE_BLOB_MISSING if lost else None
+            attempt = claimed.attempt(started=now, ended=now, duration=1, category=category)
+            if lost:
+                protocol.fail(b.services, attempt, b.options.retry, healing=lost)
+            else:
+                protocol.commit(b.services, attempt, [b._store(claimed)])
+        b.services.clock.sleep(1)
+        if b.row(request).state.ended:
+            break
+    assert b.row(request).state is RequestState.COMPLETE
+    healed = protocol.read_task(b.services.store, A.key)
+    assert healed is not None
+    assert healed.generation == 2
+    for want in requests.results(b.services, request):
+        for file in want.files:
+            assert b.services.blobs.exists(*split_blob(file.blob))
+
+
+def test_many_gaps_are_all_listed() -> None:
+    plan = Plan(
+        tasks=PLAN.tasks, gaps=tuple(Gap(what=f"day {i}", reason="no granule") for i in range(80))
+    )
+    b = Bench(plans={"p": plan})
+    row = b.until_ended(b.submit("p"))
+    assert row.state is RequestState.GAPS
+    assert (len(row.gaps), row.gap_count) == (50, 80)
+    assert requests.gaps(b.services, row) == plan.gaps
+
+
+def test_a_wide_plan_is_written_in_batches() -> None:
+    """A reduction over many inputs, an input of many dependents: more than a transaction holds."""
+    many = [collect(f"m{i}") for i in range(150)]
+    tops = [mosaic(f"t{i}", many[0]) for i in range(150)]
+    every = mosaic("every", *many)
+    plan = plan_of(*many, *tops, every, outputs={"every": "out"})
+    b = Bench(plans={"wide": plan}, options=Options(window=1000))
+    assert b.until_ended(b.submit("wide"), limit=2000).state is RequestState.COMPLETE
+    assert len(b.ran) == 301
+
+
+def test_storage_that_fails_now_and_then_only_costs_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    b = bench()
+    store = b.services.store
+    original = store.scan
+    calls = [0]
+
+    def scan(*args: object, **kwargs: object) -> object:
+        calls[0] += 1
+        if calls[0] % 37 == 0:
+            raise StoreError("no answer")
+        return original(*args, **kwargs)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(store, "scan", scan)
+    request = b.submit("p")
+    for _ in range(200):
+        b.manager.tick()
+        try:
+            b.work()
+        except StoreError:
+            continue
+        b.services.clock.sleep(1)
+    assert b.row(request).state is RequestState.COMPLETE
+
+
+def test_every_row_carries_a_schema_number() -> None:
+    b = bench()
+    b.until_ended(b.submit("p"))
+    plain = ("r|", "x|", "z|", "e|", "s|")  # markers, edges and specifications
+    for shard in SHARDS:
+        for row in b.services.store.scan(rows.TABLE, shard, "", "~"):
+            assert row.row[:2] in plain or row.entity["schema"] == 1
+
+
+class _Planner(dict[str, Plan]):
+    def __init__(self, plan: object) -> None:
+        self._plan = plan
+
+    def __getitem__(self, title: str) -> Plan:
+        return self._plan(_titled(title))  # type: ignore[no-any-return, operator]
+
+
+def _titled(title: str) -> Request:
+    from manager_bench import document
+
+    return document(title)
+
+
+def _document(_bench: Bench, title: str) -> Request:
+    return _titled(title)
+
+
+def _today(b: Bench):  # type: ignore[no-untyped-def]
+    import datetime as dt
+
+    return dt.datetime.fromtimestamp(b.services.clock.now(), dt.UTC).date()
+
+
+def _beat(b: Bench, claimed: protocol.Claimed) -> tuple[str, ...]:
+    row = workers.WorkerRow(
+        name="worker",
+        host="here",
+        slots=2,
+        started=1.0,
+        beat_at=b.services.clock.now(),
+        sequence=int(b.services.clock.monotonic() * 1000) + 1,
+        attempts=(
+            workers.RunningAttempt(
+                key=claimed.task.key,
+                claim=claimed.claim,
+                started_ago=1.0,
+                phase=claimed.task.phase,
+                task_class=claimed.task.task_class,
+            ),
+        ),
+    )
+    return workers.beat(b.services.store, b.services.clock, row)

@@ -1,0 +1,143 @@
+"""Faults put into the product on purpose. The simulation must find each of them."""
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from service_manager.plan_writer import PlanWriter, Written
+from service_manager.retention import Retention
+from tasks import history, protocol, rows, transitions
+from tasks.blobs import split_blob
+from tasks.errors import FencedError
+from tasks.model import State, Task
+from tasks.rows import Edge, News, Want
+from tasks.spec import Spec
+from tasks.store import Delete, Store
+from tasks.transitions import Change
+from tests.simulation.history import Mutant
+
+Undo = Callable[[], None]
+
+
+def _patch(owner: Any, name: str, value: object) -> Undo:
+    """Replace an attribute; what is returned puts it back."""
+    old = getattr(owner, name)
+    setattr(owner, name, value)
+
+    def undo() -> None:
+        setattr(owner, name, old)
+
+    return undo
+
+
+def _no_fencing() -> Undo:
+    def unguarded(_task: Task, _claim: str) -> None:
+        return
+
+    return _patch(transitions, "_fence", unguarded)
+
+
+def _claim_ignored() -> Undo:
+    def fence(task: Task, _claim: str) -> None:
+        if task.state is not State.RUNNING:
+            raise FencedError("not running")
+
+    return _patch(transitions, "_fence", fence)
+
+
+def _attempt_restarted() -> Undo:
+    original = transitions.claim
+
+    def claim(task: Task, claim_id: str, worker: str, now: float) -> Change:
+        return original(replace(task, attempt=task.retries), claim_id, worker, now)
+
+    return _patch(transitions, "claim", claim)
+
+
+def _edge_read_before_write() -> Undo:
+    """The inputs' states are read first, the edges written afterwards."""
+    create, want, batches = transitions.create, transitions.want, PlanWriter.batches
+
+    def create_alone(spec: Spec, first: Want, missing: int, _edges: Sequence[Edge] = ()) -> Change:
+        return create(spec, first, missing)
+
+    def want_alone(task: Task, one: Want, missing: int, _edges: Sequence[Edge] = ()) -> Change:
+        return want(task, one, missing)
+
+    def late(self: PlanWriter) -> Iterator[Written]:
+        yield from batches(self)
+        for step in itertools.chain.from_iterable(self._levels()):
+            if step.edges:
+                edges = step.edges
+                protocol.change_task(
+                    self._services, step.key, lambda task, e=edges: transitions.link(task, e)
+                )
+
+    undo = [
+        _patch(transitions, "create", create_alone),
+        _patch(transitions, "want", want_alone),
+        _patch(PlanWriter, "batches", late),
+    ]
+    return lambda: [call() for call in undo].clear()
+
+
+def _count_not_idempotent() -> Undo:
+    numbers = itertools.count()
+
+    def unknown(news: News) -> str:
+        return f"{news.key[:8]}.{next(numbers)}"
+
+    return _patch(history, "attempt_id", unknown)
+
+
+def _epoch_ignored() -> Undo:
+    original = history.load_cursor
+
+    def load_cursor(store: Store) -> history.Cursor:
+        return replace(original(store), epoch=0)
+
+    return _patch(history, "load_cursor", load_cursor)
+
+
+def _cancel_leaves_the_want() -> Undo:
+    original = transitions.drop
+
+    def drop(task: Task, request: str) -> Change:
+        change = original(task, request)
+        left = tuple(
+            op
+            for op in change.operations
+            if not (isinstance(op, Delete) and op.row.startswith("w|"))
+        )
+        return replace(change, operations=left)
+
+    return _patch(transitions, "drop", drop)
+
+
+def _retention_without_expired() -> Undo:
+    def expire(self: Retention, shard: str) -> int:
+        store, blobs = self._services.store, self._services.blobs
+        for row in list(store.scan(rows.TABLE, shard, *rows.prefix_range("t|"))):
+            task = rows.load_task(row)
+            if task.state is State.DONE and not task.wants:
+                for file in task.files:
+                    blobs.delete(*split_blob(file.blob))
+        return 0
+
+    return _patch(Retention, "expire", expire)
+
+
+MUTANTS = (
+    Mutant(name="no fencing", apply=_no_fencing),
+    Mutant(name="claim id ignored", apply=_claim_ignored),
+    Mutant(name="attempt number restarted", apply=_attempt_restarted),
+    Mutant(name="lost answer read as failure", lost_is_failure=True),
+    Mutant(name="edge read before write", apply=_edge_read_before_write),
+    Mutant(name="blob deleted on a conflict", delete_on_conflict=True),
+    Mutant(name="marker outside the transaction", split_markers=True),
+    Mutant(name="count that is not idempotent", apply=_count_not_idempotent),
+    Mutant(name="epoch ignored", apply=_epoch_ignored),
+    Mutant(name="cancel that leaves the want row", apply=_cancel_leaves_the_want),
+    Mutant(name="retention without EXPIRED", apply=_retention_without_expired),
+)
