@@ -42,23 +42,23 @@ def windows(
         good = np.abs(at).max(axis=1) <= 1e9
     quads = _prepared(at, quads, turn)
     out = np.full(len(at), mosaic.fill, dtype=mosaic.pixels.dtype)
-    plain = np.zeros(len(at), dtype=bool)
+    plain: Bools = np.zeros(len(at), dtype=bool)
     if method == "gdal-average":
         out[good] = _gdal_average(mosaic, quads[good])
     elif method in ("bilinear", "cubic"):
         scales = _scales(quads, scale)
-        plain = good & (scales.max(axis=1) == 1.0)
+        plain = good & ~_any(scales > 1.0)
         wide = good & ~plain
         out[wide] = _widened(mosaic, method, at[wide], scales[wide], nearest_rule=nearest_rule)
     else:
         out[good] = _by_area(mosaic, method, quads[good])
     shape = centres.shape[:2]
-    return out.reshape(shape), plain.reshape(shape)
+    return out.reshape(shape), np.reshape(plain, shape)
 
 
 def _prepared(at: Floats, quads: Floats, turn: Turn | None) -> Floats:
     """Corners that are no place become the centre; across the antimeridian they come back."""
-    lost = np.isnan(quads).any(axis=2)
+    lost: Bools = np.asarray(np.isnan(quads).any(axis=2), dtype=np.bool_)
     quads = np.where(lost[:, :, None], at[:, None, :], quads)
     if turn is None:
         return quads
@@ -227,6 +227,11 @@ def _widened(
             good &= near[which]
         out[which] = _ratio(mosaic, total, weight, good)
     return out
+
+
+def _any(flags: Bools) -> Bools:
+    """Whether any flag of a row is set."""
+    return np.asarray(flags.any(axis=1), dtype=np.bool_)
 
 
 def _meets(places: Integers, bounds: tuple[int, int]) -> bool:

@@ -121,8 +121,8 @@ def _check(
     bands, dtype = len(sources[0].bands), sources[0].bands[0].dtype
     if dtype.name not in DTYPES:
         raise ChoiceRefusedError(f"dtype {dtype} cannot be warped; convert to one of {DTYPES}")
-    if dtype.type(fill) != fill and not np.isnan(fill):
-        raise ChoiceRefusedError(f"fill {fill} cannot be stored as {dtype}")
+    if not _can_hold(dtype, fill):
+        raise ChoiceRefusedError(f"fill {fill} cannot be stored as {dtype}; choose another")
     for source in sources:
         if len(source.bands) != bands:
             raise GridError(f"sources have {bands} and {len(source.bands)} bands; warp them apart")
@@ -132,6 +132,13 @@ def _check(
                     f"a band is {band.dtype} {band.shape}, expected {dtype} {source.grid.shape}"
                 )
     return bands, dtype
+
+
+def _can_hold(dtype: np.dtype[np.generic], fill: float | int) -> bool:
+    if np.issubdtype(dtype, np.floating):
+        return True
+    info = np.iinfo(dtype.name)
+    return bool(np.isfinite(fill)) and info.min <= fill <= info.max and fill == int(fill)
 
 
 def _offsets(space: SourceSpace, sources: Sequence[Source]) -> list[tuple[int, int]]:

@@ -1,0 +1,143 @@
+"""Grids, lattices, cells and tiles: what they cover, and what is refused."""
+
+import math
+
+import numpy as np
+import pytest
+import shapely
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from reprojection.crs import MODIS_SINUSOIDAL, is_modis_sinusoidal, lonlat_to_sinusoidal, operation
+from reprojection.errors import GridError
+from reprojection.grids import Grid, Lattice, modis_tile_grid, project_bounds
+from reprojection.sinusoidal import TILE_SIZE, tiles_touching
+
+
+def test_a_grid_survives_json() -> None:
+    grid = modis_tile_grid(18, 4, 500)
+    assert Grid.from_dict(grid.to_dict()) == grid
+    with pytest.raises(GridError, match="grid document"):
+        Grid.from_dict({"crs": "EPSG:4326"})  # type: ignore[typeddict-item]
+
+
+def test_a_modis_tile_has_the_published_corner() -> None:
+    grid = modis_tile_grid(18, 4, 500)
+    assert grid.shape == (2400, 2400)
+    assert grid.transform[0] == pytest.approx(463.31271653, abs=1e-7)
+    assert grid.transform[5] == pytest.approx(5559752.598333, abs=1e-3)
+    assert is_modis_sinusoidal(MODIS_SINUSOIDAL)
+    assert is_modis_sinusoidal("+proj=sinu +lon_0=0 +x_0=0 +y_0=0 +R=6371007.181 +units=m +no_defs")
+    assert not is_modis_sinusoidal("+proj=sinu +lon_0=10 +R=6371007.181")
+
+
+@given(
+    west=st.floats(-170, 160),
+    south=st.floats(-80, 70),
+    width=st.floats(0.001, 20),
+    height=st.floats(0.001, 10),
+    resolution=st.sampled_from([0.001, 0.01, 1 / 240, 0.05, 0.25]),
+)
+def test_snapping_covers_the_bounds_with_whole_lattice_pixels(
+    west: float, south: float, width: float, height: float, resolution: float
+) -> None:
+    lattice = Lattice(crs="EPSG:4326", resolution=resolution)
+    grid = lattice.snap((west, south, west + width, south + height))
+    slack = 2e-6 * resolution
+    bounds = grid.bounds
+    assert bounds.west <= west + slack
+    assert bounds.east >= west + width - slack
+    assert bounds.south <= south + slack
+    assert bounds.north >= south + height - slack
+    assert bounds.west > west - resolution - slack
+    cells = lattice.cells(grid)
+    assert len(cells) == len(set(cells))
+    covered = [lattice.cell_grid(*cell).bounds for cell in cells]
+    assert min(b.west for b in covered) <= bounds.west + slack
+    assert max(b.north for b in covered) >= bounds.north - slack
+
+
+def test_bounds_on_lattice_lines_are_not_widened() -> None:
+    grid = Lattice(crs="EPSG:4326", resolution=0.01).snap((-8.0, 50.5, 6.0, 58.5))
+    assert grid.shape == (800, 1400)
+
+
+@pytest.mark.parametrize(
+    ("crs", "words"),
+    [
+        ("EPSG:5703", "Vertical"),
+        ("EPSG:4978", "Geocentric"),
+        ("EPSG:4979", "Geographic 3D"),
+        ("EPSG:7415", "Compound"),
+        ("EPSG:999999", "not known"),
+        ("no such thing", "not known"),
+        ("EPSG:3410", "ballpark"),
+        ("+proj=laea +lat_0=52 +lon_0=10 +ellps=GRS80", "ballpark"),
+    ],
+)
+def test_a_crs_that_cannot_be_a_target_is_refused(crs: str, words: str) -> None:
+    with pytest.raises(GridError, match=words):
+        Lattice(crs=crs, resolution=1000.0)
+
+
+def test_the_operation_is_recorded_with_its_accuracy() -> None:
+    assert operation("EPSG:32631").accuracy == 0.0
+    british = operation("EPSG:27700")
+    assert "OSGB36 to WGS 84" in british.description
+    assert british.accuracy is not None
+    assert british.accuracy <= 5.0
+
+
+@pytest.mark.parametrize("box", [(0, 10, 5, 5), (0, -91, 1, 0), (math.nan, 0, 1, 1)])
+def test_a_box_off_the_earth_is_refused(box: tuple[float, float, float, float]) -> None:
+    with pytest.raises(GridError, match="not on the Earth"):
+        project_bounds(box, "EPSG:3035")
+
+
+@settings(max_examples=60)
+@given(
+    west=st.floats(-180, 180),
+    width=st.floats(0, 60),
+    south=st.floats(-90, 89),
+    height=st.floats(0, 40),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_no_tile_with_a_point_of_the_region_is_missed(
+    west: float, width: float, south: float, height: float, seed: int
+) -> None:
+    north = min(south + height, 90.0)
+    rng = np.random.default_rng(seed)
+    lon = west + width * np.concatenate([rng.random(200), [0.0, 1.0]])
+    lat = south + (north - south) * np.concatenate([rng.random(200), [0.0, 1.0]])
+    x, y = lonlat_to_sinusoidal(np.where(lon > 180, lon - 360, lon), lat)
+    # A point on the very edge of a tile belongs to no pixel's inside.
+    h, v = (x / TILE_SIZE + 18), (9 - y / TILE_SIZE)
+    inside = (np.abs(h - np.rint(h)) > 1e-7) & (np.abs(v - np.rint(v)) > 1e-7)
+    wanted = {(int(a), int(b)) for a, b in zip(h[inside], v[inside], strict=True)}
+    assert wanted <= set(tiles_touching((west, south, west + width, north)))
+    if width > 0.001 and north - south > 0.001 and west + width <= 180:
+        polygon = shapely.box(west, south, west + width, north)
+        assert wanted <= set(tiles_touching(polygon))
+
+
+def test_the_whole_earth_has_460_tiles() -> None:
+    assert len(tiles_touching((-180, -90, 180, 90))) == 460
+
+
+def test_a_box_across_the_antimeridian_touches_both_rims() -> None:
+    tiles = tiles_touching((175, -5, -175, 5))
+    assert {h for h, _ in tiles} == {0, 35}
+
+
+@pytest.mark.parametrize("crs", ["EPSG:3035", "EPSG:27700", "EPSG:32631", "EPSG:4326"])
+def test_projected_bounds_hold_every_point(crs: str) -> None:
+    from reprojection.crs import from_lonlat
+
+    box = (-4.0, 50.0, 2.0, 56.0)
+    bounds = project_bounds(box, crs)
+    rng = np.random.default_rng(0)
+    x, y = from_lonlat(crs, rng.uniform(-4, 2, 5000), rng.uniform(50, 56, 5000))
+    assert bounds.west <= x.min()
+    assert x.max() <= bounds.east
+    assert bounds.south <= y.min()
+    assert y.max() <= bounds.north

@@ -1,0 +1,38 @@
+"""Sources and targets that the warp tests share."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reprojection.grids import Grid, Lattice, modis_tile_grid, project_bounds
+from reprojection.warp import Source
+
+FILL = -28672
+
+
+def tile(h: int, v: int, resolution: int = 1000) -> Grid:
+    return modis_tile_grid(h, v, resolution)
+
+
+def noisy(grid: Grid, seed: int, dtype: str = "int16", share: float = 0.1) -> NDArray[np.integer]:
+    """Random pixels, some of them fill."""
+    rng = np.random.default_rng(seed)
+    pixels = rng.integers(0, 100, grid.shape).astype(dtype)
+    pixels[rng.random(grid.shape) < share] = np.array(FILL if dtype == "int16" else 255)
+    return pixels
+
+
+def smooth(grid: Grid) -> NDArray[np.int16]:
+    """Waves some tens of pixels long, without fill; the same wherever a tile ends."""
+    a, _, c, _, e, f = grid.transform
+    x = (c + a * (np.arange(grid.width) + 0.5)) / a
+    y = (f + e * (np.arange(grid.height) + 0.5)) / a
+    waves = 6000 + 2500 * np.sin(x / 41)[None, :] + 2500 * np.cos(y / 37)[:, None]
+    return np.rint(waves).astype(np.int16)
+
+
+def source(grid: Grid, *bands: NDArray[np.generic]) -> Source:
+    return Source(bands=list(bands), grid=grid)  # type: ignore[arg-type]
+
+
+def target(crs: str, resolution: float, box: tuple[float, float, float, float]) -> Grid:
+    return Lattice(crs=crs, resolution=resolution).snap(project_bounds(box, crs))
