@@ -1,4 +1,4 @@
-"""The bytes of a Cloud Optimized GeoTIFF: tiles in C, directories here, georeferencing from GDAL.
+"""The bytes of a Cloud Optimized GeoTIFF: tiles and directories here, georeferencing from GDAL.
 
 Formats: TIFF 6.0 (sections 2, 8, 14 and 15), its Technical Note 3 (floating point predictor),
 BigTIFF, OGC 21-026 (Cloud Optimized GeoTIFF) and GDAL's structural metadata for it: directories
@@ -6,9 +6,7 @@ first, then the tiles, the smallest overview's first, each with its length befor
 four bytes repeated after it.
 """
 
-import ctypes
 import struct
-import zlib
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -16,9 +14,8 @@ from typing import BinaryIO
 
 import numpy as np
 import numpy.typing as npt
+from isal import isal_zlib
 
-from reprojection import kernels
-from reprojection.kernels import address
 from reprojection.raster import Pixels
 
 TILE = 512
@@ -36,6 +33,7 @@ _GHOST = b"GDAL_STRUCTURAL_METADATA_SIZE=%06d bytes\n" % len(_STRUCTURE) + _STRU
 _SIZES = {1: 1, 2: 1, 3: 2, 4: 4, 5: 8, 6: 1, 7: 1, 8: 2, 9: 4, 10: 8, 11: 4, 12: 8, 16: 8}
 _LONG, _SHORT, _LONG8 = 4, 3, 16
 _DEFLATE, _PLAIN = 8, 1
+_LEVEL = 2  # of ISA-L, which has 0 to 3
 
 # Tags that depend on size and layout, and are written anew.
 _LAYOUT_TAGS = frozenset(
@@ -232,15 +230,7 @@ def _predicted_float(tile: Pixels) -> Pixels:
 
 
 def _deflate(samples: Pixels) -> bytes:
-    held = np.ascontiguousarray(samples)
-    bound = kernels.function("deflate_bound", [ctypes.c_int64], ctypes.c_int64)
-    deflate = kernels.function(
-        "deflate_tile", [ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p], ctypes.c_int64
-    )
-    if bound is None or deflate is None:
-        return zlib.compress(held.tobytes(), 6)
-    out = np.empty(bound(held.nbytes), np.uint8)
-    length = deflate(address(held), held.nbytes, address(out))
-    if length < 0:
-        raise MemoryError(f"no memory to compress a tile of {held.nbytes} bytes")
-    return out[:length].tobytes()
+    # ISA-L: twice zlib's level 1 in speed, level 6 in size, and the same bytes on every CPU that
+    # has SSE4.2.
+    compressed: bytes = isal_zlib.compress(np.ascontiguousarray(samples), _LEVEL)
+    return compressed
