@@ -157,7 +157,10 @@ def _preset(granule: Granule, layer: Layer, preset: str) -> Mapping[str, Sequenc
 
 
 def _entry(granule: Granule, name: str) -> LayerEntry | None:
-    return granule.entry.layer(name.rsplit("/", 1)[-1]) if granule.entry else None
+    if granule.entry is None:
+        return None
+    # A name may be told apart by its structure, `grid/name`, or hold a slash itself, `Land/SeaMask`.
+    return granule.entry.layer(name) or granule.entry.layer(name.rsplit("/", 1)[-1])
 
 
 def _selection(
