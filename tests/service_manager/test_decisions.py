@@ -1,0 +1,281 @@
+"""The manager's pure decisions: dispatch, monitor, how a request ends."""
+
+import pytest
+
+from service_manager.dispatch import Dispatch
+from service_manager.ending import judge, lacking
+from service_manager.monitor import GiveUp, Kill, Monitor, bound
+from service_manager.options import Options
+from service_manager.view import Live, Running, View
+from tasks.categories import Category
+from tasks.history import ClassStatistics
+from tasks.model import Phase, RequestState
+from tasks.plan import Gap
+from tasks.requests import RequestRow
+from tasks.rows import Want
+from tasks.workers import RunningAttempt, WorkerRow
+
+OPTIONS = Options(heartbeat=5, lease=30, floor=60, ceiling=3600, factor=4, samples=5)
+
+
+def view(*requests: tuple[str, str, float], slots: int = 2) -> View:
+    """Requests as (id, owner, submitted)."""
+    found = View(slots=slots)
+    for name, owner, submitted in requests:
+        row = RequestRow(id=name, owner=owner, state=RequestState.RUNNING, submitted=submitted)
+        found.requests[name] = Live(row=row, policy="skip")
+    return found
+
+
+def running(key: str = "k", *, retries: int = 0, since: float = 0.0, worker: str = "w") -> Running:
+    return Running(
+        key=key,
+        claim="claim-" + key,
+        worker=worker,
+        attempt=1,
+        retries=retries,
+        phase=Phase.REPROJECTION,
+        task_class="class",
+        sponsor="r",
+        claimed_at=0.0,
+        since=since,
+    )
+
+
+def worker(sequence: int, *attempts: RunningAttempt, name: str = "w") -> WorkerRow:
+    return WorkerRow(
+        name=name,
+        host="h",
+        slots=2,
+        started=1.0,
+        beat_at=0.0,
+        sequence=sequence,
+        attempts=attempts,
+    )
+
+
+def listed(found: Running, ago: float = 0.0) -> RunningAttempt:
+    return RunningAttempt(
+        key=found.key,
+        claim=found.claim,
+        started_ago=ago,
+        phase=found.phase,
+        task_class=found.task_class,
+    )
+
+
+# --- dispatch ---
+
+
+def test_owners_share_and_a_small_request_is_not_hidden() -> None:
+    dispatch = Dispatch(window=64, resend=30)
+    seen = view(("large", "a", 1.0), ("small", "b", 2.0), slots=4)
+    for i in range(1000):
+        dispatch.add(f"{i:04d}", "large")
+    for i in range(3):
+        dispatch.add(f"s{i}", "small")
+    chosen = dispatch.choose(seen, 0.0)
+    assert len(chosen) == 10
+    assert sum(key.startswith("s") for key in chosen) == 3
+    assert chosen[1].startswith("s")
+
+
+def test_of_one_owner_the_request_with_least_in_flight_comes_first() -> None:
+    dispatch = Dispatch(window=64, resend=30)
+    seen = view(("large", "a", 1.0), ("small", "a", 2.0), slots=2)
+    for i in range(100):
+        dispatch.add(f"{i:04d}", "large")
+    dispatch.choose(seen, 0.0)
+    dispatch.add("s0", "small")
+    for key in ("0000", "0001"):
+        dispatch.remove(key, 1.0)
+    assert "s0" in dispatch.choose(seen, 1.0)
+
+
+def test_a_window_bounds_what_a_request_has_in_flight() -> None:
+    dispatch = Dispatch(window=3, resend=30)
+    seen = view(("r", "a", 1.0), slots=100)
+    for i in range(50):
+        dispatch.add(f"{i:04d}", "r")
+    assert len(dispatch.choose(seen, 0.0)) == 3
+    assert dispatch.choose(seen, 1.0) == []
+    dispatch.remove("0000", 1.0)
+    assert dispatch.choose(seen, 1.0) == ["0003"]
+
+
+def test_a_message_is_sent_again_after_silence_and_ever_less_often() -> None:
+    dispatch = Dispatch(window=3, resend=30)
+    seen = view(("r", "a", 1.0))
+    dispatch.add("k", "r")
+    sent = [t for t in range(0, 1000) if dispatch.choose(seen, float(t))]
+    assert sent[:5] == [0, 30, 90, 210, 450]
+
+
+def test_a_paused_request_is_not_sent() -> None:
+    dispatch = Dispatch(window=3, resend=30)
+    seen = view(("r", "a", 1.0))
+    live = seen.requests["r"]
+    live.row = RequestRow(id="r", owner="a", state=RequestState.RUNNING, submitted=1.0, paused=True)
+    dispatch.add("k", "r")
+    assert dispatch.choose(seen, 0.0) == []
+
+
+def test_what_the_broker_did_not_take_is_sent_next_time() -> None:
+    dispatch = Dispatch(window=3, resend=30)
+    seen = view(("r", "a", 1.0))
+    dispatch.add("k", "r")
+    assert dispatch.choose(seen, 0.0) == ["k"]
+    dispatch.unsend(["k"])
+    assert dispatch.choose(seen, 0.5) == ["k"]
+
+
+def test_a_sweep_puts_right_what_is_ready() -> None:
+    dispatch = Dispatch(window=9, resend=30)
+    seen = view(("r", "a", 1.0))
+    for key in ("a1", "a2", "b1"):
+        dispatch.add(key, "r")
+    dispatch.reconcile("a", {"a2": "r", "a3": "r"})
+    assert sorted(dispatch.choose(seen, 0.0)) == ["a2", "a3", "b1"]
+
+
+def test_quick_tasks_fill_the_queue_ahead_of_the_slots() -> None:
+    dispatch = Dispatch(window=1000, resend=30)
+    seen = view(("r", "a", 1.0), slots=2)
+    for i in range(2000):
+        dispatch.add(f"{i:04d}", "r")
+    most = 0
+    for second in range(20):
+        chosen = dispatch.choose(seen, second * 0.5)
+        most = max(most, len(chosen))
+        for key in chosen:  # the workers take all of it at once
+            dispatch.remove(key, second * 0.5)
+    assert most > 100
+
+
+# --- monitor ---
+
+
+@pytest.mark.parametrize(
+    ("count", "mean", "retries", "expected"),
+    [
+        (0, 0.0, 0, 3600),
+        (4, 100.0, 0, 3600),
+        (5, 100.0, 0, 400),
+        (5, 1.0, 0, 60),
+        (5, 100.0, 1, 800),
+        (5, 100.0, 2, 1600),
+        (5, 100.0, 9, 3600),
+        (5, 5000.0, 0, 3600),
+    ],
+)
+def test_the_bound_is_four_times_the_mean(
+    count: int, mean: float, retries: int, expected: float
+) -> None:
+    statistics = {"class": ClassStatistics(task_class="class", count=count, mean=mean)}
+    assert bound(running(retries=retries), statistics, OPTIONS) == expected
+
+
+def test_an_attempt_beyond_its_bound_is_killed_once_then_given_up() -> None:
+    seen = View()
+    one = seen.running["k"] = running()
+    monitor = Monitor(OPTIONS, seen)
+    statistics = {"class": ClassStatistics(task_class="class", count=5, mean=20.0)}
+    for second in range(0, 80, 5):
+        monitor.hear([worker(second, listed(one, float(second)))], float(second))
+        assert monitor.look(statistics, float(second)) == ([], [])
+    monitor.hear([worker(81, listed(one, 81.0))], 81.0)
+    kills, given_up = monitor.look(statistics, 81.0)
+    assert kills == [Kill(running=one, bound=80.0)]
+    assert given_up == []
+    one.ordered = 81.0
+    for second in range(85, 120, 5):
+        monitor.hear([worker(second, listed(one, float(second)))], float(second))
+        assert monitor.look(statistics, float(second)) == ([], [])
+    monitor.hear([worker(123, listed(one, 123.0))], 123.0)
+    (verdict,) = monitor.look(statistics, 123.0)[1]
+    assert verdict.category is Category.EXECUTION_TIMEOUT
+
+
+def test_a_silent_worker_is_lost_after_its_lease_and_a_beating_one_is_not() -> None:
+    seen = View()
+    one = seen.running["k"] = running()
+    monitor = Monitor(OPTIONS, seen)
+    monitor.hear([worker(1, listed(one))], 0.0)
+    for second in (10.0, 30.0, 40.0):
+        monitor.hear([worker(1, listed(one))], second)
+        assert monitor.look({}, second) == ([], [])
+    monitor.hear([worker(1, listed(one))], 41.0)
+    (verdict,) = monitor.look({}, 41.0)[1]
+    assert isinstance(verdict, GiveUp)
+    assert verdict.category is Category.WORKER_LOST
+    assert seen.slots == 0
+
+
+def test_a_claim_its_worker_never_lists_is_lost() -> None:
+    seen = View()
+    seen.running["k"] = running()
+    monitor = Monitor(OPTIONS, seen)
+    verdicts = []
+    for beat in range(1, 5):
+        monitor.hear([worker(beat)], beat * 5.0)
+        verdicts.append(len(monitor.look({}, beat * 5.0)[1]))
+    assert verdicts == [0, 0, 1, 1]
+
+
+def test_an_attempt_is_as_old_as_its_worker_says() -> None:
+    """A manager that takes over does not begin to count anew."""
+    seen = View()
+    one = seen.running["k"] = running(since=1000.0)
+    monitor = Monitor(OPTIONS, seen)
+    monitor.hear([worker(1, listed(one, ago=900.0))], 1000.0)
+    assert one.since == 100.0
+
+
+# --- how a request ends ---
+
+
+def want(name: str, outcome: str, *, output: str = "", category: Category | None = None) -> Want:
+    return Want(
+        request="r",
+        key=name,
+        phase=Phase.AGGREGATION if output else Phase.COLLECTION,
+        name=name,
+        output=output,
+        outcome=outcome,
+        category=category,
+        message="said so" if category else "",
+    )
+
+
+@pytest.mark.parametrize(
+    ("policy", "outcomes", "gaps", "expected"),
+    [
+        ("skip", ["done", "done"], 0, RequestState.COMPLETE),
+        ("skip", ["done", "done"], 1, RequestState.GAPS),
+        ("skip", ["failed", "done"], 0, RequestState.GAPS),
+        ("skip", ["failed", "gap"], 0, RequestState.FAILED),
+        ("fail", ["failed", "done"], 0, RequestState.FAILED),
+        ("fail", ["done", "done"], 1, RequestState.GAPS),
+        ("fail", ["done", "superseded"], 0, RequestState.FAILED),
+    ],
+)
+def test_how_a_request_ends(
+    policy: str, outcomes: list[str], gaps: int, expected: RequestState
+) -> None:
+    wants = [want("granule", outcomes[0]), want("result", outcomes[1], output="out")]
+    found = judge(policy, wants, [Gap(what="day", reason="no granule")] * gaps)
+    assert found.state is expected
+    assert found.message
+
+
+def test_what_is_lacking_is_named_with_its_reason() -> None:
+    wants = [
+        want("result", "gap", output="out"),
+        want("cell", "gap"),
+        want("granule", "failed", category=Category.DOWNLOAD_FAILED),
+    ]
+    assert lacking(wants, [Gap(what="day", reason="no granule")]) == (
+        Gap(what="day", reason="no granule"),
+        Gap(what="granule", reason="download failed: said so"),
+        Gap(what="result", reason="none of its inputs could be made"),
+    )
