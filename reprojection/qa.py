@@ -159,7 +159,7 @@ def _preset(granule: Granule, layer: Layer, preset: str) -> Mapping[str, Sequenc
 def _entry(granule: Granule, name: str) -> LayerEntry | None:
     if granule.entry is None:
         return None
-    # A name may be told apart by its structure, `grid/name`, or hold a slash itself, `Land/SeaMask`.
+    # A name may hold its structure, `grid/name`, or a slash of its own, `Land/SeaMask`.
     return granule.entry.layer(name) or granule.entry.layer(name.rsplit("/", 1)[-1])
 
 
