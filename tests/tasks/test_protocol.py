@@ -1,0 +1,375 @@
+"""The worker's side of the protocol, the workers' table, requests and history, in memory."""
+
+import datetime as dt
+from collections.abc import Callable, Iterator, Sequence
+
+import pytest
+
+from tasks import history, outbox, protocol, requests, rows, transitions, workers
+from tasks.categories import Category
+from tasks.errors import ConflictError, FencedError, StoreError
+from tasks.model import ArtifactFile, Phase, State
+from tasks.request import Request, parse_request
+from tasks.rows import News, Want
+from tasks.services import Services, memory_services
+from tasks.spec import CollectSpec, GridSpec, Input, MosaicSpec
+from tasks.store import Operation, Row, Store
+from tasks.transitions import RetryPolicy
+
+GRID = GridSpec(crs="EPSG:4326", transform=(1, 0, 0, 0, -1, 0), width=8, height=8)
+GRANULE = CollectSpec(product="MOD13A2", collection="6", granule="g", production="1")
+CELL = MosaicSpec(name="cell", grid=GRID, inputs=(Input(key=GRANULE.key),))
+POLICY = RetryPolicy()
+FILE = ArtifactFile(name="a.tif", blob="artifacts/k/c/a.tif", size=1, sha256="0")
+
+
+class Unreliable:
+    """A store of which chosen writes fail: `before` they take effect, or `after`."""
+
+    def __init__(self, inner: Store) -> None:
+        self.inner = inner
+        self.script: list[str] = []
+        self.reads = self.writes = 0
+
+    def get(self, table: str, partition: str, row: str) -> Row | None:
+        self.reads += 1
+        return self.inner.get(table, partition, row)
+
+    def scan(
+        self, table: str, partition: str, start: str, end: str, limit: int | None = None
+    ) -> Iterator[Row]:
+        self.reads += 1
+        return self.inner.scan(table, partition, start, end, limit)
+
+    def transact(self, table: str, partition: str, operations: Sequence[Operation]) -> None:
+        self.writes += 1
+        what = self.script.pop(0) if self.script else ""
+        if what != "before":
+            self.inner.transact(table, partition, operations)
+        if what == "conflict":
+            raise ConflictError("resent after it took effect")
+        if what:
+            raise StoreError("no answer")
+
+
+@pytest.fixture
+def store() -> Unreliable:
+    return Unreliable(memory_services().store)
+
+
+@pytest.fixture
+def services(store: Unreliable) -> Services:
+    base = memory_services()
+    return Services(
+        store=store,
+        blobs=base.blobs,
+        queue=base.queue,
+        hints=base.hints,
+        clock=base.clock,
+        random=base.random,
+    )
+
+
+def put(store: Store, spec: CollectSpec | MosaicSpec, missing: int = 0) -> str:
+    first = Want(request="r", key=spec.key, phase=spec.phase)
+    change = transitions.create(spec, first, missing)
+    store.transact(rows.TABLE, spec.key[0], change.operations)
+    return spec.key
+
+
+def done(services: Services, key: str) -> None:
+    claimed = protocol.claim(services, key, "w", POLICY)
+    assert claimed is not None
+    assert protocol.commit(services, ended(claimed), [FILE])
+
+
+def ended(claimed: protocol.Claimed, category: Category | None = None):  # type: ignore[no-untyped-def]
+    return claimed.attempt(started=1.0, ended=2.0, duration=1.0, category=category)
+
+
+def test_a_task_costs_three_reads_and_one_for_each_input(
+    services: Services, store: Unreliable
+) -> None:
+    done(services, put(store, GRANULE))
+    key = put(store, CELL)
+    store.reads = store.writes = 0
+    claimed = protocol.claim(services, key, "w", POLICY)
+    assert claimed is not None
+    assert claimed.input_files == {0: (FILE,)}
+    assert protocol.commit(services, ended(claimed), [FILE])
+    assert (store.reads, store.writes) == (4, 2)
+
+
+@pytest.mark.parametrize("script", [["after"], ["before"], ["conflict"], ["before", "after"]])
+def test_answers_that_get_lost_are_not_failures(
+    services: Services, store: Unreliable, script: list[str]
+) -> None:
+    key = put(store, GRANULE)
+    store.script = list(script)
+    claimed = protocol.claim(services, key, "w", POLICY)
+    assert claimed is not None
+    store.script = list(script)
+    assert protocol.commit(services, ended(claimed), [FILE])
+    task = protocol.read_task(store, key)
+    assert task is not None
+    assert (task.state, task.claim, task.files) == (State.DONE, claimed.claim, (FILE,))
+    (record,) = protocol.attempts_of(store, key)
+    assert record.claim == claimed.claim
+
+
+@pytest.mark.parametrize("script", [["after"], ["before"], ["conflict"]])
+def test_a_failure_is_recorded_once(
+    services: Services, store: Unreliable, script: list[str]
+) -> None:
+    key = put(store, GRANULE)
+    claimed = protocol.claim(services, key, "w", POLICY)
+    assert claimed is not None
+    store.script = list(script)
+    assert protocol.fail(services, ended(claimed, Category.SERVER_BUSY), POLICY)
+    (record,) = protocol.attempts_of(store, key)
+    assert record.category is Category.SERVER_BUSY
+    task = protocol.read_task(store, key)
+    assert task is not None
+    assert (task.state, task.retries) == (State.READY, 1)
+    assert task.not_before > 0
+
+
+def test_a_doubled_or_stale_message_claims_nothing(services: Services, store: Unreliable) -> None:
+    key = put(store, GRANULE)
+    assert protocol.claim(services, key, "w1", POLICY) is not None
+    assert protocol.claim(services, key, "w2", POLICY) is None
+    assert protocol.claim(services, "f" * 64, "w2", POLICY) is None
+
+
+def test_a_zombie_is_fenced(services: Services, store: Unreliable) -> None:
+    key = put(store, GRANULE)
+    zombie = protocol.claim(services, key, "w1", POLICY)
+    assert zombie is not None
+    assert protocol.hand_back(services, ended(zombie), POLICY)
+    heir = protocol.claim(services, key, "w2", POLICY)
+    assert heir is not None
+    assert not protocol.commit(services, ended(zombie), [FILE])
+    assert not protocol.fail(services, ended(zombie, Category.UNKNOWN), POLICY)
+    assert protocol.commit(services, ended(heir), [FILE])
+    task = protocol.read_task(store, key)
+    assert task is not None
+    assert (task.claim, task.attempt, task.retries) == (heir.claim, 2, 0)
+
+
+def test_a_commit_is_known_after_the_task_went_on(services: Services, store: Unreliable) -> None:
+    """The answer was lost, the blobs were lost too and are being made again: it did commit."""
+    key = put(store, GRANULE)
+    claimed = protocol.claim(services, key, "w", POLICY)
+    assert claimed is not None
+    assert protocol.commit(services, ended(claimed), [FILE])
+    protocol.change_task(services, key, lambda task: transitions.heal(task, 0))
+    assert protocol.commit(services, ended(claimed), [FILE])
+
+
+def test_an_input_that_is_not_done_any_more_stops_the_claim(
+    services: Services, store: Unreliable
+) -> None:
+    done(services, put(store, GRANULE))
+    key = put(store, CELL)
+    protocol.change_task(services, GRANULE.key, lambda task: transitions.heal(task, 0))
+    assert protocol.claim(services, key, "w", POLICY) is None
+    task = protocol.read_task(store, key)
+    assert task is not None
+    assert (task.state, task.missing) == (State.WAITING, 1)
+    (record,) = protocol.attempts_of(store, key)
+    assert record.category is Category.SOURCE_BLOB_MISSING
+
+
+def test_storage_that_stays_away_is_said(services: Services, store: Unreliable) -> None:
+    key = put(store, GRANULE)
+    store.script = ["before"] * 50
+    with pytest.raises(StoreError):
+        protocol.claim(services, key, "w", POLICY)
+
+
+# --- workers ---
+
+
+def row(*claims: str, sequence: int = 1) -> workers.WorkerRow:
+    return workers.WorkerRow(
+        name="w",
+        host="h",
+        slots=2,
+        started=5.0,
+        beat_at=6.0,
+        sequence=sequence,
+        attempts=tuple(
+            workers.RunningAttempt(
+                key="k" * 64,
+                claim=claim,
+                started_ago=1.5,
+                phase=Phase.REDUCTION,
+                task_class="class",
+                progress=0.5,
+                note="half",
+            )
+            for claim in claims
+        ),
+    )
+
+
+@pytest.mark.parametrize("script", [[], ["after"], ["before"], ["conflict"]])
+def test_kill_orders_reach_the_next_beat_and_go_with_the_claim(
+    services: Services, store: Unreliable, script: list[str]
+) -> None:
+    beat: Callable[..., tuple[str, ...]] = lambda found: workers.beat(  # noqa: E731
+        store, services.clock, found
+    )
+    assert beat(row("a", "b")) == ()
+    store.script = list(script)
+    assert workers.order_kill(store, services.clock, "w", "a")
+    assert workers.order_kill(store, services.clock, "w", "gone")
+    store.script = list(script)
+    assert beat(row("a", "b", sequence=2)) == ("a",)
+    assert beat(row("a", "b", sequence=3)) == ("a",)
+    assert beat(row("b", sequence=4)) == ()
+    (found,) = workers.list_workers(store)
+    assert (found.orders, found.sequence) == ((), 4)
+    assert found.attempts[0].note == "half"
+    assert not workers.order_kill(store, services.clock, "nobody", "a")
+
+
+def test_a_worker_leaves_and_a_later_incarnation_stays(
+    services: Services, store: Unreliable
+) -> None:
+    workers.beat(store, services.clock, row("a"))
+    workers.leave(store, services.clock, "w", started=4.0)
+    assert len(workers.list_workers(store)) == 1
+    workers.leave(store, services.clock, "w", started=5.0)
+    assert workers.list_workers(store) == []
+
+
+# --- requests ---
+
+
+def document(title: str = "", tiles: int = 1) -> Request:
+    names = [f"h{h:02d}v{v:02d}" for h in range(36) for v in range(18)]
+    return parse_request(
+        {
+            "title": title,
+            "products": [{"name": "MOD13A2", "collection": "6", "layers": ["x"]}],
+            "region": {"tiles": (names * 20)[:tiles]},
+            "time": {"start": "2012-01-01", "end": "2012-01-02"},
+            "grid": {"modis": 1000},
+        }
+    )
+
+
+@pytest.mark.parametrize("script", [[], ["after"], ["before"], ["conflict"]])
+def test_a_submission_is_stored_once(
+    services: Services, store: Unreliable, script: list[str]
+) -> None:
+    store.script = list(script)
+    name = requests.submit(services, "me", document("one"), request_id="one")
+    assert requests.load(services, name).title == "one"
+    assert requests.live_requests(store) == ["one"]
+    assert [r.id for r in requests.list_requests(services)] == ["one"]
+
+
+def test_requests_are_listed_newest_first_by_owner(services: Services) -> None:
+    for i in range(4):
+        requests.submit(services, f"owner{i % 2}", document(f"t{i}"))
+        services.clock.sleep(1)
+    assert [r.title for r in requests.list_requests(services)] == ["t3", "t2", "t1", "t0"]
+    mine = requests.list_requests(services, owner="owner0", limit=1)
+    assert [r.title for r in mine] == ["t2"]
+
+
+def test_a_large_document_is_kept_beside_the_row(services: Services) -> None:
+    large = document("large", tiles=9000)
+    name = requests.submit(services, "me", large)
+    assert requests.document_of(requests.load(services, name)) == large
+
+
+def test_an_id_of_another_owner_is_refused(services: Services) -> None:
+    requests.submit(services, "me", document(), request_id="mine")
+    with pytest.raises(FencedError, match="taken"):
+        requests.submit(services, "you", document(), request_id="mine")
+    with pytest.raises(ValueError, match="letters"):
+        requests.submit(services, "me", document(), request_id="a|b")
+
+
+def test_orders_are_obeyed_until_the_end_only(services: Services) -> None:
+    name = requests.submit(services, "me", document())
+    requests.order(services, name, "pause")
+    assert requests.load(services, name).order == "pause"
+    requests.order(services, name, "cancel")
+    requests.order(services, name, "resume")
+    assert requests.load(services, name).order == "cancel"
+    with pytest.raises(ValueError, match="no order"):
+        requests.order(services, name, "stop")
+    with pytest.raises(requests.NoSuchRequestError):
+        requests.order(services, "nothing", "cancel")
+
+
+# --- history and outbox ---
+
+
+def news(number: int, category: Category | None = None, duration: float = 1.0) -> News:
+    return News(
+        key=f"{number:064x}",
+        row="o",
+        number=1,
+        state=State.DONE,
+        category=category,
+        duration=duration,
+        ended=1_700_000_000.0,
+        phase=Phase.COLLECTION,
+        task_class="collection MOD13A2.6",
+        worker="w",
+        has_dependents=False,
+        wants=(),
+        not_before=0.0,
+        message="",
+        successor="",
+        sponsor="",
+        files=(),
+        counted=False,
+    )
+
+
+def test_a_batch_counted_twice_counts_once(store: Unreliable) -> None:
+    batch = [news(i, duration=float(i)) for i in range(1, 6)]
+    batch.append(news(9, Category.SERVER_BUSY, duration=100.0))
+    history.take_over(store, 1)
+    store.script = ["after"]
+    with pytest.raises(StoreError):
+        history.count(store, batch, epoch=1)
+    history.count(store, batch, epoch=1)
+    (found,) = history.class_statistics(store).values()
+    assert (found.count, found.mean) == (5, 3.0)
+    assert found.deviation == pytest.approx(1.5811388)
+    today = dt.date(2023, 11, 14)
+    counts = {c.category: c.count for c in history.executions(store, 1, today)}
+    assert counts == {None: 5, Category.SERVER_BUSY: 1}
+    assert list(history.executions(store, 1, today + dt.timedelta(days=2))) == []
+    assert history.class_means(store, samples=6) == {}
+
+
+def test_a_manager_of_a_lower_epoch_counts_no_more(store: Unreliable) -> None:
+    history.take_over(store, 1)
+    history.take_over(store, 2)
+    with pytest.raises(FencedError):
+        history.count(store, [news(1)], epoch=1)
+    with pytest.raises(FencedError):
+        history.take_over(store, 1)
+    assert history.class_statistics(store) == {}
+
+
+def test_a_mail_is_written_once_and_marked_when_sent(services: Services, store: Unreliable) -> None:
+    mail = outbox.Mail(request="r", to="a@b", kind="end", subject="s", body="Grüße", written=1.0)
+    outbox.put(store, services.clock, mail)
+    outbox.put(store, services.clock, mail)
+    (found,) = outbox.unsent(store)
+    assert (found.body, found.message_id) == ("Grüße", mail.message_id)
+    outbox.mark_failed(store, services.clock, found, "refused")
+    (again,) = outbox.unsent(store)
+    assert (again.tries, again.error) == (1, "refused")
+    outbox.mark_sent(store, services.clock, again, 5.0)
+    assert list(outbox.unsent(store)) == []
+    assert len(list(outbox.mails(store, "r"))) == 1

@@ -1,0 +1,336 @@
+"""The state machine: every transition from every state, and what no sequence of them may do."""
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tasks import rows, transitions
+from tasks.categories import RULES, Category, Retry
+from tasks.errors import FencedError
+from tasks.memory_store import MemoryStore
+from tasks.model import ArtifactFile, Attempt, Phase, State, Task
+from tasks.rows import Want
+from tasks.spec import CollectSpec, GridSpec, Input, MosaicSpec
+from tasks.transitions import Change, RetryPolicy
+
+GRID = GridSpec(crs="EPSG:4326", transform=(1, 0, 0, 0, -1, 0), width=8, height=8)
+SPEC = CollectSpec(product="MOD13A2", collection="6", granule="g", production="1")
+KEY = SPEC.key
+FILES = (ArtifactFile(name="a", blob="artifacts/x/c/a", size=1, sha256="0"),)
+POLICY = RetryPolicy(budget=3, base=10.0, ceiling=100.0)
+
+
+def task(state: State, **more: object) -> Task:
+    """A task in a state, with what goes with it."""
+    fields: dict[str, object] = {
+        "key": KEY,
+        "phase": Phase.COLLECTION,
+        "task_class": "class",
+        "inputs": 2,
+        "state": state,
+        "wants": ("r1",),
+        "sponsor": "r1",
+        "etag": "1",
+    }
+    if state is State.RUNNING:
+        fields |= {"claim": "c", "worker": "w", "attempt": 1}
+    if state is State.WAITING:
+        fields |= {"missing": 3}
+    if state is State.DONE:
+        fields |= {"files": FILES, "claim": "c", "attempt": 1}
+    if state is State.FAILED:
+        fields |= {"category": Category.BAD_IMAGE_FORMAT, "attempt": 1}
+    return Task(**{**fields, **more})  # type: ignore[arg-type]
+
+
+def attempt(category: Category | None = None, claim: str = "c", number: int = 1) -> Attempt:
+    return Attempt(
+        key=KEY,
+        number=number,
+        claim=claim,
+        phase=Phase.COLLECTION,
+        task_class="class",
+        worker="w",
+        started=1.0,
+        ended=2.0,
+        duration=1.0,
+        category=category,
+    )
+
+
+def want(request: str = "r2") -> Want:
+    return Want(request=request, key=KEY, phase=Phase.COLLECTION)
+
+
+def failing(category: Category, **more: object) -> Callable[[Task], Change]:
+    return lambda t: transitions.fail(
+        t,
+        attempt(category),
+        POLICY,
+        now=100.0,
+        jitter=0.5,
+        **more,  # type: ignore[arg-type]
+    )
+
+
+CASES: list[tuple[str, Callable[[Task], Change], dict[State, State]]] = [
+    (
+        "want",
+        lambda t: transitions.want(t, want(), 0),
+        {
+            **{s: s for s in State if s.live or s is State.DONE},
+            State.FAILED: State.READY,
+            State.CANCELLED: State.READY,
+            State.EXPIRED: State.READY,
+        },
+    ),
+    (
+        "want with inputs missing",
+        lambda t: transitions.want(t, want(), 1),
+        {
+            **{s: s for s in State if s.live or s is State.DONE},
+            State.FAILED: State.WAITING,
+            State.CANCELLED: State.WAITING,
+            State.EXPIRED: State.WAITING,
+        },
+    ),
+    (
+        "drop the last want",
+        lambda t: transitions.drop(t, "r1"),
+        {s: State.CANCELLED if s.live else s for s in State},
+    ),
+    ("claim", lambda t: transitions.claim(t, "new", "w", 1.0), {State.READY: State.RUNNING}),
+    (
+        "commit",
+        lambda t: transitions.commit(t, attempt(), FILES),
+        {State.RUNNING: State.DONE},
+    ),
+    ("fail for good", failing(Category.BAD_IMAGE_FORMAT), {State.RUNNING: State.FAILED}),
+    ("fail for now", failing(Category.SERVER_BUSY), {State.RUNNING: State.READY}),
+    ("hand back", failing(Category.CANCELLED), {State.RUNNING: State.READY}),
+    (
+        "fail for a lost input",
+        failing(Category.SOURCE_BLOB_MISSING, healing=1),
+        {State.RUNNING: State.WAITING},
+    ),
+    (
+        "tell all",
+        lambda t: transitions.tell(t, 3, 0),
+        {s: State.READY if s is State.WAITING else s for s in State},
+    ),
+    ("tell some", lambda t: transitions.tell(t, 1, 0), {s: s for s in State}),
+    ("tell lacking", lambda t: transitions.tell(t, 3, 1), {s: s for s in State}),
+    (
+        "heal",
+        lambda t: transitions.heal(t, 0),
+        {s: State.READY if s is State.DONE else s for s in State},
+    ),
+    ("retry", lambda t: transitions.retry(t, 0), {State.FAILED: State.READY}),
+]
+
+
+@pytest.mark.parametrize("state", State)
+@pytest.mark.parametrize(("change", "expected"), [c[1:] for c in CASES], ids=[c[0] for c in CASES])
+def test_every_transition_from_every_state(
+    change: Callable[[Task], Change], expected: dict[State, State], state: State
+) -> None:
+    """A transition leads where it should, or is refused; and its transaction fits its task."""
+    before = task(state)
+    if state not in expected:
+        with pytest.raises(FencedError):
+            change(before)
+        return
+    after = change(before)
+    assert after.task.state is expected[state]
+    _check_operations(before, after)
+
+
+def _check_operations(before: Task, change: Change) -> None:
+    """One transaction: the row under its ETag, and exactly the markers that differ."""
+    if not change.operations:
+        assert change.task == before
+        return
+    first = change.operations[0]
+    assert first.row == rows.task_row(KEY)
+    assert first.etag == before.etag  # type: ignore[union-attr]
+    store = MemoryStore()
+    names = [op.row for op in change.operations]
+    assert len(names) == len(set(names))
+    old, new = rows.markers(before), rows.markers(change.task)
+    touched = {n for n in names if n[:2] in ("r|", "x|", "z|")}
+    assert touched == set(old) ^ set(new)
+    assert store.tables() == {}
+
+
+@pytest.mark.parametrize("claim", ["other", ""])
+def test_another_claim_commits_and_fails_nothing(claim: str) -> None:
+    with pytest.raises(FencedError):
+        transitions.commit(task(State.RUNNING), attempt(claim=claim), FILES)
+    with pytest.raises(FencedError):
+        transitions.fail(
+            task(State.RUNNING),
+            attempt(Category.WORKER_LOST, claim=claim),
+            POLICY,
+            now=1.0,
+            jitter=0.0,
+        )
+
+
+def test_a_task_put_off_is_not_claimed_before_it_is_woken() -> None:
+    put_off = task(State.READY, not_before=50.0)
+    with pytest.raises(FencedError):
+        transitions.claim(put_off, "c", "w", 60.0)
+    with pytest.raises(FencedError):
+        transitions.wake(put_off, 49.0)
+    woken = transitions.wake(put_off, 50.0).task
+    assert transitions.claim(woken, "c", "w", 60.0).task.attempt == 1
+
+
+@pytest.mark.parametrize("category", Category)
+def test_each_category_is_retried_by_its_rule(category: Category) -> None:
+    """How many attempts are made of a task that always fails the same way."""
+    found = task(State.READY)
+    attempts = 0
+    while found.state is State.READY and attempts < 20:
+        if found.not_before:
+            found = transitions.wake(found, found.not_before).task
+        found = transitions.claim(found, f"c{attempts}", "w", 1.0).task
+        attempts += 1
+        found = transitions.fail(
+            found,
+            attempt(category, claim=f"c{attempts - 1}", number=attempts),
+            POLICY,
+            now=1.0,
+            jitter=0.5,
+        ).task
+    expected = {
+        Retry.NEVER: 1,
+        Retry.ONCE: 2,
+        Retry.BACK_OFF: 3,
+        Retry.HEAL: 3,
+        Retry.AT_ONCE: 20,
+    }
+    assert attempts == expected[RULES[category].retry]
+
+
+def test_killed_for_memory_twice_is_enough_whatever_else_failed_between() -> None:
+    policy = RetryPolicy(budget=10)
+    found = task(State.RUNNING)
+    for number, category in enumerate(
+        [Category.SERVER_BUSY, Category.OUT_OF_MEMORY, Category.WORKER_LOST], start=1
+    ):
+        claimed = transitions.fail(
+            found, attempt(category, claim=found.claim, number=number), policy, now=1.0, jitter=0.5
+        ).task
+        assert claimed.state is State.READY
+        woken = transitions.wake(claimed, 1e9).task
+        found = transitions.claim(woken, f"c{number}", "w", 1.0).task
+    last = transitions.fail(
+        found,
+        attempt(Category.OUT_OF_MEMORY, claim=found.claim, number=4),
+        policy,
+        now=1.0,
+        jitter=0.5,
+    ).task
+    assert last.state is State.FAILED
+    assert last.strikes == 2
+
+
+def test_back_off_doubles_with_jitter_and_heeds_the_server() -> None:
+    assert [POLICY.delay(n, 0.5) for n in range(5)] == [10, 20, 40, 80, 100]
+    assert POLICY.delay(0, 0.0) == 5
+    assert POLICY.delay(0, 0.0, asked=30) == 30
+
+
+def test_a_lacking_input_that_is_revived_is_waited_for_again() -> None:
+    told = transitions.tell(task(State.WAITING), 3, 1).task
+    assert (told.missing, told.lacking, told.state) == (0, 1, State.WAITING)
+    again = transitions.reconsider(told, 1).task
+    assert (again.missing, again.lacking) == (1, 0)
+    assert transitions.tell(again, 1, 0).task.state is State.READY
+
+
+def test_supersede_only_when_all_ended_and_some_lack() -> None:
+    with pytest.raises(FencedError):
+        transitions.supersede(task(State.WAITING), "next")
+    told = transitions.tell(task(State.WAITING), 3, 1).task
+    after = transitions.supersede(told, "next").task
+    assert (after.state, after.category, after.successor) == (
+        State.FAILED,
+        Category.UPSTREAM_FAILED,
+        "next",
+    )
+
+
+def test_expire_refuses_what_is_wanted() -> None:
+    with pytest.raises(FencedError):
+        transitions.expire(task(State.DONE))
+    after = transitions.expire(task(State.DONE, wants=())).task
+    assert (after.state, after.files) == (State.EXPIRED, ())
+
+
+def test_a_want_of_another_request_keeps_a_shared_task_alive() -> None:
+    shared = transitions.want(task(State.READY), want("r2"), 0).task
+    left = transitions.drop(shared, "r1").task
+    assert (left.state, left.wants, left.sponsor) == (State.READY, ("r2",), "r2")
+    assert transitions.drop(left, "r2").task.state is State.CANCELLED
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    ends=st.lists(
+        st.tuples(st.integers(0, 15), st.integers(0, 15)).map(lambda p: (p[0] | p[1], p[1])),
+        max_size=8,
+    )
+)
+def test_telling_in_any_order_and_twice_comes_to_the_same(ends: list[tuple[int, int]]) -> None:
+    """Each input ends one way; how its end is told does not matter."""
+    lacking = 0b0101
+    told = [(ended, ended & lacking) for ended, _ in ends]
+    waiting = task(State.WAITING, missing=15, inputs=4)
+    forward, backward = waiting, waiting
+    for ended, without in told:
+        forward = transitions.tell(forward, ended, without).task
+    for ended, without in reversed([*told, *told]):
+        backward = transitions.tell(backward, ended, without).task
+    assert (forward.missing, forward.lacking, forward.state) == (
+        backward.missing,
+        backward.lacking,
+        backward.state,
+    )
+
+
+def test_rows_come_back_as_they_were() -> None:
+    store = MemoryStore()
+    inputs = tuple(Input(key=f"{i:064x}", name=f"granule {i}") for i in range(900))
+    spec = MosaicSpec(name="wide", grid=GRID, inputs=inputs)
+    first = Want(request="r", key=spec.key, phase=spec.phase, name="wide", output="out")
+    edge = rows.Edge(key=spec.key, dependent="d" * 64, bits=2**899 + 1)
+    change = transitions.create(spec, first, 2**900 - 1, (edge,))
+    store.transact(rows.TABLE, spec.key[0], change.operations)
+    shard = spec.key[0]
+    stored = store.get(rows.TABLE, shard, rows.task_row(spec.key))
+    assert stored is not None
+    assert rows.load_task(stored) == change.task
+    parts = list(store.scan(rows.TABLE, shard, *rows.prefix_range(f"s|{spec.key}|")))
+    assert len(parts) > 1
+    assert rows.load_spec_rows(parts) == spec
+    (edge_row,) = store.scan(rows.TABLE, shard, *rows.prefix_range(f"e|{spec.key}|"))
+    assert rows.load_edge(edge_row) == edge
+    (want_row,) = store.scan(rows.TABLE, shard, *rows.prefix_range("w|r|"))
+    assert rows.load_want(want_row) == first
+
+
+def test_an_attempt_keeps_the_end_of_a_long_log() -> None:
+    log = "x" * 50_000 + "Traceback: the end"
+    record = Attempt(**{**attempt(Category.UNKNOWN).__dict__, "log": log})
+    store = MemoryStore()
+    change = transitions.fail(task(State.RUNNING), record, POLICY, now=1.0, jitter=0.0)
+    row = next(op for op in change.operations if op.row.startswith("a|"))
+    store.transact(rows.TABLE, "0", [row])
+    (stored,) = store.scan(rows.TABLE, "0", "a|", "a}")
+    kept = rows.load_attempt(stored)
+    assert kept.log.endswith("Traceback: the end")
+    assert len(kept.log) == 16_384
