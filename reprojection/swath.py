@@ -98,13 +98,13 @@ def nearest(
 
 
 def _nearest_in_c(swath: Swath, targets: Targets, candidates: Bools | None, threads: int) -> Index:
-    find = _kernel("sw_nearest", "ppiiippdpiipiiiiip", ctypes.c_int32)
+    find = _kernel("sw_nearest", "ppiiippdpiipiipppiiip", ctypes.c_int32)
     height, width = targets.shape
     rows, cols = swath.lat.shape
     extents = _extents(swath)
     chosen = None if candidates is None else np.ascontiguousarray(candidates, dtype=np.uint8)
-    lat = np.ascontiguousarray(targets.lat)
-    lon = np.ascontiguousarray(targets.lon)
+    lat, lon = np.ascontiguousarray(targets.lat), np.ascontiguousarray(targets.lon)
+    strides, vectors = targets.strides, targets.vectors
     out = np.empty((height, width), np.int32)
 
     def search(first: int, last: int) -> bool:
@@ -118,9 +118,10 @@ def _nearest_in_c(swath: Swath, targets: Targets, candidates: Bools | None, thre
             address(extents),
             swath.cap,
             address(lat),
-            *_strides(lat),
+            *strides[:2],
             address(lon),
-            *_strides(lon),
+            *strides[2:],
+            *(address(plane) for plane in vectors),
             first,
             last,
             width,
@@ -178,9 +179,3 @@ def _vectors_at(
 ) -> Floats:
     at = np.ix_(rows, cols)
     return np.stack(unit_vectors(lat[at], lon[at]))
-
-
-def _strides(array: Floats) -> tuple[int, int]:
-    """Elements to the next row and column; 0 along an axis of length one, which repeats."""
-    rows, cols = array.shape
-    return (cols if rows > 1 else 0), (1 if cols > 1 else 0)

@@ -136,6 +136,7 @@ typedef struct {
 typedef struct {
     const double *lat, *lon;
     int64_t lat_row, lat_col, lon_row, lon_col, width;
+    const double *x, *y, *z; /* unit vectors, (height, width) */
 } Targets;
 
 typedef struct {
@@ -152,7 +153,6 @@ typedef struct {
     int64_t starts_capacity, coarse_capacity;
     int32_t *starts;
     double *coarse, *bound;
-    double *tx, *ty, *tz; /* a block of targets */
 } Scratch;
 
 typedef struct {
@@ -264,7 +264,7 @@ static int reserve_points(Scratch *k, int64_t n)
 static void release(Scratch *k)
 {
     void *arrays[] = {k->u, k->v, k->x, k->y, k->z, k->r2, k->bx, k->by, k->bz, k->id, k->from,
-                      k->starts, k->coarse, k->bound, k->tx, k->ty, k->tz};
+                      k->starts, k->coarse, k->bound};
     for (size_t a = 0; a < sizeof arrays / sizeof *arrays; a++)
         free(arrays[a]);
 }
@@ -475,6 +475,13 @@ CLONES static void search_line(const Scratch *k, const Bins *coarse, const Bins 
                           clamp((u + far) * bins->per, bins->across - 1),
                           clamp((v - far) * bins->per, bins->down - 1),
                           clamp((v + far) * bins->per, bins->down - 1)};
+        int32_t candidates = 0;
+        for (int64_t row = box[2]; row <= box[3]; row++) {
+            const int32_t *starts = k->starts + row * bins->across;
+            candidates |= starts[box[1] + 1] - starts[box[0]];
+        }
+        if (candidates == 0)
+            continue;
         Lane best = {INFINITY, INFINITY, INFINITY, INFINITY};
         Mask place = {-1, -1, -1, -1}, tie = {0, 0, 0, 0};
         const Mask step = {0, 1, 2, 3};
@@ -531,24 +538,22 @@ static void nothing(int64_t r0, int64_t r1, int64_t c0, int64_t c1, int64_t widt
             out[r * width + c] = -1;
 }
 
-/* Unit vectors of a block of targets into the scratch, and the view of them. */
-static void look_at(const Targets *t, const Reach *reach, int64_t r0, int64_t r1, int64_t c0,
-                    int64_t c1, Scratch *k, View *w)
+/* The view of a block of targets, from above its middle. */
+static View look_at(const Targets *t, const Reach *reach, int64_t r0, int64_t r1, int64_t c0,
+                    int64_t c1)
 {
     double s, c, sine, cosine;
     sincos_degrees(wrapped(reach->lon_mid), &s, &c);
     sincos_degrees(reach->lat_mid, &sine, &cosine);
-    *w = (View){.e1 = {-s, c, 0.0},
-                .e2 = {-sine * c, -sine * s, cosine},
-                .axis = {cosine * c, cosine * s, sine},
-                .u_low = INFINITY, .u_high = -INFINITY, .v_low = INFINITY, .v_high = -INFINITY};
-    int64_t n = c1 - c0;
+    View w = {.e1 = {-s, c, 0.0},
+              .e2 = {-sine * c, -sine * s, cosine},
+              .axis = {cosine * c, cosine * s, sine},
+              .u_low = INFINITY, .u_high = -INFINITY, .v_low = INFINITY, .v_high = -INFINITY};
     for (int64_t r = r0; r < r1; r++) {
-        int64_t at = (r - r0) * n;
-        sw_unit(t->lat + r * t->lat_row + c0 * t->lat_col, t->lon + r * t->lon_row + c0 * t->lon_col,
-                t->lat_col, n, k->tx + at, k->ty + at, k->tz + at);
-        spread(k->tx + at, k->ty + at, k->tz + at, n, w);
+        int64_t at = r * t->width + c0;
+        spread(t->x + at, t->y + at, t->z + at, c1 - c0, &w);
     }
+    return w;
 }
 
 static int search_block(const Swath *s, const Targets *t, int64_t r0, int64_t r1, int64_t c0,
@@ -566,8 +571,7 @@ static int search_block(const Swath *s, const Targets *t, int64_t r0, int64_t r1
         return search_block(s, t, r0, r, c0, c, k, out) &&
                search_block(s, t, tall ? r : r0, r1, tall ? c0 : c, c1, k, out);
     }
-    View w;
-    look_at(t, &reach, r0, r1, c0, c1, k, &w);
+    View w = look_at(t, &reach, r0, r1, c0, c1);
     double margin = s->cap * 1.0000001 + 1e-12;
     w.u_low -= margin, w.u_high += margin, w.v_low -= margin, w.v_high += margin;
     if (!reserve_points(k, points))
@@ -596,21 +600,22 @@ static int search_block(const Swath *s, const Targets *t, int64_t r0, int64_t r1
     if (!fill_bins(k, n, &bins))
         return 0;
     for (int64_t r = r0; r < r1; r++) {
-        int64_t at = (r - r0) * (c1 - c0);
-        search_line(k, largest > usual ? &coarse : NULL, &bins, &w, k->tx + at, k->ty + at, k->tz + at, c1 - c0,
-                    out + r * t->width + c0);
+        int64_t at = r * t->width + c0;
+        search_line(k, largest > usual ? &coarse : NULL, &bins, &w, t->x + at, t->y + at, t->z + at,
+                    c1 - c0, out + at);
     }
     return 1;
 }
 
 /* Index (row * cols + col) of the footprint that each target of rows [row0, row1) sees, or -1.
  * Strides are in elements; a zero stride repeats a latitude along a line or a longitude down a
- * column. Returns 0, or -1 when memory ran out. */
-EXPORT int sw_nearest(const double *lat, const double *lon, int64_t rows, int64_t cols, int64_t scan,
-               const uint8_t *candidate, const double *extents, double cap,
-               const double *target_lat, int64_t lat_row, int64_t lat_col,
-               const double *target_lon, int64_t lon_row, int64_t lon_col,
-               int64_t row0, int64_t row1, int64_t width, int32_t *out)
+ * column. Unit vectors of the targets are full arrays. Returns 0, or -1 when memory ran out. */
+EXPORT int sw_nearest(const double *lat, const double *lon, int64_t rows, int64_t cols,
+                      int64_t scan, const uint8_t *candidate, const double *extents, double cap,
+                      const double *target_lat, int64_t lat_row, int64_t lat_col,
+                      const double *target_lon, int64_t lon_row, int64_t lon_col, const double *x,
+                      const double *y, const double *z, int64_t row0, int64_t row1, int64_t width,
+                      int32_t *out)
 {
     int64_t block_rows = sw_block_rows(scan);
     Swath s = {.lat = lat, .lon = lon, .rows = rows, .cols = cols, .scan = scan,
@@ -618,15 +623,24 @@ EXPORT int sw_nearest(const double *lat, const double *lon, int64_t rows, int64_
                .blocks_down = (rows + block_rows - 1) / block_rows,
                .blocks_across = (cols + BLOCK_COLS - 1) / BLOCK_COLS};
     Targets t = {.lat = target_lat, .lon = target_lon, .lat_row = lat_row, .lat_col = lat_col,
-                 .lon_row = lon_row, .lon_col = lon_col, .width = width};
+                 .lon_row = lon_row, .lon_col = lon_col, .width = width, .x = x, .y = y, .z = z};
     Scratch k = {0};
-    int64_t most = (row1 - row0 < TILE ? row1 - row0 : TILE) * (width < TILE ? width : TILE);
-    int done = grow(&k.tx, most, sizeof(double)) && grow(&k.ty, most, sizeof(double)) &&
-               grow(&k.tz, most, sizeof(double));
+    int done = 1;
     for (int64_t r = row0; r < row1; r += TILE)
         for (int64_t c = 0; c < width; c += TILE)
             done = done && search_block(&s, &t, r, r + TILE < row1 ? r + TILE : row1, c,
                                         c + TILE < width ? c + TILE : width, &k, out);
     release(&k);
     return done ? 0 : -1;
+}
+
+/* Unit vectors of (height, width) targets; longitudes of a row stand side by side, and a zero
+ * `lat_col` says that a row has one latitude. */
+EXPORT void sw_targets(const double *lat, int64_t lat_row, int64_t lat_col, const double *lon,
+                       int64_t lon_row, int64_t height, int64_t width, double *x, double *y,
+                       double *z)
+{
+    for (int64_t r = 0; r < height; r++)
+        sw_unit(lat + r * lat_row, lon + r * lon_row, lat_col, width, x + r * width, y + r * width,
+                z + r * width);
 }
