@@ -49,10 +49,17 @@ class Stack:
     """Starts, looks after and stops Azurite, Redis, the mail catcher, the service manager, the
     workers and the portal. Use it from the main thread: `start`, `tick` often, `stop`."""
 
-    def __init__(self, options: StackOptions, *, say: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        options: StackOptions,
+        *,
+        say: Callable[[str], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._options = options
         self._say = say
-        self._supervisor = Supervisor()
+        self._clock = clock
+        self._supervisor = Supervisor(clock=clock)
         self._lock = FolderLock(options.folder)
         self._locked = False
         self._state = StackState()
@@ -101,7 +108,7 @@ class Stack:
         for sentence in self._supervisor.tick():
             self._tell(sentence)
         self._give_up_on_hopeless()
-        now = time.monotonic()
+        now = self._clock()
         if now >= self._next_disk_check:
             self._next_disk_check = now + DISK_CHECK_SECONDS
             self._check_disk()

@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,20 @@ def test_every_locked_package_has_a_hash(lock: Path) -> None:
     assert entries
     for entry in entries:
         assert "--hash=sha256:" in entry, entry.splitlines()[0]
+
+
+def test_the_image_holds_every_room() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    rooms = {
+        room.removesuffix("*")
+        for room in project["tool"]["setuptools"]["packages"]["find"]["include"]
+    }
+    recipe = (ROOT / "infra/Containerfile").read_text()
+    copied = set(re.findall(r"^COPY (\w+) (?:\1)$", recipe, re.MULTILINE))
+    assert rooms
+    assert copied == rooms
+    allowed = (ROOT / ".containerignore").read_text().splitlines()
+    assert {f"!{room}" for room in rooms} <= set(allowed)
 
 
 def test_the_development_lock_agrees_with_the_runtime_lock() -> None:

@@ -1,0 +1,115 @@
+"""Work stops when the disk is full, and goes on when there is room: the rest goes on meanwhile."""
+
+import socket
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from swathmill.errors import StackError
+from swathmill.stack.children import ChildSpec
+from swathmill.stack.folder import GIGABYTE, DataFolder, DiskUse
+from swathmill.stack.stack import DISK_CHECK_SECONDS, Stack, StackOptions
+from tasks.settings import Settings
+
+
+@dataclass(frozen=True, kw_only=True)
+class FolderOnAFullDisk(DataFolder):
+    """A data folder whose size the test sets, in GB."""
+
+    size: list[float] = field(default_factory=lambda: [0.0])
+
+    def disk_use(self, quota_gb: float) -> DiskUse:
+        return DiskUse(
+            used=int(self.size[0] * GIGABYTE),
+            quota=int(quota_gb * GIGABYTE),
+            free=100 * GIGABYTE,
+        )
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> FolderOnAFullDisk:
+    one = FolderOnAFullDisk(path=tmp_path / "data")
+    one.prepare()
+    return one
+
+
+@dataclass
+class Watcher:
+    """A stack of two idle children, what it said, and its clock."""
+
+    stack: Stack
+    said: list[str]
+    now: list[float]
+
+    def after_a_check(self) -> bool:
+        """Let the next disk check come; whether the worker runs after it."""
+        self.now[0] += DISK_CHECK_SECONDS
+        self.stack.tick()
+        return self.runs("worker-1")
+
+    def runs(self, name: str) -> bool:
+        return self.stack.supervisor.child(name).exit_code() is None
+
+
+def options(folder: DataFolder) -> StackOptions:
+    return StackOptions(folder=folder, archive=None, settings=Settings(disk_quota_gb=10.0))
+
+
+@pytest.fixture
+def watcher(folder: FolderOnAFullDisk) -> Iterator[Watcher]:
+    said: list[str] = []
+    now = [1000.0]
+    stack = Stack(options(folder), say=said.append, clock=lambda: now[0])
+    for name in ("worker-1", "portal"):
+        stack.supervisor.start(
+            ChildSpec(
+                name=name,
+                argv=(sys.executable, "-c", "import signal; signal.pause()"),
+                log=folder.log(name),
+            )
+        )
+    yield Watcher(stack, said, now)
+    stack.kill()
+
+
+def test_workers_pause_beyond_the_quota_and_resume_well_below_it(
+    folder: FolderOnAFullDisk, watcher: Watcher
+) -> None:
+    folder.size[0] = 9.5
+    assert watcher.after_a_check()
+    folder.size[0] = 10.5
+    assert not watcher.after_a_check()
+    assert watcher.runs("portal")
+    folder.size[0] = 9.5
+    assert not watcher.after_a_check()
+    folder.size[0] = 8.9
+    assert watcher.after_a_check()
+    assert len(watcher.said) == 2
+    assert "holds 10.5 GB, its quota is 10.0 GB" in watcher.said[0]
+    assert "SWATHMILL_DISK_QUOTA_GB" in watcher.said[0]
+    assert "goes on" in watcher.said[1]
+    kept = folder.log("stack").read_text().splitlines()
+    assert [line.partition(" ")[2] for line in kept] == watcher.said
+
+
+def test_a_stack_does_not_start_on_a_folder_beyond_its_quota(folder: FolderOnAFullDisk) -> None:
+    folder.size[0] = 11.0
+    stack = Stack(options(folder), say=lambda _: None)
+    with pytest.raises(StackError, match="does not start: the data folder holds 11.0 GB"):
+        stack.start()
+    assert stack.supervisor.names() == []
+
+
+def test_a_portal_port_that_is_taken_is_told(folder: FolderOnAFullDisk) -> None:
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", 0))
+        holder.listen()
+        port = holder.getsockname()[1]
+        asked = StackOptions(folder=folder, archive=None, portal_port=port, settings=Settings())
+        stack = Stack(asked, say=lambda _: None)
+        with pytest.raises(StackError, match=f"Port {port} is taken"):
+            stack.start()
+    assert stack.supervisor.names() == []
