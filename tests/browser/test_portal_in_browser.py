@@ -117,8 +117,9 @@ def test_a_request_is_made_by_the_form_followed_and_its_result_downloaded(
     assert 0 < south < north
     expect(page.locator("#summary")).to_contain_text("pixels of 0.1 degree")
     expect(page.locator("#summary")).to_contain_text("MODIS tiles")
-    page.fill("#title", "Drawn by mouse")
     with ScriptedManager(services, tmp_path).running(every=0.4):
+        # A field that has just been typed in is checked a moment later, beside the preview.
+        page.fill("#title", "Drawn by mouse")
         page.get_by_role("button", name="Preview").click()
         expect(page.locator("#preview-counts")).to_contain_text("32, 123 MB to fetch")
         page.get_by_role("button", name="Submit", exact=True).click()
