@@ -128,9 +128,9 @@ class Stack:
     def _start_all(self, folder: DataFolder) -> None:
         secrets = folder.secrets()
         before = folder.state()
+        portal_port = self._choose_portal_port(before)
         azurite = self._start_azurite(folder, secrets, before)
         redis = self._start_redis(folder, secrets, before)
-        portal_port = self._choose_portal_port(before)
         smtp_port = ports.choose(1, preferred=[before.smtp_port] if before.smtp_port else [])[0]
         if self._options.catch_mail:
             self._start_mail_catcher(folder, smtp_port)

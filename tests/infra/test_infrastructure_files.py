@@ -70,10 +70,8 @@ def test_every_locked_package_has_a_hash(lock: Path) -> None:
 
 def test_the_image_holds_every_room() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    rooms = {
-        room.removesuffix("*")
-        for room in project["tool"]["setuptools"]["packages"]["find"]["include"]
-    }
+    included = project["tool"]["setuptools"]["packages"]["find"]["include"]
+    rooms = {room.removesuffix("*") for room in included}
     recipe = (ROOT / "infra/Containerfile").read_text()
     copied = set(re.findall(r"^COPY (\w+) (?:\1)$", recipe, re.MULTILINE))
     assert rooms

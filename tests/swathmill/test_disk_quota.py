@@ -98,7 +98,7 @@ def test_workers_pause_beyond_the_quota_and_resume_well_below_it(
 def test_a_stack_does_not_start_on_a_folder_beyond_its_quota(folder: FolderOnAFullDisk) -> None:
     folder.size[0] = 11.0
     stack = Stack(options(folder), say=lambda _: None)
-    with pytest.raises(StackError, match="does not start: the data folder holds 11.0 GB"):
+    with pytest.raises(StackError, match=r"does not start: the data folder holds 11\.0 GB"):
         stack.start()
     assert stack.supervisor.names() == []
 
