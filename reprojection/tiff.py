@@ -111,9 +111,7 @@ def write_tiff(
 
 
 def _tile_count(plane: Pixels) -> int:
-    height, width = plane.shape[0], plane.shape[1]
-    down: int = -(-height // TILE)
-    return down * -(-width // TILE)
+    return int(-(-plane.shape[0] // TILE) * -(-plane.shape[1] // TILE))
 
 
 def _directory_tags(
