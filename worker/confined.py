@@ -25,6 +25,11 @@ _DEPTH = 64  # folders below OUTPUT_DIR that are counted
 class _Run:
     process: subprocess.Popen[bytes]
     tail: bytearray
+    others: frozenset[int]  # children of this process that are not the program's
+
+    def tree(self) -> list[int]:
+        """The program's processes."""
+        return [pid for pid in proctree.descendants(os.getpid()) if pid not in self.others]
 
     def pump(self, wait: float) -> bool:
         """Pass on what the program prints; False at the end of its output."""
@@ -54,6 +59,7 @@ def run_confined(tier: Tier, command: tuple[str, ...], places: Places, bounds: B
         AttemptError: user code failed, user code timed out, or out of memory.
     """
     # What the program detaches comes back to this process, and ends with the program.
+    others = frozenset(proctree.descendants(os.getpid()))
     become_subreaper()
     process = subprocess.Popen(
         command_line(tier, command, places, bounds),
@@ -64,11 +70,12 @@ def run_confined(tier: Tier, command: tuple[str, ...], places: Places, bounds: B
         env=environment(tier, places),
         start_new_session=True,
     )
-    run = _Run(process=process, tail=bytearray())
+    run = _Run(process=process, tail=bytearray(), others=others)
     try:
         _watch(run, places, bounds)
     finally:
-        _end(process)
+        _end(run)
+        become_subreaper(False)
     code = process.returncode
     if code != 0:
         how = f"exit code {code}"
@@ -93,7 +100,7 @@ def _watch(run: _Run, places: Places, bounds: Bounds) -> None:
                 Category.USER_CODE_TIMED_OUT,
                 f"the package's time limit of {bounds.seconds:g} s is over: {run.last_line()}",
             )
-        _check(places, bounds)
+        _check(run.tree(), places, bounds)
     while printing:
         printing = run.pump(0.0) and _more(run)
 
@@ -108,9 +115,7 @@ def _more(run: _Run) -> bool:
         return bool(selector.select(0.0))
 
 
-def _check(places: Places, bounds: Bounds) -> None:
-    own = os.getpid()
-    tree = proctree.descendants(own)
+def _check(tree: list[int], places: Places, bounds: Bounds) -> None:
     if len(tree) > bounds.processes + _OWN_PROCESSES:
         raise AttemptError(
             Category.USER_CODE_FAILED,
@@ -146,18 +151,19 @@ def _size(folder: Path) -> int:
     return total
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """Kill what is left and reap it."""
-    while proctree.kill_descendants(os.getpid()):
-        process.poll()
-        while True:
+def _end(run: _Run) -> None:
+    """Kill what is left of the program, detached processes too, and reap it."""
+    run.process.poll()
+    while left := run.tree():
+        for pid in left:
             try:
-                pid, _ = os.waitpid(-1, os.WNOHANG)
-            except ChildProcessError:
-                break
-            if pid == 0:
-                time.sleep(0.001)
-                break
-    process.wait()
-    if process.stdout is not None:
-        process.stdout.close()
+                os.kill(pid, signal.SIGKILL)
+                if pid != run.process.pid:
+                    os.waitpid(pid, os.WNOHANG)
+            except (ProcessLookupError, ChildProcessError):
+                continue  # gone, or the child of a process that is about to go
+        run.process.poll()
+        time.sleep(0.001)
+    run.process.wait()
+    if run.process.stdout is not None:
+        run.process.stdout.close()

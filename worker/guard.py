@@ -58,9 +58,9 @@ def guard(control: Connection, work: Work, memory_limit: int) -> None:
         control.send_bytes(encode(ended))
 
 
-def become_subreaper() -> None:
-    """Be the parent of whatever is orphaned below this process (prctl(2))."""
-    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+def become_subreaper(on: bool = True) -> None:
+    """Be the parent of whatever is orphaned below this process, or no longer (prctl(2))."""
+    _prctl(_PR_SET_CHILD_SUBREAPER, int(on))
 
 
 @dataclass(kw_only=True)

@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import subprocess
 import sys
 import textwrap
 from multiprocessing.connection import Connection
@@ -255,6 +256,14 @@ def test_what_is_left_running_ends_with_the_program(tier: Tier, places: Places) 
         os._exit(0)
     """
     assert run(tier, places, script) == ""
+
+
+def test_other_children_of_the_process_are_none_of_its_business(places: Places) -> None:
+    (places.package / "run.py").write_text("print('done')", "utf-8")
+    with subprocess.Popen(["sleep", "60"]) as bystander:
+        run_confined("limits", PYTHON, places, BOUNDS)
+        assert bystander.poll() is None
+        bystander.kill()
 
 
 def test_a_command_that_does_not_exist_is_the_users_failure(tier: Tier, places: Places) -> None:
