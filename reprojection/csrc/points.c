@@ -4,18 +4,18 @@
 /* Source pixels a copied box may hold; larger ones are read pixel by pixel. */
 #define LARGEST_BOX (1 << 22)
 
+/* A part of a bicubic block whose segments are known. */
 typedef struct {
     Segments segments;
+    Box box;
+} Prepared;
+
+typedef struct {
+    Segments segments;
+    Prepared prepared[2]; /* the part at hand, and the next, whose pixels are on their way */
     double places[BLOCK * BLOCK * 2];
     Scratch scratch;
 } Workspace;
-
-CLONES static void block_segments(Segments *out, const Job *job, const double *nodes,
-                                  int64_t node_stride, int first, int last, Box *box, int left,
-                                  int right) {
-    cubic_segments(out, job, nodes, node_stride, first, last);
-    *box = segments_box(out, first, last, left, right);
-}
 
 /* Segments of rows of a row plan; NaN rows get none. Returns whether all rows are narrow. */
 CLONES static int row_segments(Segments *out, const Job *job, int64_t span, int64_t row0,
@@ -33,7 +33,6 @@ CLONES static int row_segments(Segments *out, const Job *job, int64_t span, int6
             out->slope[0][n] = (float)step;
             out->bend[0][n] = 0.0f;
             out->value[1][n] = job->rows[row];
-            out->slope[1][n] = out->bend[1][n] = 0.0f;
         }
     }
     return narrow;
@@ -120,6 +119,25 @@ typedef struct {
     int first, last, left, right;
 } Part;
 
+/* A box that certainly holds every place of rows of a block of a row plan. */
+static Box rows_box(const Job *job, int64_t span, Part part, int first, int last) {
+    double low[2] = {1e300, 1e300}, high[2] = {-1e300, -1e300};
+    for (int i = first; i < last; i++) {
+        int64_t row = part.row0 + i;
+        double at = job->span_at[span * job->height + row];
+        double step = job->span_step[span * job->height + row];
+        double west = at + step * (double)part.number_col;
+        double east = at + step * (double)(part.number_col + BLOCK);
+        low[0] = fmin(low[0], fmin(west, east));
+        high[0] = fmax(high[0], fmax(west, east));
+        low[1] = fmin(low[1], job->rows[row]);
+        high[1] = fmax(high[1], job->rows[row]);
+    }
+    Box box = {(int64_t)floor(low[1]) - 1, (int64_t)floor(high[1]) + 2, (int64_t)floor(low[0]) - 1,
+               (int64_t)floor(high[0]) + 2};
+    return box;
+}
+
 static int row_part(const Job *job, const PixelType *type, Workspace *work, Part part) {
     for (int64_t span = 0; span < job->spans; span++) {
         int left = (int)greater(part.left, job->span_start[span] - part.col0);
@@ -137,9 +155,7 @@ static int row_part(const Job *job, const PixelType *type, Workspace *work, Part
         if (first >= last) continue;
         int narrow = row_segments(&work->segments, job, span, part.row0, part.number_col, first,
                                   last);
-        Box box = segments_box(&work->segments, first, last, left / SEGMENT,
-                               (right + SEGMENT - 1) / SEGMENT);
-        box = grown(box, 2);
+        Box box = grown(rows_box(job, span, part, first, last), 2);
         if (narrow && area(box) <= LARGEST_BOX) {
             if (type->segment_block(job, &work->segments, box, &work->scratch, part.row0,
                                     part.col0, first, last, left, right))
@@ -162,22 +178,33 @@ static int row_part(const Job *job, const PixelType *type, Workspace *work, Part
     return 0;
 }
 
-static int block_part(const Job *job, const PixelType *type, Workspace *work, Part part,
-                      int64_t block_row, int64_t block_col, const double *listed) {
+/* Segments of a part of a block, with its pixels asked for. */
+static void prepare(const Job *job, const PixelType *type, Prepared *prepared, Part part,
+                    int64_t block_row, int64_t block_col) {
+    int64_t i = block_row - job->block_row, j = block_col - job->block_col;
+    if (job->kinds[i * job->across + j] != CUBIC_BLOCK) return;
+    int64_t stride = 2 * (job->across + 3);
+    type->block_segments(&prepared->segments, job, job->nodes + i * stride + 2 * j, stride,
+                         part.first, part.last, &prepared->box, part.left / SEGMENT,
+                         (part.right + SEGMENT - 1) / SEGMENT);
+    prepared->box = grown(prepared->box, 2);
+    if (area(prepared->box) <= LARGEST_BOX) type->prefetch(job, prepared->box);
+}
+
+static int block_part(const Job *job, const PixelType *type, Workspace *work,
+                      const Prepared *prepared, Part part, int64_t block_row, int64_t block_col,
+                      const double *listed) {
     int64_t i = block_row - job->block_row, j = block_col - job->block_col;
     int kind = job->kinds[i * job->across + j];
     int64_t node_stride = 2 * (job->across + 3);
     const double *nodes = job->nodes + i * node_stride + 2 * j;
     const double *places = listed;
     if (kind == CUBIC_BLOCK) {
-        Box box;
-        block_segments(&work->segments, job, nodes, node_stride, part.first, part.last, &box,
-                       part.left / SEGMENT, (part.right + SEGMENT - 1) / SEGMENT);
-        box = grown(box, 2);
-        if (area(box) <= LARGEST_BOX)
-            return type->segment_block(job, &work->segments, box, &work->scratch, part.row0,
-                                       part.col0, part.first, part.last, part.left, part.right);
-        places_of_segments(work->places, &work->segments, part.first, part.last);
+        if (area(prepared->box) <= LARGEST_BOX)
+            return type->segment_block(job, &prepared->segments, prepared->box, &work->scratch,
+                                       part.row0, part.col0, part.first, part.last, part.left,
+                                       part.right);
+        places_of_segments(work->places, &prepared->segments, part.first, part.last);
         places = work->places;
     } else if (kind == WIDE_BLOCK) {
         bicubic_places(work->places, job->centre_weights, BLOCK, nodes, node_stride, part.first,
@@ -187,6 +214,40 @@ static int block_part(const Job *job, const PixelType *type, Workspace *work, Pa
     for (int64_t band = 0; band < job->bands; band++)
         type->single_rows(job, band, places, BLOCK, part.row0, part.col0, part.first, part.last,
                           part.left, part.right);
+    return 0;
+}
+
+/* The part of block (i, j) that lies in a strip of rows and in the chunk. */
+static Part part_of(const Job *job, int64_t i, int64_t j, int strip) {
+    Part part;
+    part.row0 = i * BLOCK - job->number_row;
+    part.col0 = j * BLOCK - job->number_col;
+    part.number_col = j * BLOCK;
+    part.first = (int)greater(strip, job->top - part.row0);
+    part.last = (int)lesser(strip + STRIP, job->bottom - part.row0);
+    part.left = (int)greater(0, job->left - part.col0);
+    part.right = (int)lesser(BLOCK, job->right - part.col0);
+    return part;
+}
+
+/* One strip of rows of all blocks [left, right] of a row of blocks; by_window and listed are of
+   its first block. */
+static int strip_of_blocks(const Job *job, const PixelType *type, Workspace *work, int64_t i,
+                           int64_t left, int64_t right, int strip, int64_t n) {
+    if (!job->rowwise)
+        prepare(job, type, &work->prepared[0], part_of(job, i, left, strip), i, left);
+    for (int64_t j = left; j <= right; j++) {
+        Part part = part_of(job, i, j, strip);
+        Prepared *prepared = &work->prepared[(j - left) & 1];
+        if (!job->rowwise && j < right)
+            prepare(job, type, &work->prepared[(j - left + 1) & 1],
+                    part_of(job, i, j + 1, strip), i, j + 1);
+        if (job->by_window[n + j - left]) continue;
+        if (job->rowwise ? row_part(job, type, work, part)
+                         : block_part(job, type, work, prepared, part, i, j,
+                                      job->listed[n + j - left]))
+            return -1;
+    }
     return 0;
 }
 
@@ -202,23 +263,12 @@ static int run(const Job *job, const PixelType *type) {
     int64_t right = floor_div(job->number_col + job->right - 1, BLOCK);
     /* Strips of a few rows, so that source rows are read in long runs. */
     for (int64_t i = first; i <= last; i++)
-        for (int strip = 0; strip < BLOCK; strip += STRIP)
-            for (int64_t j = left; j <= right && !failed; j++) {
-                Part part;
-                part.row0 = i * BLOCK - job->number_row;
-                part.col0 = j * BLOCK - job->number_col;
-                part.number_col = j * BLOCK;
-                part.first = (int)greater(strip, job->top - part.row0);
-                part.last = (int)lesser(strip + STRIP, job->bottom - part.row0);
-                part.left = (int)greater(0, job->left - part.col0);
-                part.right = (int)lesser(BLOCK, job->right - part.col0);
-                if (part.first >= part.last) continue;
-                int64_t n = (i - first) * (right - left + 1) + (j - left);
-                if (job->by_window[n]) continue;
-                failed = job->rowwise
-                             ? row_part(job, type, work, part)
-                             : block_part(job, type, work, part, i, j, job->listed[n]);
-            }
+        for (int strip = 0; strip < BLOCK && !failed; strip += STRIP) {
+            Part part = part_of(job, i, left, strip);
+            if (part.first < part.last)
+                failed = strip_of_blocks(job, type, work, i, left, right, strip,
+                                         (i - first) * (right - left + 1));
+        }
     free(work->scratch.data);
     free(work);
     return failed;

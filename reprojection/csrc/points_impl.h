@@ -109,6 +109,7 @@ INLINE void NAME(keys16)(REALS t, REALS w[4]) {
 /* Row and column offsets of a segment's pixels: where each tap or pixel starts, and fractions. */
 typedef struct {
     int64_t origin; /* element of the view that index 0 stands for */
+    int32_t lanes;  /* pixels from the first index on that hold all of them, or 0: too many */
     Ints index;
     REALS fx, fy;
 } NAME(Taps);
@@ -125,7 +126,10 @@ INLINE void NAME(taps_of)(NAME(Taps) * taps, int rowwise, const Segments *segmen
         base_y = floor(at);
         taps->fy = (REALS){0} + (W)(at - base_y);
         taps->index = ix;
+        const float slope = segments->slope[0][n];
+        taps->lanes = slope >= 0.0f && slope <= 1.6f ? (int32_t)(15.0f * slope) + 2 : 0;
     } else {
+        taps->lanes = 0;
         Floats16 y = local16(segments->value[1][n], segments->slope[1][n], segments->bend[1][n],
                              &base_y) - shift;
         Ints iy = __builtin_convertvector(y, Ints);
@@ -135,8 +139,37 @@ INLINE void NAME(taps_of)(NAME(Taps) * taps, int rowwise, const Segments *segmen
     taps->origin = ((int64_t)base_y - box.r0) * stride + ((int64_t)base_x - box.c0);
 }
 
+#if T_SMALL && ROW_WINDOWS
+/* Along one source row: `lanes` pixels loaded at once as 16-bit lanes, others left alone. */
+INLINE __m512i NAME(row_window)(const T *p, int lanes) {
+    __mmask32 mask = (1u << lanes) - 1;
+    if (sizeof(T) == 2) return _mm512_maskz_loadu_epi16(mask, p);
+    return T_UNSIGNED ? _mm512_cvtepu8_epi16(_mm256_maskz_loadu_epi8(mask, p))
+                      : _mm512_cvtepi8_epi16(_mm256_maskz_loadu_epi8(mask, p));
+}
+
+INLINE __m256i NAME(row_tap)(__m512i window, __m512i at) {
+    return _mm512_castsi512_si256(_mm512_permutexvar_epi16(at, window));
+}
+#endif
+
 INLINE PIXELS NAME(nearest16)(const T *view, const NAME(Taps) * taps) {
     const T *p = view + taps->origin;
+#if T_SMALL && ROW_WINDOWS
+    if (taps->lanes) {
+        const int32_t start = taps->index[0];
+        __m512i at = _mm512_castsi256_si512(_mm512_cvtepi32_epi16((__m512i)(taps->index - start)));
+        __m256i got = NAME(row_tap)(NAME(row_window)(p + start, taps->lanes), at);
+        PIXELS out;
+        if (sizeof(T) == 2) {
+            memcpy(&out, &got, sizeof out);
+        } else {
+            __m128i bytes = _mm256_cvtepi16_epi8(got);
+            memcpy(&out, &bytes, sizeof out);
+        }
+        return out;
+    }
+#endif
 #if T_SMALL
     return __builtin_convertvector(GATHER4(p, taps->index, sizeof(T)), PIXELS);
 #else
@@ -145,7 +178,21 @@ INLINE PIXELS NAME(nearest16)(const T *view, const NAME(Taps) * taps) {
 }
 
 /* `count` pixels (2 or 4) side by side at each of a segment's offsets. */
-INLINE void NAME(load)(const T *p, Ints index, int count, REALS *t) {
+INLINE void NAME(load)(const T *p, const NAME(Taps) * taps, int count, REALS *t) {
+    const Ints index = taps->index;
+#if T_SMALL && ROW_WINDOWS
+    if (taps->lanes) {
+        const int32_t start = index[0];
+        __m512i at = _mm512_castsi256_si512(_mm512_cvtepi32_epi16((__m512i)(index - start)));
+        __m512i window = NAME(row_window)(p + start, taps->lanes + count - 1);
+        for (int j = 0; j < count; j++) {
+            __m256i got = NAME(row_tap)(window, _mm512_add_epi16(at, _mm512_set1_epi16((short)j)));
+            __m512i wide = T_UNSIGNED ? _mm512_cvtepu16_epi32(got) : _mm512_cvtepi16_epi32(got);
+            t[j] = __builtin_convertvector((Ints)wide, REALS);
+        }
+        return;
+    }
+#endif
 #if T_SMALL
     for (int j = 0; j < count; j += WORD_TAPS) {
         Ints word = GATHER4(p + j, index, sizeof(T));
@@ -162,8 +209,8 @@ INLINE PIXELS NAME(bilinear16)(const T *view, int64_t stride, const NAME(Taps) *
                                int nearest_rule) {
     const T *p = view + taps->origin;
     REALS t[4];
-    NAME(load)(p, taps->index, 2, t);
-    NAME(load)(p + stride, taps->index, 2, t + 2);
+    NAME(load)(p, taps, 2, t);
+    NAME(load)(p + stride, taps, 2, t + 2);
     MASK good;
     REALS value = NAME(blend16)(t[0], t[1], t[2], t[3], taps->fx, taps->fy, (W)fill, nearest_rule,
                                 &good);
@@ -179,7 +226,7 @@ INLINE PIXELS NAME(cubic16)(const T *view, int64_t stride, const NAME(Taps) * ta
     MASK whole = (MASK){0} == (MASK){0};
     for (int i = 0; i < 4; i++) {
         REALS t[4];
-        NAME(load)(p + i * stride, taps->index, 4, t);
+        NAME(load)(p + i * stride, taps, 4, t);
         for (int j = 0; j < 4; j++) {
             whole &= NAME(valid16)(t[j], (W)fill);
             columns[j] = i ? columns[j] + down[i] * t[j] : down[i] * t[j];
@@ -295,7 +342,23 @@ static int NAME(segment_block)(const Job *job, const Segments *segments, Box box
     return 0;
 }
 
-static const PixelType NAME(type) = {NAME(segment_block), NAME(single_rows), NAME(fill_rows)};
+/* Ask for the first band's pixels of a box that lies in one tile, before they are needed. */
+static void NAME(prefetch)(const Job *job, Box box) {
+    for (int64_t n = 0; n < job->tiles; n++) {
+        const Tile *t = job->tile + n;
+        if (box.r0 < t->row || box.r1 > t->row + t->height || box.c0 < t->col ||
+            box.c1 > t->col + t->width)
+            continue;
+        const T *row = (const T *)t->data + (box.r0 - t->row) * t->stride + (box.c0 - t->col);
+        for (int64_t r = box.r0; r < box.r1; r++, row += t->stride)
+            for (int64_t c = 0; c < box.c1 - box.c0; c += 64 / (int64_t)sizeof(T))
+                __builtin_prefetch(row + c);
+        return;
+    }
+}
+
+static const PixelType NAME(type) = {NAME(segment_block), NAME(single_rows), NAME(fill_rows),
+                                     NAME(prefetch), block_segments};
 
 #undef IS_VALID
 #undef WORD_TAPS
