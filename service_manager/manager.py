@@ -5,10 +5,12 @@ anything in memory that the tables do not have.
 """
 
 import heapq
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import structlog
+from azure.core.exceptions import AzureError
 
 from service_manager import ending
 from service_manager.dependents import Dependents
@@ -19,6 +21,7 @@ from service_manager.intake import Intake, Planner, recount
 from service_manager.monitor import GiveUp, Kill, Monitor
 from service_manager.options import Options
 from service_manager.plan_writer import Written
+from service_manager.retention import Retention
 from service_manager.sweep import Sweep
 from service_manager.view import Live, Running, View
 from tasks import history, protocol, requests, transitions, workers
@@ -33,6 +36,8 @@ from tasks.transitions import Change
 log = structlog.get_logger("manager")
 
 Send = Callable[[str], None]
+
+_TRANSIENT = (StoreError, AzureError)  # storage failed: the same is tried again
 
 
 class SendError(Exception):
@@ -65,7 +70,9 @@ class Manager:
         self._work: dict[str, Iterator[Written | None]] = {}  # plans and drops under way
         self._after: dict[str, RequestState] = {}  # what a request becomes when its drop is over
         self._look_at: set[str] = set()  # requests whose rows are to be read
-        self._due: dict[str, float] = {}
+        self._retention = Retention(services, self.view, wait=options.orphans)
+        self._shards_looked_at = itertools.cycle(SHARDS)
+        self._due: dict[str, float] = {"orphans": self._clock.monotonic() + options.orphans}
         self._strays: dict[str, int] = {}  # beats that listed a claim nobody knows
 
     def tick(self) -> bool:
@@ -85,6 +92,7 @@ class Manager:
             ("ends", self._ends, 0.0),
             ("dispatch", self._dispatching, 0.0),
             ("progress", self._progress, 1.0),
+            ("orphans", self._orphans, self._options.orphans / len(SHARDS)),
         ):
             now = self._clock.monotonic()
             if now < self._due.get(name, 0.0):
@@ -92,7 +100,7 @@ class Manager:
             self._due[name] = now + period
             try:
                 busy = concern() or busy
-            except StoreError as error:
+            except _TRANSIENT as error:
                 log.warning("tried again in the next round", concern=name, error=str(error))
         return busy
 
@@ -112,7 +120,7 @@ class Manager:
             self._look_at.discard(request)
             try:
                 self._look(request)
-            except StoreError:
+            except _TRANSIENT:
                 self._look_at.add(request)
                 raise
         return False
@@ -208,7 +216,7 @@ class Manager:
     # --- sweeping, digesting, waking ---
 
     def _sweeping(self) -> bool:
-        first = len(self._due) and "swept" not in self._due
+        first = "swept" not in self._due
         for _ in range(len(SHARDS) if first else 1):
             number = self._sweep.due()
             if number is None:
@@ -301,10 +309,10 @@ class Manager:
         except StopIteration:
             del self._work[request]
             self._finished(live)
-        except (StoreError, ValueError) as error:
+        except (*_TRANSIENT, ValueError) as error:
             del self._work[request]
             self._look_at.add(request)  # begins again from the start
-            if isinstance(error, StoreError):
+            if isinstance(error, _TRANSIENT):
                 raise
             log.exception("a plan cannot be written", request=request)
             self._after[request] = RequestState.FAILED
@@ -396,6 +404,13 @@ class Manager:
             live.changed = False
             if row.order or row.state.ended:
                 self._look_at.add(live.id)
+        return False
+
+    def _orphans(self) -> bool:
+        """Delete blobs of attempts that came to nothing, a shard at a time."""
+        deleted = self._retention.collect(next(self._shards_looked_at))
+        if deleted:
+            log.info("useless blobs deleted", count=deleted)
         return False
 
     # --- dispatch and monitor ---

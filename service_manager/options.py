@@ -23,6 +23,7 @@ class Options:
     floor: float = 60.0
     ceiling: float = 3600.0
     retry: RetryPolicy = field(default_factory=RetryPolicy)
+    orphans: float = 3600.0  # between two looks at all blobs, and before a useless one is deleted
     slice: float = 0.5  # of one tick, spent on writing plans
     portal_url: str = "http://127.0.0.1:8000"
 

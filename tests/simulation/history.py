@@ -36,6 +36,7 @@ OPTIONS = Options(
     max_tasks=60,
     floor=25.0,
     ceiling=80.0,
+    orphans=float("inf"),
     retry=RetryPolicy(budget=4, base=2.0, ceiling=15.0),
 )
 

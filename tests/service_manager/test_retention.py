@@ -1,0 +1,64 @@
+"""Deleting what nobody wants, and nothing else."""
+
+import sys
+from pathlib import Path
+
+from service_manager.retention import Retention
+from tasks import protocol, requests
+from tasks.blobs import ARTIFACTS, artifact_name, split_blob
+from tasks.keys import SHARDS
+from tasks.model import RequestState, State
+
+sys.path.insert(0, str(Path(__file__).parent))
+from manager_bench import Bench, collect, mosaic, plan_of
+
+G = collect("g")
+TOP = mosaic("top", G)
+
+
+def test_blobs_of_no_use_go_in_the_second_look_and_artifacts_stay() -> None:
+    b = Bench(plans={"p": plan_of(G, TOP, outputs={"top": "out"})})
+    request = b.submit("p")
+    b.until_ended(request)
+    stray = artifact_name(G.key, "fenced", "cell.tif")
+    b.services.blobs.put_bytes(ARTIFACTS, stray, b"of an attempt that was fenced")
+    keeper = Retention(b.services, b.manager.view, wait=60)
+    assert sum(keeper.collect(shard) for shard in SHARDS) == 0
+    b.services.clock.sleep(61)
+    assert sum(keeper.collect(shard) for shard in SHARDS) == 1
+    assert not b.services.blobs.exists(ARTIFACTS, stray)
+    for want in requests.wants(b.services, request):
+        assert all(b.services.blobs.exists(*split_blob(f.blob)) for f in want.files)
+
+
+def test_the_blobs_of_a_running_attempt_stay() -> None:
+    b = Bench(plans={"p": plan_of(G, TOP)})
+    b.submit("p")
+    b.manager.tick()
+    b.manager.tick()
+    claimed = protocol.claim(b.services, G.key, "w", b.options.retry)
+    assert claimed is not None
+    b.services.blobs.put_bytes(ARTIFACTS, artifact_name(G.key, claimed.claim, "a"), b"half")
+    keeper = Retention(b.services, b.manager.view, wait=0)
+    assert [keeper.collect(shard) for _ in range(3) for shard in SHARDS] == [0] * 48
+
+
+def test_what_no_request_wants_expires_and_is_made_again_when_wanted() -> None:
+    b = Bench(plans={"p": plan_of(G, TOP, outputs={"top": "out"})})
+    request = b.submit("p")
+    b.rounds(2)
+    assert b.ran == [G.key]
+    requests.order(b.services, request, "cancel")
+    assert b.until_ended(request).state is RequestState.CANCELLED
+    keeper = Retention(b.services, b.manager.view, wait=10)
+    assert sum(keeper.expire(shard) for shard in SHARDS) >= 1
+    task = protocol.read_task(b.services.store, G.key)
+    assert task is not None
+    assert task.state is State.EXPIRED
+    for _ in range(2):
+        for shard in SHARDS:
+            keeper.collect(shard)
+        b.services.clock.sleep(11)
+    assert list(b.services.blobs.names(ARTIFACTS)) == []
+    again = b.submit("p")
+    assert b.until_ended(again).state is RequestState.COMPLETE
