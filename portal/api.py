@@ -75,7 +75,13 @@ def submit(
         response.headers["Location"] = f"/api/requests/{row.id}"
         return RequestAnswer.of(row)
     response.status_code = 200
-    return PreviewAnswer.of(wait_for_preview(here.services, row.id, PREVIEW_SECONDS))
+    # Each wait holds a thread: when many wait, the rest are told where to look.
+    patience = PREVIEW_SECONDS if here.waiting.acquire(blocking=False) else 0.0
+    try:
+        return PreviewAnswer.of(wait_for_preview(here.services, row.id, patience))
+    finally:
+        if patience:
+            here.waiting.release()
 
 
 @router.get("/requests", summary="Requests, newest first")
@@ -98,6 +104,12 @@ def status(request_id: str, caller: Caller, here: Here) -> RequestAnswer:
     failed = any(count.failed for count in row.phases.values()) or row.gap_count
     found = list(requests.failures(here.services, row.id)) if failed else []
     return RequestAnswer.of(row, failures=tuple(found[:_FAILURES_ON_STATUS]))
+
+
+@router.get("/requests/{request_id}/preview", summary="What a dry run has counted")
+def preview(request_id: str, caller: Caller, here: Here) -> PreviewAnswer:
+    """The counts of a dry run; zeros until its state is `previewed`."""
+    return PreviewAnswer.of(load_for(here.services, caller, request_id))
 
 
 @router.get("/requests/{request_id}/document", summary="The request document")

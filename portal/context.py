@@ -1,6 +1,7 @@
 """What a running portal holds, and how an address gets at it."""
 
-from dataclasses import dataclass
+import threading
+from dataclasses import dataclass, field
 from typing import Annotated
 
 from fastapi import Depends, Request
@@ -11,6 +12,8 @@ from portal.results import ResultIndex
 from tasks.packages import Packages
 from tasks.services import Services
 from tasks.settings import Settings
+
+MOST_WAITING = 8  # API calls that wait for planning at once
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,6 +26,9 @@ class Portal:
     pages: Pages
     results: ResultIndex
     pictures: Pictures
+    waiting: threading.BoundedSemaphore = field(
+        default_factory=lambda: threading.BoundedSemaphore(MOST_WAITING)
+    )
 
 
 def portal_of(request: Request) -> Portal:

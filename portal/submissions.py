@@ -77,7 +77,7 @@ def wait_for_preview(services: Services, name: str, seconds: float) -> RequestRo
         if services.clock.monotonic() >= limit:
             raise StillPlanningError(
                 f"The dry run {name} has not been counted in {seconds:g} s.",
-                f"Ask again at /api/requests/{name}; the service manager may be busy or stopped.",
+                f"Ask again at /api/requests/{name}/preview; the manager may be busy or stopped.",
             )
         services.clock.sleep(_POLL_SECONDS)
 

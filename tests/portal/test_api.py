@@ -143,6 +143,22 @@ def test_a_dry_run_counts_and_is_not_listed(
     assert "not published" in counts["missing"][0]
 
 
+def test_a_dry_run_that_is_not_counted_in_time_can_be_asked_for_later(
+    portal: LivePortal, services: Services, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("portal.api.PREVIEW_SECONDS", 0.1)
+    with portal.client() as client:
+        late = client.post("/api/requests?dry_run=true", json=DOCUMENT)
+        (row,) = requests.list_requests(services)
+        before = client.get(f"/api/requests/{row.id}/preview").json()
+        ScriptedManager(services, tmp_path).tick()
+        after = client.get(f"/api/requests/{row.id}/preview").json()
+    assert late.status_code == 504
+    assert f"/api/requests/{row.id}/preview" in late.json()["remedy"]
+    assert (before["state"], before["granules"]) == ("submitted", 0)
+    assert (after["state"], after["granules"]) == ("previewed", 32)
+
+
 def test_what_planning_refuses_is_told_with_its_field(
     portal: LivePortal, services: Services
 ) -> None:
