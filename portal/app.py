@@ -8,7 +8,15 @@ from fastapi.staticfiles import StaticFiles
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from portal import api, docs_page, operations_page, request_page, session_page, submit_page
+from portal import (
+    api,
+    docs_page,
+    operations_page,
+    request_page,
+    session_page,
+    submit_page,
+    task_page,
+)
 from portal.context import Portal
 from portal.identity import find_person
 from portal.pages import STATIC, Pages
@@ -76,6 +84,7 @@ def create_app(settings: Settings, services: Services) -> FastAPI:
         session_page.router,
         submit_page.router,
         request_page.router,
+        task_page.router,
         operations_page.pages,
         docs_page.router,
     ):

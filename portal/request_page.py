@@ -11,20 +11,18 @@ from fastapi import APIRouter, Response
 from fastapi.responses import RedirectResponse
 
 from portal import pictures
-from portal.api import order, task_for
+from portal.api import order
 from portal.context import Here, Portal
 from portal.downloads import ResultFile
 from portal.forms import request_yaml
 from portal.identity import Caller
 from portal.problems import NotFoundError
 from portal.submissions import load_for
-from tasks import protocol, requests
+from tasks import requests
 from tasks.categories import RULES, Category, Rule
-from tasks.errors import StoreError
 from tasks.model import Phase, RequestState
 from tasks.requests import PhaseCount, RequestRow
 from tasks.rows import Want
-from tasks.spec import Spec
 
 router = APIRouter(include_in_schema=False)
 
@@ -226,29 +224,6 @@ def give_order(
     return RedirectResponse(f"/requests/{row.id}", 303)
 
 
-@router.get("/tasks/{key}")
-def task(key: str, caller: Caller, here: Here) -> Response:
-    """A task: what it makes, from what, and every attempt with its log."""
-    found = task_for(here, caller, key)
-    store = here.services.store
-    try:
-        spec: Spec | None = protocol.read_spec(store, found.key)
-    except StoreError:
-        spec = None
-    return here.pages.page(
-        "task.html",
-        caller,
-        "operations" if caller.is_operator else "requests",
-        200,
-        task=found,
-        spec=spec,
-        facts=_facts(spec) if spec else (),
-        attempts=list(reversed(protocol.attempts_of(store, found.key))),
-        rules=RULES,
-        wanted=_wanted(here, caller, found.wants),
-    )
-
-
 def percent(row: RequestRow) -> int:
     """How far a request is, from 0 to 100, by its tasks; 100 only when it is complete."""
     total = sum(count.total for count in row.phases.values())
@@ -360,14 +335,3 @@ def _shown(here: Portal, found: ResultFile) -> pictures.Shown | None:
 
 def _view_url(request: str, paths: list[str], at: int) -> str:
     return f"/requests/{request}/view/{quote(paths[at])}"
-
-
-def _facts(spec: Spec) -> tuple[tuple[str, str], ...]:
-    """What a specification says, without its inputs and its grid's numbers."""
-    said = spec.model_dump(mode="json", exclude={"inputs", "bands", "grid", "clip"})
-    return tuple((name.replace("_", " "), str(value)) for name, value in said.items() if value)
-
-
-def _wanted(here: Portal, caller: Caller, wants: tuple[str, ...]) -> list[RequestRow]:
-    rows = [requests.load(here.services, request) for request in wants[:20]]
-    return [row for row in rows if caller.may_see(row.owner)]
