@@ -138,7 +138,8 @@ class FolderArchive:
 
     def fetch(self, record: GranuleRecord, to: Path) -> Fetched:
         """Copy the granule's file to `to`, verified against its size and published checksum."""
-        source = (self._path / record.url).resolve()
+        # Links are followed, as they were for the index; a record may not climb out by its name.
+        source = Path(os.path.normpath(self._path / record.url))
         if not source.is_relative_to(self._path) or not source.is_file():
             raise NotPublishedError(
                 f"{record.name} is no longer in {self._path}: put it back, or plan again without it"

@@ -1,6 +1,7 @@
 """A folder as an archive: its index, what it lists, and fetching from it."""
 
 import shutil
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from pathlib import Path
 
@@ -126,6 +127,24 @@ def test_a_sidecar_gives_place_and_checksum(tmp_path: Path) -> None:
     (found,) = archive(folder, tmp_path).search("MYD04_L2", "61", DAY, DAY)
     assert found.boundary == (((1.0, 50.0), (9.0, 51.0), (8.0, 60.0)),)
     assert (found.checksum, found.checksum_type, found.day_night) == ("12345", "cksum", "day")
+
+
+def test_a_granule_that_is_a_link_is_fetched(tmp_path: Path) -> None:
+    real = put(tmp_path / "elsewhere")
+    (tmp_path / "archive").mkdir()
+    (tmp_path / "archive" / real.name).symlink_to(real)
+    linked = archive(tmp_path / "archive", tmp_path)
+    (record,) = linked.search("MCD15A2", "5", DAY, DAY)
+    linked.fetch(record, tmp_path / "fetched.hdf")
+    assert (tmp_path / "fetched.hdf").read_bytes() == real.read_bytes()
+
+
+def test_a_record_cannot_name_a_file_outside(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "secret.hdf").write_bytes(b"secret")
+    indexed = archive(folder, tmp_path)
+    record = indexed.search("MCD15A2", "5", DAY, DAY)[0]
+    with pytest.raises(NotPublishedError):
+        indexed.fetch(replace(record, url="../secret.hdf"), tmp_path / "fetched.hdf")
 
 
 def test_a_fetched_file_is_whole_and_verified(folder: Path, tmp_path: Path) -> None:
