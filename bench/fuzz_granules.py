@@ -275,6 +275,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for cases in pool.map(run_batch, batches, [chosen.keep] * len(batches)):
             outcomes.update(case.outcome for case in cases)
             faults += [case for case in cases if case.is_fault]
+            done = sum(outcomes.values())
+            sys.stderr.write(f"{done} of {chosen.count} cases, {len(faults)} faults\n")
     for outcome, count in outcomes.most_common():
         sys.stdout.write(f"{count:8d}  {outcome}\n")
     for case in faults[:20]:
