@@ -278,7 +278,10 @@ class History:
             title = random.choice(titles) if random.random() > 0.03 else "refused"
             script.append((at, f"r{i}", title))
             if random.random() < 0.25:
-                script.append((at + random.uniform(0.1, 200), f"r{i}", ""))
+                late = at + random.uniform(0.1, 200)
+                script.append((late, f"r{i}", ""))
+                if random.random() < 0.6:  # and wants it again after all
+                    script.append((late + random.uniform(0.1, 30), f"s{i}", title))
             if random.random() < 0.1:
                 script.append((at + random.uniform(0.1, 200), f"r{i}", title))
 
@@ -334,7 +337,7 @@ class History:
         """What has not ended."""
         if len(self.watch.ended) < self.planned:
             found = [r.row[2:] for r in self.store.tables().get(requests.TABLE, [])]
-            live = [r for r in found if r.startswith("r") and r not in self.watch.ended]
+            live = [r for r in found if r[:1] in "rs" and r not in self.watch.ended]
             return f"requests {live or 'not stored yet'}"
         left = [r.row for r in self.store.tables().get(rows.TABLE, []) if r.row[:2] in _PASSING]
         if left:

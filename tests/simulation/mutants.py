@@ -5,12 +5,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+from service_manager.leadership import Leadership
 from service_manager.plan_writer import PlanWriter, Written
 from service_manager.retention import Retention
 from tasks import history, protocol, rows, transitions
 from tasks.blobs import split_blob
-from tasks.errors import FencedError
-from tasks.model import State, Task
+from tasks.model import ArtifactFile, Attempt, State, Task
 from tasks.rows import Edge, News, Want
 from tasks.spec import Spec
 from tasks.store import Delete, Store
@@ -39,11 +39,14 @@ def _no_fencing() -> Undo:
 
 
 def _claim_ignored() -> Undo:
-    def fence(task: Task, _claim: str) -> None:
-        if task.state is not State.RUNNING:
-            raise FencedError("not running")
+    """Whoever ends an attempt ends the one that runs, whichever claim it is."""
+    original = transitions.commit
 
-    return _patch(transitions, "_fence", fence)
+    def commit(task: Task, attempt: Attempt, files: Sequence[ArtifactFile]) -> Change:
+        taken = replace(attempt, claim=task.claim, number=task.attempt)
+        return original(task, taken, files)
+
+    return _patch(transitions, "commit", commit)
 
 
 def _attempt_restarted() -> Undo:
@@ -97,7 +100,11 @@ def _epoch_ignored() -> Undo:
     def load_cursor(store: Store) -> history.Cursor:
         return replace(original(store), epoch=0)
 
-    return _patch(history, "load_cursor", load_cursor)
+    def renew(_self: Leadership) -> None:
+        return
+
+    undo = [_patch(history, "load_cursor", load_cursor), _patch(Leadership, "renew", renew)]
+    return lambda: [call() for call in undo].clear()
 
 
 def _cancel_leaves_the_want() -> Undo:

@@ -95,7 +95,10 @@ class World:
             raise DiedError
         if process.fuse > 0 and not self.calm:
             process.fuse -= 1
-            if process.fuse == 0:
+            if process.fuse == 0 and self.random.random() < 0.5:
+                process.fuse = int(2 ** self.random.uniform(4, 10))
+                self.stall(process, self.random.uniform(5, 150))
+            elif process.fuse == 0:
                 self.faults["crash"] += 1
                 self.note(f"{process.name} dies")
                 self.kill(process)
