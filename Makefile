@@ -107,6 +107,12 @@ simulate: $(STAMP)/dev ## Simulate histories of the task protocol with faults [S
 fuzz: $(STAMP)/dev ## Feed damaged granules to the reader [COUNT=n, 100000 is a full run]
 	@$(BIN)/python -m bench.fuzz_granules --count $(or $(COUNT),2000) --jobs 2
 
+.PHONY: bench-reproject
+bench-reproject: $(STAMP)/dev ## Measure reprojection against its peers; the machine should be idle
+	$(BIN)/python -m bench.reproject
+	$(BIN)/python -m bench.swath
+	$(BIN)/python -m bench.end_to_end
+
 .PHONY: check-infra
 check-infra: $(STAMP)/venv ## Check infra/ against security policies (installs checkov apart, into .venv-policy)
 	@test -x .venv-policy/bin/checkov || { $(BIN)/python -m venv .venv-policy && \
