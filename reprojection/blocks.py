@@ -31,7 +31,10 @@ _PARTS = BLOCK // FINE
 _FOURTH_DIFFERENCE = 0.04
 """Source pixels: cubic interpolation errs by 3/128 of it per axis, 0.001 pixels."""
 
-_CENTRE_ERROR = 0.003
+_COARSE_DIFFERENCE = 0.15
+"""The same per axis for targets so coarse that control points lie far apart: 0.0035 pixels."""
+
+_CENTRE_ERROR = 0.006
 """Source pixels by which a block's centre may miss its exact place."""
 
 _THIRD_DIFFERENCE = 12.0
@@ -102,6 +105,19 @@ CENTRE_WEIGHTS: Floats = weights((np.arange(BLOCK) + 0.5) / BLOCK)
 EDGE_WEIGHTS: Floats = weights(np.arange(BLOCK + 1) / BLOCK)
 """(129, 4): what gives the value at pixel edges."""
 
+
+def _spread(places: Floats) -> Floats:
+    """Weights (n, 7) of a block's seven fine points, -1 to 5, for places in [0, 4]."""
+    part = np.minimum(np.floor(places), _PARTS - 1).astype(np.intp)
+    table = np.zeros((len(places), _PARTS + 3))
+    table[np.arange(len(places))[:, None], part[:, None] + np.arange(4)] = weights(places - part)
+    return table
+
+
+_BLOCK_CENTRES = _spread((np.arange(BLOCK) + 0.5) / FINE)
+_BLOCK_EDGES = _spread(np.arange(BLOCK + 1) / FINE)
+_PART_MIDDLES = _spread(np.arange(_PARTS, dtype=np.float64) + 0.5)
+
 _FINE_CENTRES = weights((np.arange(FINE) + 0.5) / FINE)
 _FINE_EDGES = weights(np.arange(FINE + 1) / FINE)
 
@@ -151,7 +167,7 @@ class BlockPlan:
 
 
 def bicubic(nodes: Floats, table: Floats) -> Floats:
-    """The bicubic of nodes (..., 4, 4, k) at the places of a weight table (n, 4): (..., n, n, k).
+    """The bicubic of nodes (..., m, m, k) at the places of a weight table (n, m): (..., n, n, k).
 
     Sums run in one fixed order, so that the compiled version gives the same bits.
     """
@@ -161,10 +177,10 @@ def bicubic(nodes: Floats, table: Floats) -> Floats:
 
 
 def _weigh(table: Floats, nodes: Floats) -> Floats:
-    """Sum over the first axis (4) of nodes; the places become the first axis."""
+    """Sum over the first axis of nodes; the places become the first axis."""
     column = table.reshape(table.shape + (1,) * (nodes.ndim - 1))
     total: Floats = column[:, 0] * nodes[0]
-    for k in (1, 2, 3):
+    for k in range(1, table.shape[1]):
         total = total + column[:, k] * nodes[k]
     return total
 
@@ -206,11 +222,12 @@ def _is_smooth(nodes: Floats) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     shape = nodes.shape[0] - 6, nodes.shape[1] - 6
     smooth, narrow = np.ones(shape, dtype=bool), np.ones(shape, dtype=bool)
     for turned in (nodes, np.swapaxes(nodes, 0, 1)):
-        fourth = np.abs(np.diff(turned, n=4, axis=0)).max(axis=-1) <= _FOURTH_DIFFERENCE
+        bend = np.abs(np.diff(turned, n=4, axis=0)).max(axis=-1)
+        fourth, coarse = bend <= _FOURTH_DIFFERENCE, bend <= _COARSE_DIFFERENCE
         third = np.abs(np.diff(turned, n=3, axis=0)).max(axis=-1) <= _THIRD_DIFFERENCE
         span = np.abs(np.diff(turned, axis=0)).max(axis=-1) <= _SPAN
-        flat = _four_wide(fourth[:-2] & fourth[1:-1])
-        short = _four_wide(third[1:-2] & span[2:-3])
+        flat = _four_wide(coarse[:-2] & coarse[1:-1])
+        short = _four_wide(fourth[:-2] & fourth[1:-1] & third[1:-2] & span[2:-3])
         smooth &= flat if turned is nodes else flat.T
         narrow &= short if turned is nodes else short.T
     return smooth, narrow
@@ -302,6 +319,9 @@ def _fill_parts(
     edges: bool,
 ) -> None:
     """List a block's pixels: by bicubic in the parts it serves, exactly in the others."""
+    if held.all():
+        out[...] = bicubic(nodes, _BLOCK_EDGES if edges else _BLOCK_CENTRES)
+        return
     table = _FINE_EDGES if edges else _FINE_CENTRES
     places = np.arange(len(table)) + (0.0 if edges else 0.5)
     for p, q in np.ndindex(_PARTS, _PARTS):
@@ -328,9 +348,11 @@ def _parts_hold(nodes: Floats, middles: Floats) -> NDArray[np.bool_]:
             lines = np.stack([flat[max(p - 1, 0) : min(p, 2) + 1].all(axis=0) for p in range(4)])
             wide = np.stack([lines[:, q : q + 4].all(axis=1) for q in range(4)], axis=1)
             held &= wide if turned is nodes else wide.T
-        half = weights(np.array([0.5]))
-        for p in range(_PARTS):
-            for q in range(_PARTS):
-                guess = bicubic(nodes[p : p + 4, q : q + 4], half)[0, 0]
-                held[p, q] &= bool((np.abs(guess - middles[p, q]) <= _CENTRE_ERROR).all())
+        guess = bicubic(nodes, _PART_MIDDLES)
+        lost = np.isnan(nodes).any()
+        if lost:
+            half = weights(np.array([0.5]))
+            for p, q in np.ndindex(_PARTS, _PARTS):
+                guess[p, q] = bicubic(nodes[p : p + 4, q : q + 4], half)[0, 0]
+        held &= (np.abs(guess - middles) <= _CENTRE_ERROR).all(axis=-1)
     return held

@@ -102,16 +102,16 @@ def _gdal_average(mosaic: Mosaic, quads: Floats) -> Pixels:
     out = np.full(len(quads), mosaic.fill, dtype=mosaic.pixels.dtype)
     for rows, cols, which in _groups(last[:, 1] - first[:, 1], last[:, 0] - first[:, 0]):
         total, weight = np.zeros(len(which)), np.zeros(len(which))
-        for r in range(rows):
-            down = starts[which, 1] if r == 0 else ends[which, 1] if r + 1 == rows else 1.0
-            row_total, row_weight = np.zeros(len(which)), np.zeros(len(which))
-            for c in range(cols):
-                wide = starts[which, 0] if c == 0 else ends[which, 0] if c + 1 == cols else 1.0
+        for c in range(cols):
+            wide = starts[which, 0] if c == 0 else ends[which, 0] if c + 1 == cols else 1.0
+            column, column_weight = np.zeros(len(which)), np.zeros(len(which))
+            for r in range(rows):
+                down = starts[which, 1] if r == 0 else ends[which, 1] if r + 1 == rows else 1.0
                 pixels, valid = _at(mosaic, first[which, 1] + r, first[which, 0] + c)
-                row_total += np.where(valid, wide * pixels, 0.0)
-                row_weight += np.where(valid, wide, 0.0)
-            total += down * row_total
-            weight += down * row_weight
+                column += down * pixels
+                column_weight += np.where(valid, down, 0.0)
+            total += wide * column
+            weight += wide * column_weight
         out[which] = _ratio(mosaic, total, weight, weight > 0)
     return out
 

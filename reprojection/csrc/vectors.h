@@ -74,7 +74,7 @@ INLINE Eight chosen8(EightMask mask, Eight a, Eight b) {
 
 /* Segments of rows [first, last) of a bicubic block from its 4 x 4 nodes, and a box that certainly
    holds every place of segments [left, right). */
-static void block_segments(Segments *out, const Job *job, const double *nodes, int64_t node_stride,
+static __attribute__((unused)) void block_segments(Segments *out, const Job *job, const double *nodes, int64_t node_stride,
                            int first, int last, Box *box, int left, int right) {
     Eight table[12], low[2], high[2];
     for (int k = 0; k < 12; k++) table[k] = eight_at(job->segment_weights + 8 * k);

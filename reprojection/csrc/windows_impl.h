@@ -4,6 +4,8 @@
 
 #include "pixel_impl.h"
 
+typedef T NAME(Row) __attribute__((vector_size(8 * sizeof(T))));
+
 /* GDAL's average: the box between the first and the third corner, its edge pixels by their share. */
 static T NAME(gdal_average)(const Job *job, int64_t band, const double *q, Scratch *scratch,
                             Box within, int *failed) {
@@ -27,19 +29,35 @@ static T NAME(gdal_average)(const Job *job, int64_t band, const double *q, Scrat
     double first_y = box.r1 - box.r0 == 1 ? 1.0 : 1.0 - (y0 - (double)box.r0);
     double last_y = 1.0 - ((double)box.r1 - y1);
     double total = 0, weight = 0;
-    for (int64_t r = seen.r0; r < seen.r1; r++) {
-        const T *p = view + (r - seen.r0) * stride;
-        double wy = r == box.r0 ? first_y : r + 1 == box.r1 ? last_y : 1.0;
-        double row_total = 0, row_weight = 0;
-        for (int64_t c = seen.c0; c < seen.c1; c++) {
-            T v = p[c - seen.c0];
-            double wx = c == box.c0 ? first_x : c + 1 == box.c1 ? last_x : 1.0;
-            int valid = IS_VALID(v, fill);
-            row_total += valid ? wx * (double)v : 0.0;
-            row_weight += valid ? wx : 0.0;
+    /* Column by column, eight of them side by side; each column's sum runs down its rows. */
+    for (int64_t c = seen.c0; c < seen.c1; c += 8) {
+        int64_t count = lesser(8, seen.c1 - c);
+        Eight sums = {0}, weights = {0};
+        for (int64_t r = seen.r0; r < seen.r1; r++) {
+            const T *p = view + (r - seen.r0) * stride + (c - seen.c0);
+            double wy = r == box.r0 ? first_y : r + 1 == box.r1 ? last_y : 1.0;
+            NAME(Row) row = {0};
+            if (count == 8)
+                memcpy(&row, p, sizeof row);
+            else
+                for (int64_t k = 0; k < count; k++) row[k] = p[k];
+#if T_SMALL
+            Eight v = __builtin_convertvector(row, Eight);
+#else
+            Eight v;
+            for (int k = 0; k < 8; k++) v[k] = (double)row[k];
+#endif
+            EightMask valid = v != (double)fill;
+            if (!T_INTEGER) valid &= v == v;
+            v = (Eight)(valid & (EightMask)v);
+            sums = sums + wy * v;
+            weights = weights + (Eight)(valid & (EightMask)((Eight){0} + wy));
         }
-        total += wy * row_total;
-        weight += wy * row_weight;
+        for (int64_t k = 0; k < count; k++) {
+            double wx = c + k == box.c0 ? first_x : c + k + 1 == box.c1 ? last_x : 1.0;
+            total += wx * sums[k];
+            weight += wx * weights[k];
+        }
     }
     return weight > 0 ? NAME(finish_real)(total / weight, fill) : fill;
 }
