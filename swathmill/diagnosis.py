@@ -89,7 +89,16 @@ def _compiler() -> Finding:
 
 
 def _kernels() -> Finding:
-    if not kernels.available():
+    try:
+        there = kernels.available()
+    except OSError as error:
+        return Finding(
+            subject="kernels",
+            verdict=Verdict.FAULT,
+            found=f"cannot be loaded: {error}",
+            remedy="Run `make kernels` in the checkout.",
+        )
+    if not there:
         return Finding(
             subject="kernels",
             verdict=Verdict.NOTE,
