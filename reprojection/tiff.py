@@ -6,6 +6,7 @@ first, then the tiles, the smallest overview's first, each with its length befor
 four bytes repeated after it.
 """
 
+import ctypes
 import struct
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +17,8 @@ import numpy as np
 import numpy.typing as npt
 from isal import isal_zlib
 
+from reprojection import kernels
+from reprojection.kernels import address
 from reprojection.raster import Pixels
 
 TILE = 512
@@ -195,16 +198,46 @@ def _encoded(
 def _encode(level: Sequence[Pixels], corner: tuple[int, int], deflate: bool) -> bytes:
     rows, cols = (slice(start, start + TILE) for start in corner)
     planes = [plane[rows, cols] for plane in level]
-    tile = np.empty((TILE, TILE, len(planes)), planes[0].dtype)
+    whole_numbers = planes[0].dtype.kind != "f"
+    tile = _interleaved(planes, predict=deflate and whole_numbers)
+    if not deflate:
+        return tile.tobytes()
+    return _deflate(tile if whole_numbers else _predicted_float(tile))
+
+
+def _interleaved(planes: Sequence[Pixels], *, predict: bool) -> Pixels:
+    """A tile of the planes' parts, shape (512, 512, bands), as differences if `predict`."""
+    dtype = planes[0].dtype
+    tile = np.empty((TILE, TILE, len(planes)), dtype)
+    put = kernels.function("interleave_band", _INTERLEAVE, ctypes.c_int32)
+    if put is None:
+        return _interleaved_in_numpy(planes, tile, predict=predict)
+    down, across = planes[0].shape
+    for band, plane in enumerate(planes):
+        # A part of a plane is no array of its own: its address, and the plane's step by rows.
+        held = plane if plane.strides[1] == dtype.itemsize else np.ascontiguousarray(plane)
+        step = held.strides[0] // dtype.itemsize
+        about = (step, down, across, TILE, band, len(planes), int(predict))
+        put(dtype.itemsize, address(held), *about, address(tile))
+    return tile
+
+
+_LONGS = [ctypes.c_int64] * 6
+_INTERLEAVE: list[kernels.CType] = [
+    *(ctypes.c_int32, ctypes.c_void_p),
+    *_LONGS,
+    *(ctypes.c_int32, ctypes.c_void_p),
+]
+
+
+def _interleaved_in_numpy(planes: Sequence[Pixels], tile: Pixels, *, predict: bool) -> Pixels:
     down, across = planes[0].shape
     for band, plane in enumerate(planes):
         tile[:down, :across, band] = plane
     # What lies outside the raster repeats its edge, which costs no space.
     tile[:down, across:] = tile[:down, across - 1 : across]
     tile[down:] = tile[down - 1]
-    if not deflate:
-        return tile.tobytes()
-    return _deflate(_predicted_float(tile) if tile.dtype.kind == "f" else _predicted(tile))
+    return _predicted(tile) if predict else tile
 
 
 def _predicted(tile: Pixels) -> Pixels:

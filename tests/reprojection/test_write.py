@@ -176,7 +176,7 @@ def test_threads_change_no_byte(tmp_path: Path) -> None:
 
 @given(
     dtype=st.sampled_from(["int8", "uint8", "int16", "uint16", "int32", "float32", "float64"]),
-    shape=st.tuples(st.integers(1, 9), st.integers(1, 9)),
+    shape=st.tuples(st.integers(1, 9), st.integers(1, 200)),
     nodata=st.sampled_from([None, 0, 3, 100]),
     seed=st.integers(0, 1000),
 )
