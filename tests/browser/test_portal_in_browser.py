@@ -135,7 +135,7 @@ def test_a_request_is_made_by_the_form_followed_and_its_result_downloaded(
     assert hashlib.sha256(data).hexdigest() == shown
     picture = page.locator("img.thumb").first
     picture.scroll_into_view_if_needed()
-    page.wait_for_function("document.querySelector('img.thumb').naturalWidth > 0")
+    expect(picture).to_have_js_property("naturalWidth", 144)
     (row,) = (r for r in requests.list_requests(services) if not r.dry_run)
     made = requests.document_of(row)
     assert made.region.bbox == (west, south, east, north)
@@ -160,7 +160,7 @@ def test_a_mistake_is_shown_beside_its_field_and_can_be_mended(
 
 def test_map_and_fields_are_kept_in_step(page: Page, portal: LivePortal) -> None:
     page.goto(f"{portal.url}/new")
-    page.wait_for_function("document.querySelector('.map .land').getAttribute('d')")
+    expect(page.locator(".map .land").first).to_have_attribute("d", re.compile("^M"))
     for edge, value in (("west", "-10"), ("south", "-10"), ("east", "10"), ("north", "10")):
         page.fill(f"#{edge}", value)
     box = page.locator("[data-map] rect.box").nth(1)
@@ -218,7 +218,7 @@ def test_the_form_works_without_a_mouse(page: Page, portal: LivePortal, services
         if page.evaluate("document.activeElement.textContent") == "Add":
             break
     page.keyboard.press("Enter")
-    page.wait_for_function("document.activeElement.type === 'checkbox'")
+    expect(page.locator("#chosen input[type=checkbox]").first).to_be_focused()
     page.keyboard.press("Space")
     for field, value in (("west", "5"), ("south", "50"), ("east", "6"), ("north", "51")):
         page.locator(f"#{field}").focus()
