@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reprojection.coordinates import Coordinates, Numbering, Points
-from reprojection.crs import Floats, from_lonlat
+from reprojection.crs import Floats, from_lonlat, has_seams
 
 BLOCK = 128
 """Target pixels between control points, and the side of the blocks kernels work on."""
@@ -33,6 +33,9 @@ _FOURTH_DIFFERENCE = 0.04
 
 _COARSE_DIFFERENCE = 0.15
 """The same per axis for targets so coarse that control points lie far apart: 0.0035 pixels."""
+
+_SEAM_DIFFERENCE = 0.02
+"""The same where a datum's operations change at a border: a jump shows as thrice its size."""
 
 _CENTRE_ERROR = 0.006
 """Source pixels by which a block's centre may miss its exact place."""
@@ -195,7 +198,7 @@ def plan_blocks(coordinates: Coordinates) -> BlockPlan:
     cols = np.arange(col - 2, col + across + 4, dtype=np.float64) * BLOCK
     nodes = _stack(coordinates.exact(rows[:, None], cols[None, :]))
     with np.errstate(invalid="ignore"):
-        smooth, narrow = _is_smooth(nodes)
+        smooth, narrow = _is_smooth(nodes, seams=has_seams(grid.crs))
     polar = _near_poles(coordinates, row, col, (down, across))
     smooth &= ~polar
     smooth &= _centres_hold(coordinates, nodes, row, col, smooth)
@@ -214,7 +217,7 @@ def _stack(points: Points) -> Floats:
     return np.stack(points, axis=-1)
 
 
-def _is_smooth(nodes: Floats) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+def _is_smooth(nodes: Floats, *, seams: bool) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Which blocks a bicubic serves, and which of them segments serve too.
 
     Nodes run from two before the first block to three after the last.
@@ -223,7 +226,8 @@ def _is_smooth(nodes: Floats) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     smooth, narrow = np.ones(shape, dtype=bool), np.ones(shape, dtype=bool)
     for turned in (nodes, np.swapaxes(nodes, 0, 1)):
         bend = np.abs(np.diff(turned, n=4, axis=0)).max(axis=-1)
-        fourth, coarse = bend <= _FOURTH_DIFFERENCE, bend <= _COARSE_DIFFERENCE
+        fourth = bend <= (_SEAM_DIFFERENCE if seams else _FOURTH_DIFFERENCE)
+        coarse = fourth if seams else bend <= _COARSE_DIFFERENCE
         third = np.abs(np.diff(turned, n=3, axis=0)).max(axis=-1) <= _THIRD_DIFFERENCE
         span = np.abs(np.diff(turned, axis=0)).max(axis=-1) <= _SPAN
         flat = _four_wide(coarse[:-2] & coarse[1:-1])

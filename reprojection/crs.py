@@ -151,6 +151,11 @@ def operation(text: str) -> Operation:
     )
 
 
+def has_seams(text: str) -> bool:
+    """Whether PROJ chooses among several operations by place, so that coordinates may jump."""
+    return not is_modis_sinusoidal(text) and _transformer(text).accuracy < 0
+
+
 def check_crs(text: str) -> None:
     """Raise GridError unless this CRS can be a target: horizontal, known, not ballpark."""
     parse_crs(text)
@@ -184,12 +189,17 @@ def to_lonlat(text: str, x: Floats, y: Floats) -> tuple[Floats, Floats]:
 
 
 def _leads_back(text: str, x: Floats, y: Floats, lon: Floats, lat: Floats) -> NDArray[np.bool_]:
-    """Whether longitude and latitude lead back to the point, to a metre or 1e-7 of the way."""
+    """Whether longitude and latitude lead back to the point, to a metre or 1e-7 of the way.
+
+    To a kilometre where PROJ chooses among operations by place: beside a border it may choose one
+    for the way there and another for the way back, some 100 m apart.
+    """
+    slack = 1000.0 if has_seams(text) else 1.0
     back_x, back_y = from_lonlat(text, lon, lat)
     scale = parse_crs(text).axis_info[0].unit_conversion_factor or 1.0
     with np.errstate(invalid="ignore"):
         away = np.hypot(back_x - x, back_y - y) * scale
-        return np.asarray(away <= 1.0 + 1e-7 * np.hypot(x, y) * scale)
+        return np.asarray(away <= slack + 1e-7 * np.hypot(x, y) * scale)
 
 
 def from_lonlat(text: str, lon: Floats, lat: Floats) -> tuple[Floats, Floats]:
