@@ -22,7 +22,7 @@ from tasks.store import Delete, Entity, Insert, Operation, Replace, Row, Store
 TABLE = "requests"
 PARTITION = "requests"
 GAPS_ON_ROW = 50
-ORDERS = ("", "cancel", "pause", "resume", "retry")
+ORDERS = ("", "cancel", "pause", "resume")
 _INLINE = 60_000  # bytes of a request document kept on its row
 _NEWEST = 10**13  # milliseconds; RowKeys count down from it
 
@@ -173,7 +173,7 @@ def live_requests(store: Store) -> list[str]:
 
 
 def order(services: Services, request: str, order: str) -> None:
-    """Ask the manager to cancel, pause, resume or retry a request. An ended one stays as it is.
+    """Ask the manager to cancel, pause or resume a request. An ended one stays as it is.
 
     Raises:
         NoSuchRequestError: there is none of this id.
