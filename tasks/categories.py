@@ -74,7 +74,7 @@ RULES: dict[Category, Rule] = {
     Category.CORRUPT_BLOB_READ: Rule(
         cause="A blob's content does not match its recorded checksum.",
         retry=Retry.BACK_OFF,
-        remedy="Retried by itself. If it persists, retry the input's task to make the blob again.",
+        remedy="Retried by itself. If it persists, check the storage account and its disk.",
     ),
     Category.BLOB_READ_FAILED: Rule(
         cause="Storage failed while a blob was being read.",
@@ -139,12 +139,12 @@ RULES: dict[Category, Rule] = {
     Category.CREDENTIALS_REFUSED: Rule(
         cause="The archive refused the credentials, or sent a sign-in page instead of the file.",
         retry=Retry.NEVER,
-        remedy="Renew the archive's token and accept its licence, then retry the failed tasks.",
+        remedy="Renew the archive's token and accept its licence, then submit the request again.",
     ),
     Category.UPSTREAM_FAILED: Rule(
         cause="An input could not be made, so this could not be made either.",
         retry=Retry.NEVER,
-        remedy="Look at the inputs' failures; retrying them retries this.",
+        remedy="Look at the inputs' failures; submit again once they are mended.",
     ),
     Category.USER_CODE_FAILED: Rule(
         cause="The reduction's executable ended with an error or without its declared outputs.",
