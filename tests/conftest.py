@@ -1,6 +1,7 @@
 """Fixtures every room's tests share."""
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,6 +9,10 @@ import pytest
 
 from swathmill.stack.azurite import Account, AzuriteServer
 from swathmill.stack.redis_server import RedisServer
+
+# A shell starts background commands with SIGINT ignored, and children would inherit that: stacks
+# that tests stop as Ctrl-C does would never end.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
