@@ -33,5 +33,21 @@ class CredentialsRefusedError(ArchiveError):
     """The archive refused our credentials, or wants the user to accept its terms first."""
 
 
+class TokenRefusedError(CredentialsRefusedError):
+    """The token is missing, expired or not valid."""
+
+
+class LicenceNotAcceptedError(CredentialsRefusedError):
+    """The archive wants the user to accept its licence or to approve an application first."""
+
+
+class NotPermittedError(CredentialsRefusedError):
+    """The archive knows the user and does not let this user have the file."""
+
+
+class SignatureExpiredError(CredentialsRefusedError):
+    """A signed URL is not good any more; sign it again."""
+
+
 class IndexUnusableError(ArchiveError):
     """A folder archive's folder or index cannot be read or written."""
