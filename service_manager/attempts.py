@@ -1,0 +1,128 @@
+"""The running attempts as the manager watches them: kills ordered, lost ones given up."""
+
+from collections.abc import Callable, Sequence
+
+import structlog
+
+from service_manager.dispatch import Dispatch
+from service_manager.monitor import GiveUp, Kill, Monitor
+from service_manager.options import Options
+from service_manager.view import Running, View
+from tasks import history, protocol, workers
+from tasks.keys import shard
+from tasks.model import Attempt, State, Task
+from tasks.services import Services
+
+log = structlog.get_logger("manager.attempts")
+
+
+class Attempts:
+    """Looks at the workers' beats. `hint` hears of shards that have news by it."""
+
+    def __init__(
+        self,
+        services: Services,
+        options: Options,
+        view: View,
+        dispatch: Dispatch,
+        hint: Callable[[Sequence[str]], None],
+    ) -> None:
+        self._services = services
+        self._store = services.store
+        self._clock = services.clock
+        self._options = options
+        self._view = view
+        self._dispatch = dispatch
+        self._hint = hint
+        self._monitor = Monitor(options, view)
+        self._statistics: dict[str, history.ClassStatistics] = {}
+        self._statistics_due = 0.0
+        self._strays: dict[str, int] = {}  # beats that listed a claim nobody knows
+
+    def look(self) -> bool:
+        """One look. Raises StoreError; what was not done is found again by the next."""
+        now = self._clock.monotonic()
+        if now >= self._statistics_due:
+            self._statistics = history.class_statistics(self._store)
+            self._statistics_due = now + self._options.sweep
+        found = workers.list_workers(self._store)
+        self._monitor.hear(found, now)
+        self._strays_of(found, now)
+        for running in self._view.running.values():
+            self._dispatch.remove(running.key, now)
+        for live in self._view.requests.values():
+            live.changed = True
+        kills, given_up = self._monitor.look(self._statistics, now)
+        for kill in kills:
+            self._kill(kill)
+        for verdict in given_up:
+            self._give_up(verdict)
+        return False
+
+    def _strays_of(self, found: list[workers.WorkerRow], now: float) -> None:
+        """Attempts that workers list and the view lacks: new ones, or ones nobody waits for."""
+        known = {running.claim for running in self._view.running.values()}
+        listed: dict[str, int] = {}
+        for worker in found:
+            for attempt in worker.attempts:
+                if attempt.claim in known or self._monitor.lost(worker.name, now):
+                    continue
+                task = protocol.read_task(self._store, attempt.key)
+                if task is None:
+                    continue
+                if task.state is State.RUNNING and task.claim == attempt.claim:
+                    self._view.running[task.key] = _running_of(task, now - attempt.started_ago)
+                elif task.claim != attempt.claim or task.state is State.CANCELLED:
+                    beats = listed[attempt.claim] = self._strays.get(attempt.claim, 0) + 1
+                    if beats > 1:
+                        workers.order_kill(self._store, self._clock, worker.name, attempt.claim)
+        self._strays = listed
+
+    def _kill(self, kill: Kill) -> None:
+        running = kill.running
+        log.warning(
+            "attempt runs too long",
+            task=running.key,
+            attempt=running.attempt,
+            worker=running.worker,
+            bound=round(kill.bound, 1),
+        )
+        workers.order_kill(self._store, self._clock, running.worker, running.claim)
+        running.ordered = self._clock.monotonic()
+
+    def _give_up(self, verdict: GiveUp) -> None:
+        running = verdict.running
+        now = self._clock.now()
+        attempt = Attempt(
+            key=running.key,
+            number=running.attempt,
+            claim=running.claim,
+            phase=running.phase,
+            task_class=running.task_class,
+            worker=running.worker,
+            started=running.claimed_at,
+            ended=now,
+            duration=self._clock.monotonic() - running.since,
+            category=verdict.category,
+            message=verdict.message,
+            log=verdict.message,
+        )
+        log.warning("attempt given up", task=running.key, why=verdict.message)
+        protocol.fail(self._services, attempt, self._options.retry)
+        self._view.running.pop(running.key, None)
+        self._hint([shard(running.key)])
+
+
+def _running_of(task: Task, since: float) -> Running:
+    return Running(
+        key=task.key,
+        claim=task.claim,
+        worker=task.worker,
+        attempt=task.attempt,
+        retries=task.retries,
+        phase=task.phase,
+        task_class=task.task_class,
+        sponsor=task.sponsor,
+        claimed_at=task.claimed_at,
+        since=since,
+    )
