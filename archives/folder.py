@@ -11,14 +11,22 @@ import os
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Protocol
 
 from archives.checksums import digest, read_chunks
 from archives.errors import DownloadFailedError, IndexUnusableError, NotPublishedError
-from archives.model import Fetched, GranuleRecord, Ring, newest_editions, normal_collection
+from archives.model import (
+    Box,
+    Fetched,
+    GranuleRecord,
+    Holding,
+    Ring,
+    newest_editions,
+    normal_collection,
+)
 from archives.names import GranuleName, parse_granule_name
 from archives.sidecar import Sidecar, read_sidecar
 
@@ -74,6 +82,8 @@ class FolderArchive:
     cannot be used.
     """
 
+    name = "folder"
+
     def __init__(
         self, path: Path, index_path: Path, read_outline: OutlineReader | None = None
     ) -> None:
@@ -107,28 +117,54 @@ class FolderArchive:
         )
 
     def search(
-        self, product: str, collection: str, start_day: date, end_day: date
-    ) -> list[GranuleRecord]:
+        self,
+        product: str,
+        collection: str,
+        start_day: date,
+        end_day: date,
+        box: Box | None = None,
+    ) -> Iterator[GranuleRecord]:
         """The granules of a product whose nominal start day is in the inclusive span, by start."""
-        if not self._fresh:
-            self.refresh()
+        del box  # the index goes by days alone
+        self._refresh_once()
+        asked = (product, normal_collection(collection))
+        with closing(self._open()) as index:
+            days = index.execute(
+                "SELECT DISTINCT start_day FROM files WHERE product = ? AND collection = ? "
+                "AND start_day BETWEEN ? AND ? ORDER BY start_day",
+                (*asked, start_day.isoformat(), end_day.isoformat()),
+            ).fetchall()
+            # A day at a time: a read that stayed open would keep others from refreshing the index.
+            for (day,) in days:
+                rows = index.execute(
+                    "SELECT record FROM files WHERE product = ? AND collection = ? "
+                    "AND start_day = ?",
+                    (*asked, day),
+                ).fetchall()
+                yield from newest_editions(self._record(text) for (text,) in rows)
+
+    def holdings(self, product: str) -> list[Holding]:
+        """The collections of a product in the folder, with their first and last start day."""
+        self._refresh_once()
         with closing(self._open()) as index:
             rows = index.execute(
-                "SELECT record FROM files WHERE product = ? AND collection = ? "
-                "AND start_day BETWEEN ? AND ?",
-                (
-                    product,
-                    normal_collection(collection),
-                    start_day.isoformat(),
-                    end_day.isoformat(),
-                ),
+                "SELECT collection, min(start_day), max(start_day) FROM files WHERE product = ? "
+                "GROUP BY collection ORDER BY collection",
+                (product,),
+            ).fetchall()
+        return [
+            Holding(
+                product=product,
+                collection=str(collection),
+                first=date.fromisoformat(first),
+                last=date.fromisoformat(last),
             )
-            return newest_editions([GranuleRecord.from_json(json.loads(text)) for (text,) in rows])
+            for collection, first, last in rows
+        ]
 
     def products(self) -> list[tuple[str, str]]:
         """Every (product, collection) the folder holds."""
-        if not self._fresh:
-            self.refresh()
+        self._refresh_once()
         with closing(self._open()) as index:
             rows = index.execute(
                 "SELECT DISTINCT product, collection FROM files WHERE product IS NOT NULL "
@@ -172,6 +208,13 @@ class FolderArchive:
         finally:
             partial.unlink(missing_ok=True)
         return Fetched(path=to, size=size, sha256=running.hexdigest())
+
+    def _refresh_once(self) -> None:
+        if not self._fresh:
+            self.refresh()
+
+    def _record(self, text: str) -> GranuleRecord:
+        return replace(GranuleRecord.from_json(json.loads(text)), source=self.name)
 
     def _files(self) -> Iterator[tuple[str, tuple[int, int, str]]]:
         for folder, subfolders, names in os.walk(self._path):

@@ -1,14 +1,18 @@
 """What every archive offers: granule records found by product and days, and their files."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
+from itertools import groupby
 from pathlib import Path
 from typing import Protocol
 
 Ring = tuple[tuple[float, float], ...]
 """A closed line of (longitude, latitude) degrees joined by great circles; the end is not repeated.
 It bounds the smaller part of the sphere."""
+
+Box = tuple[float, float, float, float]
+"""West, south, east, north in degrees; west greater than east crosses the antimeridian."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,8 +21,9 @@ class GranuleRecord:
 
     `start` and `end` are UTC; `start` is the nominal start. `tile` is the (h, v) of a sinusoidal
     tile, `boundary` rings around a swath; a granule with neither may lie anywhere.
-    `production_time` is YYYYDDDHHMMSS as in granule names. `url` says where to fetch it from, in
-    the archive's own way. `checksum_type` is `sha256`, `md5` or `cksum` (POSIX).
+    `production_time` is YYYYDDDHHMMSS as in granule names. `size` is in bytes, 0 where the archive
+    does not say. `url` says where to fetch it from, in the archive's own way; `source` is the name
+    of the archive that listed it. `checksum_type` is `sha512`, `sha256`, `md5` or `cksum` (POSIX).
     """
 
     name: str
@@ -34,6 +39,7 @@ class GranuleRecord:
     checksum_type: str | None
     url: str
     day_night: str
+    source: str = ""
 
     def to_json(self) -> dict[str, object]:
         """The record as JSON values; `from_json` reads it back equal."""
@@ -55,6 +61,7 @@ class GranuleRecord:
             "checksum_type": self.checksum_type,
             "url": self.url,
             "day_night": self.day_night,
+            "source": self.source,
         }
 
     @classmethod
@@ -82,6 +89,7 @@ class GranuleRecord:
             checksum_type=_optional(data["checksum_type"]),
             url=str(data["url"]),
             day_night=str(data["day_night"]),
+            source=str(data.get("source", "")),
         )
 
     @property
@@ -108,15 +116,38 @@ class Fetched:
     sha256: str
 
 
+@dataclass(frozen=True, kw_only=True, order=True)
+class Holding:
+    """One collection of a product that an archive serves, and the days it has; None: unknown."""
+
+    product: str
+    collection: str
+    first: date | None = None
+    last: date | None = None
+
+
 class Archive(Protocol):
     """A place granules can be found in and fetched from."""
 
     def search(
-        self, product: str, collection: str, start_day: date, end_day: date
-    ) -> list[GranuleRecord]:
-        """The granules of a product whose nominal start day is in the inclusive span, by start.
+        self,
+        product: str,
+        collection: str,
+        start_day: date,
+        end_day: date,
+        box: Box | None = None,
+    ) -> Iterator[GranuleRecord]:
+        """The granules of a product whose nominal start day is in the inclusive span.
 
-        Of several editions of one granule only the newest is listed. Raises ArchiveError.
+        Ordered by start, then name, and read as they are asked for: a day or a page at a time. Of
+        several editions of one granule only the newest is listed. `box` is a hint: granules
+        that do not touch it may be left out, or not. Raises ArchiveError, also while iterating.
+        """
+
+    def holdings(self, product: str) -> list[Holding]:
+        """The collections of a product that the archive serves, by collection; none: not known.
+
+        Raises ArchiveError.
         """
 
     def fetch(self, record: GranuleRecord, to: Path) -> Fetched:
@@ -126,14 +157,20 @@ class Archive(Protocol):
         """
 
 
-def newest_editions(records: list[GranuleRecord]) -> list[GranuleRecord]:
-    """One record per granule: the newest production time, then the first URL."""
+def newest_editions(records: Iterable[GranuleRecord]) -> list[GranuleRecord]:
+    """One record per granule, by start, then name: the newest production time, then first URL."""
     best: dict[tuple[str, str, str, tuple[int, int] | None], GranuleRecord] = {}
     for record in sorted(records, key=lambda item: item.url):
         held = best.get(record.key)
         if held is None or record.production_time > held.production_time:
             best[record.key] = record
-    return sorted(best.values(), key=lambda item: (item.start, item.tile or (-1, -1), item.name))
+    return sorted(best.values(), key=lambda item: (item.start, item.name))
+
+
+def newest_by_day(records: Iterable[GranuleRecord]) -> Iterator[GranuleRecord]:
+    """`newest_editions` of records that come ordered by their start day, a day at a time."""
+    for _, day in groupby(records, key=lambda item: item.start_day):
+        yield from newest_editions(day)
 
 
 def normal_collection(collection: str) -> str:

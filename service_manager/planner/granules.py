@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Literal, Protocol, runtime_checkable
 
-from archives.model import Archive, GranuleRecord
+from archives.model import Archive, GranuleRecord, normal_collection
 from archives.names import parse_granule_name
 from reprojection.catalogue import product, products
 from service_manager.planner.naming import three_digits
@@ -14,8 +14,6 @@ from tasks.checks import nearest_names
 from tasks.errors import RequestRefusedError
 from tasks.request import ProductChoice, Request
 from tasks.spec import CollectSpec
-
-_ALL_TIME = (date(1999, 1, 1), date(2199, 12, 31))
 
 
 @runtime_checkable
@@ -39,7 +37,9 @@ class Found:
 
 def find(request: Request, choice: ProductChoice, archive: Archive) -> Found:
     """Search the archive for one product choice; raises ArchiveError as the archive does."""
-    records = archive.search(choice.name, choice.collection, request.time.start, request.time.end)
+    records = list(
+        archive.search(choice.name, choice.collection, request.time.start, request.time.end)
+    )
     by_day: dict[date, list[GranuleRecord]] = defaultdict(list)
     for record in records:
         if request.time.start <= record.start_day <= request.time.end and _lit(record, choice):
@@ -60,6 +60,7 @@ def collect(record: GranuleRecord) -> CollectSpec:
         collection=record.collection,
         granule=record.name,
         production=record.production_time,
+        source=record.source,
         url=record.url,
         size=record.size,
         checksum=record.checksum or "",
@@ -80,6 +81,15 @@ def nothing_found(request: Request, archive: Archive, touched: bool) -> RequestR
             f"the archive has granules of {names} from {span}, but none touches the region.",
             "Choose another region or other days.",
         )
+    for number, choice in enumerate(request.products):
+        held = archive.holdings(choice.name)
+        if held and normal_collection(choice.collection) not in {h.collection for h in held}:
+            served = " and ".join(three_digits(holding.collection) for holding in held)
+            return RequestRefusedError(
+                f"products.{number}",
+                f"the archive does not serve {choice.name} {three_digits(choice.collection)}.",
+                f"Of {choice.name} it serves collection {served}.",
+            )
     has = [text for choice in request.products if (text := _span_of(choice, archive))]
     if has:
         return RequestRefusedError(
@@ -87,8 +97,8 @@ def nothing_found(request: Request, archive: Archive, touched: bool) -> RequestR
         )
     remedy = "Check the product's name and collection."
     if isinstance(archive, Listing):
-        held = [f"{name} {three_digits(collection)}" for name, collection in archive.products()]
-        remedy = f"The archive has: {', '.join(held[:40]) or 'nothing at all'}."
+        listed = [f"{name} {three_digits(collection)}" for name, collection in archive.products()]
+        remedy = f"The archive has: {', '.join(listed[:40]) or 'nothing at all'}."
     known = {p.name for p in products()}
     choice = request.products[0]
     if choice.name not in known:
@@ -97,13 +107,11 @@ def nothing_found(request: Request, archive: Archive, touched: bool) -> RequestR
 
 
 def _span_of(choice: ProductChoice, archive: Archive) -> str:
-    records = archive.search(choice.name, choice.collection, *_ALL_TIME)
-    if not records:
-        return ""
-    days = sorted({record.start_day for record in records})
-    return (
-        f"Of {choice.name} {three_digits(choice.collection)} it has {len(days)} days from "
-        f"{days[0]} to {days[-1]}."
+    return " ".join(
+        f"Of {h.product} {three_digits(h.collection)} it has days from "
+        f"{h.first or 'an unknown day'} to {h.last or 'today'}."
+        for h in archive.holdings(choice.name)
+        if h.collection == normal_collection(choice.collection)
     )
 
 

@@ -49,12 +49,12 @@ def folder(tmp_path: Path) -> Path:
 def test_granules_are_found_in_folders_below_by_product_and_day(
     folder: Path, tmp_path: Path
 ) -> None:
-    found = archive(folder, tmp_path).search("MCD15A2", "005", DAY, DAY)
+    found = list(archive(folder, tmp_path).search("MCD15A2", "005", DAY, DAY))
     assert [(item.tile, item.start_day) for item in found] == [((17, 3), DAY), ((18, 3), DAY)]
     assert found[0].end == datetime(2012, 3, 12, 23, 59, 59, tzinfo=UTC)
     assert found[1].url.startswith("deep/er/")
-    assert not archive(folder, tmp_path).search("MCD15A2", "6", DAY, DAY)
-    assert len(archive(folder, tmp_path).search("MCD15A2", "5", DAY, date(2012, 3, 13))) == 3
+    assert not list(archive(folder, tmp_path).search("MCD15A2", "6", DAY, DAY))
+    assert len(list(archive(folder, tmp_path).search("MCD15A2", "5", DAY, date(2012, 3, 13)))) == 3
 
 
 def test_files_are_read_once_and_again_when_they_change(folder: Path, tmp_path: Path) -> None:
@@ -73,8 +73,14 @@ def test_files_are_read_once_and_again_when_they_change(folder: Path, tmp_path: 
 def test_the_newest_edition_wins(folder: Path, tmp_path: Path) -> None:
     put(folder / "new", produced="2015001000000")
     put(folder / "old", produced="2011001000000")
-    found = archive(folder, tmp_path).search("MCD15A2", "5", DAY, DAY)
+    found = list(archive(folder, tmp_path).search("MCD15A2", "5", DAY, DAY))
     assert [item.production_time for item in found] == ["2015001000000", "2012153130500"]
+
+
+def test_the_folder_says_which_collections_and_days_it_holds(folder: Path, tmp_path: Path) -> None:
+    (held,) = archive(folder, tmp_path).holdings("MCD15A2")
+    assert (held.collection, held.first, held.last) == ("5", DAY, date(2012, 3, 13))
+    assert archive(folder, tmp_path).holdings("MOD13A2") == []
 
 
 @pytest.mark.parametrize("content", [b"<html>sign in</html>", b"", b"\x0e\x03\x13\x01 cut short"])
@@ -142,14 +148,14 @@ def test_a_granule_that_is_a_link_is_fetched(tmp_path: Path) -> None:
 def test_a_record_cannot_name_a_file_outside(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "secret.hdf").write_bytes(b"secret")
     indexed = archive(folder, tmp_path)
-    record = indexed.search("MCD15A2", "5", DAY, DAY)[0]
+    record = next(indexed.search("MCD15A2", "5", DAY, DAY))
     with pytest.raises(NotPublishedError):
         indexed.fetch(replace(record, url="../secret.hdf"), tmp_path / "fetched.hdf")
 
 
 def test_a_fetched_file_is_whole_and_verified(folder: Path, tmp_path: Path) -> None:
     found = archive(folder, tmp_path)
-    record = found.search("MCD15A2", "5", DAY, DAY)[0]
+    record = next(found.search("MCD15A2", "5", DAY, DAY))
     got = found.fetch(record, tmp_path / "cache" / "one.hdf")
     source = folder / record.url
     assert got.path.read_bytes() == source.read_bytes()
@@ -184,7 +190,7 @@ def test_a_file_that_changed_or_went_since_is_named(folder: Path, tmp_path: Path
 def test_a_record_cannot_lead_out_of_the_folder(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "secret.hdf").write_bytes(b"secret")
     found = archive(folder, tmp_path)
-    record = found.search("MCD15A2", "5", DAY, DAY)[0]
+    record = next(found.search("MCD15A2", "5", DAY, DAY))
     stray = GranuleRecord.from_json({**record.to_json(), "url": "../secret.hdf", "size": 6})
     with pytest.raises(NotPublishedError):
         found.fetch(stray, tmp_path / "one.hdf")
@@ -212,9 +218,10 @@ def test_unusable_places_are_named(folder: Path, tmp_path: Path) -> None:
 def test_the_real_archive_is_indexed(granules: Path, tmp_path: Path) -> None:
     found = archive(granules, tmp_path)
     assert not found.refresh().unrecognised
-    tiles = found.search("MCD15A2", "5", date(2012, 1, 1), date(2012, 4, 30))
+    tiles = list(found.search("MCD15A2", "5", date(2012, 1, 1), date(2012, 4, 30)))
     assert len(tiles) == 32
-    assert len(found.search("MCD15A2", "5", date(2012, 1, 3), date(2012, 4, 30))) == 30
+    assert tiles == sorted(tiles, key=lambda item: (item.start, item.name))
+    assert len(list(found.search("MCD15A2", "5", date(2012, 1, 3), date(2012, 4, 30)))) == 30
     (subset,) = found.search("MOD13A2", "6", date(2016, 1, 1), date(2016, 12, 31))
     assert subset.tile is None
     assert subset.boundary is not None

@@ -2,14 +2,14 @@
 
 import datetime as dt
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from archives.model import Fetched, GranuleRecord, newest_editions
+from archives.model import Box, Fetched, GranuleRecord, Holding, newest_editions
 from service_manager.planner.plan import plan
 from service_manager.planner.preview import preview
 from tasks.errors import RequestRefusedError
@@ -43,16 +43,30 @@ class Shelf:
     records: Sequence[GranuleRecord]
 
     def search(
-        self, product: str, collection: str, start_day: dt.date, end_day: dt.date
-    ) -> list[GranuleRecord]:
-        return newest_editions(
-            [
-                r
-                for r in self.records
-                if (r.product, r.collection) == (product, collection)
-                and start_day <= r.start_day <= end_day
-            ]
+        self,
+        product: str,
+        collection: str,
+        start_day: dt.date,
+        end_day: dt.date,
+        box: Box | None = None,
+    ) -> Iterator[GranuleRecord]:
+        del box
+        yield from newest_editions(
+            r
+            for r in self.records
+            if (r.product, r.collection) == (product, collection)
+            and start_day <= r.start_day <= end_day
         )
+
+    def holdings(self, product: str) -> list[Holding]:
+        days: dict[str, list[dt.date]] = {}
+        for r in self.records:
+            if r.product == product:
+                days.setdefault(r.collection, []).append(r.start_day)
+        return [
+            Holding(product=product, collection=c, first=min(d), last=max(d))
+            for c, d in sorted(days.items())
+        ]
 
     def fetch(self, record: GranuleRecord, to: Path) -> Fetched:
         raise AssertionError(f"planning must not open {record.name}, least of all write {to}")
@@ -414,12 +428,21 @@ def test_clipping_leaves_out_cells_and_granules_beyond_the_polygon() -> None:
 @pytest.mark.parametrize(
     ("changes", "field", "said"),
     [
-        ({"time": {"start": "2013-01-01", "end": "2013-02-01"}}, "time", "16 days from 2012-01-01"),
+        (
+            {"time": {"start": "2013-01-01", "end": "2013-02-01"}},
+            "time",
+            "days from 2012-01-01 to 2012-04-30",
+        ),
         ({"region": {"bbox": [100, 0, 110, 10]}}, "region", "none touches"),
         (
             {"products": [{"name": "MCD15A9", "collection": "5", "layers": ["a"]}]},
             "products.0",
             "MCD15A2",
+        ),
+        (
+            {"products": [{"name": "MCD15A2", "collection": "7", "layers": ["Lai_1km"]}]},
+            "products.0",
+            "it serves collection 005",
         ),
         ({"reduction": {"package": "nothing"}}, "reduction.package", "monthly-mean"),
         ({"grid": {"crs": "EPSG:4326", "resolution": 1e-4}}, "grid.resolution", "MAX_PIXELS"),
