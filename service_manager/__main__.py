@@ -12,6 +12,7 @@ from kombu.exceptions import OperationalError
 
 from archives.folder import FolderArchive
 from reprojection.isolation import ReadingProcess
+from service_manager.index_file import IndexFile
 from service_manager.manager import Manager, SendError
 from service_manager.notify import MailServer, Postman
 from service_manager.options import Options
@@ -44,9 +45,8 @@ def main() -> int:
         return 2
     options = Options.of(settings, name)
     reader = ReadingProcess()
-    archive = FolderArchive(
-        Path(settings.archive), settings.data_dir / "archive-index.sqlite", reader.read_outline
-    )
+    index = IndexFile.take(settings.data_dir)
+    archive = FolderArchive(Path(settings.archive), index.path, reader.read_outline)
     packages = Packages.of(settings)
     sender = Sender(make_app(settings.redis_url.get_secret_value()))
     postman = Postman(services.store, services.clock, MailServer.of(settings))
@@ -67,6 +67,7 @@ def main() -> int:
     serve(services, options, make, stop, each=postman.tick)
     postman.close(10.0)
     reader.close()
+    index.close()
     log.info("stopped")
     return 0
 

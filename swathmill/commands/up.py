@@ -30,13 +30,18 @@ def up(
     port: Annotated[int, typer.Option(min=0, max=65535, help="Portal's port; 0: a free one.")] = 0,
     workers: WorkersOption = 1,
     slots: SlotsOption = 0,
+    managers: Annotated[
+        int, typer.Option(min=1, max=8, help="Service managers; one acts, the others stand by.")
+    ] = 1,
     owner: Annotated[
         str, typer.Option(help="Who the printed sign-in link signs in.")
     ] = "operator@localhost",
 ) -> None:
     """Run the stack until Ctrl-C, and print the portal's address with a sign-in link."""
     console = Console(highlight=False, soft_wrap=True)
-    options = stack_options(data=data, archive=archive, workers=workers, slots=slots, port=port)
+    options = stack_options(
+        data=data, archive=archive, workers=workers, slots=slots, managers=managers, port=port
+    )
     stack = Stack(options, say=lambda text: console.print(text, markup=False))
     signal.signal(signal.SIGTERM, interrupt)
     with console.status("Starting the stack"):

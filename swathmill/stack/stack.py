@@ -5,7 +5,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import httpx
@@ -16,37 +16,43 @@ from swathmill.stack.azurite import AzuriteServer
 from swathmill.stack.children import Child, ChildSpec
 from swathmill.stack.folder import DataFolder, DiskUse, FolderLock, Secrets, StackState
 from swathmill.stack.redis_server import RedisServer
-from swathmill.stack.supervisor import Supervisor
+from swathmill.stack.supervisor import LONGEST_PAUSE_SECONDS, Supervisor
 from tasks.settings import Settings
 
 READY_SECONDS = 60.0
 DISK_CHECK_SECONDS = 30.0
 START_TRIES = 3
-STOP_ORDER_TAIL = (("manager",), ("mail",), ("redis",), ("azurite",))
+STOP_ORDER_TAIL = (("mail",), ("redis",), ("azurite",))
 
 
 @dataclass(frozen=True, kw_only=True)
 class StackOptions:
     """What a stack is started with.
 
-    `archive` is the folder granules come from, or None. `portal_port` 0 takes any free port.
+    `archive` is the folder granules come from, or None. Of several `managers` one acts and the
+    others stand by. `portal_port` 0 takes any free port.
     `grace_seconds` is the time running attempts have when the stack stops. `give_up_after` is the
     number of times in a row a child may end soon after its start; 0 tries for ever.
+    `longest_pause` bounds the seconds before such a child is started again. `via` says on which
+    port the processes find the server of a port: a test may put something between them.
     """
 
     folder: DataFolder
     archive: Path | None
     workers: int = 1
+    managers: int = 1
     slots: int = 0
     portal_port: int = 0
     catch_mail: bool = True
     grace_seconds: float = 30.0
     give_up_after: int = 0
+    longest_pause: float = LONGEST_PAUSE_SECONDS
+    via: Callable[[int], int] = lambda port: port
     settings: Settings
 
 
 class Stack:
-    """Starts, looks after and stops Azurite, Redis, the mail catcher, the service manager, the
+    """Starts, looks after and stops Azurite, Redis, the mail catcher, the service managers, the
     workers and the portal. Use it from the main thread: `start`, `tick` often, `stop`."""
 
     def __init__(
@@ -59,7 +65,7 @@ class Stack:
         self._options = options
         self._say = say
         self._clock = clock
-        self._supervisor = Supervisor(clock=clock)
+        self._supervisor = Supervisor(clock=clock, longest_pause=options.longest_pause)
         self._lock = FolderLock(options.folder)
         self._locked = False
         self._state = StackState()
@@ -80,6 +86,11 @@ class Stack:
     def worker_names(self) -> list[str]:
         """Names of the worker children."""
         return [f"worker-{number}" for number in range(1, self._options.workers + 1)]
+
+    @property
+    def manager_names(self) -> list[str]:
+        """Names of the service managers; which of them acts, they settle among themselves."""
+        return ["manager", *(f"manager-{n}" for n in range(2, self._options.managers + 1))]
 
     def start(self) -> None:
         """Start everything, each part ready before the next; on any failure nothing is left.
@@ -116,7 +127,8 @@ class Stack:
     def stop(self) -> None:
         """Stop in order: portal, workers, manager, mail, Redis, Azurite. The data stay."""
         try:
-            self._supervisor.stop((("portal",), tuple(self.worker_names), *STOP_ORDER_TAIL))
+            own = (("portal",), tuple(self.worker_names), tuple(self.manager_names))
+            self._supervisor.stop((*own, *STOP_ORDER_TAIL))
         finally:
             self._release()
 
@@ -144,7 +156,8 @@ class Stack:
             archive=str(self._options.archive or ""),
         )
         env = self._environment(azurite, redis, secrets)
-        self._service("manager", "service_manager", env)
+        for name in self.manager_names:
+            self._service(name, "service_manager", env)
         for name in self.worker_names:
             self._service(
                 name,
@@ -212,6 +225,9 @@ class Stack:
     ) -> Mapping[str, str]:
         state = self._state
         settings = self._options.settings
+        via = self._options.via
+        azurite = replace(azurite, ports=tuple(map(via, azurite.ports)))
+        redis = replace(redis, port=via(redis.port))
         env = {
             "SWATHMILL_DATA_DIR": str(self._options.folder.path.resolve()),
             "SWATHMILL_STORAGE": azurite.connection_string,

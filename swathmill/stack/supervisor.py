@@ -30,6 +30,7 @@ class Supervisor:
     which must be the main one: call `tick` a few times a second."""
 
     clock: Callable[[], float] = time.monotonic
+    longest_pause: float = LONGEST_PAUSE_SECONDS
     _watched: dict[str, Watched] = field(default_factory=dict)
 
     def adopt(self, child: Child) -> None:
@@ -116,7 +117,7 @@ class Supervisor:
             f"{name} ended unexpectedly (exit code {code}); next start in {watched.pause:.0f} s. "
             f"Its log: {watched.child.spec.log}"
         )
-        watched.pause = min(2 * watched.pause, LONGEST_PAUSE_SECONDS)
+        watched.pause = min(2 * watched.pause, self.longest_pause)
         # What the child left behind in its group ends with it.
         watched.child.kill()
         return sentence

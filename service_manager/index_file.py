@@ -1,0 +1,39 @@
+"""The archive's index is one process's own: a second manager over the same folder takes another."""
+
+import fcntl
+import itertools
+from dataclasses import dataclass
+from io import BufferedWriter
+from pathlib import Path
+
+
+@dataclass(frozen=True, kw_only=True)
+class IndexFile:
+    """An index file and the lock that makes it ours, which the kernel releases with the process.
+
+    A manager that was stalled in the middle of a write would hold SQLite's own lock, and its
+    successor would wait for it.
+    """
+
+    path: Path
+    lock: BufferedWriter
+
+    @classmethod
+    def take(cls, folder: Path) -> "IndexFile":
+        """The first index in the folder that no living process holds. Raises OSError."""
+        folder.mkdir(parents=True, exist_ok=True)
+        for number in itertools.count(1):
+            suffix = "" if number == 1 else f"-{number}"
+            path = folder / f"archive-index{suffix}.sqlite"
+            lock = path.with_suffix(".lock").open("ab")
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                lock.close()
+                continue
+            return cls(path=path, lock=lock)
+        raise AssertionError("unreachable: some number is free")
+
+    def close(self) -> None:
+        """Let go of the index."""
+        self.lock.close()
