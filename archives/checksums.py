@@ -1,4 +1,4 @@
-"""Checksums archives publish: SHA-256, MD5 and POSIX `cksum` (the ECS `CKSUM`)."""
+"""Checksums archives publish: MD5, the SHA family and POSIX `cksum` (the ECS `CKSUM`)."""
 
 import hashlib
 import zlib
@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Protocol
 
 _CHUNK = 1 << 20
+_POSIX = ("cksum", "posix")  # ECS says CKSUM, UMM-G (its enumeration of algorithms) POSIX
+_HASHES = ("md5", "sha1", "sha256", "sha384", "sha512")
 
 # POSIX cksum runs the common CRC-32 polynomial over bits in the other order, so reversing the bits
 # of every byte lets zlib's fast code do the work (IEEE Std 1003.1, utility cksum).
@@ -47,12 +49,10 @@ class Cksum:
 def digest(kind: str) -> Digest | None:
     """A fresh checksum of a named kind, or None for a kind we do not know."""
     word = kind.lower().replace("-", "")
-    if word == "cksum":
+    if word in _POSIX:
         return Cksum()
-    if word == "sha256":
-        return hashlib.sha256()
-    if word == "md5":
-        return hashlib.md5(usedforsecurity=False)
+    if word in _HASHES:
+        return hashlib.new(word, usedforsecurity=False)
     return None
 
 

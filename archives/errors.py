@@ -21,6 +21,10 @@ class ArchiveTimeoutError(ArchiveError):
     """The archive accepted the call and did not answer in time."""
 
 
+class AnswerBrokenError(ArchiveError):
+    """The archive's answer broke the protocol: malformed HTTP or FTP."""
+
+
 class ServerBusyError(ArchiveError):
     """The archive asked us to slow down; `retry_after` is the delay it named, in seconds."""
 

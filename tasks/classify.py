@@ -64,6 +64,7 @@ _TYPES: tuple[tuple[tuple[type[BaseException], ...], Category], ...] = (
     ((archives.DownloadFailedError,), Category.DOWNLOAD_FAILED),
     ((archives.ConnectionFailedError,), Category.CONNECTION_FAILURE),
     ((archives.ArchiveTimeoutError,), Category.OPERATION_TIMEOUT),
+    ((archives.AnswerBrokenError,), Category.TRANSPORT_ERROR),
     ((archives.ServerBusyError,), Category.SERVER_BUSY),
     ((archives.CredentialsRefusedError,), Category.CREDENTIALS_REFUSED),
     ((archives.IndexUnusableError,), Category.DOWNLOAD_FAILED),

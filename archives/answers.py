@@ -1,0 +1,139 @@
+"""What an HTTP answer that is not the file asked for means: one error for each cause."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from email.utils import parsedate_to_datetime
+from itertools import chain
+from urllib.parse import parse_qs, urlsplit, urlunsplit
+
+from archives.errors import (
+    ArchiveError,
+    ArchiveTimeoutError,
+    CredentialsRefusedError,
+    DownloadFailedError,
+    LicenceNotAcceptedError,
+    NotPermittedError,
+    NotPublishedError,
+    ServerBusyError,
+    SignatureExpiredError,
+    TokenRefusedError,
+)
+
+# Query parameters that sign a URL: AWS Signature 4, CloudFront, Azure SAS.
+_SIGNATURES = {"x-amz-signature", "signature", "sig"}
+_LICENCE = re.compile(
+    r"\beula\b|licen[cs]e agreement|approve_app|accept.{0,40}terms", re.IGNORECASE
+)
+_GRANULES = (".hdf", ".h5", ".he5", ".nc")
+_HDF4, _HDF5 = b"\x0e\x03\x13\x01", b"\x89HDF\r\n\x1a\n"
+_HEAD = 64  # bytes looked at before any is given on
+_SAID = 200  # characters of a server's own words that go into a message
+
+
+def answer_error(
+    status: int, url: str, headers: Mapping[str, str], body: str, *, now: float
+) -> ArchiveError:
+    """The error an answer's status stands for; `now` (POSIX seconds) dates a Retry-After."""
+    where = bare_url(url)
+    if status in (429, 503):
+        delay = retry_after(headers.get("retry-after", ""), now)
+        asked = "" if delay is None else f" and asks for {delay:.0f} s of pause"
+        return ServerBusyError(f"{where} answered {status}: it is busy{asked}", delay)
+    if status in (404, 410):
+        return NotPublishedError(f"{where} answered {status}: the archive does not hold it")
+    if status in (401, 403):
+        return _refusal(status, url, body)
+    if status in (408, 504):
+        return ArchiveTimeoutError(f"{where} answered {status}: the server behind it did not")
+    return DownloadFailedError(f"{where} answered {status}{_said(body)}; try again later")
+
+
+def _refusal(status: int, url: str, body: str) -> CredentialsRefusedError:
+    where = bare_url(url)
+    # Earthdata Login says "EULA Acceptance Failure" in a 403, with a `resolution_url` to click.
+    if _LICENCE.search(body):
+        click = _resolution(body) or "https://urs.earthdata.nasa.gov/profile"
+        return LicenceNotAcceptedError(
+            f"{where} wants its licence to be accepted first: sign in and accept it at {click}"
+        )
+    if is_signed(url):
+        return SignatureExpiredError(
+            f"{where} answered {status} to a signed address: the signature has expired; "
+            "it is signed again at the next try"
+        )
+    if status == 401:
+        return TokenRefusedError(
+            f"{where} answered 401: the token is missing, expired or not valid; make a new one at "
+            "https://urs.earthdata.nasa.gov/user_tokens and set it"
+        )
+    return NotPermittedError(
+        f"{where} answered 403{_said(body)}: this account may not have the file; ask the archive "
+        "for access"
+    )
+
+
+def see_granule(pieces: Iterator[bytes], name: str, where: str) -> Iterator[bytes]:
+    """All the pieces of a body, once its first bytes are seen not to be those of a web page.
+
+    Only names of granules are looked at; what else a body may be wrong in is not seen here.
+
+    Raises:
+        CredentialsRefusedError: it is HTML, as archives send for signing in with status 200.
+        DownloadFailedError: it is another document.
+    """
+    first: list[bytes] = []
+    for piece in pieces:
+        first.append(piece)
+        if sum(map(len, first)) >= _HEAD:
+            break
+    head = b"".join(first)
+    if name.lower().endswith(_GRANULES) and not head.startswith((_HDF4, _HDF5)):
+        text = head.lstrip(b"\xef\xbb\xbf \t\r\n").lower()
+        if text.startswith((b"<!doctype html", b"<html", b"<head", b"<!--")):
+            raise CredentialsRefusedError(
+                f"{where} sent a web page instead of {name}, a sign-in page most likely; set or "
+                "renew the archive's token"
+            )
+        if text.startswith((b"<", b"{")):
+            raise DownloadFailedError(f"{where} sent a document instead of {name}; try later")
+    return chain(first, pieces)
+
+
+def is_signed(url: str) -> bool:
+    """Whether a URL carries its permission in itself."""
+    return any(name.lower() in _SIGNATURES for name in parse_qs(urlsplit(url).query))
+
+
+def bare_url(url: str) -> str:
+    """A URL fit for a message or a log: without user, password, query and fragment."""
+    parts = urlsplit(url)
+    host = parts.netloc.rpartition("@")[2]
+    return urlunsplit((parts.scheme, host, parts.path, "", ""))
+
+
+def retry_after(text: str, now: float) -> float | None:
+    """Seconds from now that a Retry-After asks for: a number, or a date (RFC 9110, 10.2.3)."""
+    try:
+        return max(0.0, float(text))
+    except ValueError:
+        pass
+    try:
+        return max(0.0, parsedate_to_datetime(text).timestamp() - now)
+    except ValueError:
+        return None
+
+
+def _resolution(body: str) -> str:
+    try:
+        said = json.loads(body)
+    except ValueError:
+        return ""
+    link = said.get("resolution_url") if isinstance(said, dict) else None
+    return link if isinstance(link, str) and link.startswith("https://") else ""
+
+
+def _said(body: str) -> str:
+    """A server's own words, when they are words."""
+    text = " ".join(re.sub(r"<[^>]*>", " ", body).split())
+    return f" ({text[:_SAID]})" if text else ""

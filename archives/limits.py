@@ -1,0 +1,92 @@
+"""Politeness: how many connections and requests a host gets from us at once."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from archives.errors import ServerBusyError
+
+_LOOK = 0.05  # seconds between two looks for a place
+
+
+class HostLimits(Protocol):
+    """Hands out places at hosts."""
+
+    def place(self, host: str) -> AbstractContextManager[None]:
+        """Hold a connection's place at a host, for one request and its whole answer.
+
+        Waits for it. Raises ServerBusyError when none comes free within the patience.
+        """
+        ...
+
+
+@dataclass
+class _Host:
+    held: int = 0
+    next_request: float = 0.0
+
+
+@dataclass
+class LocalLimits:
+    """Limits within this process: connections at once, and requests a second, to each host.
+
+    `patience` is the longest wait for a place, in seconds.
+    """
+
+    connections: int = 4
+    rate: float = 10.0
+    patience: float = 120.0
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+    _hosts: dict[str, _Host] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @contextmanager
+    def place(self, host: str) -> Iterator[None]:
+        """As `HostLimits.place`."""
+        wait_for_place(lambda: self._take(host), host, self.patience, self.clock, self.sleep)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._hosts[host].held -= 1
+
+    def _take(self, host: str) -> float:
+        """Take a place: 0, or the seconds after which to ask again."""
+        with self._lock:
+            found = self._hosts.setdefault(host, _Host())
+            if found.held >= self.connections:
+                return _LOOK
+            now = self.clock()
+            if now < found.next_request:
+                return found.next_request - now
+            found.held += 1
+            found.next_request = now + 1 / self.rate
+            return 0.0
+
+
+def wait_for_place(
+    take: Callable[[], float],
+    host: str,
+    patience: float,
+    clock: Callable[[], float],
+    sleep: Callable[[float], None],
+) -> None:
+    """Call `take` until it answers 0; otherwise it names the seconds to wait.
+
+    Raises:
+        ServerBusyError: there was no place within `patience` seconds.
+    """
+    end = clock() + patience
+    while wait := take():
+        left = end - clock()
+        if left <= 0:
+            raise ServerBusyError(
+                f"no connection to {host} came free within {patience:g} s: all those that the "
+                "limits allow are in use",
+                patience / 2,
+            )
+        sleep(min(wait, left))
