@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from tasks import history, protocol, rows, workers
+from tasks.bounds import Bounds
 from tasks.categories import Category
 from tasks.history import ClassStatistics, DayCount
 from tasks.keys import SHARDS
@@ -13,7 +14,7 @@ from tasks.model import Phase
 from tasks.services import Services
 from tasks.settings import Settings
 from tasks.store import Row
-from tasks.workers import RunningAttempt, WorkerRow
+from tasks.workers import Hold, RunningAttempt, WorkerRow
 
 DAYS = 14
 _MOST_RUNNING = 500
@@ -69,7 +70,8 @@ class Later:
 
 @dataclass(frozen=True, kw_only=True)
 class Health:
-    """A worker and how it is: busy, idle, draining or lost."""
+    """A worker and how it is: running, ready, drained or probing (it was slow), draining (it
+    ends), or lost."""
 
     worker: WorkerRow
     silence: float  # seconds since its last beat
@@ -102,15 +104,6 @@ class Executions:
             (succeeded[i], sum(counts[i] for counts in self.table.values()) - succeeded[i])
             for i in range(len(self.days))
         )
-
-
-def bound(settings: Settings, statistics: ClassStatistics | None, retries: int) -> float:
-    """Seconds after which the monitor kills an attempt: 4x the mean of its class, within a floor
-    and a ceiling, doubled with each retry; the ceiling while the class has too few successes."""
-    if statistics is None or statistics.count < settings.timeout_samples:
-        return settings.timeout_ceiling
-    base = max(settings.timeout_floor, settings.timeout_factor * statistics.mean)
-    return min(settings.timeout_ceiling, base * 2.0**retries)
 
 
 def running(services: Services, settings: Settings) -> list[Running]:
@@ -146,7 +139,7 @@ def _running(
     if worker is not None and beat is not None:
         # The worker's own monotonic count, and what has passed since it told.
         age = beat.started_ago + max(0.0, now - worker.beat_at)
-    enough = known is not None and known.count >= settings.timeout_samples
+    bounds = Bounds.of(settings)
     return Running(
         key=str(e["key"]),
         attempt=int(e["attempt"]),
@@ -155,11 +148,11 @@ def _running(
         worker=str(e["worker"]),
         sponsor=str(e["sponsor"]),
         age=max(0.0, age),
-        mean=known.mean if enough and known is not None else None,
-        bound=bound(settings, known, int(e["retries"])),
+        mean=bounds.mean(known),
+        bound=bounds.bound(known, int(e["retries"])),
         progress=beat.progress if beat else 0.0,
         note=beat.note if beat else "",
-        ordered=worker is not None and claim in worker.orders,
+        ordered=worker is not None and claim in (*worker.orders, *worker.moves),
     )
 
 
@@ -199,6 +192,8 @@ def health(services: Services, settings: Settings) -> list[Health]:
     for worker in sorted(workers.list_workers(services.store), key=lambda w: w.name):
         silence = max(0.0, now - worker.beat_at)
         state = "running" if worker.attempts else "ready"
+        if worker.hold is not Hold.NONE:
+            state = "drained" if worker.hold is Hold.DRAINED else "probing"
         if worker.draining:
             state = "draining"
         if silence > settings.lease_seconds:

@@ -27,6 +27,8 @@ _TONES = {
     "complete with gaps": "warn",
     "cancelled": "warn",
     "draining": "warn",
+    "drained": "warn",
+    "probing": "warn",
     "refused": "bad",
     "failed": "bad",
     "lost": "bad",

@@ -5,12 +5,14 @@ from collections.abc import Callable, Sequence
 import structlog
 
 from service_manager.dispatch import Dispatch
+from service_manager.machines import Order
 from service_manager.monitor import GiveUp, Kill, Monitor
 from service_manager.options import Options
 from service_manager.view import Running, View
 from tasks import history, protocol, workers
 from tasks.keys import shard
 from tasks.model import Attempt, State, Task
+from tasks.rows import News
 from tasks.services import Services
 
 log = structlog.get_logger("manager.attempts")
@@ -52,12 +54,24 @@ class Attempts:
             self._dispatch.remove(running.key, now)
         for live in self._view.requests.values():
             live.changed = True
-        kills, given_up = self._monitor.look(self._statistics, now)
-        for kill in kills:
+        verdicts = self._monitor.look(self._statistics, now)
+        for order in verdicts.holds:
+            self._hold(order)
+        for running in verdicts.moves:
+            self._move(running)
+        for kill in verdicts.kills:
             self._kill(kill)
-        for verdict in given_up:
+        for verdict in verdicts.given_up:
             self._give_up(verdict)
         return False
+
+    def ended(self, news: News) -> None:
+        """An attempt has ended: what it took tells of its class and of its worker."""
+        running = self._view.running.get(news.key)
+        if running is not None and running.attempt <= news.number:
+            del self._view.running[news.key]
+        mine = running if running is not None and running.attempt == news.number else None
+        self._monitor.ended(news, mine, self._statistics, self._clock.monotonic())
 
     def _strays_of(self, found: list[workers.WorkerRow], now: float) -> None:
         """Attempts that workers list and the view lacks: new ones, or ones nobody waits for."""
@@ -86,9 +100,19 @@ class Attempts:
             attempt=running.attempt,
             worker=running.worker,
             bound=round(kill.bound, 1),
+            least=round(kill.least, 1),
         )
         workers.order_kill(self._store, self._clock, running.worker, running.claim)
         running.ordered = self._clock.monotonic()
+
+    def _move(self, running: Running) -> None:
+        log.warning("attempt moved off a slow worker", task=running.key, worker=running.worker)
+        workers.order_move(self._store, self._clock, running.worker, running.claim)
+        running.ordered = self._clock.monotonic()
+
+    def _hold(self, order: Order) -> None:
+        log.warning("worker held", worker=order.worker, hold=order.hold.value or "released")
+        workers.order_hold(self._store, self._clock, order.worker, order.started, order.hold)
 
     def _give_up(self, verdict: GiveUp) -> None:
         running = verdict.running

@@ -130,9 +130,7 @@ class Manager:
         return result.more
 
     def _ended(self, news: News) -> None:
-        running = self.view.running.get(news.key)
-        if running is not None and running.attempt <= news.number:
-            del self.view.running[news.key]
+        self._attempts.ended(news)
         self._dispatch.remove(news.key, self._clock.monotonic())
         if news.state is State.READY and not news.not_before:
             self._dispatch.add(news.key, news.sponsor)

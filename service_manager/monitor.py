@@ -5,23 +5,29 @@ monotonic clock: no other machine's clock is trusted.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from service_manager.machines import Machines, Order
 from service_manager.options import Options
+from service_manager.pace import Pace
 from service_manager.view import Running, View
 from tasks.categories import Category
 from tasks.history import ClassStatistics
+from tasks.rows import News
 from tasks.workers import WorkerRow
 
 _BEATS = 2  # of a worker that does not list a claim, before the claim counts as lost
+_SEEN = 0.5  # of its bound that an attempt has, before its progress is held against it
+_MISSES = 1.5  # times its bound that it would take at least, to be killed for that
 
 
 @dataclass(frozen=True, kw_only=True)
 class Kill:
-    """Order the worker to kill this attempt."""
+    """Order the worker to kill this attempt: beyond its bound, or on its way to `least` seconds."""
 
     running: Running
     bound: float
+    least: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,76 +39,94 @@ class GiveUp:
     message: str
 
 
+@dataclass(frozen=True, kw_only=True)
+class Verdicts:
+    """What is to be done. `moves` are to be killed and handed back: others end them sooner."""
+
+    kills: list[Kill] = field(default_factory=list)
+    given_up: list[GiveUp] = field(default_factory=list)
+    moves: list[Running] = field(default_factory=list)
+    holds: list[Order] = field(default_factory=list)
+
+
 @dataclass(slots=True)
 class _Seen:
     beat: tuple[float, int]  # incarnation and number of the latest beat
     at: float
 
 
-def bound(running: Running, statistics: Mapping[str, ClassStatistics], options: Options) -> float:
-    """How long an attempt may run, in seconds: `factor` times its class's mean, which counts with
-    enough samples; at least the floor; doubled with each retry; at most the ceiling, which alone
-    holds for a class without a mean."""
-    found = statistics.get(running.task_class)
-    if found is None or found.count < options.samples:
-        return options.ceiling
-    base = max(options.floor, options.factor * found.mean)
-    return min(options.ceiling, base * 2.0**running.retries)
-
-
 class Monitor:
-    """Watches workers' heartbeats and attempts' ages."""
+    """Watches workers' heartbeats, attempts' ages and progress, and the pace of machines."""
 
     def __init__(self, options: Options, view: View) -> None:
-        self._options = options
         self._view = view
+        self._bounds = options.bounds
+        self._pace = Pace(options.samples)
+        self._machines = Machines(self._pace, options.probe, options.ceiling)
         self._seen: dict[str, _Seen] = {}
+        self._orders: list[Order] = []
         self._silence = options.lease + 2 * options.heartbeat
 
     def hear(self, workers: Iterable[WorkerRow], now: float) -> None:
         """Take note of the workers' rows."""
         present: dict[str, WorkerRow] = {w.name: w for w in workers}
+        running: dict[str, list[Running]] = {}
+        for one in self._view.running.values():
+            running.setdefault(one.worker, []).append(one)
         for worker in present.values():
             beat = (worker.started, worker.sequence)
             old = self._seen.get(worker.name)
             if old is not None and old.beat == beat:
                 continue
             self._seen[worker.name] = _Seen(beat, now)
-            self._listed(worker, now)
+            self._listed(worker, running.get(worker.name, ()), now)
         for name in [n for n in self._seen if n not in present]:
             del self._seen[name]
-        self._view.slots = sum(
-            w.slots for w in present.values() if not w.draining and not self.lost(w.name, now)
-        )
+        beating = [w for w in present.values() if not self.lost(w.name, now)]
+        self._orders = self._machines.hear(beating, running, now)
+        self._view.slots = sum(map(self._machines.slots, beating))
 
     def lost(self, worker: str, now: float) -> bool:
         """Whether a worker has been silent for longer than it goes on by itself."""
         seen = self._seen.get(worker)
         return seen is None or now - seen.at > self._silence
 
-    def look(
-        self, statistics: Mapping[str, ClassStatistics], now: float
-    ) -> tuple[list[Kill], list[GiveUp]]:
-        """What is to be done about the running attempts."""
-        kills: list[Kill] = []
-        given_up: list[GiveUp] = []
+    def ended(
+        self,
+        news: News,
+        running: Running | None,
+        statistics: Mapping[str, ClassStatistics],
+        now: float,
+    ) -> None:
+        """An attempt has ended; `running` is what was known of it."""
+        self._machines.ended(news, statistics, now)
+        if news.category is None and not self._machines.slow(news.worker):
+            self._pace.learn(news.task_class, news.duration, running.course if running else None)
+
+    def look(self, statistics: Mapping[str, ClassStatistics], now: float) -> Verdicts:
+        """What is to be done about the running attempts and the workers."""
+        holds, moves = self._machines.look(statistics, now)
+        verdicts = Verdicts(holds=self._orders + holds, moves=moves)
+        self._orders = []
+        moved = {running.key for running in moves}
         for running in self._view.running.values():
+            if running.key in moved:
+                continue
             verdict = self._judge(running, statistics, now)
             if isinstance(verdict, Kill):
-                kills.append(verdict)
+                verdicts.kills.append(verdict)
             elif verdict is not None:
-                given_up.append(verdict)
-        return kills, given_up
+                verdicts.given_up.append(verdict)
+        return verdicts
 
-    def _listed(self, worker: WorkerRow, now: float) -> None:
+    def _listed(self, worker: WorkerRow, running: Iterable[Running], now: float) -> None:
         listed = {a.claim: a for a in worker.attempts}
-        for running in self._view.running.values():
-            if running.worker != worker.name:
-                continue
-            attempt = listed.get(running.claim)
-            running.missed = 0 if attempt else running.missed + 1
+        for one in running:
+            attempt = listed.get(one.claim)
+            one.missed = 0 if attempt else one.missed + 1
             if attempt:
-                running.since = min(running.since, now - max(0.0, attempt.started_ago))
+                one.since = min(one.since, now - max(0.0, attempt.started_ago))
+                one.course.note(attempt.progress, attempt.started_ago)
 
     def _judge(
         self, running: Running, statistics: Mapping[str, ClassStatistics], now: float
@@ -115,12 +139,26 @@ class Monitor:
         if not lost and running.missed > _BEATS and running.ordered is None:
             text = f"worker {running.worker} does not run it (any more)"
             return GiveUp(running=running, category=Category.WORKER_LOST, message=text)
-        limit = bound(running, statistics, self._options)
-        if age <= limit:
-            return None
+        limit = self._bounds.bound(statistics.get(running.task_class), running.retries)
         if running.ordered is None:
-            return Kill(running=running, bound=limit)
-        if now - running.ordered > self._silence:
+            return self._late(running, age, limit)
+        if age > limit and now - running.ordered > self._silence:
             text = f"ran longer than {limit:.0f} s, and its worker did not end it"
             return GiveUp(running=running, category=Category.EXECUTION_TIMEOUT, message=text)
+        return None
+
+    def _late(self, running: Running, age: float, limit: float) -> Kill | None:
+        """An attempt beyond its bound, or that will miss it.
+
+        Progress alone kills nothing: the attempt has had half of its bound, and still has not got
+        as far as earlier ones of its class had in the first third of their time, so that it would
+        take half as long again as its bound. An honest slow phase is slow in the earlier ones, too.
+        """
+        if age > limit:
+            return Kill(running=running, bound=limit)
+        if age < _SEEN * limit:
+            return None
+        least = self._pace.least(running.task_class, age, running.course)
+        if least > _MISSES * limit:
+            return Kill(running=running, bound=limit, least=least)
         return None

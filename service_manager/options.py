@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from tasks.bounds import Bounds
 from tasks.settings import Settings
 from tasks.transitions import RetryPolicy
 
@@ -22,6 +23,7 @@ class Options:
     samples: int = 5
     floor: float = 60.0
     ceiling: float = 3600.0
+    probe: float = 300.0
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     orphans: float = 3600.0  # between two looks at all blobs, and before a useless one is deleted
     slice: float = 0.5  # of one tick, spent on writing plans
@@ -43,10 +45,18 @@ class Options:
             samples=settings.timeout_samples,
             floor=settings.timeout_floor,
             ceiling=settings.timeout_ceiling,
+            probe=settings.probe_seconds,
             retry=RetryPolicy(
                 budget=settings.retry_budget,
                 base=settings.retry_base,
                 ceiling=settings.retry_ceiling,
             ),
             portal_url=settings.portal_url,
+        )
+
+    @property
+    def bounds(self) -> Bounds:
+        """How long attempts may run."""
+        return Bounds(
+            factor=self.factor, samples=self.samples, floor=self.floor, ceiling=self.ceiling
         )

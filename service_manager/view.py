@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
+from service_manager.pace import Course
 from tasks.model import Phase, RequestState, Task
 from tasks.requests import PhaseCount, RequestRow
 from tasks.rows import Want
@@ -105,6 +106,7 @@ class Running:
     since: float
     ordered: float | None = None  # when its kill was ordered
     missed: int = 0  # beats of its worker that did not list it
+    course: Course = field(default_factory=Course)
 
 
 @dataclass

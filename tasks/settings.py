@@ -67,6 +67,12 @@ class Settings(BaseSettings):
     timeout_ceiling: Positive = Field(
         3600.0, description="Largest bound of an attempt, and the bound of a class without a mean."
     )
+    probe_seconds: float = Field(
+        300.0,
+        ge=0,
+        description="Wait before a worker drained for slowness is tried again; it doubles. 0: none "
+        "is drained.",
+    )
     retry_budget: Count = Field(3, description="Attempts of a task before it has failed.")
     retry_base: Positive = Field(5.0, description="First back-off, in seconds; it doubles.")
     retry_ceiling: Positive = Field(600.0, description="Largest back-off, in seconds.")

@@ -1,11 +1,13 @@
 """The table `workers`: one row per worker, its heartbeat, what it runs, and orders to it.
 
-The manager writes kill orders into the row, so that the worker's next beat fails on the ETag and
-reads them. An order goes when the worker no longer lists the claim.
+The manager writes orders into the row, so that the worker's next beat fails on the ETag and reads
+them. An order about a claim goes when the worker no longer lists it.
 """
 
 import json
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from enum import Enum
 
 from tasks import updates
 from tasks.clock import Clock
@@ -14,6 +16,14 @@ from tasks.store import Delete, Entity, Insert, Operation, Replace, Row, Store
 
 TABLE = "workers"
 PARTITION = "workers"
+
+
+class Hold(Enum):
+    """What the manager lets a worker take."""
+
+    NONE = ""  # as many attempts as it has slots
+    DRAINED = "drained"  # no more: its machine is slow
+    PROBE = "probe"  # one at a time: to see whether it still is
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,31 +51,53 @@ class WorkerRow:
     sequence: int = 0
     attempts: tuple[RunningAttempt, ...] = ()
     orders: tuple[str, ...] = ()  # claim ids to kill
+    moves: tuple[str, ...] = ()  # claim ids to kill and hand back, for others to run
+    hold: Hold = Hold.NONE
     draining: bool = False
     sandbox: str = ""
     version: str = ""
     etag: str = field(default="", compare=False)
 
 
-def beat(store: Store, clock: Clock, worker: WorkerRow) -> tuple[str, ...]:
-    """Write the worker's heartbeat, and return the claims it is ordered to kill.
+@dataclass(frozen=True, kw_only=True)
+class Orders:
+    """What a worker reads with its beat: claims to kill, claims to hand back, and its hold."""
+
+    kill: tuple[str, ...] = ()
+    move: tuple[str, ...] = ()
+    hold: Hold = Hold.NONE
+
+
+def beat(store: Store, clock: Clock, worker: WorkerRow) -> Orders:
+    """Write the worker's heartbeat, and return what it is ordered to do.
 
     Raises:
         StoreError: storage does not answer. A worker that gets no beat through for a lease kills
             its own attempts.
     """
-    orders: tuple[str, ...] = ()
+    orders = Orders()
     mine = {attempt.claim for attempt in worker.attempts}
 
     def change(found: Row | None) -> tuple[Operation, ...]:
         nonlocal orders
+        orders = Orders()
         if found is None:
-            orders = ()
-            return (Insert(row=worker.name, entity=_dump(replace(worker, orders=()))),)
+            new = replace(worker, orders=(), moves=(), hold=Hold.NONE)
+            return (Insert(row=worker.name, entity=_dump(new)),)
         old = _load(found)
-        orders = tuple(claim for claim in old.orders if claim in mine)
         same = old.started == worker.started  # and not a dead namesake that was on its way out
-        new = replace(worker, orders=orders, draining=worker.draining or (same and old.draining))
+        orders = Orders(
+            kill=tuple(claim for claim in old.orders if claim in mine),
+            move=tuple(claim for claim in old.moves if claim in mine),
+            hold=old.hold if same else Hold.NONE,
+        )
+        new = replace(
+            worker,
+            orders=orders.kill,
+            moves=orders.move,
+            hold=orders.hold,
+            draining=worker.draining or (same and old.draining),
+        )
         if old == new:
             return ()
         return (Replace(row=worker.name, entity=_dump(new), etag=found.etag),)
@@ -76,6 +108,34 @@ def beat(store: Store, clock: Clock, worker: WorkerRow) -> tuple[str, ...]:
 
 def order_kill(store: Store, clock: Clock, worker: str, claim: str) -> bool:
     """Order a worker to kill an attempt; False when there is no such worker."""
+
+    def change(old: WorkerRow) -> WorkerRow:
+        return old if claim in old.orders else replace(old, orders=(*old.orders, claim))
+
+    return _order(store, clock, worker, change)
+
+
+def order_move(store: Store, clock: Clock, worker: str, claim: str) -> bool:
+    """Order a worker to kill an attempt and hand its task back; False when there is none."""
+
+    def change(old: WorkerRow) -> WorkerRow:
+        return old if claim in old.moves else replace(old, moves=(*old.moves, claim))
+
+    return _order(store, clock, worker, change)
+
+
+def order_hold(store: Store, clock: Clock, worker: str, started: float, hold: Hold) -> bool:
+    """Say what a worker may take; nothing changes for a later incarnation of it."""
+
+    def change(old: WorkerRow) -> WorkerRow:
+        return replace(old, hold=hold) if old.started == started else old
+
+    return _order(store, clock, worker, change)
+
+
+def _order(
+    store: Store, clock: Clock, worker: str, decide: Callable[[WorkerRow], WorkerRow]
+) -> bool:
     there = False
 
     def change(found: Row | None) -> tuple[Operation, ...]:
@@ -84,9 +144,9 @@ def order_kill(store: Store, clock: Clock, worker: str, claim: str) -> bool:
         if found is None:
             return ()
         old = _load(found)
-        if claim in old.orders:
+        new = decide(old)
+        if new == old:
             return ()
-        new = replace(old, orders=(*old.orders, claim))
         return (Replace(row=worker, entity=_dump(new), etag=found.etag),)
 
     updates.update(store, clock, TABLE, PARTITION, worker, change)
@@ -110,7 +170,10 @@ def leave(store: Store, clock: Clock, worker: str, started: float) -> None:
 
 
 def _dump(worker: WorkerRow) -> Entity:
-    attempts = [[*asdict(attempt).values()] for attempt in worker.attempts]
+    attempts = [
+        [a.key, a.claim, a.started_ago, a.phase.value, a.task_class, a.progress, a.note]
+        for a in worker.attempts
+    ]
     return {
         "schema": SCHEMA,
         "name": worker.name,
@@ -121,6 +184,8 @@ def _dump(worker: WorkerRow) -> Entity:
         "sequence": worker.sequence,
         "attempts": json.dumps(attempts).encode(),
         "orders": " ".join(worker.orders),
+        "moves": " ".join(worker.moves),
+        "hold": worker.hold.value,
         "draining": worker.draining,
         "sandbox": worker.sandbox,
         "version": worker.version,
@@ -145,6 +210,8 @@ def _load(row: Row) -> WorkerRow:
             for k, c, s, p, t, g, n in json.loads(text)
         ),
         orders=tuple(str(e["orders"]).split()),
+        moves=tuple(str(e.get("moves", "")).split()),
+        hold=Hold(str(e.get("hold", ""))),
         draining=bool(e["draining"]),
         sandbox=str(e["sandbox"]),
         version=str(e["version"]),

@@ -63,8 +63,13 @@ class Heartbeat:
         orders = workers.beat(self.services.store, self.services.clock, row)
         # The lease counts from before the call: when the row was written is not known better.
         self._last = began
-        for claim in orders:
+        if orders.hold is not self.supervisor.hold:
+            self._log.warning("held by the manager", hold=orders.hold.value or "released")
+            self.supervisor.hold = orders.hold
+        for claim in orders.kill:
             self.supervisor.kill(claim, Order.KILL)
+        for claim in orders.move:
+            self.supervisor.kill(claim, Order.MOVE)
 
     def check_lease(self) -> None:
         """Kill all attempts when the last beat is a lease ago: the manager counts us as lost."""

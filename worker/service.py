@@ -12,6 +12,7 @@ import structlog
 from azure.core.exceptions import AzureError
 from celery import Celery, bootsteps, signals
 from celery.platforms import SecurityWarning
+from celery.worker.consumer import Consumer
 from kombu.asynchronous import Hub
 
 from tasks import logs
@@ -19,7 +20,7 @@ from tasks.celery_app import QUEUE, TASK, make_app
 from tasks.connect import connect
 from tasks.errors import SwathmillError
 from tasks.settings import Settings
-from tasks.workers import WorkerRow
+from tasks.workers import Hold, WorkerRow
 from worker import sandbox
 from worker.children import await_forkserver, start_forkserver
 from worker.heartbeat import Heartbeat
@@ -95,19 +96,27 @@ def worker_name(settings: Settings) -> str:
 
 
 class _Pulse(bootsteps.StartStopStep):  # type: ignore[misc]
-    """Keeps Celery's loop turning.
+    """Keeps Celery's loop turning, and stops it taking messages while the worker may run none.
 
     With prefetching off, the loop asks Redis for a message only when a slot is free, and nothing
     tells a sleeping loop that one has become free: it would sleep on for up to ten seconds.
     """
 
-    def register_with_event_loop(self, _parent: object, hub: Hub) -> None:
+    supervisor: Supervisor
+
+    def register_with_event_loop(self, consumer: Consumer, hub: Hub) -> None:
         """Called by Celery for each connection."""
-        hub.call_repeatedly(_PULSE_SECONDS, _nothing)
+        hub.call_repeatedly(_PULSE_SECONDS, self._turn, consumer)
 
-
-def _nothing() -> None:
-    return
+    def _turn(self, consumer: Consumer) -> None:
+        taking = consumer.task_consumer
+        if taking is None:
+            return
+        takes = self.supervisor.takes()
+        if takes and not taking.consuming_from(QUEUE):
+            consumer.add_task_queue(QUEUE)
+        elif not takes and self.supervisor.hold is not Hold.NONE and taking.consuming_from(QUEUE):
+            consumer.cancel_task_queue(QUEUE)
 
 
 def _consume(app: Celery, supervisor: Supervisor) -> int:
@@ -127,7 +136,7 @@ def _consume(app: Celery, supervisor: Supervisor) -> int:
 
     signals.worker_shutting_down.connect(stopping, weak=False)
     signals.setup_logging.connect(no_logging, weak=False)
-    app.steps["consumer"].add(_Pulse)
+    app.steps["consumer"].add(type("Pulse", (_Pulse,), {"supervisor": supervisor}))
     worker = app.Worker(
         hostname=f"attempts@{supervisor.name}",
         pool_cls="threads",

@@ -18,7 +18,7 @@ from tasks.protocol import Claimed
 from tasks.services import Services
 from tasks.settings import Settings
 from tasks.transitions import RetryPolicy
-from tasks.workers import RunningAttempt
+from tasks.workers import Hold, RunningAttempt
 from worker import attempt
 from worker.children import Child
 from worker.messages import Ended, Failed, Job, Message, Progress, Succeeded
@@ -34,6 +34,7 @@ class Order(Enum):
     """Why an attempt's child is killed."""
 
     KILL = "kill order"  # the manager's: too slow, or nobody wants it
+    MOVE = "move order"  # the manager's: this machine is slow, others end it sooner
     FENCE = "fence"  # the table has not been reached for a lease: others may act for us
     HAND_BACK = "hand back"  # the worker ends
 
@@ -80,6 +81,7 @@ class Supervisor:
     cache: Path
     start: Callable[[Job], Child] = field(default=lambda job: start_child(job))
     draining: bool = False
+    hold: Hold = Hold.NONE
     _slots: dict[str, _Slot] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -93,7 +95,7 @@ class Supervisor:
 
     def execute(self, key: str) -> None:
         """Claim the task and see its attempt to the end; a stale message does nothing."""
-        if self.draining:
+        if not self.takes():
             return  # the manager sends the message again, to somebody who stays
         try:
             claimed = protocol.claim(self.services, key, self.name, self._policy)
@@ -113,6 +115,12 @@ class Supervisor:
         finally:
             with self._lock:
                 del self._slots[claimed.claim]
+
+    def takes(self) -> bool:
+        """Whether a further attempt may be begun."""
+        if self.draining or self.hold is Hold.DRAINED:
+            return False
+        return self.hold is Hold.NONE or not self._slots
 
     def running(self) -> tuple[RunningAttempt, ...]:
         """The attempts under way, for the heartbeat."""
@@ -210,6 +218,9 @@ class Supervisor:
     def _ordered(self, slot: _Slot, order: Order) -> Diagnosis:
         if order is Order.HAND_BACK:
             message = "the worker was told to stop and handed the task back"
+            return Diagnosis(category=Category.CANCELLED, message=message)
+        if order is Order.MOVE:
+            message = "the worker's machine is slow: handed back, for another worker to run"
             return Diagnosis(category=Category.CANCELLED, message=message)
         if order is Order.FENCE:
             message = "the worker did not reach the table for a lease and ended its attempts"

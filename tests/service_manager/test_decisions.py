@@ -4,7 +4,7 @@ import pytest
 
 from service_manager.dispatch import Dispatch
 from service_manager.ending import judge, lacking
-from service_manager.monitor import GiveUp, Kill, Monitor, bound
+from service_manager.monitor import GiveUp, Kill, Monitor, Verdicts
 from service_manager.options import Options
 from service_manager.view import Live, Running, View
 from tasks.categories import Category
@@ -171,8 +171,8 @@ def test_quick_tasks_fill_the_queue_ahead_of_the_slots() -> None:
 def test_the_bound_is_four_times_the_mean(
     count: int, mean: float, retries: int, expected: float
 ) -> None:
-    statistics = {"class": ClassStatistics(task_class="class", count=count, mean=mean)}
-    assert bound(running(retries=retries), statistics, OPTIONS) == expected
+    statistics = ClassStatistics(task_class="class", count=count, mean=mean)
+    assert OPTIONS.bounds.bound(statistics, retries) == expected
 
 
 def test_an_attempt_beyond_its_bound_is_killed_once_then_given_up() -> None:
@@ -182,17 +182,16 @@ def test_an_attempt_beyond_its_bound_is_killed_once_then_given_up() -> None:
     statistics = {"class": ClassStatistics(task_class="class", count=5, mean=20.0)}
     for second in range(0, 80, 5):
         monitor.hear([worker(second, listed(one, float(second)))], float(second))
-        assert monitor.look(statistics, float(second)) == ([], [])
+        assert monitor.look(statistics, float(second)) == Verdicts()
     monitor.hear([worker(81, listed(one, 81.0))], 81.0)
-    kills, given_up = monitor.look(statistics, 81.0)
-    assert kills == [Kill(running=one, bound=80.0)]
-    assert given_up == []
+    found = monitor.look(statistics, 81.0)
+    assert found == Verdicts(kills=[Kill(running=one, bound=80.0)])
     one.ordered = 81.0
     for second in range(85, 120, 5):
         monitor.hear([worker(second, listed(one, float(second)))], float(second))
-        assert monitor.look(statistics, float(second)) == ([], [])
+        assert monitor.look(statistics, float(second)) == Verdicts()
     monitor.hear([worker(123, listed(one, 123.0))], 123.0)
-    (verdict,) = monitor.look(statistics, 123.0)[1]
+    (verdict,) = monitor.look(statistics, 123.0).given_up
     assert verdict.category is Category.EXECUTION_TIMEOUT
 
 
@@ -203,9 +202,9 @@ def test_a_silent_worker_is_lost_after_its_lease_and_a_beating_one_is_not() -> N
     monitor.hear([worker(1, listed(one))], 0.0)
     for second in (10.0, 30.0, 40.0):
         monitor.hear([worker(1, listed(one))], second)
-        assert monitor.look({}, second) == ([], [])
+        assert monitor.look({}, second) == Verdicts()
     monitor.hear([worker(1, listed(one))], 41.0)
-    (verdict,) = monitor.look({}, 41.0)[1]
+    (verdict,) = monitor.look({}, 41.0).given_up
     assert isinstance(verdict, GiveUp)
     assert verdict.category is Category.WORKER_LOST
     assert seen.slots == 0
@@ -218,7 +217,7 @@ def test_a_claim_its_worker_never_lists_is_lost() -> None:
     verdicts = []
     for beat in range(1, 5):
         monitor.hear([worker(beat)], beat * 5.0)
-        verdicts.append(len(monitor.look({}, beat * 5.0)[1]))
+        verdicts.append(len(monitor.look({}, beat * 5.0).given_up))
     assert verdicts == [0, 0, 1, 1]
 
 

@@ -359,4 +359,4 @@ def _beat(b: Bench, claimed: protocol.Claimed) -> tuple[str, ...]:
             ),
         ),
     )
-    return workers.beat(b.services.store, b.services.clock, row)
+    return workers.beat(b.services.store, b.services.clock, row).kill

@@ -148,7 +148,7 @@ class SimWorker:
                 ),
             )
             try:
-                orders = workers.beat(self.services.store, clock, row)
+                orders = workers.beat(self.services.store, clock, row).kill
                 self.heard = clock.monotonic()
             except StoreError:
                 orders = ()

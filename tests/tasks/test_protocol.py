@@ -217,9 +217,9 @@ def row(*claims: str, sequence: int = 1) -> workers.WorkerRow:
 def test_kill_orders_reach_the_next_beat_and_go_with_the_claim(
     services: Services, store: Unreliable, script: list[str]
 ) -> None:
-    beat: Callable[..., tuple[str, ...]] = lambda found: workers.beat(  # noqa: E731
-        store, services.clock, found
-    )
+    def beat(found: workers.WorkerRow) -> tuple[str, ...]:
+        return workers.beat(store, services.clock, found).kill
+
     assert beat(row("a", "b")) == ()
     store.script = list(script)
     assert workers.order_kill(store, services.clock, "w", "a")
