@@ -106,9 +106,15 @@ class PortalClient:
     token: str
     transport: httpx.BaseTransport | None = None
 
-    def submit(self, request: Request) -> RequestStatus:
-        """Hand in a request; it has been accepted when this returns."""
-        answer = self._call("POST", "/api/requests", document=_document(request))
+    def submit(self, request: Request, *, key: str = "") -> RequestStatus:
+        """Hand in a request; it has been accepted when this returns. Called again with the same
+        non-empty `key`, it makes no second request."""
+        answer = self._call(
+            "POST",
+            "/api/requests",
+            document=_document(request),
+            headers={"Idempotency-Key": key} if key else {},
+        )
         return RequestStatus.model_validate_json(answer)
 
     def preview(self, request: Request) -> Preview:
@@ -178,6 +184,7 @@ class PortalClient:
         *,
         document: str | None = None,
         parameters: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> bytes:
         with self._client() as client:
             try:
@@ -186,7 +193,10 @@ class PortalClient:
                     path,
                     params=parameters,
                     content=document,
-                    headers={"Content-Type": "application/json"} if document else None,
+                    headers={
+                        **({"Content-Type": "application/json"} if document else {}),
+                        **(headers or {}),
+                    },
                 )
             except httpx.TransportError as error:
                 raise self._unreachable(error) from error
