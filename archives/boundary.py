@@ -56,15 +56,15 @@ def touches(record: GranuleRecord, area: Area) -> bool:
     """
     if record.tile is not None and isinstance(area, Bounds):
         return _box_meets_tile(area, *record.tile)
-    shapes = _granule_shapes(record)
+    shapes = granule_caps(record)
     if shapes is None:
         return True
-    margin = _margin_km(record) / EARTH_RADIUS_KM
-    return any(_meet(shape, part, margin) for part in _area_shapes(area) for shape in shapes)
+    margin = margin_km(record) / EARTH_RADIUS_KM
+    return any(caps_meet(shape, part, margin) for part in area_caps(area) for shape in shapes)
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Cap:
+class Cap:
     """A ring as unit vectors, shape (n, 3), with a cap (centre, angular radius) around it."""
 
     ring: Vectors
@@ -72,14 +72,16 @@ class _Cap:
     radius: float
 
 
-def _margin_km(record: GranuleRecord) -> float:
+def margin_km(record: GranuleRecord) -> float:
+    """How far beyond its boundary a granule may hold pixels, in kilometres."""
     if record.tile is not None:
         return TILE_MARGIN_KM
     few = any(len(ring) <= _FEW_POINTS for ring in record.boundary or ())
     return CORNERS_MARGIN_KM if few else OUTLINE_MARGIN_KM
 
 
-def _granule_shapes(record: GranuleRecord) -> tuple[_Cap, ...] | None:
+def granule_caps(record: GranuleRecord) -> tuple[Cap, ...] | None:
+    """The shapes of a granule, or None when it may lie anywhere."""
     if record.tile is not None:
         ring = tile_ring(*record.tile)
         return (_cap(ring),) if ring else ()
@@ -88,14 +90,15 @@ def _granule_shapes(record: GranuleRecord) -> tuple[_Cap, ...] | None:
     return None
 
 
-def _area_shapes(area: Area) -> tuple[_Cap, ...]:
+def area_caps(area: Area) -> tuple[Cap, ...]:
+    """The shapes an area is made of."""
     if isinstance(area, Bounds):
         return _box_shapes(area)
     return tuple(_cap(tuple((float(x), float(y)) for x, y in ring)) for ring in area)
 
 
 @lru_cache(maxsize=512)
-def _box_shapes(bounds: Bounds) -> tuple[_Cap, ...]:
+def _box_shapes(bounds: Bounds) -> tuple[Cap, ...]:
     """A box cut into pieces small enough for one plane, their parallels drawn densely."""
     south, north = max(bounds.south, -90.0), min(bounds.north, 90.0)
     width = bounds.east - bounds.west
@@ -120,13 +123,13 @@ def _box_shapes(bounds: Bounds) -> tuple[_Cap, ...]:
 
 
 @lru_cache(maxsize=4096)
-def _cap(ring: Ring) -> _Cap:
+def _cap(ring: Ring) -> Cap:
     vectors = _densify(_vectors(ring))
     total = vectors.sum(axis=0)
     length = float(np.linalg.norm(total))
     centre = total / length if length > 1e-9 else vectors[0]
     cosine = float(np.clip(vectors @ centre, -1.0, 1.0).min())
-    return _Cap(ring=vectors, centre=centre, radius=math.acos(cosine))
+    return Cap(ring=vectors, centre=centre, radius=math.acos(cosine))
 
 
 def _vectors(ring: Ring) -> Vectors:
@@ -135,17 +138,20 @@ def _vectors(ring: Ring) -> Vectors:
 
 
 def _densify(corners: Vectors) -> Vectors:
-    pieces = []
-    for start, end in zip(corners, np.roll(corners, -1, axis=0), strict=True):
-        angle = math.acos(float(np.clip(start @ end, -1.0, 1.0)))
-        steps = max(1, math.ceil(angle / _STEP))
-        share = np.arange(steps)[:, None] / steps
-        points = start * (1 - share) + end * share
-        pieces.append(points / np.linalg.norm(points, axis=1, keepdims=True))
-    return np.concatenate(pieces)
+    ends = np.concatenate([corners[1:], corners[:1]])
+    angles = np.arccos(np.clip(np.einsum("ij,ij->i", corners, ends), -1.0, 1.0))
+    steps = np.maximum(1, np.ceil(angles / _STEP)).astype(np.intp)
+    first = np.cumsum(steps) - steps
+    share = ((np.arange(steps.sum()) - np.repeat(first, steps)) / np.repeat(steps, steps))[:, None]
+    points: Vectors = (
+        np.repeat(corners, steps, axis=0) * (1 - share) + np.repeat(ends, steps, axis=0) * share
+    )
+    points /= np.sqrt(np.einsum("ij,ij->i", points, points))[:, None]
+    return points
 
 
-def _meet(granule: _Cap, area: _Cap, margin: float) -> bool:
+def caps_meet(granule: Cap, area: Cap, margin: float) -> bool:
+    """Whether two shapes are at most `margin` (radians) apart, or little more."""
     apart = math.acos(float(np.clip(granule.centre @ area.centre, -1.0, 1.0)))
     if apart > granule.radius + area.radius + margin:
         return False
@@ -160,7 +166,7 @@ def _meet(granule: _Cap, area: _Cap, margin: float) -> bool:
     return bool(shapely.distance(shape, other) <= margin * scale)
 
 
-def _plane_polygon(cap: _Cap, centre: Vectors) -> shapely.Geometry:
+def _plane_polygon(cap: Cap, centre: Vectors) -> shapely.Geometry:
     east, north = _axes(centre)
     scale = 2.0 / (1.0 + np.clip(cap.ring @ centre, -0.999, 1.0))
     plane = np.column_stack((cap.ring @ east * scale, cap.ring @ north * scale))
@@ -172,11 +178,18 @@ def _plane_polygon(cap: _Cap, centre: Vectors) -> shapely.Geometry:
     return shapely.MultiPoint(plane) if repaired.is_empty else repaired
 
 
+@lru_cache(maxsize=4096)
+def _axes_around(x: float, y: float, z: float) -> tuple[Vectors, Vectors]:
+    side = (-y, x, 0.0) if abs(z) < 0.9 else (0.0, -z, y)
+    length = math.hypot(*side)
+    u, v, w = (value / length for value in side)
+    return np.array([u, v, w]), np.array([y * w - z * v, z * u - x * w, x * v - y * u])
+
+
 def _axes(centre: Vectors) -> tuple[Vectors, Vectors]:
-    helper = np.array([0.0, 0.0, 1.0]) if abs(centre[2]) < 0.9 else np.array([1.0, 0.0, 0.0])
-    east = np.cross(helper, centre)
-    east /= np.linalg.norm(east)
-    return east, np.cross(centre, east)
+    """East and north, or any two directions across, at a point of the sphere."""
+    x, y, z = centre.tolist()
+    return _axes_around(x, y, z)
 
 
 @lru_cache(maxsize=1024)
@@ -214,12 +227,13 @@ def tiles_touching(area: Area) -> list[tuple[int, int]]:
     tiles = [(h, v) for v in range(18) for h in range(36)]
     if isinstance(area, Bounds):
         return [tile for tile in tiles if _box_meets_tile(area, *tile)]
-    shapes = _area_shapes(area)
+    shapes = area_caps(area)
     margin = TILE_MARGIN_KM / EARTH_RADIUS_KM
     return [
         (h, v)
         for h, v in tiles
-        if (ring := tile_ring(h, v)) and any(_meet(_cap(ring), shape, margin) for shape in shapes)
+        if (ring := tile_ring(h, v))
+        and any(caps_meet(_cap(ring), shape, margin) for shape in shapes)
     ]
 
 
