@@ -47,5 +47,14 @@ def configure(level: str, **fields: str) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
-    for noisy in ("azure", "urllib3", "kombu", "celery.worker.strategy", "celery.app.trace"):
+    # Some of these would also log whole addresses, which may be signed.
+    for noisy in (
+        "azure",
+        "urllib3",
+        "httpx",
+        "httpcore",
+        "kombu",
+        "celery.worker.strategy",
+        "celery.app.trace",
+    ):
         logging.getLogger(noisy).setLevel(max(logging.WARNING, root.level))
