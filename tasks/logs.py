@@ -52,6 +52,7 @@ def configure(level: str, **fields: str) -> None:
         "azure",
         "urllib3",
         "httpx",
+        "httpx",
         "httpcore",
         "kombu",
         "celery.worker.strategy",
