@@ -25,6 +25,15 @@ class Settings(BaseSettings):
         SecretStr(""), description="Redis, which carries Celery's messages."
     )
     archive: str = Field("", description="Folder of granules that collection reads from.")
+    host_connections: Count = Field(
+        8, description="Connections to one archive host at once, over all workers."
+    )
+    host_rate: Positive = Field(
+        10.0, description="Requests a second to one archive host, over all workers."
+    )
+    partial_gb: Positive = Field(
+        5.0, description="Bound of a worker's downloads that were cut, in GB; the oldest go first."
+    )
     packages: str = Field("", description="Folder of further reduction packages.")
     portal_url: str = Field("http://127.0.0.1:8000", description="The portal's public address.")
     portal_host: str = Field("127.0.0.1", description="Address the portal binds to.")
