@@ -27,10 +27,8 @@ from archives.model import (
     newest_editions,
     normal_collection,
 )
-from archives.names import GranuleName, parse_granule_name
+from archives.names import GRANULE_SUFFIXES, GranuleName, parse_granule_name
 from archives.sidecar import Sidecar, read_sidecar
-
-SUFFIXES = (".hdf", ".h4", ".hdf4", ".h5", ".he5", ".hdf5")
 
 _SCHEMA = 1
 _SWATH_MINUTES = 5
@@ -221,7 +219,7 @@ class FolderArchive:
             subfolders.sort()
             present = set(names)
             for name in sorted(names):
-                if not name.lower().endswith(SUFFIXES) or name.startswith("."):
+                if not name.lower().endswith(GRANULE_SUFFIXES) or name.startswith("."):
                     continue
                 path = Path(folder) / name
                 try:
