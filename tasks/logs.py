@@ -52,7 +52,6 @@ def configure(level: str, **fields: str) -> None:
         "azure",
         "urllib3",
         "httpx",
-        "httpx",
         "httpcore",
         "kombu",
         "celery.worker.strategy",
