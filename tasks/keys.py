@@ -2,20 +2,38 @@
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from datetime import date
 
-Json = str | int | float | bool | None | Sequence["Json"] | Mapping[str, "Json"]
-
-
-def canonical(value: Json) -> bytes:
-    """The one JSON text of a value: sorted keys, no spaces, ASCII. Raises ValueError on NaN."""
-    text = json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return text.encode("ascii")
+from pydantic import BaseModel
 
 
-def task_key(identity: Json) -> str:
-    """The task key (64 hex digits) of what identifies a task's artifact."""
-    return hashlib.sha256(canonical(identity)).hexdigest()
+def _plain(value: object) -> object:
+    if isinstance(value, BaseModel):
+        return value.__dict__
+    if isinstance(value, date):
+        return value.isoformat()
+    raise TypeError(f"{type(value).__name__} has no canonical JSON")
+
+
+_encode = json.JSONEncoder(
+    sort_keys=True, separators=(",", ":"), allow_nan=False, default=_plain
+).encode
+
+
+def canonical(value: object) -> bytes:
+    """The one JSON text of a value: sorted keys, no spaces, ASCII; a model is the mapping of its
+    fields, a date ISO 8601 text.
+
+    Raises:
+        ValueError: a number is not finite.
+        TypeError: the value is, or holds, something else.
+    """
+    return _encode(value).encode("ascii")
+
+
+def key_of(identity: str) -> str:
+    """The task key (64 hex digits) of the canonical text of what identifies a task's artifact."""
+    return hashlib.sha256(identity.encode("ascii")).hexdigest()
 
 
 def shard(key: str) -> str:
@@ -24,3 +42,8 @@ def shard(key: str) -> str:
 
 
 SHARDS = "0123456789abcdef"
+
+
+def is_key(text: str) -> bool:
+    """Whether a text has the form of a task key."""
+    return len(text) == 64 and set(text) <= set(SHARDS)

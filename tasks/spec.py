@@ -4,17 +4,22 @@ A specification's `identity()` is what its task key is computed from: everything
 the artifact and nothing else (no URL, owner or request).
 """
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from datetime import date
-from typing import Annotated, Literal, Self
+from functools import cache, cached_property
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
-from tasks.keys import Json, task_key
+from tasks.keys import canonical, key_of
 from tasks.model import Phase
 
 ALGORITHM = 1  # raise it when the same specification would make other bytes
+
+
+_quoted = json.encoder.encode_basestring_ascii
 
 
 class _Model(BaseModel):
@@ -37,6 +42,31 @@ class GridSpec(_Model):
     width: int
     height: int
 
+    @cached_property
+    def text(self) -> str:
+        """The grid as canonical JSON; thousands of tasks share one grid."""
+        return canonical(self.model_dump()).decode("ascii")
+
+
+def _text(value: object) -> str:
+    kind = type(value)
+    if kind is str:
+        return _quoted(str(value))
+    if kind is bool:
+        return "true" if value else "false"
+    if isinstance(value, GridSpec):
+        return value.text
+    if value == ():
+        return "[]"
+    return canonical(value).decode("ascii")
+
+
+@cache
+def _names(kind: type[BaseModel], left_out: frozenset[str]) -> tuple[tuple[str, str], ...]:
+    """The fields of an identity in their order, each with the text before its value."""
+    names = sorted({*kind.model_fields, "algorithm"} - left_out)
+    return tuple((name, ("," if i else "{") + f'"{name}":') for i, name in enumerate(names))
+
 
 class _Spec(_Model, ABC):
     inputs: tuple[Input, ...] = ()
@@ -51,19 +81,30 @@ class _Spec(_Model, ABC):
     def task_class(self) -> str:
         """What has one historical mean: phase, product, resolution, reduction package."""
 
-    def identity(self) -> Json:
-        """All that determines the artifact, as JSON."""
-        fields = self.model_dump(mode="json", exclude={"inputs", *self._not_identity()})
-        inputs: list[Json] = [[i.key, i.file] for i in self.inputs]
-        return {**fields, "inputs": inputs, "algorithm": ALGORITHM}
+    not_identity: ClassVar[frozenset[str]] = frozenset()
+    """Fields that do not determine the artifact."""
 
-    def _not_identity(self) -> set[str]:
-        return set()
+    @property
+    def identity(self) -> str:
+        """All that determines the artifact, as the text `tasks.keys.canonical` would make: plans of
+        a million tasks need their keys, so fields are put into their places as text."""
+        values = self.__dict__
+        parts = []
+        for name, before in _names(type(self), self.not_identity):
+            parts.append(before)
+            if name == "inputs":
+                given = [f"[{_quoted(i.key)},{_quoted(i.file)}]" for i in self.inputs]
+                parts.append(f"[{','.join(given)}]")
+            elif name == "algorithm":
+                parts.append(str(ALGORITHM))
+            else:
+                parts.append(_text(values[name]))
+        return "".join(parts) + "}"
 
     @property
     def key(self) -> str:
         """The task key."""
-        return task_key(self.identity())
+        return key_of(self.identity)
 
     def over(self, kept: Mapping[int, Input]) -> Self:
         """The same task over fewer or other inputs: index among the present inputs -> input."""
@@ -73,6 +114,10 @@ class _Spec(_Model, ABC):
 class CollectSpec(_Spec):
     """Fetch one granule into the store. Identity: product, collection and granule name, which
     holds its production time."""
+
+    not_identity: ClassVar[frozenset[str]] = frozenset(
+        {"source", "url", "size", "checksum", "checksum_type"}
+    )
 
     kind: Literal["collect"] = "collect"
     product: str
@@ -92,9 +137,6 @@ class CollectSpec(_Spec):
     @property
     def task_class(self) -> str:
         return f"collection {self.product}.{self.collection}"
-
-    def _not_identity(self) -> set[str]:
-        return {"source", "url", "size", "checksum", "checksum_type"}
 
 
 class ReprojectSpec(_Spec):

@@ -22,7 +22,7 @@ from tasks import history, protocol, requests, rows, transitions, workers
 from tasks.blobs import ARTIFACTS
 from tasks.categories import Category
 from tasks.clock import Clock, SystemClock
-from tasks.keys import shard, task_key
+from tasks.keys import canonical, key_of, shard
 from tasks.model import ArtifactFile, Attempt, Phase, RequestState, State, Task
 from tasks.plan import Gap
 from tasks.requests import PhaseCount, Preview, RequestRow
@@ -143,7 +143,7 @@ def put_want(services: Services, want: Want) -> None:
 
 def put_result(services: Services, request: str, output: str, name: str, data: bytes) -> str:
     """Store a finished result of a request; returns its task's key."""
-    key = task_key([request, output, name])
+    key = key_of(canonical([request, output, name]).decode())
     blob = f"{key}/claim/{name}"
     stored = services.blobs.put_bytes(ARTIFACTS, blob, data)
     file = ArtifactFile(

@@ -1,0 +1,88 @@
+"""Task keys stay what they were: stored work is found by them."""
+
+import datetime as dt
+
+import pytest
+
+from tasks.keys import canonical
+from tasks.spec import (
+    ALGORITHM,
+    Band,
+    CollectSpec,
+    GridSpec,
+    GroupSpec,
+    Input,
+    MosaicSpec,
+    ReduceSpec,
+    ReprojectSpec,
+    Spec,
+)
+
+DAY = dt.date(2012, 1, 1)
+GRID = GridSpec(
+    crs="EPSG:4326", transform=(0.01, 0, -10.24, 0, -0.01, 51.2), width=1024, height=1024
+)
+GRANULE = CollectSpec(
+    product="MOD13A2",
+    collection="6",
+    granule="MOD13A2.A2012001.h18v04.006.2015001000000.hdf",
+    production="2015001000000",
+    url="x",
+    size=3,
+)
+CELL = ReprojectSpec(
+    inputs=(Input(key=GRANULE.key, name="n"),),
+    product="MOD13A2",
+    collection="6",
+    layer="1 km 16 days NDVI \u00e9",
+    day=DAY,
+    grid=GRID,
+    resampling="bilinear",
+    qa='{"a":[1]}',
+    extra_bands=("reason",),
+)
+MADE = (Input(key=CELL.key, file="cell.tif"),)
+BANDS = (Band(product="MOD13A2", collection="6", layer="NDVI", day=DAY, cell="r1c1", weight=0.1),)
+GROUP = GroupSpec(
+    inputs=MADE, group="r1c1 2012-01", cell="r1c1", window="2012-01", grid=GRID, bands=BANDS
+)
+SPECS: tuple[Spec, ...] = (
+    GRANULE,
+    CELL,
+    MosaicSpec(inputs=MADE, name="MOD13A2.006.NDVI.2012-01-01", grid=GRID, clip="{}", day=DAY),
+    GROUP,
+    GROUP.model_copy(update={"grid": None}),
+    ReduceSpec(
+        inputs=(Input(key=GROUP.key),),
+        package="mean",
+        digest="ab",
+        outputs=("a.tif", "b.csv"),
+        parameters={"z": "1", "a": "\u00e9"},
+    ),
+)
+KEYS = (
+    "119b73622cbf337be82ea0f7c7338bd79000b424644602d961e716001a0932a5",
+    "e0a4ee73987eb7430a129a08e7ca23271e3165bf8d6d4b14df9f08ba09b31ee5",
+    "ff9b14849d6948a050834305c67ea9b7102c95e517473811ecc2a1fdff981ab5",
+    "669d8f529db99c841fdaec710bc568436e06bdb4f6e569e5c3aecfcd372f03d6",
+    "9b939cf6a5fc31cf25615bd6ffef4e1a7a2aa2c15c63185bf1fef647ba17075f",
+    "834249a2f02d6debe87e0ae6d920eeaef363ea183e06a14739f19c1017842f3f",
+)
+
+
+@pytest.mark.parametrize(("spec", "key"), zip(SPECS, KEYS, strict=True))
+def test_keys_of_the_first_release(spec: Spec, key: str) -> None:
+    assert spec.key == key
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_an_identity_is_the_canonical_text_of_its_fields(spec: Spec) -> None:
+    fields = spec.model_dump(mode="json", exclude={"inputs", *spec.not_identity})
+    inputs = [[given.key, given.file] for given in spec.inputs]
+    whole = {**fields, "inputs": inputs, "algorithm": ALGORITHM}
+    assert spec.identity == canonical(whole).decode()
+
+
+def test_a_task_over_other_inputs_has_another_key() -> None:
+    assert CELL.over({0: Input(key="0" * 64)}).key != CELL.key
+    assert CELL.over({0: CELL.inputs[0]}).key == CELL.key
