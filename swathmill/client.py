@@ -105,6 +105,7 @@ class PortalClient:
     url: str
     token: str
     transport: httpx.BaseTransport | None = None
+    timeout: float = TIMEOUT_SECONDS
 
     def submit(self, request: Request, *, key: str = "") -> RequestStatus:
         """Hand in a request; it has been accepted when this returns. Called again with the same
@@ -146,7 +147,11 @@ class PortalClient:
 
     def cancel(self, request_id: str) -> None:
         """Stop a request; what other requests want goes on."""
-        self._call("POST", f"/api/requests/{request_id}/cancel")
+        self.order(request_id, "cancel")
+
+    def order(self, request_id: str, what: str) -> None:
+        """Have a request cancelled, paused or resumed (`cancel`, `pause`, `resume`)."""
+        self._call("POST", f"/api/requests/{request_id}/{what}")
 
     def download(
         self, result: ResultFile, folder: Path, *, progress: Callable[[int], None] = lambda _: None
@@ -218,7 +223,7 @@ class PortalClient:
         return httpx.Client(
             base_url=self.url,
             transport=self.transport,
-            timeout=TIMEOUT_SECONDS,
+            timeout=self.timeout,
             headers={"Authorization": f"Bearer {self.token}"},
             # The portal of a stack is on this machine: a proxy of the environment is not for it.
             trust_env=not self.url.startswith("http://127.0.0.1"),
