@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from archives.answers import bare_url
-from archives.download import Downloader, Progress
+from archives.download import Downloader
 from archives.errors import AnswerBrokenError, ArchiveTimeoutError
 from archives.model import (
     Box,
     Fetched,
     GranuleRecord,
     Holding,
+    Progress,
     newest_by_day,
     normal_collection,
 )

@@ -16,19 +16,21 @@ from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Protocol
 
-from archives.checksums import digest, read_chunks
-from archives.errors import DownloadFailedError, IndexUnusableError, NotPublishedError
+from archives.checksums import digest
+from archives.errors import DownloadFailedError, IndexUnusableError
+from archives.files import Files, LocalFiles
 from archives.model import (
     Box,
     Fetched,
     GranuleRecord,
     Holding,
+    Progress,
     Ring,
     newest_editions,
     normal_collection,
 )
-from archives.names import GRANULE_SUFFIXES, GranuleName, parse_granule_name
-from archives.sidecar import Sidecar, read_sidecar
+from archives.names import GranuleName, parse_granule_name
+from archives.sidecar import Sidecar
 
 _SCHEMA = 1
 _SWATH_MINUTES = 5
@@ -73,28 +75,33 @@ class Refreshed:
 
 
 class FolderArchive:
-    """A folder of granules, searched through its index.
+    """A folder of granules, here or elsewhere (`RemoteFiles`), searched through its index.
 
     `index_path` is a file outside or inside the folder; its directory is made. `read_outline` is
-    used once per new or changed file. Raises IndexUnusableError when the folder or the index
-    cannot be used.
+    used once per new or changed file; of a file elsewhere only when neither sidecar nor name say
+    where it lies, since it must be fetched for that. Raises IndexUnusableError when
+    the folder or the index cannot be used.
     """
 
-    name = "folder"
+    authoritative = False
 
     def __init__(
-        self, path: Path, index_path: Path, read_outline: OutlineReader | None = None
+        self,
+        place: Path | Files,
+        index_path: Path,
+        read_outline: OutlineReader | None = None,
+        *,
+        name: str = "folder",
     ) -> None:
-        if not path.is_dir():
-            raise IndexUnusableError(f"archive folder {path} is no folder: name an existing one")
-        self._path = path.resolve()
+        self.name = name
+        self._files = LocalFiles(place) if isinstance(place, Path) else place
         self._index_path = index_path
         self._read_outline = read_outline
         self._fresh = False
 
     def refresh(self) -> Refreshed:
         """Bring the index up to date with the folder: new, changed and vanished files."""
-        on_disk = dict(self._files())
+        on_disk = dict(self._files.stamps())
         with closing(self._open()) as index, index:
             known = {
                 str(url): (int(size), int(changed), str(sidecar))
@@ -170,26 +177,23 @@ class FolderArchive:
             )
             return [(str(product), str(collection)) for product, collection in rows]
 
-    def fetch(self, record: GranuleRecord, to: Path) -> Fetched:
+    def fetch(self, record: GranuleRecord, to: Path, progress: Progress | None = None) -> Fetched:
         """Copy the granule's file to `to`, verified against its size and published checksum."""
-        # Links are followed, as they were for the index; a record may not climb out by its name.
-        source = Path(os.path.normpath(self._path / record.url))
-        if not source.is_relative_to(self._path) or not source.is_file():
-            raise NotPublishedError(
-                f"{record.name} is no longer in {self._path}: put it back, or plan again without it"
-            )
+        chunks = self._files.chunks(record.url)
         partial = to.with_name(to.name + ".partial")
         running, published = hashlib.sha256(), digest(record.checksum_type or "")
         size = 0
         try:
             to.parent.mkdir(parents=True, exist_ok=True)
             with partial.open("wb") as file:
-                for chunk in read_chunks(source):
+                for chunk in chunks:
                     running.update(chunk)
                     if published is not None:
                         published.update(chunk)
                     size += len(chunk)
                     file.write(chunk)
+                    if progress is not None:
+                        progress(size, record.size)
                 file.flush()
                 os.fsync(file.fileno())
             if size != record.size:
@@ -213,23 +217,6 @@ class FolderArchive:
 
     def _record(self, text: str) -> GranuleRecord:
         return replace(GranuleRecord.from_json(json.loads(text)), source=self.name)
-
-    def _files(self) -> Iterator[tuple[str, tuple[int, int, str]]]:
-        for folder, subfolders, names in os.walk(self._path):
-            subfolders.sort()
-            present = set(names)
-            for name in sorted(names):
-                if not name.lower().endswith(GRANULE_SUFFIXES) or name.startswith("."):
-                    continue
-                path = Path(folder) / name
-                try:
-                    about = path.stat()
-                    sidecar = path.with_name(name + ".xml")
-                    beside = str(sidecar.stat().st_mtime_ns) if sidecar.name in present else ""
-                except FileNotFoundError:
-                    continue  # it vanished while we looked
-                relative = path.relative_to(self._path).as_posix()
-                yield relative, (about.st_size, about.st_mtime_ns, beside)
 
     def _open(self) -> sqlite3.Connection:
         try:
@@ -266,10 +253,14 @@ class FolderArchive:
         )
 
     def _describe(self, url: str, size: int) -> GranuleRecord | None:
-        path = self._path / url
-        sidecar = read_sidecar(path.with_name(path.name + ".xml"))
-        outline = self._read_outline(path) if self._read_outline else None
-        return describe(path.name, url, size, outline, sidecar)
+        name = url.rpartition("/")[2]
+        sidecar = self._files.sidecar(url)
+        known = describe(name, url, size, None, sidecar)
+        placed = known is not None and (known.tile is not None or known.boundary is not None)
+        if self._read_outline is None or (placed and not self._files.near):
+            return known
+        with self._files.local(url) as path:
+            return describe(name, url, size, self._read_outline(path), sidecar)
 
 
 def describe(

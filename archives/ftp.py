@@ -10,7 +10,7 @@ from typing import TypeVar
 from urllib.parse import unquote, urlsplit
 
 from archives.answers import bare_url, see_granule
-from archives.download import Progress, Timing
+from archives.download import Timing
 from archives.errors import (
     AnswerBrokenError,
     ArchiveError,
@@ -23,7 +23,15 @@ from archives.errors import (
 )
 from archives.layout import Listed, archive_set, day_folders, held_sets, record_of
 from archives.limits import HostLimits
-from archives.model import Box, Fetched, GranuleRecord, Holding, newest_editions, normal_collection
+from archives.model import (
+    Box,
+    Fetched,
+    GranuleRecord,
+    Holding,
+    Progress,
+    newest_editions,
+    normal_collection,
+)
 from archives.partial import Origin, Partial
 
 T = TypeVar("T")

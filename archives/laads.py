@@ -15,11 +15,19 @@ from pathlib import Path
 from urllib.parse import quote
 
 from archives.answers import bare_url
-from archives.download import Downloader, Progress
+from archives.download import Downloader
 from archives.errors import AnswerBrokenError, NotPublishedError
 from archives.geometa import SwathPlace, geometa_path, read_geometa
 from archives.layout import Listed, archive_set, day_folders, held_sets, record_of
-from archives.model import Box, Fetched, GranuleRecord, Holding, newest_editions, normal_collection
+from archives.model import (
+    Box,
+    Fetched,
+    GranuleRecord,
+    Holding,
+    Progress,
+    newest_editions,
+    normal_collection,
+)
 from archives.web import Web
 
 LAADS_URL = "https://ladsweb.modaps.eosdis.nasa.gov/archive"

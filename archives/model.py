@@ -1,6 +1,6 @@
 """What every archive offers: granule records found by product and days, and their files."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from itertools import groupby
@@ -10,6 +10,9 @@ from typing import Protocol
 Ring = tuple[tuple[float, float], ...]
 """A closed line of (longitude, latitude) degrees joined by great circles; the end is not repeated.
 It bounds the smaller part of the sphere."""
+
+Progress = Callable[[int, int], None]
+"""Told the bytes so far and the bytes in all (0: unknown)."""
 
 Box = tuple[float, float, float, float]
 """West, south, east, north in degrees; west greater than east crosses the antimeridian."""
@@ -150,7 +153,7 @@ class Archive(Protocol):
         Raises ArchiveError.
         """
 
-    def fetch(self, record: GranuleRecord, to: Path) -> Fetched:
+    def fetch(self, record: GranuleRecord, to: Path, progress: Progress | None = None) -> Fetched:
         """Bring the granule's file to the path `to`, whole and verified, or leave nothing there.
 
         Raises ArchiveError: NotPublishedError, DownloadFailedError and the like.

@@ -31,9 +31,13 @@ def read_sidecar(path: Path) -> Sidecar | None:
     try:
         if path.stat().st_size > MAX_BYTES:
             return None
-        text = path.read_bytes()
+        return parse_sidecar(path.read_bytes())
     except OSError:
         return None
+
+
+def parse_sidecar(text: bytes) -> Sidecar | None:
+    """A sidecar from its bytes, or None when they are none."""
     # Entities could expand without bound; the sidecar's DTD declares none.
     if b"<!ENTITY" in text:
         return None

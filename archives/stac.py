@@ -14,13 +14,14 @@ from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 from archives.answers import bare_url
-from archives.download import Downloader, Progress
+from archives.download import Downloader
 from archives.errors import AnswerBrokenError, NotPublishedError, SignatureExpiredError
 from archives.model import (
     Box,
     Fetched,
     GranuleRecord,
     Holding,
+    Progress,
     Ring,
     newest_editions,
     normal_collection,

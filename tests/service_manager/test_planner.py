@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from archives.model import Box, Fetched, GranuleRecord, Holding, newest_editions
+from archives.model import Box, Fetched, GranuleRecord, Holding, Progress, newest_editions
 from service_manager.planner.plan import plan
 from service_manager.planner.preview import preview
 from tasks.errors import RequestRefusedError
@@ -68,7 +68,8 @@ class Shelf:
             for c, d in sorted(days.items())
         ]
 
-    def fetch(self, record: GranuleRecord, to: Path) -> Fetched:
+    def fetch(self, record: GranuleRecord, to: Path, progress: Progress | None = None) -> Fetched:
+        del progress
         raise AssertionError(f"planning must not open {record.name}, least of all write {to}")
 
 
