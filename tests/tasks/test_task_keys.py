@@ -70,7 +70,7 @@ KEYS = (
 )
 
 
-@pytest.mark.parametrize(("spec", "key"), zip(SPECS, KEYS, strict=True))
+@pytest.mark.parametrize(("spec", "key"), [*zip(SPECS, KEYS, strict=True)])
 def test_keys_of_the_first_release(spec: Spec, key: str) -> None:
     assert spec.key == key
 
