@@ -1,5 +1,6 @@
 """Collection: one granule, from the archive into storage, whole and of the format it claims."""
 
+import shutil
 import struct
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,7 +16,9 @@ from tasks.model import ArtifactFile
 from tasks.settings import Settings
 from tasks.spec import CollectSpec
 from worker.context import Context
+from worker.partials import Partials
 
+_GB = 10**9
 _HDF4_MAGIC = b"\x0e\x03\x13\x01"
 _NULL_TAG = 1  # DFTAG_NULL: an empty descriptor
 _NOWHERE = 0xFFFFFFFF
@@ -26,11 +29,20 @@ def collect(spec: CollectSpec, context: Context) -> tuple[ArtifactFile, ...]:
     archive = open_archive(spec, context.settings)
     path = context.folder("granule") / Path(spec.granule).name
     context.tell(0.0, f"fetching {spec.granule}")
-    archive.fetch(_record(spec), path)
+    fetch(archive, spec, context, path)
     context.tell(0.6, f"checking {spec.granule}")
     check_granule(path)
     context.tell(0.7, f"storing {spec.granule}")
     return (context.upload(path, container=GRANULES),)
+
+
+def fetch(archive: Archive, spec: CollectSpec, context: Context, path: Path) -> None:
+    """Bring the granule to `path`, going on with what an earlier attempt on this machine got."""
+    settings = context.settings
+    partials = Partials(settings.data_dir / "downloads", int(settings.partial_gb * _GB))
+    with partials.place(spec.key, context.folder("fetching")) as folder:
+        fetched = archive.fetch(_record(spec), folder / path.name)
+        shutil.move(fetched.path, path)
 
 
 def open_archive(spec: CollectSpec, settings: Settings) -> Archive:

@@ -1,0 +1,91 @@
+"""Downloads that were cut: kept beyond their attempt, so that the next one goes on with them.
+
+Each task has a folder of its own under the worker's data folder, held by a lock while an attempt
+works in it. What no attempt holds is dropped when it is old, or when all of it is too much.
+"""
+
+import fcntl
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from io import BufferedWriter
+from pathlib import Path
+
+_OLD = 7 * 86400.0  # seconds
+
+
+class Partials:
+    """Folders of unfinished downloads, of at most `bound` bytes together (those in use aside)."""
+
+    def __init__(self, folder: Path, bound: int, *, now: Callable[[], float] = time.time) -> None:
+        self._folder = folder
+        self._bound = bound
+        self._now = now
+        self._folder.mkdir(parents=True, exist_ok=True)
+
+    @contextmanager
+    def place(self, key: str, instead: Path) -> Iterator[Path]:
+        """The folder a task's download goes on in, or `instead` while another attempt has it.
+
+        Two attempts of one task overlap only when one of them is a zombie that nobody waits for.
+        """
+        self._sweep()
+        lock = self._lock(key)
+        if lock is None:
+            yield instead
+            return
+        folder = self._folder / key
+        try:
+            folder.mkdir(exist_ok=True)
+            yield folder
+        finally:
+            # What is over leaves nothing; what was cut leaves its bytes.
+            with suppress(OSError):
+                folder.rmdir()
+                self._lock_path(key).unlink()
+            lock.close()
+
+    def _sweep(self) -> None:
+        found = sorted(self._unfinished())
+        total = sum(size for _, size, _ in found)
+        for changed, size, key in found:
+            if total <= self._bound and self._now() - changed < _OLD:
+                return
+            lock = self._lock(key)
+            if lock is None:
+                continue
+            with lock:
+                shutil.rmtree(self._folder / key, ignore_errors=True)
+                self._lock_path(key).unlink(missing_ok=True)
+            total -= size
+
+    def _unfinished(self) -> Iterator[tuple[float, int, str]]:
+        """(last change, bytes, task key) of each folder."""
+        for folder in self._folder.iterdir():
+            with suppress(FileNotFoundError, NotADirectoryError):
+                stats = [path.stat() for path in (folder, *folder.iterdir())]
+                size = sum(stat.st_size for stat in stats[1:])
+                yield max(stat.st_mtime for stat in stats), size, folder.name
+
+    def _lock_path(self, key: str) -> Path:
+        return self._folder / f"{key}.lock"
+
+    def _lock(self, key: str) -> BufferedWriter | None:
+        """A task's lock; None when it is taken, or was taken away between opening and locking."""
+        path = self._lock_path(key)
+        lock = path.open("ab")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            same = path.stat().st_ino == _inode(lock)
+        except (BlockingIOError, FileNotFoundError):
+            same = False
+        if same:
+            return lock
+        lock.close()
+        return None
+
+
+def _inode(lock: BufferedWriter) -> int:
+    return os.fstat(lock.fileno()).st_ino
