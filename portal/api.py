@@ -25,6 +25,7 @@ from portal.submissions import LONGEST_KEY, accept, check, load_for, wait_for_pr
 from portal.tokens import Person
 from tasks import protocol, requests
 from tasks.errors import BlobMissingError
+from tasks.keys import is_key
 from tasks.model import Task
 from tasks.request import parse_request
 from tasks.requests import RequestRow
@@ -254,7 +255,7 @@ def attempt(key: str, number: int, caller: Caller, here: Here) -> AttemptAnswer:
 
 def task_for(here: Portal, caller: Person, key: str) -> Task:
     """A task that belongs to a request this person may see; NotFoundError otherwise."""
-    if len(key) != 64 or not set(key) <= set("0123456789abcdef"):
+    if not is_key(key):
         raise BadCallError(f"{key!r} is not a task key.", "A key has 64 hexadecimal digits.")
     found = protocol.read_task(here.services.store, key)
     if found is not None and (caller.is_operator or _wanted_by(here, caller, found)):

@@ -1,6 +1,6 @@
 """Telling dependents that their inputs ended, and planning a task anew over those that exist."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field, replace
 
 import structlog
@@ -63,8 +63,8 @@ class Dependents:
                 self._settled(task, told)
         return told
 
-    def examine(self, key: str, *, look: bool = False) -> Told:
-        """Read all inputs a task waits for, and tell it exactly what became of them.
+    def examine(self, key: str, *, look: bool = False, but: Container[str] = ()) -> Told:
+        """Read all inputs a task waits for except `but`, and tell it what became of them.
 
         `look` looks into storage, too, for the blobs of inputs that are DONE: one whose blobs are
         gone is made again.
@@ -76,7 +76,7 @@ class Dependents:
         spec = read_spec(self._store, key)
         by_input: dict[str, int] = {}
         for i, given in enumerate(spec.inputs):
-            if task.missing >> i & 1:
+            if task.missing >> i & 1 and given.key not in but:
                 by_input[given.key] = by_input.get(given.key, 0) | 1 << i
         ends = _Ends()
         for given_key, bits in by_input.items():
@@ -89,6 +89,13 @@ class Dependents:
         if after is not None:
             self._settled(after, told)
         return told
+
+    def linked(self, edge: Edge) -> State | None:
+        """The state of an input; of one that is live, with the edge that makes its end heard."""
+        task = read_task(self._store, edge.key)
+        if task is not None and task.state not in (State.DONE, State.EXPIRED):
+            task = self._link(edge.key, edge)
+        return task.state if task else None
 
     def _look(self, key: str, edge: Edge, look: bool, told: Told) -> State | None:
         """The state of an input, with the edge that makes its later end heard."""

@@ -52,7 +52,7 @@ class Dropping:
             if key in ledger and not (self._keep and ledger[key].outcome)
         ]
         for key in running:
-            self._one(key)
+            self.one(key)
             yield
         for number in SHARDS:
             start, end = rows.prefix_range(f"w|{self._live.id}|")
@@ -83,9 +83,10 @@ class Dropping:
                     self._after(task, change.task)
                 return
         for key in keys:
-            self._one(key)
+            self.one(key)
 
-    def _one(self, key: str) -> None:
+    def one(self, key: str) -> None:
+        """Take back the want of one task. Raises StoreError; may be repeated."""
         before: list[Task] = []
 
         def decide(task: Task) -> Change:

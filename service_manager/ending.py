@@ -1,7 +1,7 @@
 """How a request ends: recounted from its want rows, with what it lacks and why, and a mail."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import structlog
@@ -75,13 +75,14 @@ def end(
 ) -> RequestRow:
     """End a request once: gaps, mail, and its row. Repeated, it changes nothing.
 
-    One that is ordered to be cancelled does not end this way: its wants may be half gone already.
+    One that is ordered to be cancelled does not end this way, its wants may be half gone already,
+    nor one that is to try again what failed.
 
     Raises:
         StoreError: storage failed; call again.
     """
     stored = requests.load(services, live.id)
-    if stored.order == "cancel":
+    if _goes_on(stored, live.policy):
         return stored
     plan = frozen.thaw(services.blobs, live.id) or Plan(tasks=())
     verdict = judge(live.policy, wants, plan.gaps)
@@ -104,7 +105,7 @@ def end(
     )
     if mail is not None:
         outbox.put(services.store, services.clock, mail)
-    return write_end(services, row, unless_cancelled=True)
+    return write_end(services, row, unless=lambda found: _goes_on(found, live.policy))
 
 
 def end_without_plan(
@@ -129,11 +130,16 @@ def end_without_plan(
     return write_end(services, new)
 
 
-def write_end(services: Services, row: RequestRow, *, unless_cancelled: bool = False) -> RequestRow:
-    """Write a request's end unless it has one, or is to be cancelled meanwhile."""
+def write_end(
+    services: Services,
+    row: RequestRow,
+    *,
+    unless: Callable[[RequestRow], bool] = lambda _found: False,
+) -> RequestRow:
+    """Write a request's end unless it has one, or an order that came meanwhile goes first."""
 
     def change(current: RequestRow) -> RequestRow:
-        if current.state.ended or (unless_cancelled and current.order == "cancel"):
+        if current.state.ended or unless(current):
             return current
         return replace(row, document=current.document, etag=current.etag)
 
@@ -142,6 +148,10 @@ def write_end(services: Services, row: RequestRow, *, unless_cancelled: bool = F
         return ended
     log.info("request ended", request=row.id, state=ended.state.value, message=ended.message)
     return ended
+
+
+def _goes_on(row: RequestRow, policy: str) -> bool:
+    return row.order == "cancel" or (bool(row.retry_orders) and policy != "fail")
 
 
 def _keep_gaps(services: Services, request: str, gaps: Sequence[Gap]) -> None:

@@ -9,7 +9,7 @@ from tasks import rows
 from tasks.clock import Clock
 from tasks.errors import FencedError, StoreError
 from tasks.keys import SHARDS
-from tasks.model import SCHEMA
+from tasks.schema import SCHEMA, current
 from tasks.store import Entity, Insert, Operation, Replace, Store, Upsert
 
 _TRIES = 8
@@ -25,7 +25,7 @@ def passing(store: Store, shard: str, request: str) -> Operation:
     row = store.get(rows.TABLE, shard, name)
     if row is None:
         return Insert(row=name, entity=_entity(is_open=True))
-    if not row.entity["open"]:
+    if not current("gate", row)["open"]:
         raise FencedError(f"request {request} wants nothing any more: another manager ended it")
     return Replace(row=name, entity=_entity(is_open=True), etag=row.etag)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from tasks import requests, updates
 from tasks.errors import FencedError
-from tasks.model import SCHEMA
+from tasks.schema import SCHEMA, current
 from tasks.services import Services, new_id
 from tasks.store import Entity, Insert, Operation, Replace, Row
 
@@ -111,5 +111,5 @@ def _write(row: Row | None, lease: _Lease) -> tuple[Operation, ...]:
 
 
 def _load(row: Row) -> _Lease:
-    e = row.entity
+    e = current("lease", row)
     return _Lease(epoch=int(e["epoch"]), holder=str(e["holder"]), beat=int(e["beat"]))

@@ -7,12 +7,14 @@ import structlog
 from azure.core.exceptions import AzureError
 
 from service_manager import ending
+from service_manager.dependents import Dependents, Told
 from service_manager.dispatch import Dispatch
 from service_manager.dropping import Dropping
 from service_manager.intake import Intake, recount
 from service_manager.options import Options
 from service_manager.plan_writer import Written
 from service_manager.ready import Ready
+from service_manager.reviving import Reviving
 from service_manager.view import Live, View
 from tasks import requests
 from tasks.errors import FencedError, StoreError
@@ -27,8 +29,8 @@ TRANSIENT = (StoreError, AzureError)  # storage failed: the same is tried again
 
 
 class Lifecycle:
-    """All requests that have not ended. `examine` looks again at the inputs of a task by key;
-    `epoch` guards the requests' progress."""
+    """All requests that have not ended. `hear` takes what telling dependents came to; `epoch`
+    guards the requests' progress."""
 
     def __init__(
         self,
@@ -38,7 +40,8 @@ class Lifecycle:
         dispatch: Dispatch,
         ready: Ready,
         intake: Intake,
-        examine: Callable[[str], None],
+        dependents: Dependents,
+        hear: Callable[[Told], None],
         epoch: int,
     ) -> None:
         self._services = services
@@ -49,7 +52,9 @@ class Lifecycle:
         self._dispatch = dispatch
         self._ready = ready
         self._intake = intake
-        self._examine = examine
+        self._dependents = dependents
+        self._hear = hear
+        self._reviving = Reviving(services, view, dispatch, dependents, self.find, hear)
         self._epoch = epoch
         self._work: dict[str, Iterator[Written | None]] = {}  # plans and drops under way
         self._after: dict[str, RequestState] = {}  # what a request becomes when its drop is over
@@ -147,6 +152,9 @@ class Lifecycle:
                 return replace(row, paused=paused, order="")
 
             self._take_row(live, requests.change_request(self._services, live.id, change))
+            self._look_at.add(live.id)
+        elif live.row.retry_orders:
+            self._work[live.id] = self._reviving.batches(live)
 
     def _drop(self, live: Live, becomes: RequestState) -> None:
         self._after[live.id] = becomes
@@ -201,7 +209,7 @@ class Lifecycle:
             if task.state is State.READY and not task.not_before:
                 self._ready.now(task)
         for key in written.examine:
-            self._examine(key)
+            self._hear(self._dependents.examine(key))
         live.changed = True
 
     def _finished(self, live: Live) -> None:
@@ -233,7 +241,7 @@ class Lifecycle:
                 continue
             if live.policy == "fail" and _failed(live):
                 self._drop(live, RequestState.FAILED)
-            elif not live.pending:
+            elif not live.pending and not live.row.retry_orders:
                 wants = recount(self._services, live)
                 if not live.pending:
                     self._end(live, wants)
@@ -276,7 +284,7 @@ class Lifecycle:
             row = requests.change_request(self._services, live.id, change)
             live.row = replace(row, document=live.row.document)
             live.changed = False
-            if row.order or row.state.ended:
+            if row.order or row.retry_orders or row.state.ended:
                 self._look_at.add(live.id)
         return False
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import structlog
 
 from service_manager.attempts import Attempts
-from service_manager.dependents import Dependents
+from service_manager.dependents import Dependents, Told
 from service_manager.digest import Digest
 from service_manager.dispatch import Dispatch
 from service_manager.intake import Intake, Planner
@@ -57,7 +57,8 @@ class Manager:
             self._dispatch,
             self._ready,
             Intake(services, options, plan),
-            self._examine,
+            self._dependents,
+            self._hear,
             epoch,
         )
         self._sweep = Sweep(services, self.view, self._dispatch, options.sweep)
@@ -99,8 +100,7 @@ class Manager:
     def _find(self, request: str) -> Live | None:
         return self._lifecycle.find(request)
 
-    def _examine(self, key: str) -> None:
-        told = self._dependents.examine(key)
+    def _hear(self, told: Told) -> None:
         for task in told.ready:
             self._ready.now(task)
         self._digest.hint([shard(ended) for ended in told.ended])

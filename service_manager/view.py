@@ -64,6 +64,13 @@ class Live:
         self.pending -= 1
         self.changed = self.heard = True
 
+    def forget(self, key: str) -> None:
+        """The request wants a task no longer."""
+        entry = self.ledger.pop(key, None)
+        if entry is not None:
+            self.pending -= not entry.outcome
+            self.changed = True
+
     def with_progress(self, running: Iterable[str]) -> RequestRow:
         """The request's row with its counts; `running` are the keys of running tasks."""
         counts = {phase: [0, 0, 0, 0, 0] for phase in Phase}

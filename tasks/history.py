@@ -18,8 +18,9 @@ from dataclasses import dataclass, field, replace
 
 from tasks.categories import Category
 from tasks.errors import FencedError
-from tasks.model import SCHEMA, Phase
+from tasks.model import Phase
 from tasks.rows import News
+from tasks.schema import SCHEMA, current
 from tasks.store import Entity, Insert, Operation, Replace, Row, Store
 
 TABLE = "history"
@@ -95,9 +96,10 @@ def load_cursor(store: Store) -> Cursor:
     row = store.get(TABLE, PARTITION, CURSOR)
     if row is None:
         return Cursor()
+    e = current("cursor", row)
     return Cursor(
-        epoch=int(row.entity["epoch"]),
-        counted=frozenset(str(row.entity["counted"]).split()),
+        epoch=int(e["epoch"]),
+        counted=frozenset(str(e["counted"]).split()),
         etag=row.etag,
     )
 
@@ -207,7 +209,7 @@ def _day_row(news: News) -> str:
 
 
 def _load_class(row: Row) -> ClassStatistics:
-    e = row.entity
+    e = current("class", row)
     return ClassStatistics(
         task_class=str(e["task_class"]),
         count=int(e["count"]),
@@ -217,7 +219,7 @@ def _load_class(row: Row) -> ClassStatistics:
 
 
 def _load_day(row: Row) -> DayCount:
-    e = row.entity
+    e = current("day", row)
     return DayCount(
         day=dt.date.fromisoformat(str(e["day"])),
         phase=Phase(str(e["phase"])),

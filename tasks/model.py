@@ -5,8 +5,6 @@ from enum import StrEnum
 
 from tasks.categories import Category
 
-SCHEMA = 1  # of every stored row; raise it when a row's meaning changes, and read the older ones
-
 
 class Phase(StrEnum):
     """The four phases of a request."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from tasks import updates
 from tasks.clock import Clock
-from tasks.model import SCHEMA
+from tasks.schema import SCHEMA, current
 from tasks.store import Entity, Insert, Operation, Replace, Row, Store
 
 TABLE = "outbox"
@@ -103,7 +103,7 @@ def _dump(mail: Mail) -> Entity:
 
 
 def _load(row: Row) -> Mail:
-    e = row.entity
+    e = current("mail", row)
     body = e["body"]
     return Mail(
         request=str(e["request"]),

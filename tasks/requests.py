@@ -1,7 +1,7 @@
 """The table `requests`: one row per request, with its progress; markers for lists of them.
 
-All in one partition. By RowKey: `q|id` the request, `l|id` it has not ended, `n|time|id` newest
-first.
+All in one partition. By RowKey: `q|id` the request, `l|id` it has not ended, `d|id` it has ended
+and still wants what it needs no more, `n|time|id` newest first.
 """
 
 import datetime as dt
@@ -12,12 +12,13 @@ from dataclasses import asdict, dataclass, field, replace
 from tasks import blobs, rows, updates
 from tasks.errors import FencedError, SwathmillError
 from tasks.keys import SHARDS
-from tasks.model import SCHEMA, Phase, RequestState
+from tasks.model import Phase, RequestState
 from tasks.plan import Gap
 from tasks.request import Request, dump_request, parse_request
 from tasks.rows import Want
+from tasks.schema import SCHEMA, current
 from tasks.services import Services, new_id
-from tasks.store import Delete, Entity, Insert, Operation, Replace, Row, Store
+from tasks.store import Delete, Entity, Insert, Operation, Replace, Row, Store, Upsert
 
 TABLE = "requests"
 PARTITION = "requests"
@@ -73,6 +74,9 @@ class RequestRow:
     message: str = ""
     attempts: int = 0  # tries to plan it
     epoch: int = 0
+    retry_orders: tuple[str, ...] = ()  # `retrying.Scope`s whose failures are to be tried again
+    retry_of: str = ""  # the ended request that this one tries again
+    retried_as: str = ""  # the request that tries this one again
     etag: str = field(default="", compare=False)
 
 
@@ -90,8 +94,11 @@ def submit(
     *,
     request_id: str | None = None,
     dry_run: bool = False,
+    retry_of: str = "",
 ) -> str:
     """Store a new request and tell the manager. With an id given before, nothing happens anew.
+
+    `retry_of` is the ended request that it tries again.
 
     Raises:
         FencedError: the id belongs to another owner's request.
@@ -115,11 +122,12 @@ def submit(
         title=request.title,
         document=document,
         dry_run=dry_run,
+        retry_of=retry_of,
     )
     operations = (
         Insert(row=f"q|{name}", entity=dump(row)),
-        Insert(row=f"l|{name}", entity={"id": name}),
-        Insert(row=_newest(row), entity={"id": name, "owner": owner}),
+        Insert(row=f"l|{name}", entity={"schema": SCHEMA, "id": name}),
+        Insert(row=_newest(row), entity={"schema": SCHEMA, "id": name, "owner": owner}),
     )
 
     def once(found: Row | None) -> tuple[Operation, ...]:
@@ -172,6 +180,20 @@ def live_requests(store: Store) -> list[str]:
     return [r.row[2:] for r in store.scan(TABLE, PARTITION, *rows.prefix_range("l|"))]
 
 
+def ended_requests(store: Store) -> list[str]:
+    """The ids of requests that have ended and still want what they need no more."""
+    return [r.row[2:] for r in store.scan(TABLE, PARTITION, *rows.prefix_range("d|"))]
+
+
+def settled(services: Services, request: str) -> None:
+    """An ended request wants only what it needs. Raises StoreError."""
+
+    def change(found: Row | None) -> tuple[Operation, ...]:
+        return () if found is None else (Delete(row=found.row, etag=found.etag),)
+
+    updates.update(services.store, services.clock, TABLE, PARTITION, f"d|{request}", change)
+
+
 def order(services: Services, request: str, order: str) -> None:
     """Ask the manager to cancel, pause or resume a request. An ended one stays as it is.
 
@@ -214,6 +236,9 @@ def change_request(
         ]
         if new.state.ended and not old.state.ended:
             operations.append(Delete(row=f"l|{request}"))
+            if not new.dry_run:
+                marker: Entity = {"schema": SCHEMA, "id": request}
+                operations.append(Upsert(row=f"d|{request}", entity=marker))
         return tuple(operations)
 
     updates.update(services.store, services.clock, TABLE, PARTITION, f"q|{request}", once)
@@ -278,12 +303,15 @@ def dump(row: RequestRow) -> Entity:
         "message": row.message[:2000],
         "attempts": row.attempts,
         "epoch": row.epoch,
+        "retry_orders": json.dumps(row.retry_orders),
+        "retry_of": row.retry_of,
+        "retried_as": row.retried_as,
     }
 
 
 def load_row(row: Row) -> RequestRow:
     """The request of a `q|` row; a document over 60 kB is left out."""
-    e = row.entity
+    e = current("request", row)
     document = e["document"]
     phases = json.loads(str(e["phases"]))
     return RequestRow(
@@ -307,6 +335,9 @@ def load_row(row: Row) -> RequestRow:
         message=str(e["message"]),
         attempts=int(e["attempts"]),
         epoch=int(e["epoch"]),
+        retry_orders=tuple(json.loads(str(e["retry_orders"]))),
+        retry_of=str(e["retry_of"]),
+        retried_as=str(e["retried_as"]),
         etag=row.etag,
     )
 

@@ -22,7 +22,8 @@ from dataclasses import asdict, dataclass
 
 from tasks.categories import Category
 from tasks.keys import canonical
-from tasks.model import SCHEMA, ArtifactFile, Attempt, Phase, State, Task
+from tasks.model import ArtifactFile, Attempt, Phase, State, Task
+from tasks.schema import SCHEMA, current
 from tasks.spec import Spec, load_spec
 from tasks.store import Entity, Operation, Row, Upsert, Value
 
@@ -101,12 +102,15 @@ def prefix_range(prefix: str) -> tuple[str, str]:
 def markers(task: Task) -> dict[str, Entity]:
     """The marker rows a task must have: a function of its row alone."""
     if task.state is State.READY and task.not_before:
-        return {f"z|{int(task.not_before * 1000):015d}|{task.key}": {"key": task.key}}
+        return {
+            f"z|{int(task.not_before * 1000):015d}|{task.key}": {"schema": SCHEMA, "key": task.key}
+        }
     if task.state is State.READY:
-        return {f"r|{task.sponsor}|{task.key}": {"key": task.key}}
+        return {f"r|{task.sponsor}|{task.key}": {"schema": SCHEMA, "key": task.key}}
     if task.state is State.RUNNING:
         return {
             f"x|{task.key}": {
+                "schema": SCHEMA,
                 "key": task.key,
                 "claim": task.claim,
                 "worker": task.worker,
@@ -150,7 +154,7 @@ def dump_task(task: Task) -> Entity:
 
 def load_task(row: Row) -> Task:
     """The task of a `t|` row."""
-    e = row.entity
+    e = current("task", row)
     category = str(e["category"])
     return Task(
         key=row.row[2:],
@@ -182,12 +186,12 @@ def dump_spec(key: str, spec: Spec) -> Iterator[tuple[str, Entity]]:
     """The specification's rows, in parts that fit a property."""
     data = canonical(spec.model_dump(mode="json"))
     for n, start in enumerate(range(0, len(data), _PART)):
-        yield f"s|{key}|{n:03d}", {"json": data[start : start + _PART]}
+        yield f"s|{key}|{n:03d}", {"schema": SCHEMA, "json": data[start : start + _PART]}
 
 
 def load_spec_rows(parts: Sequence[Row]) -> Spec:
     """The specification from all its rows, in order."""
-    return load_spec(b"".join(_binary(p.entity["json"]) for p in parts))
+    return load_spec(b"".join(_binary(current("spec", p)["json"]) for p in parts))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -201,12 +205,17 @@ class Edge:
 
 def dump_edge(edge: Edge) -> Entity:
     """The edge row's entity."""
-    return {"key": edge.key, "dependent": edge.dependent, "bits": f"{edge.bits:x}"}
+    return {
+        "schema": SCHEMA,
+        "key": edge.key,
+        "dependent": edge.dependent,
+        "bits": f"{edge.bits:x}",
+    }
 
 
 def load_edge(row: Row) -> Edge:
     """The edge of an `e|` row."""
-    e = row.entity
+    e = current("edge", row)
     return Edge(key=str(e["key"]), dependent=str(e["dependent"]), bits=int(str(e["bits"]), 16))
 
 
@@ -230,7 +239,7 @@ def dump_want(want: Want) -> Entity:
 
 def load_want(row: Row) -> Want:
     """The want of a `w|` row."""
-    e = row.entity
+    e = current("want", row)
     category = str(e["category"])
     return Want(
         request=str(e["request"]),
@@ -262,7 +271,7 @@ def dump_attempt(attempt: Attempt) -> Entity:
 
 def load_attempt(row: Row) -> Attempt:
     """The attempt of an `a|` row."""
-    e = row.entity
+    e = current("attempt", row)
     category = str(e["category"])
     return Attempt(
         key=str(e["key"]),
@@ -323,7 +332,7 @@ def _news(task: Task, number: int, category: Category | None) -> Entity:
 
 def load_news(row: Row) -> News:
     """The news of an `o|` row."""
-    e = row.entity
+    e = current("news", row)
     category = str(e["category"])
     return News(
         key=str(e["key"]),

@@ -243,12 +243,42 @@ def heal(task: Task, missing: int, edges: Sequence[rows.Edge] = ()) -> Change:
     return _change(task, fresh, _edges(edges))
 
 
-def retry(task: Task, missing: int) -> Change:
-    """FAILED -> READY or WAITING with a fresh budget: somebody asked for another try."""
-    if task.state is not State.FAILED or not task.wants:
-        raise FencedError(f"task {task.key} is {task.state}, not a failed task someone wants")
-    new = replace(_fresh(task, missing), generation=task.generation + 1)
-    return _change(task, new)
+def retry(task: Task, wants: Sequence[rows.Want], missing: int, lacking: int = 0) -> Change:
+    """Somebody asks for another try: a task that is not live begins again with a fresh budget.
+
+    `wants` are the wants that are to hear how it ends; they are told at once when it is DONE
+    meanwhile. `missing` has a bit for each input that may still come, `lacking` for each that
+    ended without an artifact and is not tried again.
+    """
+    asking = [want for want in wants if want.request in task.wants]
+    if not asking:
+        raise FencedError(f"task {task.key} is wanted by none of those who ask for another try")
+    new = task
+    if not (task.state.live or task.state is State.DONE):
+        new = replace(
+            _fresh(task, missing | lacking),
+            missing=missing,
+            lacking=lacking,
+            generation=task.generation + 1,
+            sponsor=asking[0].request,
+        )
+    done = new.state is State.DONE
+    untold = [
+        replace(
+            want,
+            outcome="done" if done else "",
+            category=None,
+            message="",
+            reused=done,
+            files=task.files if done else (),
+        )
+        for want in asking
+    ]
+    extra = tuple(
+        Upsert(row=rows.want_row(want.request, task.key), entity=rows.dump_want(want))
+        for want in untold
+    )
+    return _change(task, new, extra)
 
 
 def expire(task: Task) -> Change:

@@ -11,7 +11,8 @@ from enum import Enum
 
 from tasks import updates
 from tasks.clock import Clock
-from tasks.model import SCHEMA, Phase
+from tasks.model import Phase
+from tasks.schema import SCHEMA, current
 from tasks.store import Delete, Entity, Insert, Operation, Replace, Row, Store
 
 TABLE = "workers"
@@ -193,7 +194,7 @@ def _dump(worker: WorkerRow) -> Entity:
 
 
 def _load(row: Row) -> WorkerRow:
-    e = row.entity
+    e = current("worker", row)
     listed = e["attempts"]
     text = listed if isinstance(listed, bytes) else b"[]"
     return WorkerRow(
@@ -210,8 +211,8 @@ def _load(row: Row) -> WorkerRow:
             for k, c, s, p, t, g, n in json.loads(text)
         ),
         orders=tuple(str(e["orders"]).split()),
-        moves=tuple(str(e.get("moves", "")).split()),
-        hold=Hold(str(e.get("hold", ""))),
+        moves=tuple(str(e["moves"]).split()),
+        hold=Hold(str(e["hold"])),
         draining=bool(e["draining"]),
         sandbox=str(e["sandbox"]),
         version=str(e["version"]),

@@ -127,7 +127,16 @@ CASES: list[tuple[str, Callable[[Task], Change], dict[State, State]]] = [
         lambda t: transitions.heal(t, 0),
         {s: State.READY if s is State.DONE else s for s in State},
     ),
-    ("retry", lambda t: transitions.retry(t, 0), {State.FAILED: State.READY}),
+    (
+        "retry",
+        lambda t: transitions.retry(t, [want("r1")], 0),
+        {s: s if s.live or s is State.DONE else State.READY for s in State},
+    ),
+    (
+        "retry for want of inputs",
+        lambda t: transitions.retry(t, [want("r1")], 0, 1),
+        {s: s if s.live or s is State.DONE else State.WAITING for s in State},
+    ),
 ]
 
 

@@ -1,0 +1,172 @@
+"""Trying failures of a running request again, and all that could not be made for want of them.
+
+Dependents go first and what failed last, so that a crash anywhere leaves what failed to begin from,
+and every step may be repeated. Each running request that wants a revived task waits for it anew and
+wants its successor, made over what there was, no longer.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+
+import structlog
+
+from service_manager.dependents import Dependents, Told
+from service_manager.dispatch import Dispatch
+from service_manager.dropping import Dropping
+from service_manager.view import Live, View
+from tasks import requests, rows, transitions
+from tasks.categories import Category
+from tasks.keys import shard
+from tasks.model import State, Task
+from tasks.protocol import change_task, read_spec, read_task
+from tasks.requests import RequestRow
+from tasks.retrying import Scope
+from tasks.rows import Edge, Want
+from tasks.services import Services
+
+log = structlog.get_logger("manager.reviving")
+
+_INCOMPLETE = ("failed", "gap", "superseded")
+
+
+class Reviving:
+    """Obeys retry orders. `find` gives a running request by id, `hear` takes what telling
+    dependents came to."""
+
+    def __init__(
+        self,
+        services: Services,
+        view: View,
+        dispatch: Dispatch,
+        dependents: Dependents,
+        find: Callable[[str], Live | None],
+        hear: Callable[[Told], None],
+    ) -> None:
+        self._services = services
+        self._store = services.store
+        self._view = view
+        self._dispatch = dispatch
+        self._dependents = dependents
+        self._find = find
+        self._hear = hear
+
+    def batches(self, live: Live) -> Iterator[None]:
+        """Obey the retry orders of a request, a task for each item taken, and strike them out.
+
+        Raises StoreError; may be repeated from the start.
+        """
+        orders = live.row.retry_orders
+        if live.policy != "fail":  # what fails at the first failure has none to try again
+            wants = {want.key: want for want in requests.wants(self._services, live.id)}
+            order: dict[str, None] = {}
+            for text in orders:
+                for root in self._roots(wants, Scope.parse(text)):
+                    yield from self._visit(root, order)
+            members = frozenset(order)
+            for key in order:
+                self._revive(key, members)
+                yield
+            log.info("tried again", request=live.id, orders=list(orders), tasks=len(order))
+
+        def obeyed(row: RequestRow) -> RequestRow:
+            left = tuple(text for text in row.retry_orders if text not in orders)
+            return replace(row, retry_orders=left)
+
+        document = live.row.document
+        row = requests.change_request(self._services, live.id, obeyed)
+        live.row = replace(row, document=document)
+        live.changed = True
+
+    def _roots(self, wants: Mapping[str, Want], scope: Scope) -> Iterator[str]:
+        """The tasks that failed by themselves, of all that a scope means."""
+        seen: set[str] = set()
+        todo = [want.key for want in wants.values() if scope.covers(want)]
+        while todo:
+            key = todo.pop()
+            want = wants.get(key)
+            if key in seen or want is None or want.outcome not in _INCOMPLETE:
+                continue
+            seen.add(key)
+            if want.outcome == "failed":
+                yield key
+            else:
+                todo += [given.key for given in read_spec(self._store, key).inputs]
+
+    def _visit(self, key: str, order: dict[str, None]) -> Iterator[None]:
+        """Add a task and, before it, all that could not be made for want of it."""
+        if key in order:
+            return
+        partition = shard(key)
+        found = self._store.scan(rows.TABLE, partition, *rows.prefix_range(f"e|{key}|"))
+        for dependent in [rows.load_edge(row).dependent for row in found]:
+            task = read_task(self._store, dependent)
+            if task is not None and self._lives(task) and _held_up(task):
+                yield from self._visit(dependent, order)
+            yield
+        order[key] = None
+
+    def _lives(self, task: Task) -> list[Live]:
+        found = [self._find(request) for request in task.wants]
+        return [live for live in found if live is not None and not live.leaving]
+
+    def _revive(self, key: str, members: frozenset[str]) -> None:
+        task = read_task(self._store, key)
+        if task is None:
+            return
+        told = [(live, want) for live in self._lives(task) if (want := self._want(live, key))]
+        asking = [(live, want) for live, want in told if want.outcome in _INCOMPLETE]
+        if asking:
+            missing, lacking = self._inputs(key, members)
+            wants = [want for _, want in asking]
+            task = change_task(
+                self._services,
+                key,
+                lambda found: transitions.retry(found, wants, missing, lacking),
+            )
+            for live, _ in asking:
+                if want := self._want(live, key):
+                    live.note(want)
+        for live, want in told:
+            if want.successor and want.outcome != "done":
+                self._drop(live, want.successor)
+        if task is not None and task.state is State.READY and not task.not_before:
+            self._hear(Told(ready=[task]))
+        elif task is not None and task.state is State.WAITING:
+            self._hear(self._dependents.examine(key, but=members))
+
+    def _inputs(self, key: str, members: frozenset[str]) -> tuple[int, int]:
+        """Bits of a task's inputs that may still come, and of those that made nothing and are not
+        tried again. Each that may come has the edge by which its end is heard."""
+        bits: dict[str, int] = {}
+        for i, given in enumerate(read_spec(self._store, key).inputs):
+            bits[given.key] = bits.get(given.key, 0) | 1 << i
+        missing = lacking = 0
+        for given_key, own in bits.items():
+            edge = Edge(key=given_key, dependent=key, bits=own)
+            state = self._dependents.linked(edge)
+            if state is State.FAILED and given_key not in members:
+                lacking |= own
+            elif state is not State.DONE:
+                missing |= own
+        return missing, lacking
+
+    def _drop(self, live: Live, successor: str) -> None:
+        """Want a successor no longer, nor its own: the last first, so that none is forgotten."""
+        want = self._want(live, successor)
+        if want is None:
+            return
+        if want.successor:
+            self._drop(live, want.successor)
+        Dropping(self._services, self._view, self._dispatch, live).one(successor)
+        live.forget(successor)
+
+    def _want(self, live: Live, key: str) -> Want | None:
+        row = self._store.get(rows.TABLE, shard(key), rows.want_row(live.id, key))
+        return rows.load_want(row) if row else None
+
+
+def _held_up(task: Task) -> bool:
+    """Whether a task waits, or could not be made for want of an input."""
+    if task.state is State.FAILED:
+        return task.category is Category.UPSTREAM_FAILED
+    return task.state is State.WAITING

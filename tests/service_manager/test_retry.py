@@ -1,0 +1,295 @@
+"""Trying again what failed: of a request, a category, a task; running or ended; through crashes."""
+
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tasks import outbox, protocol, requests, retrying
+from tasks.categories import Category
+from tasks.errors import StoreError
+from tasks.model import RequestState, State
+from tasks.retrying import NothingToRetryError, Scope
+from tasks.rows import Want
+from tasks.store import Operation, Row, Store
+
+sys.path.insert(0, str(Path(__file__).parent))
+from manager_bench import Bench, collect, mosaic, plan_of
+
+G = [collect(f"g{i}") for i in range(5)]
+A, B = mosaic("a", G[0], G[1]), mosaic("b", G[2], G[3])
+TOP = mosaic("top", A, B)
+LAST = mosaic("last", G[4])
+PLAN = plan_of(*G, A, B, TOP, LAST, outputs={"top": "out", "a": "out", "last": "out"})
+NAMES = {spec.key: name for spec, name in zip(G, ("g0", "g1", "g2", "g3", "g4"), strict=True)}
+
+
+class Held(Bench):
+    """A bench on which g4 is not run before it is let go, so that requests go on; chosen granules
+    fail until they are mended."""
+
+    broken: dict[str, Category]
+    held: bool = True
+
+    def work(self) -> None:
+        kept = [key for key in self.sent if self.held and key == G[4].key]
+        self.sent[:] = [key for key in self.sent if key not in kept]
+        super().work()
+
+
+def held(broken: dict[int, Category]) -> Held:
+    """A request whose granules `broken` fail, gone as far as it can."""
+    b = Held(
+        plans={"p": PLAN, "a": plan_of(*G[:2], G[4], A, LAST, outputs={"a": "o", "last": "o"})}
+    )
+    b.broken = {G[i].key: category for i, category in broken.items()}
+    b.decide = lambda claimed: b.broken.get(claimed.task.key)
+    return b
+
+
+def wants(b: Bench, request: str) -> dict[str, Want]:
+    return {want.key: want for want in requests.wants(b.services, request)}
+
+
+def made_over(b: Bench, request: str) -> set[str]:
+    """The names of the results, each with the number of its inputs."""
+    return {
+        f"{want.name} {len(protocol.read_spec(b.services.store, want.key).inputs)}"
+        for want in requests.results(b.services, request)
+    }
+
+
+ABSENT = {0: Category.SOURCE_NOT_PUBLISHED}
+
+
+def test_a_running_request_makes_what_it_lacked_and_all_that_hangs_on_it() -> None:
+    b = held(ABSENT)
+    request = b.submit("p")
+    b.rounds(8)
+    before = wants(b, request)
+    assert before[A.key].outcome == before[TOP.key].outcome == "superseded"
+    assert made_over(b, request) == {"a 1", "top 2"}
+    b.broken.clear()
+    assert retrying.retry(b.services, request, Scope()).id == request
+    b.rounds(8)
+    assert made_over(b, request) == {"a 2", "top 2"}
+    b.held = False
+    row = b.until_ended(request)
+    assert row.state is RequestState.COMPLETE
+    assert (row.outputs, row.delivered, row.gap_count) == (3, 3, 0)
+    assert set(wants(b, request)) == {spec.key for spec in (*G, A, B, TOP, LAST)}
+    heir = protocol.read_task(b.services.store, before[A.key].successor)
+    assert heir is not None
+    assert heir.wants == ()
+    assert len(list(outbox.mails(b.services.store))) == 1
+
+
+def test_a_failure_that_persists_leads_to_the_same_successor_again() -> None:
+    b = held(ABSENT)
+    request = b.submit("p")
+    b.rounds(8)
+    before = wants(b, request)
+    retrying.retry(b.services, request, Scope())
+    b.rounds(8)
+    ran = b.ran.count(G[0].key)
+    assert ran == 2
+    assert wants(b, request).keys() == before.keys()
+    b.held = False
+    assert b.until_ended(request).state is RequestState.GAPS
+    assert made_over(b, request) == {"a 1", "top 2", "last 1"}
+    assert b.ran.count(before[A.key].successor) == 1  # it was there already
+
+
+@pytest.mark.parametrize(
+    ("scope", "again"),
+    [
+        (Scope(), {"g0", "g2"}),
+        (Scope(category=Category.SOURCE_NOT_PUBLISHED), {"g0"}),
+        (Scope(category=Category.DOWNLOAD_FAILED), set()),
+        (Scope(category=Category.UPSTREAM_FAILED), set()),
+        (Scope(task=G[2].key), {"g2"}),
+        (Scope(task=TOP.key), {"g0", "g2"}),
+        (Scope(task=G[1].key), set()),
+    ],
+    ids=str,
+)
+def test_a_scope_means_what_it_says(scope: Scope, again: set[str]) -> None:
+    b = held({0: Category.SOURCE_NOT_PUBLISHED, 2: Category.BAD_IMAGE_FORMAT})
+    request = b.submit("p")
+    b.rounds(8)
+    b.broken.clear()
+    ran = len(b.ran)
+    retrying.retry(b.services, request, scope)
+    retrying.retry(b.services, request, scope)  # asked for twice, done once
+    b.rounds(8)
+    assert {NAMES[key] for key in b.ran[ran:] if key in NAMES} == again
+    assert b.row(request).retry_orders == ()
+    b.held = False
+    complete = again == {"g0", "g2"}
+    ended = b.until_ended(request)
+    assert ended.state is (RequestState.COMPLETE if complete else RequestState.GAPS)
+    assert made_over(b, request) >= {f"a {1 + ('g0' in again)}", "last 1"}
+    assert {gap.what for gap in ended.gaps} == {"g0", "g2"} - again
+
+
+def test_a_gap_is_tried_again_by_its_cause() -> None:
+    b = held({0: Category.BAD_IMAGE_FORMAT, 1: Category.BAD_IMAGE_FORMAT})
+    request = b.submit("a")
+    b.rounds(8)
+    assert wants(b, request)[A.key].outcome == "gap"
+    b.broken.clear()
+    retrying.retry(b.services, request, Scope(category=Category.UPSTREAM_FAILED))
+    b.held = False
+    assert b.until_ended(request).state is RequestState.COMPLETE
+
+
+def test_every_running_request_that_shares_it_gains_by_it() -> None:
+    b = held(ABSENT)
+    first, second = b.submit("p"), b.submit("a", owner="other")
+    b.rounds(8)
+    b.broken.clear()
+    retrying.retry(b.services, first, Scope())
+    b.held = False
+    assert b.until_ended(first).state is RequestState.COMPLETE
+    assert b.until_ended(second).state is RequestState.COMPLETE
+    assert b.ran.count(G[0].key) == 2
+
+
+def test_an_ended_request_is_tried_again_by_another_of_the_same_document() -> None:
+    b = held(ABSENT)
+    b.held = False
+    request = b.submit("p")
+    ended = b.until_ended(request)
+    assert ended.state is RequestState.GAPS
+    ran = len(b.ran)
+    again = retrying.retry(b.services, request, Scope())
+    assert again.id != request
+    assert (again.retry_of, again.owner, again.document) == (request, "owner", ended.document)
+    assert retrying.retry(b.services, request, Scope()).id == again.id
+    assert b.until_ended(again.id).state is RequestState.GAPS
+    b.broken.clear()
+    third = retrying.retry(b.services, request, Scope())
+    assert third.retry_of == again.id
+    assert b.until_ended(third.id).state is RequestState.COMPLETE
+    assert b.ran[ran:].count(G[0].key) == 2
+    assert set(b.ran[ran:]) == {G[0].key, A.key, TOP.key}
+    assert b.row(request).state is RequestState.GAPS  # it ended once
+    assert retrying.retry(b.services, request, Scope()).id == third.id
+    complete = b.submit("a", owner="other")
+    b.until_ended(complete)
+    with pytest.raises(NothingToRetryError, match="nothing failed"):
+        retrying.retry(b.services, complete, Scope())
+
+
+def test_a_retry_of_an_ended_request_survives_a_crash_before_it_is_stored() -> None:
+    b = held(ABSENT)
+    b.held = False
+    request = b.submit("p")
+    b.until_ended(request)
+    requests.change_request(b.services, request, lambda row: replace(row, retried_as="named"))
+    assert retrying.retry(b.services, request, Scope()).id == "named"
+
+
+def test_a_request_that_is_to_be_cancelled_tries_nothing_again() -> None:
+    b = held(ABSENT)
+    request = b.submit("p")
+    b.rounds(8)
+    requests.order(b.services, request, "cancel")
+    assert retrying.retry(b.services, request, Scope()).retry_orders == ()
+    assert b.until_ended(request).state is RequestState.CANCELLED
+
+
+def test_a_request_does_not_end_before_its_order_is_obeyed() -> None:
+    b = held(ABSENT)
+    request = b.submit("p")
+    b.rounds(8)
+    b.broken.clear()
+    b.held = False
+    b.work()  # all has ended, and the manager has not heard of it
+    retrying.retry(b.services, request, Scope())
+    assert b.until_ended(request).state is RequestState.COMPLETE
+
+
+def test_too_many_orders_are_refused() -> None:
+    b = held({})
+    request = b.submit("p")
+    for number in range(retrying.MOST_ORDERS):
+        retrying.retry(b.services, request, Scope(task=f"{number:064x}"))
+    with pytest.raises(ValueError, match="retry all of it"):
+        retrying.retry(b.services, request, Scope())
+
+
+class Breaking:
+    """A store whose write number `at` takes effect or not, and then fails with all that follow."""
+
+    def __init__(self, inner: Store) -> None:
+        self._inner = inner
+        self.at = -1
+        self.lands = False
+        self.count = 0
+
+    def get(self, table: str, partition: str, row: str) -> Row | None:
+        return self._inner.get(table, partition, row)
+
+    def scan(
+        self, table: str, partition: str, start: str, end: str, limit: int | None = None
+    ) -> Iterator[Row]:
+        return self._inner.scan(table, partition, start, end, limit)
+
+    def transact(self, table: str, partition: str, operations: Sequence[Operation]) -> None:
+        self.count += 1
+        if 0 <= self.at < self.count:
+            if self.lands and self.count == self.at + 1:
+                self._inner.transact(table, partition, operations)
+            raise StoreError("the manager dies here")
+        self._inner.transact(table, partition, operations)
+
+
+@pytest.mark.parametrize("lands", [False, True])
+def test_a_manager_that_dies_at_any_write_leaves_nothing_undone(lands: bool) -> None:
+    at = 0
+    while True:
+        b = held(ABSENT)
+        request = b.submit("p")
+        b.rounds(8)
+        b.broken.clear()
+        retrying.retry(b.services, request, Scope())
+        store = b.services.store
+        breaking = Breaking(store)
+        b.services = replace(b.services, store=breaking)
+        b.restart(epoch=1)
+        breaking.at, breaking.lands, breaking.count = at, lands, 0
+        b.services.clock.sleep(2)
+        for _ in range(3):
+            b.manager.tick()
+        died = breaking.count > at
+        b.services = replace(b.services, store=store)
+        b.restart(epoch=1)
+        b.held = False
+        row = b.until_ended(request)
+        assert row.state is RequestState.COMPLETE, (at, row.message)
+        assert (row.outputs, row.delivered) == (3, 3)
+        assert made_over(b, request) == {"a 2", "top 2", "last 1"}
+        states = {protocol.read_task(store, want.key) for want in wants(b, request).values()}
+        assert {task.state for task in states if task} == {State.DONE}
+        if not died:
+            assert at > 5
+            return
+        at += 1
+
+
+@pytest.mark.parametrize(
+    ("named", "problem"),
+    [
+        ({"category": "server busy", "task": "0" * 64}, "not both"),
+        ({"task": "xyz"}, "no task key"),
+        ({"category": "busy"}, "server busy"),
+    ],
+)
+def test_a_scope_that_is_none_is_refused(named: dict[str, str], problem: str) -> None:
+    with pytest.raises(ValueError, match=problem):
+        Scope.of(**named)
+    for scope in (Scope(), Scope(category=Category.UNKNOWN), Scope(task="0" * 64)):
+        assert Scope.parse(str(scope)) == scope
