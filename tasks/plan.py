@@ -10,10 +10,15 @@ from tasks.spec import Spec
 @dataclass(frozen=True, kw_only=True)
 class PlannedTask:
     """A task as planned for one request; `output` is the path of its files among the request's
-    results, empty for an intermediate artifact."""
+    results, empty for an intermediate artifact. `key` is the specification's, if not given."""
 
     spec: Spec
     output: str = ""
+    key: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.key:
+            object.__setattr__(self, "key", self.spec.key)
 
 
 @dataclass(frozen=True, kw_only=True)

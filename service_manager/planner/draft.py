@@ -1,4 +1,4 @@
-"""A plan while it is made: each task once, in an order in which inputs come first."""
+"""A stretch of a plan while it is made: each task once, inputs first."""
 
 from dataclasses import dataclass, field, replace
 
@@ -9,10 +9,10 @@ from tasks.spec import Input, Spec
 
 @dataclass(kw_only=True)
 class Draft:
-    """The tasks so far; `limit` is the most a plan may have."""
+    """The tasks of the stretch so far; `limit` is the most it may have."""
 
     limit: int
-    _tasks: dict[str, PlannedTask] = field(default_factory=dict)
+    tasks: dict[str, PlannedTask] = field(default_factory=dict)
 
     def add(self, spec: Spec, output: str = "") -> str:
         """Put a task at the end unless it is there; its key.
@@ -20,31 +20,23 @@ class Draft:
         Raises RequestRefusedError, naming the setting, when the plan grows beyond the limit.
         """
         key = spec.key
-        there = self._tasks.get(key)
+        there = self.tasks.get(key)
         if there is None:
-            self._tasks[key] = PlannedTask(spec=spec, output=output)
-            self._hold(len(self._tasks))
+            self.tasks[key] = PlannedTask(spec=spec, output=output, key=key)
+            self.expect(0)
         elif output and not there.output:
-            self._tasks[key] = replace(there, output=output)
+            self.tasks[key] = replace(there, output=output)
         return key
 
     def input(self, spec: Spec, name: str, file: str = "", output: str = "") -> Input:
         """Add a task and name it as an input of another."""
         return Input(key=self.add(spec, output), name=name, file=file)
 
-    @property
-    def tasks(self) -> tuple[PlannedTask, ...]:
-        """The tasks in order."""
-        return tuple(self._tasks.values())
-
     def expect(self, more: int) -> None:
         """Refuse at once what will come to too many tasks; errors as `add`."""
-        self._hold(len(self._tasks) + more)
-
-    def _hold(self, count: int) -> None:
-        if count > self.limit:
+        if len(self.tasks) + more > self.limit:
             raise RequestRefusedError(
                 "request",
-                f"it comes to more than {self.limit:,} tasks (SWATHMILL_MAX_TASKS).",
+                "it comes to more tasks than a plan may have (SWATHMILL_MAX_TASKS).",
                 "Ask for fewer days, layers or a coarser grid, or have the limit raised.",
             )

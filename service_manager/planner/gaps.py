@@ -1,10 +1,12 @@
 """What a request asks for and the archive does not have: days without a granule, tiles without."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date, timedelta
+from typing import Any
 
-from service_manager.planner.naming import product_name
+from archives.model import Holding, normal_collection
+from service_manager.planner.naming import product_name, three_digits
 from service_manager.planner.windows import MONTHLY
 from tasks.plan import Gap
 from tasks.regions import tile_name
@@ -13,6 +15,38 @@ from tasks.request import ProductChoice, Time
 Tile = tuple[int, int]
 
 _YEARLY = 365
+
+
+Seen = dict[date, frozenset[Tile]]
+"""The days on which the archive has granules, with their tiles; of swaths those that touch."""
+
+
+def dump_seen(seen: Mapping[int, Seen]) -> list[list[object]]:
+    """What was seen of each product choice, as JSON values."""
+    return [
+        [number, day.toordinal(), sorted(tiles)]
+        for number, days in seen.items()
+        for day, tiles in days.items()
+    ]
+
+
+def load_seen(data: Iterable[Sequence[Any]]) -> dict[int, Seen]:
+    """What `dump_seen` wrote."""
+    found: dict[int, Seen] = {}
+    for number, ordinal, tiles in data:
+        days = found.setdefault(int(number), {})
+        days[date.fromordinal(ordinal)] = frozenset((int(h), int(v)) for h, v in tiles)
+    return found
+
+
+def unserved(choice: ProductChoice, held: Sequence[Holding]) -> Iterator[Gap]:
+    """The gap of a product whose collection the archive does not serve, if so, and what it does."""
+    if held and normal_collection(choice.collection) not in {h.collection for h in held}:
+        served = " and ".join(three_digits(holding.collection) for holding in held)
+        yield Gap(
+            what=product_name(choice),
+            reason=f"the archive does not serve this collection; it serves {served}",
+        )
 
 
 def tile_gaps(

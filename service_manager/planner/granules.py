@@ -1,14 +1,10 @@
 """The granules a request may need, from the archive's metadata."""
 
-from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import date
 from typing import Literal, Protocol, runtime_checkable
 
 from archives.model import Archive, GranuleRecord, normal_collection
 from archives.names import parse_granule_name
-from reprojection.catalogue import product, products
+from reprojection.catalogue import products
 from service_manager.planner.naming import three_digits
 from tasks.checks import nearest_names
 from tasks.errors import RequestRefusedError
@@ -23,34 +19,6 @@ class Listing(Protocol):
     def products(self) -> list[tuple[str, str]]:
         """Every (product, collection)."""
         ...
-
-
-@dataclass(frozen=True, kw_only=True)
-class Found:
-    """The granules of one product choice in the time span, by UTC start day, sorted by name."""
-
-    choice: ProductChoice
-    geometry: Literal["swath", "tile"]
-    period: int  # days between two granules of one place
-    by_day: dict[date, tuple[GranuleRecord, ...]]
-
-
-def find(request: Request, choice: ProductChoice, archive: Archive) -> Found:
-    """Search the archive for one product choice; raises ArchiveError as the archive does."""
-    records = list(
-        archive.search(choice.name, choice.collection, request.time.start, request.time.end)
-    )
-    by_day: dict[date, list[GranuleRecord]] = defaultdict(list)
-    for record in records:
-        if request.time.start <= record.start_day <= request.time.end and _lit(record, choice):
-            by_day[record.start_day].append(record)
-    known = product(choice.name, choice.collection)
-    return Found(
-        choice=choice,
-        geometry=known.geometry if known else _geometry(records),
-        period=known.period if known else 1,
-        by_day={d: tuple(sorted(by_day[d], key=lambda r: r.name)) for d in sorted(by_day)},
-    )
 
 
 def collect(record: GranuleRecord) -> CollectSpec:
@@ -68,14 +36,11 @@ def collect(record: GranuleRecord) -> CollectSpec:
     )
 
 
-def nothing_found(request: Request, archive: Archive, touched: bool) -> RequestRefusedError:
-    """Why a request matches no granule, and what the archive has.
-
-    `touched` says that there were granules in the time span, only none in the region.
-    """
+def nothing_found(request: Request, archive: Archive) -> RequestRefusedError:
+    """Why a request matches no granule, and what the archive has."""
     span = f"{request.time.start} to {request.time.end}"
     names = ", ".join(f"{c.name} {three_digits(c.collection)}" for c in request.products)
-    if touched:
+    if any(_anywhere(request, choice, archive) for choice in request.products):
         return RequestRefusedError(
             "region",
             f"the archive has granules of {names} from {span}, but none touches the region.",
@@ -106,6 +71,12 @@ def nothing_found(request: Request, archive: Archive, touched: bool) -> RequestR
     return RequestRefusedError("products.0", f"the archive has no granule of {names}.", remedy)
 
 
+def _anywhere(request: Request, choice: ProductChoice, archive: Archive) -> bool:
+    """Whether there are granules in the time span, wherever they lie."""
+    span = request.time
+    return any(True for _ in archive.search(choice.name, choice.collection, span.start, span.end))
+
+
 def _span_of(choice: ProductChoice, archive: Archive) -> str:
     return " ".join(
         f"Of {h.product} {three_digits(h.collection)} it has days from "
@@ -115,13 +86,14 @@ def _span_of(choice: ProductChoice, archive: Archive) -> str:
     )
 
 
-def _lit(record: GranuleRecord, choice: ProductChoice) -> bool:
-    """Whether a granule has pixels of the half of the day asked for, as far as is known."""
-    said = record.day_night.strip().lower()
-    return choice.day_night == "any" or said not in ("day", "night") or said == choice.day_night
-
-
-def _geometry(records: Sequence[GranuleRecord]) -> Literal["swath", "tile"]:
+def geometry(record: GranuleRecord) -> Literal["swath", "tile"]:
     """Of a product the catalogue does not know: its granules' names bear tiles or they do not."""
-    tiled = any(r.tile or ((p := parse_granule_name(r.name)) and p.tile) for r in records)
-    return "tile" if tiled else "swath"
+    return "tile" if tile_of(record) is not None else "swath"
+
+
+def tile_of(record: GranuleRecord) -> tuple[int, int] | None:
+    """The tile a granule is of; a cut-out of one is known by its name alone."""
+    if record.tile is not None:
+        return record.tile
+    parts = parse_granule_name(record.name)
+    return parts.tile if parts else None

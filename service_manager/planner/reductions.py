@@ -1,16 +1,20 @@
 """The tasks of a reduction: groups of cells, a run for each, and a mosaic of each raster output."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import date
 
 from service_manager.planner.draft import Draft
-from service_manager.planner.layers import Layout, Made, grid_spec
-from service_manager.planner.windows import shares, window_kind
+from service_manager.planner.layers import CELL_FILE, Layout, Made, Wanted
+from service_manager.planner.windows import shares, window_end, window_kind
 from tasks.errors import RequestRefusedError
 from tasks.packages import Package, PackageArchive, PackageError, Packages, layer_labels, pack
 from tasks.request import Reduction, Request
 from tasks.spec import Band, GroupSpec, Input, MosaicSpec, ReduceSpec
+
+_Member = tuple[int, date, int, bytes, float]
+"""A cell in a window: product choice, day, layer, task key, weight."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,22 +40,66 @@ def chosen(request: Request, packages: Packages) -> Chosen | None:
     return Chosen(reduction=request.reduction, package=found.package, archive=archive)
 
 
-def plan_reduction(layout: Layout, chosen: Chosen, made: Sequence[Made], draft: Draft) -> None:
-    """Add a group and a run for each cell and window, and each window's mosaics, to the draft."""
-    grouped = _grouped(layout, chosen, made)
-    for window in sorted({window for window, _ in grouped}):
+class Groups:
+    """The cells made so far that still wait for their window to end, by window and place."""
+
+    def __init__(self, layout: Layout, chosen: Chosen) -> None:
+        self._layout = layout
+        self._chosen = chosen
+        self._kind = window_kind(chosen.reduction)
+        self._open: dict[str, dict[int, list[_Member]]] = {}
+
+    def add(self, made: Iterable[Made], wanted: Sequence[Wanted]) -> None:
+        """Take cells in; windows that are closed already are none of theirs."""
+        span, weight = self._layout.request.time, self._layout.request.weight
+        windows: dict[tuple[int, date], list[tuple[str, float]]] = {}
+        for cell in made:
+            when = cell.choice, cell.day
+            if when not in windows:
+                period = wanted[cell.choice].period
+                windows[when] = [*shares(cell.day, period, self._kind, span, weight)]
+            for window, share in windows[when]:
+                place = self._open.setdefault(window, {}).setdefault(cell.place, [])
+                key = bytes.fromhex(cell.key)
+                place.append((cell.choice, cell.day, cell.layer, key, share))
+
+    def close(self, before: date | None, wanted: Sequence[Wanted], draft: Draft) -> None:
+        """Plan the windows that end before a day, None: all: a group and a run for each cell, and
+        each window's mosaics."""
+        span = self._layout.request.time
+        for window in sorted(self._open):
+            if before is None or window_end(window, self._kind, span) < before:
+                self._plan(window, self._open.pop(window), wanted, draft)
+
+    def forget(self, before: date) -> None:
+        """Leave out windows that end before a day: they are planned."""
+        span = self._layout.request.time
+        for window in [*self._open]:
+            if window_end(window, self._kind, span) < before:
+                del self._open[window]
+
+    def _plan(
+        self,
+        window: str,
+        places: dict[int, list[_Member]],
+        wanted: Sequence[Wanted],
+        draft: Draft,
+    ) -> None:
+        layout, chosen = self._layout, self._chosen
         rasters: dict[str, list[Input]] = defaultdict(list)
-        for place in layout.places:
-            members = grouped.get((window, place.name))
-            if members is None:
-                continue
+        for index in sorted(places):
+            name = layout.places[index].name
+            members = sorted(places[index])  # by product, day, layer
             group = GroupSpec(
-                inputs=tuple(cell.input for cell, _ in members),
-                group=f"{place.name} {window}",
-                cell=place.name,
+                inputs=tuple(
+                    Input(key=key.hex(), name=f"{name} {day}", file=CELL_FILE)
+                    for _, day, _, key, _ in members
+                ),
+                group=f"{name} {window}",
+                cell=name,
                 window=window,
-                grid=grid_spec(place.grid),
-                bands=tuple(band for _, band in members),
+                grid=layout.cells[index],
+                bands=tuple(_band(wanted, name, member) for member in members),
             )
             for file, given in _reduce(layout, chosen, group, draft):
                 rasters[file].append(given)
@@ -60,34 +108,23 @@ def plan_reduction(layout: Layout, chosen: Chosen, made: Sequence[Made], draft: 
             spec = MosaicSpec(
                 inputs=tuple(inputs),
                 name=f"{stem}.{window}",
-                grid=grid_spec(layout.target.grid),
+                grid=layout.grid,
                 clip=layout.clip,
             )
             draft.add(spec, f"{chosen.package.name}/{stem}")
 
 
-def _grouped(
-    layout: Layout, chosen: Chosen, made: Sequence[Made]
-) -> dict[tuple[str, str], list[tuple[Made, Band]]]:
-    """The cells of each (window, cell), with their bands, in the order they were made."""
-    kind, span = window_kind(chosen.reduction), layout.request.time
-    grouped: dict[tuple[str, str], list[tuple[Made, Band]]] = defaultdict(list)
-    for cell in made:
-        for window, weight in shares(cell.day, cell.period, kind, span, layout.request.weight):
-            grouped[window, cell.place.name].append((cell, _band(cell, weight)))
-    return grouped
-
-
-def _band(cell: Made, weight: float) -> Band:
-    choice = cell.layer.choice
+def _band(wanted: Sequence[Wanted], cell: str, member: _Member) -> Band:
+    number, day, layer, _, weight = member
+    choice = wanted[number].choice
     # Day and night of one layer are two layers to a package.
     half = "" if choice.day_night == "any" else f".{choice.day_night}"
     return Band(
         product=choice.name,
         collection=choice.collection,
-        layer=cell.layer.layer + half,
-        day=cell.day,
-        cell=cell.place.name,
+        layer=wanted[number].layers[layer].layer + half,
+        day=day,
+        cell=cell,
         weight=weight,
     )
 

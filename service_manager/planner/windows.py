@@ -22,6 +22,19 @@ def window_of(day: date, kind: str, span: Time) -> str:
     return f"{span.start.isoformat()}_{span.end.isoformat()}"
 
 
+def window_end(window: str, kind: str, span: Time) -> date:
+    """The last day of a window, by its name."""
+    match kind:
+        case "date":
+            return date.fromisoformat(window)
+        case "month":
+            year, month = int(window[:4]), int(window[5:])
+            return date(year, month, monthrange(year, month)[1])
+        case "year":
+            return date(int(window), 12, 31)
+    return span.end
+
+
 def window_kind(reduction: Reduction) -> str:
     """The unit of time a reduction groups by."""
     return next(group for group in reduction.group_by if group != "cell")

@@ -1,0 +1,76 @@
+"""What a plan comes to, counted task by task while it streams by."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tasks.model import Phase
+from tasks.plan import PlannedTask
+from tasks.spec import CollectSpec, GridSpec, Spec
+
+_PIXEL = 2  # bytes of an uncompressed value, as most layers have
+
+
+@dataclass(kw_only=True)
+class Counts:
+    """Tasks by phase and by class, bytes to fetch and at most to store, tasks that have results."""
+
+    phases: Counter[Phase] = field(default_factory=Counter)
+    classes: Counter[str] = field(default_factory=Counter)
+    download: int = 0
+    stored: int = 0
+    results: int = 0
+
+    @property
+    def tasks(self) -> int:
+        """All tasks."""
+        return self.phases.total()
+
+    def add(self, tasks: Iterable[PlannedTask]) -> None:
+        """Count tasks."""
+        for planned in tasks:
+            spec = planned.spec
+            self.phases[spec.phase] += 1
+            self.classes[spec.task_class] += 1
+            self.results += bool(planned.output)
+            self.stored += stored_bytes(spec)
+            if isinstance(spec, CollectSpec):
+                self.download += spec.size
+
+    def merge(self, other: "Counts") -> None:
+        """Add what was counted elsewhere."""
+        self.phases += other.phases
+        self.classes += other.classes
+        self.download += other.download
+        self.stored += other.stored
+        self.results += other.results
+
+    def to_json(self) -> dict[str, object]:
+        """The counts as JSON values."""
+        return {
+            "phases": {phase.value: count for phase, count in self.phases.items()},
+            "classes": dict(self.classes),
+            "download": self.download,
+            "stored": self.stored,
+            "results": self.results,
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> "Counts":
+        """What `to_json` wrote."""
+        return cls(
+            phases=Counter({Phase(name): int(n) for name, n in data["phases"].items()}),
+            classes=Counter({str(name): int(n) for name, n in data["classes"].items()}),
+            download=int(data["download"]),
+            stored=int(data["stored"]),
+            results=int(data["results"]),
+        )
+
+
+def stored_bytes(spec: Spec) -> int:
+    """Bytes an artifact takes at most, as far as its specification tells: uncompressed."""
+    if isinstance(spec, CollectSpec):
+        return spec.size
+    grid = getattr(spec, "grid", None)
+    return _PIXEL * grid.width * grid.height if isinstance(grid, GridSpec) else 0

@@ -1,0 +1,293 @@
+"""Planning under way: stretch after stretch of days, in bounded memory, from any stretch on.
+
+Equal requests on an equal archive give equal stretches. No granule is opened: the archive's
+records say where each lies. What is kept in memory are the days seen, and the cells of reductions
+whose window has not ended.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import date, timedelta
+from typing import Protocol
+
+from archives.model import Archive, GranuleRecord
+from reprojection.catalogue import product
+from service_manager.planner.choices import layer_choice
+from service_manager.planner.counts import Counts
+from service_manager.planner.draft import Draft
+from service_manager.planner.gaps import Seen, swath_gaps, tile_gaps, unserved
+from service_manager.planner.granules import geometry, nothing_found, tile_of
+from service_manager.planner.layers import Layout, Made, Wanted, plan_day
+from service_manager.planner.listing import Stretch, search_box, stretches
+from service_manager.planner.located import Locator
+from service_manager.planner.places import places
+from service_manager.planner.reductions import Groups, chosen
+from tasks.checks import Limits, check_request, resampling_notes
+from tasks.keys import canonical, key_of
+from tasks.packages import Packages
+from tasks.plan import Gap, PlannedTask
+from tasks.regions import region_tiles
+from tasks.request import Request
+from tasks.spec import ReprojectSpec
+from tasks.target import target
+
+VERSION = 1  # raise it when the same request on the same listing would be planned otherwise
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What is known of a planned stretch without its tasks. `geometries` are those of products
+    the catalogue does not know; `cells` say of tasks, by index, what a reduction groups: choice,
+    layer and place."""
+
+    first: date
+    last: date
+    final: bool
+    listing: str
+    counts: Counts
+    seen: dict[int, Seen]
+    geometries: dict[int, str]
+    cells: tuple[tuple[int, int, int, int], ...]
+
+
+class Planned(Protocol):
+    """A stretch of a plan."""
+
+    @property
+    def outcome(self) -> Outcome: ...
+
+    def tasks(self) -> Iterable[PlannedTask]:
+        """Its tasks, inputs first; inputs may be tasks of stretches before."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fresh:
+    """A stretch as planned just now."""
+
+    outcome: Outcome
+    made: tuple[PlannedTask, ...]
+
+    def tasks(self) -> tuple[PlannedTask, ...]:
+        """Its tasks."""
+        return self.made
+
+
+class Course:
+    """The planning of one request. `stretches` is to be exhausted before `gaps` is asked.
+
+    Raises:
+        RequestRefusedError: the request means nothing here, or is too large.
+    """
+
+    def __init__(
+        self, request: Request, archive: Archive, packages: Packages, limits: Limits
+    ) -> None:
+        check_request(request, limits)
+        self.request = request
+        self._archive = archive
+        self._limit = limits.max_tasks
+        reduction = chosen(request, packages)
+        goal = target(request)
+        Draft(limit=self._limit).expect(len(goal.lattice.cells(goal.grid)))
+        self._layout = Layout.of(request, goal, places(goal, request.region))
+        self._wanted = [self._resolve(number, None) for number in range(len(request.products))]
+        self._groups = Groups(self._layout, reduction) if reduction else None
+        self._locator = Locator(self._layout.places)
+        self._seen: dict[int, Seen] = {}
+        self._same: dict[frozenset[tuple[int, int]], frozenset[tuple[int, int]]] = {}
+        self._geometries: dict[int, str] = {}
+        self.counts = Counts()
+        self.package = reduction.archive if reduction else None
+        self.notes = (*resampling_notes(request), *_unknown(request))
+
+    @property
+    def identity(self) -> str:
+        """What is planned, whoever asks: equal for requests that equal listings plan equally."""
+        asked = self.request.model_dump(
+            mode="json", exclude={"title", "notify", "on_missing"}, exclude_none=True
+        )
+        resolved = [repr(layer) for wanted in self._wanted for layer in wanted.layers]
+        package = self.package.digest if self.package else ""
+        return key_of(canonical([VERSION, asked, resolved, package]).decode("ascii"))
+
+    def stretches(
+        self, known: Sequence[Planned] = (), *, trusted: bool = False
+    ) -> Iterator[Planned]:
+        """The plan, stretch by stretch: those of `known` as long as the archive lists the same for
+        their days (or `trusted` says so), then fresh ones.
+
+        Raises:
+            RequestRefusedError: nothing matches, or there is too much.
+            ArchiveError: the archive could not be searched.
+        """
+        waiting = [*known]
+        kept: list[Planned] = []
+        first = self.request.time.start
+        if trusted:
+            kept, waiting = waiting, []
+            if kept:
+                first = kept[-1].outcome.last + timedelta(days=1)
+        for stretch in kept:
+            self._take(stretch.outcome)
+            yield stretch
+        if kept and kept[-1].outcome.final:
+            return
+        same = bool(waiting)
+        if not same:
+            self._remember(kept)
+        for listed in self._listing(first):
+            digest = listed.digest()
+            if same and waiting and _matches(waiting[0].outcome, listed, digest):
+                old = waiting.pop(0)
+                self._take(old.outcome)
+                kept.append(old)
+                yield old
+                continue
+            if same:
+                same = False
+                self._remember(kept)
+            yield self._plan(listed, digest)
+        if not self.counts.tasks:
+            raise nothing_found(self.request, self._archive)
+
+    def gaps(self) -> Iterator[Gap]:
+        """What the request asks for that the archive does not have."""
+        span = self.request.time
+        for wanted in self._wanted:
+            seen = self._seen.get(wanted.number, {})
+            if not seen:
+                absent = [*unserved(wanted.choice, self._archive.holdings(wanted.choice.name))]
+                if absent:
+                    yield from absent
+                    continue
+            if wanted.geometry == "swath":
+                yield from swath_gaps(wanted.choice, span, seen)
+            else:
+                tiles = region_tiles(self.request.region)
+                yield from tile_gaps(wanted.choice, wanted.period, span, tiles, seen)
+
+    def _listing(self, first: date) -> Iterator[Stretch]:
+        everywhere = len(self._layout.places) + 1
+        weights = [len(choice.layers) * everywhere for choice in self.request.products]
+        reach = max(layer.reach for wanted in self._wanted for layer in wanted.layers)
+        box = search_box(self._layout.target.area, reach)
+        return stretches(self.request, self._archive, weights, box, first)
+
+    def _resolve(self, number: int, seen: str | None) -> Wanted:
+        choice = self.request.products[number]
+        known = product(choice.name, choice.collection)
+        kind = known.geometry if known else ("tile" if seen == "tile" else "swath")
+        return Wanted(
+            number=number,
+            choice=choice,
+            geometry=kind,
+            period=known.period if known else 1,
+            layers=tuple(
+                layer_choice(self.request, choice, layer, self._layout.target, kind)
+                for layer in choice.layers
+            ),
+        )
+
+    def _look_at(self, number: int, record: GranuleRecord) -> None:
+        """The first granule of a product the catalogue does not know tells its geometry."""
+        choice = self.request.products[number]
+        if number not in self._geometries and product(choice.name, choice.collection) is None:
+            self._learn(number, geometry(record))
+
+    def _learn(self, number: int, kind: str) -> None:
+        self._geometries[number] = kind
+        self._wanted[number] = self._resolve(number, kind)
+
+    def _plan(self, listed: Stretch, digest: str) -> Fresh:
+        draft = Draft(limit=self._limit - self.counts.tasks)
+        self._locator.look_up(
+            record for day in listed.days for found in day.records.values() for record in found
+        )
+        made: list[Made] = []
+        seen: dict[int, Seen] = {}
+        for day in listed.days:
+            if self._groups is not None:
+                self._groups.close(day.day, self._wanted, draft)
+            for number, records in day.records.items():
+                self._look_at(number, records[0])
+                wanted = self._wanted[number]
+                cells = plan_day(self._layout, wanted, day.day, records, self._locator, draft)
+                if self._groups is not None:
+                    self._groups.add(cells, self._wanted)
+                    made.extend(cells)
+                if cells or wanted.geometry == "tile":
+                    seen.setdefault(number, {})[day.day] = self._tiles(wanted, records)
+        if self._groups is not None and listed.final:
+            self._groups.close(None, self._wanted, draft)
+        tasks = tuple(draft.tasks.values())
+        counts = Counts()
+        counts.add(tasks)
+        index = {key: i for i, key in enumerate(draft.tasks)}
+        outcome = Outcome(
+            first=listed.first,
+            last=listed.last,
+            final=listed.final,
+            listing=digest,
+            counts=counts,
+            seen=seen,
+            geometries=dict(self._geometries),
+            cells=tuple((index[cell.key], cell.choice, cell.layer, cell.place) for cell in made),
+        )
+        self._take(outcome)
+        return Fresh(outcome=outcome, made=tasks)
+
+    def _tiles(
+        self, wanted: Wanted, records: Sequence[GranuleRecord]
+    ) -> frozenset[tuple[int, int]]:
+        if wanted.geometry == "swath":
+            return frozenset()
+        found = frozenset(tile for r in records if (tile := tile_of(r)) is not None)
+        return self._same.setdefault(found, found)
+
+    def _take(self, outcome: Outcome) -> None:
+        """Know what a stretch knew, but for the cells that wait for their window."""
+        self.counts.merge(outcome.counts)
+        for number, days in outcome.seen.items():
+            mine = self._seen.setdefault(number, {})
+            for day, tiles in days.items():
+                mine[day] = self._same.setdefault(tiles, tiles)
+        for number, kind in outcome.geometries.items():
+            if self._geometries.get(number) != kind:
+                self._learn(number, kind)
+
+    def _remember(self, kept: Iterable[Planned]) -> None:
+        """Take in the cells of stretches that are kept, whose windows have not ended."""
+        if self._groups is None:
+            return
+        for stretch in kept:
+            if not stretch.outcome.cells:
+                continue
+            tasks = [*stretch.tasks()]
+            cells = []
+            for index, choice, layer, place in stretch.outcome.cells:
+                spec = tasks[index].spec
+                if isinstance(spec, ReprojectSpec):
+                    key = tasks[index].key
+                    made = Made(choice=choice, layer=layer, place=place, day=spec.day, key=key)
+                    cells.append(made)
+            self._groups.add(cells, self._wanted)
+            self._groups.forget(stretch.outcome.last)
+
+
+def _matches(old: Outcome, listed: Stretch, digest: str) -> bool:
+    mine = listed.first, listed.last, listed.final, digest
+    return mine == (old.first, old.last, old.final, old.listing)
+
+
+def _unknown(request: Request) -> tuple[str, ...]:
+    """Products that the catalogue does not know: worked from their files' own attributes."""
+    taken = "layers, scale, fill and classes"
+    if isinstance(request.resampling, str) and request.resampling != "nearest":
+        taken = "layers, scale, fill, classes and resampling"
+    return tuple(
+        f"{choice.name} collection {choice.collection} is not in the catalogue: {taken} are "
+        "taken from the files' own attributes."
+        for choice in request.products
+        if product(choice.name, choice.collection) is None
+    )

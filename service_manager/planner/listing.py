@@ -1,0 +1,119 @@
+"""What the archive lists for a request: day by day over all its products, in stretches of days.
+
+A stretch is what is planned, kept and begun again as a whole. Where stretches end depends on the
+listing alone, and so does their digest: equal listings give equal stretches.
+"""
+
+import hashlib
+import heapq
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, timedelta
+from itertools import groupby
+from operator import attrgetter, itemgetter
+
+from archives.model import Archive, Box, GranuleRecord
+from service_manager.planner.choices import METRES_PER_DEGREE
+from tasks.regions import Area
+from tasks.request import ProductChoice, Request
+
+STRETCH = 5000  # tasks, about
+_AROUND = 2.0  # degrees about the region: the archive's boundaries are not exact to a kilometre
+_POLAR = 75.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Day:
+    """The granules of one UTC start day by the number of the product choice, sorted by name."""
+
+    day: date
+    records: Mapping[int, tuple[GranuleRecord, ...]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stretch:
+    """Days from `first` to `last`, inclusive; `final`: none come after."""
+
+    first: date
+    last: date
+    final: bool
+    days: tuple[Day, ...]
+
+    def digest(self) -> str:
+        """What the archive lists for these days, as a SHA-256: granules by name, size, checksum."""
+        found = hashlib.sha256()
+        for day in self.days:
+            for number, records in day.records.items():
+                lines = [f"{r.name} {r.size} {r.checksum}" for r in records]
+                found.update(f"{day.day} {number}\n".encode())
+                found.update("\n".join(lines).encode())
+        return found.hexdigest()
+
+
+def stretches(
+    request: Request, archive: Archive, weights: Sequence[int], box: Box, first: date
+) -> Iterator[Stretch]:
+    """Stretches from a day to the request's last, at least one, without a day left out.
+
+    `weights` is by product choice the most tasks that a day with granules adds beside theirs.
+    Raises ArchiveError as the archive does.
+    """
+    held: list[Day] = []
+    count = 0
+    for day in _days(request, archive, box, first):
+        if count >= STRETCH:
+            yield Stretch(first=first, last=held[-1].day, final=False, days=tuple(held))
+            first, held, count = held[-1].day + timedelta(days=1), [], 0
+        held.append(day)
+        count += sum(len(day.records[number]) + weights[number] for number in day.records)
+    yield Stretch(first=first, last=request.time.end, final=True, days=tuple(held))
+
+
+def search_box(area: Area, reach: float) -> Box:
+    """The box to search for granules of a region, whose kernels reach so many metres beyond it."""
+    west, south, east, north = area.bounds
+    up = _AROUND + reach / METRES_PER_DEGREE
+    south, north = max(-90.0, south - up), min(90.0, north + up)
+    farthest = max(-south, north)
+    across = up / math.cos(math.radians(min(farthest, _POLAR)))
+    if farthest > _POLAR or east - west + 2 * across >= 360.0:
+        return -180.0, south, 180.0, north
+    return _round(west - across), south, _round(east + across), north
+
+
+def _round(longitude: float) -> float:
+    return (longitude + 180.0) % 360.0 - 180.0
+
+
+def _days(request: Request, archive: Archive, box: Box, first: date) -> Iterator[Day]:
+    if first > request.time.end:
+        return
+    merged = heapq.merge(
+        *(
+            _of_choice(request, number, archive, box, first)
+            for number in range(len(request.products))
+        ),
+        key=itemgetter(0, 1),
+    )
+    for day, group in groupby(merged, key=itemgetter(0)):
+        yield Day(day=day, records={number: records for _, number, records in group})
+
+
+def _of_choice(
+    request: Request, number: int, archive: Archive, box: Box, first: date
+) -> Iterator[tuple[date, int, tuple[GranuleRecord, ...]]]:
+    choice, last = request.products[number], request.time.end
+    found = archive.search(choice.name, choice.collection, first, last, box)
+    for day, records in groupby(found, key=attrgetter("start_day")):
+        lit = sorted((r for r in records if _lit(r, choice)), key=attrgetter("name"))
+        if lit and first <= day <= last:
+            yield day, number, tuple(lit)
+
+
+def _lit(record: GranuleRecord, choice: ProductChoice) -> bool:
+    """Whether a granule has pixels of the half of the day asked for, as far as is known."""
+    if choice.day_night == "any":
+        return True
+    said = record.day_night.strip().lower()
+    return said not in ("day", "night") or said == choice.day_night

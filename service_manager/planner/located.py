@@ -1,0 +1,53 @@
+"""Which places the granules of a stretch touch: tiles by arithmetic, swaths by their boundaries."""
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from archives.lookup import Lookup
+from archives.model import GranuleRecord
+from service_manager.planner.places import Place
+
+Reach = tuple[float, bool]  # of a kernel: metres, and whether it looks at whole pixels
+Tile = tuple[int, int]
+
+
+class Locator:
+    """Looks granules up among places, which it names by their index."""
+
+    def __init__(self, places: Sequence[Place]) -> None:
+        self._places = places
+        self._lookup: Lookup | None = None
+        self._by_tile: dict[Reach, dict[Tile, tuple[int, ...]]] = {}
+        self._swaths: dict[object, tuple[int, ...]] = {}
+
+    def look_up(self, records: Iterable[GranuleRecord]) -> None:
+        """Find the places of these swaths, and forget those before: many at once are cheap."""
+        fresh: dict[object, GranuleRecord] = {}
+        for record in records:
+            if record.tile is None:
+                fresh.setdefault(record.boundary, record)
+        self._swaths.clear()
+        if not fresh:
+            return
+        if self._lookup is None:
+            self._lookup = Lookup([place.outline() for place in self._places])
+        found = self._lookup.touching([*fresh.values()])
+        for boundary, row in zip(fresh, found, strict=True):
+            self._swaths[boundary] = tuple(np.flatnonzero(row).tolist())
+
+    def of(self, record: GranuleRecord, reach: Reach) -> tuple[int, ...]:
+        """The places where a kernel of this reach may look at the granule, in order. A swath must
+        have been looked up."""
+        if record.tile is None:
+            return self._swaths[record.boundary]
+        if reach not in self._by_tile:
+            self._by_tile[reach] = self._tiles(reach)
+        return self._by_tile[reach].get(record.tile, ())
+
+    def _tiles(self, reach: Reach) -> dict[Tile, tuple[int, ...]]:
+        found: dict[Tile, tuple[int, ...]] = {}
+        for index, place in enumerate(self._places):
+            for tile in place.tiles(*reach):
+                found[tile] = (*found.get(tile, ()), index)
+        return found
