@@ -103,6 +103,11 @@ test: $(STAMP)/dev ## Run the tests; what is skipped is listed with its reason
 simulate: $(STAMP)/dev ## Simulate histories of the task protocol with faults [SEEDS=n]
 	$(BIN)/python -m tests.simulation.run --seeds $(SEEDS)
 
+.PHONY: chaos
+chaos: $(STAMP)/dev ## Run the real stack under faults [MINUTES=n] [SEED=n] [ARCHIVE=folder of leaf area]
+	$(BIN)/python -m bench.chaos --minutes $(or $(MINUTES),10) --seed $(or $(SEED),1) \
+	    $(if $(ARCHIVE),--archive "$(ARCHIVE)")
+
 .PHONY: fuzz
 fuzz: $(STAMP)/dev ## Feed damaged granules to the reader [COUNT=n, 100000 is a full run]
 	@$(BIN)/python -m bench.fuzz_granules --count $(or $(COUNT),2000) --jobs 2

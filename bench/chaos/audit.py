@@ -1,0 +1,144 @@
+"""After the storm: what the tables and blobs say, against what must always hold."""
+
+import datetime as dt
+import hashlib
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from service_manager.retention import Retention
+from service_manager.view import View
+from swathmill.stack.azurite import AzuriteServer
+from swathmill.stack.folder import DataFolder
+from tasks import history, protocol, requests, rows
+from tasks.blobs import ARTIFACTS, GRANULES
+from tasks.categories import Category
+from tasks.connect import connect
+from tasks.keys import SHARDS
+from tasks.model import Attempt, State, Task
+from tasks.services import Services
+from tasks.settings import Settings
+
+_ENDED = (State.DONE, State.FAILED, State.CANCELLED, State.EXPIRED)
+
+
+@dataclass(kw_only=True)
+class Findings:
+    """What was counted, and every violation in words."""
+
+    violations: list[str]
+    outcomes: Counter[str]
+    tasks: Counter[str]
+    swept: int = 0
+
+
+def services_of(folder: DataFolder) -> Services:
+    """Clients of a stack's storage, past whatever lies between."""
+    azurite = AzuriteServer(
+        folder=folder.azurite,
+        log=folder.log("azurite"),
+        account=folder.secrets().account,
+        ports=folder.state().azurite_ports,
+    )
+    # Nothing is asked of Redis here.
+    given = {"storage": azurite.connection_string, "redis_url": "redis://127.0.0.1:1/0"}
+    return connect(Settings.model_validate(given), create=False)
+
+
+def sweep(services: Services) -> int:
+    """What the manager's own sweep does in the course of an hour or two, at once."""
+    retention = Retention(services, View(), wait=0.0)
+    return sum(retention.collect(shard) for _ in range(2) for shard in SHARDS)
+
+
+def is_settled(services: Services) -> bool:
+    """Whether no task is ready, running or waits for another try, and no news is untold."""
+    for shard in SHARDS:
+        for kind in ("r|", "z|", "x|", "o|"):
+            start, end = rows.prefix_range(kind)
+            if any(services.store.scan(rows.TABLE, shard, start, end, limit=1)):
+                return False
+    return True
+
+
+def audit(services: Services) -> Findings:
+    """Look at every task, attempt and blob of an account in which nothing runs any more."""
+    found = Findings(violations=[], outcomes=Counter(), tasks=Counter())
+    for request in requests.live_requests(services.store):
+        found.violations.append(f"request {request} has not ended")
+    named: set[str] = set()
+    for task in _tasks(services):
+        found.tasks[task.state.value] += 1
+        attempts = protocol.attempts_of(services.store, task.key)
+        found.violations += _of_task(services, task, attempts)
+        found.outcomes.update(_outcome(attempt) for attempt in attempts)
+        named.update(file.blob for file in task.files)
+    found.violations += _of_history(services, found.outcomes)
+    found.swept = sweep(services)
+    for container in (GRANULES, ARTIFACTS):
+        for name in services.blobs.names(container):
+            if f"{container}/{name}" not in named:
+                found.violations.append(f"blob {container}/{name} belongs to no task")
+    return found
+
+
+def _tasks(services: Services) -> Iterator[Task]:
+    for shard in SHARDS:
+        start, end = rows.prefix_range("t|")
+        for row in list(services.store.scan(rows.TABLE, shard, start, end)):
+            yield rows.load_task(row)
+
+
+def _of_task(services: Services, task: Task, attempts: list[Attempt]) -> Iterator[str]:
+    name = f"task {task.key[:12]} ({task.phase})"
+    if task.state not in _ENDED:
+        yield f"{name} is {task.state} although all requests have ended"
+    numbers = [attempt.number for attempt in attempts]
+    if len(set(numbers)) != len(numbers) or len({a.claim for a in attempts}) != len(attempts):
+        yield f"{name} has attempts {numbers}"
+    if max(numbers, default=0) > task.attempt:
+        yield f"{name} counts {task.attempt} attempts and has {max(numbers)}"
+    for attempt in attempts:
+        if attempt.category is Category.UNKNOWN:
+            yield f"{name} attempt {attempt.number}: unknown: {attempt.message}: {attempt.log}"
+    if task.state is State.FAILED:
+        yield f"{name} failed: {task.category}"
+    if task.state is State.DONE:
+        if not any(a.claim == task.claim and a.category is None for a in attempts):
+            yield f"{name} is done and no attempt of claim {task.claim} succeeded"
+        for file in task.files:
+            container, _, blob = file.blob.partition("/")
+            data = services.blobs.get_bytes(container, blob)
+            if (len(data), hashlib.sha256(data).hexdigest()) != (file.size, file.sha256):
+                yield f"{name}: blob {file.blob} is not what was recorded"
+
+
+def _of_history(services: Services, outcomes: Counter[str]) -> Iterator[str]:
+    """Every ended attempt is counted, and once."""
+    counted: Counter[str] = Counter()
+    for day in history.executions(services.store, 3, dt.datetime.now(dt.UTC).date()):
+        counted[day.category.value if day.category else "success"] += day.count
+    if counted != outcomes:
+        yield f"the history counts {dict(counted)}, the attempts are {dict(outcomes)}"
+
+
+def _outcome(attempt: Attempt) -> str:
+    return attempt.category.value if attempt.category else "success"
+
+
+def processes_of(folder: Path) -> dict[int, str]:
+    """Processes that have to do with a data folder, by number: nothing else knows its path."""
+    found = {}
+    mark = str(folder).encode()
+    for process in Path("/proc").iterdir():
+        if process.name.isdigit():
+            try:
+                command = (process / "cmdline").read_bytes()
+                about = command + (process / "environ").read_bytes()
+                cwd = str((process / "cwd").readlink()).encode()
+            except OSError:
+                continue
+            if mark in about or mark in cwd:
+                found[int(process.name)] = command.replace(b"\0", b" ").decode(errors="replace")
+    return found
