@@ -55,3 +55,7 @@ class SignatureExpiredError(CredentialsRefusedError):
 
 class IndexUnusableError(ArchiveError):
     """A folder archive's folder or index cannot be read or written."""
+
+
+class SourcesSettingError(ArchiveError):
+    """The settings name no source of granules, or one that is none."""

@@ -5,12 +5,11 @@ import platform
 import signal
 import sys
 import threading
-from pathlib import Path
 
 import structlog
 from kombu.exceptions import OperationalError
 
-from archives.folder import FolderArchive
+from archives.errors import ArchiveError
 from reprojection.isolation import ReadingProcess
 from service_manager.index_file import IndexFile
 from service_manager.manager import Manager, SendError
@@ -25,6 +24,7 @@ from tasks.packages import Packages
 from tasks.plan import Plan
 from tasks.request import Request
 from tasks.settings import Settings
+from tasks.sources import open_sources
 
 
 def main() -> int:
@@ -37,16 +37,14 @@ def main() -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     try:
-        if not settings.archive:
-            raise SettingMissingError("SWATHMILL_ARCHIVE", "a folder of granules")
         services = connect(settings)
-    except SettingMissingError as error:
+        reader = ReadingProcess()
+        index = IndexFile.take(settings.data_dir)
+        archive = open_sources(settings, index.path, reader.read_outline)
+    except (SettingMissingError, ArchiveError) as error:
         log.error("cannot start", error=str(error))
         return 2
     options = Options.of(settings, name)
-    reader = ReadingProcess()
-    index = IndexFile.take(settings.data_dir)
-    archive = FolderArchive(Path(settings.archive), index.path, reader.read_outline)
     packages = Packages.of(settings)
     sender = Sender(make_app(settings.redis_url.get_secret_value()))
     postman = Postman(services.store, services.clock, MailServer.of(settings))

@@ -57,7 +57,7 @@ class Unfinished:
 
     folder: DataFolder
     request: Request
-    archive: Path | None
+    archive: str
 
     @property
     def _note(self) -> Path:

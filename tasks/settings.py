@@ -6,6 +6,8 @@ from typing import Annotated
 from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from archives.credentials import EARTHDATA_HOSTS
+
 Positive = Annotated[float, Field(gt=0)]
 Count = Annotated[int, Field(ge=1)]
 
@@ -24,7 +26,23 @@ class Settings(BaseSettings):
     redis_url: SecretStr = Field(
         SecretStr(""), description="Redis, which carries Celery's messages."
     )
-    archive: str = Field("", description="Folder of granules that collection reads from.")
+    archive: str = Field(
+        "",
+        description="Folder of granules, or its fsspec URL (`abfs://container/folder`): the source "
+        "`folder`.",
+    )
+    sources: str = Field(
+        "",
+        description="Sources of granules in order, and those of single products: "
+        "`folder,cmr; MOD04_L2=laads,cmr` (docs/archives.md); empty: the folder alone.",
+    )
+    earthdata_token: SecretStr = Field(
+        SecretStr(""), description="NASA Earthdata Login token, for downloads from NASA."
+    )
+    earthdata_hosts: str = Field(
+        ",".join(EARTHDATA_HOSTS),
+        description="The only hosts that see the token, separated by commas.",
+    )
     host_connections: Count = Field(
         8, description="Connections to one archive host at once, over all workers."
     )

@@ -5,7 +5,7 @@ import struct
 from datetime import UTC, datetime
 from pathlib import Path
 
-from archives.folder import FolderArchive
+from archives.errors import SourcesSettingError
 from archives.model import Archive, GranuleRecord
 from reprojection.errors import UnreadableGranuleError
 from reprojection.granule import open_granule
@@ -14,6 +14,7 @@ from tasks.categories import Category
 from tasks.classify import AttemptError
 from tasks.model import ArtifactFile
 from tasks.settings import Settings
+from tasks.sources import open_sources
 from tasks.spec import CollectSpec
 from worker.context import Context
 from worker.partials import Partials
@@ -46,18 +47,20 @@ def fetch(archive: Archive, spec: CollectSpec, context: Context, path: Path) -> 
 
 
 def open_archive(spec: CollectSpec, settings: Settings) -> Archive:
-    """The archive a granule is fetched from.
+    """The archives a granule may be fetched from, that which listed it first.
 
     Raises:
-        AttemptError: this worker has no such archive.
+        AttemptError: this worker has none.
     """
-    if not settings.archive:
+    try:
+        # The manager's index is the manager's; a worker lists by names alone, and only in need.
+        return open_sources(settings, settings.data_dir / "worker-index.sqlite")
+    except SourcesSettingError as error:
         raise AttemptError(
             Category.SOURCE_NOT_PUBLISHED,
             f"{spec.granule} is to come from the archive {spec.source or 'folder'!r}, but this "
-            "worker has none: set SWATHMILL_ARCHIVE to the folder of granules",
-        )
-    return FolderArchive(Path(settings.archive), settings.data_dir / "archive-index.sqlite")
+            f"worker has none: {error}",
+        ) from error
 
 
 def check_granule(path: Path) -> None:
@@ -124,4 +127,5 @@ def _record(spec: CollectSpec) -> GranuleRecord:
         checksum_type=spec.checksum_type or None,
         url=spec.url,
         day_night="",
+        source=spec.source or "folder",
     )

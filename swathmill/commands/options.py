@@ -38,11 +38,16 @@ def data_folder(data: Path | None) -> DataFolder:
     return DataFolder(path=(data or Settings().data_dir).resolve())
 
 
-def archive_folder(archive: Path | None) -> Path | None:
-    """The archive an option names, else the settings'; StackError when there is no such folder."""
-    named = archive or (Path(Settings().archive) if Settings().archive else None)
-    if named is None:
-        return None
+def archive_place(archive: str | None) -> str:
+    """The archive an option names, else the settings': a folder's path or a URL, or nothing.
+
+    Raises:
+        StackError: there is no such folder, or it cannot be read.
+    """
+    place = archive or Settings().archive
+    if not place or "://" in place:
+        return place
+    named = Path(place)
     if not named.is_dir():
         raise StackError(
             f"There is no archive folder {named}.",
@@ -50,13 +55,13 @@ def archive_folder(archive: Path | None) -> Path | None:
         )
     if not os.access(named, os.R_OK | os.X_OK):
         raise StackError(f"The archive folder {named} cannot be read.", "Change its permissions.")
-    return named.resolve()
+    return str(named.resolve())
 
 
 def stack_options(
     *,
     data: Path | None,
-    archive: Path | None,
+    archive: str | None,
     workers: int,
     slots: int,
     managers: int = 1,
@@ -68,7 +73,7 @@ def stack_options(
     settings = Settings()
     return StackOptions(
         folder=data_folder(data),
-        archive=archive_folder(archive),
+        archive=archive_place(archive),
         workers=workers,
         managers=managers,
         slots=slots,

@@ -34,7 +34,7 @@ def register(app: typer.Typer) -> None:
 def run(
     request: Annotated[Path, typer.Argument(help="Request document, YAML or JSON.")],
     out: Annotated[Path, typer.Option(help="Folder for results, summary, mail and picture.")],
-    archive: Annotated[Path | None, typer.Option(help="Folder of granules.")] = None,
+    archive: Annotated[str | None, typer.Option(help="Folder or URL of granules.")] = None,
     data: DataOption = None,
     workers: WorkersOption = 1,
     slots: SlotsOption = 0,

@@ -2,7 +2,6 @@
 
 import signal
 import time
-from pathlib import Path
 from types import FrameType
 from typing import Annotated
 
@@ -12,7 +11,7 @@ from rich.console import Console
 from portal.tokens import Role
 from swathmill.access import sign_in_link
 from swathmill.commands.options import DataOption, SlotsOption, WorkersOption, stack_options
-from swathmill.stack.stack import Stack
+from swathmill.stack.stack import Stack, StackOptions
 
 TICK_SECONDS = 0.2
 
@@ -25,7 +24,7 @@ def register(app: typer.Typer) -> None:
 def up(
     data: DataOption = None,
     archive: Annotated[
-        Path | None, typer.Option(help="Folder of granules that requests read from.")
+        str | None, typer.Option(help="Folder or URL of granules that requests read from.")
     ] = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Portal's port; 0: a free one.")] = 0,
     workers: WorkersOption = 1,
@@ -51,11 +50,18 @@ def up(
         f"Sign in  {sign_in_link(stack.portal_url, options.folder, owner, Role.OPERATOR)}"
     )
     console.print(f"Data     {options.folder.path}")
-    console.print(f"Archive  {options.archive or 'none: name one with --archive'}")
+    console.print(f"Sources  {sources_line(options)}")
     if options.catch_mail:
         console.print(f"Mail     kept in {options.folder.mail}")
     console.print("Ctrl-C stops the stack; everything is kept.")
     run_until_interrupted(stack, console)
+
+
+def sources_line(options: StackOptions) -> str:
+    """Where granules come from."""
+    if options.settings.sources:
+        return ", ".join(filter(None, (options.settings.sources, options.archive)))
+    return options.archive or "none: name an archive with --archive, or set SWATHMILL_SOURCES"
 
 
 def run_until_interrupted(stack: Stack, console: Console) -> None:

@@ -6,7 +6,6 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import httpx
 
@@ -29,8 +28,8 @@ STOP_ORDER_TAIL = (("mail",), ("redis",), ("azurite",))
 class StackOptions:
     """What a stack is started with.
 
-    `archive` is the folder granules come from, or None. Of several `managers` one acts and the
-    others stand by. `portal_port` 0 takes any free port.
+    `archive` is the folder or URL granules come from, or nothing. Of several `managers` one acts
+    and the others stand by. `portal_port` 0 takes any free port.
     `grace_seconds` is the time running attempts have when the stack stops. `give_up_after` is the
     number of times in a row a child may end soon after its start; 0 tries for ever.
     `longest_pause` bounds the seconds before such a child is started again. `via` says on which
@@ -38,7 +37,7 @@ class StackOptions:
     """
 
     folder: DataFolder
-    archive: Path | None
+    archive: str
     workers: int = 1
     managers: int = 1
     slots: int = 0
@@ -153,7 +152,7 @@ class Stack:
             smtp_port=smtp_port,
             portal_port=portal_port,
             portal_url=f"http://{ports.LOOPBACK}:{portal_port}",
-            archive=str(self._options.archive or ""),
+            archive=self._options.archive,
         )
         env = self._environment(azurite, redis, secrets)
         for name in self.manager_names:

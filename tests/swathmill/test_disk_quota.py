@@ -55,7 +55,7 @@ class Watcher:
 
 
 def options(folder: DataFolder) -> StackOptions:
-    return StackOptions(folder=folder, archive=None, settings=Settings(disk_quota_gb=10.0))
+    return StackOptions(folder=folder, archive="", settings=Settings(disk_quota_gb=10.0))
 
 
 @pytest.fixture
@@ -108,7 +108,7 @@ def test_a_portal_port_that_is_taken_is_told(folder: FolderOnAFullDisk) -> None:
         holder.bind(("127.0.0.1", 0))
         holder.listen()
         port = holder.getsockname()[1]
-        asked = StackOptions(folder=folder, archive=None, portal_port=port, settings=Settings())
+        asked = StackOptions(folder=folder, archive="", portal_port=port, settings=Settings())
         stack = Stack(asked, say=lambda _: None)
         with pytest.raises(StackError, match=f"Port {port} is taken"):
             stack.start()

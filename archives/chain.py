@@ -1,0 +1,168 @@
+"""Sources by their names in settings: `folder, cmr; MOD04_L2=laads,cmr`."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+from archives.answers import bare_url
+from archives.cmr import CMR_URL, CmrArchive
+from archives.credentials import Credentials
+from archives.download import Downloader, Timing
+from archives.errors import SourcesSettingError
+from archives.files import RemoteFiles
+from archives.folder import FolderArchive, OutlineReader
+from archives.ftp import FtpArchive
+from archives.laads import LAADS_URL, LaadsArchive
+from archives.limits import HostLimits
+from archives.sources import Source, Sources
+from archives.stac import (
+    PLANETARY_COMPUTER_COLLECTION,
+    PLANETARY_COMPUTER_SIGN,
+    PLANETARY_COMPUTER_URL,
+    Signing,
+    StacArchive,
+)
+from archives.web import Web
+
+NAMES = ("folder", "cmr", "laads", "planetary-computer")
+
+_STAC_COLLECTION = "{product}_{version}"
+_HTTP = ("http", "https")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """What a chain is made of.
+
+    `sources` as in SWATHMILL_SOURCES; empty: the folder alone. `archive` is the folder's path or
+    fsspec URL, `options` those of its file system, `index` its index file.
+    """
+
+    sources: str
+    archive: str
+    index: Path
+    credentials: Credentials
+    limits: HostLimits
+    read_outline: OutlineReader | None = None
+    options: Mapping[str, object] = field(default_factory=dict)
+    timing: Timing = field(default_factory=Timing)
+
+
+def make_sources(wanted: Wanted) -> Sources:
+    """The chain of sources that the settings name.
+
+    Raises:
+        SourcesSettingError: a name is none, or there is no source at all.
+        IndexUnusableError: the folder is none.
+    """
+    default, products = parse_chains(wanted.sources or ("folder" if wanted.archive else ""))
+    made: dict[str, Source] = {}
+
+    def source(text: str) -> Source:
+        if text not in made:
+            made[text] = _make(text, wanted)
+        return made[text]
+
+    return Sources(
+        [source(text) for text in default],
+        {name: [source(text) for text in own] for name, own in products.items()},
+    )
+
+
+def parse_chains(text: str) -> tuple[list[str], dict[str, list[str]]]:
+    """The chain of all products, and the chains of single ones.
+
+    Raises:
+        SourcesSettingError: there is none, or a product's is empty.
+    """
+    default: list[str] = []
+    products: dict[str, list[str]] = {}
+    for part in filter(None, (part.strip() for part in text.split(";"))):
+        head, equals, tail = part.partition("=")
+        own = bool(equals) and head.strip().replace("_", "").isalnum()
+        names = [name.strip() for name in (tail if own else part).split(",") if name.strip()]
+        if own and not names:
+            raise SourcesSettingError(f"SWATHMILL_SOURCES names no source for {head.strip()}")
+        if own:
+            products[head.strip()] = names
+        else:
+            default.extend(names)
+    if not default and not products:
+        raise SourcesSettingError(
+            "no source of granules is set: set SWATHMILL_ARCHIVE to a folder of granules, or "
+            f"SWATHMILL_SOURCES to some of {', '.join(NAMES)} (docs/archives.md)"
+        )
+    return default, products
+
+
+def source_name(text: str) -> str:
+    """A source's name in records and messages: its text in settings without any password."""
+    if "://" not in text:
+        return text
+    kind, plus, address = text.partition("+")
+    if plus and "://" not in kind:
+        return f"{kind}+{bare_url(address)}"
+    return bare_url(text)
+
+
+def _make(text: str, wanted: Wanted) -> Source:
+    web = Web(wanted.credentials, wanted.limits, timing=wanted.timing)
+    downloader = Downloader(wanted.credentials, wanted.limits, timing=wanted.timing)
+    name = source_name(text)
+    named: dict[str, Callable[[], Source]] = {
+        "folder": lambda: _folder(wanted.archive, wanted, name),
+        "cmr": lambda: CmrArchive(web, downloader, url=CMR_URL, name=name),
+        "laads": lambda: LaadsArchive(web, downloader, url=LAADS_URL, name=name),
+        "planetary-computer": lambda: StacArchive(
+            web,
+            downloader,
+            url=PLANETARY_COMPUTER_URL,
+            name=name,
+            collection=PLANETARY_COMPUTER_COLLECTION,
+            signing=Signing(url=PLANETARY_COMPUTER_SIGN),
+        ),
+    }
+    if text in named:
+        return named[text]()
+    kind, _, address = text.partition("+")
+    scheme = urlsplit(text).scheme
+    if kind == "cmr" and urlsplit(address).scheme in _HTTP:
+        return CmrArchive(web, downloader, url=address, name=name)
+    if kind == "laads" and urlsplit(address).scheme in _HTTP:
+        return LaadsArchive(web, downloader, url=address, name=name)
+    if kind == "stac" and urlsplit(address).scheme in _HTTP:
+        return _stac(web, downloader, address, name)
+    if scheme in ("ftp", "ftps"):
+        return FtpArchive(text, wanted.limits, name=name, timing=wanted.timing)
+    raise SourcesSettingError(
+        f"SWATHMILL_SOURCES names {name!r}, which is no source: use {', '.join(NAMES)}, "
+        "cmr+https://..., laads+https://..., stac+https://... or ftp://..."
+    )
+
+
+def _folder(place: str, wanted: Wanted, name: str) -> Source:
+    if not place:
+        raise SourcesSettingError(
+            "SWATHMILL_SOURCES names the folder, and there is none: set SWATHMILL_ARCHIVE"
+        )
+    files = RemoteFiles(place, wanted.options) if "://" in place else Path(place)
+    return FolderArchive(files, wanted.index, wanted.read_outline, name=name)
+
+
+def _stac(web: Web, downloader: Downloader, address: str, name: str) -> Source:
+    """An API, with `collection=` and `sign=` (and the hosts it is for) behind a `#`."""
+    url, _, fragment = address.partition("#")
+    said = {key: values[-1] for key, values in parse_qs(fragment).items()}
+    signing = None
+    if "sign" in said:
+        hosts = tuple(said["hosts"].split("|")) if "hosts" in said else None
+        signing = Signing(url=said["sign"], hosts=hosts) if hosts else Signing(url=said["sign"])
+    return StacArchive(
+        web,
+        downloader,
+        url=url,
+        name=name,
+        collection=said.get("collection", _STAC_COLLECTION),
+        signing=signing,
+    )

@@ -1,0 +1,273 @@
+"""Several archives as one: asked in order, the newest edition of a granule wins wherever it is."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import date
+from itertools import groupby
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+import structlog
+
+from archives.errors import ArchiveError, NotPublishedError
+from archives.model import (
+    Archive,
+    Box,
+    Fetched,
+    GranuleRecord,
+    Holding,
+    Progress,
+    normal_collection,
+)
+from archives.names import parse_granule_name
+
+log = structlog.get_logger("archives.sources")
+
+
+class Source(Archive, Protocol):
+    """An archive of a chain.
+
+    `name` is its name in settings and records. An `authoritative` one lists all that is published
+    of what it serves: once it has answered, those after it are not asked.
+    """
+
+    name: str
+    authoritative: bool
+
+
+@runtime_checkable
+class Refreshable(Protocol):
+    """A source that keeps an index."""
+
+    def refresh(self) -> object:
+        """Bring the index up to date."""
+
+
+@runtime_checkable
+class Listing(Protocol):
+    """A source that can say which products it holds."""
+
+    def products(self) -> list[tuple[str, str]]:
+        """Every (product, collection)."""
+
+
+class Sources:
+    """A chain of sources, and chains of their own for some products.
+
+    Sources up to the first authoritative one that has anything are asked and their answers merged:
+    of one granule's editions (never of two collections) the newest production time wins, of equal
+    ones the source named first. A source that fails, at the start or half-way, is taken over by
+    those after it; when there are none, its error is the search's: half a list is no answer.
+    """
+
+    def __init__(
+        self, chain: Sequence[Source], products: Mapping[str, Sequence[Source]] | None = None
+    ) -> None:
+        self._chain = tuple(chain)
+        self._products = {name: tuple(own) for name, own in (products or {}).items()}
+
+    def chain(self, product: str) -> tuple[Source, ...]:
+        """The sources of a product, in order."""
+        return self._products.get(product, self._chain)
+
+    def refresh(self) -> None:
+        """Bring the indexes up to date. Raises ArchiveError."""
+        for source in self._all():
+            if isinstance(source, Refreshable):
+                source.refresh()
+
+    def products(self) -> list[tuple[str, str]]:
+        """Every (product, collection) of the sources that can say so; none when one cannot."""
+        found: set[tuple[str, str]] = set()
+        for source in self._all():
+            if not isinstance(source, Listing):
+                return []
+            found.update(source.products())
+        return sorted(found)
+
+    def search(
+        self,
+        product: str,
+        collection: str,
+        start_day: date,
+        end_day: date,
+        box: Box | None = None,
+    ) -> Iterator[GranuleRecord]:
+        """As `Archive.search`, over the product's chain."""
+        waiting = list(self.chain(product))
+        wanted = (product, normal_collection(collection), start_day, end_day, box)
+        search = _Search(wanted, waiting)
+        yield from search.records()
+
+    def holdings(self, product: str) -> list[Holding]:
+        """The collections that any of the product's sources serves, with all their days.
+
+        Raises ArchiveError when no source answers.
+        """
+        found: dict[str, Holding] = {}
+        failure: ArchiveError | None = None
+        answered = False
+        for source in self.chain(product):
+            try:
+                held = source.holdings(product)
+            except ArchiveError as error:
+                failure = failure or error
+                log.warning("holdings not known", source=source.name, error=str(error))
+                continue
+            answered = True
+            for each in held:
+                before = found.get(each.collection)
+                found[each.collection] = _joined(before, each) if before else each
+        if failure is not None and not answered:
+            raise failure
+        return [found[collection] for collection in sorted(found)]
+
+    def fetch(self, record: GranuleRecord, to: Path, progress: Progress | None = None) -> Fetched:
+        """Fetch from the source that listed the granule, else from others that list its name.
+
+        Raises ArchiveError: why the first of them failed.
+        """
+        chain = self.chain(record.product)
+        own = [source for source in chain if source.name == record.source]
+        failure: ArchiveError | None = None
+        for source in (*own, *(source for source in chain if source not in own)):
+            try:
+                here = record if source in own else _listed(source, record)
+                if here is not None:
+                    return source.fetch(here, to, progress)
+            except ArchiveError as error:
+                failure = failure or error
+                log.warning(
+                    "granule not given",
+                    source=source.name,
+                    granule=record.name,
+                    error=str(error),
+                )
+        raise failure or NotPublishedError(
+            f"no source lists {record.name}: " + _named(chain, record.product)
+        )
+
+    def _all(self) -> tuple[Source, ...]:
+        named = [self._chain, *self._products.values()]
+        return tuple({id(source): source for chain in named for source in chain}.values())
+
+
+class _Search:
+    """One search under way: sources that are being read, and those in reserve."""
+
+    def __init__(
+        self, wanted: tuple[str, str, date, date, Box | None], waiting: list[Source]
+    ) -> None:
+        self._product, self._collection, self._start, self._end, self._box = wanted
+        self._ranks = {id(source): rank for rank, source in enumerate(waiting)}
+        self._waiting = waiting
+        self._reading: list[_Days] = []
+
+    def records(self) -> Iterator[GranuleRecord]:
+        self._take_more(self._start)
+        while (day := min((d.day for d in self._reading if d.day), default=None)) is not None:
+            found: list[tuple[int, GranuleRecord]] = []
+            while days := next((each for each in self._reading if each.day == day), None):
+                found.extend((self._ranks[id(days.source)], record) for record in days.take())
+                self._replace_failed(days, day)
+            yield from _newest(found)
+
+    def _take_more(self, start: date) -> None:
+        """Read the next sources, up to one that is authoritative."""
+        while self._waiting:
+            source = self._waiting.pop(0)
+            days = _Days(source, self._product, self._collection, start, self._end, self._box)
+            self._reading.append(days)
+            self._replace_failed(days, start)
+            if source.authoritative and days.found and days.failure is None:
+                return
+
+    def _replace_failed(self, days: "_Days", day: date) -> None:
+        """Where a source failed, let those after it take over from that day on."""
+        if days.failure is None or days not in self._reading:
+            return
+        self._reading.remove(days)
+        rank = self._ranks[id(days.source)]
+        later = any(self._ranks[id(other.source)] > rank for other in self._reading)
+        if not later and not self._waiting:
+            raise days.failure
+        log.warning(
+            "search failed, others take over", source=days.source.name, error=str(days.failure)
+        )
+        if not any(other.source.authoritative for other in self._reading):
+            self._take_more(day)
+
+
+class _Days:
+    """A source's records, a day at a time: `day` is the next one, None at the end."""
+
+    def __init__(
+        self,
+        source: Source,
+        product: str,
+        collection: str,
+        start: date,
+        end: date,
+        box: Box | None,
+    ) -> None:
+        self.source = source
+        self.day: date | None = None
+        self.failure: ArchiveError | None = None
+        self.found = False
+        records = source.search(product, collection, start, end, box)
+        self._groups = groupby(records, key=lambda record: record.start_day)
+        self._group: Iterator[GranuleRecord] = iter(())
+        self._step()
+
+    def take(self) -> list[GranuleRecord]:
+        """The records of `day`, after which `day` is the next. What a failure cut off is kept."""
+        found: list[GranuleRecord] = []
+        try:
+            found.extend(self._group)
+        except ArchiveError as error:
+            self.failure, self.day = error, None
+            return found
+        self._step()
+        return found
+
+    def _step(self) -> None:
+        try:
+            self.day, self._group = next(self._groups)
+            self.found = True
+        except StopIteration:
+            self.day = None
+        except ArchiveError as error:
+            self.failure, self.day = error, None
+
+
+def _newest(found: list[tuple[int, GranuleRecord]]) -> list[GranuleRecord]:
+    """One record per granule of a day: the newest edition, of equal ones the first source's."""
+    best: dict[object, GranuleRecord] = {}
+    for _, record in sorted(found, key=lambda pair: (pair[0], pair[1].url)):
+        held = best.get(record.key)
+        if held is None or record.production_time > held.production_time:
+            best[record.key] = record
+    return sorted(best.values(), key=lambda record: (record.start, record.name))
+
+
+def _listed(source: Source, record: GranuleRecord) -> GranuleRecord | None:
+    """A granule as another source lists it, by its name; None when it does not."""
+    parts = parse_granule_name(record.name)
+    if parts is None:
+        return None
+    day = parts.start.date()
+    found = source.search(record.product, record.collection, day, day)
+    return next((each for each in found if each.name == record.name), None)
+
+
+def _joined(one: Holding, other: Holding) -> Holding:
+    return Holding(
+        product=one.product,
+        collection=one.collection,
+        first=min(one.first, other.first) if one.first and other.first else None,
+        last=max(one.last, other.last) if one.last and other.last else None,
+    )
+
+
+def _named(chain: Sequence[Source], product: str) -> str:
+    names = ", ".join(source.name for source in chain)
+    return f"{product} has the sources {names}" if names else f"{product} has no source"

@@ -1,0 +1,42 @@
+"""The archives that the settings name, opened."""
+
+from pathlib import Path
+
+from archives.chain import Wanted, make_sources
+from archives.credentials import Credentials
+from archives.folder import OutlineReader
+from archives.sources import Sources
+from tasks.host_limits import host_limits
+from tasks.settings import Settings
+
+
+def open_sources(
+    settings: Settings, index: Path, read_outline: OutlineReader | None = None
+) -> Sources:
+    """The chain of sources; `index` is the folder's, and this process's own.
+
+    Raises:
+        SourcesSettingError: the settings name none, or something that is none.
+        IndexUnusableError: the folder is none.
+    """
+    return make_sources(
+        Wanted(
+            sources=settings.sources,
+            archive=settings.archive,
+            index=index,
+            credentials=Credentials(settings.earthdata_token, settings.earthdata_hosts.split(",")),
+            limits=host_limits(settings),
+            read_outline=read_outline,
+            options=_options(settings),
+        )
+    )
+
+
+def _options(settings: Settings) -> dict[str, object]:
+    """`abfs://container/folder`, which names no account, lies in the one that Swathmill uses."""
+    if not settings.archive.startswith(("abfs://", "abfss://", "az://")):
+        return {}
+    if "@" in settings.archive.partition("://")[2].partition("/")[0]:
+        return {}
+    storage = settings.storage.get_secret_value()
+    return {"connection_string": storage} if "=" in storage else {"account_name": storage}
