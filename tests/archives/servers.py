@@ -31,6 +31,7 @@ class Asked:
 
     path: str  # with the query
     headers: dict[str, str]  # names in lower case
+    body: bytes = b""
 
 
 @dataclass(kw_only=True)
@@ -85,11 +86,13 @@ class Request(BaseHTTPRequestHandler):
 
     protocol_version = "HTTP/1.1"
     files: FileServer
+    sent: bytes
 
     def do_GET(self) -> None:
         """Do what was told, or serve the file."""
         headers = {name.lower(): value for name, value in self.headers.items()}
-        act = self.files.enter(Asked(path=self.path, headers=headers))
+        self.sent = self.rfile.read(int(headers.get("content-length", "0")))
+        act = self.files.enter(Asked(path=self.path, headers=headers, body=self.sent))
         try:
             (act or serve)(self)
             self.wfile.flush()
@@ -97,6 +100,10 @@ class Request(BaseHTTPRequestHandler):
             self.close_connection = True
         finally:
             self.files.leave()
+
+    def do_POST(self) -> None:
+        """As GET; what came along is in `sent`."""
+        self.do_GET()
 
     @property
     def file(self) -> Served | None:
