@@ -98,13 +98,13 @@ def nearest(
 
 
 def _nearest_in_c(swath: Swath, targets: Targets, candidates: Bools | None, threads: int) -> Index:
-    find = _kernel("sw_nearest", "ppiiippdpiipiipppiiip", ctypes.c_int32)
+    find = _kernel("sw_nearest", "ppiiippdpiipiiiiip", ctypes.c_int32)
     height, width = targets.shape
     rows, cols = swath.lat.shape
     extents = _extents(swath)
     chosen = None if candidates is None else np.ascontiguousarray(candidates, dtype=np.uint8)
     lat, lon = np.ascontiguousarray(targets.lat), np.ascontiguousarray(targets.lon)
-    strides, vectors = targets.strides, targets.vectors
+    strides = targets.strides
     out = np.empty((height, width), np.int32)
 
     def search(first: int, last: int) -> bool:
@@ -121,7 +121,6 @@ def _nearest_in_c(swath: Swath, targets: Targets, candidates: Bools | None, thre
             *strides[:2],
             address(lon),
             *strides[2:],
-            *(address(plane) for plane in vectors),
             first,
             last,
             width,

@@ -1,14 +1,11 @@
 """Where the pixel centres of a grid lie on the Earth."""
 
-import ctypes
 import math
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
-from reprojection import kernels
 from reprojection.crs import (
     SPHERE_RADIUS,
     is_modis_sinusoidal,
@@ -18,8 +15,6 @@ from reprojection.crs import (
     wrap_longitude,
 )
 from reprojection.grids import Grid
-from reprojection.kernels import address
-from reprojection.sphere import unit_vectors
 
 Floats = npt.NDArray[np.float64]
 
@@ -46,29 +41,6 @@ class Targets:
     def strides(self) -> tuple[int, int, int, int]:
         """Elements to the next row and column of `lat`, then of `lon`; 0 where they repeat."""
         return *_strides(self.lat), *_strides(self.lon)
-
-    @cached_property
-    def vectors(self) -> Floats:
-        """Unit vectors, shape (3, height, width): kept, since every granule needs them."""
-        height, width = self.shape
-        found = np.empty((3, height, width))
-        fill = kernels.function("sw_targets", _ARGUMENTS)
-        if fill is None or not (self.lat.flags.c_contiguous and self.lon.flags.c_contiguous):
-            found[0], found[1], found[2] = unit_vectors(self.lat, self.lon)
-            return found
-        lat_row, lat_col, lon_row, _ = self.strides
-        fill(
-            *(address(self.lat), lat_row, lat_col, address(self.lon), lon_row, height, width),
-            *(address(plane) for plane in found),
-        )
-        return found
-
-
-_POINTER, _LONG = ctypes.c_void_p, ctypes.c_int64
-_ARGUMENTS: list[kernels.CType] = [
-    *(_POINTER, _LONG, _LONG, _POINTER, _LONG, _LONG, _LONG),
-    *(_POINTER, _POINTER, _POINTER),
-]
 
 
 def _strides(array: Floats) -> tuple[int, int]:

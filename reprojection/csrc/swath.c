@@ -6,19 +6,10 @@
  *
  * A block of targets is seen along the axis through its middle. That view shortens distances and
  * never lengthens them, so a search by boxes of view coordinates misses nothing. Blocks of a scan by
- * 64 columns whose latitudes and longitudes are out of reach are not looked at; the rest are binned.
+ * 64 columns whose latitudes and longitudes are out of reach are not looked at; the rest are binned
+ * (swath_search.c).
  */
-#include "common.h"
-
-#define BLOCK_COLS 64
-#define BLOCK_ROWS_MAX 64
-#define TILE 256 /* targets along the side of a block */
-#define SPLIT_POINTS 400000 /* candidates beyond which a block of targets is halved */
-#define LANES 4
-
-typedef double Lane __attribute__((vector_size(32)));
-typedef double LaneLoad __attribute__((vector_size(32), aligned(8), may_alias));
-typedef int64_t Mask __attribute__((vector_size(32)));
+#include "swath.h"
 
 static const double DEGREE = 0.017453292519943295;
 static const double ROUND = 6755399441055744.0; /* 1.5 * 2^52: adding it rounds to an integer */
@@ -46,7 +37,7 @@ static inline void sincos_degrees(double degrees, double *sine, double *cosine)
 
 /* Unit vectors of n points in degrees, or of n points of one latitude when `step` is 0.
  * NaN where latitude or longitude is NaN or outside [-90, 90] and [-360, 360]. */
-EXPORT CLONES void sw_unit(const double *lat, const double *lon, int64_t step, int64_t n, double *x,
+CLONES void sw_unit(const double *lat, const double *lon, int64_t step, int64_t n, double *x,
                     double *y, double *z)
 {
     if (step == 0) {
@@ -125,40 +116,10 @@ EXPORT CLONES void sw_extents(const double *lat, const double *lon, int64_t rows
 }
 
 typedef struct {
-    const double *lat, *lon;
-    int64_t rows, cols, scan;
-    const uint8_t *candidate; /* NULL: every pixel may be found */
-    const double *extents;
-    double cap; /* largest radius, a chord of the unit sphere */
-    int64_t block_rows, blocks_down, blocks_across;
-} Swath;
-
-typedef struct {
-    const double *lat, *lon;
-    int64_t lat_row, lat_col, lon_row, lon_col, width;
-    const double *x, *y, *z; /* unit vectors, (height, width) */
-} Targets;
-
-typedef struct {
     double lat_low, lat_high, lon_mid, lon_half; /* what a block of targets reaches, in degrees */
     double lat_mid;
     int empty, wide;
 } Reach;
-
-typedef struct {
-    int64_t capacity;
-    double *u, *v, *x, *y, *z, *r2; /* candidates as found */
-    double *bx, *by, *bz;           /* candidates by bin, LANES of padding behind */
-    int32_t *id, *from;             /* index in the swath; by bin: place in the arrays above */
-    int64_t starts_capacity, coarse_capacity;
-    int32_t *starts;
-    double *coarse, *bound;
-} Scratch;
-
-typedef struct {
-    double u0, v0, size, per; /* per = 1 / size */
-    int64_t across, down;
-} Bins;
 
 static double wrapped(double degrees)
 {
@@ -230,15 +191,28 @@ static int reaches(const Reach *reach, const double *extent)
     return apart <= (extent[3] - extent[2]) / 2.0 + reach->lon_half;
 }
 
-static int64_t count_within_reach(const Swath *s, const Reach *reach)
+/* List the blocks within reach; returns how many, or -1 when there is no memory. */
+static int64_t list_within_reach(const Swath *s, const Reach *reach, Scratch *k)
 {
-    int64_t blocks = 0;
-    for (int64_t b = 0; b < s->blocks_down * s->blocks_across; b++)
-        blocks += reaches(reach, s->extents + 4 * b);
-    return blocks * s->block_rows * BLOCK_COLS;
+    int64_t all = s->blocks_down * s->blocks_across, found = 0;
+    if (all > k->blocks_capacity) {
+        if (!grow(&k->blocks, all, sizeof *k->blocks))
+            return -1;
+        k->blocks_capacity = all;
+    }
+    for (int64_t b = 0; b < all; b++) {
+        const double *extent = s->extents + 4 * b;
+        if ((extent[0] <= reach->lat_high) & (extent[1] >= reach->lat_low))
+            k->blocks[found++] = (int32_t)b;
+    }
+    int64_t kept = 0;
+    for (int64_t i = 0; i < found; i++)
+        if (reaches(reach, s->extents + 4 * (int64_t)k->blocks[i]))
+            k->blocks[kept++] = k->blocks[i];
+    return kept;
 }
 
-static int grow(void *array, int64_t n, size_t size)
+int grow(void *array, int64_t n, size_t size)
 {
     void **held = array;
     void *made = realloc(*held, (size_t)n * size);
@@ -251,11 +225,15 @@ static int reserve_points(Scratch *k, int64_t n)
 {
     if (n <= k->capacity)
         return 1;
-    double **arrays[] = {&k->u, &k->v, &k->x, &k->y, &k->z, &k->r2, &k->bx, &k->by, &k->bz};
-    for (size_t a = 0; a < sizeof arrays / sizeof *arrays; a++)
-        if (!grow(arrays[a], n + LANES, sizeof(double)))
+    float **floats[] = {&k->u, &k->v, &k->h, &k->bu, &k->bv, &k->bh};
+    int32_t **integers[] = {&k->id, &k->bin, &k->from};
+    for (size_t a = 0; a < sizeof floats / sizeof *floats; a++)
+        if (!grow(floats[a], n + 1, sizeof(float)))
             return 0;
-    if (!grow(&k->id, n + LANES, sizeof(int32_t)) || !grow(&k->from, n + LANES, sizeof(int32_t)))
+    for (size_t a = 0; a < sizeof integers / sizeof *integers; a++)
+        if (!grow(integers[a], n + 1, sizeof(int32_t)))
+            return 0;
+    if (!grow(&k->r2, n + 1, sizeof(double)))
         return 0;
     k->capacity = n;
     return 1;
@@ -263,16 +241,11 @@ static int reserve_points(Scratch *k, int64_t n)
 
 static void release(Scratch *k)
 {
-    void *arrays[] = {k->u, k->v, k->x, k->y, k->z, k->r2, k->bx, k->by, k->bz, k->id, k->from,
-                      k->starts, k->coarse, k->bound};
+    void *arrays[] = {k->blocks, k->u, k->v, k->h, k->r2, k->id, k->bin, k->bu, k->bv, k->bh,
+                      k->from, k->starts, k->coarse, k->bound, k};
     for (size_t a = 0; a < sizeof arrays / sizeof *arrays; a++)
         free(arrays[a]);
 }
-
-typedef struct {
-    double e1[3], e2[3], axis[3];
-    double u_low, u_high, v_low, v_high;
-} View;
 
 #define WINDOW (BLOCK_COLS + 2)
 
@@ -303,11 +276,24 @@ CLONES static void line_radii(const double *x, const double *y, const double *z,
     }
 }
 
+/* See the points of a line in a view. */
+CLONES static void look(const View *w, const double *x, const double *y, const double *z, int64_t n,
+                        float *u, float *v, float *h)
+{
+    View p = *w;
+    for (int64_t i = 0; i < n; i++) {
+        u[i] = (float)(x[i] * p.e1[0] + y[i] * p.e1[1]);
+        v[i] = (float)(x[i] * p.e2[0] + y[i] * p.e2[1] + z[i] * p.e2[2]);
+        h[i] = (float)(x[i] * p.axis[0] + y[i] * p.axis[1] + z[i] * p.axis[2] - 1.0);
+    }
+}
+
 /* Append the candidates of one block that lie in view of the targets. */
 static int64_t gather(const Swath *s, int64_t block, const View *w, Scratch *k, int64_t n)
 {
     double x[(BLOCK_ROWS_MAX + 2) * WINDOW], y[(BLOCK_ROWS_MAX + 2) * WINDOW];
     double z[(BLOCK_ROWS_MAX + 2) * WINDOW], r2[WINDOW];
+    float u[BLOCK_COLS], v[BLOCK_COLS], h[BLOCK_COLS];
     int64_t i0 = block / s->blocks_across * s->block_rows;
     int64_t i1 = i0 + s->block_rows < s->rows ? i0 + s->block_rows : s->rows;
     int64_t j0 = block % s->blocks_across * BLOCK_COLS;
@@ -333,289 +319,123 @@ static int64_t gather(const Swath *s, int64_t block, const View *w, Scratch *k, 
                 row[1] + 1 - left, row[2] + 1 - left);
     }
     double cap2 = s->cap * s->cap;
+    float u_low = (float)w->u_low, u_high = (float)w->u_high;
+    float v_low = (float)w->v_low, v_high = (float)w->v_high;
     for (int64_t i = i0; i < i1; i++) {
         int64_t at = (i - i0 + 1) * WINDOW;
         int above = s->scan == 1 || i % s->scan != 0;
         int below = s->scan == 1 || (i + 1) % s->scan != 0;
         line_radii(x + at, y + at, z + at, above, below, cols, cap2, r2);
-        for (int64_t j = 1; j <= cols; j++) {
-            double px = x[at + j], py = y[at + j], pz = z[at + j];
-            double u = px * w->e1[0] + py * w->e1[1];
-            double v = px * w->e2[0] + py * w->e2[1] + pz * w->e2[2];
-            double front = px * w->axis[0] + py * w->axis[1] + pz * w->axis[2];
-            int64_t id = i * s->cols + j0 + j - 1;
-            int in = u >= w->u_low && u <= w->u_high && v >= w->v_low && v <= w->v_high && front > 0.0;
+        look(w, x + at + 1, y + at + 1, z + at + 1, cols, u, v, h);
+        int64_t first = i * s->cols + j0;
+        for (int64_t j = 0; j < cols; j++) {
+            int in = (u[j] >= u_low) & (u[j] <= u_high) & (v[j] >= v_low) & (v[j] <= v_high) &
+                     (h[j] > -1.0F);
             if (s->candidate)
-                in = in && s->candidate[id];
-            k->u[n] = u, k->v[n] = v, k->x[n] = px, k->y[n] = py, k->z[n] = pz;
-            k->r2[n] = r2[j], k->id[n] = (int32_t)id;
+                in &= s->candidate[first + j] != 0;
+            k->u[n] = u[j], k->v[n] = v[j], k->h[n] = h[j];
+            k->r2[n] = r2[j + 1], k->id[n] = (int32_t)(first + j);
             n += in;
         }
     }
     return n;
 }
 
-static int64_t clamp(double value, int64_t last)
+static void nothing(const Part *p, int64_t width, int32_t *out)
 {
-    return value <= 0.0 ? 0 : value >= (double)last ? last : (int64_t)value;
-}
-
-static Bins lay_bins(const View *w, double size)
-{
-    double wide = w->u_high - w->u_low, high = w->v_high - w->v_low;
-    Bins g = {.u0 = w->u_low, .v0 = w->v_low, .size = size, .per = 1.0 / size};
-    g.across = (int64_t)(wide * g.per) + 1;
-    g.down = (int64_t)(high * g.per) + 1;
-    return g;
-}
-
-/* Where some radii are much larger than most: the largest in each bin as wide as the largest of
- * all, and in the eight around it. So far must a target in that bin look. */
-static int find_bounds(Scratch *k, int64_t n, const Bins *g, double usual)
-{
-    int64_t cells = g->across * g->down;
-    if (cells > k->coarse_capacity) {
-        if (!grow(&k->coarse, cells, sizeof(double)) || !grow(&k->bound, cells, sizeof(double)))
-            return 0;
-        k->coarse_capacity = cells;
-    }
-    for (int64_t c = 0; c < cells; c++)
-        k->coarse[c] = usual * usual;
-    for (int64_t p = 0; p < n; p++) {
-        if (k->r2[p] <= usual * usual)
-            continue;
-        int64_t col = clamp((k->u[p] - g->u0) * g->per, g->across - 1);
-        int64_t row = clamp((k->v[p] - g->v0) * g->per, g->down - 1);
-        double *cell = k->coarse + row * g->across + col;
-        *cell = k->r2[p] > *cell ? k->r2[p] : *cell;
-    }
-    for (int64_t r = 0; r < g->down; r++)
-        for (int64_t c = 0; c < g->across; c++) {
-            double most = 0.0;
-            for (int64_t i = r > 0 ? r - 1 : 0; i <= r + 1 && i < g->down; i++)
-                for (int64_t j = c > 0 ? c - 1 : 0; j <= c + 1 && j < g->across; j++)
-                    most = k->coarse[i * g->across + j] > most ? k->coarse[i * g->across + j] : most;
-            k->bound[r * g->across + c] = sqrt(most) * 1.0000001;
-        }
-    return 1;
-}
-
-/* Sort the positions of candidates into bins. */
-static int fill_bins(Scratch *k, int64_t n, const Bins *g)
-{
-    int64_t cells = g->across * g->down;
-    if (cells + 2 > k->starts_capacity) {
-        if (!grow(&k->starts, cells + 2, sizeof(int32_t)))
-            return 0;
-        k->starts_capacity = cells + 2;
-    }
-    memset(k->starts, 0, (size_t)(cells + 2) * sizeof *k->starts);
-    for (int64_t p = 0; p < n; p++) {
-        int64_t col = clamp((k->u[p] - g->u0) * g->per, g->across - 1);
-        int64_t row = clamp((k->v[p] - g->v0) * g->per, g->down - 1);
-        int64_t bin = row * g->across + col;
-        k->from[p] = (int32_t)bin;
-        k->starts[bin + 2]++;
-    }
-    for (int64_t c = 1; c < cells + 2; c++)
-        k->starts[c] += k->starts[c - 1];
-    /* `from` first says each candidate's bin; by way of `u`, which is no longer needed, it comes to
-     * say which candidate stands at each place. */
-    int32_t *stands = (int32_t *)k->u;
-    for (int64_t p = 0; p < n; p++) {
-        int32_t at = k->starts[k->from[p] + 1]++;
-        k->bx[at] = k->x[p], k->by[at] = k->y[p], k->bz[at] = k->z[p];
-        stands[at] = (int32_t)p;
-    }
-    memcpy(k->from, stands, (size_t)n * sizeof *stands);
-    for (int64_t p = n; p < n + LANES; p++)
-        k->bx[p] = k->by[p] = k->bz[p] = 1e9;
-    return 1;
-}
-
-/* The winner among the candidates of a box of bins where distances tie: the smallest index. */
-static int64_t settle_tie(const Scratch *k, const Bins *bins, const int64_t box[4],
-                          const double at[3])
-{
-    double best = INFINITY;
-    int64_t won = -1;
-    for (int64_t row = box[2]; row <= box[3]; row++) {
-        int32_t end = k->starts[row * bins->across + box[1] + 1];
-        for (int32_t p = k->starts[row * bins->across + box[0]]; p < end; p++) {
-            double dx = k->bx[p] - at[0], dy = k->by[p] - at[1], dz = k->bz[p] - at[2];
-            double d = dx * dx + dy * dy + dz * dz;
-            if (d < best || (d == best && k->id[k->from[p]] < k->id[k->from[won]])) {
-                best = d;
-                won = p;
-            }
-        }
-    }
-    return won;
-}
-
-/* The nearest candidate of each of n targets, -1 where none's radius reaches it. A row of bins is a
- * run in memory; reading up to three candidates beyond its end only adds real candidates, and the
- * first four of a run are read even if it is empty, which spares a branch. */
-CLONES static void search_line(const Scratch *k, const Bins *coarse, const Bins *bins,
-                               const View *w, const double *tx, const double *ty, const double *tz,
-                               int64_t n, int32_t *out)
-{
-    double far = bins->size;
-    for (int64_t t = 0; t < n; t++) {
-        double x = tx[t], y = ty[t], z = tz[t];
-        out[t] = -1;
-        if (isnan(x))
-            continue;
-        double u = x * w->e1[0] + y * w->e1[1] - bins->u0;
-        double v = x * w->e2[0] + y * w->e2[1] + z * w->e2[2] - bins->v0;
-        if (coarse)
-            far = k->bound[clamp(v * coarse->per, coarse->down - 1) * coarse->across +
-                           clamp(u * coarse->per, coarse->across - 1)];
-        int64_t box[4] = {clamp((u - far) * bins->per, bins->across - 1),
-                          clamp((u + far) * bins->per, bins->across - 1),
-                          clamp((v - far) * bins->per, bins->down - 1),
-                          clamp((v + far) * bins->per, bins->down - 1)};
-        int32_t candidates = 0;
-        for (int64_t row = box[2]; row <= box[3]; row++) {
-            const int32_t *starts = k->starts + row * bins->across;
-            candidates |= starts[box[1] + 1] - starts[box[0]];
-        }
-        if (candidates == 0)
-            continue;
-        Lane best = {INFINITY, INFINITY, INFINITY, INFINITY};
-        Mask place = {-1, -1, -1, -1}, tie = {0, 0, 0, 0};
-        const Mask step = {0, 1, 2, 3};
-        for (int64_t row = box[2]; row <= box[3]; row++) {
-            const int32_t *starts = k->starts + row * bins->across;
-            int32_t p = starts[box[0]], end = starts[box[1] + 1];
-            do {
-                Lane dx = *(const LaneLoad *)(k->bx + p) - x;
-                Lane dy = *(const LaneLoad *)(k->by + p) - y;
-                Lane dz = *(const LaneLoad *)(k->bz + p) - z;
-                Lane d = dx * dx + dy * dy + dz * dz;
-                Mask nearer = (Mask)(d < best);
-                tie = (tie & ~nearer) | (Mask)(d == best);
-                best = (Lane)((nearer & (Mask)d) | (~nearer & (Mask)best));
-                place = (nearer & (step + (int64_t)p)) | (~nearer & place);
-                p += LANES;
-            } while (p < end);
-        }
-        int first = best[1] < best[0] ? 1 : 0, second = best[3] < best[2] ? 3 : 2;
-        int lane = best[second] < best[first] ? second : first;
-        double least = best[lane];
-        if (least > 4.0)
-            continue;
-        int64_t won = place[lane];
-        int ties = 0;
-        for (int other = 0; other < LANES; other++)
-            ties |= (best[other] == least) & ((other != lane) | (tie[other] != 0));
-        if (ties)
-            won = settle_tie(k, bins, box, (const double[3]){x, y, z});
-        if (won >= 0 && least <= k->r2[k->from[won]])
-            out[t] = k->id[k->from[won]];
-    }
-}
-
-/* Widen the view to the targets of one line; NaN widens nothing. */
-CLONES static void spread(const double *x, const double *y, const double *z, int64_t n, View *w)
-{
-    View v = *w;
-    for (int64_t i = 0; i < n; i++) {
-        double u = x[i] * v.e1[0] + y[i] * v.e1[1];
-        double h = x[i] * v.e2[0] + y[i] * v.e2[1] + z[i] * v.e2[2];
-        v.u_low = u < v.u_low ? u : v.u_low;
-        v.u_high = u > v.u_high ? u : v.u_high;
-        v.v_low = h < v.v_low ? h : v.v_low;
-        v.v_high = h > v.v_high ? h : v.v_high;
-    }
-    *w = v;
-}
-
-static void nothing(int64_t r0, int64_t r1, int64_t c0, int64_t c1, int64_t width, int32_t *out)
-{
-    for (int64_t r = r0; r < r1; r++)
-        for (int64_t c = c0; c < c1; c++)
+    for (int64_t r = p->r0; r < p->r1; r++)
+        for (int64_t c = p->c0; c < p->c1; c++)
             out[r * width + c] = -1;
 }
 
-/* The view of a block of targets, from above its middle. */
-static View look_at(const Targets *t, const Reach *reach, int64_t r0, int64_t r1, int64_t c0,
-                    int64_t c1)
+CLONES static void widen_view(const float *value, int64_t n, float *low, float *high)
+{
+    float least = *low, most = *high;
+    for (int64_t i = 0; i < n; i++) {
+        least = value[i] < least ? value[i] : least;
+        most = value[i] > most ? value[i] : most;
+    }
+    *low = least, *high = most;
+}
+
+/* The view of a block of targets, from above its middle; the targets go into `k` by groups. */
+static View look_at(const Targets *t, const Reach *reach, const Part *p, Scratch *k)
 {
     double s, c, sine, cosine;
     sincos_degrees(wrapped(reach->lon_mid), &s, &c);
     sincos_degrees(reach->lat_mid, &sine, &cosine);
     View w = {.e1 = {-s, c, 0.0},
               .e2 = {-sine * c, -sine * s, cosine},
-              .axis = {cosine * c, cosine * s, sine},
-              .u_low = INFINITY, .u_high = -INFINITY, .v_low = INFINITY, .v_high = -INFINITY};
-    for (int64_t r = r0; r < r1; r++) {
-        int64_t at = r * t->width + c0;
-        spread(t->x + at, t->y + at, t->z + at, c1 - c0, &w);
+              .axis = {cosine * c, cosine * s, sine}};
+    int64_t across = p->c1 - p->c0, groups = (across + GROUP_COLS - 1) / GROUP_COLS;
+    int64_t height = (p->r1 - p->r0 + GROUP_ROWS - 1) / GROUP_ROWS * GROUP_ROWS;
+    float low[2] = {INFINITY, INFINITY}, high[2] = {-INFINITY, -INFINITY};
+    double x[TILE], y[TILE], z[TILE], lons[TILE];
+    float u[TILE], v[TILE], h[TILE];
+    for (int64_t r = 0; r < height; r++) {
+        int64_t seen = r < p->r1 - p->r0 ? across : 0;
+        if (seen) {
+            const double *lat = t->lat + (p->r0 + r) * t->lat_row + p->c0 * t->lat_col;
+            const double *lon = t->lon + (p->r0 + r) * t->lon_row + p->c0 * t->lon_col;
+            for (int64_t i = 0; t->lon_col == 0 && i < across; i++)
+                lons[i] = lon[0];
+            sw_unit(lat, t->lon_col ? lon : lons, t->lat_col, across, x, y, z);
+            look(&w, x, y, z, across, u, v, h);
+            widen_view(u, across, &low[0], &high[0]);
+            widen_view(v, across, &low[1], &high[1]);
+        }
+        for (int64_t i = seen; i < groups * GROUP_COLS; i++)
+            u[i] = v[i] = h[i] = NAN;
+        for (int64_t g = 0; g < groups; g++) {
+            int64_t to = (r / GROUP_ROWS * groups + g) * LANES + r % GROUP_ROWS * GROUP_COLS;
+            memcpy(k->tu + to, u + g * GROUP_COLS, GROUP_COLS * sizeof *u);
+            memcpy(k->tv + to, v + g * GROUP_COLS, GROUP_COLS * sizeof *v);
+            memcpy(k->th + to, h + g * GROUP_COLS, GROUP_COLS * sizeof *h);
+        }
     }
+    w.u_low = low[0], w.u_high = high[0], w.v_low = low[1], w.v_high = high[1];
     return w;
 }
 
-static int search_block(const Swath *s, const Targets *t, int64_t r0, int64_t r1, int64_t c0,
-                        int64_t c1, Scratch *k, int32_t *out)
+static int search_block(const Swath *s, const Targets *t, const Part *p, Scratch *k, int32_t *out)
 {
-    Reach reach = reach_of(t, r0, r1, c0, c1, s->cap);
-    int64_t points = reach.empty ? 0 : count_within_reach(s, &reach);
-    if (points == 0) {
-        nothing(r0, r1, c0, c1, t->width, out);
+    Reach reach = reach_of(t, p->r0, p->r1, p->c0, p->c1, s->cap);
+    int64_t blocks = reach.empty ? 0 : list_within_reach(s, &reach, k);
+    if (blocks < 0)
+        return 0;
+    if (blocks == 0) {
+        nothing(p, t->width, out);
         return 1;
     }
-    if ((reach.wide || points > SPLIT_POINTS) && (r1 - r0 > 1 || c1 - c0 > 1)) {
-        int tall = r1 - r0 >= c1 - c0;
-        int64_t r = tall ? (r0 + r1) / 2 : r1, c = tall ? c1 : (c0 + c1) / 2;
-        return search_block(s, t, r0, r, c0, c, k, out) &&
-               search_block(s, t, tall ? r : r0, r1, tall ? c0 : c, c1, k, out);
+    int64_t points = blocks * s->block_rows * BLOCK_COLS;
+    if ((reach.wide || points > SPLIT_POINTS) && (p->r1 - p->r0 > 1 || p->c1 - p->c0 > 1)) {
+        Part one = *p, other = *p;
+        if (p->r1 - p->r0 >= p->c1 - p->c0)
+            one.r1 = other.r0 = (p->r0 + p->r1) / 2;
+        else
+            one.c1 = other.c0 = (p->c0 + p->c1) / 2;
+        return search_block(s, t, &one, k, out) && search_block(s, t, &other, k, out);
     }
-    View w = look_at(t, &reach, r0, r1, c0, c1);
-    double margin = s->cap * 1.0000001 + 1e-12;
+    View w = look_at(t, &reach, p, k);
+    w.bound = fmax(fmax(-w.u_low, w.u_high), fmax(-w.v_low, w.v_high)) + s->cap + 1e-12;
+    double margin = s->cap * 1.0000001 + w.bound * 2.4e-7;
     w.u_low -= margin, w.u_high += margin, w.v_low -= margin, w.v_high += margin;
     if (!reserve_points(k, points))
         return 0;
     int64_t n = 0;
-    for (int64_t b = 0; b < s->blocks_down * s->blocks_across; b++)
-        if (reaches(&reach, s->extents + 4 * b))
-            n = gather(s, b, &w, k, n);
-    double most = 0.0, sum = 0.0;
-    for (int64_t p = 0; p < n; p++) {
-        most = k->r2[p] > most ? k->r2[p] : most;
-        sum += k->r2[p];
-    }
-    if (n == 0 || most == 0.0) {
-        nothing(r0, r1, c0, c1, t->width, out);
-        return 1;
-    }
-    /* Bins as wide as usual radii: what reaches a target lies in its bin or one of the eight around
-     * it. Only where some radii are far larger, targets near those look farther. */
-    double extent = fmax(w.u_high - w.u_low, w.v_high - w.v_low);
-    double largest = fmax(sqrt(most) * 1.0000001, extent / 2048.0);
-    double usual = fmax(fmin(largest, sqrt(2.0 * sum / (double)n)), extent / 2048.0);
-    Bins bins = lay_bins(&w, usual), coarse = lay_bins(&w, largest);
-    if (largest > usual && !find_bounds(k, n, &coarse, usual))
-        return 0;
-    if (!fill_bins(k, n, &bins))
-        return 0;
-    for (int64_t r = r0; r < r1; r++) {
-        int64_t at = r * t->width + c0;
-        search_line(k, largest > usual ? &coarse : NULL, &bins, &w, t->x + at, t->y + at, t->z + at,
-                    c1 - c0, out + at);
-    }
-    return 1;
+    for (int64_t i = 0; i < blocks; i++)
+        n = gather(s, k->blocks[i], &w, k, n);
+    return search_candidates(s, t, p, &w, k, n, out);
 }
 
 /* Index (row * cols + col) of the footprint that each target of rows [row0, row1) sees, or -1.
  * Strides are in elements; a zero stride repeats a latitude along a line or a longitude down a
- * column. Unit vectors of the targets are full arrays. Returns 0, or -1 when memory ran out. */
+ * column. Returns 0, or -1 when memory ran out. */
 EXPORT int sw_nearest(const double *lat, const double *lon, int64_t rows, int64_t cols,
                       int64_t scan, const uint8_t *candidate, const double *extents, double cap,
                       const double *target_lat, int64_t lat_row, int64_t lat_col,
-                      const double *target_lon, int64_t lon_row, int64_t lon_col, const double *x,
-                      const double *y, const double *z, int64_t row0, int64_t row1, int64_t width,
-                      int32_t *out)
+                      const double *target_lon, int64_t lon_row, int64_t lon_col, int64_t row0,
+                      int64_t row1, int64_t width, int32_t *out)
 {
     int64_t block_rows = sw_block_rows(scan);
     Swath s = {.lat = lat, .lon = lon, .rows = rows, .cols = cols, .scan = scan,
@@ -623,24 +443,16 @@ EXPORT int sw_nearest(const double *lat, const double *lon, int64_t rows, int64_
                .blocks_down = (rows + block_rows - 1) / block_rows,
                .blocks_across = (cols + BLOCK_COLS - 1) / BLOCK_COLS};
     Targets t = {.lat = target_lat, .lon = target_lon, .lat_row = lat_row, .lat_col = lat_col,
-                 .lon_row = lon_row, .lon_col = lon_col, .width = width, .x = x, .y = y, .z = z};
-    Scratch k = {0};
-    int done = 1;
+                 .lon_row = lon_row, .lon_col = lon_col, .width = width};
+    Scratch *k = calloc(1, sizeof *k);
+    int done = k != NULL;
     for (int64_t r = row0; r < row1; r += TILE)
-        for (int64_t c = 0; c < width; c += TILE)
-            done = done && search_block(&s, &t, r, r + TILE < row1 ? r + TILE : row1, c,
-                                        c + TILE < width ? c + TILE : width, &k, out);
-    release(&k);
+        for (int64_t c = 0; done && c < width; c += TILE) {
+            Part part = {.r0 = r, .r1 = r + TILE < row1 ? r + TILE : row1,
+                         .c0 = c, .c1 = c + TILE < width ? c + TILE : width};
+            done = search_block(&s, &t, &part, k, out);
+        }
+    if (k)
+        release(k);
     return done ? 0 : -1;
-}
-
-/* Unit vectors of (height, width) targets; longitudes of a row stand side by side, and a zero
- * `lat_col` says that a row has one latitude. */
-EXPORT void sw_targets(const double *lat, int64_t lat_row, int64_t lat_col, const double *lon,
-                       int64_t lon_row, int64_t height, int64_t width, double *x, double *y,
-                       double *z)
-{
-    for (int64_t r = 0; r < height; r++)
-        sw_unit(lat + r * lat_row, lon + r * lon_row, lat_col, width, x + r * width, y + r * width,
-                z + r * width);
 }
