@@ -81,6 +81,8 @@ class RequestAnswer(_Answer):
     gap_count: int
     gaps: tuple[GapAnswer, ...] = ()
     failures: tuple[FailureAnswer, ...] = ()
+    retry_of: str = Field("", description="The ended request that this one tries again.")
+    retried_as: str = Field("", description="The request that tries this one again.")
     url: str
 
     @classmethod
@@ -110,6 +112,8 @@ class RequestAnswer(_Answer):
             gap_count=row.gap_count,
             gaps=tuple(GapAnswer(what=gap.what, why=gap.reason) for gap in row.gaps),
             failures=tuple(FailureAnswer.of(want) for want in failures),
+            retry_of=row.retry_of,
+            retried_as=row.retried_as,
             url=f"/requests/{row.id}",
         )
 

@@ -13,6 +13,7 @@ from portal import (
     docs_page,
     operations_page,
     request_page,
+    retries,
     session_page,
     submit_page,
     task_page,
@@ -80,9 +81,11 @@ def create_app(settings: Settings, services: Services) -> FastAPI:
     app.state.portal = portal
     for router in (
         api.router,
+        retries.api,
         operations_page.api,
         session_page.router,
         submit_page.router,
+        retries.pages,
         request_page.router,
         task_page.router,
         operations_page.pages,

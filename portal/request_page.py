@@ -17,6 +17,7 @@ from portal.downloads import ResultFile
 from portal.forms import request_yaml
 from portal.identity import Caller
 from portal.problems import NotFoundError
+from portal.retries import may_retry
 from portal.submissions import load_for
 from tasks import requests
 from tasks.categories import RULES, Category, Rule
@@ -242,7 +243,8 @@ def _progress(row: RequestRow) -> dict[str, object]:
     failed = sum(view.count.failed for view in phases)
     tasks = sum(view.count.total for view in phases)
     tenth = percent(row) // 10 * 10
-    mark = (row.state.value, row.order, row.paused, row.delivered, failed, row.gap_count)
+    retrying = len(row.retry_orders)
+    mark = (row.state.value, row.order, row.paused, row.delivered, failed, row.gap_count, retrying)
     return {
         "row": row,
         "phases": phases,
@@ -285,7 +287,11 @@ def _hints(row: RequestRow) -> str:
 def _lacks(here: Portal, row: RequestRow) -> dict[str, object]:
     failed = any(count.failed for count in row.phases.values())
     found = list(requests.failures(here.services, row.id)) if failed or row.gap_count else []
-    return {"groups": list(_groups(found)), "gaps": requests.gaps(here.services, row)}
+    return {
+        "groups": list(_groups(found)),
+        "gaps": requests.gaps(here.services, row),
+        "may_retry": may_retry(row),
+    }
 
 
 def _groups(found: Iterable[Want]) -> Iterable[FailureGroup]:

@@ -66,6 +66,7 @@ class RequestStatus(_Answer):
     gap_count: int = 0
     gaps: tuple[Gap, ...] = ()
     failures: tuple[Failure, ...] = ()
+    retry_of: str = ""
 
 
 class ResultFile(_Answer):
@@ -152,6 +153,15 @@ class PortalClient:
     def order(self, request_id: str, what: str) -> None:
         """Have a request cancelled, paused or resumed (`cancel`, `pause`, `resume`)."""
         self._call("POST", f"/api/requests/{request_id}/{what}")
+
+    def retry(self, request_id: str, *, category: str = "", task: str = "") -> RequestStatus:
+        """Try again what failed, of one category, or one task; the request that does it."""
+        answer = self._call(
+            "POST",
+            f"/api/requests/{request_id}/retry",
+            parameters={"category": category, "task": task},
+        )
+        return RequestStatus.model_validate_json(answer)
 
     def download(
         self, result: ResultFile, folder: Path, *, progress: Callable[[int], None] = lambda _: None

@@ -1,4 +1,4 @@
-"""Commands about requests, spoken to a running portal: submit, status, results, cancel."""
+"""Commands about requests, spoken to a running portal: submit, status, results, cancel, retry."""
 
 from pathlib import Path
 from typing import Annotated
@@ -20,6 +20,7 @@ def register(app: typer.Typer) -> None:
     app.command()(status)
     app.command()(results)
     app.command()(cancel)
+    app.command()(retry)
 
 
 def submit(
@@ -85,6 +86,24 @@ def cancel(
     """Stop a request; what other requests want of it goes on."""
     client_for(data_folder(data), token).cancel(request_id)
     _console().print(f"{request_id} is being cancelled.", markup=False)
+
+
+def retry(
+    request_id: Annotated[str, typer.Argument(help="Request.")],
+    category: Annotated[
+        str, typer.Option(help="Only what failed of this category, such as 'server busy'.")
+    ] = "",
+    task: Annotated[str, typer.Option(help="Only this task, by its key.")] = "",
+    data: DataOption = None,
+    token: TokenOption = None,
+) -> None:
+    """Try again what failed; an ended request is tried again by another, whose id is printed."""
+    client = client_for(data_folder(data), token)
+    found = client.retry(request_id, category=category, task=task)
+    if found.id == request_id:
+        _console().print(f"{request_id} tries again.", markup=False)
+    else:
+        _console().print(f"{request_id} has ended; {found.id} tries it again.", markup=False)
 
 
 def _show(console: Console, row: RequestStatus) -> None:

@@ -1,0 +1,153 @@
+"""Trying again what failed, by the API and by pages; who may, and what is refused."""
+
+import datetime as dt
+
+import pytest
+
+from swathmill.client import PortalClient
+from tasks import requests
+from tasks.categories import Category
+from tasks.model import Phase, RequestState
+from tasks.request import parse_request
+from tasks.requests import PhaseCount
+from tasks.services import Services
+from tests.portal.scripted import LivePortal, put_executions, put_failed_task, set_row
+from tests.portal.test_api import DOCUMENT
+
+
+def failed(services: Services, state: RequestState = RequestState.RUNNING) -> tuple[str, str]:
+    """A request with one failure; its id and the task's key."""
+    name = requests.submit(services, "ada@example.org", parse_request(DOCUMENT))
+    key = put_failed_task(services, name, f"{name}.hdf", (Category.BAD_IMAGE_FORMAT,))
+    phases = {Phase.COLLECTION: PhaseCount(total=1, failed=1)}
+    set_row(services, name, state=state, phases=phases, ended=1e9 if state.ended else 0.0)
+    return name, key
+
+
+@pytest.mark.parametrize(
+    ("asked", "order"),
+    [
+        ({}, "all"),
+        ({"category": "bad image format"}, "category|bad image format"),
+        ({"task": "KEY"}, "task|KEY"),
+    ],
+)
+def test_a_running_request_is_given_the_order(
+    portal: LivePortal, services: Services, asked: dict[str, str], order: str
+) -> None:
+    name, key = failed(services)
+    asked = {what: value.replace("KEY", key) for what, value in asked.items()}
+    with portal.client() as client, portal.client("bob@example.org") as other:
+        assert other.post(f"/api/requests/{name}/retry", params=asked).status_code == 404
+        assert requests.load(services, name).retry_orders == ()
+        for _ in range(2):
+            answer = client.post(f"/api/requests/{name}/retry", params=asked)
+            assert (answer.status_code, answer.json()["id"]) == (202, name)
+    assert requests.load(services, name).retry_orders == (order.replace("KEY", key),)
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"category": "bad luck"}, "bad image format"),
+        ({"task": "k"}, "64 hexadecimal"),
+        ({"task": "0" * 64, "category": "unknown"}, "not both"),
+    ],
+)
+def test_a_scope_that_is_none_is_refused_with_what_to_do(
+    portal: LivePortal, services: Services, asked: dict[str, str], said: str
+) -> None:
+    name, _ = failed(services)
+    with portal.client() as client:
+        answer = client.post(f"/api/requests/{name}/retry", params=asked)
+    assert answer.status_code == 400
+    assert said in answer.json()["detail"]
+    assert requests.load(services, name).retry_orders == ()
+
+
+def test_an_ended_request_is_tried_again_by_one_other(
+    portal: LivePortal, services: Services
+) -> None:
+    name, _ = failed(services, RequestState.GAPS)
+    with portal.client() as client:
+        first = client.post(f"/api/requests/{name}/retry").json()
+        again = client.post(f"/api/requests/{name}/retry").json()
+        old = client.get(f"/api/requests/{name}").json()
+    assert first["id"] == again["id"] == old["retried_as"] != name
+    assert first["retry_of"] == name
+    assert old["state"] == "complete with gaps"
+    assert len(list(requests.list_requests(services))) == 2
+    with portal.browser() as browser:
+        page = browser.get(f"/requests/{name}").text
+        assert f'href="/requests/{first["id"]}"' in page
+        assert f'href="/requests/{name}"' in browser.get(f"/requests/{first['id']}").text
+
+
+def test_what_is_complete_is_not_tried_again(portal: LivePortal, services: Services) -> None:
+    name, _ = failed(services, RequestState.COMPLETE)
+    with portal.client() as client:
+        answer = client.post(f"/api/requests/{name}/retry")
+    assert answer.status_code == 400
+    assert "nothing failed" in answer.json()["detail"]
+
+
+def test_a_request_page_tries_all_a_category_or_a_task_again(
+    portal: LivePortal, services: Services
+) -> None:
+    name, key = failed(services)
+    with portal.browser() as client:
+        page = client.get(f"/requests/{name}").text
+        for action in ("", "?category=bad%20image%20format", f"?task={key}"):
+            assert f'action="/requests/{name}/retry{action}"' in page
+        shown = client.post(f"/requests/{name}/retry?category=bad%20image%20format")
+        assert shown.url.path == f"/requests/{name}"
+        assert "Being tried again" in shown.text
+        assert "/retry" not in shown.text
+    assert requests.load(services, name).retry_orders == ("category|bad image format",)
+
+
+def test_an_ended_page_leads_to_the_request_that_tries_again(
+    portal: LivePortal, services: Services
+) -> None:
+    name, _ = failed(services, RequestState.FAILED)
+    with portal.browser() as client:
+        assert "makes another" in client.get(f"/requests/{name}").text
+        shown = client.post(f"/requests/{name}/retry")
+    assert shown.url.path == f"/requests/{requests.load(services, name).retried_as}"
+
+
+def test_operators_try_a_category_again_in_all_running_requests(
+    portal: LivePortal, services: Services
+) -> None:
+    first, _ = failed(services)
+    second, _ = failed(services)
+    ended, _ = failed(services, RequestState.GAPS)
+    path = "/operations/retry?category=bad%20image%20format"
+    with portal.client() as client, portal.client(role="operator") as operator:
+        assert client.post("/api" + path).status_code == 403
+        answer = operator.post("/api" + path)
+    assert answer.status_code == 202
+    assert set(answer.json()["requests"]) == {first, second}
+    assert requests.load(services, first).retry_orders == ("category|bad image format",)
+    assert requests.load(services, ended).retried_as == ""
+    with portal.browser() as scientist, portal.browser(role="operator") as browser:
+        assert scientist.post(path).status_code == 403
+        assert browser.post(path).url.path == "/operations"
+
+
+def test_the_command_line_asks_the_same(portal: LivePortal, services: Services) -> None:
+    name, key = failed(services)
+    with portal.client() as client:
+        token = client.headers["Authorization"].removeprefix("Bearer ")
+    assert PortalClient(url=portal.url, token=token).retry(name, task=key).id == name
+    assert requests.load(services, name).retry_orders == (f"task|{key}",)
+
+
+def test_the_operators_page_has_a_button_for_each_category(
+    portal: LivePortal, services: Services
+) -> None:
+    today = dt.datetime.fromtimestamp(services.clock.now(), dt.UTC)
+    put_executions(services, today, {None: 2, Category.SERVER_BUSY: 1})
+    with portal.browser(role="operator") as client:
+        page = client.get("/operations").text
+    assert 'action="/operations/retry?category=server%20busy"' in page
