@@ -29,6 +29,8 @@ def make_app(redis_url: str) -> Celery:
         worker_hijack_root_logger=False,
         worker_enable_remote_control=False,
         broker_connection_retry_on_startup=True,
+        # For ever, with pauses that grow to half a minute: a worker outlives any absence of Redis.
+        broker_connection_max_retries=None,
         broker_transport_options={"socket_timeout": 10, "socket_connect_timeout": 5},
         enable_utc=True,
     )

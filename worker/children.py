@@ -6,6 +6,7 @@ a lock in use or a socket. It imports; it makes nothing else.
 
 import multiprocessing
 import os
+import pickle
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -43,6 +44,7 @@ _ENVIRONMENT = {
 }
 # `Process.start` looks at all processes, also at one that another thread is just closing.
 _STARTING = threading.Lock()
+_FORKSERVER_DIED = 255  # what multiprocessing tells then for an exit code nobody knows
 _DEAF_SECONDS = 10.0  # a guard that does not answer a kill within this time is killed itself
 
 
@@ -81,14 +83,19 @@ class Child:
         """Start `work` (picklable) under a guard; `memory_limit` in bytes for the whole tree."""
         context = multiprocessing.get_context("forkserver")
         ours, theirs = context.Pipe()
-        process = context.Process(target=guard, args=(theirs, work, memory_limit), daemon=False)
+        process = context.Process(
+            target=guard, args=(theirs, pickle.dumps(work), memory_limit), daemon=False
+        )
         with _STARTING:
             process.start()
         theirs.close()
         return cls(process, ours)
 
     def follow(self, heard: Callable[[Message], None]) -> Ended | None:
-        """Give each report to `heard` until the tree is gone; None when the guard was killed."""
+        """Give each report to `heard` until the tree is gone; None when the guard was killed.
+
+        A guard that failed by itself ends its tree with it; that is told as the child's failure.
+        """
         ended: Ended | None = None
         while ended is None:
             try:
@@ -100,6 +107,10 @@ class Child:
             else:
                 heard(message)
         self._process.join()
+        code = self._process.exitcode
+        if ended is None and code is not None and 0 < code < _FORKSERVER_DIED:
+            text = f"the guard ended with exit code {code}; its traceback is in the worker's log"
+            ended = Ended(exit_code=code, peak_memory=0, over_memory=False, log=text)
         with self._sending:
             if self._deadline is not None:
                 self._deadline.cancel()

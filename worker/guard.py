@@ -8,9 +8,11 @@ measures the tree's memory and keeps the tail of what the tree prints. It has on
 
 import ctypes
 import os
+import pickle
 import signal
 import sys
 import time
+import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -23,6 +25,7 @@ KILL = b"kill"
 LOG_BYTES = 64 * 2**10
 POLL_SECONDS = 0.1
 
+_EX_SOFTWARE = 70  # sysexits.h
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _OOM_SCORE = "700"  # the kernel's own killer should take the child, not its guard
@@ -31,11 +34,24 @@ Work = Callable[[Connection], int]
 """What the child does: reports over the connection and returns its exit code."""
 
 
-def guard(control: Connection, work: Work, memory_limit: int) -> None:
-    """Run `work` in a forked child, relay its reports to `control`, end with an `Ended`.
+def guard(control: Connection, work: bytes, memory_limit: int) -> None:
+    """Run `work`, a pickled `Work`, in a forked child, relay its reports to `control`, end with an
+    `Ended`.
 
+    It is the child that unpickles, and so imports: what fails there is in the attempt's log.
     `memory_limit` is in bytes, over all processes of the tree.
     """
+    try:
+        ended = _guard(control, work, memory_limit)
+    except Exception as error:  # noqa: BLE001 - whatever it is, the supervisor is to hear of it
+        proctree.kill_descendants(os.getpid())
+        text = "".join(traceback.format_exception(error))
+        ended = Ended(exit_code=_EX_SOFTWARE, peak_memory=0, over_memory=False, log=text)
+    with suppress(BrokenPipeError, ConnectionResetError):  # the supervisor is dead: nobody listens
+        control.send_bytes(encode(ended))
+
+
+def _guard(control: Connection, work: bytes, memory_limit: int) -> Ended:
     os.setsid()  # a terminal's Ctrl-C is the supervisor's business
     become_subreaper()
     reports, child_reports = _pipe()
@@ -53,9 +69,7 @@ def guard(control: Connection, work: Work, memory_limit: int) -> None:
     watch = _Watch(
         control=control, reports=reports, log=log_read, child=child, memory_limit=memory_limit
     )
-    ended = watch.run()
-    with suppress(BrokenPipeError, ConnectionResetError):  # the supervisor is dead: nobody listens
-        control.send_bytes(encode(ended))
+    return watch.run()
 
 
 def become_subreaper(on: bool = True) -> None:
@@ -148,9 +162,9 @@ class _Watch:
                 time.sleep(0.001)
 
 
-def _child(parent: int, log: int, reports: Connection, work: Work) -> None:
+def _child(parent: int, log: int, reports: Connection, work: bytes) -> None:
     """Become the attempt's process; never returns."""
-    code = 70  # EX_SOFTWARE: `work` itself reports what it can, so this is beyond it
+    code = _EX_SOFTWARE  # the work itself reports what it can, so this is beyond it
     try:
         os.setsid()
         _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -163,7 +177,8 @@ def _child(parent: int, log: int, reports: Connection, work: Work) -> None:
         os.dup2(log, 1)
         os.dup2(log, 2)
         os.close(log)
-        code = work(reports)
+        run: Work = pickle.loads(work)
+        code = run(reports)
         sys.stdout.flush()
         sys.stderr.flush()
     except BaseException:  # noqa: BLE001 - nothing is above: a forked copy of the guard is

@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import partial
 from pathlib import Path
@@ -212,7 +212,7 @@ class Supervisor:
                 healing=said.healing,
             )
         else:
-            diagnosis = classify_exit(ended.exit_code or 0)
+            diagnosis = _without_report(ended)
         return _End(diagnosis=diagnosis, log=ended.log, peak_memory=ended.peak_memory)
 
     def _ordered(self, slot: _Slot, order: Order) -> Diagnosis:
@@ -283,6 +283,15 @@ class Supervisor:
             )
             return
         log.error("attempt given up: the monitor will find it", task=attempt.key)
+
+
+def _without_report(ended: Ended) -> Diagnosis:
+    """What can be told of a child that did not report: how it ended, and its last words."""
+    diagnosis = classify_exit(ended.exit_code or 0)
+    words = ended.log.strip().splitlines()
+    if diagnosis.category is not Category.UNKNOWN or not words:
+        return diagnosis
+    return replace(diagnosis, message=f"{diagnosis.message}: {words[-1][:300]}")
 
 
 def start_child(job: Job) -> Child:

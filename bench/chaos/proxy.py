@@ -35,6 +35,7 @@ class Proxy:
         self._weather: dict[int, Weather] = {}
         self._ports: dict[int, int] = {}
         self._servers: list[asyncio.Server] = []
+        self._open_now: set[asyncio.Task[None]] = set()  # asyncio itself forgets them
         self._thread = threading.Thread(target=self._loop.run_forever, name="proxy", daemon=True)
         self._thread.start()
 
@@ -78,6 +79,10 @@ class Proxy:
     async def _connection(
         self, port: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
+        me = asyncio.current_task()
+        if me is not None:
+            self._open_now.add(me)
+            me.add_done_callback(self._open_now.discard)
         if self._now(port).kind == "refuse":
             self._abort("refused", writer)
             return

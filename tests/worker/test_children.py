@@ -1,5 +1,6 @@
 """Children: reports, logs and ends arrive; whatever an attempt starts is gone when it ends."""
 
+import importlib
 import os
 import subprocess
 import sys
@@ -86,16 +87,29 @@ def leave_detached_grandchildren(folder: str, reports: Connection) -> int:
 
 
 def write_program(
-    folder: Path, work: Callable[..., int], argument: str, *, memory: int = 2**30, then: str = ""
+    folder: Path,
+    work: Callable[..., int] | str,
+    argument: str,
+    *,
+    memory: int | str = 2**30,
+    then: str = "",
 ) -> list[str]:
     program = folder / "program.py"
     program.write_text(
-        PROGRAM.format(work=work.__name__, argument=argument, memory=memory, then=then), "utf-8"
+        PROGRAM.format(
+            work=work if isinstance(work, str) else work.__name__,
+            argument=argument,
+            memory=memory,
+            then=then,
+        ),
+        "utf-8",
     )
     return [sys.executable, str(program)]
 
 
-def run(folder: Path, work: Callable[..., int], argument: str, **options: object) -> list[str]:
+def run(
+    folder: Path, work: Callable[..., int] | str, argument: str, **options: object
+) -> list[str]:
     command = write_program(folder, work, argument, **options)  # type: ignore[arg-type]
     done = subprocess.run(
         command,
@@ -198,3 +212,37 @@ def test_a_killed_supervisor_leaves_no_process_behind(tmp_path: Path, victim: st
         program.kill()
         took = until(lambda: not any(proctree.alive(pid) for pid in tree), 10)
     assert took < 10
+
+
+def needs_what_is_not_there(module: str, reports: Connection) -> int:
+    del reports
+    importlib.import_module(module)
+    return 0
+
+
+class Unpicklable:
+    """Work whose code is gone by the time the child looks for it."""
+
+    def __reduce__(self) -> tuple[Callable[..., object], tuple[str]]:
+        return importlib.import_module, ("a_module_that_was_removed",)
+
+    def __call__(self) -> None:
+        raise AssertionError("it cannot have been unpickled")
+
+
+unpicklable = Unpicklable()
+
+
+@pytest.mark.parametrize("work", ["needs_what_is_not_there", "unpicklable"])
+def test_a_child_that_cannot_import_leaves_its_traceback(tmp_path: Path, work: str) -> None:
+    end = ended(run(tmp_path, work, "a_module_that_was_removed"))
+    assert end.exit_code == 70
+    assert "Traceback" in end.log
+    assert "No module named 'a_module_that_was_removed'" in end.log
+
+
+def test_a_guard_that_fails_says_why(tmp_path: Path) -> None:
+    # With a memory limit that is no number, the guard itself fails while it measures.
+    end = ended(run(tmp_path, report_and_return, "", memory="None"))
+    assert end.exit_code == 70
+    assert "TypeError" in end.log
