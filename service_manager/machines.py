@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 
 from service_manager.pace import Pace, Usual
 from service_manager.view import Running
+from tasks.bounds import Bounds
 from tasks.categories import Category
 from tasks.history import ClassStatistics
 from tasks.rows import News
@@ -31,7 +32,7 @@ _DRAIN = math.log(1000.0)  # evidence that drains
 _NORMAL = math.log(2.0)  # a probe within this is as usual
 _PAYS = 1.5  # times the usual that an attempt must have before it, to be made anew elsewhere
 _DRAINED = 0.75  # of all slots at most
-_MOVES = 2  # of one task from a slow machine
+_MOVES = 5  # of one task from a slow machine
 _REMEMBERED = 10_000  # tasks
 _WITNESS = 2  # workers on which a slow task says something of the worker
 
@@ -50,8 +51,9 @@ class _Machine:
     started: float
     slots: int
     hold: Hold
-    since: float  # of the hold, or of its release
+    since: float  # of the hold
     wait: float  # before the next probe
+    released: float = -math.inf
     score: float = 0.0  # evidence of ended attempts
     slowness: float = 0.0  # logarithm, smoothed
     running: list[Running] = field(default_factory=list)
@@ -65,12 +67,13 @@ class _Task:
 
 class Machines:
     """The workers as machines. `probe` is the wait before the first probe; nothing is drained
-    when it is 0. `longest` bounds the waits."""
+    when it is 0. The waits are at most the bounds' ceiling."""
 
-    def __init__(self, pace: Pace, probe: float, longest: float) -> None:
+    def __init__(self, pace: Pace, bounds: Bounds, probe: float) -> None:
         self._pace = pace
+        self._bounds = bounds
         self._probe = probe
-        self._longest = max(probe, longest)
+        self._longest = max(probe, bounds.ceiling)
         self._machines: dict[str, _Machine] = {}
         self._tasks: OrderedDict[str, _Task] = OrderedDict()
 
@@ -115,10 +118,11 @@ class Machines:
             return
         deviation = usual.deviation(news.duration)
         if machine.hold is Hold.PROBE and now - news.duration >= machine.since:
-            self._probed(machine, deviation <= _NORMAL and news.category is None, now)
+            normal = deviation <= _NORMAL and news.category is None
+            self._probed(machine, normal, deviation, now)
         elif machine.hold is Hold.NONE and self._counts(news.key, news.worker, deviation):
             machine.score = max(0.0, machine.score + _evidence(usual, deviation))
-            machine.slowness += (deviation - machine.slowness) / 2
+            machine.slowness += (max(0.0, deviation) - machine.slowness) / 2
 
     def look(
         self, statistics: Mapping[str, ClassStatistics], now: float
@@ -140,10 +144,6 @@ class Machines:
     def _judge(
         self, name: str, machine: _Machine, statistics: Mapping[str, ClassStatistics], now: float
     ) -> None:
-        if machine.hold is Hold.DRAINED:
-            if now - machine.since >= machine.wait:
-                machine.hold, machine.since = Hold.PROBE, now
-            return
         score, slowest = machine.score, 0.0
         for running in machine.running:
             usual = self._pace.usual(running.task_class, statistics.get(running.task_class))
@@ -155,22 +155,27 @@ class Machines:
             if evidence > 0 and self._counts(running.key, name, deviation):
                 score += evidence
                 slowest = max(slowest, deviation)
-        if machine.hold is Hold.PROBE:
+        machine.slowness = max(machine.slowness, slowest)
+        if machine.hold is Hold.DRAINED:
+            if now - machine.since >= machine.wait:
+                machine.hold, machine.since = Hold.PROBE, now
+        elif machine.hold is Hold.PROBE:
             if slowest >= _SLOW:
-                self._probed(machine, False, now)
+                self._probed(machine, False, slowest, now)
         elif score >= _DRAIN and self._may_drain(machine):
-            soon = now - machine.since < machine.wait  # after its release: that was a mistake
+            soon = now - machine.released < machine.wait  # its release was a mistake
             machine.wait = self._longer(machine.wait) if soon else self._probe
             machine.hold, machine.since = Hold.DRAINED, now
-            machine.slowness = max(machine.slowness, slowest)
 
-    def _probed(self, machine: _Machine, normal: bool, now: float) -> None:
+    def _probed(self, machine: _Machine, normal: bool, slowness: float, now: float) -> None:
         machine.since = now
-        machine.score = machine.slowness = 0.0
+        machine.score = 0.0
+        machine.slowness = 0.0 if normal else slowness
         machine.hold = Hold.NONE if normal else Hold.DRAINED
-        if not normal:
+        if normal:
+            machine.released = now
+        else:
             machine.wait = self._longer(machine.wait)
-            machine.slowness = _SLOW
 
     def _longer(self, wait: float) -> float:
         return min(self._longest, 2 * wait)
@@ -187,7 +192,8 @@ class Machines:
         statistics: Mapping[str, ClassStatistics],
         now: float,
     ) -> bool:
-        """Whether an attempt on a slow machine is better made anew elsewhere."""
+        """Whether an attempt on a slow machine is better made anew elsewhere: what it has before
+        it is longer than that, or than its bound leaves it."""
         usual = self._pace.usual(running.task_class, statistics.get(running.task_class))
         if usual is None or running.ordered is not None:
             return False
@@ -198,7 +204,9 @@ class Machines:
         done = self._pace.done(running.task_class, running.course)
         if done is None:
             done = min(1.0, (now - running.since) / (factor * usual.seconds))
-        if (1.0 - done) * factor < _PAYS:
+        ahead = (1.0 - done) * factor * usual.seconds
+        bound = self._bounds.bound(statistics.get(running.task_class), running.retries)
+        if ahead < _PAYS * usual.seconds and now - running.since + ahead < bound:
             return False
         known.moves += 1
         return True

@@ -62,7 +62,7 @@ class Monitor:
         self._view = view
         self._bounds = options.bounds
         self._pace = Pace(options.samples)
-        self._machines = Machines(self._pace, options.probe, options.ceiling)
+        self._machines = Machines(self._pace, self._bounds, options.probe)
         self._seen: dict[str, _Seen] = {}
         self._orders: list[Order] = []
         self._silence = options.lease + 2 * options.heartbeat
@@ -82,6 +82,7 @@ class Monitor:
             self._listed(worker, running.get(worker.name, ()), now)
         for name in [n for n in self._seen if n not in present]:
             del self._seen[name]
+        self._pace.hear(one.task_class for one in self._view.running.values())
         beating = [w for w in present.values() if not self.lost(w.name, now)]
         self._orders = self._machines.hear(beating, running, now)
         self._view.slots = sum(map(self._machines.slots, beating))

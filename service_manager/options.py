@@ -18,12 +18,20 @@ class Options:
     heartbeat: float = 5.0
     lease: float = 30.0
     window: int = 64
-    max_tasks: int = 50_000
+    max_tasks: int = 2_000_000
+    confirm_tasks: int = 50_000  # beyond these a request waits for confirmation
+    confirm_gb: float = 500.0  # to fetch
+    confirm_cost: float = 100.0
+    price_storage: float = 0.02  # of a GB for a month
+    price_core_hour: float = 0.05
+    price_download: float = 0.0  # of a GB
+    result_days: float = 30.0  # results are kept after a request's end
+    storage_quota_gb: float = 0.0  # 0: none
     factor: float = 4.0
     samples: int = 5
     floor: float = 60.0
     ceiling: float = 3600.0
-    probe: float = 300.0
+    probe: float = 600.0
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     orphans: float = 3600.0  # between two looks at all blobs, and before a useless one is deleted
     slice: float = 0.5  # of one tick, spent on writing plans
@@ -41,6 +49,14 @@ class Options:
             lease=settings.lease_seconds,
             window=settings.window,
             max_tasks=settings.max_tasks,
+            confirm_tasks=settings.confirm_tasks,
+            confirm_gb=settings.confirm_gb,
+            confirm_cost=settings.confirm_cost,
+            price_storage=settings.price_storage,
+            price_core_hour=settings.price_core_hour,
+            price_download=settings.price_download,
+            result_days=settings.result_days,
+            storage_quota_gb=settings.storage_quota_gb,
             factor=settings.timeout_factor,
             samples=settings.timeout_samples,
             floor=settings.timeout_floor,

@@ -10,13 +10,14 @@ Pure: durations and progress come in, estimates come out. All times in seconds.
 """
 
 import math
-from collections import deque
+from collections import Counter, deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from statistics import median
 
 from tasks.history import ClassStatistics
 
-STEPS = 10  # of progress, from 0 to 1
+STEPS = 20  # of progress, from 0 to 1
 _MEMORY = 101  # successes of a class that are remembered
 _LEAST_SPREAD = 0.25  # of the logarithm: no class is taken to be steadier than this
 _MAD = 1.4826  # from a median absolute deviation to a standard deviation
@@ -59,6 +60,7 @@ class _Class:
     shares: list[deque[float]] = field(
         default_factory=lambda: [deque(maxlen=_MEMORY) for _ in range(STEPS - 1)]
     )
+    count: int = 0
     usual: Usual | None = None
     latest: list[tuple[float, float] | None] = field(default_factory=lambda: [None] * (STEPS - 1))
 
@@ -75,16 +77,23 @@ class _Class:
 
 
 class Pace:
-    """What is usual, by class. A class counts with `samples` successes."""
+    """What is usual, by class. A class counts with `samples` successes, and with as many as it has
+    attempts running: of many begun together, those that end first are the short ones."""
 
     def __init__(self, samples: int) -> None:
         self._samples = samples
         self._classes: dict[str, _Class] = {}
+        self._running: Counter[str] = Counter()
+
+    def hear(self, running: Iterable[str]) -> None:
+        """The classes of the attempts that run, each as often as it does."""
+        self._running = Counter(running)
 
     def learn(self, task_class: str, duration: float, course: Course | None = None) -> None:
         """An attempt has succeeded."""
         found = self._classes.setdefault(task_class, _Class())
         found.logarithms.append(math.log(max(duration, 1e-3)))
+        found.count += 1
         found.usual = None
         if course is None or duration <= 0:
             return
@@ -96,11 +105,12 @@ class Pace:
         """What is usual for a class: by the successes seen, or by the durable statistics while
         those are few; None when both are."""
         found = self._classes.get(task_class)
-        if found is not None and len(found.logarithms) >= self._samples:
+        enough = max(self._samples, self._running[task_class])
+        if found is not None and found.count >= enough:
             if found.usual is None:
                 found.usual = _usual(found.logarithms)
             return found.usual
-        if statistics is None or statistics.count < self._samples or statistics.mean <= 0:
+        if statistics is None or statistics.count < enough or statistics.mean <= 0:
             return None
         # Of a lognormal distribution with this mean and deviation.
         spread = math.sqrt(math.log1p((statistics.deviation / statistics.mean) ** 2))

@@ -95,7 +95,7 @@ class Settings(BaseSettings):
         3600.0, description="Largest bound of an attempt, and the bound of a class without a mean."
     )
     probe_seconds: float = Field(
-        300.0,
+        600.0,
         ge=0,
         description="Wait before a worker drained for slowness is tried again; it doubles. 0: none "
         "is drained.",
@@ -111,7 +111,27 @@ class Settings(BaseSettings):
         30.0, description="Time between the manager's full reads of the markers."
     )
     tick_seconds: Positive = Field(0.5, description="Time between two rounds of the manager.")
-    max_tasks: Count = Field(50_000, description="Largest plan that is accepted.")
+    max_tasks: Count = Field(2_000_000, description="Largest plan that is accepted, in tasks.")
+    confirm_tasks: Count = Field(
+        50_000, description="Tasks beyond which a request waits for its owner's confirmation."
+    )
+    confirm_gb: Positive = Field(
+        500.0, description="GB to fetch beyond which a request waits for confirmation."
+    )
+    confirm_cost: Positive = Field(
+        100.0, description="Expected cost beyond which a request waits for confirmation."
+    )
+    price_storage: float = Field(
+        0.02, ge=0, description="Price of a GB kept for a month, in any one currency."
+    )
+    price_core_hour: float = Field(0.05, ge=0, description="Price of an hour of one core.")
+    price_download: float = Field(0.0, ge=0, description="Price of fetching a GB.")
+    result_days: float = Field(
+        30.0, ge=0, description="Days for which a request's results are kept after its end."
+    )
+    storage_quota_gb: float = Field(
+        0.0, ge=0, description="GB of artifacts to keep, least worth going first; 0: no bound."
+    )
     max_pixels: Count = Field(
         400_000_000, description="Largest raster among a request's results, in pixels."
     )

@@ -1,0 +1,427 @@
+"""What slow machines cost, without a monitor, under the 4x rule, and under Swathmill's monitor.
+
+    python -m bench.slow_machines [--tasks N] [--seeds N] [--plot FILE]
+
+A fleet works through a bag of tasks of three classes with lognormal durations. Each worker is, for
+hours at a time, 4 to 12 times slower than it should be; how often is set so that under the plain 4x
+rule 16% of the executions are hit: their worker is slow at some time while they run. What decides
+is the product's own `service_manager.monitor.Monitor`, which sees what it sees in service:
+heartbeats, progress, ended attempts. Machine time is all seconds of all attempts, those killed
+included, over the seconds that the tasks would have taken on machines that are never slow.
+"""
+
+import argparse
+import heapq
+import json
+import math
+import random
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from service_manager.monitor import Monitor
+from service_manager.options import Options
+from service_manager.view import Running, View
+from tasks.categories import Category
+from tasks.history import ClassStatistics
+from tasks.model import Phase, State
+from tasks.rows import News
+from tasks.workers import Hold, RunningAttempt, WorkerRow
+
+BEAT = 10.0
+WORKERS, SLOTS = 60, 2
+HOUR = 3600.0
+SLOW_HOURS = (2.0, 6.0)  # the length of a slow spell
+FACTORS = (4.0, 12.0)
+GOOD_HOURS = 4.2  # mean time between slow spells: 16% of executions are hit under the 4x rule
+SPREAD = 0.5  # of the logarithm of durations
+# Mean seconds by class, and how progress runs against work: a power of the share done.
+CLASSES = {"collection": (90.0, 1.0), "reprojection": (300.0, 1.6), "reduction": (900.0, 0.7)}
+OPTIONS = Options(heartbeat=BEAT, ceiling=4 * HOUR)
+OUT = Path(__file__).parent / "out" / "slow_machines.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Policy:
+    """What the monitor may do, and whether attempts tell how far they are."""
+
+    name: str
+    options: Options
+    progress: bool = True
+    slow: bool = True  # whether machines are slow at times at all
+
+
+POLICIES = (
+    Policy(
+        name="no monitor",
+        options=replace(OPTIONS, samples=10**9, ceiling=math.inf, probe=0.0),
+        progress=False,
+    ),
+    Policy(name="plain 4x rule", options=replace(OPTIONS, probe=0.0), progress=False),
+    Policy(name="Swathmill, attempts that tell no progress", options=OPTIONS, progress=False),
+    Policy(name="Swathmill", options=OPTIONS),
+    Policy(name="Swathmill, no machine ever slow", options=OPTIONS, slow=False),
+)
+
+
+@dataclass
+class Machine:
+    """A worker with its slow spells: `starts[i]` to `starts[i + 1]` at `factors[i]`."""
+
+    name: str
+    starts: list[float]
+    factors: list[float]
+    hold: Hold = Hold.NONE
+    free: int = SLOTS
+    drained: float = 0.0  # seconds
+
+    @classmethod
+    def of(cls, number: int, rng: random.Random, *, slow: bool) -> "Machine":
+        """A worker for ten days, which may begin in a slow spell."""
+        starts, factors, at = [0.0], [1.0], 0.0
+        mean_slow = sum(SLOW_HOURS) / 2
+        first = rng.random() < mean_slow / (mean_slow + GOOD_HOURS)
+        while slow and at < 240 * HOUR:
+            if not first:
+                at += rng.expovariate(1 / GOOD_HOURS) * HOUR
+            first = False
+            starts.append(at)
+            factors.append(rng.uniform(*FACTORS))
+            at += rng.uniform(*SLOW_HOURS) * HOUR
+            starts.append(at)
+            factors.append(1.0)
+        return cls(name=f"worker-{number}", starts=starts, factors=factors)
+
+    def factor(self, at: float) -> float:
+        """How many times slower than usual."""
+        return self.factors[bisect_right(self.starts, at) - 1]
+
+    def spans(self, start: float) -> Iterator[tuple[float, float, float]]:
+        """From a time on: start, end and factor."""
+        i = bisect_right(self.starts, start) - 1
+        while i < len(self.starts):
+            end = self.starts[i + 1] if i + 1 < len(self.starts) else math.inf
+            yield max(start, self.starts[i]), end, self.factors[i]
+            i += 1
+
+    def slow_between(self, start: float, end: float) -> bool:
+        """Whether it was slow at some time."""
+        return any(factor > 1.0 for begin, _, factor in self.spans(start) if begin < end)
+
+    def ends(self, start: float, work: float) -> float:
+        """When work begun at `start` ends."""
+        for begin, end, factor in self.spans(start):
+            if work * factor <= end - begin:
+                return begin + work * factor
+            work -= (end - begin) / factor
+        return math.inf
+
+    def done(self, start: float, until: float) -> float:
+        """The seconds of work done between two times."""
+        total = 0.0
+        for begin, end, factor in self.spans(start):
+            if begin >= until:
+                break
+            total += (min(end, until) - begin) / factor
+        return total
+
+
+@dataclass
+class Work:
+    """A task: `work` is what it takes on a machine that is not slow."""
+
+    key: str
+    task_class: str
+    work: float
+    retries: int = 0
+    attempts: int = 0
+
+
+@dataclass(kw_only=True)
+class Attempt:
+    """A task on a worker."""
+
+    task: Work
+    machine: Machine
+    start: float
+    ends: float
+    claim: str
+    order: str = ""  # "kill" or "move", obeyed with the next beat
+    over: bool = False
+
+
+@dataclass
+class Result:
+    """What one policy came to."""
+
+    policy: str
+    ratio: float = 0.0
+    hours: float = 0.0  # until the last task ended
+    attempts: int = 0
+    hit: float = 0.0
+    killed: int = 0
+    moved: int = 0
+    in_vain: int = 0  # killed or moved though the worker was not slow meanwhile
+    drained: float = 0.0  # share of all slot time
+    drains: int = 0
+    false_drains: int = 0
+
+
+@dataclass
+class Fleet:
+    """One run of one policy."""
+
+    policy: Policy
+    seed: int
+    number: int
+    now: float = 0.0
+    spent: float = 0.0
+    hits: int = 0
+    running: dict[str, Attempt] = field(default_factory=dict)
+    statistics: dict[str, ClassStatistics] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        rng = random.Random(self.seed)
+        self.machines = [Machine.of(i, rng, slow=self.policy.slow) for i in range(WORKERS)]
+        self.bag: deque[Work] = deque()
+        for i in range(self.number):
+            name = rng.choice(list(CLASSES))
+            work = rng.lognormvariate(math.log(CLASSES[name][0]) - SPREAD**2 / 2, SPREAD)
+            self.bag.append(Work(f"{i:08d}", name, work))
+        self.asked = sum(task.work for task in self.bag)
+        self.view = View()
+        self.monitor = Monitor(self.policy.options, self.view)
+        self.ends: list[tuple[float, int, Attempt]] = []
+        self.result = Result(policy=self.policy.name)
+        self.left = self.number
+
+    def run(self) -> Result:
+        """Work until the bag is empty."""
+        sequence = 0
+        while self.left:
+            sequence += 1
+            self._until(self.now + BEAT)
+            self._obey()
+            self._fill()
+            self.monitor.hear(self._rows(sequence), self.now)
+            verdicts = self.monitor.look(self.statistics, self.now)
+            for order in verdicts.holds:
+                machine = self.machines[int(order.worker.split("-")[1])]
+                if order.hold is Hold.DRAINED and machine.hold is Hold.NONE:
+                    self.result.drains += 1
+                    self.result.false_drains += machine.factor(self.now) == 1.0
+                machine.hold = order.hold
+            for kill in verdicts.kills:
+                self._order(kill.running, "kill")
+            for moved in verdicts.moves:
+                self._order(moved, "move")
+        found = self.result
+        found.ratio = self.spent / self.asked
+        found.hours = self.now / HOUR
+        found.hit = self.hits / found.attempts
+        found.drained = sum(m.drained for m in self.machines) / (self.now * WORKERS)
+        return found
+
+    def _rows(self, sequence: int) -> list[WorkerRow]:
+        listed: dict[str, list[RunningAttempt]] = {m.name: [] for m in self.machines}
+        for attempt in self.running.values():
+            listed[attempt.machine.name].append(
+                RunningAttempt(
+                    key=attempt.task.key,
+                    claim=attempt.claim,
+                    started_ago=self.now - attempt.start,
+                    phase=Phase.REPROJECTION,
+                    task_class=attempt.task.task_class,
+                    progress=self._progress(attempt),
+                )
+            )
+        return [
+            WorkerRow(
+                name=m.name,
+                host=m.name,
+                slots=SLOTS,
+                started=0.0,
+                beat_at=self.now,
+                sequence=sequence,
+                attempts=tuple(listed[m.name]),
+                hold=m.hold,
+            )
+            for m in self.machines
+        ]
+
+    def _progress(self, attempt: Attempt) -> float:
+        if not self.policy.progress:
+            return 0.0
+        done = attempt.machine.done(attempt.start, self.now) / attempt.task.work
+        return float(min(1.0, done) ** CLASSES[attempt.task.task_class][1])
+
+    def _order(self, running: Running, order: str) -> None:
+        running.ordered = self.now
+        self.running[running.key].order = order
+
+    def _obey(self) -> None:
+        for attempt in [a for a in self.running.values() if a.order]:
+            self.result.killed += attempt.order == "kill"
+            self.result.moved += attempt.order == "move"
+            self.result.in_vain += not attempt.machine.slow_between(attempt.start, self.now)
+            attempt.task.retries += attempt.order == "kill"
+            killed = Category.EXECUTION_TIMEOUT if attempt.order == "kill" else Category.CANCELLED
+            self._end(attempt, killed)
+            self.bag.appendleft(attempt.task)
+
+    def _until(self, until: float) -> None:
+        while self.ends and self.ends[0][0] <= until:
+            at, _, attempt = heapq.heappop(self.ends)
+            if attempt.over:
+                continue
+            self.now = at
+            name = attempt.task.task_class
+            old = self.statistics.get(name, ClassStatistics(task_class=name))
+            self.statistics[name] = old.add(at - attempt.start)
+            self._end(attempt, None)
+            self.left -= 1
+            self._take(attempt.machine)
+        for machine in self.machines:
+            machine.drained += (until - self.now) if machine.hold is Hold.DRAINED else 0.0
+        self.now = until
+
+    def _end(self, attempt: Attempt, category: Category | None) -> None:
+        attempt.over = True
+        attempt.machine.free += 1
+        self.spent += self.now - attempt.start
+        self.hits += attempt.machine.slow_between(attempt.start, self.now)
+        del self.running[attempt.task.key]
+        running = self.view.running.pop(attempt.task.key)
+        news = _news(attempt, category, self.now)
+        self.monitor.ended(news, running, self.statistics, self.now)
+
+    def _fill(self) -> None:
+        for machine in self.machines:
+            while self._take(machine):
+                pass
+
+    def _take(self, machine: Machine) -> bool:
+        allowed = {Hold.NONE: SLOTS, Hold.PROBE: 1, Hold.DRAINED: 0}[machine.hold]
+        if SLOTS - machine.free >= allowed or not self.bag:
+            return False
+        task = self.bag.popleft()
+        task.attempts += 1
+        machine.free -= 1
+        attempt = Attempt(
+            task=task,
+            machine=machine,
+            start=self.now,
+            ends=machine.ends(self.now, task.work),
+            claim=f"{task.key}.{task.attempts}",
+        )
+        self.result.attempts += 1
+        self.running[task.key] = attempt
+        heapq.heappush(self.ends, (attempt.ends, self.result.attempts, attempt))
+        self.view.running[task.key] = Running(
+            key=task.key,
+            claim=attempt.claim,
+            worker=machine.name,
+            attempt=task.attempts,
+            retries=task.retries,
+            phase=Phase.REPROJECTION,
+            task_class=task.task_class,
+            sponsor="r",
+            claimed_at=self.now,
+            since=self.now,
+        )
+        return True
+
+
+def _news(attempt: Attempt, category: Category | None, now: float) -> News:
+    return News(
+        key=attempt.task.key,
+        row="",
+        number=attempt.task.attempts,
+        state=State.READY if category else State.DONE,
+        category=category,
+        duration=now - attempt.start,
+        ended=now,
+        phase=Phase.REPROJECTION,
+        task_class=attempt.task.task_class,
+        worker=attempt.machine.name,
+        has_dependents=False,
+        wants=(),
+        not_before=0.0,
+        message="",
+        successor="",
+        sponsor="r",
+        files=(),
+        counted=False,
+    )
+
+
+def study(tasks: int, seeds: int) -> list[list[Result]]:
+    """All policies over the same fleets and bags: by policy, a result for each seed."""
+    return [[Fleet(policy, seed, tasks).run() for seed in range(seeds)] for policy in POLICIES]
+
+
+def _mean(results: list[Result], name: str) -> float:
+    return sum(float(getattr(r, name)) for r in results) / len(results)
+
+
+def table(found: list[list[Result]]) -> str:
+    """A Markdown table, one row for each policy."""
+    lines = [
+        "| monitor | machine time | executions hit | killed | moved "
+        "| in vain | drained | drained though well | slot time drained | hours |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for results in found:
+        lines.append(
+            f"| {results[0].policy} | {_mean(results, 'ratio'):.3f} "
+            f"| {_mean(results, 'hit'):.1%} | {_mean(results, 'killed'):.0f} "
+            f"| {_mean(results, 'moved'):.0f} | {_mean(results, 'in_vain'):.0f} "
+            f"| {_mean(results, 'drains'):.0f} | {_mean(results, 'false_drains'):.1f} "
+            f"| {_mean(results, 'drained'):.0%} | {_mean(results, 'hours'):.1f} |"
+        )
+    return "\n".join(lines)
+
+
+def plot(found: list[list[Result]], to: Path) -> None:
+    """Bars of machine time, one for each policy, with the goal of 1.2."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    matplotlib.rcParams["svg.hashsalt"] = "swathmill"
+    from matplotlib import pyplot
+
+    names = [results[0].policy.replace(", ", ",\n") for results in found]
+    values = [_mean(results, "ratio") for results in found]
+    figure, axes = pyplot.subplots(figsize=(8, 3.4), layout="constrained")
+    bars = axes.barh(names[::-1], values[::-1], color="#3b6ea5")
+    axes.bar_label(bars, [f"{v:.2f}" for v in values[::-1]], padding=3)
+    axes.axvline(1.2, color="#b5482f", linestyle="--", linewidth=1)
+    axes.set_xlabel("machine time, relative to machines that are never slow (dashed: goal 1.2)")
+    axes.set_xlim(0, max(values) * 1.12)
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.savefig(to, metadata={"Date": None})
+
+
+def main() -> None:
+    """Run the study, print its table, write the plot."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--tasks", type=int, default=12_000)
+    parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--plot", type=Path, help="an .svg or .png file to write")
+    arguments = parser.parse_args()
+    found = study(arguments.tasks, arguments.seeds)
+    print(table(found))  # noqa: T201
+    OUT.parent.mkdir(exist_ok=True)
+    OUT.write_text(
+        json.dumps(
+            {results[0].policy: [r.__dict__ for r in results] for results in found}, indent=1
+        )
+    )
+    if arguments.plot:
+        plot(found, arguments.plot)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,307 @@
+"""Progress that tells of a miss, machines that are drained and tried again: decisions alone."""
+
+import random
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from service_manager.machines import Machines, Order
+from service_manager.monitor import Monitor, Verdicts
+from service_manager.options import Options
+from service_manager.pace import Course, Pace
+from service_manager.view import Running, View
+from tasks.categories import Category
+from tasks.model import Phase, State
+from tasks.rows import News
+from tasks.workers import Hold, RunningAttempt, WorkerRow
+
+OPTIONS = Options(heartbeat=5, lease=30, floor=10, ceiling=3600, factor=4, samples=5, probe=600)
+
+
+def news(
+    key: str, worker: str, duration: float, category: Category | None = None, number: int = 1
+) -> News:
+    return News(
+        key=key,
+        row="",
+        number=number,
+        state=State.READY if category else State.DONE,
+        category=category,
+        duration=duration,
+        ended=0.0,
+        phase=Phase.REPROJECTION,
+        task_class="class",
+        worker=worker,
+        has_dependents=False,
+        wants=(),
+        not_before=0.0,
+        message="",
+        successor="",
+        sponsor="r",
+        files=(),
+        counted=False,
+    )
+
+
+@dataclass
+class Fleet:
+    """Workers `w0`, `w1`, ... as the monitor sees them, and time."""
+
+    workers: int = 4
+    options: Options = OPTIONS
+    now: float = 0.0
+    view: View = field(default_factory=View)
+    progress: dict[str, float] = field(default_factory=dict)
+    holds: dict[str, Hold] = field(default_factory=dict)
+    sequence: int = 0
+
+    def __post_init__(self) -> None:
+        self.monitor = Monitor(self.options, self.view)
+
+    def learn(self, mean: float = 100.0, number: int = 40) -> None:
+        """Successes of about `mean` seconds with steady progress on healthy workers."""
+        rng = random.Random(1)
+        for i in range(number):
+            duration = mean * rng.lognormvariate(0, 0.3)
+            course = Course()
+            for part in range(1, 20):
+                course.note(part / 20, duration * part / 20)
+            one = self.begin(f"past{i}", "w0")
+            one.course = course
+            self.end(one, duration)
+
+    def begin(self, key: str, worker: str) -> Running:
+        one = self.view.running[key] = Running(
+            key=key,
+            claim="claim-" + key,
+            worker=worker,
+            attempt=1,
+            retries=0,
+            phase=Phase.REPROJECTION,
+            task_class="class",
+            sponsor="r",
+            claimed_at=0.0,
+            since=self.now,
+        )
+        return one
+
+    def end(self, one: Running, duration: float, category: Category | None = None) -> None:
+        del self.view.running[one.key]
+        self.monitor.ended(news(one.key, one.worker, duration, category), one, {}, self.now)
+
+    def look(self, until: float) -> Verdicts:
+        """Beats up to a time; all verdicts of that time."""
+        found = Verdicts()
+        while self.now < until:
+            self.now += 5.0
+            self.sequence += 1
+            self.monitor.hear([self.row(f"w{i}") for i in range(self.workers)], self.now)
+            verdicts = self.monitor.look({}, self.now)
+            for order in verdicts.holds:
+                self.holds[order.worker] = order.hold
+            for running in verdicts.moves:
+                running.ordered = self.now
+            for kill in verdicts.kills:
+                kill.running.ordered = self.now
+            found.holds.extend(verdicts.holds)
+            found.moves.extend(verdicts.moves)
+            found.kills.extend(verdicts.kills)
+            found.given_up.extend(verdicts.given_up)
+        return found
+
+    def row(self, name: str) -> WorkerRow:
+        return WorkerRow(
+            name=name,
+            host=name,
+            slots=2,
+            started=1.0,
+            beat_at=0.0,
+            sequence=self.sequence,
+            hold=self.holds.get(name, Hold.NONE),
+            attempts=tuple(
+                RunningAttempt(
+                    key=one.key,
+                    claim=one.claim,
+                    started_ago=self.now - one.since,
+                    phase=one.phase,
+                    task_class=one.task_class,
+                    progress=self.progress.get(one.key, 0.0),
+                )
+                for one in self.view.running.values()
+                if one.worker == name
+            ),
+        )
+
+
+@pytest.fixture
+def fleet() -> Fleet:
+    found = Fleet()
+    found.learn()
+    return found
+
+
+# --- progress ---
+
+
+def test_an_attempt_that_will_miss_its_bound_is_killed_at_half_of_it() -> None:
+    """One attempt on a worker, so that nothing else speaks against the machine."""
+    fleet = Fleet(options=replace(OPTIONS, probe=0.0, samples=5, ceiling=400.0))
+    fleet.learn()
+    stuck = fleet.begin("stuck", "w1")
+    fleet.progress["stuck"] = 0.1
+    verdicts = fleet.look(195)
+    assert verdicts.kills == []
+    verdicts = fleet.look(215)
+    (kill,) = verdicts.kills
+    assert kill.running is stuck
+    assert kill.least > 1.5 * kill.bound
+
+
+def test_an_attempt_that_gets_on_is_left_alone_until_its_bound() -> None:
+    fleet = Fleet(options=replace(OPTIONS, probe=0.0, ceiling=400.0))
+    fleet.learn()
+    fleet.begin("slow", "w1")
+    fleet.progress["slow"] = 0.8
+    assert fleet.look(395).kills == []
+    (kill,) = fleet.look(405).kills
+    assert kill.least == 0.0
+
+
+def test_a_phase_that_is_slow_in_every_attempt_kills_none() -> None:
+    """A class that reports nothing for four fifths of its time."""
+    fleet = Fleet(options=replace(OPTIONS, probe=0.0, ceiling=400.0))
+    for i in range(20):
+        one = fleet.begin(f"past{i}", "w0")
+        one.course.ages = [80.0] * 19
+        fleet.end(one, 100.0)
+    fleet.begin("honest", "w1")
+    assert fleet.look(395).kills == []
+
+
+def test_progress_is_not_held_against_a_class_that_is_not_known() -> None:
+    pace = Pace(samples=5)
+    assert pace.least("new", 1000.0, Course()) == 1000.0
+    for _ in range(4):
+        pace.learn("new", 100.0, Course(ages=[10.0]))
+    assert pace.least("new", 1000.0, Course()) == 1000.0
+    pace.learn("new", 100.0, Course(ages=[10.0]))
+    assert pace.least("new", 1000.0, Course()) == 10_000.0
+
+
+def test_progress_never_goes_back() -> None:
+    course = Course()
+    course.note(0.5, 10.0)
+    course.note(0.2, 20.0)
+    course.note(0.55, 30.0)
+    assert course.ages == [10.0] * 10 + [30.0]
+
+
+# --- machines ---
+
+
+def test_a_slow_worker_is_drained_and_its_attempts_moved(fleet: Fleet) -> None:
+    mine = [fleet.begin("a", "w1"), fleet.begin("b", "w1")]
+    other = fleet.begin("c", "w2")
+    fleet.progress["c"] = 0.9
+    verdicts = fleet.look(60)
+    assert verdicts.holds == [Order(worker="w1", started=1.0, hold=Hold.DRAINED)]
+    assert verdicts.moves == mine
+    assert other.ordered is None
+    assert fleet.view.slots == 6
+
+
+def test_one_long_task_drains_no_worker(fleet: Fleet) -> None:
+    long = fleet.begin("long", "w1")
+    assert fleet.look(390).holds == []
+    fleet.end(long, 390.0)
+    assert fleet.look(500).holds == []
+
+
+def test_a_task_that_is_slow_everywhere_speaks_against_itself() -> None:
+    machines = Machines(Pace(samples=5), OPTIONS.bounds, probe=600.0)
+    for i in range(40):
+        machines._pace.learn("class", 90.0 + i % 20)
+    workers = [Fleet().row(f"w{i}") for i in range(8)]
+    machines.hear(workers, {}, 0.0)
+    for i in range(8):
+        for key in ("giant", "giant too"):
+            machines.ended(news(key, f"w{i}", 900.0), {}, 0.0)
+    orders, _ = machines.look({}, 1.0)
+    assert [order.worker for order in orders] == ["w0", "w1"]
+
+
+def test_a_drained_worker_is_probed_and_released_when_it_is_as_usual(fleet: Fleet) -> None:
+    for key in ("a", "b"):
+        fleet.begin(key, "w1")
+    (drained,) = fleet.look(60).holds
+    assert drained.hold is Hold.DRAINED
+    for key in ("a", "b"):
+        fleet.end(fleet.view.running[key], fleet.now, Category.CANCELLED)
+    (probed,) = fleet.look(700).holds
+    assert (probed.worker, probed.hold) == ("w1", Hold.PROBE)
+    assert fleet.view.slots == 7
+    probe = fleet.begin("probe", "w1")
+    fleet.progress["probe"] = 0.9
+    fleet.look(fleet.now + 110)
+    fleet.end(probe, 110.0)
+    (released,) = fleet.look(fleet.now + 10).holds
+    assert (released.worker, released.hold) == ("w1", Hold.NONE)
+    assert fleet.view.slots == 8
+
+
+def test_a_probe_that_is_slow_drains_again_for_twice_as_long(fleet: Fleet) -> None:
+    fleet.begin("a", "w1")
+    fleet.begin("b", "w1")
+    fleet.look(60)
+    for key in ("a", "b"):
+        fleet.end(fleet.view.running[key], fleet.now, Category.CANCELLED)
+    fleet.look(700)
+    assert fleet.holds["w1"] is Hold.PROBE
+    probe = fleet.begin("probe", "w1")
+    verdicts = fleet.look(fleet.now + 100)
+    assert [order.hold for order in verdicts.holds] == [Hold.DRAINED]
+    assert verdicts.moves == [probe]
+    fleet.end(probe, 100.0, Category.CANCELLED)
+    began = fleet.now
+    assert fleet.look(began + 1000).holds == []
+    assert [order.hold for order in fleet.look(began + 1300).holds] == [Hold.PROBE]
+
+
+def test_at_most_three_quarters_of_the_slots_are_drained(fleet: Fleet) -> None:
+    for i in range(fleet.workers):
+        for slot in range(2):
+            fleet.begin(f"task{i}{slot}", f"w{i}")
+    fleet.look(100)
+    assert len(fleet.holds) == 3
+
+
+def test_nothing_is_drained_when_it_is_switched_off() -> None:
+    fleet = Fleet(options=replace(OPTIONS, probe=0.0))
+    fleet.learn()
+    fleet.begin("a", "w1")
+    fleet.begin("b", "w1")
+    assert fleet.look(100).holds == []
+
+
+def test_an_order_that_was_lost_is_given_again(fleet: Fleet) -> None:
+    fleet.begin("a", "w1")
+    fleet.begin("b", "w1")
+    fleet.look(60)
+    del fleet.holds["w1"]
+    assert fleet.look(65).holds == [Order(worker="w1", started=1.0, hold=Hold.DRAINED)]
+
+
+def test_a_manager_that_takes_over_goes_by_the_rows(fleet: Fleet) -> None:
+    fleet.holds["w1"] = Hold.DRAINED
+    fleet.look(5)
+    assert fleet.view.slots == 6
+
+
+def test_a_drained_worker_does_not_teach_what_is_usual(fleet: Fleet) -> None:
+    fleet.holds["w1"] = Hold.DRAINED
+    fleet.look(5)
+    for i in range(200):
+        fleet.end(fleet.begin(f"slow{i}", "w1"), 1000.0)
+    fleet.begin("a", "w2")
+    fleet.begin("b", "w2")
+    assert [order.worker for order in fleet.look(100).holds] == ["w2"]
