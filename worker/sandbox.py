@@ -7,6 +7,7 @@ the program sees the machine's processes, and what is missing is said in the rep
 """
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -42,6 +43,7 @@ _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"
 _KERNEL = ("/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/sys/devices/system/cpu")
 _SHARED_MEMORY = 256 * 2**20
 _OPEN_FILES = 1024
+_MOST_LINKS = 40  # as many as Linux follows, path_resolution(7)
 
 
 class SandboxError(SwathmillError):
@@ -190,6 +192,37 @@ def _readable() -> list[str]:
     return list(dict.fromkeys((*_SYSTEM, *_ETC, *python)))
 
 
+def links_to(path: Path) -> dict[str, str]:
+    """The symbolic links that are followed on the way to a file, each with what it says."""
+    found: dict[str, str] = {}
+    at, ahead = Path("/"), list(path.absolute().parts[1:])
+    while ahead and len(found) < _MOST_LINKS:
+        name = ahead.pop(0)
+        if name == "..":
+            at = at.parent
+            continue
+        step = at / name
+        if not step.is_symlink():
+            at = step
+            continue
+        target = found[str(step)] = os.readlink(step)  # noqa: PTH115 - as it is written
+        ahead[:0] = Path(target).parts
+        if Path(target).is_absolute():
+            ahead.pop(0)
+            at = Path("/")
+    return found
+
+
+def _links_outside(mounted: list[str]) -> dict[str, str]:
+    """Links on the way to our Python that no mounted folder has and none lies beneath."""
+    folders = [Path(folder) for folder in mounted]
+    return {
+        link: target
+        for link, target in links_to(Path(sys.executable)).items()
+        if not any(Path(link).is_relative_to(f) or f.is_relative_to(link) for f in folders)
+    }
+
+
 def _bubblewrap(places: Places) -> list[str]:
     inside = _inside("bubblewrap", places)
     # Every namespace of its own, no capability, a terminal of its own, no way to outlive us.
@@ -207,8 +240,11 @@ def _bubblewrap(places: Places) -> list[str]:
     command += ["--proc", "/proc", "--dev", "/dev"]
     command += ["--size", str(_SHARED_MEMORY), "--tmpfs", "/dev/shm"]
     command += ["--bind", str(places.temporary), str(inside.temporary)]
-    for path in _readable():
+    readable = _readable()
+    for path in readable:
         command += ["--ro-bind-try", path, path]
+    for link, target in _links_outside(readable).items():
+        command += ["--symlink", target, link]
     command += ["--ro-bind", str(_CONFINE), "/swathmill/confine.py"]
     command += ["--ro-bind", str(places.package), str(inside.package)]
     command += ["--ro-bind", str(places.inputs), str(inside.inputs)]

@@ -284,3 +284,27 @@ def test_a_demanded_tier_that_does_not_work_is_refused(monkeypatch: pytest.Monke
     with pytest.raises(SandboxError, match="bwrap is not installed"):
         sandbox.report(Settings(sandbox="bubblewrap"))
     assert sandbox.report(Settings(sandbox="auto")).tier == "limits"
+
+
+@pytest.mark.parametrize("way", ["a link to a file", "a link to a folder"])
+def test_a_python_behind_links_outside_the_mounted_folders_starts(
+    tier: Tier, places: Places, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    real = Path(sys.executable).resolve()
+    far = tmp_path / "far"
+    if way == "a link to a file":
+        far.mkdir()
+        (far / "snake").symlink_to(real)
+        there = far / "snake"
+    else:
+        far.symlink_to(real.parents[1])
+        there = far / "bin" / real.name
+    prefix = tmp_path / "prefix"
+    (prefix / "bin").mkdir(parents=True)
+    (prefix / "pyvenv.cfg").write_text(f"home = {there.parent}\n", "utf-8")
+    (prefix / "bin" / "python").symlink_to(there)
+    monkeypatch.setattr(sys, "prefix", str(prefix))
+    monkeypatch.setattr(sys, "executable", str(prefix / "bin" / "python"))
+    monkeypatch.setattr(sandbox.sysconfig, "get_path", lambda _: str(prefix / "bin"))
+    script = "import json, sys; open(sys.argv[2] + '/out.txt', 'w').write(sys.executable)"
+    assert run(tier, places, script) == str(prefix / "bin" / "python")
