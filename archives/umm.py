@@ -166,8 +166,15 @@ def _day_night(data: Json) -> str:
 
 
 def _boundary(umm: Json) -> tuple[Ring, ...] | None:
-    """The granule's polygons, or boxes; None when it may lie anywhere."""
-    geometry = umm.get("SpatialExtent", {}).get("HorizontalSpatialDomain", {}).get("Geometry", {})
+    """The granule's polygons, or boxes; None when it may lie anywhere, or what it says is none."""
+    try:
+        domain = umm.get("SpatialExtent", {}).get("HorizontalSpatialDomain", {})
+        return _rings(domain.get("Geometry", {}))
+    except (KeyError, ValueError, TypeError, AttributeError):
+        return None
+
+
+def _rings(geometry: Json) -> tuple[Ring, ...] | None:
     rings: list[Ring] = []
     for polygon in geometry.get("GPolygons", ()):
         points = [

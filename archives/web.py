@@ -70,7 +70,8 @@ class Web:
         self._credentials = credentials
         self._limits = limits
         self._timing = timing or Timing()
-        self._context = context
+        # Loading the trusted certificates takes longer than a short answer does.
+        self._context = context or ssl.create_default_context()
         self._sleep = sleep
 
     def get(
@@ -113,7 +114,7 @@ class Web:
     def _client(self) -> Iterator[httpx.Client]:
         timing = self._timing
         with httpx.Client(
-            verify=self._context or True,
+            verify=self._context,
             follow_redirects=False,
             timeout=httpx.Timeout(timing.stall, connect=timing.connect),
             headers={"User-Agent": "swathmill"},

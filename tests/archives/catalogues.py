@@ -234,8 +234,8 @@ def stac_item(name: str, start: datetime, url: str, **asset: object) -> Json:
             "coordinates": [[[0, 0], [20, 2], [18, 20], [-2, 18], [0, 0]]],
         },
         "assets": {
-            "LST": {"href": url.replace(".hdf", "_LST.tif")},
-            "metadata": {"href": f"{url}.xml"},
+            "LST": {"href": url.partition("?")[0].replace(".hdf", "_LST.tif")},
+            "metadata": {"href": f"{url.partition('?')[0]}.xml"},
             "hdf": {"href": url, **asset},
         },
     }
