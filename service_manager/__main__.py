@@ -5,6 +5,7 @@ import platform
 import signal
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import structlog
 from kombu.exceptions import OperationalError
@@ -15,16 +16,17 @@ from service_manager.index_file import IndexFile
 from service_manager.manager import Manager, SendError
 from service_manager.notify import MailServer, Postman
 from service_manager.options import Options
-from service_manager.planner.plan import plan
+from service_manager.planner.course import Course
 from service_manager.service import serve
 from tasks import logs
 from tasks.celery_app import Sender, make_app
 from tasks.connect import SettingMissingError, connect
 from tasks.packages import Packages
-from tasks.plan import Plan
 from tasks.request import Request
 from tasks.settings import Settings
 from tasks.sources import open_sources
+
+PLANNERS = 2  # plans made at once: a large one does not keep a small one waiting
 
 
 def main() -> int:
@@ -49,9 +51,13 @@ def main() -> int:
     sender = Sender(make_app(settings.redis_url.get_secret_value()))
     postman = Postman(services.store, services.clock, MailServer.of(settings))
 
-    def planned(request: Request) -> Plan:
-        archive.refresh()
-        return plan(request, archive, packages, settings)
+    planners = ThreadPoolExecutor(PLANNERS, thread_name_prefix="plan")
+    listing = threading.Lock()
+
+    def planned(request: Request) -> Course:
+        with listing:
+            archive.refresh()
+        return Course(request, archive, packages, settings)
 
     def send(key: str) -> None:
         try:
@@ -60,9 +66,10 @@ def main() -> int:
             raise SendError(str(error)) from error
 
     def make(epoch: int) -> Manager:
-        return Manager(services, options, planned, send, epoch)
+        return Manager(services, options, planned, send, epoch, planners.submit)
 
     serve(services, options, make, stop, each=postman.tick)
+    planners.shutdown(wait=False, cancel_futures=True)
     postman.close(10.0)
     reader.close()
     index.close()

@@ -1,68 +1,307 @@
-"""A plan frozen in a blob: the same plan is written again after a crash, whatever the archive
-lists by then."""
+"""A plan frozen in blobs: the same plan is written again after a crash, whatever the archive lists
+by then.
+
+| blob in `plans` | is |
+|---|---|
+| `REQUEST/RUN/00000.gz`, ... | the stretches of one run of the planner, each with its outcome |
+| `REQUEST.plan.gz` | the manifest, which makes it valid: names of stretches, gaps, notes |
+| `same/IDENTITY/REQUEST` | a plan of this identity is the one of that request |
+
+A run that broke off is continued by another after its last stretch. A request that asks for what
+was planned before takes the stretches over as long as the archive lists the same.
+"""
 
 import gzip
 import json
-from collections.abc import Iterator
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import date
+from typing import Any
 
+from service_manager.planner.counts import Counts
+from service_manager.planner.course import Course, Outcome, Planned
+from service_manager.planner.gaps import dump_seen, load_seen
 from tasks.blobs import PACKAGES, PLANS, Blobs
-from tasks.errors import BlobExistsError, BlobMissingError
+from tasks.errors import BlobExistsError, BlobMissingError, SwathmillError
+from tasks.packages import PackageArchive
 from tasks.plan import Gap, Plan, PlannedTask
 from tasks.spec import load_spec
 
-FORMAT = 1
+FORMAT = 2
+_SAMPLED = 8  # stretches that stand for all
+_LEVEL = 1  # of compression: keys do not compress, the rest does at any level
 
 
-def freeze(blobs: Blobs, request: str, plan: Plan) -> Plan:
-    """Store a plan and return it; where one is frozen already, return that."""
-    if plan.package is not None:
-        _store_package(blobs, plan)
-    try:
-        blobs.put_bytes(PLANS, _name(request), gzip.compress(_dump(plan), mtime=0))
-    except BlobExistsError:
-        return thaw(blobs, request) or plan
-    return plan
+class AbandonedError(SwathmillError):
+    """Planning was told to stop."""
+
+    def __init__(self, request: str) -> None:
+        super().__init__(f"the planning of {request} was stopped; it is not wanted any more")
 
 
-def thaw(blobs: Blobs, request: str) -> Plan | None:
+@dataclass
+class Stored:
+    """A stretch in its blob, read when it is asked for."""
+
+    blobs: Blobs
+    name: str
+    identity: str = ""
+    _outcome: Outcome | None = field(default=None, repr=False)
+
+    @property
+    def outcome(self) -> Outcome:
+        """What is known without the tasks; BlobMissingError when the blob is gone."""
+        if self._outcome is None:
+            head = zlib.decompressobj(wbits=31)
+            text = head.decompress(self.blobs.get_bytes(PLANS, self.name))
+            data = json.loads(text)
+            self.identity = data["identity"]
+            self._outcome = _load_outcome(data)
+        return self._outcome
+
+    def tasks(self) -> Iterator[PlannedTask]:
+        """The tasks, inputs first; BlobMissingError when the blob is gone."""
+        text = gzip.decompress(self.blobs.get_bytes(PLANS, self.name))
+        lines = iter(text.splitlines())
+        next(lines)
+        for line in lines:
+            key, output, spec = line.split(b"\t", 2)
+            yield PlannedTask(spec=load_spec(spec), output=output.decode(), key=key.decode())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Frozen:
+    """A frozen plan: its counts at hand, its tasks stretch by stretch."""
+
+    counts: Counts
+    gaps: tuple[Gap, ...] = ()
+    notes: tuple[str, ...] = ()
+    stretches: tuple[Stored, ...] = ()
+    _whole: tuple[PlannedTask, ...] = ()
+
+    def sections(self, first: int = 0) -> Iterator[list[PlannedTask]]:
+        """The tasks in sections, each after those its tasks need, from a section on."""
+        if self._whole and not first:
+            yield [*self._whole]
+        for stretch in self.stretches[first:]:
+            yield [*stretch.tasks()]
+
+    def tasks(self) -> Iterator[PlannedTask]:
+        """All tasks."""
+        for section in self.sections():
+            yield from section
+
+    def sample(self, number: int) -> Iterator[PlannedTask]:
+        """All tasks if they are no more than about `number`, else so many out of a few stretches
+        evenly apart."""
+        if self.counts.tasks <= number or not self.stretches:
+            yield from self.tasks()
+            return
+        apart = -(-len(self.stretches) // _SAMPLED)
+        chosen = self.stretches[apart // 2 :: apart]
+        for stretch in chosen:
+            tasks = [*stretch.tasks()]
+            yield from tasks[:: max(1, len(tasks) * len(chosen) // number)]
+
+
+def freeze(
+    blobs: Blobs,
+    request: str,
+    planned: Plan | Course,
+    run: str = "0",
+    stopped: Callable[[], bool] = lambda: False,
+) -> Frozen:
+    """Store a plan and return it; where one is frozen already, return that. `run` names this run
+    and no other; `stopped` is asked after each stretch.
+
+    Raises:
+        AbandonedError: it was stopped. A later run goes on from there.
+        RequestRefusedError, ArchiveError: as planning does.
+    """
+    there = thaw(blobs, request)
+    if there is not None:
+        return there
+    if planned.package is not None:
+        _store_package(blobs, planned.package)
+    if isinstance(planned, Plan):
+        return _freeze_plan(blobs, request, planned, run)
+    known, trusted = _known(blobs, request, planned.identity)
+    names = []
+    for number, stretch in enumerate(planned.stretches(known, trusted=trusted)):
+        if isinstance(stretch, Stored):
+            names.append(stretch.name)
+        else:
+            names.append(_name(request, run, number))
+            blobs.put_bytes(PLANS, names[-1], _dump(stretch, planned.identity))
+        if stopped():
+            raise AbandonedError(request)
+    frozen = _manifest(blobs, request, names, planned.counts, [*planned.gaps()], planned.notes)
+    pointer = f"same/{planned.identity}/{request}"
+    blobs.put_bytes(PLANS, pointer, request.encode())
+    return frozen
+
+
+def thaw(blobs: Blobs, request: str) -> Frozen | None:
     """The frozen plan of a request, if there is one."""
     try:
-        data = blobs.get_bytes(PLANS, _name(request))
+        data = blobs.get_bytes(PLANS, f"{request}.plan.gz")
     except BlobMissingError:
         return None
     lines = gzip.decompress(data).splitlines()
     head = json.loads(lines[0])
-    return Plan(
-        tasks=tuple(_tasks(lines[1:])),
-        gaps=tuple(Gap(what=what, reason=reason) for what, reason in head["gaps"]),
+    if head["format"] == 1:
+        return _first_format(head, lines[1:])
+    return Frozen(
+        counts=Counts.from_json(head["counts"]),
+        gaps=tuple(Gap(what=what, reason=reason) for what, reason in map(json.loads, lines[1:])),
         notes=tuple(head["notes"]),
+        stretches=tuple(Stored(blobs, name) for name in head["stretches"]),
     )
 
 
-def _name(request: str) -> str:
-    return f"{request}.plan.gz"
+def begun(blobs: Blobs, request: str) -> int:
+    """How many stretches of a request's plan have been stored by all its runs."""
+    return sum(1 for _ in blobs.names(PLANS, f"{request}/"))
 
 
-def _dump(plan: Plan) -> bytes:
+def _freeze_plan(blobs: Blobs, request: str, plan: Plan, run: str) -> Frozen:
+    """Freeze a plan made whole, as one stretch."""
+    counts = Counts()
+    counts.add(plan.tasks)
+    name = _name(request, run, 0)
+    day = date.min
+    outcome = Outcome(
+        first=day,
+        last=day,
+        final=True,
+        listing="",
+        counts=counts,
+        seen={},
+        geometries={},
+        cells=(),
+    )
+    blobs.put_bytes(PLANS, name, _dump_tasks(outcome, plan.tasks, ""))
+    return _manifest(blobs, request, [name], counts, plan.gaps, plan.notes)
+
+
+def _manifest(
+    blobs: Blobs,
+    request: str,
+    names: Sequence[str],
+    counts: Counts,
+    gaps: Sequence[Gap],
+    notes: Sequence[str],
+) -> Frozen:
+    """Make the plan valid; where another run was faster, its plan is the one."""
     head = {
         "format": FORMAT,
-        "gaps": [[gap.what, gap.reason] for gap in plan.gaps],
-        "notes": list(plan.notes),
+        "stretches": names,
+        "counts": counts.to_json(),
+        "notes": notes,
     }
-    lines = [json.dumps(head)]
-    for planned in plan:
-        lines.append(json.dumps([planned.output, planned.spec.model_dump_json()]))
-    return "\n".join(lines).encode()
+    lines = [json.dumps(head), *(json.dumps([gap.what, gap.reason]) for gap in gaps)]
+    data = gzip.compress("\n".join(lines).encode(), mtime=0)
+    try:
+        blobs.put_bytes(PLANS, f"{request}.plan.gz", data)
+    except BlobExistsError:
+        there = thaw(blobs, request)
+        if there is not None:
+            return there
+        raise
+    return Frozen(
+        counts=counts,
+        gaps=tuple(gaps),
+        notes=tuple(notes),
+        stretches=tuple(Stored(blobs, name) for name in names),
+    )
 
 
-def _tasks(lines: list[bytes]) -> Iterator[PlannedTask]:
+def _known(blobs: Blobs, request: str, identity: str) -> tuple[Sequence[Planned], bool]:
+    """Stretches to begin with: those of a run of this request that broke off, which are trusted,
+    or those of an earlier request that asked for the same."""
+    broken = _broken_off(blobs, request, identity)
+    if broken:
+        return broken, True
+    for pointer in blobs.names(PLANS, f"same/{identity}/"):
+        earlier = thaw(blobs, pointer.rpartition("/")[2])
+        if earlier is not None and all(blobs.exists(PLANS, s.name) for s in earlier.stretches):
+            return earlier.stretches, False
+    return (), False
+
+
+def _broken_off(blobs: Blobs, request: str, identity: str) -> list[Stored]:
+    """The longest run of a request from its first stretch on, of the same identity."""
+    runs: dict[str, list[str]] = {}
+    for name in blobs.names(PLANS, f"{request}/"):
+        runs.setdefault(name.split("/")[1], []).append(name)
+    best: list[str] = []
+    for run, names in runs.items():
+        whole = [n for i, n in enumerate(sorted(names)) if n == _name(request, run, i)]
+        best = max(best, whole, key=len)
+    found = [Stored(blobs, name) for name in best]
+    return found if all(s.outcome and s.identity == identity for s in found) else []
+
+
+def _name(request: str, run: str, number: int) -> str:
+    return f"{request}/{run}/{number:05d}.gz"
+
+
+def _dump(stretch: Planned, identity: str) -> bytes:
+    return _dump_tasks(stretch.outcome, [*stretch.tasks()], identity)
+
+
+def _dump_tasks(outcome: Outcome, tasks: Sequence[PlannedTask], identity: str) -> bytes:
+    """The outcome as a gzip member of its own, which can be read alone, then the tasks."""
+    head = json.dumps(_dump_outcome(outcome) | {"identity": identity}) + "\n"
+    lines = [f"{t.key}\t{t.output}\t{t.spec.model_dump_json()}" for t in tasks]
+    members = (head, "\n".join(lines))
+    return b"".join(gzip.compress(text.encode(), _LEVEL, mtime=0) for text in members)
+
+
+def _dump_outcome(outcome: Outcome) -> dict[str, object]:
+    return {
+        "format": FORMAT,
+        "first": outcome.first.isoformat(),
+        "last": outcome.last.isoformat(),
+        "final": outcome.final,
+        "listing": outcome.listing,
+        "counts": outcome.counts.to_json(),
+        "seen": dump_seen(outcome.seen),
+        "geometries": {str(number): kind for number, kind in outcome.geometries.items()},
+        "cells": outcome.cells,
+    }
+
+
+def _load_outcome(data: dict[str, Any]) -> Outcome:
+    return Outcome(
+        first=date.fromisoformat(data["first"]),
+        last=date.fromisoformat(data["last"]),
+        final=bool(data["final"]),
+        listing=str(data["listing"]),
+        counts=Counts.from_json(data["counts"]),
+        seen=load_seen(data["seen"]),
+        geometries={int(number): str(kind) for number, kind in data["geometries"].items()},
+        cells=tuple((int(i), int(c), int(n), int(p)) for i, c, n, p in data["cells"]),
+    )
+
+
+def _first_format(head: dict[str, Any], lines: Sequence[bytes]) -> Frozen:
+    """A plan of the first format: all tasks in one blob."""
+    tasks = []
     for line in lines:
         output, spec = json.loads(line)
-        yield PlannedTask(spec=load_spec(spec), output=output)
+        tasks.append(PlannedTask(spec=load_spec(spec), output=output))
+    counts = Counts()
+    counts.add(tasks)
+    return Frozen(
+        counts=counts,
+        gaps=tuple(Gap(what=what, reason=reason) for what, reason in head["gaps"]),
+        notes=tuple(head["notes"]),
+        _whole=tuple(tasks),
+    )
 
 
-def _store_package(blobs: Blobs, plan: Plan) -> None:
-    if plan.package is not None:
-        container, name = PACKAGES, plan.package.blob
-        if not blobs.exists(container, name):
-            blobs.put_bytes(container, name, plan.package.data)
+def _store_package(blobs: Blobs, package: PackageArchive) -> None:
+    if not blobs.exists(PACKAGES, package.blob):
+        blobs.put_bytes(PACKAGES, package.blob, package.data)

@@ -174,6 +174,8 @@ def _said(want: Want) -> str:
 def _results(outcome: Outcome, state: RequestState, link: str) -> list[str]:
     files = sum(outcome.results.values())
     if not files:
+        if state is RequestState.HELD:
+            return [f"Confirm or cancel it on its page:\n  {link}"]
         if state in (RequestState.CANCELLED, RequestState.REFUSED):
             return [f"The request, to change and submit again:\n  {link}"]
         return [f"There are no results. What happened is told here:\n  {link}"]

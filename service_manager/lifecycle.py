@@ -9,7 +9,7 @@ from azure.core.exceptions import AzureError
 from service_manager import ending
 from service_manager.dependents import Dependents, Told
 from service_manager.dispatch import Dispatch
-from service_manager.dropping import Dropping
+from service_manager.dropping import Dropping, nothing, what_ended
 from service_manager.intake import Intake, recount
 from service_manager.options import Options
 from service_manager.plan_writer import Written
@@ -74,6 +74,11 @@ class Lifecycle:
                 self._look_at.add(request)
         return live
 
+    def close(self) -> None:
+        """Let go of plans that are under way."""
+        for request in self._intake.planning:
+            self._intake.abandon(request)
+
     # --- new ones, orders ---
 
     def take_up(self) -> bool:
@@ -86,6 +91,7 @@ class Lifecycle:
             self._look_at.update(self._view.requests)
             self._all_due = self._clock.monotonic() + self._options.sweep
             self._recount_quiet()
+        self._look_at.update(self._intake.planning)
         for request in sorted(self._look_at):
             self._look_at.discard(request)
             try:
@@ -116,6 +122,8 @@ class Lifecycle:
                 return
         if live.row.state is RequestState.SUBMITTED:
             self._submitted(live)
+        if live.row.state is RequestState.HELD:
+            self._held(live)
         if live.row.state is RequestState.PLANNING and request not in self._work:
             self._work[request] = self._intake.write(live)
         if live.row.state is RequestState.RUNNING:
@@ -123,15 +131,28 @@ class Lifecycle:
 
     def _submitted(self, live: Live) -> None:
         if live.row.order == "cancel":
-            row = ending.end_without_plan(
-                self._services,
-                live.row,
-                RequestState.CANCELLED,
-                "cancelled before it was planned",
-                portal_url=self._options.portal_url,
-            )
-        else:
-            row = self._intake.take(live.row)
+            self._cancel_early(live, "cancelled before it was planned")
+            return
+        row = self._intake.take(live.row)
+        self._take_row(live, row)
+        if row.state.ended:
+            self._forget(live.id)
+
+    def _held(self, live: Live) -> None:
+        if live.row.order == "cancel":
+            self._cancel_early(live, "cancelled before it was confirmed")
+        elif live.row.order == "confirm":
+            self._take_row(live, self._intake.confirm(live))
+
+    def _cancel_early(self, live: Live, message: str) -> None:
+        self._intake.abandon(live.id)
+        row = ending.end_without_plan(
+            self._services,
+            live.row,
+            RequestState.CANCELLED,
+            message,
+            portal_url=self._options.portal_url,
+        )
         self._take_row(live, row)
         if row.state.ended:
             self._forget(live.id)
@@ -159,9 +180,9 @@ class Lifecycle:
     def _drop(self, live: Live, becomes: RequestState) -> None:
         self._after[live.id] = becomes
         live.leaving = True
-        keep = becomes is RequestState.FAILED
+        keep = what_ended if becomes is RequestState.FAILED else nothing
         self._work[live.id] = Dropping(
-            self._services, self._view, self._dispatch, live, keep_ended=keep
+            self._services, self._view, self._dispatch, live.id, keep
         ).batches()
 
     def _take_row(self, live: Live, row: RequestRow) -> None:

@@ -13,9 +13,11 @@ from service_manager.attempts import Attempts
 from service_manager.dependents import Dependents, Told
 from service_manager.digest import Digest
 from service_manager.dispatch import Dispatch
-from service_manager.intake import Intake, Planner
+from service_manager.dropping import Release
+from service_manager.intake import Intake
 from service_manager.lifecycle import TRANSIENT, Lifecycle
 from service_manager.options import Options
+from service_manager.planning import Planner, Run, inline
 from service_manager.ready import Ready
 from service_manager.retention import Retention
 from service_manager.sweep import Sweep
@@ -39,7 +41,13 @@ class Manager:
     SendError when it cannot; `plan` is the planner."""
 
     def __init__(
-        self, services: Services, options: Options, plan: Planner, send: Send, epoch: int
+        self,
+        services: Services,
+        options: Options,
+        plan: Planner,
+        send: Send,
+        epoch: int,
+        run: Run = inline,
     ) -> None:
         self._services = services
         self._clock = services.clock
@@ -56,11 +64,12 @@ class Manager:
             self.view,
             self._dispatch,
             self._ready,
-            Intake(services, options, plan),
+            Intake(services, options, plan, run),
             self._dependents,
             self._hear,
             epoch,
         )
+        self._release = Release(services, self.view, self._dispatch, options.sweep)
         self._sweep = Sweep(services, self.view, self._dispatch, options.sweep)
         self._swept = False  # all shards, once
         self._retention = Retention(services, self.view, wait=options.orphans)
@@ -76,6 +85,7 @@ class Manager:
             ("ends", self._lifecycle.ends, 0.0),
             ("dispatch", self._dispatching, 0.0),
             ("progress", self._lifecycle.progress, 1.0),
+            ("release", self._release.step, 0.0),
             ("orphans", self._orphans, options.orphans / len(SHARDS)),
         )
 
@@ -96,6 +106,10 @@ class Manager:
             except TRANSIENT as error:
                 log.warning("tried again in the next round", concern=name, error=str(error))
         return busy
+
+    def close(self) -> None:
+        """Let go of plans that are made beside the rounds."""
+        self._lifecycle.close()
 
     def _find(self, request: str) -> Live | None:
         return self._lifecycle.find(request)

@@ -8,7 +8,7 @@ import smtplib
 import ssl
 import threading
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from email.message import EmailMessage
 from email.utils import formataddr, formatdate
 
@@ -16,17 +16,19 @@ import structlog
 
 from service_manager.letter import compose as compose_letter
 from service_manager.letter import outcome, usable_address
-from tasks import outbox
+from tasks import outbox, requests
 from tasks.clock import Clock
 from tasks.errors import StoreError
 from tasks.outbox import Mail
 from tasks.plan import Gap
 from tasks.requests import RequestRow
 from tasks.rows import Want
+from tasks.services import Services
 from tasks.settings import Settings
 from tasks.store import Store
 
 KIND = "end"  # of the mails about a request's end
+ASK = "ask"  # of those that ask for its confirmation
 GIVE_UP = 5 * 86_400.0  # seconds: how long mail servers, too, try to hand on a mail
 FIRST_DELAY = 10.0
 LONGEST_DELAY = 1_800.0
@@ -62,6 +64,18 @@ def compose(
     return Mail(
         request=row.id, to=to, kind=KIND, subject=letter.subject, body=letter.body, written=now
     )
+
+
+def ask(services: Services, row: RequestRow, *, portal_url: str) -> None:
+    """Write to the owner of a request that waits for confirmation, once. `row` has its document.
+
+    Raises StoreError.
+    """
+    now = services.clock.now()
+    to = requests.document_of(row).notify
+    mail = compose(row, (), row.gaps, to=to, portal_url=portal_url, now=now, notes=row.notes)
+    if mail is not None:
+        outbox.put(services.store, services.clock, replace(mail, kind=ASK))
 
 
 def request_link(portal_url: str, request: str) -> str:

@@ -1,11 +1,12 @@
 """Writing a plan into the table: in batches per shard, inputs before dependents, repeatable.
 
-A task's transaction holds its row, its want and the edges to its dependents, so that its state
-seen there is exact: either it is DONE and no dependent waits for it, or its end comes later and
-finds the edges. A plan written again after a crash leaves alone what the request already wants.
+A plan is written section by section, in memory bounded by one. A task's transaction holds its row,
+its want and the edges to its dependents, so that its state seen there is exact: either it is DONE
+and no dependent waits for it, or its end comes later and finds the edges. A plan written again
+after a crash leaves alone what the request already wants.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from service_manager import gate
@@ -41,47 +42,42 @@ class _Step:
     edges: tuple[Edge, ...]
 
 
-class PlanWriter:
-    """Writes the plan of one request, a batch for each item taken from `batches`."""
+@dataclass
+class _Link:
+    """A task of a section before that has more dependents now."""
 
-    def __init__(self, services: Services, request: str, tasks: Sequence[PlannedTask]) -> None:
+    key: str
+    edges: tuple[Edge, ...]
+
+
+_Item = _Step | _Link
+
+
+class PlanWriter:
+    """Writes the plan of one request, a batch for each item taken from `batches`.
+
+    `sections` are tasks, inputs first; an input may be of a section before.
+    """
+
+    def __init__(
+        self, services: Services, request: str, sections: Iterable[Sequence[PlannedTask]]
+    ) -> None:
         self._services = services
         self._request = request
-        self._tasks = tasks
+        self._sections = sections
         self._states: dict[str, State] = {}
         self._fresh = True  # the last batch was all new: the next may be, too
 
     def batches(self) -> Iterator[Written]:
         """Write; raises StoreError when storage fails, and ValueError on a plan out of order."""
-        for level in self._levels():
-            for number in sorted({shard(step.key) for step in level}):
-                members = [step for step in level if shard(step.key) == number]
-                yield from self._shard(number, members)
+        for section in self._sections:
+            self._states.clear()
+            for level in _levels(section):
+                for number in sorted({shard(step.key) for step in level}):
+                    members = [step for step in level if shard(step.key) == number]
+                    yield from self._shard(number, members)
 
-    def _levels(self) -> list[list[_Step]]:
-        edges: dict[str, dict[str, int]] = {}
-        levels: dict[str, int] = {}
-        steps: list[list[_Step]] = []
-        keyed = [(planned.spec.key, planned) for planned in self._tasks]
-        for key, planned in keyed:
-            for i, given in enumerate(planned.spec.inputs):
-                if given.key not in levels:
-                    raise ValueError(f"task {key} comes before its input {given.key}")
-                bits = edges.setdefault(given.key, {})
-                bits[key] = bits.get(key, 0) | 1 << i
-            levels[key] = 1 + max((levels[i.key] for i in planned.spec.inputs), default=-1)
-        seen: set[str] = set()
-        for key, planned in keyed:
-            if key in seen:
-                continue
-            seen.add(key)
-            while len(steps) <= levels[key]:
-                steps.append([])
-            own = tuple(Edge(key=key, dependent=d, bits=b) for d, b in edges.get(key, {}).items())
-            steps[levels[key]].append(_Step(key=key, planned=planned, edges=own))
-        return steps
-
-    def _shard(self, number: str, steps: Sequence[_Step]) -> Iterator[Written]:
+    def _shard(self, number: str, steps: Sequence[_Item]) -> Iterator[Written]:
         for step in steps:
             early = [
                 Upsert(row=rows.edge_row(edge.key, edge.dependent), entity=rows.dump_edge(edge))
@@ -89,10 +85,10 @@ class PlanWriter:
             ]
             for start in range(0, len(early), BATCH_OPERATIONS):
                 self._put(early[start : start + BATCH_OPERATIONS], number)
-        batch: list[_Step] = []
+        batch: list[_Item] = []
         count = size = 0
         for step in steps:
-            operations = self._create(step).operations
+            operations = self._expected(step)
             more = sum(operation_size(number, op) for op in operations)
             # Room for the gate, and one more operation each: an existing row's markers change, too.
             if batch and (
@@ -106,7 +102,7 @@ class PlanWriter:
         if batch:
             yield self._write(number, batch)
 
-    def _write(self, number: str, batch: Sequence[_Step]) -> Written:
+    def _write(self, number: str, batch: Sequence[_Item]) -> Written:
         """Write a batch, whatever of it exists, until it holds."""
         last: StoreError | None = None
         for tries in range(_TRIES):
@@ -126,11 +122,14 @@ class PlanWriter:
                 self._services.clock.sleep(0.05 * 2**tries)
         raise StoreError(f"plan of {self._request}: gave up: {last}") from last
 
-    def _attempt(self, number: str, batch: Sequence[_Step]) -> Written:
+    def _attempt(self, number: str, batch: Sequence[_Item]) -> Written:
         written = Written()
         operations: list[Operation] = []
         absent = 0
         for step in batch:
+            if isinstance(step, _Link):
+                operations += self._link(step)
+                continue
             task = None if self._fresh else read_task(self._services.store, step.key)
             if task is None:
                 absent += 1
@@ -146,10 +145,29 @@ class PlanWriter:
         if operations:
             operations.append(gate.passing(self._services.store, number, self._request))
             self._services.store.transact(rows.TABLE, number, operations)
-        self._fresh = absent == len(batch)
+        self._fresh = absent == sum(isinstance(step, _Step) for step in batch)
         for task, _ in written.tasks:
             self._states[task.key] = task.state
         return written
+
+    def _expected(self, step: _Item) -> tuple[Operation, ...]:
+        """What a step comes to at most, whose number and size batches are made by."""
+        if isinstance(step, _Step):
+            return self._create(step).operations
+        return tuple(
+            Upsert(row=rows.edge_row(edge.key, edge.dependent), entity=rows.dump_edge(edge))
+            for edge in step.edges[:_TOGETHER]
+        )
+
+    def _link(self, step: _Link) -> tuple[Operation, ...]:
+        """More dependents of a task that this request wants already."""
+        task = read_task(self._services.store, step.key)
+        if task is None or self._request not in task.wants:
+            raise ValueError(f"task {step.key} is needed, but no section before has it")
+        self._states[task.key] = task.state
+        if task.state is State.DONE:
+            return ()
+        return transitions.link(task, step.edges[:_TOGETHER]).operations
 
     def _create(self, step: _Step) -> transitions.Change:
         return transitions.create(
@@ -218,6 +236,31 @@ class PlanWriter:
                 self._services.clock.sleep(0.05 * 2**tries)
             else:
                 return
+
+
+def _levels(section: Sequence[PlannedTask]) -> list[list[_Item]]:
+    """The tasks of a section by how many others they wait for in a row, and before them those of
+    sections before that they wait for."""
+    tasks: dict[str, PlannedTask] = {}
+    for planned in section:
+        tasks.setdefault(planned.key, planned)
+    edges: dict[str, dict[str, int]] = {}
+    depth: dict[str, int] = {}
+    for key, planned in tasks.items():
+        for i, given in enumerate(planned.spec.inputs):
+            if given.key in tasks and given.key not in depth:
+                raise ValueError(f"task {key} comes before its input {given.key}")
+            bits = edges.setdefault(given.key, {})
+            bits[key] = bits.get(key, 0) | 1 << i
+            depth.setdefault(given.key, 0)
+        depth[key] = 1 + max((depth[i.key] for i in planned.spec.inputs), default=-1)
+    levels: list[list[_Item]] = [[] for _ in range(1 + max(depth.values(), default=-1))]
+    for key, level in depth.items():
+        own = tuple(Edge(key=key, dependent=d, bits=b) for d, b in edges.get(key, {}).items())
+        found = tasks.get(key)
+        step = _Step(key=key, planned=found, edges=own) if found else _Link(key=key, edges=own)
+        levels[level].append(step)
+    return levels
 
 
 def describe(spec: Spec) -> str:

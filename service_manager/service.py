@@ -62,12 +62,15 @@ def _act(
     stop: threading.Event,
     each: Callable[[], None],
 ) -> None:
-    while not stop.is_set():
-        leadership.renew()
-        busy = manager.tick()
-        each()
-        if not busy:
-            stop.wait(options.tick)
+    try:
+        while not stop.is_set():
+            leadership.renew()
+            busy = manager.tick()
+            each()
+            if not busy:
+                stop.wait(options.tick)
+    finally:
+        manager.close()
 
 
 def _release(leadership: Leadership) -> None:

@@ -100,6 +100,7 @@ class RequestState(StrEnum):
 
     SUBMITTED = "submitted"
     PREVIEWED = "previewed"  # a dry run: counted, not planned
+    HELD = "waiting for confirmation"  # planned; it takes more than the settings let pass unasked
     PLANNING = "planning"
     RUNNING = "running"
     COMPLETE = "complete"
@@ -111,4 +112,9 @@ class RequestState(StrEnum):
     @property
     def ended(self) -> bool:
         """Whether the request will not change any more."""
-        return self not in (RequestState.SUBMITTED, RequestState.PLANNING, RequestState.RUNNING)
+        return self not in (
+            RequestState.SUBMITTED,
+            RequestState.HELD,
+            RequestState.PLANNING,
+            RequestState.RUNNING,
+        )

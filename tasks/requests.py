@@ -23,7 +23,7 @@ from tasks.store import Delete, Entity, Insert, Operation, Replace, Row, Store, 
 TABLE = "requests"
 PARTITION = "requests"
 GAPS_ON_ROW = 50
-ORDERS = ("", "cancel", "pause", "resume")
+ORDERS = ("", "cancel", "pause", "resume", "confirm")
 _INLINE = 60_000  # bytes of a request document kept on its row
 _NEWEST = 10**13  # milliseconds; RowKeys count down from it
 
@@ -48,6 +48,12 @@ class Preview:
     gaps: int = 0
     reused: int = 0
     size: int = 0  # bytes to fetch
+    exact: bool = True  # or reuse is known of a sample only
+    stored: int = 0  # bytes to keep, at most
+    busy: float = 0.0  # expected seconds of slots, by what such tasks took
+    unmeasured: int = 0  # tasks whose like was never timed, not in `busy`
+    elapsed: float = 0.0  # expected seconds with the slots there were; 0: unknown
+    cost: float = 0.0  # expected, in the prices' currency, with a month of storage
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,7 +201,10 @@ def settled(services: Services, request: str) -> None:
 
 
 def order(services: Services, request: str, order: str) -> None:
-    """Ask the manager to cancel, pause or resume a request. An ended one stays as it is.
+    """Ask the manager to cancel, pause or resume a request, or confirm one that waits for it.
+
+    An ended one stays as it is; one that waits can be confirmed or cancelled only, and only that
+    one can be confirmed.
 
     Raises:
         NoSuchRequestError: there is none of this id.
@@ -206,6 +215,9 @@ def order(services: Services, request: str, order: str) -> None:
 
     def change(row: RequestRow) -> RequestRow:
         if row.state.ended or row.order == "cancel":
+            return row
+        held = row.state is RequestState.HELD
+        if order != "cancel" and held != (order == "confirm"):
             return row
         return replace(row, order=order)
 

@@ -181,7 +181,7 @@ var settings = [
   }
   {
     name: 'SWATHMILL_MAX_TASKS'
-    value: '500000'
+    value: '2000000'
   }
   {
     name: 'SWATHMILL_LOG_LEVEL'

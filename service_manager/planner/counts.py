@@ -27,6 +27,11 @@ class Counts:
         """All tasks."""
         return self.phases.total()
 
+    @property
+    def granules(self) -> int:
+        """Granules to be in the store."""
+        return self.phases[Phase.COLLECTION]
+
     def add(self, tasks: Iterable[PlannedTask]) -> None:
         """Count tasks."""
         for planned in tasks:

@@ -23,6 +23,7 @@ from service_manager.planner.located import Locator
 from service_manager.planner.places import places
 from service_manager.planner.reductions import Groups, chosen
 from tasks.checks import Limits, check_request, resampling_notes
+from tasks.errors import RequestRefusedError
 from tasks.keys import canonical, key_of
 from tasks.packages import Packages
 from tasks.plan import Gap, PlannedTask
@@ -31,6 +32,7 @@ from tasks.request import Request
 from tasks.spec import ReprojectSpec
 from tasks.target import target
 
+MOST_CELLS = 20_000  # of 1024 x 1024 pixels: only a raster that is all edge has more
 VERSION = 1  # raise it when the same request on the same listing would be planned otherwise
 
 
@@ -89,7 +91,7 @@ class Course:
         self._limit = limits.max_tasks
         reduction = chosen(request, packages)
         goal = target(request)
-        Draft(limit=self._limit).expect(len(goal.lattice.cells(goal.grid)))
+        _check_cells(len(goal.lattice.cells(goal.grid)))
         self._layout = Layout.of(request, goal, places(goal, request.region))
         self._wanted = [self._resolve(number, None) for number in range(len(request.products))]
         self._groups = Groups(self._layout, reduction) if reduction else None
@@ -273,6 +275,15 @@ class Course:
                     cells.append(made)
             self._groups.add(cells, self._wanted)
             self._groups.forget(stretch.outcome.last)
+
+
+def _check_cells(count: int) -> None:
+    if count > MOST_CELLS:
+        raise RequestRefusedError(
+            "grid",
+            f"the results lie in {count:,} cells; {MOST_CELLS:,} are the most.",
+            "Ask for a smaller region or a coarser grid.",
+        )
 
 
 def _matches(old: Outcome, listed: Stretch, digest: str) -> bool:

@@ -463,7 +463,7 @@ def test_a_plan_beyond_the_limit_is_refused_by_the_settings_name() -> None:
 
 
 def test_a_long_thin_grid_is_refused_before_its_cells_are_looked_at() -> None:
-    with pytest.raises(RequestRefusedError, match="SWATHMILL_MAX_TASKS"):
+    with pytest.raises(RequestRefusedError, match="20,000 are the most"):
         made(
             composites(),
             region={"bbox": [-8.0, 50.5, 6.0, 50.5000001]},

@@ -3,8 +3,10 @@
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
+from service_manager import plan_writer
 from service_manager.leadership import Leadership
 from service_manager.plan_writer import PlanWriter, Written
 from service_manager.retention import Retention
@@ -58,6 +60,10 @@ def _attempt_restarted() -> Undo:
     return _patch(transitions, "claim", claim)
 
 
+def _linked(edges: Sequence[Edge], task: Task) -> Change:
+    return transitions.link(task, edges)
+
+
 def _edge_read_before_write() -> Undo:
     """The inputs' states are read first, the edges written afterwards."""
     create, want, batches = transitions.create, transitions.want, PlanWriter.batches
@@ -70,12 +76,10 @@ def _edge_read_before_write() -> Undo:
 
     def late(self: PlanWriter) -> Iterator[Written]:
         yield from batches(self)
-        for step in itertools.chain.from_iterable(self._levels()):
+        steps = (level for section in self._sections for level in plan_writer._levels(section))
+        for step in itertools.chain.from_iterable(steps):
             if step.edges:
-                edges = step.edges
-                protocol.change_task(
-                    self._services, step.key, lambda task, e=edges: transitions.link(task, e)
-                )
+                protocol.change_task(self._services, step.key, partial(_linked, step.edges))
 
     undo = [
         _patch(transitions, "create", create_alone),
