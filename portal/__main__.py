@@ -3,6 +3,7 @@
 import sys
 
 import uvicorn
+from azure.core.exceptions import AzureError
 
 from portal.app import create_app
 from tasks import logs
@@ -10,6 +11,7 @@ from tasks.connect import SettingMissingError, connect
 from tasks.settings import Settings
 
 _GRACE_SECONDS = 5
+_EX_UNAVAILABLE = 69
 
 
 def main() -> int:
@@ -21,6 +23,9 @@ def main() -> int:
     except (ValueError, SettingMissingError) as error:
         sys.stderr.write(f"The portal cannot start: {error}\n")
         return 2
+    except AzureError as error:
+        sys.stderr.write(f"The portal cannot start: storage does not answer: {error.message}\n")
+        return _EX_UNAVAILABLE
     uvicorn.run(
         app,
         host=settings.portal_host,

@@ -84,6 +84,9 @@ class Heartbeat:
                 self.beat()
             except StoreError as error:
                 self._log.warning("beat missed", error=str(error))
+            except Exception:
+                # A worker that beats no more is lost for good, whatever this was.
+                self._log.exception("beat missed")
 
     def _watch(self) -> None:
         while not self._stop.wait(min(1.0, self.lease / 10)):
