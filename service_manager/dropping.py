@@ -1,20 +1,22 @@
-"""Taking back what a request wants: when it is cancelled, or fails because something is missing.
+"""Taking back what a request wants: when it is cancelled, fails because something is missing, or
+has ended and needs its intermediates no more.
 
 Running attempts first, so that slots become free; a task nobody else wants is CANCELLED.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import structlog
 
 from service_manager import gate
 from service_manager.dispatch import Dispatch
-from service_manager.view import Live, View
-from tasks import rows, transitions, workers
+from service_manager.view import View
+from tasks import requests, rows, transitions, workers
 from tasks.errors import ConflictError, StoreError
-from tasks.keys import SHARDS
+from tasks.keys import SHARDS, shard
 from tasks.model import State, Task
 from tasks.protocol import change_task, read_task
+from tasks.rows import Want
 from tasks.services import Services
 from tasks.store import BATCH_OPERATIONS, Operation
 from tasks.transitions import Change
@@ -22,44 +24,58 @@ from tasks.transitions import Change
 log = structlog.get_logger("manager.dropping")
 
 _TOGETHER = 20  # tasks in one transaction
+_SLICE = 0.1  # seconds of one round, for ended requests
+
+
+def nothing(_want: Want) -> bool:
+    """Keeps no want: the request is cancelled."""
+    return False
+
+
+def what_ended(want: Want) -> bool:
+    """Keeps what a request was told of, results and failures: it fails for want of the rest."""
+    return bool(want.outcome)
+
+
+def what_is_shown(want: Want) -> bool:
+    """Keeps what the pages of an ended request show: results, and what could not be made."""
+    return want.outcome in ("failed", "gap") or (want.outcome == "done" and bool(want.output))
 
 
 class Dropping:
-    """Drops a request's wants. With `keep_ended`, those it was told of stay: results, failures."""
+    """Drops a request's wants, except those that `keep` says."""
 
     def __init__(
         self,
         services: Services,
         view: View,
         dispatch: Dispatch,
-        live: Live,
-        *,
-        keep_ended: bool = False,
+        request: str,
+        keep: Callable[[Want], bool] = nothing,
     ) -> None:
         self._services = services
         self._view = view
         self._dispatch = dispatch
-        self._live = live
-        self._keep = keep_ended
+        self._request = request
+        self._keep = keep
 
     def batches(self) -> Iterator[None]:
         """Drop, a batch for each item taken. Raises StoreError; may be repeated from the start."""
-        gate.close(self._services.store, self._services.clock, self._live.id)
-        ledger = self._live.ledger
-        running = [
-            key
-            for key in self._view.running
-            if key in ledger and not (self._keep and ledger[key].outcome)
-        ]
-        for key in running:
-            self.one(key)
+        gate.close(self._services.store, self._services.clock, self._request)
+        live = self._view.requests.get(self._request)
+        for key in [key for key in self._view.running if live is not None and key in live.ledger]:
+            row = self._services.store.get(
+                rows.TABLE, shard(key), rows.want_row(self._request, key)
+            )
+            if row is not None and not self._keep(rows.load_want(row)):
+                self.one(key)
             yield
         for number in SHARDS:
-            start, end = rows.prefix_range(f"w|{self._live.id}|")
+            start, end = rows.prefix_range(f"w|{self._request}|")
             found = [
                 row.row.split("|")[2]
                 for row in self._services.store.scan(rows.TABLE, number, start, end)
-                if not (self._keep and row.entity["outcome"])
+                if not self._keep(rows.load_want(row))
             ]
             for at in range(0, len(found), _TOGETHER):
                 self._many(number, found[at : at + _TOGETHER])
@@ -75,9 +91,9 @@ class Dropping:
             try:
                 self._services.store.transact(rows.TABLE, number, operations)
             except ConflictError as error:
-                log.debug("one by one", request=self._live.id, error=str(error))
+                log.debug("one by one", request=self._request, error=str(error))
             except StoreError as error:
-                log.warning("one by one", request=self._live.id, error=str(error))
+                log.warning("one by one", request=self._request, error=str(error))
             else:
                 for task, change in changes:
                     self._after(task, change.task)
@@ -99,7 +115,7 @@ class Dropping:
             self._after(before[0], after)
 
     def _decide(self, task: Task) -> Change:
-        return transitions.drop(task, self._live.id)
+        return transitions.drop(task, self._request)
 
     def _after(self, before: Task, after: Task) -> None:
         key = after.key
@@ -115,3 +131,44 @@ class Dropping:
         found = self._view.running.get(key)
         if found is not None:
             found.sponsor = after.sponsor
+
+
+class Release:
+    """Takes back what ended requests need no more, a slice in each round."""
+
+    def __init__(self, services: Services, view: View, dispatch: Dispatch, period: float) -> None:
+        self._services = services
+        self._view = view
+        self._dispatch = dispatch
+        self._period = period  # seconds between two looks for such requests
+        self._due = 0.0
+        self._todo: list[str] = []
+        self._work: Iterator[None] = iter(())
+        self._request = ""
+
+    def step(self) -> bool:
+        """Go on for a while. Raises StoreError; the request's turn comes again then."""
+        clock = self._services.clock
+        if not self._request and not self._todo and clock.monotonic() >= self._due:
+            self._due = clock.monotonic() + self._period
+            self._todo = requests.ended_requests(self._services.store)
+        until = clock.monotonic() + _SLICE
+        while self._request or self._todo:
+            self._advance()
+            if clock.monotonic() >= until:
+                break
+        return False
+
+    def _advance(self) -> None:
+        if not self._request:
+            self._request = self._todo.pop()
+            self._work = Dropping(
+                self._services, self._view, self._dispatch, self._request, what_is_shown
+            ).batches()
+        request, self._request = self._request, ""
+        try:
+            next(self._work)
+        except StopIteration:
+            requests.settled(self._services, request)
+        else:
+            self._request = request

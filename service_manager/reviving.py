@@ -157,7 +157,7 @@ class Reviving:
             return
         if want.successor:
             self._drop(live, want.successor)
-        Dropping(self._services, self._view, self._dispatch, live).one(successor)
+        Dropping(self._services, self._view, self._dispatch, live.id).one(successor)
         live.forget(successor)
 
     def _want(self, live: Live, key: str) -> Want | None:

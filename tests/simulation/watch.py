@@ -8,7 +8,8 @@ from tasks.blobs import MemoryBlobs, split_blob
 from tasks.memory_store import MemoryStore
 from tasks.model import State, Task
 from tasks.requests import RequestRow
-from tasks.store import Operation
+from tasks.rows import Want
+from tasks.store import Operation, Row
 from tests.simulation.world import ViolationError, World
 
 _LEGAL = {
@@ -45,6 +46,8 @@ class Watch:
     ended: dict[str, RequestRow] = field(default_factory=dict)
     was_done: set[str] = field(default_factory=set)
     lost_blobs: set[str] = field(default_factory=set)  # by the simulation
+    wants: dict[str, Want] = field(default_factory=dict)  # by row
+    released: dict[str, dict[str, Want]] = field(default_factory=dict)  # after the request's end
     commits: dict[tuple[str, int], str] = field(default_factory=dict)  # claim by generation
 
     def __call__(self, table: str, partition: str, operations: Sequence[Operation]) -> None:
@@ -53,6 +56,8 @@ class Watch:
                 row = self.store.get(table, partition, operation.row)
                 if row is not None:
                     self._task(rows.load_task(row))
+            elif table == rows.TABLE and operation.row.startswith("w|"):
+                self._want(operation.row, self.store.get(table, partition, operation.row))
             elif table == requests.TABLE and operation.row.startswith("q|"):
                 row = self.store.get(table, partition, operation.row)
                 if row is not None:
@@ -62,6 +67,14 @@ class Watch:
         """An invariant does not hold."""
         self.world.note(f"VIOLATION {text}")
         raise ViolationError(text)
+
+    def _want(self, name: str, row: Row | None) -> None:
+        if row is not None:
+            self.wants[name] = rows.load_want(row)
+            return
+        want = self.wants.pop(name, None)
+        if want is not None and want.request in self.ended:
+            self.released.setdefault(want.request, {})[want.key] = want
 
     def _task(self, new: Task) -> None:
         old = self.tasks.get(new.key)
