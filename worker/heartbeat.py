@@ -84,8 +84,7 @@ class Heartbeat:
                 self.beat()
             except StoreError as error:
                 self._log.warning("beat missed", error=str(error))
-            except Exception:
-                # A worker that beats no more is lost for good, whatever this was.
+            except Exception:  # noqa: BLE001 - a worker that beats no more is lost for good
                 self._log.exception("beat missed")
 
     def _watch(self) -> None:

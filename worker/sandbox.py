@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -127,14 +128,15 @@ def probe_bubblewrap() -> str:
     """Why bubblewrap does not work here; empty when it does."""
     if shutil.which("bwrap") is None:
         return "bwrap is not installed"
-    here = _CONFINE.parent
-    places = Places(package=here, inputs=here, outputs=here, temporary=here)
     bounds = Bounds(memory=2**30, seconds=PROBE_SECONDS, processes=16, output=2**20)
-    command = command_line("bubblewrap", ("python", "-c", "pass"), places, bounds)
     try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=PROBE_SECONDS, check=False
-        )
+        with tempfile.TemporaryDirectory(prefix="swathmill-") as name:
+            here = Path(name)
+            places = Places(package=here, inputs=here, outputs=here, temporary=here)
+            command = command_line("bubblewrap", ("python", "-c", "pass"), places, bounds)
+            done = subprocess.run(
+                command, capture_output=True, text=True, timeout=PROBE_SECONDS, check=False
+            )
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)
     return "" if done.returncode == 0 else (done.stderr.strip() or f"exit code {done.returncode}")
