@@ -3,7 +3,7 @@ it, as it has no child processes; all else is the product's own code."""
 
 import hashlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -11,7 +11,7 @@ from service_manager import service
 from service_manager.manager import Manager
 from service_manager.options import Options
 from service_manager.retention import Retention
-from tasks import blobs, protocol, requests, workers
+from tasks import blobs, protocol, requests, retrying, workers
 from tasks.categories import Category
 from tasks.errors import BlobMissingError, FencedError, StoreError
 from tasks.keys import SHARDS
@@ -19,7 +19,7 @@ from tasks.model import ArtifactFile, Attempt
 from tasks.plan import Plan
 from tasks.request import Request
 from tasks.services import Services, new_id
-from tasks.workers import RunningAttempt, WorkerRow
+from tasks.workers import Hold, RunningAttempt, WorkerRow
 from tests.simulation.network import Mailbox
 from tests.simulation.world import DiedError, Process, ViolationError, World
 
@@ -34,12 +34,13 @@ SOON_OVER = (
 
 @dataclass(frozen=True, kw_only=True)
 class Script:
-    """What attempts come to: `never` can be made by nobody; rates per attempt."""
+    """What attempts come to: `never` can be made by nobody yet; rates per attempt."""
 
-    never: frozenset[str]
+    never: set[str]
     fails: float
     hangs: float
     slow: float  # seconds, the longest ordinary attempt
+    machines: Mapping[str, tuple[float, float, float]]  # slow ones: from, until, how many times
 
 
 def content(key: str) -> bytes:
@@ -93,7 +94,9 @@ def manager(
 class _Slot:
     claimed: protocol.Claimed
     started: float
+    length: float = 1.0
     killed: bool = False
+    moved: bool = False
 
 
 @dataclass
@@ -115,6 +118,7 @@ class SimWorker:
     lost_is_failure: bool = False
     running: dict[str, _Slot] = field(default_factory=dict)
     sequence: int = 0
+    hold: Hold = Hold.NONE
 
     def start(self) -> None:
         """Start the heartbeat and the slots."""
@@ -143,25 +147,39 @@ class SimWorker:
                         started_ago=now - slot.started,
                         phase=slot.claimed.task.phase,
                         task_class=slot.claimed.task.task_class,
+                        progress=min(1.0, (now - slot.started) / slot.length),
                     )
                     for claim, slot in self.running.items()
                 ),
             )
             try:
-                orders = workers.beat(self.services.store, clock, row).kill
+                orders = workers.beat(self.services.store, clock, row)
                 self.heard = clock.monotonic()
             except StoreError:
-                orders = ()
+                orders = workers.Orders(hold=self.hold)
                 if clock.monotonic() - self.heard > self.options.lease:
-                    orders = tuple(self.running)
-            for claim in orders:
-                if claim in self.running:
-                    self.running[claim].killed = True
+                    orders = workers.Orders(kill=tuple(self.running), hold=self.hold)
+            self._obey(orders)
             clock.sleep(self.options.heartbeat)
+
+    def _obey(self, orders: workers.Orders) -> None:
+        if orders.hold is not self.hold:
+            self.hold = orders.hold
+            self.world.faults[f"worker {self.hold.value or 'released'}"] += 1
+        for claim in orders.kill:
+            if claim in self.running:
+                self.running[claim].killed = True
+        for claim in orders.move:
+            if claim in self.running and not self.running[claim].moved:
+                self.running[claim].moved = True
+                self.world.faults["attempt moved"] += 1
+
+    def _takes(self) -> bool:
+        return self.hold is Hold.NONE or (self.hold is Hold.PROBE and not self.running)
 
     def _slot(self) -> None:
         while True:
-            key = self.broker.take()
+            key = self.broker.take() if self._takes() else None
             if key is None:
                 self.services.clock.sleep(self.world.random.uniform(0.5, 1.5))
                 continue
@@ -191,13 +209,16 @@ class SimWorker:
         clock, random = self.services.clock, self.world.random
         started, began = clock.now(), clock.monotonic()
         category, length = self._fate(claimed.task.key)
+        length *= self._slowness()
         healing = self._missing(claimed)
         if healing:
             category, length = Category.SOURCE_BLOB_MISSING, 0.1
-        while clock.monotonic() - began < length and not slot.killed:
+        slot.length = length
+        while clock.monotonic() - began < length and not (slot.killed or slot.moved):
             clock.sleep(min(3.0, length, random.uniform(0.5, 3.0)))
-        if slot.killed:
-            category = Category.EXECUTION_TIMEOUT
+        if slot.killed or slot.moved:
+            category = Category.EXECUTION_TIMEOUT if slot.killed else Category.CANCELLED
+            healing = 0
         files = [] if category else [self._store(claimed)]
         attempt = claimed.attempt(
             started=started,
@@ -260,6 +281,15 @@ class SimWorker:
             return random.choice(SOON_OVER), length
         return None, length
 
+    def _slowness(self) -> float:
+        """How many times slower this machine is now."""
+        name = self.process.name.partition("#")[0]
+        start, end, factor = self.script.machines.get(name, (0.0, 0.0, 1.0))
+        if self.world.calm or not start <= self.world.now < end:
+            return 1.0
+        self.world.faults["slow machine"] += 1
+        return factor
+
     def _missing(self, claimed: protocol.Claimed) -> int:
         healing = 0
         for i, files in claimed.input_files.items():
@@ -284,22 +314,38 @@ class SimWorker:
 
 @dataclass
 class Client:
-    """Submits, cancels and submits again, as people do."""
+    """Submits, orders and submits again, as people do."""
 
     world: World
     services: Services
     submitted: dict[str, str] = field(default_factory=dict)  # title by id
     cancelled: set[str] = field(default_factory=set)
+    finished: bool = False
 
     def submit(self, owner: str, request: Request, request_id: str) -> None:
         """Submit until it is known to be stored."""
         self.submitted[request_id] = request.title
         self._insist(lambda: requests.submit(self.services, owner, request, request_id=request_id))
 
-    def cancel(self, request_id: str) -> None:
-        """Cancel until it is known to be stored."""
-        self.cancelled.add(request_id)
-        self._insist(lambda: requests.order(self.services, request_id, "cancel"))
+    def order(self, request_id: str, order: str) -> None:
+        """Give an order until it is known to be stored."""
+        if order == "cancel":
+            self.cancelled.add(request_id)
+        self._insist(lambda: requests.order(self.services, request_id, order))
+
+    def retry(self, request_id: str) -> None:
+        """Ask for another try of what failed, until it is known to be stored."""
+        rows: list[requests.RequestRow] = []
+
+        def ask() -> None:
+            try:
+                rows[:] = [retrying.retry(self.services, request_id, retrying.Scope())]
+            except retrying.NothingToRetryError:
+                return
+
+        self._insist(ask)
+        for row in rows:
+            self.submitted.setdefault(row.id, self.submitted[request_id])
 
     def _insist(self, call: Callable[[], object]) -> None:
         while True:
