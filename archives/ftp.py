@@ -228,9 +228,9 @@ def _entries(ftp: ftplib.FTP, folder: str, origin: str) -> list[Listed]:
     except ftplib.error_perm as error:
         if str(error)[:3] not in ("500", "502", "504"):
             raise
-    ftp.voidcmd("TYPE I")
-    found = []
-    for path in ftp.nlst(folder):
+    found, paths = [], ftp.nlst(folder)
+    ftp.voidcmd("TYPE I")  # servers give no SIZE in text mode, which NLST sets
+    for path in paths:
         name = path.rpartition("/")[2]
         try:
             size = ftp.size(f"{folder}/{name}")
