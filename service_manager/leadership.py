@@ -5,6 +5,7 @@ lease on its own monotonic clock, or at once when the row was released. A lease 
 stalled manager still writes is guarded by the rows' ETags and by the epoch in the statistics.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tasks import requests, updates
@@ -76,6 +77,26 @@ class Leadership:
 
         self._update(change)
         self._renewed = now
+
+    def seize(self) -> Iterator[None]:
+        """Become the acting manager whoever acts, and wait until it has noticed; renews at each
+        item taken. Raises StoreError."""
+        if self.acquire():
+            return
+
+        def change(row: Row | None) -> tuple[Operation, ...]:
+            old = _load(row) if row else _Lease(epoch=0, holder="", beat=0)
+            if old.holder == self._holder:
+                return ()
+            self.epoch = old.epoch + 1
+            return _write(row, _Lease(epoch=self.epoch, holder=self._holder, beat=0))
+
+        self._update(change)
+        self._renewed = begun = self._services.clock.monotonic()
+        while self._services.clock.monotonic() < begun + self._lease:
+            self._services.clock.sleep(min(1.0, self._lease / 6))
+            self.renew()
+            yield
 
     def release(self) -> None:
         """Let another manager act at once. Raises StoreError."""

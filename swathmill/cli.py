@@ -11,7 +11,17 @@ from rich.console import Console
 
 from archives.errors import ArchiveError
 from reprojection.errors import ReprojectionError
-from swathmill.commands import doctor, explanation, granules, inspection, requests, run, sign_in, up
+from swathmill.commands import (
+    backup,
+    doctor,
+    explanation,
+    granules,
+    inspection,
+    requests,
+    run,
+    sign_in,
+    up,
+)
 from swathmill.errors import RefusedError, StackError
 from tasks.errors import RequestRefusedError, SwathmillError
 
@@ -33,6 +43,7 @@ granules.register(app)
 inspection.register(app)
 explanation.register(app)
 sign_in.register(app)
+backup.register(app)
 doctor.register(app)
 
 

@@ -12,23 +12,18 @@ from azure.data.tables import TableServiceClient
 from azure.storage.blob import BlobServiceClient
 from azure.storage.queue import QueueClient, QueueMessage
 
-from tasks import blobs, history, outbox, queues, requests, rows, workers
+from tasks import blobs, queues
 from tasks.azure_blobs import AzureBlobs, transfer_sizes
 from tasks.azure_tables import AzureTables
+from tasks.backup import PARTITIONS
 from tasks.clock import SystemClock
 from tasks.errors import SwathmillError
-from tasks.hints import RedisHints
+from tasks.hints import MemoryHints, RedisHints
 from tasks.queues import Ack
 from tasks.services import Services
 from tasks.settings import Settings
 
-TABLES = (
-    rows.TABLE,
-    requests.TABLE,
-    workers.TABLE,
-    outbox.TABLE,
-    history.TABLE,
-)
+TABLES = tuple(PARTITIONS)
 
 
 class _Transport(TypedDict):
@@ -71,6 +66,18 @@ def connect(settings: Settings, *, create: bool = True) -> Services:
         queue=queue,
         hints=RedisHints(settings.redis_url.get_secret_value()),
         clock=SystemClock(),
+    )
+
+
+def connect_storage(storage: str) -> Services:
+    """Clients of storage alone, for tools that neither hand out work nor take it; tables and
+    containers are created if absent. Raises AzureError when storage does not answer."""
+    store, container, queue = _clients(storage)
+    store.create(TABLES)
+    container.create(blobs.CONTAINERS)
+    queue.create()
+    return Services(
+        store=store, blobs=container, queue=queue, hints=MemoryHints(), clock=SystemClock()
     )
 
 

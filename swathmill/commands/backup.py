@@ -1,0 +1,140 @@
+"""`swathmill export` and `swathmill restore`: all tables in one file, and back."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from azure.core.exceptions import AzureError
+from rich.console import Console
+
+from service_manager.leadership import Leadership
+from swathmill.commands.options import DataOption, data_folder
+from swathmill.errors import StackError
+from swathmill.stack.azurite import AzuriteServer
+from swathmill.stack.folder import DataFolder, FolderLock, is_running
+from tasks import backup, requests
+from tasks.connect import connect_storage
+from tasks.errors import FencedError
+from tasks.services import Services
+from tasks.settings import Settings
+
+_EVERY = 500  # rows between two looks at the lease
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command()(export)
+    app.command()(restore)
+
+
+def export(
+    file: Annotated[Path, typer.Argument(help="File to write, such as tables.jsonl.gz.")],
+    data: DataOption = None,
+) -> None:
+    """Write all tables and plans into one file. Workers may go on; the manager stands by."""
+    with _storage(data_folder(data), alone=False) as services:
+        if not any(requests.list_requests(services, limit=1)):
+            raise StackError("There is nothing to export: no request was made.", "See --data.")
+        totals = write(services, file, Settings().lease_seconds, _console().print)
+    _console().print(f"{file}: {totals.rows} rows, {totals.blobs} plans and documents")
+
+
+def restore(
+    file: Annotated[Path, typer.Argument(help="File that `swathmill export` wrote.")],
+    data: DataOption = None,
+) -> None:
+    """Write an exported file into empty storage. Start the stack afterwards."""
+    backup.check(file)
+    with _storage(data_folder(data), alone=True) as services:
+        totals = backup.restore(services.store, services.blobs, services.clock, file)
+        absent = backup.absent_artifacts(services.store, services.blobs)
+    console = _console()
+    console.print(f"{totals.rows} rows, {totals.blobs} plans and documents are restored.")
+    if absent:
+        console.print(
+            f"The files of {absent} finished tasks are not in this storage. Copy the containers "
+            "artifacts and granules there; what is not copied is made again where another task "
+            "needs it, and cannot be downloaded."
+        )
+
+
+def write(
+    services: Services, file: Path, lease: float, say: Callable[[str], None]
+) -> backup.Totals:
+    """Export while no manager acts. `lease` in seconds; an acting manager gives way within it.
+
+    Raises:
+        FencedError: another manager took over meanwhile; there is no file.
+    """
+    leadership = Leadership(services, lease)
+    totals = backup.Totals()
+    try:
+        for number, _ in enumerate(leadership.seize()):
+            if not number:
+                say(f"A manager acts; it gives way within {lease:g} s.")
+        for number, done in enumerate(
+            backup.export(services.store, services.blobs, services.clock, file)
+        ):
+            totals = done
+            if number % _EVERY == 0:
+                leadership.renew()
+        leadership.renew()
+    except FencedError:
+        file.unlink(missing_ok=True)
+        raise
+    finally:
+        leadership.release()
+    return totals
+
+
+@contextmanager
+def _storage(folder: DataFolder, *, alone: bool) -> Iterator[Services]:
+    """Storage as the settings or the data folder have it; Azurite is started where none runs.
+
+    With `alone`, a stack that runs on the folder is refused.
+    """
+    named = Settings().storage.get_secret_value()
+    try:
+        if named:
+            yield connect_storage(named)
+        elif is_running(folder):
+            if alone:
+                raise StackError(
+                    f"A stack runs on the data folder {folder.path}.",
+                    "Stop it, or name a new folder with --data.",
+                )
+            running = AzuriteServer(
+                folder=folder.azurite,
+                log=folder.log("azurite"),
+                account=folder.secrets().account,
+                ports=folder.state().azurite_ports,
+            )
+            yield connect_storage(running.connection_string)
+        else:
+            with _started(folder) as server:
+                yield connect_storage(server.connection_string)
+    except AzureError as error:
+        raise StackError(f"Storage does not answer: {error}", "Is it the right one?") from error
+
+
+@contextmanager
+def _started(folder: DataFolder) -> Iterator[AzuriteServer]:
+    folder.prepare()
+    with FolderLock(folder):
+        server = AzuriteServer.on_free_ports(
+            folder=folder.azurite,
+            log=folder.log("azurite"),
+            account=folder.secrets().account,
+            preferred=folder.state().azurite_ports,
+        )
+        child = server.start()
+        try:
+            yield server
+        finally:
+            child.stop()
+
+
+def _console() -> Console:
+    return Console(highlight=False, soft_wrap=True)

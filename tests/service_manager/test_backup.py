@@ -1,0 +1,268 @@
+"""Tables in a file and back, in the middle of a request: what was under way goes on to its end."""
+
+import gzip
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from service_manager.leadership import Leadership
+from service_manager.options import Options
+from swathmill.commands import backup as command
+from swathmill.stack.azurite import Account, AzuriteServer
+from tasks import backup, protocol, requests, rows
+from tasks.backup import BackupError
+from tasks.blobs import split_blob
+from tasks.categories import Category
+from tasks.clock import ManualClock
+from tasks.connect import connect_storage
+from tasks.errors import FencedError
+from tasks.keys import SHARDS
+from tasks.memory_store import MemoryStore
+from tasks.model import RequestState, State
+from tasks.schema import SCHEMA, NewerSchemaError
+from tasks.services import memory_services
+from tasks.store import Store, Upsert
+from tasks.transitions import RetryPolicy
+
+sys.path.insert(0, str(Path(__file__).parent))
+from manager_bench import Bench, collect, mosaic, plan_of
+
+G = [collect(f"g{i}") for i in range(8)]
+A, B = mosaic("a", *G[:4]), mosaic("b", *G[4:])
+TOP = mosaic("top", A, B)
+OPTIONS = Options(sweep=300.0, retry=RetryPolicy(base=2.0))  # rarely: hints do it
+PLAN = plan_of(*G, A, B, TOP, outputs={"top": "out", "a": "out"})
+
+
+def bench(store: Store | None = None) -> Bench:
+    """A bench on which g0 fails once, and g1 is claimed by a worker that dies."""
+    services = memory_services(ManualClock())
+    if store is not None:
+        services = replace(services, store=store)
+    return Bench(
+        plans={"p": PLAN},
+        options=OPTIONS,
+        services=services,
+        decide=lambda c: (
+            Category.SERVER_BUSY if (c.task.key, c.task.attempt) == (G[0].key, 1) else None
+        ),
+    )
+
+
+def in_the_middle(b: Bench) -> str:
+    """A request of which some is done, some runs, some waits for its back-off."""
+    request = b.submit("p")
+    b.manager.tick()
+    b.manager.tick()
+    b.sent.sort(key=lambda key: key == G[0].key)
+    running = protocol.claim(b.services, G[1].key, "dead", b.options.retry)
+    assert running is not None
+    b.sent[:] = [G[0].key, *[spec.key for spec in G[2:6]]]
+    b.work()
+    return request
+
+
+def restored(b: Bench, file: Path, store: Store | None = None) -> Bench:
+    """A bench on an empty store, with the blobs that there were, and the file in it."""
+    services = replace(b.services, store=store or MemoryStore())
+    backup.restore(services.store, services.blobs, services.clock, file)
+    other = Bench(plans=b.plans, options=OPTIONS, services=services, decide=b.decide)
+    other.restart(epoch=2)
+    return other
+
+
+def ends_well(b: Bench, request: str) -> None:
+    row = b.until_ended(request, seconds=4.0)
+    assert row.state is RequestState.COMPLETE
+    assert (row.outputs, row.delivered) == (2, 2)
+    for want in requests.results(b.services, request):
+        assert all(b.services.blobs.exists(*split_blob(file.blob)) for file in want.files)
+    for shard in SHARDS:
+        for row_ in b.services.store.scan(rows.TABLE, shard, *rows.prefix_range("t|")):
+            assert rows.load_task(row_).state is State.DONE
+    attempts = protocol.attempts_of(b.services.store, G[0].key)
+    assert [attempt.number for attempt in attempts] == [1, 2]
+
+
+def drain(written: Iterator[backup.Totals]) -> backup.Totals:
+    *_, last = written
+    return last
+
+
+@contextmanager
+def account(folder: Path) -> Iterator[Store]:
+    """The tables of an Azurite with nothing in it."""
+    server = AzuriteServer.on_free_ports(
+        folder=folder / "data", log=folder / "azurite.log", account=Account.new()
+    )
+    child = server.start()
+    try:
+        yield connect_storage(server.connection_string).store
+    finally:
+        child.stop()
+
+
+@pytest.mark.parametrize("kind", ["memory", pytest.param("azurite", marks=pytest.mark.integration)])
+def test_a_request_goes_on_where_its_tables_are_restored(kind: str, tmp_path: Path) -> None:
+    file = tmp_path / "tables.gz"
+    if kind == "memory":
+        b = bench()
+        request = in_the_middle(b)
+        totals = drain(backup.export(b.services.store, b.services.blobs, b.services.clock, file))
+        other = restored(b, file)
+        ends_well(other, request)
+    else:
+        with account(tmp_path / "one") as one, account(tmp_path / "two") as two:
+            b = bench(one)
+            request = in_the_middle(b)
+            totals = drain(
+                backup.export(b.services.store, b.services.blobs, b.services.clock, file)
+            )
+            other = restored(b, file, two)
+            ends_well(other, request)
+    assert backup.check(file) == totals
+    assert totals.blobs > 0
+    assert file.stat().st_mode & 0o077 == 0
+
+
+def test_workers_may_go_on_while_tables_are_read(tmp_path: Path) -> None:
+    """Whatever a worker commits between any two rows, the file makes sense."""
+    file = tmp_path / "tables.gz"
+    at = 0
+    while True:
+        b = bench()
+        request = in_the_middle(b)
+        b.sent[:] = [G[6].key, G[7].key]
+        held = protocol.claim(b.services, G[7].key, "slow", b.options.retry)
+        assert held is not None
+        over = True
+        written = backup.export(b.services.store, b.services.blobs, b.services.clock, file)
+        for number, _ in enumerate(written):
+            if number == at:
+                b.work()
+                done = held.attempt(started=0, ended=1, duration=1)
+                protocol.commit(b.services, done, [b._store(held)])
+                over = False
+        ends_well(restored(b, file), request)
+        if over:
+            assert at > 40
+            return
+        at += 3
+
+
+def test_a_file_that_is_damaged_or_cut_off_is_refused_and_nothing_is_written(
+    tmp_path: Path,
+) -> None:
+    b = bench()
+    in_the_middle(b)
+    file = tmp_path / "tables.gz"
+    drain(backup.export(b.services.store, b.services.blobs, b.services.clock, file))
+    lines = gzip.decompress(file.read_bytes()).splitlines(keepends=True)
+    head = json.loads(lines[0])
+    broken = {
+        "cut": file.read_bytes()[:-30],
+        "no end": gzip.compress(b"".join(lines[:-1])),
+        "a row less": gzip.compress(b"".join([*lines[:5], *lines[6:]])),
+        "goes on": gzip.compress(b"".join([*lines, lines[5]])),
+        "other": gzip.compress(b'{"a": 1}\n'),
+        "empty": gzip.compress(b""),
+        "text": b"no gzip at all",
+        "newer": gzip.compress(
+            b"".join([json.dumps({**head, "schema": SCHEMA + 1}).encode() + b"\n", *lines[1:]])
+        ),
+    }
+    for name, content in broken.items():
+        bad = tmp_path / name
+        bad.write_bytes(content)
+        store = MemoryStore()
+        with pytest.raises(BackupError, match=str(bad)):
+            backup.restore(store, b.services.blobs, b.services.clock, bad)
+        assert not any(store.tables().values())
+
+
+def test_only_empty_tables_take_a_file_and_a_broken_off_restore_goes_on(tmp_path: Path) -> None:
+    b = bench()
+    request = in_the_middle(b)
+    file = tmp_path / "tables.gz"
+    drain(backup.export(b.services.store, b.services.blobs, b.services.clock, file))
+    with pytest.raises(BackupError, match="not empty"):
+        backup.restore(b.services.store, b.services.blobs, b.services.clock, file)
+    store = MemoryStore()
+    mark = {"schema": SCHEMA, **vars(backup.check(file))}
+    store.transact("requests", "requests", [Upsert(row=backup.RESTORING, entity=mark)])
+    store.transact("tasks", "0", [Upsert(row="a|half", entity={"schema": SCHEMA})])
+    ends_well(restored(b, file, store), request)
+    assert store.get("requests", "requests", backup.RESTORING) is None
+
+
+def test_finished_tasks_without_their_files_are_counted() -> None:
+    b = bench()
+    in_the_middle(b)
+    assert backup.absent_artifacts(b.services.store, b.services.blobs) == 0
+    elsewhere = memory_services().blobs
+    assert backup.absent_artifacts(b.services.store, elsewhere) == 4
+
+
+def test_no_manager_acts_while_a_file_is_written(tmp_path: Path) -> None:
+    b = bench()
+    in_the_middle(b)
+    acting = Leadership(b.services, 30.0)
+    assert acting.acquire()
+    said: list[str] = []
+    totals = command.write(b.services, tmp_path / "tables.gz", 30.0, said.append)
+    assert said
+    assert backup.check(tmp_path / "tables.gz") == totals
+    b.services.clock.sleep(11)
+    with pytest.raises(FencedError):
+        acting.renew()
+    assert acting.acquire()  # at once: the export gave it back
+    assert acting.epoch == 3
+
+
+def test_an_export_that_is_overtaken_leaves_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    b = bench()
+    in_the_middle(b)
+    monkeypatch.setattr(command, "_EVERY", 1)
+    original = backup.export
+
+    def slow(*given: object) -> Iterator[backup.Totals]:
+        for totals in original(*given):  # type: ignore[arg-type]
+            if totals.rows == 5:
+                list(Leadership(b.services, 30.0).seize())
+            yield totals
+
+    monkeypatch.setattr(backup, "export", slow)
+    with pytest.raises(FencedError):
+        command.write(b.services, tmp_path / "tables.gz", 30.0, lambda _: None)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_rows_of_the_first_schema_are_read_and_newer_ones_are_refused() -> None:
+    """A request and its tasks as the first build wrote them go on to their end."""
+    b = bench()
+    request = in_the_middle(b)
+    store = b.services.store
+    assert isinstance(store, MemoryStore)
+    added = {"retry_orders", "retry_of", "retried_as", "moves", "hold"}
+    bare = ("r|", "x|", "z|", "e|", "s|", "l|", "n|")  # had no number yet
+    for table, found in store.tables().items():
+        for row in found:
+            old = {name: value for name, value in row.entity.items() if name not in added}
+            old["schema"] = 1
+            if row.row[:2] in bare:
+                del old["schema"]
+            store.transact(table, row.partition, [Upsert(row=row.row, entity=old)])
+    b.restart(epoch=2)
+    b.rounds(2)
+    ends_well(b, request)
+    newer = {**requests.dump(b.row(request)), "schema": SCHEMA + 1}
+    store.transact("requests", "requests", [Upsert(row=f"q|{request}", entity=newer)])
+    with pytest.raises(NewerSchemaError, match=f"schema {SCHEMA + 1}.*install the newer version"):
+        b.row(request)
