@@ -118,6 +118,10 @@ bench-reproject: $(STAMP)/dev ## Measure reprojection against its peers; the mac
 	$(BIN)/python -m bench.swath
 	$(BIN)/python -m bench.end_to_end
 
+.PHONY: bench-transfer
+bench-transfer: $(STAMP)/dev ## Measure transfers against the SDK's defaults [SWATHMILL_BENCH_STORAGE=connection string]
+	$(BIN)/python -m bench.transfer --study
+
 .PHONY: check-infra
 check-infra: $(STAMP)/venv ## Check infra/ against security policies (installs checkov apart, into .venv-policy)
 	@test -x .venv-policy/bin/checkov || { $(BIN)/python -m venv .venv-policy && \

@@ -3,24 +3,39 @@
 import hashlib
 import os
 import tempfile
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from io import BytesIO
 from pathlib import Path
-from typing import IO, TypedDict
+from typing import BinaryIO
 
 from azure.core.exceptions import ResourceExistsError, ResourceModifiedError, ResourceNotFoundError
 from azure.storage.blob import BlobClient, BlobServiceClient
 
-from tasks.blobs import CHUNK, Stored, bytes_digest, file_digest
+from tasks import transfers
+from tasks.blobs import CHUNK, Stored
 from tasks.errors import BlobExistsError, BlobMissingError, CorruptBlobError
 
 _DIGEST = "sha256"  # metadata key
 
 
 class AzureBlobs:
-    """Blobs of one storage account. Errors that are not ours are the SDK's own."""
+    """Blobs of one storage account. Errors that are not ours are the SDK's own.
 
-    def __init__(self, service: BlobServiceClient) -> None:
+    `writes` is the client that blobs are written by, whose own retries are off: what is tried again
+    is known here.
+    """
+
+    def __init__(
+        self,
+        service: BlobServiceClient,
+        writes: BlobServiceClient | None = None,
+        *,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
         self._service = service
+        self._writes = writes or service
+        self._sleep = sleep
 
     def create(self, containers: Sequence[str]) -> None:
         """Create the containers that do not exist."""
@@ -32,33 +47,34 @@ class AzureBlobs:
                 continue
 
     def put_file(self, container: str, name: str, path: Path) -> Stored:
-        stored = file_digest(path)
         with path.open("rb") as file:
-            self._put(container, name, file, stored)
-        return stored
+            return self._put(container, name, file, path.stat().st_size)
 
     def put_bytes(self, container: str, name: str, data: bytes) -> Stored:
-        stored = bytes_digest(data)
-        self._put(container, name, data, stored)
-        return stored
+        return self._put(container, name, BytesIO(data), len(data))
 
     def get_file(self, container: str, name: str, to: Path, sha256: str = "") -> None:
         digest = hashlib.sha256()
         handle, partial = tempfile.mkstemp(dir=to.parent, prefix=f".{to.name[:40]}.")
         try:
             with os.fdopen(handle, "wb") as file:
-                for part in self.stream(container, name):
-                    digest.update(part)
+
+                def write(part: bytes) -> None:
                     file.write(part)
-            found = digest.hexdigest()
-            if sha256 and found != sha256:
-                raise CorruptBlobError(f"{container}/{name}", sha256, found)
+                    digest.update(part)
+
+                recorded = self._download(container, name, write)
+            found, expected = digest.hexdigest(), sha256 or recorded
+            if expected and found != expected:
+                raise CorruptBlobError(f"{container}/{name}", expected, found)
             Path(partial).replace(to)
         finally:
             Path(partial).unlink(missing_ok=True)
 
     def get_bytes(self, container: str, name: str) -> bytes:
-        return b"".join(self.stream(container, name))
+        parts: list[bytes] = []
+        self._download(container, name, parts.append)
+        return b"".join(parts)
 
     def stream(
         self, container: str, name: str, start: int = 0, length: int | None = None
@@ -93,36 +109,35 @@ class AzureBlobs:
     def _blob(self, container: str, name: str) -> BlobClient:
         return self._service.get_blob_client(container, name)
 
-    def _put(self, container: str, name: str, data: bytes | IO[bytes], stored: Stored) -> None:
-        client = self._blob(container, name)
+    def _download(self, container: str, name: str, write: Callable[[bytes], object]) -> str:
+        """Give a blob's content to `write`; returns the SHA-256 recorded with it, if any."""
         try:
-            client.upload_blob(
-                data,
-                length=stored.size,
-                overwrite=False,
-                metadata={_DIGEST: stored.sha256},
-                max_concurrency=1,
+            return transfers.download(self._blob(container, name), write).get(_DIGEST, "")
+        except ResourceNotFoundError:
+            raise BlobMissingError(f"{container}/{name}") from None
+
+    def _put(self, container: str, name: str, file: BinaryIO, size: int) -> Stored:
+        client = self._writes.get_blob_client(container, name)
+        try:
+            return transfers.upload(
+                client,
+                file,
+                size,
+                metadata=lambda digest: {_DIGEST: digest},
+                sleep=self._sleep,
             )
         except (ResourceExistsError, ResourceModifiedError):
+            file.seek(0)
+            mine = _digest(file)
             found = client.get_blob_properties()
-            if found.size != stored.size or (found.metadata or {}).get(_DIGEST) != stored.sha256:
+            if found.size != mine.size or (found.metadata or {}).get(_DIGEST) != mine.sha256:
                 raise BlobExistsError(f"{container}/{name}") from None
+            return mine
 
 
-class TransferSizes(TypedDict):
-    """Arguments of the client that say when a transfer is split; bytes."""
-
-    max_single_put_size: int
-    max_block_size: int
-    max_single_get_size: int
-    max_chunk_get_size: int
-
-
-def transfer_sizes() -> TransferSizes:
-    """One call for most files, parts for the largest."""
-    return TransferSizes(
-        max_single_put_size=16 * CHUNK,
-        max_block_size=2 * CHUNK,
-        max_single_get_size=8 * CHUNK,
-        max_chunk_get_size=CHUNK,
-    )
+def _digest(file: BinaryIO) -> Stored:
+    running, size = hashlib.sha256(), 0
+    while data := file.read(CHUNK):
+        running.update(data)
+        size += len(data)
+    return Stored(size=size, sha256=running.hexdigest())

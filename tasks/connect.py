@@ -13,7 +13,7 @@ from azure.storage.blob import BlobServiceClient
 from azure.storage.queue import QueueClient, QueueMessage
 
 from tasks import blobs, queues
-from tasks.azure_blobs import AzureBlobs, transfer_sizes
+from tasks.azure_blobs import AzureBlobs
 from tasks.azure_tables import AzureTables
 from tasks.backup import PARTITIONS
 from tasks.clock import SystemClock
@@ -22,6 +22,7 @@ from tasks.hints import MemoryHints, RedisHints
 from tasks.queues import Ack
 from tasks.services import Services
 from tasks.settings import Settings
+from tasks.transfers import transfer_sizes
 
 TABLES = tuple(PARTITIONS)
 
@@ -130,7 +131,10 @@ def _clients(storage: str) -> tuple[AzureTables, AzureBlobs, AzureQueue]:
                 TableServiceClient.from_connection_string(storage, **_READS),
                 TableServiceClient.from_connection_string(storage, **_WRITES),
             ),
-            AzureBlobs(BlobServiceClient.from_connection_string(storage, **_READS, **sizes)),
+            AzureBlobs(
+                BlobServiceClient.from_connection_string(storage, **_READS, **sizes),
+                BlobServiceClient.from_connection_string(storage, **_WRITES, **sizes),
+            ),
             AzureQueue(QueueClient.from_connection_string(storage, queues.QUEUE, **_READS)),
         )
     # Only where it is used: it is a third of the time every process takes to start.
@@ -145,6 +149,9 @@ def _clients(storage: str) -> tuple[AzureTables, AzureBlobs, AzureQueue]:
             TableServiceClient(tables, credential=credential, **_READS),
             TableServiceClient(tables, credential=credential, **_WRITES),
         ),
-        AzureBlobs(BlobServiceClient(blob, credential=credential, **_READS, **sizes)),
+        AzureBlobs(
+            BlobServiceClient(blob, credential=credential, **_READS, **sizes),
+            BlobServiceClient(blob, credential=credential, **_WRITES, **sizes),
+        ),
         AzureQueue(QueueClient(queue, queues.QUEUE, credential=credential, **_READS)),
     )

@@ -42,7 +42,7 @@ class CorruptBlobError(SwathmillError):
     """A blob's content does not match its recorded checksum."""
 
     def __init__(self, blob: str, expected: str, found: str) -> None:
-        super().__init__(f"blob {blob} has SHA-256 {found}, recorded was {expected}")
+        super().__init__(f"blob {blob} has the checksum {found}, recorded was {expected}")
         self.blob = blob
 
 

@@ -1,0 +1,274 @@
+"""Files to and from blob storage: Swathmill's way beside the SDK's defaults.
+
+    python -m bench.transfer [--quick] [--study] [--seed N]
+
+SWATHMILL_BENCH_STORAGE names the account by its connection string; without it a local Azurite is
+started for the run. All measurements stand in one list in random order, so that a slow minute of
+the machine or the network hits all ways alike. The results go to bench/out/transfer.csv (means and
+deviations) and bench/out/transfer.svg. Ways:
+
+- `sdk`: `upload_blob(file)`, `download_blob().readinto(file)` with the SDK's defaults, unverified.
+- `sdk + SHA-256`: the same, and the file's SHA-256, which the record of an artifact needs.
+- `swathmill`: `AzureBlobs.put_file` and `get_file`, as the workers call them: SHA-256, and MD5 of
+  each call's bytes on the way up.
+- with `--study`, Swathmill's at other block sizes and numbers of parallel calls.
+"""
+
+import argparse
+import csv
+import hashlib
+import os
+import random
+import statistics
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from azure.storage.blob import BlobClient, BlobServiceClient
+
+from swathmill.stack.azurite import Account, AzuriteServer
+from tasks.azure_blobs import AzureBlobs
+from tasks.blobs import GRANULES, file_digest
+from tasks.transfers import DOWN, MIB, UP, Shape, download, transfer_sizes, upload
+
+OUT = Path(__file__).parent / "out"
+KB, MB = 1000, 1000 * 1000
+SIZES = (2 * KB, 20 * KB, 200 * KB, 2 * MB, 8 * MB, 20 * MB, 64 * MB, 200 * MB, 1000 * MB)
+QUICK = SIZES[:7]
+WAYS = ("sdk", "sdk + SHA-256", "swathmill")
+STUDY_SIZE = 64 * MB
+BLOCKS = (4 * MIB, 8 * MIB, 16 * MIB, 32 * MIB)
+PARALLEL = (1, 2, 4, 8)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """One way to move files of one size in one direction."""
+
+    direction: str
+    size: int  # bytes
+    way: str
+
+
+@dataclass(kw_only=True)
+class Bench:
+    """An account, and a folder for the files."""
+
+    connection: str
+    folder: Path
+
+    def __post_init__(self) -> None:
+        ours = BlobServiceClient.from_connection_string(
+            self.connection, retry_total=0, **transfer_sizes()
+        )
+        self.service = BlobServiceClient.from_connection_string(self.connection)
+        self.ours = ours
+        self.blobs = AzureBlobs(ours)
+        self.blobs.create([GRANULES])
+        self.files: dict[int, Path] = {}
+
+    def prepare(self, size: int) -> None:
+        """A file of random bytes, and its blob for the way down."""
+        path = self.folder / f"file-{size}"
+        with path.open("wb") as file:
+            for start in range(0, size, 16 * MIB):
+                file.write(os.urandom(min(16 * MIB, size - start)))
+        self.files[size] = path
+        self.blobs.put_file(GRANULES, f"down-{size}", path)
+
+    def measure(self, case: Case) -> float:
+        """Seconds of one transfer; what it left is removed outside of the time."""
+        name = f"up-{uuid.uuid4().hex}"
+        to = self.folder / "copy"
+        source = self.files[case.size]
+        call = self._up(case, name) if case.direction == "up" else self._down(case, to)
+        began = time.perf_counter()
+        call()
+        seconds = time.perf_counter() - began
+        if case.direction == "up":
+            self.blobs.delete(GRANULES, name)
+        else:
+            assert to.stat().st_size == source.stat().st_size
+            to.unlink()
+        return seconds
+
+    def _up(self, case: Case, name: str) -> Callable[[], object]:
+        path = self.files[case.size]
+        if case.way == "swathmill":
+            return lambda: self.blobs.put_file(GRANULES, name, path)
+        if case.way.startswith("study"):
+            client = self.ours.get_blob_client(GRANULES, name)
+            return lambda: _up_shape(client, path, _shape(case.way, UP))
+        verified = case.way == "sdk + SHA-256"
+        client = self.service.get_blob_client(GRANULES, name)
+        return lambda: _up_sdk(client, path, verified)
+
+    def _down(self, case: Case, to: Path) -> Callable[[], object]:
+        name = f"down-{case.size}"
+        if case.way == "swathmill":
+            return lambda: self.blobs.get_file(GRANULES, name, to)
+        if case.way.startswith("study"):
+            client = self.ours.get_blob_client(GRANULES, name)
+            return lambda: _down_shape(client, to, _shape(case.way, DOWN))
+        verified = case.way == "sdk + SHA-256"
+        client = self.service.get_blob_client(GRANULES, name)
+        return lambda: _down_sdk(client, to, verified)
+
+
+def _up_sdk(client: BlobClient, path: Path, verified: bool) -> None:
+    metadata = {"sha256": file_digest(path).sha256} if verified else None
+    with path.open("rb") as file:
+        client.upload_blob(file, metadata=metadata)
+
+
+def _down_sdk(client: BlobClient, to: Path, verified: bool) -> None:
+    with to.open("wb") as file:
+        client.download_blob().readinto(file)
+    if verified:
+        file_digest(to)
+
+
+def _up_shape(client: BlobClient, path: Path, shape: Shape) -> None:
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        upload(client, file, size, metadata=lambda x: {"sha256": x}, sleep=time.sleep, shape=shape)
+
+
+def _down_shape(client: BlobClient, to: Path, shape: Shape) -> None:
+    digest = hashlib.sha256()
+    with to.open("wb") as file:
+        download(client, lambda part: (file.write(part), digest.update(part)), shape=shape)
+
+
+def _study() -> list[str]:
+    return [f"study {block // MIB} MiB x {parallel}" for block in BLOCKS for parallel in PARALLEL]
+
+
+def _shape(way: str, base: Shape) -> Shape:
+    _, block, _, _, parallel = way.split()
+    size = int(block) * MIB
+    single = min(base.single, size)
+    return replace(base, single=single, least=size, most=size, parallel=int(parallel))
+
+
+def _repetitions(size: int, quick: bool) -> int:
+    most = 20 if size <= 2 * MB else 10 if size <= 64 * MB else 3
+    return min(most, 5) if quick else most
+
+
+def run(bench: Bench, *, quick: bool, study: bool, seed: int) -> dict[Case, list[float]]:
+    """All measurements, in random order."""
+    sizes = QUICK if quick else SIZES
+    ways = {size: list(WAYS) for size in sizes}
+    if study:
+        ways[STUDY_SIZE] += _study()
+    todo: list[Case] = []
+    for size in sizes:
+        bench.prepare(size)
+        for direction in ("up", "down"):
+            cases = [Case(direction=direction, size=size, way=way) for way in ways[size]]
+            for case in cases:
+                bench.measure(case)
+            todo += cases * _repetitions(size, quick)
+    random.Random(seed).shuffle(todo)
+    found: dict[Case, list[float]] = {}
+    for case in todo:
+        found.setdefault(case, []).append(bench.measure(case))
+    return found
+
+
+def report(found: dict[Case, list[float]], path: Path) -> None:
+    """The means as CSV and on the screen, with how they compare with the SDK's defaults."""
+    with path.open("w", newline="", encoding="utf-8") as file:
+        table = csv.writer(file)
+        table.writerow(
+            ["direction", "bytes", "way", "repetitions", "mean_s", "deviation_s", "median_s",
+             "best_s", "MB_per_s", "time_over_sdk", "time_over_sdk_sha256"]
+        )  # fmt: skip
+        for case in sorted(found, key=lambda c: (c.direction, c.size, c.way)):
+            times = found[case]
+            middle, best = statistics.median(times), min(times)
+            mean, deviation = statistics.fmean(times), statistics.pstdev(times)
+            plain, equal = (
+                middle / statistics.median(found[replace(case, way=way)]) for way in WAYS[:2]
+            )
+            table.writerow(
+                [case.direction, case.size, case.way, len(times), f"{mean:.5f}", f"{deviation:.5f}",
+                 f"{middle:.5f}", f"{best:.5f}", f"{case.size / MB / middle:.2f}", f"{plain:.3f}",
+                 f"{equal:.3f}"]
+            )  # fmt: skip
+            print(  # noqa: T201
+                f"{case.direction:4} {case.size / MB:8.3f} MB {case.way:17} "
+                f"{1000 * mean:8.1f} +- {1000 * deviation:6.1f} ms  median {1000 * middle:8.1f}  "
+                f"best {1000 * best:8.1f}  {plain:5.2f} of sdk  {equal:5.2f} of sdk + SHA-256"
+            )
+
+
+def plot(found: dict[Case, list[float]], path: Path) -> None:
+    """Throughput by size, one panel a direction, with one deviation up and down."""
+    import matplotlib as mpl
+
+    mpl.use("svg")
+    mpl.rcParams["svg.hashsalt"] = "transfer"
+    from matplotlib import pyplot
+
+    figure, panels = pyplot.subplots(1, 2, figsize=(10, 4), sharey=True, layout="constrained")
+    for panel, direction in zip(panels, ("up", "down"), strict=True):
+        for way, marker in zip(WAYS, "os^", strict=True):
+            cases = sorted(
+                (c for c in found if (c.direction, c.way) == (direction, way)),
+                key=lambda c: c.size,
+            )
+            rates = [[c.size / MB / t for t in found[c]] for c in cases]
+            panel.errorbar(
+                [c.size / MB for c in cases],
+                [statistics.fmean(r) for r in rates],
+                yerr=[statistics.pstdev(r) for r in rates],
+                marker=marker,
+                capsize=3,
+                label=way,
+            )
+        panel.set(xscale="log", yscale="log", xlabel="file size, MB", title=direction)
+        panel.grid(visible=True, alpha=0.3)
+    panels[0].set_ylabel("MB/s")
+    panels[0].legend()
+    figure.savefig(path, metadata={"Date": None})
+
+
+@contextmanager
+def account(folder: Path) -> Iterator[str]:
+    """The connection string of the account to measure."""
+    if given := os.environ.get("SWATHMILL_BENCH_STORAGE"):
+        yield given
+        return
+    server = AzuriteServer.on_free_ports(
+        folder=folder / "azurite", log=folder / "azurite.log", account=Account.new()
+    )
+    child = server.start()
+    try:
+        yield server.connection_string
+    finally:
+        child.stop()
+
+
+def main() -> None:
+    """Measure and report."""
+    parser = argparse.ArgumentParser(description="Transfers to and from blob storage")
+    parser.add_argument("--quick", action="store_true", help="up to 64 MB, five repetitions")
+    parser.add_argument("--study", action="store_true", help="block sizes and parallelism, too")
+    parser.add_argument("--seed", type=int, default=1, help="of the random order")
+    options = parser.parse_args()
+    OUT.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as name, account(Path(name)) as connection:
+        bench = Bench(connection=connection, folder=Path(name))
+        found = run(bench, quick=options.quick, study=options.study, seed=options.seed)
+    report(found, OUT / "transfer.csv")
+    plot(found, OUT / "transfer.svg")
+
+
+if __name__ == "__main__":
+    main()

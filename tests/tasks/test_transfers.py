@@ -1,0 +1,200 @@
+"""Transfers in parts: whole or not at all, verified, and stubborn within limits (on Azurite)."""
+
+import hashlib
+import os
+import uuid
+from collections.abc import Callable, Iterator
+from io import BytesIO
+from pathlib import Path
+
+import pytest
+from azure.core.exceptions import (
+    HttpResponseError,
+    ResourceExistsError,
+    ServiceResponseError,
+)
+from azure.core.pipeline import PipelineRequest, PipelineResponse
+from azure.core.pipeline.policies import HTTPPolicy
+from azure.storage.blob import BlobClient, BlobServiceClient
+
+from tasks.azure_blobs import AzureBlobs
+from tasks.blobs import ARTIFACTS, bytes_digest
+from tasks.errors import BlobExistsError, CorruptBlobError
+from tasks.transfers import DOWN, MIB, UP, Shape, download, upload
+
+pytestmark = pytest.mark.integration
+SMALL = Shape(single=1000, parts=4, least=1000, most=5000, parallel=3)
+DATA = os.urandom(23_456)
+
+Fault = Callable[[PipelineRequest, Callable[[], PipelineResponse]], PipelineResponse]
+
+
+class Wire(HTTPPolicy):
+    """What lies between the client and storage; counts calls, and has faults for the next ones."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[str] = []
+        self.faults: dict[str, list[Fault]] = {}
+
+    def send(self, request: PipelineRequest) -> PipelineResponse:
+        http = request.http_request
+        what = next((w for w in ("blocklist", "block") if f"comp={w}" in http.url), http.method)
+        self.calls.append(what)
+        if faults := self.faults.get(what):
+            return faults.pop(0)(request, lambda: self.next.send(request))
+        return self.next.send(request)
+
+
+def lost(_request: PipelineRequest, send: Callable[[], PipelineResponse]) -> PipelineResponse:
+    """The request arrives and takes effect, its answer does not come back."""
+    send()
+    raise ServiceResponseError("connection reset")
+
+
+def unsent(_request: PipelineRequest, _send: Callable[[], PipelineResponse]) -> PipelineResponse:
+    """The request does not arrive."""
+    raise ServiceResponseError("connection reset")
+
+
+def mangled(request: PipelineRequest, send: Callable[[], PipelineResponse]) -> PipelineResponse:
+    """A byte changes on the way."""
+    body = request.http_request.body
+    assert isinstance(body, bytes)
+    request.http_request.set_bytes_body(bytes([body[0] ^ 1]) + body[1:])
+    return send()
+
+
+@pytest.fixture
+def wire() -> Wire:
+    return Wire()
+
+
+@pytest.fixture
+def blobs(azurite: str, wire: Wire) -> Iterator[AzureBlobs]:
+    with (
+        BlobServiceClient.from_connection_string(azurite) as reads,
+        BlobServiceClient.from_connection_string(
+            azurite, retry_total=0, _additional_pipeline_policies=[wire]
+        ) as writes,
+    ):
+        found = AzureBlobs(reads, writes, sleep=lambda _seconds: None)
+        found.create([ARTIFACTS])
+        yield found
+
+
+@pytest.fixture
+def client(blobs: AzureBlobs) -> BlobClient:
+    """A blob of the test's own."""
+    return blobs._writes.get_blob_client(ARTIFACTS, uuid.uuid4().hex)
+
+
+def put(client: BlobClient, data: bytes, shape: Shape = SMALL) -> str:
+    stored = upload(
+        client,
+        BytesIO(data),
+        len(data),
+        metadata=lambda digest: {"sha256": digest},
+        sleep=lambda _seconds: None,
+        shape=shape,
+    )
+    assert stored == bytes_digest(data)
+    return stored.sha256
+
+
+def got(client: BlobClient, shape: Shape = SMALL) -> bytes:
+    parts: list[bytes] = []
+    metadata = download(client, parts.append, shape=shape)
+    assert metadata["sha256"] == hashlib.sha256(b"".join(parts)).hexdigest()
+    return b"".join(parts)
+
+
+@pytest.mark.parametrize("size", [0, 1, 999, 1000, 1001, 5000, 23_456])
+def test_every_size_comes_back(client: BlobClient, size: int) -> None:
+    put(client, DATA[:size])
+    assert got(client) == DATA[:size]
+
+
+def test_blocks_grow_with_the_file() -> None:
+    assert [UP.block(n * MIB) // MIB for n in (33, 200, 201, 2000)] == [8, 13, 13, 32]
+    assert DOWN.block(2**40) == DOWN.most
+
+
+def test_what_a_call_brought_is_checked_and_sent_again(client: BlobClient, wire: Wire) -> None:
+    wire.faults["block"] = [mangled]
+    put(client, DATA)
+    assert got(client) == DATA
+    assert wire.calls.count("block") == 1 + 5  # 23,456 bytes by 5,000, one of them twice
+    assert wire.calls.count("blocklist") == 1
+
+
+def test_a_small_file_that_arrives_changed_is_noticed(client: BlobClient, wire: Wire) -> None:
+    wire.faults["PUT"] = [mangled]
+    with pytest.raises(CorruptBlobError):
+        put(client, DATA[:500])
+
+
+@pytest.mark.parametrize(("call", "size"), [("PUT", 500), ("block", 9000), ("blocklist", 9000)])
+@pytest.mark.parametrize("fault", [lost, unsent])
+def test_a_broken_call_is_made_again(
+    blobs: AzureBlobs, wire: Wire, tmp_path: Path, call: str, size: int, fault: Fault,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr("tasks.azure_blobs.transfers.upload", _small_upload)
+    wire.faults[call] = [fault]
+    name = uuid.uuid4().hex
+    path = tmp_path / "file"
+    path.write_bytes(DATA[:size])
+    assert blobs.put_file(ARTIFACTS, name, path) == bytes_digest(DATA[:size])
+    assert blobs.get_bytes(ARTIFACTS, name) == DATA[:size]
+
+
+def _small_upload(*args: object, **more: object) -> object:
+    return upload(*args, **more, shape=SMALL)  # type: ignore[arg-type]
+
+
+def test_an_upload_that_ends_in_the_middle_shows_nothing(client: BlobClient, wire: Wire) -> None:
+    wire.faults["block"] = [unsent] * 50
+    with pytest.raises(ServiceResponseError):
+        put(client, DATA)
+    assert not client.exists()
+    assert wire.calls.count("block") <= 4 * 5
+    wire.faults.clear()
+    wire.faults["blocklist"] = [unsent] * 4
+    with pytest.raises(ServiceResponseError):
+        put(client, DATA)
+    assert not client.exists()
+
+
+def test_a_name_that_is_taken_stays_as_it_is(
+    client: BlobClient, blobs: AzureBlobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(client, DATA)
+    for data in (DATA[:10], DATA[::-1]):
+        with pytest.raises(ResourceExistsError):
+            put(client, data)
+    assert got(client) == DATA
+    monkeypatch.setattr("tasks.azure_blobs.transfers.upload", _small_upload)
+    assert blobs.put_bytes(ARTIFACTS, client.blob_name, DATA) == bytes_digest(DATA)
+    with pytest.raises(BlobExistsError):
+        blobs.put_bytes(ARTIFACTS, client.blob_name, DATA[::-1])
+
+
+def test_what_does_not_pass_is_not_tried_again(client: BlobClient, wire: Wire) -> None:
+    elsewhere = BlobClient(
+        client.url.split(ARTIFACTS)[0], "no-such-container", "x", credential=client.credential,
+        retry_total=0, _additional_pipeline_policies=[wire],
+    )  # fmt: skip
+    with elsewhere, pytest.raises(HttpResponseError):
+        put(elsewhere, DATA[:10])
+    assert wire.calls.count("PUT") == 1
+
+
+def test_a_blob_that_rotted_is_noticed_without_being_told_its_checksum(
+    client: BlobClient, blobs: AzureBlobs, tmp_path: Path
+) -> None:
+    put(client, DATA)
+    client.upload_blob(DATA[::-1], overwrite=True, metadata={"sha256": bytes_digest(DATA).sha256})
+    with pytest.raises(CorruptBlobError):
+        blobs.get_file(ARTIFACTS, client.blob_name, tmp_path / "file")
+    assert list(tmp_path.iterdir()) == []
