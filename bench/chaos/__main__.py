@@ -187,7 +187,7 @@ class Run:
     ) -> Stack:
         options = StackOptions(
             folder=folder,
-            archive=self.archive,
+            archive=str(self.archive),
             workers=2,
             managers=managers,
             slots=1,
