@@ -8,6 +8,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import structlog
+from azure.core.exceptions import AzureError
 from kombu.exceptions import OperationalError
 
 from archives.errors import ArchiveError
@@ -26,6 +27,7 @@ from tasks.request import Request
 from tasks.settings import Settings
 from tasks.sources import open_sources
 
+_EX_UNAVAILABLE = 69
 PLANNERS = 2  # plans made at once: a large one does not keep a small one waiting
 
 
@@ -46,6 +48,9 @@ def main() -> int:
     except (SettingMissingError, ArchiveError) as error:
         log.error("cannot start", error=str(error))
         return 2
+    except AzureError as error:
+        log.error("cannot start: storage does not answer", error=error.message)
+        return _EX_UNAVAILABLE
     options = Options.of(settings, name)
     packages = Packages.of(settings)
     sender = Sender(make_app(settings.redis_url.get_secret_value()))

@@ -137,6 +137,7 @@ class Run:
         finally:
             stack.stop()
             proxy.close()
+            journal.close()
             if disk is not None:
                 disk.unmount()
         left = processes_of(folder.path)
@@ -175,6 +176,7 @@ class Run:
             people.close()
         finally:
             stack.stop()
+            journal.close()
         for again in people.errands:
             for errand in unlike[json.dumps(again.document, sort_keys=True)]:
                 verdict.compared += 1

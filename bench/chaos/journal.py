@@ -23,4 +23,10 @@ class Journal:
         line = {"at": round(time.monotonic() - self._start, 2), "kind": kind, **about}
         with self._lock:
             self.counts[kind] += 1
-            self._file.write(json.dumps(line) + "\n")
+            if not self._file.closed:
+                self._file.write(json.dumps(line) + "\n")
+
+    def close(self) -> None:
+        """Keep no more; what still comes is only counted."""
+        with self._lock:
+            self._file.close()
