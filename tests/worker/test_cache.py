@@ -4,11 +4,13 @@ import errno
 import hashlib
 import multiprocessing
 import os
+import time
 from pathlib import Path
 
 import pytest
 
 from tasks.model import ArtifactFile
+from tests.worker.world import until
 from worker.cache import Cache
 from worker.scratch import Scratch, WorkerNameTakenError
 
@@ -153,6 +155,31 @@ def test_processes_that_want_one_file_fetch_it_once(tmp_path: Path) -> None:
         assert process.exitcode == 0
     assert (tmp_path / "fetched").read_bytes() == b"x"
     assert len(list(tmp_path.glob("to*"))) == 6
+
+
+def _hang(folder: Path) -> None:
+    def fetch(path: Path) -> None:
+        path.write_bytes(b"ab")
+        (folder / "half").touch()
+        time.sleep(60)
+
+    Cache(folder / "cache", 1000).get(artifact(b"abc"), folder / "dead", fetch)
+
+
+def test_a_process_killed_while_it_fetches_leaves_nothing_in_the_way(tmp_path: Path) -> None:
+    process = multiprocessing.get_context("fork").Process(target=_hang, args=(tmp_path,))
+    process.start()
+    until(lambda: (tmp_path / "half").exists(), 20)
+    process.kill()
+    process.join()
+    assert not (tmp_path / "dead").exists()
+    cache = Cache(tmp_path / "cache", 1000)
+    assert not cache.get(artifact(b"abc"), tmp_path / "to", Source(b"abc"))
+    assert cache.get(artifact(b"abc"), tmp_path / "again", Source(b"abc"))
+    (part,) = (tmp_path / "cache" / "entries").glob("*/*.part")
+    os.utime(part, (1, 1))
+    cache.shrink(0)
+    assert not part.exists()
 
 
 def mistreat(folder: Path) -> None:

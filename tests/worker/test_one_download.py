@@ -1,0 +1,130 @@
+"""However many want a granule, the archive is asked for it once."""
+
+import shutil
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from archives.download import Downloader, NoCredentials
+from archives.errors import ServerBusyError
+from archives.limits import LocalLimits
+from archives.model import Fetched, GranuleRecord
+from service_manager.options import Options
+from tasks import protocol
+from tasks.blobs import GRANULES
+from tasks.clock import ManualClock
+from tasks.model import RequestState
+from tasks.services import Services, memory_services
+from tasks.settings import Settings
+from tasks.spec import CollectSpec
+from tests.archives.servers import FileServer, Served, cut, file_server, granule, status
+from worker.cache import Cache
+from worker.collect import fetch
+from worker.context import Context
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "service_manager"))
+from manager_bench import Bench, collect, mosaic, plan_of
+
+DATA = granule(500_000)
+GRANULE = "MOD13A2.A2020001.h18v04.061.2020020001122.hdf"
+
+
+class WebFolder:
+    """An archive that is one server's folder; only fetching is of interest here."""
+
+    def __init__(self, server: FileServer) -> None:
+        self._url = server.url
+        self._downloader = Downloader(NoCredentials(), LocalLimits())
+
+    def fetch(self, record: GranuleRecord, to: Path, *_progress: object) -> Fetched:
+        return self._downloader.get(
+            [f"{self._url}/{record.name}"],
+            to,
+            size=len(DATA),
+            checksum=record.checksum,
+            checksum_type=record.checksum_type,
+        )
+
+
+def context(
+    folder: Path, slot: str, services: Services | None = None, key: str = "", claim: str = ""
+) -> Context:
+    """A slot's surroundings: scratch of its own, data folder and cache shared."""
+    scratch = folder / slot
+    scratch.mkdir()
+    return Context(
+        key=key,
+        claim=claim,
+        inputs={},
+        scratch=scratch,
+        settings=Settings(data_dir=folder / "data"),
+        blobs=(services or memory_services(ManualClock())).blobs,
+        cache=Cache(folder / "cache", 10**9),
+        tell=lambda _fraction, _note: None,
+        sandbox="limits",
+    )
+
+
+def attempt(bench: Bench, key: str, archive: WebFolder, folder: Path, slot: str) -> None:
+    """What a slot does with a message: claim, fetch, store, commit."""
+    claimed = protocol.claim(bench.services, key, slot, bench.options.retry)
+    if claimed is None:
+        return
+    own = context(folder, slot, bench.services, key, claimed.claim)
+    path = own.scratch / GRANULE
+    assert isinstance(claimed.spec, CollectSpec)
+    fetch(archive, claimed.spec, own, path)
+    file = own.upload(path, container=GRANULES)
+    done = claimed.attempt(started=0.0, ended=1.0, duration=1.0, category=None)
+    protocol.commit(bench.services, done, [file])
+
+
+def test_two_hundred_requests_for_a_granule_are_one_download(tmp_path: Path) -> None:
+    spec = collect(GRANULE)
+    plans = {f"p{n}": plan_of(spec, mosaic(f"m{n}", spec)) for n in range(200)}
+    bench = Bench(plans=plans, options=Options())
+    requests = [bench.submit(title, owner=f"owner{title}") for title in plans]
+    with file_server() as server:
+        server.files[f"/{GRANULE}"] = Served(data=DATA)
+        archive = WebFolder(server)
+        for _ in range(100):
+            bench.manager.tick()
+            bench.services.clock.sleep(1.0)
+            if spec.key in bench.sent:
+                break
+        assert set(bench.sent) == {spec.key}
+        slots = [
+            threading.Thread(
+                target=attempt, args=(bench, spec.key, archive, tmp_path, f"worker-{n}")
+            )
+            for n in range(16)  # the message came sixteenfold
+        ]
+        for slot in slots:
+            slot.start()
+        for slot in slots:
+            slot.join()
+        assert server.paths() == [f"/{GRANULE}"]
+    for request in requests:
+        assert bench.until_ended(request).state is RequestState.COMPLETE
+    assert bench.ran.count(spec.key) == 0
+    assert len(bench.ran) == 200
+    assert len(protocol.attempts_of(bench.services.store, spec.key)) == 1
+
+
+def test_an_attempt_goes_on_where_the_last_one_was_cut(tmp_path: Path) -> None:
+    spec = collect(GRANULE)
+    with file_server() as server:
+        server.files[f"/{GRANULE}"] = Served(data=DATA)
+        server.acts[f"/{GRANULE}"] = [cut(200_000), status(503)]
+        archive = WebFolder(server)
+        with pytest.raises(ServerBusyError):
+            fetch(archive, spec, context(tmp_path, "first"), tmp_path / "first" / GRANULE)
+        assert list((tmp_path / "first").glob("*.hdf")) == []
+        shutil.rmtree(tmp_path / "first")  # as the supervisor does with an attempt's folder
+        to = tmp_path / "second" / GRANULE
+        fetch(archive, spec, context(tmp_path, "second"), to)
+        assert to.read_bytes() == DATA
+        assert server.asked[-1].headers["range"] == "bytes=200000-"
+    assert list((tmp_path / "data" / "downloads").iterdir()) == []
