@@ -1,7 +1,8 @@
 """Swath granules of one layer onto one grid: each granule by itself, then merged."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -12,13 +13,26 @@ from reprojection.granule_layer import MaskedLayer, Place, Rule, read_masked
 from reprojection.grids import Grid
 from reprojection.merge import Merged, Merger, nominal_zenith
 from reprojection.qa import Reason
+from reprojection.raster import Pixels
 from reprojection.swath import Swath, nearest
-from reprojection.targets import Targets, pixel_centres, pixel_metres
+from reprojection.targets import Centres, Targets, pixel_metres
 
-_POINTS_AT_ONCE = 1 << 22
+_POINTS_AT_ONCE = 1 << 20
+_PIXELS_AT_ONCE = 1 << 20
 _MOST_POINTS = 16  # along one side of a pixel
 
 Reasons = npt.NDArray[np.uint8]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Granule:
+    """One granule, read; `zenith` is flat, `candidates` None where any footprint may be seen."""
+
+    values: Pixels
+    why: Reasons
+    zenith: npt.NDArray[np.float32]
+    candidates: npt.NDArray[np.bool_] | None
+    swath: Swath
 
 
 def swaths_onto_grid(
@@ -31,6 +45,8 @@ def swaths_onto_grid(
     merge: str,
     mask: bool,
     search_valid: bool,
+    codes: bool,
+    extra: bool,
     threads: int,
 ) -> Merged:
     """Reproject granules in the order given; `resampling` is "nearest" or "average".
@@ -38,28 +54,55 @@ def swaths_onto_grid(
     `average` looks from many points of a pixel, evenly spread, four to sixteen along a side
     (`points_along`), and takes the mean of what those with a value see: every footprint counts by
     the share of the pixel's ground that is nearest to it.
+
+    A grid of a megapixel or less holds one granule at a time. A larger one is made a run of rows at
+    a time, and holds all granules instead. Codes, and what extra bands hold, are kept only where
+    `codes` and `extra` ask for them.
     """
-    merger = Merger(shape=grid.shape, dtype=encoding.dtype, nodata=encoding.nodata, merge=merge)
-    targets = pixel_centres(grid) if resampling == "nearest" else None
-    for place in places:
-        read = read_masked(place, rule, mask=mask)
-        if read.geolocation is None:
-            raise AssertionError(f"{place.name} lies on a grid")
-        swath = Swath.of(read.geolocation)
-        zenith = _zenith(read)
-        candidates = read.why == Reason.VALID if search_valid else None
-        if targets is not None:
-            seen = nearest(swath, targets, candidates=candidates, threads=threads).ravel()
-            at = np.flatnonzero(seen >= 0)
-            seen = seen[at]
-            values, why = read.values.ravel()[seen], read.why.ravel()[seen]
-            merger.add(at, values, why, zenith[seen])
-            continue
-        parts = list(_average(read, swath, zenith, grid, candidates, threads))
-        columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
-        at, values, why, angles = columns
-        merger.add(at, values, why, angles)
-    return merger.result()
+    out = Merged.empty(grid.shape, encoding.dtype, encoding.nodata, codes=codes, extra=extra)
+    rows = max(1, _PIXELS_AT_ONCE // grid.width)
+    read: Iterable[_Granule] = (
+        _read(place, rule, mask=mask, search_valid=search_valid) for place in places
+    )
+    read = read if rows >= grid.height else list(read)
+    centres = Centres(grid) if resampling == "nearest" else None
+    for first in range(0, grid.height, rows):
+        last = min(first + rows, grid.height)
+        shape = last - first, grid.width
+        merger = Merger(shape=shape, dtype=encoding.dtype, nodata=encoding.nodata, merge=merge)
+        targets = centres.rows(first, last) if centres else None
+        for granule in read:
+            if targets is not None:
+                merger.add(*_nearest(granule, targets, threads))
+            else:
+                merger.add(*_average(granule, grid, first, last, threads))
+        out.put(first, merger.result())
+    return out
+
+
+def _read(place: Place, rule: Rule, *, mask: bool, search_valid: bool) -> _Granule:
+    read = read_masked(place, rule, mask=mask)
+    if read.geolocation is None:
+        raise AssertionError(f"{place.name} lies on a grid")
+    return _Granule(
+        values=read.values.ravel(),
+        why=read.why.ravel(),
+        zenith=_zenith(read),
+        candidates=read.why == Reason.VALID if search_valid else None,
+        swath=Swath.of(read.geolocation),
+    )
+
+
+_Seen = tuple[npt.NDArray[np.intp], Pixels, Reasons, npt.NDArray[np.float32]]
+
+
+def _nearest(granule: _Granule, targets: Targets, threads: int) -> _Seen:
+    """Pixels a granule reaches: place, value, reason and zenith."""
+    candidates = granule.candidates
+    seen = nearest(granule.swath, targets, candidates=candidates, threads=threads).ravel()
+    at = np.flatnonzero(seen >= 0)
+    seen = seen[at]
+    return at, granule.values[seen], granule.why[seen], granule.zenith[seen]
 
 
 def _zenith(read: MaskedLayer) -> npt.NDArray[np.float32]:
@@ -78,46 +121,42 @@ def points_along(swath: Swath, grid: Grid) -> int:
     return max(4, min(_MOST_POINTS, math.ceil(2.0 * side / swath.finest)))
 
 
-def _average(
-    read: MaskedLayer,
-    swath: Swath,
-    zenith: npt.NDArray[np.float32],
-    grid: Grid,
-    candidates: npt.NDArray[np.bool_] | None,
-    threads: int,
-) -> Iterator[
-    tuple[npt.NDArray[np.intp], npt.NDArray[np.float64], Reasons, npt.NDArray[np.float32]]
-]:
-    """Pixels a granule reaches, in runs of rows: place, mean, reason and mean zenith."""
-    per = points_along(swath, grid)
+def _average(granule: _Granule, grid: Grid, first: int, last: int, threads: int) -> _Seen:
+    """Pixels of some rows that a granule reaches: place, mean, reason and mean zenith."""
+    per = points_along(granule.swath, grid)
+    centres = Centres(_points(grid, per))
     rows_at_once = max(1, _POINTS_AT_ONCE // (grid.width * per * per))
-    stored = read.values.ravel()
-    reasons = read.why.ravel()
-    for first in range(0, grid.height, rows_at_once):
-        rows = min(rows_at_once, grid.height - first)
-        seen = nearest(
-            swath, _points(grid, first, rows, per), candidates=candidates, threads=threads
-        )
-        by_pixel = seen.reshape(rows, per, grid.width, per).transpose(0, 2, 1, 3)
-        blocks = by_pixel.reshape(rows * grid.width, per * per)
-        at = np.flatnonzero((blocks >= 0).any(axis=1))
-        blocks = blocks[at]
-        why = np.where(blocks >= 0, reasons[blocks], np.uint8(0))
-        good = (blocks >= 0) & (why == Reason.VALID)
-        count = good.sum(axis=1)
-        some = np.maximum(count, 1)
-        mean = np.where(good, stored[blocks].astype(np.float64), 0.0).sum(axis=1) / some
-        angle = np.where(good, zenith[blocks], np.float32(0.0)).sum(axis=1) / some
-        reason = np.where(count > 0, np.uint8(Reason.VALID), why.max(axis=1)).astype(np.uint8)
-        yield at + first * grid.width, mean, reason, angle.astype(np.float32)
+    parts = []
+    for top in range(first, last, rows_at_once):
+        bottom = min(top + rows_at_once, last)
+        targets = centres.rows(top * per, bottom * per)
+        seen = nearest(granule.swath, targets, candidates=granule.candidates, threads=threads)
+        by_pixel = seen.reshape(bottom - top, per, grid.width, per).transpose(0, 2, 1, 3)
+        at, *found = _means(granule, by_pixel.reshape(-1, per * per))
+        parts.append((at + (top - first) * grid.width, *found))
+    at, mean, reason, angle = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return at, mean, reason, angle
 
 
-def _points(grid: Grid, first: int, rows: int, per: int) -> Targets:
+def _means(granule: _Granule, blocks: npt.NDArray[np.int32]) -> _Seen:
+    """The mean of what each pixel's points (pixels, points) see, for pixels that see anything."""
+    at = np.flatnonzero((blocks >= 0).any(axis=1))
+    blocks = blocks[at]
+    why = np.where(blocks >= 0, granule.why[blocks], np.uint8(0))
+    good = (blocks >= 0) & (why == Reason.VALID)
+    count = good.sum(axis=1)
+    some = np.maximum(count, 1)
+    mean = np.where(good, granule.values[blocks].astype(np.float64), 0.0).sum(axis=1) / some
+    angle = np.where(good, granule.zenith[blocks], np.float32(0.0)).sum(axis=1) / some
+    reason = np.where(count > 0, np.uint8(Reason.VALID), why.max(axis=1)).astype(np.uint8)
+    return at, mean, reason, angle.astype(np.float32)
+
+
+def _points(grid: Grid, per: int) -> Grid:
     a, b, c, d, e, f = grid.transform
-    finer = Grid(
+    return Grid(
         crs=grid.crs,
-        transform=(a / per, b / per, c + b * first, d / per, e / per, f + e * first),
+        transform=(a / per, b / per, c, d / per, e / per, f),
         width=grid.width * per,
-        height=rows * per,
+        height=grid.height * per,
     )
-    return pixel_centres(finer)

@@ -45,17 +45,20 @@ def tiles_onto_grid(
         threads=threads,
         search=search,
     )[0]
+    coded = values
+    reasons: npt.NDArray[np.uint8] = np.broadcast_to(np.uint8(0), grid.shape)
+    sources: npt.NDArray[np.uint16] = np.broadcast_to(np.uint16(0), grid.shape)
+    counts: npt.NDArray[np.uint16] = np.broadcast_to(np.uint16(0), grid.shape)
+    if not (codes or extra):
+        return Merged(values=values, codes=values, counts=counts, sources=sources, reasons=reasons)
     some = ~np.isnan(values) if np.isnan(encoding.nodata) else values != encoding.nodata
-    coded = np.full(grid.shape, encoding.nodata, encoding.dtype) if codes else values
-    reasons = np.zeros(grid.shape, np.uint8)
-    sources = np.zeros(grid.shape, np.uint16)
     if codes:
         kept = [
             _source(tile, tile.values.astype(encoding.dtype, copy=False), Reason.CODE)
             for tile in tiles
         ]
         near = warp.warp(kept, grid, "nearest", fill=encoding.nodata, threads=threads)[0]
-        coded = np.where(some, coded, near)
+        coded = np.where(some, np.asarray(encoding.nodata, encoding.dtype), near)
     if extra:
         why = [tile.why for tile in tiles]
         reasons = _nearest(tiles, why, grid, Reason.NO_GRANULE, threads).astype(np.uint8)
@@ -64,11 +67,12 @@ def tiles_onto_grid(
         numbers = [
             np.full(tile.why.shape, number, np.uint16) for number, tile in enumerate(tiles, 1)
         ]
+        counts = some.astype(np.uint16)
         sources = np.where(some, _nearest(tiles, numbers, grid, 0, threads), np.uint16(0))
     return Merged(
         values=values,
         codes=coded,
-        counts=some.astype(np.uint16),
+        counts=counts,
         sources=sources,
         reasons=reasons,
     )

@@ -11,6 +11,7 @@ code before fill before "no granule". A code is kept by the same rule, where no 
 """
 
 from dataclasses import dataclass, field
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
@@ -38,6 +39,43 @@ class Merged:
     counts: npt.NDArray[np.uint16]
     sources: npt.NDArray[np.uint16]
     reasons: npt.NDArray[np.uint8]
+
+    @classmethod
+    def empty(
+        cls,
+        shape: tuple[int, int],
+        dtype: np.dtype[np.generic],
+        nodata: int | float,
+        *,
+        codes: bool,
+        extra: bool,
+    ) -> Self:
+        """Pixels yet to be put, shape (rows, columns): all empty.
+
+        Without `codes` the codes, and without `extra` counts, sources and reasons, stay empty and
+        take no memory.
+        """
+        nothing: Pixels = np.asarray(nodata, dtype)
+        none, zero = np.uint16(0), np.uint8(0)
+        return cls(
+            values=np.full(shape, nodata, dtype),
+            codes=np.full(shape, nodata, dtype) if codes else np.broadcast_to(nothing, shape),
+            counts=np.zeros(shape, np.uint16) if extra else np.broadcast_to(none, shape),
+            sources=np.zeros(shape, np.uint16) if extra else np.broadcast_to(none, shape),
+            reasons=np.zeros(shape, np.uint8) if extra else np.broadcast_to(zero, shape),
+        )
+
+    def put(self, first: int, part: "Merged") -> None:
+        """Put rows from `first` on, of what is kept."""
+        for whole, rows in (
+            (self.values, part.values),
+            (self.codes, part.codes),
+            (self.counts, part.counts),
+            (self.sources, part.sources),
+            (self.reasons, part.reasons),
+        ):
+            if whole.flags.writeable:
+                whole[first : first + len(rows)] = rows
 
 
 @dataclass(kw_only=True)

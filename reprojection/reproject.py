@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Literal, cast
 
 import numpy as np
+import numpy.typing as npt
 
 from reprojection import catalogue, warp
 from reprojection.catalogue import Product
@@ -33,7 +34,7 @@ __all__ = ["ALGORITHM", "ExtraBand", "Merge", "Options", "Raster", "reproject"]
 Merge = Literal["nadir", "latest", "mean", "first"]
 ExtraBand = Literal["count", "source", "reason"]
 
-ALGORITHM = "1"
+ALGORITHM = "2"
 """Raised whenever the same granules and options would give other pixels: part of every task key."""
 
 _MERGES = ("nadir", "latest", "mean", "first")
@@ -99,6 +100,8 @@ def reproject(
             merge=options.merge,
             mask=options.mask,
             search_valid=options.search == "valid",
+            codes=options.codes == "keep",
+            extra=bool(options.extra_bands),
             threads=threads,
         )
     else:
@@ -209,7 +212,7 @@ def _raster(
     dtype = encoding.dtype
     if _is_physical(places[0], options):
         dtype = np.dtype(np.float32)
-        values = values.astype(np.float64) * scale + offset
+        values = _physical(values, scale, offset)
         scale, offset = 1.0, 0.0
     bands = [Band(name=layer.name, role="data")]
     planes = [values]
@@ -224,9 +227,12 @@ def _raster(
     for name in options.extra_bands:
         bands.append(Band(name=name, role=name))
         planes.append(extra[name])
-    data = np.empty((len(planes), *grid.shape), dtype)
-    for band, plane in enumerate(planes):
-        data[band] = plane
+    if len(planes) == 1 and values.dtype == dtype:
+        data = values[np.newaxis]
+    else:
+        data = np.empty((len(planes), *grid.shape), dtype)
+        for band, plane in enumerate(planes):
+            data[band] = plane
     is_class = layer.kind is Kind.CLASS
     return Raster(
         data=data,
@@ -241,6 +247,15 @@ def _raster(
         colours=colours_of(layer.classes) if is_class and dtype.kind == "u" else {},
         provenance=_provenance(places, grid, options, method),
     )
+
+
+def _physical(values: Pixels, scale: float, offset: float) -> npt.NDArray[np.float32]:
+    """Stored values in units, a few rows at a time for the sake of memory."""
+    out = np.empty(values.shape, np.float32)
+    for first in range(0, len(values), 64):
+        rows = slice(first, first + 64)
+        out[rows] = values[rows].astype(np.float64) * scale + offset
+    return out
 
 
 def _provenance(places: Sequence[Place], grid: Grid, options: Options, method: str) -> Provenance:

@@ -1,24 +1,26 @@
 """Where the pixel centres of a grid lie on the Earth."""
 
+import itertools
 import math
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from reprojection.blocks import BLOCK, BlockPlan, plan_blocks
+from reprojection.coordinates import Coordinates, SourceSpace
 from reprojection.crs import (
+    MODIS_SINUSOIDAL,
     SPHERE_RADIUS,
     is_modis_sinusoidal,
     is_plain_lonlat,
     parse_crs,
-    to_lonlat,
     wrap_longitude,
 )
 from reprojection.grids import Grid
+from reprojection.places import Chunk, centres
 
 Floats = npt.NDArray[np.float64]
-
-_ROWS_AT_ONCE = 64
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,26 +50,60 @@ def _strides(array: Floats) -> tuple[int, int]:
     return (cols if rows > 1 else 0), (1 if cols > 1 else 0)
 
 
+class Centres:
+    """The pixel centres of a grid, a run of rows at a time.
+
+    By formula where there is one, else to within a metre: by the block plan of a warp onto
+    sinusoidal pixels of 100 m, which is exact (PROJ at each pixel) where a map is not smooth. What
+    a pixel gets depends neither on the run of rows nor, in an upright grid, on the grid's bounds.
+    """
+
+    def __init__(self, grid: Grid) -> None:
+        self._grid = grid
+        by_formula = is_plain_lonlat(grid.crs) or is_modis_sinusoidal(grid.crs)
+        self._plan = None
+        if not (grid.is_upright and by_formula):
+            self._plan = plan_blocks(Coordinates(grid=grid, space=_METRES))
+
+    def rows(self, first: int, last: int) -> Targets:
+        """The centres of rows [first, last)."""
+        if self._plan is not None:
+            return _by_plan(self._plan, first, last)
+        x, y = _axes(self._grid)
+        if is_plain_lonlat(self._grid.crs):
+            lat = np.where(np.abs(y) <= 90.0, y, np.nan)[first:last]
+            return Targets(lat=lat[:, None], lon=wrap_longitude(x)[None, :])
+        return _sinusoidal_centres(x, y[first:last])
+
+
 def pixel_centres(grid: Grid) -> Targets:
-    """The pixel centres of a grid, exactly: by formula, else by PROJ at each pixel."""
-    if grid.is_upright and is_plain_lonlat(grid.crs):
-        lon, lat = _axes(grid)
-        lat = np.where(np.abs(lat) <= 90.0, lat, np.nan)
-        return Targets(lat=lat[:, None], lon=wrap_longitude(lon)[None, :])
-    if grid.is_upright and is_modis_sinusoidal(grid.crs):
-        return _sinusoidal_centres(grid)
-    lat = np.empty(grid.shape)
-    lon = np.empty(grid.shape)
-    for first in range(0, grid.height, _ROWS_AT_ONCE):
-        rows = slice(first, min(first + _ROWS_AT_ONCE, grid.height))
-        x, y = _plane(grid, rows)
-        lon[rows], lat[rows] = to_lonlat(grid.crs, x, y)
+    """All pixel centres of a grid."""
+    return Centres(grid).rows(0, grid.height)
+
+
+_METRES = SourceSpace(crs=MODIS_SINUSOIDAL, pixel_width=100.0, pixel_height=-100.0, x0=0.0, y0=0.0)
+
+
+def _by_plan(plan: BlockPlan, first: int, last: int) -> Targets:
+    width = plan.coordinates.grid.width
+    lat, lon = np.empty((last - first, width)), np.empty((last - first, width))
+    # Whole rows of blocks, so that none is evaluated twice.
+    ahead = BLOCK - (plan.numbering.row + first) % BLOCK
+    edges = [first, *range(first + ahead, last, BLOCK), last]
+    for top, bottom in itertools.pairwise(edges):
+        places = centres(plan, Chunk(top=top, bottom=bottom, left=0, right=width), quick=False)
+        phi = places[..., 1] * (_METRES.pixel_height / SPHERE_RADIUS)
+        rows = slice(top - first, bottom - first)
+        lat[rows] = np.degrees(phi)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            lon[rows] = np.degrees(
+                places[..., 0] * (_METRES.pixel_width / SPHERE_RADIUS) / np.cos(phi)
+            )
     return Targets(lat=lat, lon=lon)
 
 
-def _sinusoidal_centres(grid: Grid) -> Targets:
+def _sinusoidal_centres(x: Floats, y: Floats) -> Targets:
     """Snyder 1987, eqs. 30-6 and 30-7 with longitude 0: a row is one latitude, evenly divided."""
-    x, y = _axes(grid)
     phi = y / SPHERE_RADIUS
     on_map = np.abs(phi) <= math.pi / 2
     with np.errstate(divide="ignore"):
@@ -88,17 +124,6 @@ def _centres(start: float, step: float, count: int) -> Floats:
     if abs(start - first * step) <= 1e-6 * abs(step):
         return np.asarray((first + np.arange(count) + 0.5) * step)
     return np.asarray(start + (np.arange(count) + 0.5) * step)
-
-
-def _plane(grid: Grid, rows: slice) -> tuple[Floats, Floats]:
-    if grid.is_upright:
-        xs, ys = _axes(grid)
-        x, y = np.broadcast_arrays(xs[None, :], ys[rows, None])
-        return x, y
-    a, b, c, d, e, f = grid.transform
-    col = np.arange(grid.width)[None, :] + 0.5
-    row = np.arange(rows.start, rows.stop)[:, None] + 0.5
-    return a * col + b * row + c, d * col + e * row + f
 
 
 def pixel_metres(grid: Grid) -> float:

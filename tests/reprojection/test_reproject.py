@@ -289,3 +289,14 @@ def test_a_cube_refuses_one_date_twice(archive: Path, tmp_path: Path) -> None:
         write_cog(raster, tmp_path / name)
     with pytest.raises(ChoiceRefusedError, match="several rasters of 2012"):
         write_cube([tmp_path / "a.tif", tmp_path / "b.tif"], tmp_path / "cube.nc")
+
+
+def test_a_grid_made_a_few_rows_at_a_time_is_the_same(
+    archive: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = Options(extra_bands=("count", "source", "reason"))
+    whole = reproject(swaths(archive), AEROSOL, SEA, options)
+    monkeypatch.setattr("reprojection.from_swaths._PIXELS_AT_ONCE", 7 * SEA.width)
+    parts = reproject(swaths(archive), AEROSOL, SEA, options)
+    assert SEA.height > 7
+    assert np.array_equal(parts.data, whole.data, equal_nan=True)
