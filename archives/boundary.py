@@ -20,9 +20,13 @@ EARTH_RADIUS_KM = 6371.007181
 
 # Half a footprint at the swath's edge (45 km x 20 km for a 10 km product, diagonal).
 OUTLINE_MARGIN_KM = 30.0
-# Four corners joined by great circles also miss the curve of the swath's edge, 15 km at most, and
-# half the coarsest footprint.
-CORNERS_MARGIN_KM = 45.0
+# The four corners that archives publish (GRING) are those of the outermost 1 km footprints, 30 km
+# and more beyond the centres of 10 km pixels. Great circles between them miss the curve of the
+# swath's edge, 15 km at most.
+CORNERS_MARGIN_KM = 20.0
+_CORNERS = 4
+# Few points of anything else: that curve, and half the coarsest footprint.
+FEW_POINTS_MARGIN_KM = 45.0
 _FEW_POINTS = 12
 # A tile's curved edge is drawn with a point every tenth of a degree; near the poles, where it bends
 # most, great circles between those miss it by 0.2 km.
@@ -76,8 +80,11 @@ def margin_km(record: GranuleRecord) -> float:
     """How far beyond its boundary a granule may hold pixels, in kilometres."""
     if record.tile is not None:
         return TILE_MARGIN_KM
-    few = any(len(ring) <= _FEW_POINTS for ring in record.boundary or ())
-    return CORNERS_MARGIN_KM if few else OUTLINE_MARGIN_KM
+    counts = [len(ring) for ring in record.boundary or ()]
+    if all(count == _CORNERS for count in counts):
+        return CORNERS_MARGIN_KM
+    few = any(count <= _FEW_POINTS for count in counts)
+    return FEW_POINTS_MARGIN_KM if few else OUTLINE_MARGIN_KM
 
 
 def granule_caps(record: GranuleRecord) -> tuple[Cap, ...] | None:
