@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from archives.errors import SourcesSettingError
-from archives.model import Archive, GranuleRecord
+from archives.model import Archive, GranuleRecord, Progress
 from reprojection.errors import UnreadableGranuleError
 from reprojection.granule import open_granule
 from tasks.blobs import GRANULES
@@ -20,6 +20,7 @@ from worker.context import Context
 from worker.partials import Partials
 
 _GB = 10**9
+_FETCHED = 0.6  # of an attempt's progress
 _HDF4_MAGIC = b"\x0e\x03\x13\x01"
 _NULL_TAG = 1  # DFTAG_NULL: an empty descriptor
 _NOWHERE = 0xFFFFFFFF
@@ -31,7 +32,7 @@ def collect(spec: CollectSpec, context: Context) -> tuple[ArtifactFile, ...]:
     path = context.folder("granule") / Path(spec.granule).name
     context.tell(0.0, f"fetching {spec.granule}")
     fetch(archive, spec, context, path)
-    context.tell(0.6, f"checking {spec.granule}")
+    context.tell(_FETCHED, f"checking {spec.granule}")
     check_granule(path)
     context.tell(0.7, f"storing {spec.granule}")
     return (context.upload(path, container=GRANULES),)
@@ -42,8 +43,22 @@ def fetch(archive: Archive, spec: CollectSpec, context: Context, path: Path) -> 
     settings = context.settings
     partials = Partials(settings.data_dir / "downloads", int(settings.partial_gb * _GB))
     with partials.place(spec.key, context.folder("fetching")) as folder:
-        fetched = archive.fetch(_record(spec), folder / path.name)
+        fetched = archive.fetch(_record(spec), folder / path.name, _progress(context, spec))
         shutil.move(fetched.path, path)
+
+
+def _progress(context: Context, spec: CollectSpec) -> Progress:
+    """Tells how far the fetch is, each per cent once: it is the first 60% of the attempt."""
+    told = 0
+
+    def tell(done: int, total: int) -> None:
+        nonlocal told
+        part = 100 * done // total if total else 0
+        if part > told:
+            told = part
+            context.tell(_FETCHED * min(1.0, part / 100), f"fetching {spec.granule}")
+
+    return tell
 
 
 def open_archive(spec: CollectSpec, settings: Settings) -> Archive:

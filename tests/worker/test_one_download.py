@@ -10,7 +10,7 @@ import pytest
 from archives.download import Downloader, NoCredentials
 from archives.errors import ServerBusyError
 from archives.limits import LocalLimits
-from archives.model import Fetched, GranuleRecord
+from archives.model import Fetched, GranuleRecord, Progress
 from service_manager.options import Options
 from tasks import protocol
 from tasks.blobs import GRANULES
@@ -38,13 +38,14 @@ class WebFolder:
         self._url = server.url
         self._downloader = Downloader(NoCredentials(), LocalLimits())
 
-    def fetch(self, record: GranuleRecord, to: Path, *_progress: object) -> Fetched:
+    def fetch(self, record: GranuleRecord, to: Path, progress: Progress | None = None) -> Fetched:
         return self._downloader.get(
             [f"{self._url}/{record.name}"],
             to,
             size=len(DATA),
             checksum=record.checksum,
             checksum_type=record.checksum_type,
+            progress=progress,
         )
 
 
@@ -124,7 +125,12 @@ def test_an_attempt_goes_on_where_the_last_one_was_cut(tmp_path: Path) -> None:
         assert list((tmp_path / "first").glob("*.hdf")) == []
         shutil.rmtree(tmp_path / "first")  # as the supervisor does with an attempt's folder
         to = tmp_path / "second" / GRANULE
-        fetch(archive, spec, context(tmp_path, "second"), to)
+        again = context(tmp_path, "second")
+        told: list[float] = []
+        again.tell = lambda fraction, _note: told.append(fraction)
+        fetch(archive, spec, again, to)
+        assert told == sorted(set(told))
+        assert 0.6 * 0.4 < told[0] < told[-1] == 0.6
         assert to.read_bytes() == DATA
         assert server.asked[-1].headers["range"] == "bytes=200000-"
     assert list((tmp_path / "data" / "downloads").iterdir()) == []
