@@ -1,8 +1,11 @@
 """Downloads that were cut outlive their attempt, within bounds."""
 
+import multiprocessing
 import os
+import time
 from pathlib import Path
 
+from tests.worker.world import until
 from worker.partials import Partials
 
 KEYS = ("a" * 64, "b" * 64, "c" * 64)
@@ -20,6 +23,23 @@ def test_the_next_attempt_finds_what_the_last_one_left(tmp_path: Path) -> None:
     leave(Partials(tmp_path / "d", 1000), tmp_path, KEYS[0], 10, 100.0)
     with Partials(tmp_path / "d", 1000, now=lambda: 200.0).place(KEYS[0], tmp_path) as place:
         assert [path.name for path in place.iterdir()] == ["granule.hdf.part"]
+
+
+def _hang(folder: Path) -> None:
+    with Partials(folder / "d", 1000).place(KEYS[0], folder) as place:
+        (place / "granule.hdf.part").write_bytes(b"half")
+        (folder / "written").touch()
+        time.sleep(60)
+
+
+def test_an_attempt_that_is_killed_leaves_its_bytes_and_no_lock(tmp_path: Path) -> None:
+    process = multiprocessing.get_context("fork").Process(target=_hang, args=(tmp_path,))
+    process.start()
+    until(lambda: (tmp_path / "written").exists(), 20)
+    process.kill()
+    process.join()
+    with Partials(tmp_path / "d", 1000).place(KEYS[0], tmp_path) as place:
+        assert (place / "granule.hdf.part").read_bytes() == b"half"
 
 
 def test_an_attempt_that_is_through_leaves_nothing(tmp_path: Path) -> None:
