@@ -37,6 +37,7 @@ class Intake:
         self._services = services
         self._options = options
         self._planning = Planning(services, options, plan, run)
+        self._spared: set[str] = set()  # requests whose latest try failed for want of storage
 
     @property
     def planning(self) -> tuple[str, ...]:
@@ -61,16 +62,18 @@ class Intake:
             StoreError: storage failed; it is tried again.
         """
         if row.id not in self._planning.requests:
+            spared = row.id in self._spared
             tries = TRIES + frozen.begun(self._services.blobs, row.id)
-            if row.attempts >= tries:
+            if row.attempts >= tries and not spared:
                 return self._failed(row, f"planning was tried {TRIES} times and did not end")
 
             def begin(current: RequestRow) -> RequestRow:
                 if current.state is not RequestState.SUBMITTED:
                     return current
-                return replace(current, attempts=row.attempts + 1)
+                return replace(current, attempts=row.attempts + (not spared))
 
             row = requests.change_request(self._services, row.id, begin)
+            self._spared.discard(row.id)
             if row.state is not RequestState.SUBMITTED:
                 return row
             self._planning.begin(row)
@@ -125,6 +128,7 @@ class Intake:
         try:
             return self._planning.take(row.id)
         except (StoreError, AzureError):
+            self._spared.add(row.id)
             raise
         except RequestRefusedError as error:
             return self._end(row, RequestState.REFUSED, str(error))

@@ -1,0 +1,50 @@
+"""Storage that fails while a request is planned spends none of the tries to plan it."""
+
+import sys
+from pathlib import Path
+
+import pytest
+from azure.core.exceptions import AzureError, ServiceRequestError
+
+from service_manager.intake import TRIES
+from tasks.errors import StoreError
+from tasks.model import RequestState
+from tasks.plan import Plan
+from tasks.request import Request
+
+sys.path.insert(0, str(Path(__file__).parent))
+from manager_bench import Bench, collect, mosaic, plan_of
+
+GRANULE = collect("g")
+PLAN = plan_of(GRANULE, mosaic("a", GRANULE), outputs={"a": "out"})
+
+
+@pytest.mark.parametrize("error", [StoreError("away"), ServiceRequestError("away")])
+def test_a_request_outlives_storage_that_is_away(error: AzureError | StoreError) -> None:
+    failures = [error] * (3 * TRIES)
+
+    class Away(Bench):
+        def _planned(self, request: Request) -> Plan:
+            if failures:
+                raise failures.pop()
+            return super()._planned(request)
+
+    b = Away(plans={"p": PLAN})
+    row = b.until_ended(b.submit("p"))
+    assert row.state is RequestState.COMPLETE
+    assert failures == []
+    assert row.attempts == 1
+
+
+def test_a_planner_that_fails_by_itself_is_tried_so_often_and_no_more() -> None:
+    class Broken(Bench):
+        tries = 0
+
+        def _planned(self, request: Request) -> Plan:
+            self.tries += 1
+            raise KeyError(request.title)
+
+    b = Broken(plans={})
+    row = b.until_ended(b.submit("p"))
+    assert row.state is RequestState.FAILED
+    assert b.tries == TRIES
