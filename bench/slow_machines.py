@@ -35,7 +35,7 @@ WORKERS, SLOTS = 60, 2
 HOUR = 3600.0
 SLOW_HOURS = (2.0, 6.0)  # the length of a slow spell
 FACTORS = (4.0, 12.0)
-GOOD_HOURS = 4.2  # mean time between slow spells: 16% of executions are hit under the 4x rule
+GOOD_HOURS = 3.9  # mean time between slow spells: 16% of executions are hit under the 4x rule
 SPREAD = 0.5  # of the logarithm of durations
 # Mean seconds by class, and how progress runs against work: a power of the share done.
 CLASSES = {"collection": (90.0, 1.0), "reprojection": (300.0, 1.6), "reduction": (900.0, 0.7)}

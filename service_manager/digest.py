@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 import structlog
 
 from service_manager.dependents import Dependents, Told
-from service_manager.view import Entry, Live, View
+from service_manager.ledger import Entry
+from service_manager.view import Live, View
 from tasks import history, rows
 from tasks.categories import Category
 from tasks.errors import ConflictError
@@ -24,6 +25,7 @@ from tasks.store import BATCH_OPERATIONS, Delete, Entity, Merge, Operation, Row
 log = structlog.get_logger("manager.digest")
 
 ROWS = 200  # news read from one shard at once
+_TOGETHER = 960  # news digested at once: the cursor names them all in one property
 
 
 @dataclass
@@ -46,6 +48,7 @@ class Digest:
         self._dependents = dependents
         self._epoch = epoch
         self._shards: set[str] = set(SHARDS)  # with news, as far as is known
+        self._after: dict[str, str] = {}  # where the next read of a shard begins
         # Attempts that are counted but may still be among the news: an earlier manager's until all
         # news were read, this one's until their news is deleted.
         self._counted = set(history.take_over(services.store, epoch))
@@ -63,24 +66,33 @@ class Digest:
         """
         result = Digested()
         fresh: set[str] = set()  # shards that get news by this round
-        for number in sorted(self._shards):
-            found = list(self._store.scan(rows.TABLE, number, *rows.prefix_range("o|"), limit=ROWS))
-            news = [rows.load_news(row) for row in found]
-            told = self._tell(news)
-            result.ready += told.ready
-            fresh.update(shard(key) for key in told.ended)
-            self._settle(number, news, found, told)
-            self._counted -= {history.attempt_id(n) for n in news}
-            result.later += [(n.not_before, n.key) for n in news if n.not_before]
-            result.ended += [n for n in news if n.number]
-            if len(found) == ROWS and len(told.kept) < ROWS // 2:
+        limit = min(ROWS, _TOGETHER // max(1, len(self._shards)))
+        found = {number: self._read(number, limit) for number in sorted(self._shards)}
+        news = {number: [rows.load_news(row) for row in found[number]] for number in found}
+        # All shards' together: a dependent of inputs in many is told in one transaction.
+        told = self._tell([one for some in news.values() for one in some])
+        result.ready += told.ready
+        fresh.update(shard(key) for key in told.ended)
+        for number, some in news.items():
+            self._settle(number, some, found[number], told)
+            self._counted -= {history.attempt_id(n) for n in some}
+            result.later += [(n.not_before, n.key) for n in some if n.not_before]
+            result.ended += [n for n in some if n.number]
+            if len(some) == limit:  # the rest of the shard next time, past what has to be kept
+                self._after[number] = some[-1].row + "\0"
                 result.more = True
             else:
+                self._after.pop(number, None)
                 self._shards.discard(number)
         if not result.more:
             self._counted = set()
         self._shards |= fresh
         return result
+
+    def _read(self, number: str, limit: int) -> list[Row]:
+        start, end = rows.prefix_range("o|")
+        after = self._after.get(number, start)
+        return list(self._store.scan(rows.TABLE, number, after, end, limit=limit))
 
     def _tell(self, news: Sequence[News]) -> Told:
         attempts = [n for n in news if n.number]
@@ -118,6 +130,9 @@ class Digest:
             if batch and (clash or len(batch) + len(operations) > BATCH_OPERATIONS):
                 self._write(number, batch, outcomes)
                 batch, outcomes = [], []
+            while len(operations) > BATCH_OPERATIONS:  # the news is deleted with the last of them
+                self._write(number, operations[:BATCH_OPERATIONS], [])
+                del operations[:BATCH_OPERATIONS]
             batch += operations
             outcomes += mine
         if batch:

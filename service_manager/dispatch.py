@@ -12,7 +12,9 @@ from dataclasses import dataclass, field
 from service_manager.view import View
 
 _BACKLOG = 4.0  # seconds of work kept on the queue
-_SPARE = 2  # messages kept on the queue beyond two for each slot
+_AHEAD = 64  # messages at most kept for slots that are busy, apart from that
+_SPARE = 2  # further messages
+_KEPT = 8  # windows of one request's ready tasks that are remembered
 _DOUBLINGS = 3  # of the time before a message is sent again
 
 
@@ -26,11 +28,14 @@ class _Sent:
 class _Ready:
     fresh: dict[str, None] = field(default_factory=dict)  # not sent yet, in order
     sent: dict[str, _Sent] = field(default_factory=dict)
+    more: bool = False  # the table has more than is remembered
 
 
 class Dispatch:
-    """Ready tasks by sponsoring request. `window` bounds what one request has on the queue or
-    running; `resend` is the silence in seconds after which a message is sent again."""
+    """Ready tasks by sponsoring request. `window` bounds what one request has on the queue, unless
+    there are more slots; `resend` is the silence in seconds after which a message is sent again.
+
+    Of a large request a part is remembered; `hungry` says when more is to be read."""
 
     def __init__(self, window: int, resend: float) -> None:
         self._window = window
@@ -38,17 +43,32 @@ class Dispatch:
         self._ready: dict[str, _Ready] = {}
         self._sponsor: dict[str, str] = {}  # of each ready key
         self._taken: deque[float] = deque()  # when sent tasks left the queue
+        self._slots = 0
 
     def __len__(self) -> int:
         return len(self._sponsor)
+
+    @property
+    def most(self) -> int:
+        """Ready tasks of one request that are remembered."""
+        return _KEPT * self.wide
+
+    @property
+    def wide(self) -> int:
+        """Tasks that one request may have on the queue."""
+        return max(self._window, self._slots)
 
     def add(self, key: str, sponsor: str) -> None:
         """A task is ready under a sponsor; one that was known keeps its place."""
         if self._sponsor.get(key) == sponsor:
             return
         self.remove(key)
+        ready = self._ready.setdefault(sponsor, _Ready())
+        if len(ready.fresh) >= self.most:
+            ready.more = True
+            return
         self._sponsor[key] = sponsor
-        self._ready.setdefault(sponsor, _Ready()).fresh[key] = None
+        ready.fresh[key] = None
 
     def remove(self, key: str, now: float | None = None) -> None:
         """A task is not ready any more; `now` when a worker took it."""
@@ -59,16 +79,42 @@ class Dispatch:
         ready.fresh.pop(key, None)
         if ready.sent.pop(key, None) is not None and now is not None:
             self._taken.append(now)
-        if not ready.fresh and not ready.sent:
-            del self._ready[sponsor]
+        self._forget(sponsor)
 
-    def reconcile(self, shard: str, found: Mapping[str, str]) -> None:
-        """Make the ready tasks of a shard those that a sweep found: sponsor by key."""
-        gone = [key for key in self._sponsor if key[0] == shard and key not in found]
+    def hungry(self) -> list[str]:
+        """Requests of which more ready tasks are to be read."""
+        few = self.wide
+        return [r for r, ready in self._ready.items() if ready.more and len(ready.fresh) < few]
+
+    def fed(self, sponsor: str, *, more: bool) -> None:
+        """A hungry request's ready tasks were read and added; `more` when not all of them."""
+        ready = self._ready.get(sponsor)
+        if ready is not None:
+            ready.more = more
+            self._forget(sponsor)
+
+    def reconcile(
+        self, shard: str, found: Mapping[str, str], until: Mapping[str, str] | None = None
+    ) -> None:
+        """Make the ready tasks of a shard those that a sweep found: sponsor by key. Of requests in
+        `until`, only the tasks up to that key were read."""
+        read = until or {}
+        gone = [
+            key
+            for key, sponsor in self._sponsor.items()
+            if key[0] == shard and key not in found and not key > read.get(sponsor, "g")
+        ]
         for key in gone:
             self.remove(key)
         for key, sponsor in found.items():
             self.add(key, sponsor)
+        for sponsor in read:
+            self._ready.setdefault(sponsor, _Ready()).more = True
+
+    def _forget(self, sponsor: str) -> None:
+        ready = self._ready[sponsor]
+        if not ready.fresh and not ready.sent and not ready.more:
+            del self._ready[sponsor]
 
     def choose(self, view: View, now: float) -> list[str]:
         """The keys to send now.
@@ -76,6 +122,7 @@ class Dispatch:
         The owner with the least in flight comes first, then the request with the least, then the
         oldest: one request cannot hide another, however large.
         """
+        self._slots = view.slots
         allowed = self._allowed(view, now)
         flying, owners = self._in_flight(view)
         heap = [
@@ -91,7 +138,7 @@ class Dispatch:
             if tuple(rank) != current:  # the owner got another task meanwhile
                 heapq.heappush(heap, (*current, request))
                 continue
-            key = self._next(request, flying.get(request, 0), now)
+            key = self._next(request, now)
             if key is None:
                 continue
             chosen.append(key)
@@ -102,10 +149,13 @@ class Dispatch:
         return chosen
 
     def _allowed(self, view: View, now: float) -> int:
-        """Messages to send now: what keeps the queue filled at the pace of late."""
+        """Messages to send now: one for each idle slot, some ahead for those that are busy, and
+        what keeps the queue filled at the pace of late. No more, as they are taken in turn: a new
+        request's tasks come behind all that is on the queue."""
         while self._taken and self._taken[0] < now - _BACKLOG / 2:
             self._taken.popleft()
-        goal = max(2 * view.slots + _SPARE, 2 * len(self._taken))
+        idle = max(0, view.slots - len(view.running))
+        goal = idle + max(min(view.slots, _AHEAD) + _SPARE, 2 * len(self._taken))
         waiting = sum(
             1
             for ready in self._ready.values()
@@ -136,13 +186,13 @@ class Dispatch:
         live = view.requests.get(request)
         return live is None or live.dispatchable
 
-    def _next(self, request: str, flying: int, now: float) -> str | None:
+    def _next(self, request: str, now: float) -> str | None:
         ready = self._ready[request]
         for key, sent in ready.sent.items():
             if self._due(sent, now):
                 sent.at, sent.tries = now, sent.tries + 1
                 return key
-        if flying >= self._window or not ready.fresh:
+        if len(ready.sent) >= self.wide or not ready.fresh:
             return None
         key = next(iter(ready.fresh))
         del ready.fresh[key]

@@ -29,8 +29,11 @@ class Verdict:
     message: str
 
 
-def judge(policy: str, wants: Sequence[Want], gaps: Sequence[Gap]) -> Verdict:
-    """How a request ends whose tasks have all ended."""
+def judge(
+    policy: str, wants: Sequence[Want], gaps: Sequence[Gap], *, tasks: int = 0, reused: int = 0
+) -> Verdict:
+    """How a request ends whose tasks have all ended; `wants` may lack intermediate ones that were
+    made. `reused` of all its `tasks` had been done before."""
     failed = [w for w in wants if w.outcome in ("failed", "gap")]
     planned = [w for w in wants if w.output and w.outcome != "superseded"]
     made = [w for w in planned if w.outcome == "done"]
@@ -54,8 +57,7 @@ def judge(policy: str, wants: Sequence[Want], gaps: Sequence[Gap]) -> Verdict:
             message=f"{len(made)} of {len(planned)} results are there; "
             + (f"{lacking} could not be made" if lacking else "some lack an input"),
         )
-    reused = sum(w.reused for w in wants)
-    again = f"; {reused} of {len(wants)} tasks had been done before" if reused else ""
+    again = f"; {reused} of {tasks} tasks had been done before" if reused else ""
     return Verdict(state=RequestState.COMPLETE, message=f"all {len(made)} results are there{again}")
 
 
@@ -85,11 +87,17 @@ def end(
     if _goes_on(stored, live.policy):
         return stored
     plan = frozen.thaw(services.blobs, live.id) or Plan(tasks=())
-    verdict = judge(live.policy, wants, plan.gaps)
+    counted = live.with_progress(())
+    verdict = judge(
+        live.policy,
+        wants,
+        plan.gaps,
+        tasks=sum(count.total for count in counted.phases.values()),
+        reused=sum(count.reused for count in counted.phases.values()),
+    )
     gaps = lacking(wants, plan.gaps)
     _keep_gaps(services, live.id, gaps)
     now = services.clock.now()
-    counted = live.with_progress(())
     row = replace(
         counted,
         state=verdict.state,

@@ -200,13 +200,15 @@ class Intake:
 
 
 def recount(services: Services, live: Live) -> list[Want]:
-    """Fill the ledger anew from the want rows, which are returned."""
-    wants = list(requests.wants(services, live.id))
+    """Fill the ledger anew from the want rows. Returned are those that say how the request ends:
+    all but the intermediate ones that were made, or not yet."""
+    telling = []
     live.ledger.clear()
-    live.pending = 0
-    for want in wants:
+    for want in requests.wants(services, live.id):
         live.note(want)
-    return wants
+        if want.output or want.outcome not in ("", "done"):
+            telling.append(want)
+    return telling
 
 
 def _counted(row: RequestRow, ready: Ready) -> RequestRow:

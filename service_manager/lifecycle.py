@@ -260,7 +260,7 @@ class Lifecycle:
                 continue
             if live.id in self._work or live.id in self._after or live.row.order == "cancel":
                 continue
-            if live.policy == "fail" and _failed(live):
+            if live.policy == "fail" and live.ledger.failed:
                 self._drop(live, RequestState.FAILED)
             elif not live.pending and not live.row.retry_orders:
                 wants = recount(self._services, live)
@@ -287,7 +287,7 @@ class Lifecycle:
         for live in list(self._view.requests.values()):
             if not live.changed or live.row.state is not RequestState.RUNNING:
                 continue
-            counted = live.with_progress(self._view.running)
+            counted = live.with_progress(self._view.running_of(live))
 
             def change(row: RequestRow, counted: RequestRow = counted) -> RequestRow:
                 if row.state is not RequestState.RUNNING:
@@ -308,7 +308,3 @@ class Lifecycle:
             if row.order or row.retry_orders or row.state.ended:
                 self._look_at.add(live.id)
         return False
-
-
-def _failed(live: Live) -> bool:
-    return any(e.outcome in ("failed", "gap", "superseded") for e in live.ledger.values())

@@ -150,6 +150,8 @@ class Manager:
             self._dispatch.add(news.key, news.sponsor)
 
     def _dispatching(self) -> bool:
+        for request in self._dispatch.hungry():
+            self._sweep.feed(request)
         chosen = self._dispatch.choose(self.view, self._clock.monotonic())
         for number, key in enumerate(chosen):
             try:

@@ -10,6 +10,8 @@ from tasks.model import Phase
 from tasks.services import Services
 from tasks.store import Row
 
+_PAGE = 1000  # ready tasks of one request and shard read in a sweep
+
 
 @dataclass
 class Swept:
@@ -38,15 +40,45 @@ class Sweep:
     def run(self, shard: str) -> Swept:
         """Read a shard's markers. Raises StoreError; it is due again then."""
         now = self._services.clock.monotonic()
-        ready = {_key(row): row.row.split("|")[1] for row in self._scan(shard, "r|")}
+        ready, until = self._ready(shard)
         running = {r.key: r for r in (_running(row, now) for row in self._scan(shard, "x|"))}
         later = [(int(row.row.split("|")[1]) / 1000, _key(row)) for row in self._scan(shard, "z|")]
         start, end = rows.prefix_range("o|")
         news = any(self._services.store.scan(rows.TABLE, shard, start, end, limit=1))
-        self._dispatch.reconcile(shard, ready)
+        self._dispatch.reconcile(shard, ready, until)
         self._reconcile(shard, running)
         self._due[shard] = now + self._period
         return Swept(later=later, news=news)
+
+    def feed(self, request: str) -> None:
+        """Read more of a large request's ready tasks, some of each shard. Raises StoreError."""
+        limit = self._dispatch.most // len(SHARDS) + self._dispatch.wide
+        start, end = rows.prefix_range(f"r|{request}|")
+        more = False
+        for shard in SHARDS:
+            found = list(self._services.store.scan(rows.TABLE, shard, start, end, limit=limit))
+            more = more or len(found) == limit
+            for row in found:
+                self._dispatch.add(_key(row), request)
+        self._dispatch.fed(request, more=more)
+
+    def _ready(self, shard: str) -> tuple[dict[str, str], dict[str, str]]:
+        """A shard's ready tasks, sponsor by key, of a large request only the first; and of such
+        requests the last key read."""
+        found: dict[str, str] = {}
+        until: dict[str, str] = {}
+        start, end = rows.prefix_range("r|")
+        while True:
+            page = list(self._services.store.scan(rows.TABLE, shard, start, end, limit=_PAGE))
+            for row in page:
+                found[_key(row)] = row.row.split("|")[1]
+            if len(page) < _PAGE:
+                return found, until
+            _, sponsor, last = page[-1].row.split("|")
+            start = page[-1].row + "\0"
+            if page[0].row.split("|")[1] == sponsor:
+                until[sponsor] = last
+                start = f"r|{sponsor}}}"
 
     def _reconcile(self, shard: str, found: dict[str, Running]) -> None:
         known = self._view.running

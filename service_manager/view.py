@@ -3,20 +3,13 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
+from service_manager.ledger import Entry, Ledger
 from service_manager.pace import Course
 from tasks.model import Phase, RequestState, Task
 from tasks.requests import PhaseCount, RequestRow
 from tasks.rows import Want
 
-
-@dataclass(slots=True)
-class Entry:
-    """One task in a request's ledger; `outcome` as in the want row."""
-
-    phase: Phase
-    outcome: str = ""
-    reused: bool = False
-    output: bool = False
+_FEW = 1000  # running tasks
 
 
 @dataclass
@@ -25,8 +18,7 @@ class Live:
 
     row: RequestRow
     policy: str  # on_missing
-    ledger: dict[str, Entry] = field(default_factory=dict)
-    pending: int = 0  # entries of the ledger without an outcome
+    ledger: Ledger = field(default_factory=Ledger)
     changed: bool = True  # since its progress was written
     heard: bool = True  # something of its tasks, since it was last recounted or found quiet
     quiet: int = 0  # sweeps without hearing anything
@@ -41,18 +33,15 @@ class Live:
         """Whether its tasks may be sent to workers."""
         return not self.row.paused and self.row.order != "cancel"
 
+    @property
+    def pending(self) -> int:
+        """Tasks that the request was told nothing of."""
+        return self.ledger.pending
+
     def note(self, want: Want) -> None:
         """Take a want row into the ledger, in place of what was there."""
-        old = self.ledger.get(want.key)
-        if old is not None and not old.outcome:
-            self.pending -= 1
-        self.ledger[want.key] = Entry(
-            phase=want.phase,
-            outcome=want.outcome,
-            reused=want.reused,
-            output=bool(want.output),
-        )
-        self.pending += not want.outcome
+        entry = Entry(want.phase, want.outcome, want.reused, bool(want.output))
+        self.ledger.put(want.key, entry)
         self.changed = True
 
     def tell(self, key: str, outcome: str) -> None:
@@ -60,31 +49,28 @@ class Live:
         entry = self.ledger.get(key)
         if entry is None or entry.outcome:
             return
-        entry.outcome = outcome
-        self.pending -= 1
+        self.ledger.put(key, replace(entry, outcome=outcome))
         self.changed = self.heard = True
 
     def forget(self, key: str) -> None:
         """The request wants a task no longer."""
-        entry = self.ledger.pop(key, None)
-        if entry is not None:
-            self.pending -= not entry.outcome
-            self.changed = True
+        self.ledger.remove(key)
+        self.changed = True
 
     def with_progress(self, running: Iterable[str]) -> RequestRow:
         """The request's row with its counts; `running` are the keys of running tasks."""
         counts = {phase: [0, 0, 0, 0, 0] for phase in Phase}
         outputs = delivered = 0
-        for entry in self.ledger.values():
+        for entry, number in self.ledger.counts():
             if entry.outcome == "superseded":
                 continue
             count = counts[entry.phase]
-            count[0] += 1
-            count[1] += entry.outcome == "done"
-            count[2] += entry.outcome in ("failed", "gap")
-            count[4] += entry.reused
-            outputs += entry.output
-            delivered += entry.output and entry.outcome == "done"
+            count[0] += number
+            count[1] += number * (entry.outcome == "done")
+            count[2] += number * (entry.outcome in ("failed", "gap"))
+            count[4] += number * entry.reused
+            outputs += number * entry.output
+            delivered += number * (entry.output and entry.outcome == "done")
         for key in running:
             found = self.ledger.get(key)
             if found is not None and not found.outcome:
@@ -127,6 +113,13 @@ class View:
     def wanted_by(self, task: Task) -> list[Live]:
         """The live requests that want a task."""
         return [self.requests[w] for w in task.wants if w in self.requests]
+
+    def running_of(self, live: Live) -> list[str]:
+        """Keys of running tasks, to count those a request wants: all of them while they are few,
+        else those that run on its account."""
+        if len(self.running) <= _FEW:
+            return list(self.running)
+        return [key for key, one in self.running.items() if one.sponsor == live.id]
 
     def planning(self) -> bool:
         """Whether some request's plan is being written."""

@@ -92,15 +92,55 @@ def test_of_one_owner_the_request_with_least_in_flight_comes_first() -> None:
     assert "s0" in dispatch.choose(seen, 1.0)
 
 
-def test_a_window_bounds_what_a_request_has_in_flight() -> None:
+def test_a_window_bounds_what_a_request_has_on_the_queue() -> None:
     dispatch = Dispatch(window=3, resend=30)
-    seen = view(("r", "a", 1.0), slots=100)
-    for i in range(50):
+    seen = view(("r", "a", 1.0), slots=2)
+    for i in range(20):
         dispatch.add(f"{i:04d}", "r")
     assert len(dispatch.choose(seen, 0.0)) == 3
     assert dispatch.choose(seen, 1.0) == []
     dispatch.remove("0000", 1.0)
     assert dispatch.choose(seen, 1.0) == ["0003"]
+
+
+def test_a_large_fleet_widens_the_window() -> None:
+    dispatch = Dispatch(window=3, resend=30)
+    for i in range(20):
+        dispatch.add(f"{i:04d}", "r")
+    assert len(dispatch.choose(view(("r", "a", 1.0), slots=10), 0.0)) == 10
+
+
+def test_of_a_large_request_a_part_is_remembered() -> None:
+    dispatch = Dispatch(window=3, resend=30)
+    seen = view(("r", "a", 1.0), slots=2)
+    for i in range(1000):
+        dispatch.add(f"{i:04d}", "r")
+    assert len(dispatch) == dispatch.most == 24
+    taken: list[str] = []
+    while not dispatch.hungry():
+        for key in dispatch.choose(seen, len(taken) / 10):
+            dispatch.remove(key)
+            taken.append(key)
+    for i in range(24, 30):
+        dispatch.add(f"{i:04d}", "r")
+    dispatch.fed("r", more=False)
+    assert dispatch.hungry() == []
+    for _ in range(50):
+        for key in dispatch.choose(seen, len(taken) / 10):
+            dispatch.remove(key)
+            taken.append(key)
+    assert taken == [f"{i:04d}" for i in range(30)]
+    assert len(dispatch) == 0
+
+
+def test_what_a_sweep_did_not_read_is_not_gone() -> None:
+    dispatch = Dispatch(window=9, resend=30)
+    seen = view(("r", "a", 1.0), slots=3)
+    for key in ("a1", "a5", "a9"):
+        dispatch.add(key, "r")
+    dispatch.reconcile("a", {"a2": "r", "a5": "r"}, {"r": "a5"})
+    assert dispatch.hungry() == ["r"]
+    assert sorted(dispatch.choose(seen, 0.0)) == ["a2", "a5", "a9"]
 
 
 def test_a_message_is_sent_again_after_silence_and_ever_less_often() -> None:
