@@ -13,7 +13,6 @@ import rasterio
 from rasterio.windows import Window
 
 from reprojection import qa
-from reprojection.coordinates import SourceSpace, exact_coordinates
 from reprojection.crs import from_lonlat, is_modis_sinusoidal
 from reprojection.errors import ChoiceRefusedError
 from reprojection.granule import Granule, open_granule
@@ -23,8 +22,7 @@ from reprojection.names import parse_name
 from reprojection.qa import DecodedField, Reason
 from reprojection.raster import Description
 from reprojection.reproject import ExtraBand, Merge, Options, reproject
-from reprojection.swath import Swath, nearest
-from reprojection.targets import pixel_centres
+from reprojection.source_pixel import counting_pixel, nearest_pixel
 from reprojection.write import open_raster
 
 _Rule = str | None
@@ -94,7 +92,7 @@ def explain(path: Path, lon: float, lat: float, *, granules: Iterable[Path] = ()
         stored = dataset.read(1, window=Window(column, row, 1, 1)).item()
     empty = opened.nodata is not None and (stored == opened.nodata or stored != stored)
     found = _find(said, granules)
-    origin, note = _trace(said, _one_pixel(grid, row, column), found)
+    origin, note = _trace(said, _one_pixel(grid, row, column), found, empty=empty)
     return Explanation(
         layer=said.provenance.layer,
         row=row,
@@ -139,7 +137,9 @@ def _find(said: Description, granules: Iterable[Path]) -> dict[str, Path]:
     return {name: files[name] for name in names if name in files}
 
 
-def _trace(said: Description, pixel: Grid, found: Mapping[str, Path]) -> tuple[Origin | None, str]:
+def _trace(
+    said: Description, pixel: Grid, found: Mapping[str, Path], *, empty: bool
+) -> tuple[Origin | None, str]:
     names = [source.name for source in said.provenance.granules]
     missing = [name for name in names if name not in found]
     if missing:
@@ -158,13 +158,30 @@ def _trace(said: Description, pixel: Grid, found: Mapping[str, Path]) -> tuple[O
     seen = reproject(paths, layer, pixel, nearest_only)
     number, reason = int(seen.data[1].item()), Reason(int(seen.data[2].item()))
     places = find_places(paths, layer)
+    if number == 0 and not empty:
+        return _counting(places, pixel, options)
     # Where nothing has a value, the granule that came closest to giving one.
     candidates = [places[number - 1]] if number else places
     for place in candidates:
         origin = _origin(place, pixel, options)
         if origin is not None and (number or origin.reason == _REASONS[reason]):
             return origin, ""
-    return None, _REASONS[reason]
+    return (None, _REASONS[reason]) if empty else _counting(places, pixel, options)
+
+
+def _counting(places: Sequence[Place], pixel: Grid, options: Options) -> tuple[Origin | None, str]:
+    """Of the source pixels a blending method counts, the nearest: the very nearest has no value."""
+    best: tuple[float, int, int, Place] | None = None
+    for place in places:
+        with open_granule(place.path) as granule:
+            why = _why(granule, place, options, granule.read(place.layer))
+            found = counting_pixel(granule, place, pixel, why)
+        if found is not None and (best is None or found[0] < best[0]):
+            best = (*found, place)
+    if best is None:
+        return None, "its value comes from source pixels around it that could not be singled out"
+    _, row, column, place = best
+    return _origin(place, pixel, options, (row, column)), ""
 
 
 def options_of(said: Description) -> Options:
@@ -186,15 +203,24 @@ def options_of(said: Description) -> Options:
     )
 
 
-def _origin(place: Place, pixel: Grid, options: Options) -> Origin | None:
+def _why(
+    granule: Granule, place: Place, options: Options, values: npt.NDArray[np.generic]
+) -> npt.NDArray[np.uint8]:
+    why = qa.reasons(granule, place.layer, options.qa if options.mask else None, values)
+    if not options.mask:
+        why[why != Reason.FILL] = Reason.VALID
+    return why
+
+
+def _origin(
+    place: Place, pixel: Grid, options: Options, at: tuple[int, int] | None = None
+) -> Origin | None:
+    """The source pixel at a row and column, or else the nearest; None beyond the granule."""
     with open_granule(place.path) as granule:
         values = granule.read(place.layer)
-        why = qa.reasons(granule, place.layer, options.qa if options.mask else None, values)
-        at = (
-            _swath_place(granule, place, pixel, why, options)
-            if place.grid is None
-            else _tile_place(place.grid, pixel)
-        )
+        why = _why(granule, place, options, values)
+        search_valid = options.search == "valid"
+        at = at or nearest_pixel(granule, place, pixel, why, search_valid=search_valid)
         if at is None:
             return None
         row, column = at
@@ -211,25 +237,6 @@ def _origin(place: Place, pixel: Grid, options: Options) -> Origin | None:
             quality=tuple(_quality(granule, place, row, column)),
             sensor_zenith=zenith,
         )
-
-
-def _swath_place(
-    granule: Granule, place: Place, pixel: Grid, why: npt.NDArray[np.uint8], options: Options
-) -> tuple[int, int] | None:
-    swath = Swath.of(granule.geolocation(place.layer))
-    candidates = why == Reason.VALID if options.search == "valid" else None
-    index = int(nearest(swath, pixel_centres(pixel), candidates=candidates).item())
-    return None if index < 0 else divmod(index, swath.lat.shape[1])
-
-
-def _tile_place(tile: Grid, pixel: Grid) -> tuple[int, int] | None:
-    space = SourceSpace.of(tile)
-    column, row = exact_coordinates(pixel, space, np.array([[0]]), np.array([[0]]))
-    left, top = space.offset(tile)
-    if not (np.isfinite(column).all() and np.isfinite(row).all()):
-        return None
-    at = int(np.floor(row.item())) - top, int(np.floor(column.item())) - left
-    return at if 0 <= at[0] < tile.height and 0 <= at[1] < tile.width else None
 
 
 def _quality(granule: Granule, place: Place, row: int, column: int) -> Iterable[Quality]:

@@ -124,7 +124,7 @@ def points_along(swath: Swath, grid: Grid) -> int:
 def _average(granule: _Granule, grid: Grid, first: int, last: int, threads: int) -> _Seen:
     """Pixels of some rows that a granule reaches: place, mean, reason and mean zenith."""
     per = points_along(granule.swath, grid)
-    centres = Centres(_points(grid, per))
+    centres = Centres(points_grid(grid, per))
     rows_at_once = max(1, _POINTS_AT_ONCE // (grid.width * per * per))
     parts = []
     for top in range(first, last, rows_at_once):
@@ -152,7 +152,8 @@ def _means(granule: _Granule, blocks: npt.NDArray[np.int32]) -> _Seen:
     return at, mean, reason, angle.astype(np.float32)
 
 
-def _points(grid: Grid, per: int) -> Grid:
+def points_grid(grid: Grid, per: int) -> Grid:
+    """A grid with `per` x `per` pixels in each pixel of another, whose centres are its points."""
     a, b, c, d, e, f = grid.transform
     return Grid(
         crs=grid.crs,

@@ -240,6 +240,33 @@ def test_explain_finds_the_footprint(archive: Path, tmp_path: Path) -> None:
         assert answer.origin.sensor_zenith is not None
 
 
+@pytest.mark.parametrize("method", ["bilinear", "average"])
+def test_explain_traces_every_value_of_a_blend(archive: Path, tmp_path: Path, method: str) -> None:
+    found = reproject(tiles(archive), "Lai_1km", LAND, Options(resampling=method))
+    plain = reproject(tiles(archive), "Lai_1km", LAND, Options(resampling="nearest"))
+    write_cog(found, tmp_path / "lai.tif")
+    blended = found.valid() & ~plain.valid()
+    chosen = np.argwhere(blended if blended.any() else found.valid())
+    assert blended.any() == (method == "average")
+    for row, column in chosen[:: len(chosen) // 5]:
+        lon, lat = -4.0 + (column + 0.5) * 0.05, 56.0 - (row + 0.5) * 0.05
+        answer = explain(tmp_path / "lai.tif", lon, lat, granules=[archive])
+        assert answer.note == ""
+        assert answer.origin is not None
+        assert answer.origin.reason == "it has a value"
+
+
+def test_explain_traces_a_mean_of_footprints(archive: Path, tmp_path: Path) -> None:
+    found = reproject(swaths(archive), AEROSOL, SEA, Options(resampling="average"))
+    plain = reproject(swaths(archive), AEROSOL, SEA, Options())
+    write_cog(found, tmp_path / "aod.tif")
+    row, column = np.argwhere(found.valid() & ~plain.valid())[40]
+    lon, lat = -10.0 + (column + 0.5) * 0.1, 60.0 - (row + 0.5) * 0.1
+    answer = explain(tmp_path / "aod.tif", lon, lat, granules=[archive])
+    assert answer.origin is not None
+    assert answer.origin.reason == "it has a value"
+
+
 def test_a_stac_item_says_where_when_and_how_to_read(archive: Path, tmp_path: Path) -> None:
     found = reproject(tiles(archive), "Lai_1km", LAND, Options(resampling="nearest"))
     write_cog(found, tmp_path / "lai.tif")
