@@ -21,6 +21,8 @@ from tasks.transitions import Change
 
 log = structlog.get_logger("manager.dependents")
 
+_REMEMBERED = 20_000  # rows of waiting tasks
+
 Find = Callable[[str], Live | None]  # a request that has not ended, by id
 
 
@@ -50,18 +52,29 @@ class Dependents:
         self._services = services
         self._store = services.store
         self._find = find
+        self._told: dict[str, Task] = {}  # rows as last told, still waiting
 
     def tell(self, news: Sequence[News]) -> Told:
         """Tell all dependents of ended tasks, each dependent in one transaction."""
         told = Told()
         for dependent, ends in self._ends(news).items():
-            task = change_task(self._services, dependent, self._decision(ends))
+            first = self._told.pop(dependent, None)
+            task = change_task(self._services, dependent, self._decision(ends), first=first)
             if task is None:
                 # Its row comes later in a plan that is being written; the news waits for it.
                 told.kept |= ends.inputs
             else:
+                self._remember(task)
                 self._settled(task, told)
         return told
+
+    def _remember(self, task: Task) -> None:
+        """Keep the row of a task that waits on: its next input need not read it again, unless it
+        has changed, as its ETag shows."""
+        if task.state is State.WAITING and task.missing:
+            if len(self._told) >= _REMEMBERED:
+                self._told.clear()
+            self._told[task.key] = task
 
     def examine(self, key: str, *, look: bool = False, but: Container[str] = ()) -> Told:
         """Read all inputs a task waits for except `but`, and tell it what became of them.

@@ -100,10 +100,21 @@ class Reviving:
         found = self._store.scan(rows.TABLE, partition, *rows.prefix_range(f"e|{key}|"))
         for dependent in [rows.load_edge(row).dependent for row in found]:
             task = read_task(self._store, dependent)
-            if task is not None and self._lives(task) and _held_up(task):
+            if task is not None and self._held_up(task):
                 yield from self._visit(dependent, order)
             yield
         order[key] = None
+
+    def _held_up(self, task: Task) -> bool:
+        """Whether a task waits, or a running request was told that it lacks an input: others may
+        have had it made since."""
+        lives = self._lives(task)
+        if task.state is State.FAILED and task.category is not Category.UPSTREAM_FAILED:
+            return False
+        if task.state in (State.WAITING, State.FAILED):
+            return bool(lives)
+        told = (self._want(live, task.key) for live in lives)
+        return any(want is not None and want.outcome in ("gap", "superseded") for want in told)
 
     def _lives(self, task: Task) -> list[Live]:
         found = [self._find(request) for request in task.wants]
@@ -163,10 +174,3 @@ class Reviving:
     def _want(self, live: Live, key: str) -> Want | None:
         row = self._store.get(rows.TABLE, shard(key), rows.want_row(live.id, key))
         return rows.load_want(row) if row else None
-
-
-def _held_up(task: Task) -> bool:
-    """Whether a task waits, or could not be made for want of an input."""
-    if task.state is State.FAILED:
-        return task.category is Category.UPSTREAM_FAILED
-    return task.state is State.WAITING

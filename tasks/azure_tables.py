@@ -50,11 +50,13 @@ class AzureTables:
         except AzureError as error:
             raise StoreError(f"reading {table} row {row!r}: {_brief(error)}") from error
 
-    def transact(self, table: str, partition: str, operations: Sequence[Operation]) -> None:
+    def transact(
+        self, table: str, partition: str, operations: Sequence[Operation]
+    ) -> tuple[str, ...]:
         check_transaction(partition, operations)
         steps = [_step(partition, operation) for operation in operations]
         try:
-            self._client(table, write=True).submit_transaction(steps)
+            written = self._client(table, write=True).submit_transaction(steps)
         except HttpResponseError as error:
             text = f"writing {table} {operations[0].row!r}: {_brief(error)}"
             if error.status_code in _CONFLICTS:
@@ -63,6 +65,7 @@ class AzureTables:
         except AzureError as error:
             text = f"writing {table} {operations[0].row!r}: {_brief(error)}"
             raise StoreError(text) from error
+        return tuple(str(one.get("etag", "")) for one in written)
 
     def scan(
         self, table: str, partition: str, start: str, end: str, limit: int | None = None

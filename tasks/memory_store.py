@@ -40,14 +40,15 @@ class MemoryStore:
         with self._lock:
             return self._partition(table, partition).rows.get(row)
 
-    def transact(self, table: str, partition: str, operations: Sequence[Operation]) -> None:
+    def transact(
+        self, table: str, partition: str, operations: Sequence[Operation]
+    ) -> tuple[str, ...]:
         check_transaction(partition, operations)
         with self._lock:
             part = self._partition(table, partition)
             for operation in operations:
                 _check(part, operation)
-            for operation in operations:
-                self._apply(part, partition, operation)
+            return tuple(self._apply(part, partition, operation) for operation in operations)
 
     def scan(
         self, table: str, partition: str, start: str, end: str, limit: int | None = None
@@ -75,17 +76,17 @@ class MemoryStore:
     def _partition(self, table: str, partition: str) -> _Partition:
         return self._partitions.setdefault((table, partition), _Partition())
 
-    def _apply(self, part: _Partition, partition: str, operation: Operation) -> None:
+    def _apply(self, part: _Partition, partition: str, operation: Operation) -> str:
         if isinstance(operation, Delete):
             part.remove(operation.row)
-            return
+            return ""
         entity: Entity = dict(operation.entity)
         if isinstance(operation, Merge):
             entity = {**part.rows[operation.row].entity, **entity}
         self._version += 1
-        part.put(
-            Row(partition=partition, row=operation.row, entity=entity, etag=f'W/"{self._version}"')
-        )
+        etag = f'W/"{self._version}"'
+        part.put(Row(partition=partition, row=operation.row, entity=entity, etag=etag))
+        return etag
 
 
 def _check(part: _Partition, operation: Operation) -> None:

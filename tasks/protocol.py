@@ -133,8 +133,14 @@ def claim(
     return claimed
 
 
-def commit(services: Services, attempt: Attempt, files: Sequence[ArtifactFile]) -> bool:
-    """RUNNING -> DONE; the blobs of `files` must be stored and verified.
+def commit(
+    services: Services,
+    attempt: Attempt,
+    files: Sequence[ArtifactFile],
+    first: Task | None = None,
+) -> bool:
+    """RUNNING -> DONE; the blobs of `files` must be stored and verified. `first` is the task as
+    claimed: unless its row has changed since, it need not be read again.
 
     Returns:
         Whether this attempt's artifact is the task's. False: someone else acts under another
@@ -144,7 +150,7 @@ def commit(services: Services, attempt: Attempt, files: Sequence[ArtifactFile]) 
         StoreError: storage does not answer and the outcome is unknown. Calling again is safe.
         ValueError: more files than a row can name (about 200).
     """
-    return _end(services, attempt, lambda task: transitions.commit(task, attempt, files))
+    return _end(services, attempt, lambda task: transitions.commit(task, attempt, files), first)
 
 
 def fail(
@@ -186,8 +192,9 @@ def change_task(
     """Apply a transition under its ETag, reading again after each refused or broken call.
 
     `decide` sees each reading and must recognise its own earlier success (by changing nothing).
-    `first` is a reading to begin with; `create` makes the task when there is none. Returns the task
-    as it is then, or None when there is no such task.
+    `first` is a reading to begin with, however old; `create` makes the task when there is none.
+    Returns the task as it is then, with its ETag where the store told it, or None when there is no
+    such task.
 
     Raises:
         FencedError: `decide` raised it.
@@ -211,15 +218,19 @@ def change_task(
         try:
             result = decide(first)
             if result.operations:
-                services.store.transact(rows.TABLE, shard(key), result.operations)
+                etags = services.store.transact(rows.TABLE, shard(key), result.operations)
+                return _tagged(result.task, etags)
         except StoreError as error:
             log.debug("read again", task=key, error=str(error))
-        else:
-            return result.task
-    updates.update(
+    etags = updates.update(
         services.store, services.clock, rows.TABLE, shard(key), rows.task_row(key), change
     )
-    return found[0] if found else None
+    return _tagged(found[0], etags) if found else None
+
+
+def _tagged(task: Task, etags: Sequence[str]) -> Task:
+    """A task after a transaction, whose first row is always its own."""
+    return replace(task, etag=etags[0]) if etags else task
 
 
 def _take(services: Services, key: str, worker: str, claim_id: str, first: Task) -> Task | None:
@@ -239,7 +250,12 @@ def _take(services: Services, key: str, worker: str, claim_id: str, first: Task)
     return taken
 
 
-def _end(services: Services, attempt: Attempt, decide: transitions.Decision) -> bool:
+def _end(
+    services: Services,
+    attempt: Attempt,
+    decide: transitions.Decision,
+    first: Task | None = None,
+) -> bool:
     """End an attempt once. Whether it took effect is told by its attempt row, written in the same
     transaction: the task itself may have moved on since."""
     store, key = services.store, attempt.key
@@ -257,7 +273,7 @@ def _end(services: Services, attempt: Attempt, decide: transitions.Decision) -> 
             return Change(task=task, operations=())
 
     try:
-        ended = change_task(services, key, once)
+        ended = change_task(services, key, once, first=first)
     except FencedError:
         return False
     services.hints.publish(key)

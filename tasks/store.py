@@ -82,8 +82,13 @@ class Store(Protocol):
         """Read one row, or None when it is absent."""
         ...
 
-    def transact(self, table: str, partition: str, operations: Sequence[Operation]) -> None:
+    def transact(
+        self, table: str, partition: str, operations: Sequence[Operation]
+    ) -> tuple[str, ...]:
         """Apply all operations or none; at most 100, on distinct rows, of one partition.
+
+        Returns:
+            The ETag of each row written, in order, empty for a deleted one; or nothing at all.
 
         Raises:
             ConflictError: a precondition failed; nothing was written by this call.

@@ -18,8 +18,10 @@ Change = Callable[[Row | None], tuple[Operation, ...]]
 
 def update(
     store: Store, clock: Clock, table: str, partition: str, row: str, change: Change
-) -> None:
+) -> tuple[str, ...]:
     """Read the row, apply what `change` makes of it (nothing: done), and repeat until it holds.
+
+    Returns what `Store.transact` returned; nothing when there was nothing to write.
 
     Raises:
         StoreError: storage failed on each of several tries; the outcome is unknown.
@@ -28,9 +30,7 @@ def update(
     for number in range(TRIES):
         try:
             operations = change(store.get(table, partition, row))
-            if operations:
-                store.transact(table, partition, operations)
-            return
+            return store.transact(table, partition, operations) if operations else ()
         except ConflictError as error:
             last: StoreError = error
         except StoreError as error:

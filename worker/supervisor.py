@@ -256,7 +256,9 @@ class Supervisor:
             peak_memory=end.peak_memory,
         )
         if diagnosis is None:
-            write = partial(protocol.commit, self.services, attempt, end.files)
+            write = partial(
+                protocol.commit, self.services, attempt, end.files, first=slot.claimed.task
+            )
         else:
             write = partial(
                 protocol.fail,

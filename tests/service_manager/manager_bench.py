@@ -102,7 +102,7 @@ class Bench:
                 started=now, ended=now + 1, duration=1.0, category=category, message="test"
             )
             if category is None:
-                protocol.commit(self.services, attempt, [self._store(claimed)])
+                protocol.commit(self.services, attempt, [self._store(claimed)], claimed.task)
             else:
                 protocol.fail(self.services, attempt, self.options.retry)
 

@@ -157,6 +157,23 @@ def test_every_running_request_that_shares_it_gains_by_it() -> None:
     assert b.ran.count(G[0].key) == 2
 
 
+def test_what_another_request_had_made_since_is_taken() -> None:
+    b = held(ABSENT)
+    first = b.submit("p")
+    b.rounds(8)
+    b.broken.clear()
+    b.submit("a", owner="other")  # its fresh wants revive g0 and a
+    b.rounds(8)
+    assert wants(b, first)[A.key].outcome == "superseded"
+    ran = len(b.ran)
+    retrying.retry(b.services, first, Scope())
+    b.rounds(4)
+    assert wants(b, first)[A.key].outcome == "done"
+    assert set(b.ran[ran:]) == {TOP.key}
+    b.held = False
+    assert b.until_ended(first).state is RequestState.COMPLETE
+
+
 def test_an_ended_request_is_tried_again_by_another_of_the_same_document() -> None:
     b = held(ABSENT)
     b.held = False
@@ -238,13 +255,15 @@ class Breaking:
     ) -> Iterator[Row]:
         return self._inner.scan(table, partition, start, end, limit)
 
-    def transact(self, table: str, partition: str, operations: Sequence[Operation]) -> None:
+    def transact(
+        self, table: str, partition: str, operations: Sequence[Operation]
+    ) -> tuple[str, ...]:
         self.count += 1
         if 0 <= self.at < self.count:
             if self.lands and self.count == self.at + 1:
                 self._inner.transact(table, partition, operations)
             raise StoreError("the manager dies here")
-        self._inner.transact(table, partition, operations)
+        return self._inner.transact(table, partition, operations)
 
 
 @pytest.mark.parametrize("lands", [False, True])

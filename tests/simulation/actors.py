@@ -242,7 +242,7 @@ class SimWorker:
         self, claimed: protocol.Claimed, attempt: Attempt, files: list[ArtifactFile]
     ) -> None:
         if not (self.delete_on_conflict or self.lost_is_failure):
-            protocol.commit(self.services, attempt, files)
+            protocol.commit(self.services, attempt, files, claimed.task)
             return
         from tasks import rows, transitions  # the mutants write as careless workers did
         from tasks.errors import ConflictError

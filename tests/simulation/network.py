@@ -83,22 +83,25 @@ class SimStore:
         found = list(self._store.scan(table, partition, start, end, limit))
         return iter(found)
 
-    def transact(self, table: str, partition: str, operations: Sequence[Operation]) -> None:
+    def transact(
+        self, table: str, partition: str, operations: Sequence[Operation]
+    ) -> tuple[str, ...]:
         if self._split and table == "tasks":
             markers = [op for op in operations if op.row[:2] in ("r|", "x|", "z|")]
             rest = [op for op in operations if op not in markers]
             if markers and rest:
-                self._transact(table, partition, rest)
+                etags = self._transact(table, partition, rest)
                 self._transact(table, partition, markers)
-                return
-        self._transact(table, partition, operations)
+                return etags
+        return self._transact(table, partition, operations)
 
-    def _transact(self, table: str, partition: str, operations: Sequence[Operation]) -> None:
+    def _transact(
+        self, table: str, partition: str, operations: Sequence[Operation]
+    ) -> tuple[str, ...]:
         world, random = self._world, self._world.random
         self._travel(f"write {table} {operations[0].row} +{len(operations) - 1}")
         if world.calm:
-            self._apply(table, partition, operations)
-            return
+            return self._apply(table, partition, operations)
         chance = random.random()
         if chance < self._rates.write_refused:
             world.faults["write failed"] += 1
@@ -116,12 +119,16 @@ class SimStore:
             world.faults["write lands late"] += 1
             world.at(random.uniform(0.1, 40), lambda: self._land(table, partition, operations))
             raise StoreError("simulated: under way, no answer")
-        self._apply(table, partition, operations)
+        etags = self._apply(table, partition, operations)
         self._travel("answer")
+        return etags
 
-    def _apply(self, table: str, partition: str, operations: Sequence[Operation]) -> None:
-        self._store.transact(table, partition, operations)
+    def _apply(
+        self, table: str, partition: str, operations: Sequence[Operation]
+    ) -> tuple[str, ...]:
+        etags = self._store.transact(table, partition, operations)
         self._watch(table, partition, operations)
+        return etags
 
     def _land(self, table: str, partition: str, operations: Sequence[Operation]) -> None:
         try:

@@ -1,7 +1,7 @@
 """The worker's side of the protocol, the workers' table, requests and history, in memory."""
 
 import datetime as dt
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import pytest
 
@@ -41,15 +41,19 @@ class Unreliable:
         self.reads += 1
         return self.inner.scan(table, partition, start, end, limit)
 
-    def transact(self, table: str, partition: str, operations: Sequence[Operation]) -> None:
+    def transact(
+        self, table: str, partition: str, operations: Sequence[Operation]
+    ) -> tuple[str, ...]:
         self.writes += 1
         what = self.script.pop(0) if self.script else ""
+        etags: tuple[str, ...] = ()
         if what != "before":
-            self.inner.transact(table, partition, operations)
+            etags = self.inner.transact(table, partition, operations)
         if what == "conflict":
             raise ConflictError("resent after it took effect")
         if what:
             raise StoreError("no answer")
+        return etags
 
 
 @pytest.fixture

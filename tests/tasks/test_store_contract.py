@@ -1,7 +1,7 @@
 """One contract for every store: what the memory store and Azure Tables (Azurite) both must do."""
 
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 from azure.data.tables import TableServiceClient
@@ -69,6 +69,19 @@ def test_values_come_back_as_they_were(store: Store, part: str) -> None:
     found = read(store, part, "t|a").entity
     assert found == entity
     assert {k: type(v) for k, v in found.items()} == {k: type(v) for k, v in entity.items()}
+
+
+def test_a_transaction_tells_the_etags_it_made(store: Store, part: str) -> None:
+    made = store.transact(TABLE, part, [Insert(row=row, entity={"n": 1}) for row in "abc"])
+    assert made == tuple(read(store, part, row).etag for row in "abc")
+    more: list[Operation] = [
+        Replace(row="a", entity={"n": 2}, etag=made[0]),
+        Delete(row="b", etag=made[1]),
+        Merge(row="c", entity={"n": 3}),
+    ]
+    told = store.transact(TABLE, part, more)
+    assert told == (read(store, part, "a").etag, "", read(store, part, "c").etag)
+    assert told[0] != made[0]
 
 
 def test_an_absent_row_is_none(store: Store, part: str) -> None:
@@ -234,10 +247,11 @@ class Forgetful:
     ) -> Iterator[Row]:
         return self._inner.scan(table, partition, start, end, limit)
 
-    def transact(self, table: str, partition: str, operations: list[Operation]) -> None:
+    def transact(
+        self, table: str, partition: str, operations: Sequence[Operation]
+    ) -> tuple[str, ...]:
         if not self._applied:
-            self._inner.transact(table, partition, operations)
-            return
+            return self._inner.transact(table, partition, operations)
         if self._applied.pop(0):
             self._inner.transact(table, partition, operations)
             if self._resent:

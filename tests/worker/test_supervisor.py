@@ -60,13 +60,15 @@ class Unsteady(MemoryStore):
         super().__init__()
         self.failures: list[str] = []
 
-    def transact(self, table: str, partition: str, operations: Sequence[Operation]) -> None:
+    def transact(
+        self, table: str, partition: str, operations: Sequence[Operation]
+    ) -> tuple[str, ...]:
         failure = self.failures.pop() if self.failures else ""
         if failure == "lost answer":
             super().transact(table, partition, operations)
         if failure:
             raise StoreError(failure)
-        super().transact(table, partition, operations)
+        return super().transact(table, partition, operations)
 
 
 @dataclass(kw_only=True)
