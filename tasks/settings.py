@@ -71,7 +71,7 @@ class Settings(BaseSettings):
 
     slots: Count = Field(2, description="Attempts a worker runs at once.")
     worker_name: str = Field("", description="Name of this worker; empty: host name and process.")
-    cache_gb: Positive = Field(5.0, description="Bound of a worker's local granule cache, in GB.")
+    cache_gb: Positive = Field(5.0, description="Bound of a machine's local granule cache, in GB.")
     disk_quota_gb: Positive = Field(20.0, description="Bound of the data folder, in GB.")
     attempt_memory_gb: Positive = Field(4.0, description="Memory an attempt may use, in GB.")
     grace_seconds: float = Field(

@@ -7,6 +7,7 @@ import sys
 import threading
 import warnings
 from importlib.metadata import version
+from pathlib import Path
 
 import structlog
 from azure.core.exceptions import AzureError
@@ -57,7 +58,7 @@ def main() -> int:
         name=name,
         sandbox=confinement.tier,
         scratch=scratch,
-        cache=settings.data_dir / "cache" / (settings.worker_name or socket.gethostname()),
+        cache=cache_folder(settings),
     )
     row = WorkerRow(
         name=name,
@@ -93,6 +94,12 @@ def worker_name(settings: Settings) -> str:
     """The worker's name, fit for a row key and a folder."""
     name = settings.worker_name or f"{socket.gethostname()}-{os.getpid()}"
     return _NOT_IN_NAMES.sub("-", name)[:100]
+
+
+def cache_folder(settings: Settings) -> Path:
+    """The local cache: one for all workers of a machine over one data folder, so that a granule
+    that one of them fetched is at hand for the others."""
+    return settings.data_dir / "cache" / socket.gethostname()
 
 
 class _Pulse(bootsteps.StartStopStep):  # type: ignore[misc]

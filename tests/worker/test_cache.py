@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 
 from tasks.model import ArtifactFile
+from tasks.settings import Settings
 from tests.worker.world import until
 from worker.cache import Cache
 from worker.scratch import Scratch, WorkerNameTakenError
+from worker.service import cache_folder
 
 
 def artifact(data: bytes, name: str = "granule.hdf") -> ArtifactFile:
@@ -180,6 +182,16 @@ def test_a_process_killed_while_it_fetches_leaves_nothing_in_the_way(tmp_path: P
     os.utime(part, (1, 1))
     cache.shrink(0)
     assert not part.exists()
+
+
+def test_what_one_worker_made_is_at_hand_for_the_others_of_its_machine(tmp_path: Path) -> None:
+    folders = [
+        cache_folder(Settings(data_dir=tmp_path, worker_name=name)) for name in ("one", "two")
+    ]
+    made = tmp_path / "made"
+    made.write_bytes(b"abc")
+    Cache(folders[0], 1000).put(artifact(b"abc"), made)
+    assert Cache(folders[1], 1000).get(artifact(b"abc"), tmp_path / "to", Source(b"abc"))
 
 
 def mistreat(folder: Path) -> None:
