@@ -15,6 +15,7 @@ from swathmill.commands import (
     backup,
     doctor,
     explanation,
+    find,
     granules,
     inspection,
     requests,
@@ -40,6 +41,7 @@ run.register(app)
 up.register(app)
 requests.register(app)
 granules.register(app)
+find.register(app)
 inspection.register(app)
 explanation.register(app)
 sign_in.register(app)

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from archives.chain import parse_chains, source_name
+from archives.errors import ArchiveError
 from reprojection import kernels
 from swathmill.errors import StackError
 from swathmill.stack import ports, programs
@@ -17,6 +19,7 @@ from swathmill.stack.azurite import Account, AzuriteServer
 from swathmill.stack.folder import GIGABYTE, LEAST_FREE_BYTES, DataFolder
 from swathmill.stack.redis_server import RedisServer
 from tasks.settings import Settings
+from tasks.sources import open_sources
 from worker import sandbox
 
 LEAST_MEMORY_BYTES = 2 * GIGABYTE
@@ -51,6 +54,7 @@ def examine(folder: DataFolder, settings: Settings) -> list[Finding]:
         ("Redis", _redis),
         ("sandbox", lambda: _sandbox(settings)),
         ("mail", lambda: _mail(settings)),
+        ("sources", lambda: sources_finding(settings)),
         ("disk", lambda: _disk(folder, settings)),
         ("memory", _memory),
     )
@@ -173,6 +177,41 @@ def _mail(settings: Settings) -> Finding:
             found=f"{address} does not answer ({error})",
             remedy="Correct SWATHMILL_SMTP_HOST and SWATHMILL_SMTP_PORT, or unset them.",
         )
+
+
+def sources_finding(settings: Settings) -> Finding:
+    """Which sources of granules are set. None of them is asked."""
+    if not settings.sources and not settings.archive:
+        return Finding(
+            subject="sources",
+            verdict=Verdict.NOTE,
+            found="no source of granules is set",
+            remedy="Name a folder with --archive, or set SWATHMILL_SOURCES (docs/archives.md).",
+        )
+    try:
+        default, products = parse_chains(settings.sources or "folder")
+        with tempfile.TemporaryDirectory(prefix="swathmill-doctor-") as scratch:
+            open_sources(settings, Path(scratch) / "index.sqlite")
+    except ArchiveError as error:
+        return Finding(
+            subject="sources",
+            verdict=Verdict.FAULT,
+            found=str(error),
+            remedy="Correct SWATHMILL_SOURCES and SWATHMILL_ARCHIVE (docs/archives.md).",
+        )
+    chains = [", ".join(map(source_name, default))]
+    chains += [f"{name}: {', '.join(map(source_name, own))}" for name, own in products.items()]
+    found = "; ".join(filter(None, chains))
+    nasa = {"cmr", "laads"} & {*default, *(name for own in products.values() for name in own)}
+    if nasa and not settings.earthdata_token.get_secret_value():
+        return Finding(
+            subject="sources",
+            verdict=Verdict.NOTE,
+            found=f"{found}, without an Earthdata token",
+            remedy="NASA lists granules without one and gives none: make one at "
+            "https://urs.earthdata.nasa.gov/user_tokens and set SWATHMILL_EARTHDATA_TOKEN.",
+        )
+    return Finding(subject="sources", verdict=Verdict.GOOD, found=found)
 
 
 def _disk(folder: DataFolder, settings: Settings) -> Finding:

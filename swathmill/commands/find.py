@@ -1,0 +1,130 @@
+"""`swathmill find`: what the sources in the settings list for a product, without a stack."""
+
+import re
+import tempfile
+from collections.abc import Iterator
+from datetime import date
+from itertools import islice
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from archives.boundary import Bounds, touches
+from archives.model import Box, GranuleRecord, Holding
+from archives.sources import Sources
+from reprojection.isolation import ReadingProcess
+from swathmill.commands.options import archive_place
+from swathmill.commands.target import refused
+from tasks.settings import Settings
+from tasks.sources import open_sources
+
+EXIT_NOTHING = 3
+_DAYS = re.compile(r"(\d{4}-\d\d-\d\d)(?:(?:\.\.|/)(\d{4}-\d\d-\d\d))?$")
+_MB = 10**6
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(find)
+
+
+def find(
+    product: Annotated[str, typer.Argument(help="Short name, MOD13A2 say.")],
+    days: Annotated[str, typer.Option(help="A day, or first..last: 2018-01-01..2018-01-16.")],
+    collection: Annotated[
+        str, typer.Option(help="Collection; unless said, the newest that is served.")
+    ] = "",
+    box: Annotated[
+        tuple[float, float, float, float] | None,
+        typer.Option(help="West, south, east, north in degrees."),
+    ] = None,
+    archive: Annotated[str | None, typer.Option(help="Folder or URL of granules.")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="Granules listed at most.")] = 100,
+    fetch: Annotated[
+        Path | None, typer.Option(help="Folder to fetch the listed granules into.")
+    ] = None,
+) -> None:
+    """List the granules that the sources have, or fetch them too. Exits 3 when there is none."""
+    console = Console(highlight=False, soft_wrap=True)
+    first, last = span_of(days)
+    place = archive_place(archive)
+    settings = Settings(archive=place) if place else Settings()
+    with tempfile.TemporaryDirectory(prefix="swathmill-find-") as folder:
+        reader = ReadingProcess()
+        # Where the swaths of a folder lie, its files must be opened to say.
+        outlines = reader.read_outline if box else None
+        sources = open_sources(settings, Path(folder) / "index.sqlite", outlines)
+        held = sources.holdings(product)
+        chosen = collection or max((h.collection for h in held), key=_age, default="")
+        found = list(islice(_there(sources, (product, chosen, first, last), box), limit))
+        for record in found:
+            console.print(_line(record), markup=False)
+        reader.close()
+        size = sum(record.size for record in found)
+        console.print(
+            f"{len(found)} granules of {product} {chosen}, {size / _MB:.1f} MB", markup=False
+        )
+        if len(found) == limit:
+            console.print(f"There may be more: this is what --limit {limit} allows.")
+        if not found:
+            console.print(_served(product, held), markup=False)
+            raise typer.Exit(EXIT_NOTHING)
+        if fetch is not None:
+            _fetch(sources, found, fetch, console)
+
+
+def span_of(text: str) -> tuple[date, date]:
+    """First and last day. Raises RefusedError when the text names none."""
+    match = _DAYS.match(text.strip())
+    try:
+        if match is None:
+            raise ValueError(text)
+        first = date.fromisoformat(match[1])
+        last = date.fromisoformat(match[2]) if match[2] else first
+    except ValueError:
+        raise refused(
+            "days", f"{text!r} names no days.", "Write 2018-01-01 or 2018-01-01..2018-01-16."
+        ) from None
+    if last < first:
+        raise refused("days", f"{text} ends before it begins.", "Name the first day first.")
+    return first, last
+
+
+def _there(
+    sources: Sources, wanted: tuple[str, str, date, date], box: Box | None
+) -> Iterator[GranuleRecord]:
+    area = Bounds(west=box[0], south=box[1], east=box[2], north=box[3]) if box else None
+    for record in sources.search(*wanted, box):
+        if area is None or touches(record, area):
+            yield record
+
+
+def _line(record: GranuleRecord) -> str:
+    size = f"{record.size / _MB:8.1f} MB" if record.size else "       ? MB"
+    return f"{record.name:52} {size}  {record.day_night or '-':5}  {record.source}"
+
+
+def _served(product: str, held: list[Holding]) -> str:
+    if not held:
+        return f"No source serves {product}, or they do not say."
+    spans = (f"{h.collection} ({h.first or '?'} to {h.last or 'today'})" for h in held)
+    return f"Served of {product}: collection {', '.join(spans)}."
+
+
+def _age(collection: str) -> float:
+    """Collections by age: 5, 51, 6, 61, 7; of VIIRS 1, 2. What is no number comes first."""
+    number = f"{collection[:1]}.{collection[1:]}0"
+    return float(number) if collection.isdigit() else 0.0
+
+
+def _fetch(sources: Sources, found: list[GranuleRecord], folder: Path, console: Console) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for record in found:
+        to = folder / Path(record.name).name
+        if to.exists():
+            console.print(f"{to} is there already", markup=False)
+            continue
+        fetched = sources.fetch(record, to)
+        console.print(f"{to}  {fetched.size} bytes, SHA-256 {fetched.sha256[:16]}", markup=False)

@@ -1,0 +1,76 @@
+"""`swathmill find` and what `doctor` says of the sources."""
+
+from datetime import date
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr
+from typer.testing import CliRunner
+
+from reprojection.sample import write_sample_archive
+from swathmill.cli import app
+from swathmill.commands.find import span_of
+from swathmill.diagnosis import Verdict, sources_finding
+from swathmill.errors import RefusedError
+from tasks.settings import Settings
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("sample")
+    write_sample_archive(folder)
+    return folder
+
+
+def find(archive: Path, *arguments: str) -> tuple[int, str]:
+    result = CliRunner().invoke(app, ["find", *arguments, "--archive", str(archive)])
+    return result.exit_code, result.output
+
+
+def test_granules_are_listed_and_fetched(archive: Path, tmp_path: Path) -> None:
+    code, said = find(
+        archive, "MCD15A2", "--days", "2012-01-01..2012-12-31", "--fetch", str(tmp_path / "got")
+    )
+    assert code == 0
+    assert "granules of MCD15A2 5" in said
+    names = {line.split()[0] for line in said.splitlines() if line.endswith("  folder")}
+    assert names
+    assert {path.name for path in (tmp_path / "got").iterdir()} == names
+
+
+def test_a_box_leaves_out_what_lies_elsewhere(archive: Path) -> None:
+    everywhere = find(archive, "MYD04_L2", "--days", "2012-01-01..2012-12-31")
+    nowhere = find(
+        archive, "MYD04_L2", "--days", "2012-01-01..2012-12-31", "--box", "100", "-60", "110", "-50"
+    )
+    assert everywhere[0] == 0
+    assert nowhere[0] == 3
+
+
+def test_what_is_served_is_said_when_there_is_none(archive: Path) -> None:
+    code, said = find(archive, "MCD15A2", "--collection", "061", "--days", "2012-04-13")
+    assert code == 3
+    assert "Served of MCD15A2: collection 5 (2012-" in said
+
+
+def test_days_are_read() -> None:
+    assert span_of("2018-01-01") == (date(2018, 1, 1), date(2018, 1, 1))
+    assert span_of("2018-01-01..2018-02-01") == (date(2018, 1, 1), date(2018, 2, 1))
+    for wrong in ("2018", "2018-01-32", "2018-02-01..2018-01-01"):
+        with pytest.raises(RefusedError):
+            span_of(wrong)
+
+
+def test_the_doctor_tells_the_sources(tmp_path: Path) -> None:
+    none = sources_finding(Settings(archive="", sources=""))
+    assert (none.verdict, "SWATHMILL_SOURCES" in none.remedy) == (Verdict.NOTE, True)
+    wrong = sources_finding(Settings(sources="nasa"))
+    assert (wrong.verdict, "'nasa'" in wrong.found) == (Verdict.FAULT, True)
+    folder = sources_finding(Settings(archive=str(tmp_path)))
+    assert (folder.verdict, folder.found) == (Verdict.GOOD, "folder")
+    chain = "cmr; MOD04_L2=ftp://me:secret@host/x"
+    bare = sources_finding(Settings(sources=chain))
+    assert (bare.verdict, "secret" in bare.found) == (Verdict.NOTE, False)
+    ready = sources_finding(Settings(sources=chain, earthdata_token=SecretStr("hush")))
+    assert ready.verdict is Verdict.GOOD
+    assert ready.found == "cmr; MOD04_L2: ftp://host/x"
