@@ -252,11 +252,23 @@ class History:
         elif victims and chance < 0.5 * self.fuses:
             world.stall(random.choice(victims), random.uniform(5, 150))
         elif chance > 0.97:
+            self._stale_orders()
+        elif chance > 0.94:
             world.faults["broker emptied"] += 1
             self.broker.lose_all()
-        elif chance > 0.9:
+        elif chance > 0.87:
             self._lose_blob()
         world.at(random.uniform(2, 60), self.trouble)
+
+    def _stale_orders(self) -> None:
+        """A manager that is over had orders under way: a worker is held, its attempts moved."""
+        clock = SimClock(self.world, Process(name="an earlier manager"))
+        for worker in workers.list_workers(self.store):
+            hold = self.world.random.choice(list(workers.Hold))
+            self.world.faults["stale order"] += 1
+            workers.order_hold(self.store, clock, worker.name, worker.started, hold)
+            for attempt in worker.attempts:
+                workers.order_move(self.store, clock, worker.name, attempt.claim)
 
     def _lose_blob(self) -> None:
         if self.world.random.random() >= self.rates.blob_lost:
