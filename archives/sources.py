@@ -75,12 +75,12 @@ class Sources:
             if isinstance(source, Refreshable):
                 source.refresh()
 
-    def products(self) -> list[tuple[str, str]]:
-        """Every (product, collection) of the sources that can say so; none when one cannot."""
+    def products(self) -> list[tuple[str, str]] | None:
+        """Every (product, collection) of all sources; None when one of them cannot say."""
         found: set[tuple[str, str]] = set()
         for source in self._all():
             if not isinstance(source, Listing):
-                return []
+                return None
             found.update(source.products())
         return sorted(found)
 

@@ -14,10 +14,10 @@ from tasks.spec import CollectSpec
 
 @runtime_checkable
 class Listing(Protocol):
-    """An archive that can say which products it holds."""
+    """An archive that may be able to say which products it holds."""
 
-    def products(self) -> list[tuple[str, str]]:
-        """Every (product, collection)."""
+    def products(self) -> list[tuple[str, str]] | None:
+        """Every (product, collection); None when it cannot say."""
         ...
 
 
@@ -61,8 +61,9 @@ def nothing_found(request: Request, archive: Archive) -> RequestRefusedError:
             "time", f"the archive has no granule of {names} from {span}.", " ".join(has)
         )
     remedy = "Check the product's name and collection."
-    if isinstance(archive, Listing):
-        listed = [f"{name} {three_digits(collection)}" for name, collection in archive.products()]
+    held_all = archive.products() if isinstance(archive, Listing) else None
+    if held_all is not None:
+        listed = [f"{name} {three_digits(collection)}" for name, collection in held_all]
         remedy = f"The archive has: {', '.join(listed[:40]) or 'nothing at all'}."
     known = {p.name for p in products()}
     choice = request.products[0]

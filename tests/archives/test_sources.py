@@ -200,6 +200,13 @@ def test_what_is_served_is_what_any_source_serves() -> None:
     assert [h.collection for h in held] == ["6", "61"]
 
 
+def test_products_are_told_only_when_all_sources_can(tmp_path: Path) -> None:
+    folder = FolderArchive(tmp_path, tmp_path / "index.sqlite")
+    (tmp_path / tile(1).name).write_bytes(b"data")
+    assert Sources([folder]).products() == [("MOD13A2", "61")]
+    assert Sources([folder, Shelf(name="catalogue")]).products() is None
+
+
 def test_a_granule_is_fetched_where_it_was_listed(tmp_path: Path) -> None:
     one = Shelf(name="one", records=days(1))
     two = Shelf(name="two", records=days(1))
