@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 
 from reprojection.crs import parse_crs
-from tasks.checks import Limits, check_request, resampling_notes
+from tasks.checks import Limits, check_request, request_notes
 from tasks.regions import region_tiles, tile_name
 from tasks.request import Request
 from tasks.target import target
@@ -59,7 +59,7 @@ def estimate(request: Request, limits: Limits) -> Estimate:
         days=(request.time.end - request.time.start).days + 1,
         tiles=tuple(tile_name(h, v) for h, v in tiles[:_MOST_TILES]),
         more_tiles=max(0, len(tiles) - _MOST_TILES),
-        notes=resampling_notes(request),
+        notes=request_notes(request),
     )
 
 

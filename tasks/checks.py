@@ -38,8 +38,8 @@ class Limits(Protocol):
 def check_request(request: Request, limits: Limits) -> None:
     """Refuse a request that cannot mean anything, by what the document alone says.
 
-    A product that the catalogue does not know is let through: its layers are checked when its
-    granules are read.
+    A product that the catalogue does not know is let through, and so is a layer that its entry does
+    not list: they are checked when granules are read.
 
     Raises:
         RequestRefusedError: naming the first offending field, what is wrong and what to do.
@@ -57,9 +57,20 @@ def check_request(request: Request, limits: Limits) -> None:
     _check_size(request, limits)
 
 
-def resampling_notes(request: Request) -> tuple[str, ...]:
-    """What a scientist should know of a method or a merge chosen for the whole request."""
+def request_notes(request: Request) -> tuple[str, ...]:
+    """What a scientist should know of a request that is not refused."""
     notes = []
+    strange = [
+        f"{choice.name} {layer} (like {' or '.join(like)})" if like else f"{choice.name} {layer}"
+        for choice, known, layer in _layers(request)
+        if known is not None and not _is_listed(known, layer)
+        for like in [difflib.get_close_matches(layer, known.layer_names, 2, 0.6)]
+    ]
+    if strange:
+        notes.append(
+            "The catalogue does not list these layers, so their granules alone describe them; a "
+            f"name that no granule has fails: {', '.join(strange)}."
+        )
     method = request.resampling
     own = [
         f"{choice.name} {layer}"
@@ -131,13 +142,27 @@ def _check_choice(index: int, choice: ProductChoice) -> Product | None:
     if known is None:
         return None
     for place, layer in enumerate(choice.layers):
-        if known.layer(layer) is None and split_index(layer)[0] not in known.listed:
+        meant = None if _is_listed(known, layer) else _misspelt(layer, known.layer_names)
+        if meant is not None:
             raise RequestRefusedError(
                 f"products.{index}.layers.{place}",
                 f"{choice.name} collection {choice.collection} has no layer {layer!r}.",
-                nearest_names(layer, known.layer_names),
+                f"Did you mean {meant}?",
             )
     return known
+
+
+def _is_listed(known: Product, layer: str) -> bool:
+    return known.layer(layer) is not None or split_index(layer)[0] in known.listed
+
+
+def _misspelt(layer: str, known: Iterable[str]) -> str | None:
+    """The name that differs from a layer's in case, spaces and punctuation alone."""
+
+    def bare(name: str) -> str:
+        return "".join(filter(str.isalnum, split_index(name)[0])).lower()
+
+    return next((name for name in known if bare(name) == bare(layer)), None)
 
 
 def _check_repeats(request: Request) -> None:
@@ -209,7 +234,7 @@ def _check_preset(request: Request, known: list[Product | None], preset: str) ->
         for layer in choice.layers:
             described = entry.layer(layer)
             quality = quality_of(entry, described)
-            if described is None or says_quality(described):
+            if described is not None and says_quality(described):
                 continue
             if quality is None or preset not in quality.presets:
                 raise RequestRefusedError(

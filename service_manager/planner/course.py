@@ -22,7 +22,7 @@ from service_manager.planner.listing import Stretch, search_box, stretches
 from service_manager.planner.located import Locator
 from service_manager.planner.places import places
 from service_manager.planner.reductions import Groups, chosen
-from tasks.checks import Limits, check_request, resampling_notes
+from tasks.checks import Limits, check_request, request_notes
 from tasks.errors import RequestRefusedError
 from tasks.keys import canonical, key_of
 from tasks.packages import Packages
@@ -101,7 +101,7 @@ class Course:
         self._geometries: dict[int, str] = {}
         self.counts = Counts()
         self.package = reduction.archive if reduction else None
-        self.notes = (*resampling_notes(request), *_unknown(request))
+        self.notes = (*request_notes(request), *_unknown(request))
 
     @property
     def identity(self) -> str:
@@ -215,10 +215,10 @@ class Course:
                 self._look_at(number, records[0])
                 wanted = self._wanted[number]
                 cells = plan_day(self._layout, wanted, day.day, records, self._locator, draft)
-                if self._groups is not None:
+                if self._groups is not None and cells:
                     self._groups.add(cells, self._wanted)
                     made.extend(cells)
-                if cells or wanted.geometry == "tile":
+                if cells is not None or wanted.geometry == "tile":
                     seen.setdefault(number, {})[day.day] = self._tiles(wanted, records)
         if self._groups is not None and listed.final:
             self._groups.close(None, self._wanted, draft)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tasks.checks import check_request, resampling_notes
+from tasks.checks import check_request, request_notes
 from tasks.errors import RequestRefusedError
 from tasks.request import Request, parse_request
 from tasks.settings import Settings
@@ -91,10 +91,10 @@ def test_let_through(changes: dict[str, Any]) -> None:
             "Did you mean Lai_1km",
         ),
         (
-            {"products": product("MCD15A2", "zzz")},
-            "products.0.layers.0",
-            "no layer 'zzz'",
-            "There are: FparExtra_QC",
+            {"products": product("MCD15A2", "Zzz"), "qa": "best"},
+            "qa",
+            "Zzz (products.0) has no QA rule 'best'",
+            "Write the rule out",
         ),
         ({"products": product("MCD15A2", "Lai_1km", "Lai_1km")}, "products.0.layers", "", "once"),
         (
@@ -159,12 +159,12 @@ def test_refused(changes: dict[str, Any], field: str, problem: str, remedy: str)
 
 
 def test_a_blanket_choice_says_where_it_does_not_apply() -> None:
-    notes = resampling_notes(document(resampling="bilinear"))
+    notes = request_notes(document(resampling="bilinear"))
     assert len(notes) == 1
     assert "FparLai_QC" in notes[0]
     assert "Lai_1km" not in notes[0].split("instead:")[1].replace("FparLai", "")
-    assert resampling_notes(document(resampling="nearest")) == ()
-    assert resampling_notes(document()) == ()
+    assert request_notes(document(resampling="nearest")) == ()
+    assert request_notes(document()) == ()
 
 
 def test_geojson_features_are_joined() -> None:
@@ -178,7 +178,7 @@ def test_geojson_features_are_joined() -> None:
 
 def test_a_blanket_choice_leaves_angles_alone() -> None:
     products = product("MOD09GA", "sur_refl_b01_1", "SolarAzimuth_1", collection="6")
-    (note,) = resampling_notes(document(products=products, resampling="cubic"))
+    (note,) = request_notes(document(products=products, resampling="cubic"))
     assert "SolarAzimuth_1" in note
     assert "sur_refl_b01_1" not in note
 
@@ -187,6 +187,12 @@ def test_a_mean_of_classes_is_not_taken() -> None:
     products = product(
         "MYD04_L2", "Optical_Depth_Land_And_Ocean", "Land_Ocean_Quality_Flag", collection="6"
     )
-    (note,) = resampling_notes(document(products=products, merge="mean"))
+    (note,) = request_notes(document(products=products, merge="mean"))
     assert "Land_Ocean_Quality_Flag" in note
     assert "Optical" not in note
+
+
+def test_a_layer_the_catalogue_does_not_list_is_left_to_the_granules() -> None:
+    check_request(request := document(products=product("MCD15A2", "Lai_2km")), LIMITS)
+    (note,) = request_notes(request)
+    assert "MCD15A2 Lai_2km (like Lai_1km" in note
