@@ -118,6 +118,10 @@ bench-reproject: $(STAMP)/dev ## Measure reprojection against its peers; the mac
 	$(BIN)/python -m bench.swath
 	$(BIN)/python -m bench.end_to_end
 
+.PHONY: bench-plan
+bench-plan: $(STAMP)/dev ## Measure planning: ten years of a continent [ARGS=--quick]
+	$(BIN)/python -m bench.plan $(ARGS)
+
 .PHONY: bench-transfer
 bench-transfer: $(STAMP)/dev ## Measure transfers against the SDK's defaults [SWATHMILL_BENCH_STORAGE=connection string]
 	$(BIN)/python -m bench.transfer --study

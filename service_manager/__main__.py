@@ -1,5 +1,6 @@
 """`python -m service_manager`: the manager's process. SIGTERM and SIGINT end it between rounds."""
 
+import gc
 import os
 import platform
 import signal
@@ -18,6 +19,7 @@ from service_manager.manager import Manager, SendError
 from service_manager.notify import MailServer, Postman
 from service_manager.options import Options
 from service_manager.planner.course import Course
+from service_manager.planning import COLLECT
 from service_manager.service import serve
 from tasks import logs
 from tasks.celery_app import Sender, make_app
@@ -56,6 +58,7 @@ def main() -> int:
     sender = Sender(make_app(settings.redis_url.get_secret_value()))
     postman = Postman(services.store, services.clock, MailServer.of(settings))
 
+    gc.set_threshold(*COLLECT)
     planners = ThreadPoolExecutor(PLANNERS, thread_name_prefix="plan")
     listing = threading.Lock()
 

@@ -19,6 +19,8 @@ from dataclasses import dataclass, field
 from datetime import date
 from typing import Any
 
+from isal import isal_zlib
+
 from service_manager.planner.counts import Counts
 from service_manager.planner.course import Course, Outcome, Planned
 from service_manager.planner.gaps import dump_seen, load_seen
@@ -30,6 +32,7 @@ from tasks.spec import load_spec
 
 FORMAT = 2
 _SAMPLED = 8  # stretches that stand for all
+_GZIP = 31  # zlib's name for the format
 _LEVEL = 1  # of compression: keys do not compress, the rest does at any level
 
 
@@ -53,7 +56,7 @@ class Stored:
     def outcome(self) -> Outcome:
         """What is known without the tasks; BlobMissingError when the blob is gone."""
         if self._outcome is None:
-            head = zlib.decompressobj(wbits=31)
+            head = zlib.decompressobj(wbits=_GZIP)
             text = head.decompress(self.blobs.get_bytes(PLANS, self.name))
             data = json.loads(text)
             self.identity = data["identity"]
@@ -256,7 +259,7 @@ def _dump_tasks(outcome: Outcome, tasks: Sequence[PlannedTask], identity: str) -
     head = json.dumps(_dump_outcome(outcome) | {"identity": identity}) + "\n"
     lines = [f"{t.key}\t{t.output}\t{t.spec.model_dump_json()}" for t in tasks]
     members = (head, "\n".join(lines))
-    return b"".join(gzip.compress(text.encode(), _LEVEL, mtime=0) for text in members)
+    return b"".join(isal_zlib.compress(text.encode(), _LEVEL, wbits=_GZIP) for text in members)
 
 
 def _dump_outcome(outcome: Outcome) -> dict[str, object]:

@@ -21,6 +21,10 @@ from tasks.services import Services, new_id
 
 log = structlog.get_logger("manager.planning")
 
+COLLECT = (50_000, 20, 50)
+"""`gc.set_threshold` for a process that plans: plans are very many small objects without a cycle,
+which the usual thresholds have looked at again and again, for a third of the time."""
+
 Planner = Callable[[Request], Plan | Course]
 Job = Callable[[], "Ready"]
 Run = Callable[[Job], "Future[Ready]"]

@@ -8,7 +8,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from datetime import date
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
@@ -33,6 +33,11 @@ class Input(_Model):
     name: str = ""  # for people and for names in manifests, not part of the identity
     file: str = ""
 
+    @cached_property
+    def text(self) -> str:
+        """What of it is part of an identity, as canonical JSON."""
+        return f"[{_quoted(self.key)},{_quoted(self.file)}]"
+
 
 class GridSpec(_Model):
     """A grid: CRS text, affine (a, b, c, d, e, f) with x = a*col + b*row + c, columns, rows."""
@@ -49,23 +54,51 @@ class GridSpec(_Model):
 
 
 def _text(value: object) -> str:
-    kind = type(value)
-    if kind is str:
-        return _quoted(str(value))
-    if kind is bool:
-        return "true" if value else "false"
+    if isinstance(value, str):
+        return _quoted(value)
     if isinstance(value, GridSpec):
         return value.text
+    if value is True:
+        return "true"
+    if value is False:
+        return "false"
+    if isinstance(value, date):
+        return f'"{value.isoformat()}"'
     if value == ():
         return "[]"
     return canonical(value).decode("ascii")
 
 
 @cache
-def _names(kind: type[BaseModel], left_out: frozenset[str]) -> tuple[tuple[str, str], ...]:
+def _frame(kind: type[BaseModel], left_out: frozenset[str]) -> tuple[tuple[str, str], ...]:
     """The fields of an identity in their order, each with the text before its value."""
     names = sorted({*kind.model_fields, "algorithm"} - left_out)
-    return tuple((name, ("," if i else "{") + f'"{name}":') for i, name in enumerate(names))
+    frame = []
+    before = "{"
+    for name in names:
+        before += f'"{name}":'
+        if name == "algorithm":
+            before += f"{ALGORITHM},"
+            continue
+        frame.append((name, before))
+        before = ","
+    return tuple(frame)
+
+
+@lru_cache(maxsize=4096)
+def _parts(kind: type["ReprojectSpec"], *values: object) -> tuple[str, str, str]:
+    """The identity of a cell's task around its grid and its inputs: cells of a layer and day
+    differ in these alone."""
+    texts = ["", "", ""]
+    part = 0
+    rest = iter(values)
+    for name, before in _frame(kind, frozenset()):
+        texts[part] += before
+        if name in ("grid", "inputs"):
+            part += 1
+        else:
+            texts[part] += _text(next(rest))
+    return texts[0], texts[1], texts[2] + "}"
 
 
 class _Spec(_Model, ABC):
@@ -90,16 +123,18 @@ class _Spec(_Model, ABC):
         a million tasks need their keys, so fields are put into their places as text."""
         values = self.__dict__
         parts = []
-        for name, before in _names(type(self), self.not_identity):
-            parts.append(before)
+        for name, before in _frame(type(self), self.not_identity):
+            value = values[name]
             if name == "inputs":
-                given = [f"[{_quoted(i.key)},{_quoted(i.file)}]" for i in self.inputs]
-                parts.append(f"[{','.join(given)}]")
-            elif name == "algorithm":
-                parts.append(str(ALGORITHM))
+                text = self._inputs
             else:
-                parts.append(_text(values[name]))
+                text = _quoted(value) if value.__class__ is str else _text(value)
+            parts.append(before + text)
         return "".join(parts) + "}"
+
+    @property
+    def _inputs(self) -> str:
+        return "[" + ",".join([given.text for given in self.inputs]) + "]"
 
     @property
     def key(self) -> str:
@@ -167,6 +202,17 @@ class ReprojectSpec(_Spec):
     @property
     def task_class(self) -> str:
         return f"reprojection {self.product}.{self.collection} {abs(self.grid.transform[0]):g}"
+
+    @property
+    def identity(self) -> str:
+        values = [self.__dict__[name] for name in _CELL_FIELDS]
+        before, between, after = _parts(ReprojectSpec, *values)
+        return f"{before}{self.grid.text}{between}{self._inputs}{after}"
+
+
+_CELL_FIELDS = tuple(
+    name for name, _ in _frame(ReprojectSpec, frozenset()) if name not in ("grid", "inputs")
+)
 
 
 class MosaicSpec(_Spec):

@@ -7,7 +7,7 @@ from typing import Any
 
 from tasks.model import Phase
 from tasks.plan import PlannedTask
-from tasks.spec import CollectSpec, GridSpec, Spec
+from tasks.spec import CollectSpec, GroupSpec, MosaicSpec, ReprojectSpec, Spec
 
 _PIXEL = 2  # bytes of an uncompressed value, as most layers have
 
@@ -34,14 +34,18 @@ class Counts:
 
     def add(self, tasks: Iterable[PlannedTask]) -> None:
         """Count tasks."""
+        kinds: Counter[tuple[Phase, str, int, bool]] = Counter()
         for planned in tasks:
             spec = planned.spec
-            self.phases[spec.phase] += 1
-            self.classes[spec.task_class] += 1
-            self.results += bool(planned.output)
-            self.stored += stored_bytes(spec)
+            size = stored_bytes(spec)
             if isinstance(spec, CollectSpec):
-                self.download += spec.size
+                self.download += size
+            kinds[spec.phase, spec.task_class, size, bool(planned.output)] += 1
+        for (phase, kind, size, output), count in kinds.items():
+            self.phases[phase] += count
+            self.classes[kind] += count
+            self.results += count * output
+            self.stored += count * size
 
     def merge(self, other: "Counts") -> None:
         """Add what was counted elsewhere."""
@@ -75,7 +79,9 @@ class Counts:
 
 def stored_bytes(spec: Spec) -> int:
     """Bytes an artifact takes at most, as far as its specification tells: uncompressed."""
-    if isinstance(spec, CollectSpec):
-        return spec.size
-    grid = getattr(spec, "grid", None)
-    return _PIXEL * grid.width * grid.height if isinstance(grid, GridSpec) else 0
+    match spec:
+        case CollectSpec():
+            return spec.size
+        case ReprojectSpec() | MosaicSpec() | GroupSpec() if spec.grid is not None:
+            return _PIXEL * spec.grid.width * spec.grid.height
+    return 0

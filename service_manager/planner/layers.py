@@ -92,8 +92,9 @@ def plan_day(
     records: Sequence[GranuleRecord],
     locator: Locator,
     draft: Draft,
-) -> list[Made]:
-    """Add the tasks of one product's granules of a day to the draft; the cells made."""
+) -> list[Made] | None:
+    """Add the tasks of one product's granules of a day to the draft; the cells made where a
+    reduction groups them. None when no granule touches a place."""
     near: dict[Reach, dict[int, list[GranuleRecord]]] = {}
     for reach in {_PLAIN, *wanted.reaches}:
         by_place = near[reach] = {}
@@ -102,7 +103,7 @@ def plan_day(
                 by_place.setdefault(place, []).append(record)
     touched = sorted(near[_PLAIN])  # where one is really there; the halo alone makes no cell
     if not touched:
-        return []
+        return None
     given = _collected(wanted, touched, near, draft)
     made = []
     for number, layer in enumerate(wanted.layers):
@@ -116,9 +117,10 @@ def plan_day(
             output = f"{folder}/cells/{day}/{name}" if layout.request.cells else ""
             cell = draft.input(spec, f"{name} {day}", CELL_FILE, output)
             cells.append(cell)
-            made.append(
-                Made(choice=wanted.number, layer=number, place=place, day=day, key=cell.key)
-            )
+            if layout.request.reduction is not None:
+                made.append(
+                    Made(choice=wanted.number, layer=number, place=place, day=day, key=cell.key)
+                )
         _mosaic(layout, wanted, wanted.names[layer.layer], day, cells, draft)
     return made
 

@@ -1,0 +1,222 @@
+"""Planning at scale: ten years of the continental US, nine products, from a synthetic catalogue.
+
+    python -m bench.plan [--quick]
+
+Prints tasks per second, of wall and of CPU time, and peak memory above what the process had before
+it began: planned into frozen stretches, planned again by another request of the same document, and
+written to the in-memory store and to Azurite. JSON goes to bench/out/plan.json.
+"""
+
+import argparse
+import ctypes
+import gc
+import json
+import resource
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from datetime import date, timedelta
+from pathlib import Path
+
+from azure.data.tables import TableServiceClient
+
+from bench.continent import PRODUCTS, Continent, request_document
+from service_manager import frozen
+from service_manager.plan_writer import PlanWriter
+from service_manager.planner.course import Course
+from service_manager.planning import COLLECT
+from swathmill.stack.azurite import Account, AzuriteServer
+from tasks.azure_tables import AzureTables
+from tasks.blobs import Blobs, MemoryBlobs, Stored, bytes_digest
+from tasks.clock import SystemClock
+from tasks.connect import TABLES
+from tasks.errors import BlobExistsError, BlobMissingError
+from tasks.hints import MemoryHints
+from tasks.memory_store import MemoryStore
+from tasks.packages import Packages
+from tasks.queues import MemoryQueue
+from tasks.request import parse_request
+from tasks.services import Services
+from tasks.settings import Settings
+from tasks.store import Store
+
+OUT = Path(__file__).parent / "out" / "plan.json"
+START = date(2003, 1, 1)
+GOAL_RATE, GOAL_MEMORY, GOAL_AGAIN = 20_000, 300 * 2**20, 10.0
+
+
+class FolderBlobs(MemoryBlobs):
+    """Blobs as files, so that what is stored does not count as memory."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self._folder = folder
+
+    def put_bytes(self, container: str, name: str, data: bytes) -> Stored:
+        path = self._folder / container / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.exists() and path.read_bytes() != data:
+            raise BlobExistsError(f"{container}/{name}")
+        path.write_bytes(data)
+        return bytes_digest(data)
+
+    def get_bytes(self, container: str, name: str) -> bytes:
+        try:
+            return (self._folder / container / name).read_bytes()
+        except FileNotFoundError:
+            raise BlobMissingError(f"{container}/{name}") from None
+
+    def exists(self, container: str, name: str) -> bool:
+        return (self._folder / container / name).exists()
+
+    def names(self, container: str, prefix: str = "") -> Iterator[str]:
+        top = self._folder / container
+        found = (str(path.relative_to(top)) for path in top.rglob("*") if path.is_file())
+        return iter(sorted(name for name in found if name.startswith(prefix)))
+
+
+@dataclass(kw_only=True)
+class Measured:
+    """One stage: seconds of wall and CPU time, tasks, bytes of peak memory above its beginning."""
+
+    stage: str
+    tasks: int = 0
+    wall: float = 0.0
+    cpu: float = 0.0
+    memory: int = 0
+
+    def line(self) -> str:
+        """A row of the table."""
+        rate, by_cpu = self.tasks / self.wall, self.tasks / self.cpu
+        return (
+            f"| {self.stage} | {self.tasks:,} | {self.wall:.1f} | {rate:,.0f} | {by_cpu:,.0f} | "
+            f"{self.memory / 2**20:.0f} MiB |"
+        )
+
+
+@contextmanager
+def measured(stage: str, found: list[Measured]) -> Iterator[Measured]:
+    """Measure what is done inside; the kernel's peak of resident memory is begun anew."""
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)
+    Path("/proc/self/clear_refs").write_text("5")
+    before, wall, cpu = _status("VmRSS"), time.perf_counter(), _cpu()
+    result = Measured(stage=stage)
+    yield result
+    result.wall, result.cpu = time.perf_counter() - wall, _cpu() - cpu
+    result.memory = _status("VmHWM") - before
+    found.append(result)
+    print(result.line(), flush=True)
+
+
+def _cpu() -> float:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
+def _status(name: str) -> int:
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(name + ":"):
+            return int(line.split()[1]) * 1024
+    raise KeyError(name)
+
+
+def course(days: int) -> Course:
+    """The planning of so many days from 2003 on."""
+    document = request_document(START, START + timedelta(days=days - 1))
+    settings = Settings()
+    return Course(parse_request(document), Continent(), Packages.of(settings), settings)
+
+
+def write(store: Store, blobs: Blobs, request: str, days: int, found: Measured) -> None:
+    """Plan so many days and write them to a store."""
+    plan = frozen.freeze(blobs, request, course(days))
+    services = Services(
+        store=store, blobs=blobs, queue=MemoryQueue(), hints=MemoryHints(), clock=SystemClock()
+    )
+    for written in PlanWriter(services, request, plan.sections()).batches():
+        found.tasks += len(written.tasks)
+
+
+def listed(days: int) -> int:
+    """Have the catalogue list so many days; how many granules it names."""
+    last = START + timedelta(days=days - 1)
+    archive = Continent()
+    return sum(
+        1
+        for name, (collection, _, _) in PRODUCTS.items()
+        for _ in archive.search(name, collection, START, last)
+    )
+
+
+def main() -> None:
+    """Run all stages and print a table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="one year; weeks for the stores")
+    parser.add_argument("--whole", action="store_true", help="all of it into the memory store")
+    parser.add_argument("--stored", type=int, help="days written to stores; a tenth of all")
+    asked = parser.parse_args()
+    days = 365 if asked.quick else 3653
+    tenth = asked.stored or (days // 50 if asked.quick else days // 10)
+    gc.set_threshold(*COLLECT)
+    found: list[Measured] = []
+    print("| stage | tasks | s | tasks/s | tasks/s of CPU | memory |\n|---|--:|--:|--:|--:|--:|")
+    with tempfile.TemporaryDirectory(prefix="swathmill-plan-") as name:
+        folder = Path(name)
+        blobs = FolderBlobs(folder / "blobs")
+        frozen.freeze(MemoryBlobs(), "warm", course(2))
+        with measured("listed by the catalogue, no more", found) as stage:
+            stage.tasks = listed(days)
+        with measured("planned and frozen", found) as stage:
+            plan = frozen.freeze(blobs, "first", course(days))
+            stage.tasks = plan.counts.tasks
+        with measured("planned again", found) as stage:
+            again = frozen.freeze(blobs, "second", course(days))
+            stage.tasks = again.counts.tasks
+        assert [s.name for s in again.stretches] == [s.name for s in plan.stretches]
+        with measured("written to the memory store", found) as stage:
+            part = days if asked.whole else tenth
+            write(MemoryStore(), FolderBlobs(folder / "memory"), "memory", part, stage)
+        server = AzuriteServer.on_free_ports(
+            folder=folder / "azurite", log=folder / "azurite.log", account=Account.new()
+        )
+        child = server.start()
+        try:
+            with (
+                TableServiceClient.from_connection_string(server.connection_string) as reader,
+                TableServiceClient.from_connection_string(
+                    server.connection_string, retry_total=0
+                ) as writer,
+                measured("written to Azurite", found) as stage,
+            ):
+                tables = AzureTables(reader, writer)
+                tables.create(TABLES)
+                write(tables, FolderBlobs(folder / "tables"), "azurite", tenth, stage)
+        finally:
+            child.stop()
+    report(plan, found)
+
+
+def report(plan: frozen.Frozen, found: list[Measured]) -> None:
+    """Print what was reached of the goals, and keep the figures."""
+    listing, first, again = found[:3]
+    net, net_again = first.cpu - listing.cpu, again.cpu - listing.cpu
+    goals = {
+        "tasks per second": (first.tasks / first.wall, GOAL_RATE),
+        "tasks per second of CPU": (first.tasks / first.cpu, GOAL_RATE),
+        "tasks per second of CPU, less the catalogue's own": (first.tasks / net, GOAL_RATE),
+        "MiB of memory": (first.memory / 2**20, GOAL_MEMORY / 2**20),
+        "times cheaper again, in CPU time": (first.cpu / again.cpu, GOAL_AGAIN),
+        "times cheaper again, less the catalogue's own": (net / net_again, GOAL_AGAIN),
+    }
+    print(f"\n{plan.counts.granules:,} granules; {dict(plan.counts.phases)}")
+    for name, (value, goal) in goals.items():
+        print(f"{name}: {value:,.1f} (goal {goal:,})")
+    OUT.parent.mkdir(exist_ok=True)
+    OUT.write_text(json.dumps([asdict(stage) for stage in found], indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
