@@ -63,7 +63,7 @@ class Shape:
 
 
 UP = Shape(single=32 * MIB, parts=16, least=8 * MIB, most=32 * MIB, parallel=4)
-DOWN = Shape(single=32 * MIB, parts=16, least=8 * MIB, most=32 * MIB, parallel=4)
+DOWN = Shape(single=32 * MIB, parts=16, least=16 * MIB, most=32 * MIB, parallel=4)
 
 
 def transfer_sizes() -> TransferSizes:
@@ -171,13 +171,14 @@ def download(
     # Its `size` is that of the range asked for; "bytes 0-9/10" has the whole one.
     size = int(str(first.properties.content_range).rpartition("/")[2])
     metadata = dict(first.properties.metadata or {})
-    write(first.readall())
     if size <= shape.single:
+        write(first.readall())
         return metadata
     step = shape.block(size)
     with ThreadPoolExecutor(shape.parallel, thread_name_prefix="range") as pool:
         window = _Window[bytes](shape.parallel)
         try:
+            window.add(pool.submit(first.readall))
             for start in range(shape.single, size, step):
                 future = pool.submit(_range, client, start, min(step, size - start))
                 for data in window.add(future):
