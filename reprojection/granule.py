@@ -7,7 +7,6 @@ die, one granule reader per process at a time.
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from math import prod
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -16,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reprojection import catalogue, odl
-from reprojection.catalogue import LayerEntry, Product
+from reprojection.catalogue import Product
 from reprojection.container import AttributeValue, Container, DataSet
 from reprojection.errors import (
     BadFormatError,
@@ -25,18 +24,8 @@ from reprojection.errors import (
     UnreadableGranuleError,
 )
 from reprojection.geolocation import Geolocation, locate
-from reprojection.layers import (
-    Kind,
-    Layer,
-    Scaling,
-    as_unsigned,
-    guess_kind,
-    guess_scaling,
-    normal_scaling,
-    read_valid_range,
-    reads_unsigned,
-    split_index,
-)
+from reprojection.layer_builder import LayerBuilder
+from reprojection.layers import Kind, Layer, split_index
 from reprojection.names import NameParts, normal_collection, parse_name
 from reprojection.structmetadata import GridInfo, Structure, SwathInfo, parse_structure
 
@@ -212,7 +201,7 @@ def _describe(path: Path, container: Container) -> Granule:
     entry = catalogue.product(product, collection)
     grids = {grid.name: grid for grid in structure.grids}
     swaths = {swath.name: swath for swath in structure.swaths}
-    builder = _LayerBuilder(
+    builder = LayerBuilder(
         grids=grids,
         swaths=swaths,
         entry=entry,
@@ -282,136 +271,3 @@ def _moment(inventory: Mapping[str, str], which: str) -> datetime | None:
         return datetime.fromisoformat(f"{day}T{time.rstrip('Z')}").replace(tzinfo=UTC)
     except ValueError:
         return None
-
-
-@dataclass(frozen=True, kw_only=True)
-class _LayerBuilder:
-    """Turns data sets into layers, with the catalogue's word over the file's."""
-
-    grids: Mapping[str, GridInfo]
-    swaths: Mapping[str, SwathInfo]
-    entry: Product | None
-    atmosphere_note: bool
-
-    def build(self, name: str, dataset: DataSet) -> Layer | None:
-        """The layer a data set is, or None when it is not a raster."""
-        if len(dataset.shape) < 2 or prod(dataset.shape) == 0 or dataset.dtype.kind not in "iuf":
-            return None
-        grid, swath = self._structure(dataset)
-        axes = self._axes(dataset, grid, swath)
-        if axes is None:
-            return None
-        rows, columns = axes
-        known = self.entry.layer(dataset.name) if self.entry else None
-        attributes = dataset.attributes
-        stored_range = read_valid_range(attributes)
-        dtype, fill = dataset.dtype, _number(attributes.get("_FillValue"))
-        if reads_unsigned(dtype, stored_range) and stored_range is not None:
-            low, high = (as_unsigned(value, dtype) for value in stored_range)
-            stored_range = (low or 0, high or 0)
-            fill = as_unsigned(fill, dtype)
-            dtype = np.dtype(f"u{dtype.itemsize}")
-        units = _text(attributes.get("units"))
-        scale, offset = self._scaling(name, units, attributes, known)
-        return Layer(
-            name=name,
-            dtype=dtype,
-            shape=(dataset.shape[rows], dataset.shape[columns]),
-            kind=known.kind if known else guess_kind(dataset.name, dtype, units),
-            fill=known.fill if known and known.fill is not None else fill,
-            valid_range=(known.valid_range if known and known.valid_range else stored_range),
-            scale=scale,
-            offset=offset,
-            units=known.units if known and known.units is not None else units,
-            codes=known.codes if known else {},
-            classes=known.classes if known else {},
-            description=_text(attributes.get("long_name")) or (known.title if known else ""),
-            qa=known.qa if known else None,
-            grid=grid.name if grid else None,
-            swath=swath.name if swath else None,
-            dims=(dataset.dims[rows], dataset.dims[columns]),
-            bands=tuple(
-                (dim, size)
-                for axis, (dim, size) in enumerate(zip(dataset.dims, dataset.shape, strict=True))
-                if axis not in (rows, columns)
-            ),
-        )
-
-    def _structure(self, dataset: DataSet) -> tuple[GridInfo | None, SwathInfo | None]:
-        if dataset.structure is not None:
-            return self.grids.get(dataset.structure), self.swaths.get(dataset.structure)
-        for grid in self.grids.values():
-            if any(item.name == dataset.name for item in grid.fields):
-                return grid, None
-        for swath in self.swaths.values():
-            if any(item.name == dataset.name for item in swath.geo_fields + swath.data_fields):
-                return None, swath
-        return None, None
-
-    def _axes(
-        self, dataset: DataSet, grid: GridInfo | None, swath: SwathInfo | None
-    ) -> tuple[int, int] | None:
-        """(row axis, column axis) by dimension name; by size only where no structure names them."""
-        dims = dataset.dims
-        if grid is not None:
-            if "YDim" in dims and "XDim" in dims:
-                axes = dims.index("YDim"), dims.index("XDim")
-                sizes = tuple(dataset.shape[axis] for axis in axes)
-                return axes if sizes == (grid.height, grid.width) else None
-            return None
-        if swath is not None:
-            for rows, columns in swath_axes(swath):
-                if rows in dims and columns in dims:
-                    return dims.index(rows), dims.index(columns)
-        if len(dims) == 2:
-            return 0, 1
-        return None
-
-    def _scaling(
-        self,
-        name: str,
-        units: str,
-        attributes: Mapping[str, AttributeValue],
-        known: LayerEntry | None,
-    ) -> tuple[float, float]:
-        factor, shift = attributes.get("scale_factor"), attributes.get("add_offset")
-        if known and known.scaling:
-            scaling = known.scaling
-        elif self.entry:
-            scaling = self.entry.scaling
-        else:
-            scaling = guess_scaling(factor, name, units, self.atmosphere_note)
-        # One product writes its scale either way round in different collections; a factor that
-        # divides is always large.
-        if scaling is Scaling.DIVIDE and isinstance(factor, int | float) and abs(factor) <= 1:
-            scaling = Scaling.ADD
-        scale, offset = normal_scaling(factor, shift, scaling)
-        if known and known.scale is not None:
-            scale = known.scale
-        if known and known.offset is not None:
-            offset = known.offset
-        return scale, offset
-
-
-def swath_axes(swath: SwathInfo) -> list[tuple[str, str]]:
-    """The (along, across) dimension names a swath's layers may lie on, geolocation's own first."""
-    fields = [item for item in swath.geo_fields if item.name.lower() == "latitude"]
-    if not fields or len(fields[0].dims) != 2:
-        return []
-    along, across = fields[0].dims
-    pairs = [(along, across)]
-    alongs = [found.data for found in swath.maps if found.geo == along]
-    acrosses = [found.data for found in swath.maps if found.geo == across]
-    pairs += [(rows, columns) for rows in alongs for columns in acrosses]
-    pairs += [(along, columns) for columns in acrosses] + [(rows, across) for rows in alongs]
-    return pairs
-
-
-def _number(value: AttributeValue | None) -> int | float | None:
-    if isinstance(value, tuple) and len(value) == 1:
-        value = value[0]
-    return value if isinstance(value, int | float) else None
-
-
-def _text(value: AttributeValue | None) -> str:
-    return value.strip() if isinstance(value, str) else ""
