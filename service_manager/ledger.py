@@ -136,6 +136,11 @@ class Ledger:
                 yield entry, self._counts[state]
 
     @property
+    def size(self) -> int:
+        """Bytes of all tables."""
+        return sum(11 * len(table.states) for table in self._tables.values())
+
+    @property
     def pending(self) -> int:
         """Entries without an outcome."""
         return sum(number for entry, number in self.counts() if not entry.outcome)
