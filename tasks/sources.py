@@ -2,12 +2,16 @@
 
 from pathlib import Path
 
+from pydantic import SecretStr
+
 from archives.chain import Wanted, make_sources
 from archives.credentials import Credentials
 from archives.folder import OutlineReader
 from archives.sources import Sources
 from tasks.host_limits import host_limits
 from tasks.settings import Settings
+
+_NO_TOKEN = "none"  # a key vault keeps no empty secrets
 
 
 def open_sources(
@@ -19,12 +23,15 @@ def open_sources(
         SourcesSettingError: the settings name none, or something that is none.
         IndexUnusableError: the folder is none.
     """
+    token = settings.earthdata_token
+    if token.get_secret_value() == _NO_TOKEN:
+        token = SecretStr("")
     return make_sources(
         Wanted(
             sources=settings.sources,
             archive=settings.archive,
             index=index,
-            credentials=Credentials(settings.earthdata_token, settings.earthdata_hosts.split(",")),
+            credentials=Credentials(token, settings.earthdata_hosts.split(",")),
             limits=host_limits(settings),
             read_outline=read_outline,
             options=_options(settings),

@@ -18,6 +18,8 @@ param smtpUser string
 param mailFrom string
 param archiveServer string
 param archiveShare string
+param archiveUrl string
+param sources string
 param mostWorkers int
 
 @description('Attempts one worker replica runs at once; it has as many processors.')
@@ -96,9 +98,14 @@ var secrets = [
     keyVaultUrl: '${vaultUri}secrets/smtp-password'
     identity: identityId
   }
+  {
+    name: 'earthdata-token'
+    keyVaultUrl: '${vaultUri}secrets/earthdata-token'
+    identity: identityId
+  }
 ]
 
-var archiveFolder = empty(archiveServer) ? '' : '/archive'
+var archiveFolder = empty(archiveServer) ? archiveUrl : '/archive'
 
 // Named as in the class Settings and in docker-compose.yml; AZURE_CLIENT_ID tells Azure's SDKs which
 // identity to use.
@@ -122,6 +129,14 @@ var settings = [
   {
     name: 'SWATHMILL_ARCHIVE'
     value: archiveFolder
+  }
+  {
+    name: 'SWATHMILL_SOURCES'
+    value: sources
+  }
+  {
+    name: 'SWATHMILL_EARTHDATA_TOKEN'
+    secretRef: 'earthdata-token'
   }
   {
     name: 'SWATHMILL_PORTAL_URL'

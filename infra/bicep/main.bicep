@@ -43,6 +43,16 @@ param archiveServer string = ''
 @description('Path of that share on its server, as in /account/share.')
 param archiveShare string = ''
 
+@description('fsspec URL of granules, as in abfs://container/folder, where there is no share; empty: none.')
+param archiveUrl string = ''
+
+@description('Sources of granules in order, as in folder,cmr; empty: the folder alone.')
+param sources string = ''
+
+@description('NASA Earthdata Login token, for downloads from NASA.')
+@secure()
+param earthdataToken string = ''
+
 @description('Most worker replicas.')
 @minValue(1)
 @maxValue(300)
@@ -99,6 +109,7 @@ module vault 'vault.bicep' = {
     networkId: network.outputs.networkId
     signingSecret: signingSecret
     smtpPassword: smtpPassword
+    earthdataToken: earthdataToken
   }
 }
 
@@ -135,6 +146,8 @@ module apps 'apps.bicep' = {
     mailFrom: mailFrom
     archiveServer: archiveServer
     archiveShare: archiveShare
+    archiveUrl: archiveUrl
+    sources: sources
     mostWorkers: mostWorkers
   }
 }

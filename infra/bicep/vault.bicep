@@ -9,6 +9,8 @@ param networkId string
 param signingSecret string
 @secure()
 param smtpPassword string
+@secure()
+param earthdataToken string
 
 @description('Built-in role Key Vault Secrets User.')
 var secretsUserRole = '4633458b-17de-408a-b874-0445c86b69e6'
@@ -52,6 +54,19 @@ resource smtp 'Microsoft.KeyVault/vaults/secrets@2023-07-01' = {
   name: 'smtp-password'
   properties: {
     value: empty(smtpPassword) ? 'none' : smtpPassword
+    contentType: 'text/plain'
+    attributes: {
+      enabled: true
+      exp: secretsEnd
+    }
+  }
+}
+
+resource earthdata 'Microsoft.KeyVault/vaults/secrets@2023-07-01' = {
+  parent: vault
+  name: 'earthdata-token'
+  properties: {
+    value: empty(earthdataToken) ? 'none' : earthdataToken
     contentType: 'text/plain'
     attributes: {
       enabled: true
