@@ -7,14 +7,17 @@ a lock in use or a socket. It imports; it makes nothing else.
 import multiprocessing
 import os
 import pickle
+import signal
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
-from multiprocessing import forkserver
+from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerProcess
 
-from worker.guard import KILL, Work, guard
+from worker import proctree
+from worker.guard import KILL, Work, become_subreaper, guard
 from worker.messages import Ended, Message, decode
 
 PRELOADED = (
@@ -44,16 +47,22 @@ _ENVIRONMENT = {
 }
 # `Process.start` looks at all processes, also at one that another thread is just closing.
 _STARTING = threading.Lock()
+_GUARDS: set[int] = set()  # process ids of the guards that are followed
 _FORKSERVER_DIED = 255  # what multiprocessing tells then for an exit code nobody knows
 _DEAF_SECONDS = 10.0  # a guard that does not answer a kill within this time is killed itself
 
 
 def start_forkserver() -> None:
-    """Start the forkserver, which imports on its own. Call it before any thread or SDK client."""
+    """Start the forkserver, which imports on its own. Call it before any thread or SDK client.
+
+    This process becomes the parent of whatever a killed guard leaves behind, so that it can be
+    ended.
+    """
     if threading.active_count() > 1:
         raise RuntimeError("the forkserver must be started before any thread")
     for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)
+    become_subreaper()
     forkserver.set_forkserver_preload(list(PRELOADED))
     forkserver.ensure_running()
 
@@ -88,6 +97,7 @@ class Child:
         )
         with _STARTING:
             process.start()
+            _GUARDS.add(process.pid or 0)
         theirs.close()
         return cls(process, ours)
 
@@ -107,6 +117,10 @@ class Child:
             else:
                 heard(message)
         self._process.join()
+        with _STARTING:
+            _GUARDS.discard(self._process.pid or 0)
+            if ended is None:
+                _end_orphans()
         code = self._process.exitcode
         if ended is None and code is not None and 0 < code < _FORKSERVER_DIED:
             text = f"the guard ended with exit code {code}; its traceback is in the worker's log"
@@ -126,7 +140,7 @@ class Child:
                 return
             with suppress(BrokenPipeError, ConnectionResetError):  # it has just ended by itself
                 self._control.send_bytes(KILL)
-            # A guard that hangs takes its child with it by the child's parent-death signal.
+            # A guard that hangs is killed, and `follow` ends what it leaves.
             self._deadline = threading.Timer(_DEAF_SECONDS, self._end_guard)
             self._deadline.daemon = True
             self._deadline.start()
@@ -135,3 +149,27 @@ class Child:
         with self._sending:
             if not self._control.closed:
                 self._process.kill()
+
+
+def _end_orphans() -> None:
+    """Kill what came to this process because its guard was killed, detached processes too."""
+    kept = _GUARDS | _servers()
+    end = time.monotonic() + _DEAF_SECONDS  # a process the kernel does not let go keeps nobody
+    while time.monotonic() < end:
+        orphans = [pid for pid in proctree.children(os.getpid()) if pid not in kept]
+        if not orphans:
+            return
+        for pid in orphans:
+            proctree.kill_descendants(pid)
+            with suppress(ProcessLookupError, ChildProcessError):
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, os.WNOHANG)
+        time.sleep(0.001)
+
+
+def _servers() -> set[int]:
+    """The forkserver and the resource tracker, whose numbers multiprocessing keeps to itself."""
+    return {
+        getattr(forkserver._forkserver, "_forkserver_pid", None) or 0,
+        getattr(resource_tracker._resource_tracker, "_pid", None) or 0,
+    }

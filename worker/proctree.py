@@ -16,13 +16,14 @@ def descendants(root: int) -> list[int]:
     found: list[int] = []
     queue = [root]
     while queue:
-        for child in _children(queue.pop(0)):
+        for child in children(queue.pop(0)):
             found.append(child)
             queue.append(child)
     return found
 
 
-def _children(pid: int) -> list[int]:
+def children(pid: int) -> list[int]:
+    """The processes whose parent is `pid`, those that have ended and are not reaped too."""
     try:
         threads = list((_PROC / str(pid) / "task").iterdir())
     except (FileNotFoundError, ProcessLookupError):

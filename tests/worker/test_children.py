@@ -40,6 +40,11 @@ def report_and_return(text: str, reports: Connection) -> int:
     return 3
 
 
+def report_when_told(folder: str, reports: Connection) -> int:
+    until(Path(folder, "go on").exists, 60)
+    return report_and_return(folder, reports)
+
+
 def print_for_ever(text: str, reports: Connection) -> int:
     del reports
     for _ in range(3000):
@@ -197,6 +202,33 @@ def test_a_kill_order_takes_detached_grandchildren_too(tmp_path: Path) -> None:
     end = ended(run(tmp_path, leave_detached_grandchildren, str(tmp_path), then=then.strip()))
     assert end.exit_code is None
     assert not [pid for pid in pids(tmp_path) if proctree.alive(pid)]
+
+
+GUARDLESS = """
+    import tests.worker.test_children as here
+    from pathlib import Path
+    from worker import proctree
+    here.until(lambda: len(here.pids(Path({folder!r}))) == 4, 60)
+    (forkserver,) = [p for p in proctree.children(os.getpid()) if proctree.children(p)]
+    (guard,) = proctree.children(forkserver)
+    other = Child.start(partial(here.report_when_told, {folder!r}), 2**30)
+    os.kill(guard, {signal})
+    {then}
+    print("lost" if child.follow(lambda message: None) is None else "not lost", flush=True)
+    print([pid for pid in here.pids(Path({folder!r})) if proctree.alive(pid)], flush=True)
+    Path({folder!r}, "go on").touch()
+    child = other
+"""
+
+
+@pytest.mark.parametrize(("signal", "then"), [(9, ""), (19, "child.kill()")])
+def test_a_guard_that_is_killed_or_stalls_leaves_no_process_behind(
+    tmp_path: Path, signal: int, then: str
+) -> None:
+    program = GUARDLESS.format(folder=str(tmp_path), signal=signal, then=then).strip()
+    lines = run(tmp_path, leave_detached_grandchildren, str(tmp_path), then=program)
+    assert lines[:2] == ["lost", "[]"]
+    assert ended(lines).exit_code == 3, "an attempt beside it goes on"
 
 
 @pytest.mark.parametrize("victim", ["supervisor", "forkserver too"])
