@@ -1,0 +1,151 @@
+"""A worker process that collects from a server which does wrong: real Azurite, Redis and Celery."""
+
+import hashlib
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from reprojection.hdfeos_write import write_granule
+from tasks import protocol
+from tasks.blobs import GRANULES
+from tasks.categories import Category
+from tasks.model import State
+from tasks.spec import CollectSpec
+from tests.archives.servers import (
+    Act,
+    FileServer,
+    Served,
+    body,
+    file_server,
+    redirect,
+    stall,
+    status,
+)
+from tests.worker.processes import Process, Stack, make_stack
+from tests.worker.world import until
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "reprojection"))
+from reading_samples import small_tile
+
+pytestmark = pytest.mark.integration
+TOKEN = "the-token-that-nobody-may-see"
+HALF = 1_000_000
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """A granule of two megabytes; HDF4 does not mind what follows its last element."""
+    path = tmp_path_factory.mktemp("granule") / "tile.hdf"
+    write_granule(path, small_tile())
+    return path.read_bytes().ljust(2 * HALF, b"x")
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[FileServer]:
+    with file_server() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def stack(
+    azurite: str, redis_server: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Stack]:
+    stack = make_stack(azurite, redis_server, tmp_path_factory.mktemp("fetches"))
+    yield stack
+    stack.end()
+
+
+def worker(stack: Stack, server: FileServer, name: str) -> Process:
+    host = server.url.removeprefix("http://")
+    return stack.worker(
+        name,
+        SOURCES=f"laads+{server.url}",
+        EARTHDATA_TOKEN=TOKEN,
+        EARTHDATA_HOSTS=host,
+        GRACE_SECONDS=0.2,
+    )
+
+
+def plan(stack: Stack, server: FileServer, data: bytes, day: int) -> CollectSpec:
+    """A granule of that day on the server, and its collection."""
+    name = f"MOD13A2.A2020{day:03d}.h18v04.061.2020300001122.hdf"
+    server.files[f"/{name}"] = Served(data=data)
+    spec = CollectSpec(
+        product="MOD13A2",
+        collection="61",
+        granule=name,
+        production="2020300001122",
+        source=f"laads+{server.url}",
+        url=f"{server.url}/{name}",
+        size=len(data),
+        checksum=hashlib.md5(data, usedforsecurity=False).hexdigest(),
+        checksum_type="MD5",
+    )
+    stack.world.plan(spec)
+    return spec
+
+
+def stored(stack: Stack, spec: CollectSpec) -> list[str]:
+    return list(stack.world.services.blobs.names(GRANULES, spec.key))
+
+
+def test_a_worker_stopped_amid_a_fetch_shows_nothing_and_the_next_goes_on(
+    stack: Stack, server: FileServer, data: bytes
+) -> None:
+    first = worker(stack, server, "first")
+    spec = plan(stack, server, data, 1)
+    path = f"/{spec.granule}"
+    server.acts[path] = [stall(HALF)]
+    stack.send(spec.key)
+    part = stack.folder / "data" / "downloads" / spec.key / f"{spec.granule}.part"
+    until(lambda: part.exists() and part.stat().st_size == HALF, 60, "half of it is here")
+    first.popen.send_signal(signal.SIGTERM)
+    assert first.popen.wait(30) == 0
+    assert stack.world.task(spec.key).state is State.READY
+    assert stored(stack, spec) == []
+    worker(stack, server, "second")
+    stack.send(spec.key)
+    task = stack.settled(spec.key)
+    assert task.state is State.DONE, protocol.attempts_of(stack.world.services.store, spec.key)
+    assert [asked.headers.get("range") for asked in server.asked] == [None, f"bytes={HALF}-"]
+    (file,) = task.files
+    (name,) = stored(stack, spec)
+    assert file.blob == f"{GRANULES}/{name}"
+    assert stack.world.services.blobs.get_bytes(GRANULES, name) == data
+    assert not part.parent.exists()
+
+
+FAULTS: dict[str, tuple[Act, Category]] = {
+    "sign-in page": (body(b"<!DOCTYPE html><html>sign in"), Category.CREDENTIALS_REFUSED),
+    "401": (status(401), Category.CREDENTIALS_REFUSED),
+    "404": (status(404), Category.SOURCE_NOT_PUBLISHED),
+    "503": (status(503, Retry_After="33"), Category.SERVER_BUSY),
+    "other bytes": (body(b"\x0e\x03\x13\x01" * (HALF // 2)), Category.DOWNLOAD_FAILED),
+    "elsewhere": (redirect("/nothing-here"), Category.SOURCE_NOT_PUBLISHED),
+}
+
+
+def test_each_fault_ends_in_its_category_and_stores_nothing(
+    stack: Stack, server: FileServer, data: bytes
+) -> None:
+    if not any(process.popen.poll() is None for process in stack.processes):
+        worker(stack, server, "second")
+    specs = {}
+    for day, (fault, (act, _)) in enumerate(FAULTS.items(), start=100):
+        specs[fault] = plan(stack, server, data, day)
+        server.always[f"/{specs[fault].granule}"] = act
+        stack.send(specs[fault].key)
+    for fault, (_, category) in FAULTS.items():
+        stack.settled(specs[fault].key)
+        (attempt,) = protocol.attempts_of(stack.world.services.store, specs[fault].key)
+        assert attempt.category is category, (fault, attempt)
+        assert stored(stack, specs[fault]) == []
+        assert TOKEN not in attempt.message + attempt.log
+    busy = stack.world.task(specs["503"].key)
+    assert busy.not_before > stack.world.services.clock.now() + 20
+    for process in stack.processes:
+        assert TOKEN not in process.log.read_text("utf-8")
+    assert all(a.headers["authorization"] == f"Bearer {TOKEN}" for a in server.asked)
