@@ -96,6 +96,7 @@ class Faults:
     def _begin(self) -> None:
         kinds: list[tuple[int, Callable[[], None]]] = [
             (30, self._kill),
+            (8, self._kill_inside),
             (25, self._stall),
             (35, self._bad_connections),
             (8 if self.disk else 0, self._full_disk),
@@ -129,6 +130,17 @@ class Faults:
         if found is not None:
             self.journal.note("kill", process=found[0])
             os.kill(found[1], signal.SIGKILL)
+
+    def _kill_inside(self) -> None:
+        """A worker's forkserver, or the guard of an attempt."""
+        child = self.stack.supervisor.child(self.choose.choice(self.stack.worker_names))
+        if child.pid is None or child.exit_code() is not None:
+            return
+        servers = [pid for pid in proctree.children(child.pid) if proctree.children(pid)]
+        guards = [guard for server in servers for guard in proctree.children(server)]
+        if servers:
+            self.journal.note("kill inside a worker")
+            _signal([self.choose.choice([*servers, *guards, *guards])], signal.SIGKILL)
 
     def _stall(self) -> None:
         found = self._process()
