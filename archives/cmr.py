@@ -53,6 +53,10 @@ class CmrArchive:
         self._url = url.rstrip("/")
         self._collections: dict[str, tuple[Collection, ...]] = {}
 
+    def refresh(self) -> None:
+        """Forget which collections there are: they are asked for again."""
+        self._collections.clear()
+
     def search(
         self,
         product: str,

@@ -47,6 +47,10 @@ class LaadsArchive:
         self._url = url.rstrip("/")
         self._places: dict[str, Mapping[str, SwathPlace]] = {}
 
+    def refresh(self) -> None:
+        """Forget the places of swaths: of recent days more become known."""
+        self._places.clear()
+
     def search(
         self,
         product: str,

@@ -36,10 +36,10 @@ class Source(Archive, Protocol):
 
 @runtime_checkable
 class Refreshable(Protocol):
-    """A source that keeps an index."""
+    """A source that keeps what it once learned."""
 
     def refresh(self) -> object:
-        """Bring the index up to date."""
+        """Bring that up to date."""
 
 
 @runtime_checkable
@@ -70,7 +70,7 @@ class Sources:
         return self._products.get(product, self._chain)
 
     def refresh(self) -> None:
-        """Bring the indexes up to date. Raises ArchiveError."""
+        """Bring what the sources keep up to date. Raises ArchiveError."""
         for source in self._all():
             if isinstance(source, Refreshable):
                 source.refresh()

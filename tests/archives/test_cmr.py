@@ -210,6 +210,16 @@ def test_a_collection_that_is_served_no_longer_is_no_failure(server: FileServer)
     assert of.holdings("MOD99") == []
 
 
+def test_a_new_collection_is_seen_after_a_refresh(server: FileServer) -> None:
+    cmr = Cmr(collections=[MODERN])
+    of = archive(cmr, server)
+    assert len(of.holdings("MYD04_L2")) == 1
+    cmr.collections.append(umm_collection("MYD04_L2", "7", "LAADS", "2002-07-04T00:00:00.000Z"))
+    assert len(of.holdings("MYD04_L2")) == 1
+    of.refresh()
+    assert [h.collection for h in of.holdings("MYD04_L2")] == ["61", "7"]
+
+
 def test_the_box_is_asked_for_with_room_around_it(server: FileServer) -> None:
     of = archive(Cmr(collections=[MODERN], granules=swaths(1)), server)
     for box in ((5.0, 40.0, 15.0, 50.0), (170.0, -10.0, -170.0, 10.0), (0.0, 70.0, 1.0, 89.0)):
