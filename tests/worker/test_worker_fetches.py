@@ -1,7 +1,6 @@
 """A worker process that collects from a server which does wrong: real Azurite, Redis and Celery."""
 
 import hashlib
-import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from reprojection.hdfeos_write import write_granule
-from tasks import protocol
+from tasks import protocol, workers
 from tasks.blobs import GRANULES
 from tasks.categories import Category
 from tasks.model import State
@@ -58,15 +57,12 @@ def stack(
     stack.end()
 
 
-def worker(stack: Stack, server: FileServer, name: str) -> Process:
+@pytest.fixture(scope="module", autouse=True)
+def process(stack: Stack, server: FileServer) -> Process:
+    """The one worker, whose token is the server's."""
     host = server.url.removeprefix("http://")
-    return stack.worker(
-        name,
-        SOURCES=f"laads+{server.url}",
-        EARTHDATA_TOKEN=TOKEN,
-        EARTHDATA_HOSTS=host,
-        GRACE_SECONDS=0.2,
-    )
+    sources = f"laads+{server.url}"
+    return stack.worker("fetcher", SOURCES=sources, EARTHDATA_TOKEN=TOKEN, EARTHDATA_HOSTS=host)
 
 
 def plan(stack: Stack, server: FileServer, data: bytes, day: int) -> CollectSpec:
@@ -92,24 +88,23 @@ def stored(stack: Stack, spec: CollectSpec) -> list[str]:
     return list(stack.world.services.blobs.names(GRANULES, spec.key))
 
 
-def test_a_worker_stopped_amid_a_fetch_shows_nothing_and_the_next_goes_on(
+def test_a_fetch_killed_midway_shows_nothing_and_the_next_attempt_goes_on(
     stack: Stack, server: FileServer, data: bytes
 ) -> None:
-    first = worker(stack, server, "first")
+    store, clock = stack.world.services.store, stack.world.services.clock
     spec = plan(stack, server, data, 1)
-    path = f"/{spec.granule}"
-    server.acts[path] = [stall(HALF)]
+    server.acts[f"/{spec.granule}"] = [stall(HALF)]
     stack.send(spec.key)
     part = stack.folder / "data" / "downloads" / spec.key / f"{spec.granule}.part"
     until(lambda: part.exists() and part.stat().st_size == HALF, 60, "half of it is here")
-    first.popen.send_signal(signal.SIGTERM)
-    assert first.popen.wait(30) == 0
-    assert stack.world.task(spec.key).state is State.READY
+    until(lambda: any(row.attempts for row in workers.list_workers(store)), 20, "a beat lists it")
+    assert workers.order_kill(store, clock, "fetcher", stack.world.task(spec.key).claim)
+    assert stack.settled(spec.key).state is State.READY
     assert stored(stack, spec) == []
-    worker(stack, server, "second")
+    stack.world.wake(spec.key)
     stack.send(spec.key)
     task = stack.settled(spec.key)
-    assert task.state is State.DONE, protocol.attempts_of(stack.world.services.store, spec.key)
+    assert task.state is State.DONE, protocol.attempts_of(store, spec.key)
     assert [asked.headers.get("range") for asked in server.asked] == [None, f"bytes={HALF}-"]
     (file,) = task.files
     (name,) = stored(stack, spec)
@@ -129,10 +124,8 @@ FAULTS: dict[str, tuple[Act, Category]] = {
 
 
 def test_each_fault_ends_in_its_category_and_stores_nothing(
-    stack: Stack, server: FileServer, data: bytes
+    stack: Stack, server: FileServer, process: Process, data: bytes
 ) -> None:
-    if not any(process.popen.poll() is None for process in stack.processes):
-        worker(stack, server, "second")
     specs = {}
     for day, (fault, (act, _)) in enumerate(FAULTS.items(), start=100):
         specs[fault] = plan(stack, server, data, day)
@@ -146,6 +139,5 @@ def test_each_fault_ends_in_its_category_and_stores_nothing(
         assert TOKEN not in attempt.message + attempt.log
     busy = stack.world.task(specs["503"].key)
     assert busy.not_before > stack.world.services.clock.now() + 20
-    for process in stack.processes:
-        assert TOKEN not in process.log.read_text("utf-8")
+    assert TOKEN not in process.log.read_text("utf-8")
     assert all(a.headers["authorization"] == f"Bearer {TOKEN}" for a in server.asked)
