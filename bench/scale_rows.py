@@ -101,7 +101,9 @@ class GeneratedStore:
             )
         return self._paged(islice(found, limit))
 
-    def transact(self, table: str, partition: str, operations: Sequence[Operation]) -> None:
+    def transact(
+        self, table: str, partition: str, operations: Sequence[Operation]
+    ) -> tuple[str, ...]:
         self._travel()
         if self.watching:
             self.written += [op.row for op in operations]
@@ -114,7 +116,7 @@ class GeneratedStore:
                         self.inner.transact(
                             table, partition, [Insert(row=name, entity=made.entity)]
                         )
-        self.inner.transact(table, partition, operations)
+        return self.inner.transact(table, partition, operations)
 
     def _travel(self) -> None:
         self.calls += 1
