@@ -15,6 +15,7 @@ from archives.folder import FolderArchive, OutlineReader
 from archives.ftp import FtpArchive
 from archives.laads import LAADS_URL, LaadsArchive
 from archives.limits import HostLimits
+from archives.pool import PoolArchive
 from archives.sources import Source, Sources
 from archives.stac import (
     PLANETARY_COMPUTER_COLLECTION,
@@ -131,13 +132,15 @@ def _make(text: str, wanted: Wanted) -> Source:
         return CmrArchive(web, downloader, url=address, name=name)
     if kind == "laads" and urlsplit(address).scheme in _HTTP:
         return LaadsArchive(web, downloader, url=address, name=name)
+    if kind == "pool" and urlsplit(address).scheme in _HTTP:
+        return PoolArchive(web, downloader, url=address, name=name)
     if kind == "stac" and urlsplit(address).scheme in _HTTP:
         return _stac(web, downloader, address, name)
     if scheme in ("ftp", "ftps"):
         return FtpArchive(text, wanted.limits, name=name, timing=wanted.timing)
     raise SourcesSettingError(
         f"SWATHMILL_SOURCES names {name!r}, which is no source: use {', '.join(NAMES)}, "
-        "cmr+https://..., laads+https://..., stac+https://... or ftp://..."
+        "cmr+https://..., laads+https://..., pool+https://..., stac+https://... or ftp://..."
     )
 
 

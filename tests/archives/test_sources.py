@@ -23,6 +23,7 @@ from archives.ftp import FtpArchive
 from archives.laads import LaadsArchive
 from archives.limits import LocalLimits
 from archives.model import Box, Fetched, GranuleRecord, Holding, Progress
+from archives.pool import PoolArchive
 from archives.sources import Sources
 from archives.stac import StacArchive
 
@@ -253,7 +254,7 @@ def test_settings_name_sources_in_order(tmp_path: Path) -> None:
     text = (
         "folder, cmr; MOD04_L2 = laads,cmr; VNP46A2=stac+https://stac.example/v1"
         "#sign=https://stac.example/sas&collection={product}.v{version};"
-        " MOD14=ftp://reader:secret@ftp.example/allData"
+        " MOD14=ftp://reader:secret@ftp.example/allData,pool+https://pool.example/MOLT"
     )
     made = make_sources(wanted(tmp_path, text, str(tmp_path)))
     assert [type(s) for s in made.chain("MCD12Q1")] == [FolderArchive, CmrArchive]
@@ -262,7 +263,8 @@ def test_settings_name_sources_in_order(tmp_path: Path) -> None:
     (stac,) = made.chain("VNP46A2")
     assert isinstance(stac, StacArchive)
     assert stac.name == "stac+https://stac.example/v1"
-    (ftp,) = made.chain("MOD14")
+    ftp, pool = made.chain("MOD14")
+    assert isinstance(pool, PoolArchive)
     assert isinstance(ftp, FtpArchive)
     assert ftp.name == "ftp://ftp.example/allData"
 
