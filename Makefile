@@ -122,6 +122,10 @@ bench-reproject: $(STAMP)/dev ## Measure reprojection against its peers; the mac
 bench-plan: $(STAMP)/dev ## Measure planning: ten years of a continent [ARGS=--quick]
 	$(BIN)/python -m bench.plan $(ARGS)
 
+.PHONY: bench-tasks
+bench-tasks: $(STAMP)/dev ## Drive tasks that do nothing through the protocol, bare Celery beside it [COUNT=n]
+	@$(BIN)/python -m bench.tasks --count $(or $(COUNT),3000)
+
 .PHONY: bench-transfer
 bench-transfer: $(STAMP)/dev ## Measure transfers against the SDK's defaults [SWATHMILL_BENCH_STORAGE=connection string]
 	$(BIN)/python -m bench.transfer --study

@@ -82,7 +82,7 @@ def main() -> int:
     log.info("worker starts", slots=settings.slots, sandbox=confinement.line, stale=removed)
     heartbeat.start()
     try:
-        return _consume(make_app(settings.redis_url.get_secret_value()), supervisor)
+        return consume(make_app(settings.redis_url.get_secret_value()), supervisor)
     finally:
         supervisor.kill_all(Order.HAND_BACK)
         heartbeat.stop()
@@ -126,7 +126,7 @@ class _Pulse(bootsteps.StartStopStep):  # type: ignore[misc]
             consumer.cancel_task_queue(QUEUE)
 
 
-def _consume(app: Celery, supervisor: Supervisor) -> int:
+def consume(app: Celery, supervisor: Supervisor) -> int:
     """Give each message's key to a slot until Celery is told to stop."""
 
     @app.task(name=TASK, ignore_result=True)  # type: ignore[untyped-decorator]

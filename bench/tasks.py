@@ -1,0 +1,320 @@
+"""Tasks that do nothing, through the whole protocol: the manager, Celery's workers, Azurite, Redis.
+
+    python -m bench.tasks [--count N] [--workers N] [--slots N]
+
+The plan is written first; then the workers start, and each task is sent, claimed in the table,
+committed without files, and digested by the manager, until the request has ended. Beside it, the
+same workers run tasks that do nothing but count, without any table. Both rates depend on the
+machine and on what else it does; the CPU seconds of each process are told too. The results go to
+bench/out/tasks.json.
+"""
+
+import argparse
+import json
+import os
+import signal
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import cast
+
+from redis import Redis
+
+from service_manager.manager import Manager
+from service_manager.options import Options
+from service_manager.service import serve
+from swathmill.stack.azurite import Account, AzuriteServer
+from swathmill.stack.children import Child, ChildSpec
+from swathmill.stack.redis_server import RedisServer
+from tasks import logs, protocol, requests, workers
+from tasks.celery_app import Sender, make_app
+from tasks.connect import connect
+from tasks.model import RequestState
+from tasks.plan import Plan, PlannedTask
+from tasks.request import Request, parse_request
+from tasks.services import Services
+from tasks.settings import Settings
+from tasks.spec import CollectSpec
+from tasks.transitions import RetryPolicy
+from worker.service import consume
+from worker.supervisor import Supervisor
+
+OUT = Path(__file__).parent / "out"
+COUNTED = "bench:counted"
+PATIENCE = 900.0  # seconds
+DOCUMENT = {
+    "products": [{"name": "MOD13A2", "collection": "6", "layers": ["x"]}],
+    "region": {"tiles": ["h18v04"]},
+    "time": {"start": "2012-01-01", "end": "2012-01-02"},
+    "grid": {"modis": 1000},
+}
+
+
+class Slots:
+    """What Celery's loop needs of a supervisor; `run` is all that a slot does."""
+
+    draining = False
+    hold = workers.Hold.NONE
+
+    def __init__(self, settings: Settings, run: Callable[[str], None]) -> None:
+        self.settings = settings
+        self.name = settings.worker_name
+        self.execute = run
+
+    def takes(self) -> bool:
+        """Always: nothing else runs here."""
+        return True
+
+    def running(self) -> tuple[()]:
+        """None when Celery has waited for its threads."""
+        return ()
+
+    def kill_all(self, _order: object) -> None:
+        """Nothing to kill: no attempt has a process."""
+
+
+def plan(request: Request) -> Plan:
+    """As many collections as the title says, of granules that are never fetched."""
+    return Plan(
+        tasks=tuple(
+            PlannedTask(
+                spec=CollectSpec(
+                    product="MOD13A2", collection="6", granule=f"g{i}", production="1", size=1
+                )
+            )
+            for i in range(int(request.title))
+        )
+    )
+
+
+def manage(settings: Settings) -> None:
+    """The manager's process."""
+    stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    services = connect(settings)
+    sender = Sender(make_app(settings.redis_url.get_secret_value()))
+    options = Options.of(settings, "bench")
+    serve(services, options, lambda epoch: Manager(services, options, plan, sender, epoch), stop)
+
+
+def work(settings: Settings) -> None:
+    """A worker's process: claim and commit, nothing in between."""
+    services = connect(settings)
+    policy = RetryPolicy()
+
+    def run(key: str) -> None:
+        claimed = protocol.claim(services, key, settings.worker_name, policy)
+        if claimed is not None:
+            now = services.clock.now()
+            attempt = claimed.attempt(started=now, ended=now, duration=0.0)
+            protocol.commit(services, attempt, (), claimed.task)
+
+    threading.Thread(target=_beat, args=(services, settings), daemon=True).start()
+    slots = Slots(settings, run)
+    consume(make_app(settings.redis_url.get_secret_value()), cast("Supervisor", slots))
+
+
+def count(settings: Settings) -> None:
+    """A worker's process of bare Celery."""
+    redis = Redis.from_url(settings.redis_url.get_secret_value())
+    slots = Slots(settings, lambda _key: _ignore(redis.incr(COUNTED)))
+    consume(make_app(settings.redis_url.get_secret_value()), cast("Supervisor", slots))
+
+
+def _ignore(_value: object) -> None:
+    """An answer of no use."""
+
+
+def _beat(services: Services, settings: Settings) -> None:
+    row = workers.WorkerRow(
+        name=settings.worker_name,
+        host="bench",
+        slots=settings.slots,
+        started=services.clock.now(),
+        beat_at=services.clock.now(),
+    )
+    while True:
+        workers.beat(services.store, services.clock, row)
+        services.clock.sleep(settings.heartbeat_seconds)
+
+
+ROLES = {"manage": manage, "work": work, "count": count}
+
+
+class Machine:
+    """Azurite, Redis and the processes of one run."""
+
+    def __init__(self, folder: Path, slots: int) -> None:
+        self.folder = folder
+        self.slots = slots
+        self.azurite = AzuriteServer.on_free_ports(
+            folder=folder / "azurite", log=folder / "azurite.log", account=Account.new()
+        )
+        self.redis = RedisServer.on_free_port(folder=folder / "redis", log=folder / "redis.log")
+        self.settings = Settings(
+            storage=self.azurite.connection_string, redis_url=self.redis.url, log_level="warning"
+        )
+
+    def child(self, role: str, number: int = 0) -> Child:
+        """A process of this module."""
+        name = f"{role}-{number}"
+        started = Child(
+            ChildSpec(
+                name=name,
+                argv=(sys.executable, "-m", "bench.tasks", "--role", role),
+                log=self.folder / f"{name}.log",
+                env={
+                    "SWATHMILL_STORAGE": self.azurite.connection_string,
+                    "SWATHMILL_REDIS_URL": self.redis.url,
+                    "SWATHMILL_WORKER_NAME": name,
+                    "SWATHMILL_SLOTS": str(self.slots),
+                    "SWATHMILL_TICK_SECONDS": "0.1",
+                    "SWATHMILL_WINDOW": "4096",
+                    "SWATHMILL_LOG_LEVEL": "warning",
+                },
+            )
+        )
+        started.start()
+        return started
+
+
+@contextmanager
+def running(*children: Child) -> Iterator[None]:
+    """Stop the children when the block ends."""
+    try:
+        yield
+    finally:
+        for child in children:
+            child.stop()
+
+
+def cpu_seconds(child: Child) -> float:
+    """User and system time of a process that runs, in seconds."""
+    fields = Path(f"/proc/{child.pid}/stat").read_text().rpartition(") ")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def until(there: Callable[[], bool], what: str) -> None:
+    """Wait for something; RuntimeError when it does not come."""
+    limit = time.monotonic() + PATIENCE
+    while not there():
+        if time.monotonic() > limit:
+            raise RuntimeError(f"{what} did not come within {PATIENCE:g} s")
+        time.sleep(0.1)
+
+
+def protocol_run(machine: Machine, tasks: int, processes: int) -> dict[str, object]:
+    """Plan, then execute; rates and CPU seconds."""
+    with running(azurite := machine.azurite.start(), redis := machine.redis.start()):
+        services = connect(machine.settings)
+        begun = time.monotonic()
+        with running(manager := machine.child("manage")):
+            document = parse_request({**DOCUMENT, "title": str(tasks)})
+            request = requests.submit(services, "bench", document)
+
+            def state() -> RequestState:
+                return requests.load(services, request).state
+
+            until(lambda: state() is RequestState.RUNNING, "the plan")
+            planned = time.monotonic()
+            parts: dict[str, Child] = {"azurite": azurite, "redis": redis, "manager": manager}
+            parts |= {f"worker-{i}": machine.child("work", i) for i in range(processes)}
+            with running(*(c for name, c in parts.items() if name.startswith("worker"))):
+                until(lambda: _delivered(services, request) > 0, "a task")
+                before = {name: cpu_seconds(child) for name, child in parts.items()}
+                first, at = time.monotonic(), _delivered(services, request)
+                until(lambda: state().ended, "the end")
+                ended = time.monotonic()
+                spent = {name: cpu_seconds(child) - before[name] for name, child in parts.items()}
+        if state() is not RequestState.COMPLETE:
+            raise RuntimeError(f"the request ended {state().value}")
+    rest = tasks - at
+    return {
+        "tasks": tasks,
+        "planned per second": round(tasks / (planned - begun), 1),
+        "tasks per second": round(rest / (ended - first), 1),
+        "CPU ms per task": {name: round(1000 * s / rest, 2) for name, s in spent.items()},
+        "CPU ms per task, all": round(1000 * sum(spent.values()) / rest, 2),
+    }
+
+
+def _delivered(services: Services, request: str) -> int:
+    return sum(count.done for count in requests.load(services, request).phases.values())
+
+
+def celery_run(machine: Machine, tasks: int, processes: int) -> dict[str, object]:
+    """The same number of messages to workers that only count them."""
+    with running(machine.redis.start()):
+        redis = Redis.from_url(machine.redis.url)
+        sender = Sender(make_app(machine.redis.url))
+
+        def counted() -> int:
+            return int(cast("bytes", redis.get(COUNTED) or b"0"))
+
+        parts = [machine.child("count", i) for i in range(processes)]
+        with running(*parts):
+            sender("first")
+            until(lambda: counted() > 0, "the first")
+            before = sum(map(cpu_seconds, parts))
+            begun, already = time.monotonic(), counted()
+            for number in range(tasks):
+                sender(str(number))
+            until(lambda: counted() >= tasks + already, "the last")
+            ended = time.monotonic()
+            spent = sum(map(cpu_seconds, parts)) - before
+        redis.close()
+    return {
+        "tasks per second": round(tasks / (ended - begun), 1),
+        "CPU ms per task, workers": round(1000 * spent / tasks, 2),
+    }
+
+
+def table(results: Mapping[str, Mapping[str, object]]) -> str:
+    """The results as text."""
+    lines = []
+    for name, found in results.items():
+        lines.append(f"{name}:")
+        for what, value in found.items():
+            shown = ", ".join(f"{k} {v}" for k, v in value.items()) if _maps(value) else value
+            lines.append(f"  {what}: {shown}")
+    return "\n".join(lines)
+
+
+def _maps(value: object) -> bool:
+    return isinstance(value, dict)
+
+
+def main() -> None:
+    """Run both and print the rates."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--role", choices=sorted(ROLES), help=argparse.SUPPRESS)
+    parser.add_argument("--count", type=int, default=3000, help="tasks")
+    parser.add_argument("--workers", type=int, default=2, help="worker processes")
+    parser.add_argument("--slots", type=int, default=4, help="slots of each")
+    given = parser.parse_args()
+    if given.role:
+        settings = Settings()
+        logs.configure(settings.log_level, process=given.role)
+        ROLES[given.role](settings)
+        return
+    results: dict[str, Mapping[str, object]] = {}
+    with tempfile.TemporaryDirectory(prefix="swathmill-bench-") as folder:
+        load = os.getloadavg()[0]
+        results["protocol"] = protocol_run(
+            Machine(Path(folder) / "a", given.slots), given.count, given.workers
+        )
+        results["bare Celery"] = celery_run(
+            Machine(Path(folder) / "b", given.slots), given.count, given.workers
+        )
+        results["machine"] = {"cores": os.cpu_count(), "load before": round(load, 1)}
+    OUT.mkdir(exist_ok=True)
+    (OUT / "tasks.json").write_text(json.dumps(results, indent=1) + "\n")
+    sys.stdout.write(table(results) + "\n")
+
+
+if __name__ == "__main__":
+    main()
