@@ -128,6 +128,17 @@ class PreviewAnswer(_Answer):
     reused: int
     bytes: int
     gaps: int
+    stored: int = Field(0, description="Bytes to keep, at most.")
+    exact: bool = Field(True, description="False: `reused` is estimated from a sample.")
+    core_hours: float = Field(0, description="Expected, by what such tasks took.")
+    unmeasured: int = Field(0, description="Tasks never timed, not in `core_hours`.")
+    elapsed: float = Field(
+        0, description="Expected seconds with all workers; 0: unknown."
+    )
+    cost: float = Field(
+        0, description="Expected, with a month of storage."
+    )
+    message: str = Field("", description="Also says whether it would wait for confirmation.")
     missing: tuple[str, ...] = Field((), description="The first gaps, each with its reason.")
 
     @classmethod
@@ -142,6 +153,13 @@ class PreviewAnswer(_Answer):
             reused=counts.reused,
             bytes=counts.size,
             gaps=counts.gaps,
+            stored=counts.stored,
+            exact=counts.exact,
+            core_hours=round(counts.busy / 3600, 3),
+            unmeasured=counts.unmeasured,
+            elapsed=counts.elapsed,
+            cost=counts.cost,
+            message=row.message,
             missing=tuple(f"{gap.what}: {gap.reason}" for gap in row.gaps),
         )
 

@@ -138,6 +138,12 @@ def resume(request_id: str, caller: Caller, here: Here) -> RequestAnswer:
     return RequestAnswer.of(order(here, caller, request_id, "resume"))
 
 
+@router.post("/requests/{request_id}/confirm", status_code=202, summary="Confirm a request")
+def confirm(request_id: str, caller: Caller, here: Here) -> RequestAnswer:
+    """Let a request go on that takes so much that it waits for confirmation."""
+    return RequestAnswer.of(order(here, caller, request_id, "confirm"))
+
+
 def order(here: Portal, caller: Person, request_id: str, what: str) -> RequestRow:
     """Give the manager an order about a request this person may see; the row afterwards."""
     row = load_for(here.services, caller, request_id)

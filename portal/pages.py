@@ -26,6 +26,7 @@ _TONES = {
     "success": "good",
     "complete with gaps": "warn",
     "cancelled": "warn",
+    "waiting for confirmation": "warn",
     "draining": "warn",
     "drained": "warn",
     "probing": "warn",

@@ -14,6 +14,7 @@ from portal import pictures
 from portal.api import order
 from portal.context import Here, Portal
 from portal.downloads import ResultFile
+from portal.expected import takes
 from portal.forms import request_yaml
 from portal.identity import Caller
 from portal.problems import NotFoundError
@@ -218,9 +219,12 @@ def view(request_id: str, path: str, caller: Caller, here: Here) -> Response:
 
 @router.post("/requests/{request_id}/{what}")
 def give_order(
-    request_id: str, what: Literal["cancel", "pause", "resume"], caller: Caller, here: Here
+    request_id: str,
+    what: Literal["cancel", "pause", "resume", "confirm"],
+    caller: Caller,
+    here: Here,
 ) -> Response:
-    """Cancel, pause or resume, and show the page again."""
+    """Cancel, pause, resume or confirm, and show the page again."""
     row = order(here, caller, request_id, what)
     return RedirectResponse(f"/requests/{row.id}", 303)
 
@@ -265,6 +269,8 @@ def _orders(row: RequestRow) -> tuple[str, ...]:
     """What its owner may ask for now."""
     if row.state.ended or row.order == "cancel":
         return ()
+    if row.state is RequestState.HELD:
+        return ("cancel",) if row.order == "confirm" else ("confirm", "cancel")
     paused = row.order == "pause" or (row.paused and row.order != "resume")
     return ("resume" if paused else "pause", "cancel")
 
@@ -278,6 +284,9 @@ def _hints(row: RequestRow) -> str:
     match row.state:
         case RequestState.SUBMITTED:
             return "Waiting for the service manager to plan it."
+        case RequestState.HELD:
+            taken = "Confirmed: it goes on." if row.order == "confirm" else ""
+            return taken or f"It waits for you. {takes(row.preview)} {_sentence(row.message)}"
         case RequestState.PLANNING:
             return "Looking for granules and planning tasks."
         case _:
@@ -341,3 +350,7 @@ def _shown(here: Portal, found: ResultFile) -> pictures.Shown | None:
 
 def _view_url(request: str, paths: list[str], at: int) -> str:
     return f"/requests/{request}/view/{quote(paths[at])}"
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}." if text else ""

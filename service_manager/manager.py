@@ -5,7 +5,7 @@ anything in memory that the tables do not have.
 """
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import structlog
 
@@ -22,12 +22,15 @@ from service_manager.ready import Ready
 from service_manager.retention import Retention
 from service_manager.sweep import Sweep
 from service_manager.view import Live, View
+from service_manager.worth import Policy
 from tasks.keys import SHARDS, shard
 from tasks.model import State
 from tasks.rows import News
 from tasks.services import Services
 
 log = structlog.get_logger("manager")
+
+CLEANING = 0.1  # seconds of one round
 
 Send = Callable[[str], None]
 
@@ -72,9 +75,14 @@ class Manager:
         self._release = Release(services, self.view, self._dispatch, options.sweep)
         self._sweep = Sweep(services, self.view, self._dispatch, options.sweep)
         self._swept = False  # all shards, once
-        self._retention = Retention(services, self.view, wait=options.orphans)
+        self._retention = Retention(
+            services, self.view, wait=options.orphans, policy=Policy.of(options)
+        )
+        self._cleaned: Iterator[bool] | None = None  # a pass under way
+        self._clean_period = options.orphans / len(SHARDS)
+        self._due_clean = self._clock.monotonic() + options.orphans
         self._shards_looked_at = itertools.cycle(SHARDS)
-        self._due: dict[str, float] = {"orphans": self._clock.monotonic() + options.orphans}
+        self._due: dict[str, float] = {}
         self._concerns: tuple[tuple[str, Callable[[], bool], float], ...] = (
             ("requests", self._lifecycle.take_up, 1.0),
             ("sweep", self._sweeping, 0.0),
@@ -86,7 +94,7 @@ class Manager:
             ("dispatch", self._dispatching, 0.0),
             ("progress", self._lifecycle.progress, 1.0),
             ("release", self._release.step, 0.0),
-            ("orphans", self._orphans, options.orphans / len(SHARDS)),
+            ("cleaning", self._cleaning, 0.0),
         )
 
     def tick(self) -> bool:
@@ -162,9 +170,23 @@ class Manager:
                 return False
         return False
 
-    def _orphans(self) -> bool:
-        """Delete blobs of attempts that came to nothing, a shard at a time."""
-        deleted = self._retention.collect(next(self._shards_looked_at))
-        if deleted:
-            log.info("useless blobs deleted", count=deleted)
+    def _cleaning(self) -> bool:
+        """Expire what is not worth keeping and delete blobs of no use, a shard after another, for
+        a little of each round. Raises StoreError; the shard's turn comes again then."""
+        now = self._clock.monotonic()
+        if self._cleaned is None:
+            if now < self._due_clean:
+                return False
+            self._due_clean = now + self._clean_period
+            self._cleaned = self._retention.passing(next(self._shards_looked_at))
+        passing, self._cleaned = self._cleaned, None
+        until = now + CLEANING
+        gone = 0
+        for went in passing:
+            gone += went
+            if self._clock.monotonic() >= until:
+                self._cleaned = passing
+                break
+        if gone:
+            log.info("artifacts expired and useless blobs deleted", count=gone)
         return False

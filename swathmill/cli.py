@@ -21,6 +21,7 @@ from swathmill.commands import (
     requests,
     run,
     sign_in,
+    storage,
     up,
 )
 from swathmill.errors import RefusedError, StackError
@@ -46,6 +47,7 @@ inspection.register(app)
 explanation.register(app)
 sign_in.register(app)
 backup.register(app)
+storage.register(app)
 doctor.register(app)
 
 

@@ -34,7 +34,7 @@ def export(
     data: DataOption = None,
 ) -> None:
     """Write all tables and plans into one file. Workers may go on; the manager stands by."""
-    with _storage(data_folder(data), alone=False) as services:
+    with open_storage(data_folder(data), alone=False) as services:
         if not any(requests.list_requests(services, limit=1)):
             raise StackError("There is nothing to export: no request was made.", "See --data.")
         totals = write(services, file, Settings().lease_seconds, _console().print)
@@ -47,7 +47,7 @@ def restore(
 ) -> None:
     """Write an exported file into empty storage. Start the stack afterwards."""
     backup.check(file)
-    with _storage(data_folder(data), alone=True) as services:
+    with open_storage(data_folder(data), alone=True) as services:
         totals = backup.restore(services.store, services.blobs, services.clock, file)
         absent = backup.absent_artifacts(services.store, services.blobs)
     console = _console()
@@ -90,7 +90,7 @@ def write(
 
 
 @contextmanager
-def _storage(folder: DataFolder, *, alone: bool) -> Iterator[Services]:
+def open_storage(folder: DataFolder, *, alone: bool) -> Iterator[Services]:
     """Storage as the settings or the data folder have it; Azurite is started where none runs.
 
     With `alone`, a stack that runs on the folder is refused.

@@ -20,6 +20,7 @@ def register(app: typer.Typer) -> None:
     app.command()(status)
     app.command()(results)
     app.command()(cancel)
+    app.command()(confirm)
     app.command()(retry)
 
 
@@ -86,6 +87,16 @@ def cancel(
     """Stop a request; what other requests want of it goes on."""
     client_for(data_folder(data), token).cancel(request_id)
     _console().print(f"{request_id} is being cancelled.", markup=False)
+
+
+def confirm(
+    request_id: Annotated[str, typer.Argument(help="Request that waits for confirmation.")],
+    data: DataOption = None,
+    token: TokenOption = None,
+) -> None:
+    """Let a request go on that takes so much that it waits for confirmation."""
+    client_for(data_folder(data), token).order(request_id, "confirm")
+    _console().print(f"{request_id} is confirmed.", markup=False)
 
 
 def retry(

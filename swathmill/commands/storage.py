@@ -1,0 +1,99 @@
+"""`swathmill storage`: what is kept in storage, what it is worth, and what would go next."""
+
+import heapq
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from service_manager.options import Options
+from service_manager.retention import survey
+from service_manager.worth import Kept, Policy, Why
+from swathmill.commands.backup import open_storage
+from swathmill.commands.options import DataOption, data_folder
+from tasks import history
+from tasks.keys import SHARDS
+from tasks.model import Phase
+from tasks.services import Services
+from tasks.settings import Settings
+
+_GB = 1e9
+_NEXT = 10
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(storage)
+
+
+@dataclass
+class Held:
+    """Artifacts of one phase: how many, bytes in all and by the reason they are kept, what making
+    them again would cost."""
+
+    count: int = 0
+    size: int = 0
+    remake: float = 0.0
+    by_reason: Counter[Why] = field(default_factory=Counter)
+
+
+def storage(data: DataOption = None) -> None:
+    """What is kept in storage, what it is worth, and what would go next."""
+    policy = Policy.of(Options.of(Settings(), "storage"))
+    now = time.time()
+    with open_storage(data_folder(data), alone=False) as services:
+        held, least = look(services, policy, now)
+    show(Console(highlight=False, soft_wrap=True), policy, held, least, now)
+
+
+def look(services: Services, policy: Policy, now: float) -> tuple[dict[Phase, Held], list[Kept]]:
+    """All artifacts by phase, and those that would go next, first first."""
+    means = history.class_means(services.store)
+    held = {phase: Held() for phase in Phase}
+    ended: dict[str, float] = {}
+    least: list[Kept] = []
+    for shard in SHARDS:
+        for one in survey(services, shard, means, ended):
+            why = one.why(policy, now)
+            of = held[one.phase]
+            of.count += 1
+            of.size += one.size
+            of.remake += one.remake(policy)
+            of.by_reason[why] += one.size
+            if why in (Why.WORTH, Why.NOT):
+                least.append(one)
+        least = heapq.nsmallest(
+            _NEXT, least, key=lambda one: (one.worth(policy, now), one.density(policy), one.key)
+        )
+    return held, least
+
+
+def show(
+    console: Console, policy: Policy, held: dict[Phase, Held], least: list[Kept], now: float
+) -> None:
+    """Print both."""
+    table = Table(
+        "phase", "artifacts", "GB", "needed", "results", "worth keeping", "to go", "to make again"
+    )
+    table.box = None
+    for phase, of in held.items():
+        parts = [f"{of.by_reason[why] / _GB:.3f}" for why in Why]
+        table.add_row(phase, f"{of.count:,}", f"{of.size / _GB:.3f}", *parts, f"{of.remake:.2f}")
+    console.print(table)
+    total = sum(of.size for of in held.values())
+    month = total / _GB * policy.storage
+    bound = f" of {policy.quota / _GB:g} GB (SWATHMILL_STORAGE_QUOTA_GB)" if policy.quota else ""
+    console.print(f"{total / _GB:.3f} GB{bound}, at {month:.2f} a month.", markup=False)
+    if not least:
+        console.print("Nothing would go: all is needed or a result.", markup=False)
+        return
+    console.print("What would go next:", markup=False)
+    for one in least:
+        console.print(
+            f"  {one.key[:16]}  {one.phase:12}  {one.size / 1e6:9.1f} MB  worth "
+            f"{one.worth(policy, now):.4f}: {one.why(policy, now)}",
+            markup=False,
+        )
