@@ -15,6 +15,7 @@ from kombu.exceptions import OperationalError
 from archives.errors import ArchiveError
 from reprojection.isolation import ReadingProcess
 from service_manager.index_file import IndexFile
+from service_manager.keeping import beside_rounds
 from service_manager.manager import Manager, SendError
 from service_manager.notify import MailServer, Postman
 from service_manager.options import Options
@@ -76,7 +77,8 @@ def main() -> int:
     def make(epoch: int) -> Manager:
         return Manager(services, options, planned, send, epoch, planners.submit)
 
-    serve(services, options, make, stop, each=postman.tick)
+    keep = beside_rounds(services.clock, options.lease)
+    serve(services, options, make, stop, each=postman.tick, keep=keep)
     planners.shutdown(wait=False, cancel_futures=True)
     postman.close(10.0)
     reader.close()

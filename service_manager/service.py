@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import structlog
 
+from service_manager.keeping import Keep, Turn, between_rounds
 from service_manager.leadership import Leadership
 from service_manager.manager import Manager
 from service_manager.options import Options
@@ -22,15 +23,18 @@ def serve(
     make: Make,
     stop: threading.Event,
     each: Callable[[], None] = lambda: None,
+    keep: Keep = between_rounds,
 ) -> None:
-    """Run until `stop` is set; `each` is called once a round while this process acts."""
+    """Run until `stop` is set; `each` is called once a round while this process acts. `keep` says
+    how the lease is renewed."""
     leadership = Leadership(services, options.lease)
     while not stop.is_set():
         if not _wait(leadership, options, stop):
             return
         log.info("acting", epoch=leadership.epoch)
         try:
-            _act(leadership, make(leadership.epoch), options, stop, each)
+            with keep(leadership) as turn:
+                _act(turn, make(leadership.epoch), options, stop, each)
         except FencedError as error:
             log.warning("standing by", reason=str(error))
         except StoreError as error:
@@ -56,7 +60,7 @@ def _wait(leadership: Leadership, options: Options, stop: threading.Event) -> bo
 
 
 def _act(
-    leadership: Leadership,
+    turn: Turn,
     manager: Manager,
     options: Options,
     stop: threading.Event,
@@ -64,7 +68,7 @@ def _act(
 ) -> None:
     try:
         while not stop.is_set():
-            leadership.renew()
+            turn()
             busy = manager.tick()
             each()
             if not busy:

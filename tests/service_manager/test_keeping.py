@@ -1,0 +1,74 @@
+"""A manager keeps the lease through a round longer than it, but not for ever."""
+
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from service_manager.keeping import LONGEST_ROUND, Keeper
+from service_manager.leadership import Leadership
+from tasks.clock import ManualClock
+from tasks.errors import FencedError
+from tasks.services import Services, memory_services
+
+LEASE = 30.0
+
+
+@pytest.fixture
+def services() -> Services:
+    return memory_services(ManualClock())
+
+
+@pytest.fixture
+def acting(services: Services) -> Leadership:
+    one = Leadership(services, LEASE)
+    assert one.acquire()
+    return one
+
+
+def test_a_round_longer_than_the_lease_keeps_it(services: Services, acting: Leadership) -> None:
+    keeper = Keeper(acting, services.clock, LEASE)
+    standby = Leadership(services, LEASE)
+    for _ in range(int(3 * LONGEST_ROUND)):
+        services.clock.sleep(LEASE / 6)
+        keeper.look()
+        assert not standby.acquire()
+    keeper.turn()
+
+
+def test_a_round_without_end_does_not_keep_it_for_ever(
+    services: Services, acting: Leadership
+) -> None:
+    keeper = Keeper(acting, services.clock, LEASE)
+    standby = Leadership(services, LEASE)
+    took = 0.0
+    while not standby.acquire():
+        services.clock.sleep(LEASE / 6)
+        keeper.look()
+        took += LEASE / 6
+        assert took < 2 * LONGEST_ROUND * LEASE
+    assert took > LONGEST_ROUND * LEASE
+    keeper.turn()  # it goes on without knowing, until the next look
+    keeper.look()
+    with pytest.raises(FencedError, match="epoch 2 acts"):
+        keeper.turn()
+
+
+def test_it_looks_while_the_context_lasts(services: Services, acting: Leadership) -> None:
+    looks = threading.Semaphore(0)
+
+    class Told(Keeper):
+        def look(self) -> None:
+            super().look()
+            looks.release()
+
+    def others() -> list[str]:
+        return [thread.name for thread in threading.enumerate() if thread.name == "keeper"]
+
+    keeper: Callable[..., Keeper] = Told
+    with keeper(acting, services.clock, 0.06).beside() as turn:
+        assert looks.acquire(timeout=30)
+        assert looks.acquire(timeout=30)
+        turn()
+        assert others()
+    assert not others()
