@@ -17,7 +17,7 @@ from tasks.services import Services, memory_services
 from tasks.settings import Settings
 from tasks.spec import CollectSpec
 from tasks.store import Operation
-from tasks.workers import WorkerRow
+from tasks.workers import Hold, WorkerRow
 from tests.worker.world import REQUEST, World, until
 from worker.heartbeat import Heartbeat
 from worker.messages import Ended, Failed, Job, Message, Progress, Succeeded
@@ -292,6 +292,31 @@ def test_a_lease_without_a_beat_ends_all_attempts(bench: Bench, store: Unsteady)
     until(lambda: bool(protocol.attempts_of(store, key)), 5)
     (attempt,) = protocol.attempts_of(store, key)
     assert attempt.category is Category.WORKER_LOST
+
+
+def test_a_hold_is_read_with_the_beat_and_obeyed(bench: Bench) -> None:
+    beating, services = heartbeat(bench), bench.world.services
+    beating.beat()
+    (row,) = workers.list_workers(services.store)
+    assert bench.supervisor.takes()
+    workers.order_hold(services.store, services.clock, "w", row.started, Hold.DRAINED)
+    beating.beat()
+    assert not bench.supervisor.takes()
+    workers.order_hold(services.store, services.clock, "w", row.started, Hold.PROBE)
+    beating.beat()
+    assert bench.supervisor.takes()
+    bench.child.hangs, bench.child.messages = True, []
+    key, thread = bench.in_background()
+    assert not bench.supervisor.takes()
+    beating.beat()
+    workers.order_move(services.store, services.clock, "w", bench.world.task(key).claim)
+    beating.beat()
+    thread.join(10)
+    (attempt,) = protocol.attempts_of(services.store, key)
+    assert (attempt.category, bench.world.task(key).state) == (Category.CANCELLED, State.READY)
+    workers.order_hold(services.store, services.clock, "w", row.started - 1, Hold.DRAINED)
+    beating.beat()
+    assert bench.supervisor.takes()
 
 
 def test_a_worker_does_not_inherit_the_end_of_a_dead_namesake(bench: Bench) -> None:

@@ -121,6 +121,41 @@ def test_hanging_user_code_is_killed_by_order(stack: Stack, process: Process) ->
     assert not any("hang" in c for c in commands(process))
 
 
+def test_a_held_worker_leaves_messages_alone_and_hands_back_what_is_moved(
+    stack: Stack, process: Process
+) -> None:
+    store, clock = stack.world.services.store, stack.world.services.clock
+
+    def row() -> workers.WorkerRow:
+        return next(row for row in workers.list_workers(store) if row.name == "runner")
+
+    def hold(wanted: workers.Hold) -> None:
+        assert workers.order_hold(store, clock, "runner", row().started, wanted)
+        sequence = row().sequence
+        until(lambda: row().sequence > sequence + 1, 20, "the worker has read its hold")
+        assert row().hold is wanted
+
+    key = hanging(stack, "hang-move", process)
+    claim = stack.world.task(key).claim
+    until(lambda: claim in [a.claim for a in row().attempts], 10, "the attempt is listed")
+    hold(workers.Hold.DRAINED)
+    assert workers.order_move(store, clock, "runner", claim)
+    until(lambda: bool(protocol.attempts_of(store, key)), 20, "the attempt is handed back")
+    (attempt,) = protocol.attempts_of(store, key)
+    assert attempt.category is Category.CANCELLED
+    task = stack.world.task(key)
+    assert (task.state, task.not_before, task.retries) == (State.READY, 0, 0)
+    others = [reduction(stack, f"held{n}", f"x = 'held {n}'\n{GOOD}") for n in range(3)]
+    for other in others:
+        stack.send(other)
+    sequence = row().sequence
+    until(lambda: row().sequence > sequence + 2, 20, "beats")
+    assert {stack.world.task(other).state for other in others} == {State.READY}
+    hold(workers.Hold.NONE)
+    for other in others:  # the very messages that waited
+        assert stack.settled(other, 30).state is State.DONE
+
+
 def test_full_slots_leave_the_worker_idle_and_take_the_next_at_once(
     stack: Stack, process: Process
 ) -> None:
