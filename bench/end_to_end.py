@@ -193,7 +193,7 @@ def main() -> None:
     out.mkdir(exist_ok=True)
     (out / "end_to_end.json").write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
     for name, value in found.items():
-        print(f"{name:28} {value}")  # noqa: T201
+        print(f"{name:28} {value}")
 
 
 if __name__ == "__main__":

@@ -351,8 +351,8 @@ def main() -> None:
     for job, size in jobs:
         with multiprocessing.get_context("spawn").Pool(1) as pool:
             found.append(pool.apply(job, (size,)))
-        print(found[-1], flush=True)  # noqa: T201
-    print(table(found))  # noqa: T201
+        print(found[-1], flush=True)
+    print(table(found))
     arguments.json.parent.mkdir(exist_ok=True)
     arguments.json.write_text(json.dumps([asdict(one) for one in found], indent=1))
 

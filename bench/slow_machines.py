@@ -412,7 +412,7 @@ def main() -> None:
     parser.add_argument("--plot", type=Path, help="an .svg or .png file to write")
     arguments = parser.parse_args()
     found = study(arguments.tasks, arguments.seeds)
-    print(table(found))  # noqa: T201
+    print(table(found))
     OUT.parent.mkdir(exist_ok=True)
     OUT.write_text(
         json.dumps(

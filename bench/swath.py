@@ -1,63 +1,66 @@
 """Swaths onto a grid (S1) and coarse geolocation to fine (S2), against their peers.
 
-    python -m bench.swath
+    python -m bench.swath [--rounds N]
 
-S1: three 1 km granules (8.2 million footprints: two of one orbit, one of the next) onto a MODIS
-tile of 1200 x 1200 pixels, nearest footprint of each granule. The peer is pyresample's kd-tree
-with its build, radius 1,500 m, one tree per granule as our rule asks, and one tree for all. S2: the
-5 km geolocation of one granule to 1 km, against what is at hand of python-geotiepoints. Each side
-takes what it needs from latitudes and longitudes on.
+S1: three 1 km granules (8.2 million footprints: two of one orbit, one of the next, all of which
+reach the tile) onto a MODIS tile of 1200 x 1200 pixels, nearest footprint of each granule. The peer
+is pyresample's kd-tree with its build, radius 1,500 m: one tree for all, and one per granule as our
+rule asks. S2: the 5 km geolocation of one granule to 1 km, against python-geotiepoints. Each side
+takes what it needs from latitudes and longitudes on; all take turns and are judged by medians.
+
+Memory: the three granules as files, through `reproject`, in a process of its own; its peak above
+what its imports take, beside the bound: decoded layers with geolocation, output, and 64 MiB.
 """
 
 import argparse
 import json
-import time
+import subprocess
+import sys
+import tempfile
 import warnings
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime, timedelta
 from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
+from bench.turns import Took, peak_mib, take_turns
 from reprojection.geolocation import Geolocation
 from reprojection.grids import Grid, modis_tile_grid
+from reprojection.hdfeos_write import FieldToWrite, GranuleToWrite, SwathToWrite, write_granule
 from reprojection.interpolation import AxisMap, interpolate_positions
 from reprojection.orbit import SCAN_SECONDS, swath
+from reprojection.reproject import Options, reproject
 from reprojection.swath import Swath, nearest
 from reprojection.targets import pixel_centres
 
 RADIUS_M = 6371007.181
 REACH_M = 1500.0
+PASSES = ((600.0, 26.0), (900.0, 26.0), (750.0, 1.3))
+"""Seconds after the equator and node longitude of each granule."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One line of the table: seconds of both sides (a peer's are None where it is missing)."""
+    """One line of the table: ours against one peer (None where it is not installed)."""
 
     case: str
     threads: int
-    ours_s: float
+    ours: Took
     peer: str
-    peer_s: float | None
+    theirs: Took | None
     goal: float
     accuracy: dict[str, float] = field(default_factory=dict)
 
     @property
-    def ratio(self) -> float | None:
-        """How many times faster than the peer."""
-        return None if self.peer_s is None else self.peer_s / self.ours_s
-
-
-def best(act: Callable[[], object], times: int) -> float:
-    """The shortest of several runs, in seconds."""
-    took = []
-    for _ in range(times):
-        start = time.perf_counter()
-        act()
-        took.append(time.perf_counter() - start)
-    return min(took)
+    def ratios(self) -> tuple[float, float] | None:
+        """How many times faster than the peer, by wall clock and by CPU time."""
+        if self.theirs is None:
+            return None
+        return self.theirs.wall_s / self.ours.wall_s, self.theirs.cpu_s / self.ours.cpu_s
 
 
 def granule(seconds: float, node: float) -> Geolocation:
@@ -73,34 +76,36 @@ def granule(seconds: float, node: float) -> Geolocation:
     )
 
 
-def s1(times: int) -> list[Row]:
+def s1(rounds: int) -> list[Row]:
     """Three granules onto tile h18v03."""
-    granules = [granule(600.0, 14.0), granule(900.0, 14.0), granule(750.0, 14.0 - 24.7)]
+    granules = [granule(*one) for one in PASSES]
     grid = modis_tile_grid(18, 3, 1000)
 
     def ours(threads: int) -> list[npt.NDArray[np.int32]]:
         targets = pixel_centres(grid)
         return [nearest(Swath.of(one), targets, threads=threads) for one in granules]
 
-    found = ours(1)
-    accuracy = s1_accuracy(granules, grid, found)
-    peers = pyresample_peers(granules, grid, times)
-    rows = []
-    for threads in (1, 2):
-        seconds = best(lambda t=threads: ours(t), times)  # type: ignore[misc]
-        for peer, took in peers.items():
-            rows.append(
-                Row(
-                    case="S1 three 1 km swaths onto 1200 x 1200",
-                    threads=threads,
-                    ours_s=seconds,
-                    peer=peer,
-                    peer_s=took,
-                    goal=10.0,
-                    accuracy=accuracy,
-                )
-            )
-    return rows
+    accuracy = s1_accuracy(granules, grid, ours(1))
+    peers = pyresample_peers(granules, grid)
+    sides = {
+        "ours 1": lambda: ours(1),
+        "ours 2": lambda: ours(2),
+        **{name: act for name, act in peers.items() if act is not None},
+    }
+    took = take_turns(sides, rounds)
+    return [
+        Row(
+            case="S1 three 1 km swaths onto 1200 x 1200",
+            threads=threads,
+            ours=took[f"ours {threads}"],
+            peer=peer,
+            theirs=took.get(peer),
+            goal=10.0,
+            accuracy=accuracy,
+        )
+        for threads in (1, 2)
+        for peer in peers
+    ]
 
 
 def s1_accuracy(
@@ -127,10 +132,10 @@ def s1_accuracy(
 
 
 def pyresample_peers(
-    granules: list[Geolocation], grid: Grid, times: int
-) -> dict[str, float | None]:
-    """Seconds of pyresample's kd-tree with its build, one thread."""
-    names = ("pyresample kd-tree, one per granule", "pyresample kd-tree, one for all")
+    granules: list[Geolocation], grid: Grid
+) -> dict[str, Callable[[], object] | None]:
+    """pyresample's kd-tree with its build, one thread."""
+    names = ("pyresample, one tree for all", "pyresample, a tree per granule")
     if find_spec("pyresample") is None:
         return dict.fromkeys(names)
     from pyresample import kd_tree
@@ -147,22 +152,19 @@ def pyresample_peers(
     )
 
     def search(parts: list[tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]]) -> None:
-        for lon, lat in parts:
-            kd_tree.get_neighbour_info(
-                SwathDefinition(lon, lat), area, REACH_M, neighbours=1, nprocs=1
-            )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            for lon, lat in parts:
+                kd_tree.get_neighbour_info(
+                    SwathDefinition(lon, lat), area, REACH_M, neighbours=1, nprocs=1
+                )
 
     apart = [(one.lon, one.lat) for one in granules]
-    joined = [tuple(np.concatenate(side) for side in zip(*apart, strict=True))]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return {
-            names[0]: best(lambda: search(apart), times),
-            names[1]: best(lambda: search([(lon, lat) for lon, lat in joined]), times),
-        }
+    lon, lat = (np.concatenate(side) for side in zip(*apart, strict=True))
+    return {names[0]: lambda: search([(lon, lat)]), names[1]: lambda: search(apart)}
 
 
-def s2(times: int) -> list[Row]:
+def s2(rounds: int) -> list[Row]:
     """406 x 271 coarse points to 2030 x 1354, scan by scan."""
     fine = granule(600.0, 14.0)
     lat = np.ascontiguousarray(fine.lat[2::5, 2::5])
@@ -170,23 +172,24 @@ def s2(times: int) -> list[Row]:
     rows = AxisMap(fine=2030, coarse=406, offset=2, increment=5, group=10)
     columns = AxisMap(fine=1354, coarse=lat.shape[1], offset=2, increment=5, group=1354)
 
-    def ours() -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    def ours() -> tuple[npt.NDArray[np.floating], npt.NDArray[np.floating]]:
         return interpolate_positions(lat, lon, rows, columns)
 
-    made = ours()
-    off = np.linalg.norm(_vectors(*made) - _vectors(fine.lat, fine.lon), axis=-1) * RADIUS_M
-    peer_s = None
+    sides: dict[str, Callable[[], object]] = {"ours": ours}
     if find_spec("geotiepoints") is not None:
         from geotiepoints import modis5kmto1km
 
-        peer_s = best(lambda: modis5kmto1km(lon, lat), times)
+        sides["geotiepoints"] = lambda: modis5kmto1km(lon, lat)
+    took = take_turns(sides, rounds)
+    made = [np.asarray(side, np.float64) for side in ours()]
+    off = np.linalg.norm(_vectors(*made) - _vectors(fine.lat, fine.lon), axis=-1) * RADIUS_M
     return [
         Row(
             case="S2 5 km geolocation to 1 km",
             threads=1,
-            ours_s=best(ours, times),
+            ours=took["ours"],
             peer="geotiepoints",
-            peer_s=peer_s,
+            theirs=took.get("geotiepoints"),
             goal=30.0,
             accuracy={"median_m": float(np.median(off)), "worst_m": float(off.max())},
         )
@@ -198,27 +201,100 @@ def _vectors(lat: npt.NDArray[np.float64], lon: npt.NDArray[np.float64]) -> npt.
     return np.stack([np.cos(phi) * np.cos(lam), np.cos(phi) * np.sin(lam), np.sin(phi)], axis=-1)
 
 
-def run(times: int = 3) -> list[Row]:
-    """All rows."""
-    return [*s1(times), *s2(times)]
+def write_passes(folder: Path) -> list[Path]:
+    """The granules of S1 as files of one int16 layer."""
+    paths = []
+    for number, one in enumerate(PASSES):
+        place = granule(*one)
+        start = datetime(2012, 6, 1, 12, 5 * number, tzinfo=UTC)
+        name = f"MYD99_L2.A{start:%Y%j.%H%M}.061.2012170000000.hdf"
+        dims = ("Lines", "Pixels")
+        values = (np.arange(place.lat.size) % 9973).astype(np.int16).reshape(place.lat.shape)
+        made = GranuleToWrite(
+            local_name=name,
+            product="MYD99_L2",
+            collection=61,
+            start=start,
+            end=start + timedelta(minutes=5),
+            produced=start + timedelta(days=20),
+            day_night="Day",
+            ring=[(-10.0, 40.0), (-10.0, 70.0), (30.0, 70.0), (30.0, 40.0)],
+            structure=SwathToWrite(
+                name="Swath",
+                geo_fields=[
+                    FieldToWrite(name="Latitude", values=place.lat.astype(np.float32), dims=dims),
+                    FieldToWrite(name="Longitude", values=place.lon.astype(np.float32), dims=dims),
+                ],
+                data_fields=[
+                    FieldToWrite(
+                        name="Value", values=values, dims=dims, typed={"_FillValue": -9999}
+                    )
+                ],
+            ),
+        )
+        write_granule(folder / name, made)
+        paths.append(folder / name)
+    return paths
+
+
+def peak_of_files(folder: Path) -> dict[str, float]:
+    """MiB that `reproject` of the files in a folder took above this process's imports."""
+    before = peak_mib()
+    paths = sorted(folder.glob("*.hdf"))
+    made = reproject(paths, "Value", modis_tile_grid(18, 3, 1000), Options())
+    peak = peak_mib() - before
+    # Stored values, a reason each, and latitude, longitude and zenith.
+    decoded = len(paths) * 2030 * 1354 * (2 + 1 + 8 + 8 + 4) / 2**20
+    bound = decoded + made.data.nbytes / 2**20 + 64
+    return {"peak_mib": round(peak, 1), "bound_mib": round(bound, 1)}
+
+
+def memory() -> dict[str, float]:
+    """The same from a fresh process."""
+    with tempfile.TemporaryDirectory() as name:
+        write_passes(Path(name))
+        command = [sys.executable, "-m", "bench.swath", "--peak", name]
+        done = subprocess.run(command, check=True, capture_output=True, text=True)
+        found: dict[str, float] = json.loads(done.stdout)
+        return found
+
+
+def table(rows: list[Row]) -> str:
+    """The rows as a Markdown table."""
+    lines = [
+        "| case | threads | Swathmill ms | CPU ms | peer | ms | CPU ms | ratio | by CPU | goal |",
+        "|---|--:|--:|--:|---|--:|--:|--:|--:|--:|",
+    ]
+    for row in rows:
+        theirs, ratios = row.theirs, row.ratios
+        peer = f"{1e3 * theirs.wall_s:.0f} | {1e3 * theirs.cpu_s:.0f}" if theirs else "absent | "
+        times = f"{ratios[0]:.1f} | {ratios[1]:.1f}" if ratios else " | "
+        lines.append(
+            f"| {row.case} | {row.threads} | {1e3 * row.ours.wall_s:.1f} | "
+            f"{1e3 * row.ours.cpu_s:.1f} | {row.peer} | {peer} | {times} | {row.goal:g} |"
+        )
+    return "\n".join(lines)
 
 
 def main() -> None:
     """Print the table and keep it under bench/out."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--times", type=int, default=3)
-    rows = run(parser.parse_args().times)
-    for row in rows:
-        peer = "  absent" if row.peer_s is None else f"{1e3 * row.peer_s:6.0f} ms"
-        ratio = "" if row.ratio is None else f"{row.ratio:6.1f}x of {row.goal:.0f}x"
-        print(  # noqa: T201
-            f"{row.case:40} {row.threads} thread(s) {1e3 * row.ours_s:7.1f} ms | {peer} "
-            f"{row.peer:36} {ratio} {row.accuracy}"
-        )
+    parser = argparse.ArgumentParser(description="Swath search and geolocation against peers")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--peak", type=Path, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.peak:
+        sys.stdout.write(json.dumps(peak_of_files(options.peak)))
+        return
+    rows = [*s1(options.rounds), *s2(options.rounds)]
+    held = memory()
+    sys.stdout.write(f"{table(rows)}\n")
+    for row in {row.case: row for row in rows}.values():
+        sys.stdout.write(f"{row.case}: {row.accuracy}\n")
+    sys.stdout.write(f"memory of S1 from files: {held}\n")
     out = Path(__file__).parent / "out"
     out.mkdir(exist_ok=True)
-    text = json.dumps([{**asdict(row), "ratio": row.ratio} for row in rows], indent=2)
-    (out / "swath.json").write_text(text + "\n", encoding="utf-8")
+    document = {"rows": [{**asdict(row), "ratios": row.ratios} for row in rows], "memory": held}
+    (out / "swath.json").write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

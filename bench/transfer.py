@@ -204,7 +204,7 @@ def report(found: dict[Case, list[float]], path: Path) -> None:
                  f"{middle:.5f}", f"{best:.5f}", f"{case.size / MB / middle:.2f}",
                  *(f"{ratio:.3f}" for ratio in ratios + bests)]
             )  # fmt: skip
-            print(  # noqa: T201
+            print(
                 f"{case.direction:4} {case.size / MB:8.3f} MB {case.way:17} "
                 f"{1000 * mean:8.1f} +- {1000 * deviation:6.1f} ms  median {1000 * middle:8.1f}  "
                 f"best {1000 * best:8.1f}  of sdk {ratios[0]:5.2f} (best {bests[0]:4.2f})  "

@@ -132,12 +132,8 @@ class PreviewAnswer(_Answer):
     exact: bool = Field(True, description="False: `reused` is estimated from a sample.")
     core_hours: float = Field(0, description="Expected, by what such tasks took.")
     unmeasured: int = Field(0, description="Tasks never timed, not in `core_hours`.")
-    elapsed: float = Field(
-        0, description="Expected seconds with all workers; 0: unknown."
-    )
-    cost: float = Field(
-        0, description="Expected, with a month of storage."
-    )
+    elapsed: float = Field(0, description="Expected seconds with all workers; 0: unknown.")
+    cost: float = Field(0, description="Expected, with a month of storage.")
     message: str = Field("", description="Also says whether it would wait for confirmation.")
     missing: tuple[str, ...] = Field((), description="The first gaps, each with its reason.")
 

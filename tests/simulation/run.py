@@ -46,10 +46,10 @@ def main() -> int:
             steps += outcome.steps
             if outcome.violation:
                 bad.append(outcome)
-                print(f"seed {outcome.seed}: {outcome.violation}", flush=True)  # noqa: T201
+                print(f"seed {outcome.seed}: {outcome.violation}", flush=True)
     took = time.monotonic() - started
     kinds = ", ".join(f"{kind} {number}" for kind, number in sorted(faults.items()))
-    print(  # noqa: T201
+    print(
         f"{arguments.seeds} histories, {steps} events, {sum(faults.values())} faults ({kinds}), "
         f"{len(bad)} violations, {took:.0f} s"
     )
@@ -59,8 +59,8 @@ def main() -> int:
 def _replay(seed: int) -> int:
     outcome = simulate(seed, log=True)
     for line in outcome.log:
-        print(line)  # noqa: T201
-    print(outcome.violation or "no violation", outcome.digest)  # noqa: T201
+        print(line)
+    print(outcome.violation or "no violation", outcome.digest)
     return 1 if outcome.violation else 0
 
 
