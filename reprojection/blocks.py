@@ -51,12 +51,14 @@ class Kind(IntEnum):
     """How the coordinates of a block's pixels are had; the kernels know these numbers.
 
     CUBIC: by the bicubic, quick segments serve; WIDE: by the bicubic, but its pixels are too far
-    apart in the source for segments; LISTED: one by one.
+    apart in the source for segments; FINE: by the bicubics of control points 32 apart; LISTED: one
+    by one.
     """
 
     CUBIC = 1
     LISTED = 2
     WIDE = 3
+    FINE = 4
 
 
 def weights(t: Floats) -> Floats:
@@ -119,10 +121,25 @@ def _spread(places: Floats) -> Floats:
 
 _BLOCK_CENTRES = _spread((np.arange(BLOCK) + 0.5) / FINE)
 _BLOCK_EDGES = _spread(np.arange(BLOCK + 1) / FINE)
-_PART_MIDDLES = _spread(np.arange(_PARTS, dtype=np.float64) + 0.5)
 
-_FINE_CENTRES = weights((np.arange(FINE) + 0.5) / FINE)
-_FINE_EDGES = weights(np.arange(FINE + 1) / FINE)
+FINE_CENTRE_WEIGHTS: Floats = weights((np.arange(FINE) + 0.5) / FINE)
+"""(32, 4): `CENTRE_WEIGHTS` between finer control points."""
+
+FINE_EDGE_WEIGHTS: Floats = weights(np.arange(FINE + 1) / FINE)
+"""(33, 4): `EDGE_WEIGHTS` between finer control points."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FinePoints:
+    """Control points 32 pixels apart of n blocks.
+
+    `nodes` (n, 7, 7, 2) run from one before a block to one after, `held` (n, 4, 4) says which of
+    its parts a bicubic serves, `nowhere` (n) which blocks have no point on the domain.
+    """
+
+    nodes: Floats
+    held: NDArray[np.bool_]
+    nowhere: NDArray[np.bool_]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,7 +148,8 @@ class BlockPlan:
 
     `row` and `col` number the first block (edge number / 128), `kinds` (blocks down, blocks
     across) uint8 says how each block's coordinates are had, `nodes` (down + 3, across + 3, 2)
-    holds source column and row at the control points from one before the first block.
+    holds source column and row at the control points from one before the first block. `fine` holds
+    the finer points of FINE and LISTED blocks, `fine_index` (down, across) int64 where (-1: none).
     """
 
     coordinates: Coordinates
@@ -140,6 +158,8 @@ class BlockPlan:
     kinds: NDArray[np.uint8]
     nodes: Floats
     polar: NDArray[np.bool_]
+    fine: "FinePoints"
+    fine_index: NDArray[np.int64]
 
     @property
     def numbering(self) -> Numbering:
@@ -166,6 +186,9 @@ class BlockPlan:
         if kind == Kind.LISTED:
             only: Floats = self.listed([(i, j)], edges=edges)[0]
             return only
+        if kind == Kind.FINE:
+            spread = _BLOCK_EDGES if edges else _BLOCK_CENTRES
+            return bicubic(self.fine.nodes[self.fine_index[i, j]], spread)
         return bicubic(self.nodes[i : i + 4, j : j + 4], table)
 
 
@@ -203,6 +226,11 @@ def plan_blocks(coordinates: Coordinates) -> BlockPlan:
     smooth &= ~polar
     smooth &= _centres_hold(coordinates, nodes, row, col, smooth)
     kinds = np.where(smooth, np.where(narrow, Kind.CUBIC, Kind.WIDE), Kind.LISTED)
+    listed = np.argwhere(~smooth)
+    fine = _fine_points(coordinates, np.add(listed, (row, col)), polar[~smooth])
+    fine_index = np.full(kinds.shape, -1, np.int64)
+    fine_index[~smooth] = np.arange(len(listed))
+    kinds[~smooth] = np.where(fine.held.all(axis=(1, 2)), Kind.FINE, Kind.LISTED)
     return BlockPlan(
         coordinates=coordinates,
         row=row,
@@ -210,6 +238,8 @@ def plan_blocks(coordinates: Coordinates) -> BlockPlan:
         kinds=kinds.astype(np.uint8),
         nodes=np.ascontiguousarray(nodes[1:-2, 1:-2]),
         polar=polar,
+        fine=fine,
+        fine_index=fine_index,
     )
 
 
@@ -277,39 +307,48 @@ def _centres_hold(
     rows = np.asarray((i + row + 0.5) * BLOCK, dtype=np.float64)
     cols = np.asarray((j + col + 0.5) * BLOCK, dtype=np.float64)
     exact = _stack(coordinates.exact(rows, cols))
-    near = np.stack([nodes[i + 1 + k, j + 1 + m] for k in range(4) for m in range(4)])
     half = weights(np.array([0.5]))[0]
-    guess = np.einsum("k,knc->nc", np.outer(half, half).ravel(), near)
+    guess = nodes
+    for size in smooth.shape:
+        # Swapped, so that the second round is along the columns and the axes are in order again.
+        parts = (half[k] * guess[k + 1 : k + 1 + size] for k in range(4))
+        guess = np.swapaxes(sum(parts, start=np.zeros(())), 0, 1)
     with np.errstate(invalid="ignore"):
-        held[i, j] = (np.abs(guess - exact) <= _CENTRE_ERROR).all(axis=1)
+        held[i, j] = (np.abs(guess[i, j] - exact) <= _CENTRE_ERROR).all(axis=1)
     return held
+
+
+def _fine_points(
+    coordinates: Coordinates, blocks: NDArray[np.int64], polar: NDArray[np.bool_]
+) -> FinePoints:
+    """The finer control points of blocks (n, 2: numbers of row and column from CRS (0, 0))."""
+    corner = blocks.astype(np.float64)[:, :, None, None]
+    steps = np.arange(-1, _PARTS + 2) / _PARTS
+    middles = (np.arange(_PARTS) + 0.5) / _PARTS
+    nodes, exact = (
+        _stack(
+            coordinates.exact(
+                (corner[:, 0] + at[:, None]) * BLOCK, (corner[:, 1] + at[None, :]) * BLOCK
+            )
+        )
+        for at in (steps, middles)
+    )
+    return FinePoints(
+        nodes=nodes,
+        held=_parts_hold(nodes, exact) & ~polar[:, None, None],
+        nowhere=np.isnan(nodes).all(axis=(1, 2, 3)) & np.isnan(exact).all(axis=(1, 2, 3)),
+    )
 
 
 def _listed(plan: BlockPlan, blocks: Sequence[tuple[int, int]], *, edges: bool) -> Floats:
     side = BLOCK + 1 if edges else BLOCK
     out = np.full((len(blocks), side, side, 2), np.nan)
-    if not blocks:
-        return out
-    corner = np.array(blocks, dtype=np.float64) + np.array([plan.row, plan.col])
-    steps = np.arange(-1, _PARTS + 2) / _PARTS
-    nodes = _stack(
-        plan.coordinates.exact(
-            (corner[:, 0, None, None] + steps[:, None]) * BLOCK,
-            (corner[:, 1, None, None] + steps[None, :]) * BLOCK,
-        )
-    )
-    centres = (np.arange(_PARTS) + 0.5) / _PARTS
-    middles = _stack(
-        plan.coordinates.exact(
-            (corner[:, 0, None, None] + centres[:, None]) * BLOCK,
-            (corner[:, 1, None, None] + centres[None, :]) * BLOCK,
-        )
-    )
     for n, (i, j) in enumerate(blocks):
-        held = _parts_hold(nodes[n], middles[n]) & ~plan.polar[i, j]
-        nowhere = np.isnan(nodes[n]).all() and np.isnan(middles[n]).all()
-        if not (nowhere and _isolated(plan, i, j)):
-            _fill_parts(out[n], plan.coordinates, corner[n], nodes[n], held, edges=edges)
+        at = plan.fine_index[i, j]
+        if not (plan.fine.nowhere[at] and _isolated(plan, i, j)):
+            corner = np.array([plan.row + i, plan.col + j], dtype=np.float64)
+            nodes, held = plan.fine.nodes[at], plan.fine.held[at]
+            _fill_parts(out[n], plan.coordinates, corner, nodes, held, edges=edges)
     return out
 
 
@@ -323,10 +362,7 @@ def _fill_parts(
     edges: bool,
 ) -> None:
     """List a block's pixels: by bicubic in the parts it serves, exactly in the others."""
-    if held.all():
-        out[...] = bicubic(nodes, _BLOCK_EDGES if edges else _BLOCK_CENTRES)
-        return
-    table = _FINE_EDGES if edges else _FINE_CENTRES
+    table = FINE_EDGE_WEIGHTS if edges else FINE_CENTRE_WEIGHTS
     places = np.arange(len(table)) + (0.0 if edges else 0.5)
     for p, q in np.ndindex(_PARTS, _PARTS):
         part = out[p * FINE : p * FINE + len(table), q * FINE : q * FINE + len(table)]
@@ -344,19 +380,22 @@ def _isolated(plan: BlockPlan, i: int, j: int) -> bool:
 
 
 def _parts_hold(nodes: Floats, middles: Floats) -> NDArray[np.bool_]:
-    """Of a block's nodes (7, 7, 2) at 32 pixels: which of its 4 x 4 parts a bicubic serves."""
+    """Of blocks' nodes (n, 7, 7, 2) at 32 pixels: which of the 4 x 4 parts a bicubic serves.
+
+    `middles` (n, 4, 4, 2) are the exact places of the parts' centres.
+    """
+    held = np.ones(middles.shape[:3], dtype=bool)
+    half = weights(np.array([0.5]))
     with np.errstate(invalid="ignore"):
-        held = np.ones((_PARTS, _PARTS), dtype=bool)
-        for turned in (nodes, np.swapaxes(nodes, 0, 1)):
-            flat = np.abs(np.diff(turned, n=4, axis=0)).max(axis=-1) <= _FOURTH_DIFFERENCE
-            lines = np.stack([flat[max(p - 1, 0) : min(p, 2) + 1].all(axis=0) for p in range(4)])
-            wide = np.stack([lines[:, q : q + 4].all(axis=1) for q in range(4)], axis=1)
-            held &= wide if turned is nodes else wide.T
-        guess = bicubic(nodes, _PART_MIDDLES)
-        lost = np.isnan(nodes).any()
-        if lost:
-            half = weights(np.array([0.5]))
-            for p, q in np.ndindex(_PARTS, _PARTS):
-                guess[p, q] = bicubic(nodes[p : p + 4, q : q + 4], half)[0, 0]
-        held &= (np.abs(guess - middles) <= _CENTRE_ERROR).all(axis=-1)
+        for axis in (1, 2):
+            flat = np.abs(np.diff(nodes, n=4, axis=axis)).max(axis=-1) <= _FOURTH_DIFFERENCE
+            flat = flat if axis == 1 else np.swapaxes(flat, 1, 2)
+            lines = [flat[:, max(p - 1, 0) : min(p, 2) + 1].all(axis=1) for p in range(_PARTS)]
+            wide = np.stack(
+                [[line[:, q : q + 4].all(axis=1) for q in range(_PARTS)] for line in lines]
+            )
+            held &= wide.transpose((2, 0, 1) if axis == 1 else (2, 1, 0))
+        for p, q in np.ndindex(_PARTS, _PARTS):
+            guess = bicubic(nodes[:, p : p + 4, q : q + 4], half)[:, 0, 0]
+            held[:, p, q] &= (np.abs(guess - middles[:, p, q]) <= _CENTRE_ERROR).all(axis=-1)
     return held

@@ -4,7 +4,7 @@ Mirrors `csrc/job.h` field by field.
 """
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from reprojection.blocks import (
     CENTRE_WEIGHTS,
     EDGE_WEIGHTS,
+    FINE_CENTRE_WEIGHTS,
+    FINE_EDGE_WEIGHTS,
     SEGMENT_WEIGHTS,
     BlockPlan,
     Kind,
@@ -69,6 +71,8 @@ class _Job(ctypes.Structure):
         *((name, _POINTER) for name in ("kinds", "nodes")),
         *((name, _INTEGERS) for name in ("block_row", "block_col", "across")),
         *((name, _POINTER) for name in ("centre_weights", "edge_weights", "segment_weights")),
+        *((name, _POINTER) for name in ("fine_centre_weights", "fine_edge_weights")),
+        *((name, _POINTER) for name in ("fine", "fine_index")),
         *((name, _POINTER) for name in ("listed", "listed_edges", "by_window")),
         *((name, _POINTER) for name in ("centres", "corners")),
         *((name, ctypes.c_double) for name in ("scale_x", "scale_y")),
@@ -97,11 +101,17 @@ class Warper:
             centre_weights=self._array(CENTRE_WEIGHTS),
             edge_weights=self._array(EDGE_WEIGHTS),
             segment_weights=self._array(SEGMENT_WEIGHTS),
+            fine_centre_weights=self._array(FINE_CENTRE_WEIGHTS),
+            fine_edge_weights=self._array(FINE_EDGE_WEIGHTS),
             scale_x=scale[0],
             scale_y=scale[1],
             turn_columns=turn.columns if turn else 0.0,
             turn_angle=turn.angle if turn else 0.0,
             turn_step=turn.step if turn else 0.0,
+        )
+        self._points, self._windows = (
+            function(f"swathmill_warp_{kind}", (_POINTER, ctypes.c_int32), ctypes.c_int32)
+            for kind in ("points", "windows")
         )
         if isinstance(task.plan, RowPlan):
             self._set_rows(task.plan)
@@ -116,9 +126,9 @@ class Warper:
         job.by_window = by_window.ctypes.data
         held = self._set_places(job, chunk, any_window=bool(by_window.any()))
         if not by_window.all():
-            self._call("swathmill_warp_points", job)
+            self._call(self._points, job)
         if by_window.any():
-            self._call("swathmill_warp_windows", job)
+            self._call(self._windows, job)
         held.clear()
 
     def _set_places(self, job: _Job, chunk: Chunk, *, any_window: bool) -> list[Floats]:
@@ -145,8 +155,7 @@ class Warper:
                 job.listed = table.ctypes.data
         return held
 
-    def _call(self, name: str, job: _Job) -> None:
-        kernel = function(name, (_POINTER, ctypes.c_int32), ctypes.c_int32)
+    def _call(self, kernel: Callable[..., int] | None, job: _Job) -> None:
         assert kernel is not None
         if kernel(ctypes.byref(job), self._type) != 0:
             raise MemoryError("a warp kernel found no working memory; warp fewer pixels at once")
@@ -167,6 +176,7 @@ class Warper:
         job, numbering = self._job, plan.coordinates.numbering
         job.number_row, job.number_col = numbering.row, numbering.col
         job.kinds, job.nodes = self._array(plan.kinds), self._array(plan.nodes)
+        job.fine, job.fine_index = self._array(plan.fine.nodes), self._array(plan.fine_index)
         job.block_row, job.block_col, job.across = plan.row, plan.col, plan.kinds.shape[1]
 
     def _array(self, array: NDArray[np.generic] | Floats) -> int:

@@ -105,7 +105,7 @@ def _gdal_average(mosaic: Mosaic, quads: Floats) -> Pixels:
         for c in range(cols):
             wide = starts[which, 0] if c == 0 else ends[which, 0] if c + 1 == cols else 1.0
             column, column_weight = np.zeros(len(which)), np.zeros(len(which))
-            for r in range(rows):
+            for r in [*range(1, rows - 1), *sorted({0, rows - 1})]:
                 down = starts[which, 1] if r == 0 else ends[which, 1] if r + 1 == rows else 1.0
                 pixels, valid = _at(mosaic, first[which, 1] + r, first[which, 0] + c)
                 column += down * pixels

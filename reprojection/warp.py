@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reprojection import compiled, kernels, oracle
-from reprojection.blocks import BLOCK, plan_blocks
-from reprojection.coordinates import Coordinates, SourceSpace, plan_rows
+from reprojection.blocks import BLOCK, Kind, plan_blocks
+from reprojection.coordinates import Coordinates, RowPlan, SourceSpace, plan_rows
 from reprojection.errors import ChoiceRefusedError, GridError
 from reprojection.grids import Grid
 from reprojection.places import Chunk
@@ -101,7 +101,7 @@ def warp(
         scale=scale,
     )
     warper = compiled.Warper(task) if kernels.available() else oracle.Warper(task)
-    chunks = list(_chunks(coordinates))
+    chunks = list(_chunks(coordinates, _chunk_rows(task, threads)))
     if threads <= 1 or len(chunks) == 1:
         for chunk in chunks:
             warper.run(chunk)
@@ -156,10 +156,23 @@ def _premasked(source: Source, band: int, fill: float | int) -> Pixels:
     return np.where(valid, pixels, pixels.dtype.type(fill))
 
 
-def _chunks(coordinates: Coordinates) -> Iterator[Chunk]:
-    """The target in pieces of whole blocks, 128 rows by at most 32 blocks."""
+def _chunk_rows(task: WarpTask, threads: int) -> int:
+    """Rows of a chunk: a block's where Python lists places, else enough to keep threads busy."""
+    plan, (_, height, width) = task.plan, task.out.shape
+    if isinstance(plan, RowPlan):
+        lists = bool(task.by_window(Chunk(top=0, bottom=height, left=0, right=width)).any())
+    else:
+        lists = bool((plan.kinds == Kind.LISTED).any())
+    if lists or not kernels.available():
+        return BLOCK
+    blocks = height // BLOCK
+    return BLOCK * max(1, blocks // (4 * threads) if threads > 1 else blocks // 2)
+
+
+def _chunks(coordinates: Coordinates, rows: int) -> Iterator[Chunk]:
+    """The target in pieces of whole blocks: so many rows by at most 32 blocks."""
     grid, numbering = coordinates.grid, coordinates.numbering
-    for top, bottom in _pieces(numbering.row, grid.height, BLOCK):
+    for top, bottom in _pieces(numbering.row, grid.height, rows):
         for left, right in _pieces(numbering.col, grid.width, BLOCK * _CHUNK_BLOCKS):
             yield Chunk(top=top, bottom=bottom, left=left, right=right)
 

@@ -1,4 +1,5 @@
-/* Includes IMPLEMENTATION once per pixel type. */
+/* Includes IMPLEMENTATION once per pixel type: all, or with NARROW_TYPES those that are weighed in
+   float, or with SMALL_TYPES integers of 8 and 16 bits alone. */
 
 #define T uint8_t
 #define W float
@@ -88,6 +89,30 @@
 #undef T_MIN
 #undef T_MAX
 
+#ifndef SMALL_TYPES
+#define T float
+#define W float
+#define T_MASK int32_t
+#define NAME(x) x##_f32
+#define T_INTEGER 0
+#define T_SMALL 0
+#define T_WIDE 0
+#define T_UNSIGNED 0
+#define T_MIN 0
+#define T_MAX 0
+#include IMPLEMENTATION
+#undef T
+#undef W
+#undef T_MASK
+#undef NAME
+#undef T_INTEGER
+#undef T_SMALL
+#undef T_WIDE
+#undef T_UNSIGNED
+#undef T_MIN
+#undef T_MAX
+
+#ifndef NARROW_TYPES
 #define T uint32_t
 #define W double
 #define T_MASK int64_t
@@ -132,28 +157,6 @@
 #undef T_MIN
 #undef T_MAX
 
-#define T float
-#define W float
-#define T_MASK int32_t
-#define NAME(x) x##_f32
-#define T_INTEGER 0
-#define T_SMALL 0
-#define T_WIDE 0
-#define T_UNSIGNED 0
-#define T_MIN 0
-#define T_MAX 0
-#include IMPLEMENTATION
-#undef T
-#undef W
-#undef T_MASK
-#undef NAME
-#undef T_INTEGER
-#undef T_SMALL
-#undef T_WIDE
-#undef T_UNSIGNED
-#undef T_MIN
-#undef T_MAX
-
 #define T double
 #define W double
 #define T_MASK int64_t
@@ -175,3 +178,5 @@
 #undef T_UNSIGNED
 #undef T_MIN
 #undef T_MAX
+#endif
+#endif

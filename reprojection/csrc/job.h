@@ -7,7 +7,10 @@
 #include "common.h"
 
 enum { BLOCK = 128, SEGMENT = 16, SEGMENTS = BLOCK / SEGMENT, STRIP = 16 };
-enum { CUBIC_BLOCK = 1, LISTED_BLOCK = 2, WIDE_BLOCK = 3 };
+enum { BANDS_AT_ONCE = 8 };
+enum { VIEW_SLACK = 64 }; /* elements that may be read beyond a copied box */
+enum { CUBIC_BLOCK = 1, LISTED_BLOCK = 2, WIDE_BLOCK = 3, FINE_BLOCK = 4 };
+enum { FINE = 32, PARTS = BLOCK / FINE, FINE_NODES = PARTS + 3 };
 enum { NEAREST, BILINEAR, CUBIC, AVERAGE, GDAL_AVERAGE, MODE, MINIMUM, MAXIMUM, MEDIAN };
 
 #define BIAS 32.0
@@ -41,6 +44,10 @@ typedef struct {
     const double *centre_weights;  /* [128][4] */
     const double *edge_weights;    /* [129][4] */
     const double *segment_weights; /* [3][4][8] */
+    const double *fine_centre_weights; /* [32][4] */
+    const double *fine_edge_weights;   /* [33][4] */
+    const double *fine;                /* [fine blocks][7][7][2] */
+    const int64_t *fine_index;         /* [down][across]: of a fine block, where it is in `fine` */
     const double *const *listed;   /* per block of the chunk, NULL where not listed: [128][128][2] */
     const double *const *listed_edges; /* the same for corners: [129][129][2] */
     const uint8_t *by_window; /* per block of the chunk: whether window kernels make it */
@@ -55,6 +62,13 @@ typedef struct {
 typedef struct {
     int64_t r0, r1, c0, c1;
 } Box;
+
+/* A part of a block, or of a row of blocks: the grid row and column of its first pixel, the number
+   of that column, and rows [first, last), columns [left, right) of it. */
+typedef struct {
+    int64_t row0, col0, number_col;
+    int first, last, left, right;
+} Part;
 
 typedef struct {
     void *data;
@@ -74,12 +88,19 @@ static inline void *scratch_of(Scratch *scratch, size_t size) {
 static inline int64_t lesser(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t greater(int64_t a, int64_t b) { return a > b ? a : b; }
 
+static inline int64_t area(Box box) { return (box.r1 - box.r0) * (box.c1 - box.c0); }
+
+/* Source pixels a copied box may hold; larger ones are read pixel by pixel. */
+#define LARGEST_BOX (1 << 22)
+
 static inline int64_t floor_div(int64_t a, int64_t b) {
     return a / b - (a % b != 0 && (a < 0) != (b < 0));
 }
 
-void bicubic_places(double *places, const double *table, int count, const double *nodes,
-                    int64_t node_stride, int first, int last);
+/* Places of rows [first, last) of a block that is not listed, by its bicubics in float64: of pixel
+   centres, 128 to a row, or of edges, 129 to a row. */
+void block_places(double *places, const Job *job, int64_t i, int64_t j, int edges, int first,
+                  int last);
 
 /* The segments of one block: value, slope and half bend of column (0) and row (1). */
 typedef struct {

@@ -7,32 +7,49 @@
 #define IS_VALID(v, fill) ((v) != (fill) && (v) == (v))
 #endif
 
-/* The tile that holds a whole box, or the box copied out of the tiles with fill between them.
-   NULL with *stride 0: nothing but fill there. NULL with *stride -1: no memory. */
-static const T *NAME(view)(const Job *job, int64_t band, Box box, Scratch *scratch,
-                           int64_t *stride) {
+INLINE void NAME(fill_run)(T *out, int64_t count, T fill) {
+    typedef T Run __attribute__((vector_size(16)));
+    const Run run = (Run){0} + fill;
+    int64_t k = 0;
+    for (; k + 16 / (int64_t)sizeof(T) <= count; k += 16 / (int64_t)sizeof(T))
+        memcpy(out + k, &run, sizeof run);
+    for (; k < count; k++) out[k] = fill;
+}
+
+/* Pixels of a box, wherever they are kept: `room` elements follow `data`. */
+typedef struct {
+    const T *data;
+    int64_t stride, room;
+} NAME(View);
+
+/* The tile that holds a whole box, or the box copied out of the tiles with fill between them. 1;
+   0 where there is nothing but fill; -1 without memory. */
+static int NAME(view)(const Job *job, int64_t band, Box box, Scratch *scratch, NAME(View) * view) {
     const Tile *tiles = job->tile + band * job->tiles;
     int touched = 0;
+    view->data = NULL;
     for (int64_t n = 0; n < job->tiles; n++) {
         const Tile *t = tiles + n;
         if (box.r0 >= t->row && box.r1 <= t->row + t->height && box.c0 >= t->col &&
             box.c1 <= t->col + t->width) {
-            *stride = t->stride;
-            return (const T *)t->data + (box.r0 - t->row) * t->stride + (box.c0 - t->col);
+            int64_t skip = (box.r0 - t->row) * t->stride + (box.c0 - t->col);
+            view->data = (const T *)t->data + skip;
+            view->stride = t->stride;
+            view->room = (t->height - 1) * t->stride + t->width - skip;
+            return 1;
         }
         touched |= box.r0 < t->row + t->height && box.r1 > t->row &&
                    box.c0 < t->col + t->width && box.c1 > t->col;
     }
-    *stride = 0;
-    if (!touched) return NULL;
+    if (!touched) return 0;
     int64_t height = box.r1 - box.r0, width = box.c1 - box.c0;
-    T *copy = scratch_of(scratch, (size_t)(height * width) * sizeof(T) + 64);
-    if (!copy) {
-        *stride = -1;
-        return NULL;
-    }
+    view->stride = width;
+    view->room = height * width + VIEW_SLACK;
+    T *copy = scratch_of(scratch, (size_t)view->room * sizeof(T));
+    if (!copy) return -1;
+    view->data = copy;
     T fill = *(const T *)job->fill;
-    for (int64_t k = 0; k < height * width; k++) copy[k] = fill;
+    NAME(fill_run)(copy, view->room, fill);
     for (int64_t n = 0; n < job->tiles; n++) {
         const Tile *t = tiles + n;
         int64_t r0 = greater(box.r0, t->row), r1 = lesser(box.r1, t->row + t->height);
@@ -43,8 +60,7 @@ static const T *NAME(view)(const Job *job, int64_t band, Box box, Scratch *scrat
                    (const T *)t->data + (r - t->row) * t->stride + (c0 - t->col),
                    (size_t)(c1 - c0) * sizeof(T));
     }
-    *stride = width;
-    return copy;
+    return 1;
 }
 
 /* One pixel, wherever it lies; fill outside the tiles. */

@@ -6,8 +6,7 @@
 #include "types.h"
 
 typedef struct {
-    int (*segment_block)(const Job *, const Segments *, Box, Scratch *, int64_t, int64_t, int, int,
-                         int, int);
+    int (*part)(const Job *, const Segments *, int64_t, Box, Scratch *, Part);
     void (*single_rows)(const Job *, int64_t, const double *, int64_t, int64_t, int64_t, int, int,
                         int, int);
     void (*fill_rows)(const Job *, int64_t, int64_t, int64_t, int, int, int, int);

@@ -2,6 +2,7 @@
 #include "common.h"
 
 #if WIDER_VECTORS
+#define SMALL_TYPES
 #pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,avx2")
 #include "points_each.h"
 

@@ -1,6 +1,8 @@
 /* The point kernels of every pixel type, for the target set before this is included. */
+/* These vectors gain nothing by the dearer optimisations, which take a minute. */
+#pragma GCC optimize("O2", "no-tree-slp-vectorize")
 #include "points.h"
-#include "vectors.h"
+#include "segments.h"
 
 #define IMPLEMENTATION "points_impl.h"
 #include "each_type.h"

@@ -1,7 +1,10 @@
 /* Nearest, bilinear and cubic for one pixel type. Included once per type with
    T (pixel), W (float or double, in which pixels are weighed), T_MASK (an integer as wide as W),
    NAME(x), T_INTEGER, T_SMALL (an integer under 32 bits, whose neighbours are loaded together),
-   T_UNSIGNED, T_WIDE (64 bits), and T_MIN, T_MAX. */
+   T_UNSIGNED, T_WIDE (64 bits), and T_MIN, T_MAX.
+
+   A row of a block is made in two steps: where its pixels lie, in groups of T_LANES, and then, band
+   by band, what is there. */
 
 #include "pixel_impl.h"
 
@@ -9,35 +12,50 @@
 #define WORD_TAPS (4 / (int)sizeof(T))
 #define T_BITS (8 * (int)sizeof(T))
 #if T_SMALL && T_UNSIGNED
-#define WORD_TAP(word, n) ((Ints)((Words)(word) << (32 - T_BITS * ((n) + 1)) >> (32 - T_BITS)))
+#define WORD_TAP(word, n) ((INTS)((WORDS)(word) << (32 - T_BITS * ((n) + 1)) >> (32 - T_BITS)))
 #elif T_SMALL
 #define WORD_TAP(word, n) ((word) << (32 - T_BITS * ((n) + 1)) >> (32 - T_BITS))
 #endif
 
-/* Sixteen pixels at a time, in the compiler's own vectors. A mask is all ones or zeros. */
-typedef T NAME(Pixels) __attribute__((vector_size(SEGMENT * sizeof(T))));
-typedef W NAME(Reals) __attribute__((vector_size(SEGMENT * sizeof(W))));
-typedef T_MASK NAME(Mask) __attribute__((vector_size(SEGMENT * sizeof(W))));
+#define T_PICKED (T_SMALL && LANES > 4)
+
+/* Pixels side by side in one vector: those whose weights fill it. A mask is all ones or zeros. */
+#define T_LANES ((int)(sizeof(W) == sizeof(float) || LANES == 4 ? LANES : LANES / 2))
+typedef T NAME(Pixels) __attribute__((vector_size(T_LANES * sizeof(T))));
+typedef W NAME(Reals) __attribute__((vector_size(T_LANES * sizeof(W))));
+typedef T_MASK NAME(Mask) __attribute__((vector_size(T_LANES * sizeof(W))));
+typedef float NAME(Floats) __attribute__((vector_size(T_LANES * 4)));
+typedef int32_t NAME(Ints) __attribute__((vector_size(T_LANES * 4)));
+typedef uint32_t NAME(Words) __attribute__((vector_size(T_LANES * 4)));
 
 #define PIXELS NAME(Pixels)
 #define REALS NAME(Reals)
 #define MASK NAME(Mask)
+#define FLOATS NAME(Floats)
+#define INTS NAME(Ints)
+#define WORDS NAME(Words)
+#define GROUPS (BLOCK / T_LANES)
 #define SELECT(mask, a, b) ((REALS)(((mask) & (MASK)(a)) | (~(mask) & (MASK)(b))))
 #define KEEP(mask, a) ((REALS)((mask) & (MASK)(a)))
 
-#if !T_SMALL
-/* Pixels at offsets. */
-INLINE PIXELS NAME(gather_pixels)(const T *p, Ints index) {
-    PIXELS out;
-#if T_WIDE
-    for (int k = 0; k < SEGMENT; k++) out[k] = p[index[k]];
-#else
-    Ints word = GATHER4(p, index, 4);
-    memcpy(&out, &word, sizeof out);
+/* Where the groups of a row of a block lie in a view. */
+typedef struct {
+    int64_t row[GROUPS], col[GROUPS]; /* what `down` and `along` count from */
+    INTS down[GROUPS], along[GROUPS];
+    REALS fx[GROUPS], fy[GROUPS];
+#if T_PICKED
+    int rows[GROUPS]; /* source rows to pick a group from: 1, 2, or 0 to read pixel by pixel */
+    Picks picks[GROUPS];
+    Shorts lower[GROUPS]; /* which pixels lie in the second row */
 #endif
-    return out;
-}
-#endif
+} NAME(Groups);
+
+/* One segment: its centre's value, slope and half bend, of column and row. A level one lies along
+   one source row, by a line. */
+typedef struct {
+    double value[2];
+    float slope[2], bend[2];
+} NAME(Segment);
 
 INLINE MASK NAME(valid16)(REALS v, W fill) {
 #if T_INTEGER
@@ -47,15 +65,15 @@ INLINE MASK NAME(valid16)(REALS v, W fill) {
 #endif
 }
 
-/* `blend` for sixteen pixels. */
-INLINE REALS NAME(blend16)(REALS t00, REALS t01, REALS t10, REALS t11, REALS fx, REALS fy, W fill,
-                           int nearest_rule, MASK *good) {
+/* `blend` for a group. */
+INLINE REALS NAME(blend16)(const REALS t[4], REALS fx, REALS fy, W fill, int nearest_rule,
+                           MASK *good) {
     const REALS one = (REALS){0} + (W)1;
-    MASK m00 = NAME(valid16)(t00, fill), m01 = NAME(valid16)(t01, fill);
-    MASK m10 = NAME(valid16)(t10, fill), m11 = NAME(valid16)(t11, fill);
+    MASK m00 = NAME(valid16)(t[0], fill), m01 = NAME(valid16)(t[1], fill);
+    MASK m10 = NAME(valid16)(t[2], fill), m11 = NAME(valid16)(t[3], fill);
     REALS gx = one - fx, gy = one - fy;
-    REALS left = gy * KEEP(m00, t00) + fy * KEEP(m10, t10);
-    REALS right = gy * KEEP(m01, t01) + fy * KEEP(m11, t11);
+    REALS left = gy * KEEP(m00, t[0]) + fy * KEEP(m10, t[2]);
+    REALS right = gy * KEEP(m01, t[1]) + fy * KEEP(m11, t[3]);
     REALS left_weight = KEEP(m00, gy) + KEEP(m10, fy);
     REALS right_weight = KEEP(m01, gy) + KEEP(m11, fy);
     REALS total = gx * left + fx * right;
@@ -71,7 +89,7 @@ INLINE REALS NAME(blend16)(REALS t00, REALS t01, REALS t10, REALS t11, REALS fx,
     return total / weight;
 }
 
-/* `finish` for sixteen pixels; `clamp` where the value may leave the type's range. */
+/* `finish` for a group; `clamp` where the value may leave the type's range. */
 INLINE PIXELS NAME(finish16)(REALS value, MASK good, T fill, int clamp) {
     value = KEEP(good, value);
     const REALS fills = (REALS){0} + (W)fill;
@@ -92,7 +110,7 @@ INLINE PIXELS NAME(finish16)(REALS value, MASK good, T fill, int clamp) {
     value = SELECT((MASK)(value == fills), aside, value);
     value = SELECT(good, value, fills);
 #if T_INTEGER && T_SMALL
-    return __builtin_convertvector(__builtin_convertvector(value, Ints), PIXELS);
+    return __builtin_convertvector(__builtin_convertvector(value, INTS), PIXELS);
 #else
     return __builtin_convertvector(value, PIXELS);
 #endif
@@ -106,194 +124,199 @@ INLINE void NAME(keys16)(REALS t, REALS w[4]) {
     w[3] = half * ((t - one) * (t * t));
 }
 
-/* Row and column offsets of a segment's pixels: where each tap or pixel starts, and fractions. */
-typedef struct {
-    int64_t origin; /* element of the view that index 0 stands for */
-    int32_t lanes;  /* pixels from the first index on that hold all of them, or 0: too many */
-    Ints index;
-    REALS fx, fy;
-} NAME(Taps);
-
-INLINE void NAME(taps_of)(NAME(Taps) * taps, int rowwise, const Segments *segments, int n, Box box,
-                          int64_t stride, float shift) {
-    double base_x = 0, base_y = 0;
-    Floats16 x = local16(segments->value[0][n], segments->slope[0][n], segments->bend[0][n],
-                         &base_x) - shift;
-    Ints ix = __builtin_convertvector(x, Ints);
-    taps->fx = __builtin_convertvector(x - __builtin_convertvector(ix, Floats16), REALS);
-    if (rowwise) {
-        double at = segments->value[1][n] - (double)shift;
-        base_y = floor(at);
-        taps->fy = (REALS){0} + (W)(at - base_y);
-        taps->index = ix;
-        const float slope = segments->slope[0][n];
-        taps->lanes = slope >= 0.0f && slope <= 1.6f ? (int32_t)(15.0f * slope) + 2 : 0;
-    } else {
-        taps->lanes = 0;
-        Floats16 y = local16(segments->value[1][n], segments->slope[1][n], segments->bend[1][n],
-                             &base_y) - shift;
-        Ints iy = __builtin_convertvector(y, Ints);
-        taps->fy = __builtin_convertvector(y - __builtin_convertvector(iy, Floats16), REALS);
-        taps->index = iy * (int32_t)stride + ix;
-    }
-    taps->origin = ((int64_t)base_y - box.r0) * stride + ((int64_t)base_x - box.c0);
+/* Whole numbers of local coordinates, counted from the lesser end; adds that to *origin. */
+INLINE INTS NAME(whole)(FLOATS x, int64_t *origin) {
+    INTS number = __builtin_convertvector(x, INTS);
+    int32_t first = number[0], last = number[T_LANES - 1];
+    int32_t start = first < last ? first : last;
+    *origin += start;
+    return number - start;
 }
 
-#if T_SMALL && ROW_WINDOWS
-/* Along one source row: `lanes` pixels loaded at once as 16-bit lanes, others left alone. */
-INLINE __m512i NAME(row_window)(const T *p, int lanes) {
-    __mmask32 mask = (1u << lanes) - 1;
-    if (sizeof(T) == 2) return _mm512_maskz_loadu_epi16(mask, p);
-    return T_UNSIGNED ? _mm512_cvtepu8_epi16(_mm256_maskz_loadu_epi8(mask, p))
-                      : _mm512_cvtepi8_epi16(_mm256_maskz_loadu_epi8(mask, p));
+INLINE REALS NAME(fraction)(FLOATS x) {
+    return __builtin_convertvector(
+        x - __builtin_convertvector(__builtin_convertvector(x, INTS), FLOATS), REALS);
 }
 
-INLINE __m256i NAME(row_tap)(__m512i window, __m512i at) {
-    return _mm512_castsi512_si256(_mm512_permutexvar_epi16(at, window));
-}
-#endif
-
-INLINE PIXELS NAME(nearest16)(const T *view, const NAME(Taps) * taps) {
-    const T *p = view + taps->origin;
-#if T_SMALL && ROW_WINDOWS
-    if (taps->lanes) {
-        const int32_t start = taps->index[0];
-        __m512i at = _mm512_castsi256_si512(_mm512_cvtepi32_epi16((__m512i)(taps->index - start)));
-        __m256i got = NAME(row_tap)(NAME(row_window)(p + start, taps->lanes), at);
-        PIXELS out;
-        if (sizeof(T) == 2) {
-            memcpy(&out, &got, sizeof out);
+/* The groups of one segment of a row. `shift` is 0 for nearest, else half a pixel; `safe` says that
+   stretches may be loaded anywhere in the box. */
+INLINE void NAME(locate)(NAME(Groups) * to, int s, NAME(Segment) at, Box box, float shift, int level,
+                         int safe) {
+    const double base_x = floor(at.value[0]) - BIAS;
+    const float local_x = (float)(at.value[0] - base_x);
+    const double level_y = at.value[1] - (double)shift;
+    const double base_y = level ? floor(level_y) : floor(at.value[1]) - BIAS;
+    const float local_y = (float)(at.value[1] - base_y);
+    for (int k = 0; k < SEGMENT / T_LANES; k++) {
+        int g = s * (SEGMENT / T_LANES) + k;
+        FLOATS u;
+        memcpy(&u, PLACES + k * T_LANES, sizeof u);
+        int64_t col = (int64_t)base_x - box.c0, row = (int64_t)base_y - box.r0;
+        FLOATS x = level ? local_x + u * at.slope[0] - shift
+                         : local_x + u * (at.slope[0] + u * at.bend[0]) - shift;
+        INTS along = NAME(whole)(x, &col), down = {0};
+        if (level) {
+            if (shift != 0.0f) to->fy[g] = (REALS){0} + (W)(level_y - base_y);
         } else {
-            __m128i bytes = _mm256_cvtepi16_epi8(got);
-            memcpy(&out, &bytes, sizeof out);
+            FLOATS y = local_y + u * (at.slope[1] + u * at.bend[1]) - shift;
+            down = NAME(whole)(y, &row);
+            if (shift != 0.0f) to->fy[g] = NAME(fraction)(y);
         }
-        return out;
-    }
-#endif
-#if T_SMALL
-    return __builtin_convertvector(GATHER4(p, taps->index, sizeof(T)), PIXELS);
+        if (shift != 0.0f) to->fx[g] = NAME(fraction)(x);
+        to->row[g] = row;
+        to->col[g] = col;
+        to->along[g] = along;
+        to->down[g] = down;
+#if T_PICKED
+        int near = safe && all_zero((along & ~(STRETCH - 1)) | (down & ~1));
+        to->rows[g] = near ? (level ? 1 : 2) : 0;
+        to->picks[g] = picks_of(along);
+        if (!level) to->lower[g] = negated(shorts_of(down));
 #else
-    return NAME(gather_pixels)(p, taps->index);
+        (void)safe;
 #endif
+    }
 }
 
-/* `count` pixels (2 or 4) side by side at each of a segment's offsets. */
-INLINE void NAME(load)(const T *p, const NAME(Taps) * taps, int count, REALS *t) {
-    const Ints index = taps->index;
-#if T_SMALL && ROW_WINDOWS
-    if (taps->lanes) {
-        const int32_t start = index[0];
-        __m512i at = _mm512_castsi256_si512(_mm512_cvtepi32_epi16((__m512i)(index - start)));
-        __m512i window = NAME(row_window)(p + start, taps->lanes + count - 1);
-        for (int j = 0; j < count; j++) {
-            __m256i got = NAME(row_tap)(window, _mm512_add_epi16(at, _mm512_set1_epi16((short)j)));
-            __m512i wide = T_UNSIGNED ? _mm512_cvtepu16_epi32(got) : _mm512_cvtepi16_epi32(got);
-            t[j] = __builtin_convertvector((Ints)wide, REALS);
+#if T_PICKED
+INLINE Shorts NAME(picked)(const T *p, Picks picks) {
+    return sizeof(T) == 2 ? picked16(p, picks) : picked8(p, picks, T_UNSIGNED);
+}
+#endif
+
+/* Pixels of 32 bits and more, and words of smaller ones, at offsets. */
+#if T_SMALL
+INLINE INTS NAME(words)(const T *p, INTS index) {
+#if LANES == 16
+    return (INTS)_mm512_i32gather_epi32((__m512i)index, p, sizeof(T));
+#else
+    INTS out;
+    for (int k = 0; k < T_LANES; k++) {
+        int32_t word;
+        memcpy(&word, p + index[k], 4);
+        out[k] = word;
+    }
+    return out;
+#endif
+}
+#else
+INLINE PIXELS NAME(pixels)(const T *p, INTS index) {
+    PIXELS out;
+    for (int k = 0; k < T_LANES; k++) out[k] = p[index[k]];
+    return out;
+}
+#endif
+
+/* Taps of a group: `size` x `size` pixels, the first `before` ahead of where it lies. */
+INLINE void NAME(taps)(const T *view, int64_t stride, const NAME(Groups) * groups, int g, int size,
+                       int before, REALS *t) {
+    const T *p = view + (groups->row[g] - before) * stride + groups->col[g] - before;
+#if T_PICKED
+    if (groups->rows[g]) {
+        const Picks picks = groups->picks[g];
+        const Shorts lower = groups->lower[g];
+        for (int j = 0; j < size; j++) {
+            Shorts upper = NAME(picked)(p + j, picks);
+            for (int i = 0; i < size; i++) {
+                Shorts tap = upper;
+                if (groups->rows[g] == 2) {
+                    upper = NAME(picked)(p + (i + 1) * stride + j, picks);
+                    tap = chosen_shorts(lower, upper, tap);
+                } else if (i + 1 < size) {
+                    upper = NAME(picked)(p + (i + 1) * stride + j, picks);
+                }
+                t[i * size + j] =
+                    __builtin_convertvector((INTS)widened_shorts(tap, T_UNSIGNED), REALS);
+            }
         }
         return;
     }
 #endif
+    const INTS index = groups->down[g] * (int32_t)stride + groups->along[g];
+    for (int i = 0; i < size; i++) {
 #if T_SMALL
-    for (int j = 0; j < count; j += WORD_TAPS) {
-        Ints word = GATHER4(p + j, index, sizeof(T));
-        for (int n = 0; n < WORD_TAPS && j + n < count; n++)
-            t[j + n] = __builtin_convertvector(WORD_TAP(word, n), REALS);
-    }
+        for (int j = 0; j < size; j += WORD_TAPS) {
+            INTS word = NAME(words)(p + i * stride + j, index);
+            for (int n = 0; n < WORD_TAPS && j + n < size; n++)
+                t[i * size + j + n] = __builtin_convertvector(WORD_TAP(word, n), REALS);
+        }
 #else
-    for (int j = 0; j < count; j++)
-        t[j] = __builtin_convertvector(NAME(gather_pixels)(p + j, index), REALS);
+        for (int j = 0; j < size; j++)
+            t[i * size + j] =
+                __builtin_convertvector(NAME(pixels)(p + i * stride + j, index), REALS);
 #endif
+    }
 }
 
-INLINE PIXELS NAME(bilinear16)(const T *view, int64_t stride, const NAME(Taps) * taps, T fill,
-                               int nearest_rule) {
-    const T *p = view + taps->origin;
+INLINE void NAME(nearest16)(const T *view, int64_t stride, const NAME(Groups) * groups, int g,
+                            T *out) {
+    const T *p = view + groups->row[g] * stride + groups->col[g];
+#if T_PICKED
+    if (groups->rows[g]) {
+        Shorts tap = NAME(picked)(p, groups->picks[g]);
+        if (groups->rows[g] == 2)
+            tap = chosen_shorts(groups->lower[g], NAME(picked)(p + stride, groups->picks[g]), tap);
+        if (sizeof(T) == 2)
+            store_shorts(out, tap);
+        else
+            store_bytes(out, tap, T_UNSIGNED);
+        return;
+    }
+#endif
+    const INTS index = groups->down[g] * (int32_t)stride + groups->along[g];
+    for (int k = 0; k < T_LANES; k++) out[k] = p[index[k]];
+}
+
+INLINE PIXELS NAME(bilinear16)(const T *view, int64_t stride, const NAME(Groups) * groups, int g,
+                               T fill, int nearest_rule) {
     REALS t[4];
-    NAME(load)(p, taps, 2, t);
-    NAME(load)(p + stride, taps, 2, t + 2);
+    NAME(taps)(view, stride, groups, g, 2, 0, t);
     MASK good;
-    REALS value = NAME(blend16)(t[0], t[1], t[2], t[3], taps->fx, taps->fy, (W)fill, nearest_rule,
-                                &good);
+    REALS value =
+        NAME(blend16)(t, groups->fx[g], groups->fy[g], (W)fill, nearest_rule, &good);
     return NAME(finish16)(value, good, fill, 0);
 }
 
-INLINE PIXELS NAME(cubic16)(const T *view, int64_t stride, const NAME(Taps) * taps, T fill,
-                            int nearest_rule) {
-    const T *p = view + taps->origin - stride - 1;
-    REALS across[4], down[4], columns[4], inner[4];
-    NAME(keys16)(taps->fx, across);
-    NAME(keys16)(taps->fy, down);
+INLINE PIXELS NAME(cubic16)(const T *view, int64_t stride, const NAME(Groups) * groups, int g,
+                            T fill, int nearest_rule) {
+    REALS t[16], across[4], down[4], columns[4];
+    NAME(taps)(view, stride, groups, g, 4, 1, t);
+    NAME(keys16)(groups->fx[g], across);
+    NAME(keys16)(groups->fy[g], down);
     MASK whole = (MASK){0} == (MASK){0};
-    for (int i = 0; i < 4; i++) {
-        REALS t[4];
-        NAME(load)(p + i * stride, taps, 4, t);
-        for (int j = 0; j < 4; j++) {
-            whole &= NAME(valid16)(t[j], (W)fill);
-            columns[j] = i ? columns[j] + down[i] * t[j] : down[i] * t[j];
-        }
-        if (i == 1 || i == 2) {
-            inner[2 * (i - 1)] = t[1];
-            inner[2 * (i - 1) + 1] = t[2];
-        }
+    for (int n = 0; n < 16; n++) whole &= NAME(valid16)(t[n], (W)fill);
+    for (int j = 0; j < 4; j++) {
+        columns[j] = down[0] * t[j];
+        for (int i = 1; i < 4; i++) columns[j] = columns[j] + down[i] * t[4 * i + j];
     }
     REALS total = across[0] * columns[0];
     for (int j = 1; j < 4; j++) total = total + across[j] * columns[j];
+    const REALS inner[4] = {t[5], t[6], t[9], t[10]};
     MASK good;
-    REALS plain = NAME(blend16)(inner[0], inner[1], inner[2], inner[3], taps->fx, taps->fy,
-                                (W)fill, nearest_rule, &good);
+    REALS plain = NAME(blend16)(inner, groups->fx[g], groups->fy[g], (W)fill, nearest_rule, &good);
     return NAME(finish16)(SELECT(whole, total, plain), good, fill, 1);
 }
 
-/* Segment rows [first, last), block columns [left, right) of one band. */
-INLINE void NAME(segment_rows)(const Job *job, int64_t band, int64_t method,
-                               const Segments *segments, Box box, const T *view, int64_t stride,
-                               int64_t row0, int64_t col0, int first, int last, int left,
-                               int right) {
-    T fill = *(const T *)job->fill;
-    float shift = method == NEAREST ? 0.0f : 0.5f;
-    const int nearest_rule = (int)job->nearest_rule, rowwise = (int)job->rowwise;
-    for (int i = first; i < last; i++) {
-        T *out = (T *)job->out[band] + (row0 + i) * job->out_stride + col0;
-        for (int s = left / SEGMENT; s * SEGMENT < right; s++) {
-            int from = s * SEGMENT > left ? s * SEGMENT : left;
-            int to = (s + 1) * SEGMENT < right ? (s + 1) * SEGMENT : right;
-            NAME(Taps) taps;
-            NAME(taps_of)(&taps, rowwise, segments, i * SEGMENTS + s, box, stride, shift);
-            PIXELS part;
-            if (method == NEAREST)
-                part = NAME(nearest16)(view, &taps);
-            else if (method == BILINEAR)
-                part = NAME(bilinear16)(view, stride, &taps, fill, nearest_rule);
-            else
-                part = NAME(cubic16)(view, stride, &taps, fill, nearest_rule);
-            if (to - from == SEGMENT)
-                memcpy(out + from, &part, sizeof part);
-            else
-                memcpy(out + from, (const T *)&part + (from - s * SEGMENT),
-                       (size_t)(to - from) * sizeof(T));
+/* Columns [left, right) of one row of a block; `out` is the row's column 0. */
+INLINE void NAME(make_row)(int method, const NAME(Groups) * groups, const T *view, int64_t stride,
+                           T *out, int left, int right, T fill, int nearest_rule) {
+    for (int g = left / T_LANES; g * T_LANES < right; g++) {
+        T part[T_LANES];
+        int whole = g * T_LANES >= left && (g + 1) * T_LANES <= right;
+        T *to = whole ? out + g * T_LANES : part;
+        if (method == NEAREST) {
+            NAME(nearest16)(view, stride, groups, g, to);
+        } else {
+            PIXELS made = method == BILINEAR
+                              ? NAME(bilinear16)(view, stride, groups, g, fill, nearest_rule)
+                              : NAME(cubic16)(view, stride, groups, g, fill, nearest_rule);
+            memcpy(to, &made, sizeof made);
         }
+        if (!whole)
+            for (int k = 0; k < T_LANES; k++)
+                if (g * T_LANES + k >= left && g * T_LANES + k < right)
+                    out[g * T_LANES + k] = part[k];
     }
-}
-
-static void NAME(nearest_rows)(const Job *job, int64_t band, const Segments *segments,
-                                      Box box, const T *view, int64_t stride, int64_t row0,
-                                      int64_t col0, int first, int last, int left, int right) {
-    NAME(segment_rows)(job, band, NEAREST, segments, box, view, stride, row0, col0, first, last,
-                       left, right);
-}
-
-static void NAME(bilinear_rows)(const Job *job, int64_t band, const Segments *segments,
-                                       Box box, const T *view, int64_t stride, int64_t row0,
-                                       int64_t col0, int first, int last, int left, int right) {
-    NAME(segment_rows)(job, band, BILINEAR, segments, box, view, stride, row0, col0, first, last,
-                       left, right);
-}
-
-static void NAME(cubic_rows)(const Job *job, int64_t band, const Segments *segments,
-                                    Box box, const T *view, int64_t stride, int64_t row0,
-                                    int64_t col0, int first, int last, int left, int right) {
-    NAME(segment_rows)(job, band, CUBIC, segments, box, view, stride, row0, col0, first, last,
-                       left, right);
 }
 
 static void NAME(fill_rows)(const Job *job, int64_t band, int64_t row0, int64_t col0, int first,
@@ -301,8 +324,142 @@ static void NAME(fill_rows)(const Job *job, int64_t band, int64_t row0, int64_t 
     T fill = *(const T *)job->fill;
     for (int i = first; i < last; i++) {
         T *out = (T *)job->out[band] + (row0 + i) * job->out_stride + col0;
-        for (int j = left; j < right; j++) out[j] = fill;
+        if (left < right) NAME(fill_run)(out + left, right - left, fill);
     }
+}
+
+/* One row of some bands, whose views are at hand. */
+INLINE void NAME(bands_row)(int method, const Job *job, const NAME(Groups) * groups,
+                            const NAME(View) * views, int64_t first_band, int count, int64_t row,
+                            int64_t col, int left, int right) {
+    T fill = *(const T *)job->fill;
+    const int nearest_rule = (int)job->nearest_rule;
+    for (int n = 0; n < count; n++) {
+        if (!views[n].data) continue;
+        T *out = (T *)job->out[first_band + n] + row * job->out_stride + col;
+        NAME(make_row)(method, groups, views[n].data, views[n].stride, out, left, right, fill,
+                       nearest_rule);
+    }
+}
+
+#if T_PICKED && HALVES
+/* Nearest pixels of one row of a row plan, for all bands at hand: columns [left, right) of a block
+   whose first has that number. */
+static void NAME(halves_row)(const Job *job, int64_t span, Box box, const NAME(View) * views,
+                             int64_t first_band, int count, int64_t row, int64_t col,
+                             int64_t number_col, int left, int right) {
+    const double start = job->span_at[span * job->height + row];
+    const double step = job->span_step[span * job->height + row];
+    const int64_t down = (int64_t)floor(job->rows[row]) - box.r0;
+    Halves halves[SEGMENTS];
+    for (int s = left / SEGMENT; s * SEGMENT < right; s++) {
+        double middle = start + step * (double)(number_col + s * SEGMENT + SEGMENT / 2);
+        double base = floor(middle) - BIAS;
+        halves[s] = halves_of((float)(middle - base), (float)step, (int64_t)base - box.c0);
+    }
+    for (int n = 0; n < count; n++) {
+        if (!views[n].data) continue;
+        const T *p = views[n].data + down * views[n].stride;
+        T *out = (T *)job->out[first_band + n] + row * job->out_stride + col;
+        for (int s = left / SEGMENT; s * SEGMENT < right; s++) {
+            T part[SEGMENT];
+            int from = s * SEGMENT, whole = from >= left && from + SEGMENT <= right;
+            T *to = whole ? out + from : part;
+            if (sizeof(T) == 2)
+                halves16(to, (const int16_t *)p, halves + s);
+            else
+                halves8(to, (const uint8_t *)p, halves + s);
+            if (!whole)
+                for (int k = 0; k < SEGMENT; k++)
+                    if (from + k >= left && from + k < right) out[from + k] = part[k];
+        }
+    }
+}
+#endif
+
+/* A part of a block by its segments, or of a row plan (segments NULL) by the lines of its rows. */
+INLINE void NAME(part_rows)(int method, const Job *job, const Segments *segments, int64_t span,
+                            Box box, const NAME(View) * views, int64_t first_band, int count,
+                            Part part, int safe) {
+    const float shift = method == NEAREST ? 0.0f : 0.5f;
+    NAME(Groups) groups;
+    if (segments) {
+        for (int i = part.first; i < part.last; i++) {
+            for (int s = part.left / SEGMENT; s * SEGMENT < part.right; s++) {
+                int n = i * SEGMENTS + s;
+                NAME(Segment) at = {{segments->value[0][n], segments->value[1][n]},
+                                    {segments->slope[0][n], segments->slope[1][n]},
+                                    {segments->bend[0][n], segments->bend[1][n]}};
+                NAME(locate)(&groups, s, at, box, shift, 0, safe);
+            }
+            NAME(bands_row)(method, job, &groups, views, first_band, count, part.row0 + i,
+                            part.col0, part.left, part.right);
+        }
+        return;
+    }
+    for (int i = part.first; i < part.last; i++) {
+        const int64_t row = part.row0 + i;
+        const double start = job->span_at[span * job->height + row];
+        const double step = job->span_step[span * job->height + row];
+        for (int base = part.left / BLOCK * BLOCK; base < part.right; base += BLOCK) {
+            int left = base < part.left ? part.left - base : 0;
+            int right = part.right - base < BLOCK ? part.right - base : BLOCK;
+#if T_PICKED && HALVES
+            if (method == NEAREST && safe && step > 0.0 && step <= HALVES_STEP) {
+                NAME(halves_row)(job, span, box, views, first_band, count, row, part.col0 + base,
+                                 part.number_col + base, left, right);
+                continue;
+            }
+#endif
+            for (int s = left / SEGMENT; s * SEGMENT < right; s++) {
+                int64_t middle = part.number_col + base + s * SEGMENT + SEGMENT / 2;
+                NAME(Segment) at = {{start + step * (double)middle, job->rows[row]},
+                                    {(float)step, 0.0f},
+                                    {0.0f, 0.0f}};
+                NAME(locate)(&groups, s, at, box, shift, 1, safe);
+            }
+            NAME(bands_row)(method, job, &groups, views, first_band, count, row, part.col0 + base,
+                            left, right);
+        }
+    }
+}
+
+#define BY_METHOD(name, method)                                                                 \
+    static void name(const Job *job, const Segments *segments, int64_t span, Box box,           \
+                     const NAME(View) * views, int64_t first_band, int count, Part part,        \
+                     int safe) {                                                                \
+        NAME(part_rows)(method, job, segments, span, box, views, first_band, count, part, safe); \
+    }
+BY_METHOD(NAME(nearest_part), NEAREST)
+BY_METHOD(NAME(bilinear_part), BILINEAR)
+BY_METHOD(NAME(cubic_part), CUBIC)
+#undef BY_METHOD
+
+/* All bands of a part; 0, or -1 without memory. */
+static int NAME(part)(const Job *job, const Segments *segments, int64_t span, Box box,
+                      Scratch *scratch, Part part) {
+    for (int64_t first = 0; first < job->bands; first += BANDS_AT_ONCE) {
+        const int count = (int)lesser(job->bands - first, BANDS_AT_ONCE);
+        NAME(View) views[BANDS_AT_ONCE];
+        int safe = 1;
+        for (int n = 0; n < count; n++) {
+            int found = NAME(view)(job, first + n, box, scratch + n, views + n);
+            if (found < 0) return -1;
+            if (!found)
+                NAME(fill_rows)(job, first + n, part.row0, part.col0, part.first, part.last,
+                                part.left, part.right);
+            else
+                safe &= (box.r1 - box.r0 - 1) * views[n].stride + (box.c1 - box.c0) + STRETCH <=
+                        views[n].room;
+        }
+        if (job->method == NEAREST)
+            NAME(nearest_part)(job, segments, span, box, views, first, count, part, safe);
+        else if (job->method == BILINEAR)
+            NAME(bilinear_part)(job, segments, span, box, views, first, count, part, safe);
+        else
+            NAME(cubic_part)(job, segments, span, box, views, first, count, part, safe);
+    }
+    return 0;
 }
 
 /* Every pixel at its float64 place (rows of `pitch` places), where segments do not serve. */
@@ -317,29 +474,6 @@ static void NAME(single_rows)(const Job *job, int64_t band, const double *places
             out[j] = NAME(single)(job, job->method, band, at[0], at[1], &hint);
         }
     }
-}
-
-/* All bands of a part of one block by segments; 0, or -1 without memory. */
-static int NAME(segment_block)(const Job *job, const Segments *segments, Box box, Scratch *scratch,
-                               int64_t row0, int64_t col0, int first, int last, int left,
-                               int right) {
-    for (int64_t band = 0; band < job->bands; band++) {
-        int64_t stride;
-        const T *view = NAME(view)(job, band, box, scratch, &stride);
-        if (!view && stride < 0) return -1;
-        if (!view)
-            NAME(fill_rows)(job, band, row0, col0, first, last, left, right);
-        else if (job->method == NEAREST)
-            NAME(nearest_rows)(job, band, segments, box, view, stride, row0, col0, first, last,
-                               left, right);
-        else if (job->method == BILINEAR)
-            NAME(bilinear_rows)(job, band, segments, box, view, stride, row0, col0, first, last,
-                                left, right);
-        else
-            NAME(cubic_rows)(job, band, segments, box, view, stride, row0, col0, first, last, left,
-                             right);
-    }
-    return 0;
 }
 
 /* Ask for the first band's pixels of a box that lies in one tile, before they are needed. */
@@ -357,15 +491,21 @@ static void NAME(prefetch)(const Job *job, Box box) {
     }
 }
 
-static const PixelType NAME(type) = {NAME(segment_block), NAME(single_rows), NAME(fill_rows),
-                                     NAME(prefetch), block_segments};
+static const PixelType NAME(type) = {NAME(part), NAME(single_rows), NAME(fill_rows), NAME(prefetch),
+                                     block_segments};
 
 #undef IS_VALID
 #undef WORD_TAPS
 #undef T_BITS
 #undef WORD_TAP
+#undef T_PICKED
+#undef T_LANES
 #undef PIXELS
 #undef REALS
 #undef MASK
+#undef FLOATS
+#undef INTS
+#undef WORDS
+#undef GROUPS
 #undef SELECT
 #undef KEEP

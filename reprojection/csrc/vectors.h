@@ -1,120 +1,177 @@
-/* Sixteen numbers at a time, in the compiler's own vectors.
+/* Numbers side by side in the compiler's own vectors, as wide as the target has them.
 
    Included after the target of a file is set: the compiler splits vectors for the target of the
-   function they are written in, before it inlines. */
+   function they are written in, before it inlines, and splits those wider than it badly. */
+#ifndef SWATHMILL_VECTORS_H
+#define SWATHMILL_VECTORS_H
 
-typedef float Floats16 __attribute__((vector_size(64)));
-typedef int32_t Ints __attribute__((vector_size(64)));
-typedef uint32_t Words __attribute__((vector_size(64)));
+#include "job.h"
 
-static const Floats16 U = {-7.5f, -6.5f, -5.5f, -4.5f, -3.5f, -2.5f, -1.5f, -0.5f,
-                           0.5f,  1.5f,  2.5f,  3.5f,  4.5f,  5.5f,  6.5f,  7.5f};
-
-/* The local coordinates of a segment's pixels around its whole base. */
-INLINE Floats16 local16(double value, float slope, float bend, double *base) {
-    double b = floor(value) - BIAS;
-    *base = b;
-    return (float)(value - b) + U * (slope + U * bend);
-}
-
-#if WIDER_VECTORS && (defined(__AVX512F__) || defined(__AVX2__))
-#include <immintrin.h>
-#endif
-
-/* Four bytes at base + size * index. */
-#if WIDER_VECTORS && defined(__AVX512F__)
-#define GATHER4(base, index, size) \
-    ((Ints)_mm512_i32gather_epi32((__m512i)(index), (const void *)(base), size))
-#elif WIDER_VECTORS && defined(__AVX2__)
-typedef union {
-    Ints whole;
-    __m256i half[2];
-} Halves;
-#define GATHER4(base, index, size)                                                     \
-    ({                                                                                 \
-        Halves at_ = {.whole = (index)}, got_;                                         \
-        got_.half[0] = _mm256_i32gather_epi32((const int *)(base), at_.half[0], size); \
-        got_.half[1] = _mm256_i32gather_epi32((const int *)(base), at_.half[1], size); \
-        got_.whole;                                                                    \
-    })
-#else
-INLINE Ints gather4(const void *base, Ints index, int size) {
-    Ints out;
-    for (int k = 0; k < SEGMENT; k++) {
-        int32_t word;
-        memcpy(&word, (const char *)base + (int64_t)index[k] * size, 4);
-        out[k] = word;
-    }
-    return out;
-}
-#define GATHER4(base, index, size) gather4(base, index, size)
-#endif
-
-/* Pixels along one source row need no gather: a window of them is permuted. */
+/* Numbers of 32 bits in one vector. */
 #if WIDER_VECTORS && defined(__AVX512BW__)
-#define ROW_WINDOWS 1
+#define LANES 16
+#elif WIDER_VECTORS && defined(__AVX2__)
+#define LANES 8
 #else
-#define ROW_WINDOWS 0
+#define LANES 4
 #endif
 
-/* The segments of a row of a block, eight at a time. */
-typedef double Eight __attribute__((vector_size(64)));
-typedef int64_t EightMask __attribute__((vector_size(64)));
-typedef float EightFloats __attribute__((vector_size(32)));
+/* The place in a segment of each of its pixels. */
+static const float PLACES[SEGMENT] = {-7.5f, -6.5f, -5.5f, -4.5f, -3.5f, -2.5f, -1.5f, -0.5f,
+                                      0.5f,  1.5f,  2.5f,  3.5f,  4.5f,  5.5f,  6.5f,  7.5f};
 
-INLINE Eight eight_at(const double *p) {
-    Eight out;
+/* Pixels of 8 or 16 bits from a stretch of one source row: STRETCH neighbours are loaded as 16
+   bits each, and LANES of them picked. Much faster than a gather, and `Picks` serve all bands. */
+#define STRETCH (2 * LANES)
+#define HALVES 0
+#if LANES > 4
+#include <immintrin.h>
+typedef int32_t Lanes __attribute__((vector_size(4 * LANES)));
+
+#if LANES == 16
+typedef __m512i Picks;
+typedef __m256i Shorts;
+
+INLINE Shorts shorts_of(Lanes numbers) { return _mm512_cvtepi32_epi16((__m512i)numbers); }
+
+INLINE Picks picks_of(Lanes along) { return _mm512_castsi256_si512(shorts_of(along)); }
+
+INLINE Shorts picked_of(__m512i stretch, Picks picks) {
+    return _mm512_castsi512_si256(_mm512_permutexvar_epi16(picks, stretch));
+}
+
+INLINE Shorts picked16(const void *p, Picks picks) {
+    return picked_of(_mm512_loadu_si512(p), picks);
+}
+
+INLINE Shorts picked8(const void *p, Picks picks, int is_unsigned) {
+    __m256i bytes = _mm256_loadu_si256(p);
+    return picked_of(is_unsigned ? _mm512_cvtepu8_epi16(bytes) : _mm512_cvtepi8_epi16(bytes),
+                     picks);
+}
+
+INLINE Shorts chosen_shorts(Shorts mask, Shorts a, Shorts b) {
+    return _mm256_blendv_epi8(b, a, mask);
+}
+
+INLINE Shorts negated(Shorts a) { return _mm256_sub_epi16(_mm256_setzero_si256(), a); }
+
+INLINE Lanes widened_shorts(Shorts a, int is_unsigned) {
+    return (Lanes)(is_unsigned ? _mm512_cvtepu16_epi32(a) : _mm512_cvtepi16_epi32(a));
+}
+
+INLINE void store_shorts(void *p, Shorts a) { _mm256_storeu_si256(p, a); }
+
+INLINE void store_bytes(void *p, Shorts a, int is_unsigned) {
+    (void)is_unsigned;
+    _mm_storeu_si128(p, _mm256_cvtepi16_epi8(a));
+}
+
+INLINE int all_zero(Lanes a) { return _mm512_test_epi32_mask((__m512i)a, (__m512i)a) == 0; }
+#else
+typedef __m256i Picks;
+typedef __m128i Shorts;
+
+INLINE Shorts shorts_of(Lanes numbers) {
+    return _mm_packs_epi32(_mm256_castsi256_si128((__m256i)numbers),
+                           _mm256_extracti128_si256((__m256i)numbers, 1));
+}
+
+/* The bytes of each pixel in the stretch's first half, for the low lane, and in its second, for
+   the high one; a set top bit picks nothing. */
+INLINE Picks picks_of(Lanes along) {
+    __m128i bytes = _mm_mullo_epi16(shorts_of(along), _mm_set1_epi16(0x0202));
+    __m256i both = _mm256_inserti128_si256(_mm256_castsi128_si256(bytes), bytes, 1);
+    return _mm256_add_epi8(both, _mm256_inserti128_si256(_mm256_set1_epi16(0x7170),
+                                                         _mm_set1_epi16((short)0xf1f0), 1));
+}
+
+INLINE Shorts picked_of(__m256i stretch, Picks picks) {
+    __m256i halves = _mm256_shuffle_epi8(stretch, picks);
+    return _mm_or_si128(_mm256_castsi256_si128(halves), _mm256_extracti128_si256(halves, 1));
+}
+
+INLINE Shorts picked16(const void *p, Picks picks) {
+    return picked_of(_mm256_loadu_si256(p), picks);
+}
+
+INLINE Shorts picked8(const void *p, Picks picks, int is_unsigned) {
+    __m128i bytes = _mm_loadu_si128(p);
+    return picked_of(is_unsigned ? _mm256_cvtepu8_epi16(bytes) : _mm256_cvtepi8_epi16(bytes),
+                     picks);
+}
+
+INLINE Shorts chosen_shorts(Shorts mask, Shorts a, Shorts b) { return _mm_blendv_epi8(b, a, mask); }
+
+INLINE Shorts negated(Shorts a) { return _mm_sub_epi16(_mm_setzero_si128(), a); }
+
+INLINE Lanes widened_shorts(Shorts a, int is_unsigned) {
+    return (Lanes)(is_unsigned ? _mm256_cvtepu16_epi32(a) : _mm256_cvtepi16_epi32(a));
+}
+
+INLINE void store_shorts(void *p, Shorts a) { _mm_storeu_si128(p, a); }
+
+INLINE void store_bytes(void *p, Shorts a, int is_unsigned) {
+    _mm_storel_epi64(p, is_unsigned ? _mm_packus_epi16(a, a) : _mm_packs_epi16(a, a));
+}
+
+INLINE int all_zero(Lanes a) { return _mm256_testz_si256((__m256i)a, (__m256i)a); }
+
+/* A segment along one source row with less than a source pixel per pixel: its halves lie in eight
+   pixels each, so that one shuffle makes sixteen. */
+#undef HALVES
+#define HALVES 1
+#define HALVES_STEP 0.999
+typedef struct {
+    int64_t start[2];
+    __m256i picks;
+} Halves;
+
+INLINE Halves halves_of(float local, float slope, int64_t col) {
+    const __m256 middle = _mm256_set1_ps(local), step = _mm256_set1_ps(slope);
+    __m256 west = _mm256_add_ps(middle, _mm256_mul_ps(_mm256_loadu_ps(PLACES), step));
+    __m256 east = _mm256_add_ps(middle, _mm256_mul_ps(_mm256_loadu_ps(PLACES + 8), step));
+    __m256i both = _mm256_packs_epi32(_mm256_cvttps_epi32(west), _mm256_cvttps_epi32(east));
+    both = _mm256_permute4x64_epi64(both, 0xd8);
+    __m256i along = _mm256_sub_epi16(both, _mm256_shuffle_epi8(both, _mm256_set1_epi16(0x0100)));
+    Halves halves;
+    halves.start[0] = col + _mm256_extract_epi16(both, 0);
+    halves.start[1] = col + _mm256_extract_epi16(both, 8);
+    halves.picks = _mm256_add_epi8(_mm256_mullo_epi16(along, _mm256_set1_epi16(0x0202)),
+                                   _mm256_set1_epi16(0x0100));
+    return halves;
+}
+
+INLINE void halves16(void *out, const int16_t *p, const Halves *halves) {
+    __m256i pixels = _mm256_castsi128_si256(_mm_loadu_si128((const void *)(p + halves->start[0])));
+    pixels = _mm256_inserti128_si256(pixels,
+                                     _mm_loadu_si128((const void *)(p + halves->start[1])), 1);
+    _mm256_storeu_si256(out, _mm256_shuffle_epi8(pixels, halves->picks));
+}
+
+INLINE void halves8(void *out, const uint8_t *p, const Halves *halves) {
+    __m128i pixels = _mm_unpacklo_epi64(_mm_loadl_epi64((const void *)(p + halves->start[0])),
+                                        _mm_loadl_epi64((const void *)(p + halves->start[1])));
+    __m256i picked = _mm256_shuffle_epi8(_mm256_cvtepu8_epi16(pixels), halves->picks);
+    _mm_storeu_si128(out, _mm_packus_epi16(_mm256_castsi256_si128(picked),
+                                           _mm256_extracti128_si256(picked, 1)));
+}
+#endif
+#endif
+
+/* Four numbers of 64 bits. */
+typedef double Quad __attribute__((vector_size(32)));
+typedef int64_t QuadMask __attribute__((vector_size(32)));
+typedef float QuadFloats __attribute__((vector_size(16)));
+
+INLINE Quad quad_at(const double *p) {
+    Quad out;
     memcpy(&out, p, sizeof out);
     return out;
 }
 
-INLINE Eight chosen8(EightMask mask, Eight a, Eight b) {
-    return (Eight)((mask & (EightMask)a) | (~mask & (EightMask)b));
+INLINE Quad chosen4(QuadMask mask, Quad a, Quad b) {
+    return (Quad)((mask & (QuadMask)a) | (~mask & (QuadMask)b));
 }
 
-/* Segments of rows [first, last) of a bicubic block from its 4 x 4 nodes, and a box that certainly
-   holds every place of segments [left, right). */
-static __attribute__((unused)) void block_segments(Segments *out, const Job *job, const double *nodes, int64_t node_stride,
-                           int first, int last, Box *box, int left, int right) {
-    Eight table[12], low[2], high[2];
-    for (int k = 0; k < 12; k++) table[k] = eight_at(job->segment_weights + 8 * k);
-    for (int channel = 0; channel < 2; channel++) {
-        low[channel] = (Eight){0} + 1e300;
-        high[channel] = (Eight){0} - 1e300;
-    }
-    for (int i = first; i < last; i++) {
-        const double *w = job->centre_weights + 4 * i;
-        Eight c = w[0] * eight_at(nodes);
-        for (int k = 1; k < 4; k++) c = c + w[k] * eight_at(nodes + k * node_stride);
-        for (int channel = 0; channel < 2; channel++) {
-            Eight part[3];
-            for (int n = 0; n < 3; n++) {
-                part[n] = table[4 * n] * c[channel];
-                for (int k = 1; k < 4; k++)
-                    part[n] = part[n] + table[4 * n + k] * c[2 * k + channel];
-            }
-            EightFloats slope = __builtin_convertvector(part[1], EightFloats);
-            EightFloats bend = __builtin_convertvector(part[2], EightFloats);
-            memcpy(out->value[channel] + i * SEGMENTS, part, sizeof(Eight));
-            memcpy(out->slope[channel] + i * SEGMENTS, &slope, sizeof slope);
-            memcpy(out->bend[channel] + i * SEGMENTS, &bend, sizeof bend);
-            EightMask upward = part[1] > 0, outward = part[2] > 0;
-            Eight reach = 8.0 * chosen8(upward, part[1], -part[1]) +
-                          64.0 * chosen8(outward, part[2], -part[2]);
-            Eight under = part[0] - reach, over = part[0] + reach;
-            low[channel] = chosen8(under < low[channel], under, low[channel]);
-            high[channel] = chosen8(over > high[channel], over, high[channel]);
-        }
-    }
-    double lowest[2], highest[2];
-    for (int channel = 0; channel < 2; channel++) {
-        lowest[channel] = low[channel][left];
-        highest[channel] = high[channel][left];
-        for (int s = left + 1; s < right; s++) {
-            lowest[channel] = fmin(lowest[channel], low[channel][s]);
-            highest[channel] = fmax(highest[channel], high[channel][s]);
-        }
-    }
-    *box = (Box){(int64_t)floor(lowest[1]) - 1, (int64_t)floor(highest[1]) + 2,
-                 (int64_t)floor(lowest[0]) - 1, (int64_t)floor(highest[0]) + 2};
-}
+#endif

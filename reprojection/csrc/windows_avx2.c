@@ -2,6 +2,7 @@
 #include "common.h"
 
 #if WIDER_VECTORS
+#define NARROW_TYPES
 #pragma GCC target("avx2")
 #include "windows_each.h"
 

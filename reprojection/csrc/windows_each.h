@@ -1,8 +1,11 @@
 /* Window methods: a chunk of a target grid, all bands, by blocks of 128 x 128. Compiled for the
    target set before this is included. */
+/* As for points. */
+#pragma GCC optimize("O2", "no-tree-slp-vectorize")
 #include "job.h"
 #include "types.h"
 #include "vectors.h"
+
 
 /* Source pixels per target pixel beyond which kernels widen; GDAL's threshold. */
 #define WIDENING (1.0 / 0.95)
@@ -15,12 +18,13 @@ typedef struct {
 typedef struct {
     double centres[BLOCK * BLOCK * 2];
     double corners[(BLOCK + 1) * (BLOCK + 1) * 2];
-    Scratch pixels, shares, list;
+    Scratch row, pixels, shares, list;
 } WindowWork;
 
 typedef struct {
     int (*rows)(const Job *, const double *, int64_t, const double *, int64_t, int64_t, int64_t,
                 int, int, int, int, WindowWork *);
+    void (*fill)(const Job *, int64_t, int64_t, int, int, int, int);
 } WindowType;
 
 static Box common_box(Box a, Box b) {
@@ -92,18 +96,82 @@ static double kernel_weight(int64_t method, double t) {
     return t < 2 ? ((2.5 - 0.5 * t) * t - 4) * t + 2 : 0;
 }
 
+/* Columns once around the Earth at a row; not above 0 where columns do not run around it. */
+static double turn_at(const Job *job, double row) {
+    return job->turn_columns * cos(job->turn_angle + row * job->turn_step);
+}
+
+/* The range of places x (0) and y (1), as low and high; empty (low over high) without places.
+   `lost` says whether one of them was no place. */
+typedef struct {
+    double low[2], high[2];
+    int lost;
+} Range;
+
+static void widen_range(Range *range, const double *places, int64_t count) {
+    Quad low = {range->low[0], range->low[1], range->low[0], range->low[1]};
+    Quad high = {range->high[0], range->high[1], range->high[0], range->high[1]};
+    QuadMask lost = {0};
+    for (int64_t k = 0; k < count; k += 2) {
+        /* Two places at a time; the last once more where they are odd. */
+        const double *at = places + 2 * (k + 2 <= count ? k : count - 2);
+        Quad v = count > 1 ? quad_at(at) : (Quad){places[0], places[1], places[0], places[1]};
+        low = chosen4(v < low, v, low);
+        high = chosen4(v > high, v, high);
+        lost |= v != v;
+    }
+    for (int channel = 0; channel < 2; channel++) {
+        range->low[channel] = fmin(low[channel], low[channel + 2]);
+        range->high[channel] = fmax(high[channel], high[channel + 2]);
+    }
+    range->lost |= (lost[0] | lost[1] | lost[2] | lost[3]) != 0;
+}
+
+static Range empty_range(void) {
+    Range range = {{HUGE_VAL, HUGE_VAL}, {-HUGE_VAL, -HUGE_VAL}, 0};
+    return range;
+}
+
+static double greatest_place(Range range) {
+    return fmax(fmax(fabs(range.low[0]), fabs(range.high[0])),
+                fmax(fabs(range.low[1]), fabs(range.high[1])));
+}
+
+/* The pixels of a range, within bounds; without rows or columns where there are none. */
+static Box range_box(Range range, Box within) {
+    Box none = {0, 0, 0, 0};
+    if (!(range.low[0] <= range.high[0] && range.low[1] <= range.high[1])) return none;
+    Box box = {(int64_t)clamped(floor(range.low[1]) - 1, -1e15, 1e15),
+               (int64_t)clamped(floor(range.high[1]) + 2, -1e15, 1e15),
+               (int64_t)clamped(floor(range.low[0]) - 1, -1e15, 1e15),
+               (int64_t)clamped(floor(range.high[0]) + 2, -1e15, 1e15)};
+    box = common_box(box, within);
+    return box.r0 < box.r1 && box.c0 < box.c1 ? box : none;
+}
+
+/* Columns by which a corner certainly lies on its pixel's side of the antimeridian. */
+static double half_turn(const Job *job, Range range) {
+    if (!(job->turn_columns > 0) || range.low[1] > range.high[1]) return HUGE_VAL;
+    /* Between the poles the turn is least at one end of a range of rows. */
+    double least = fmin(turn_at(job, range.low[1]), turn_at(job, range.high[1]));
+    double reach = fmax(fabs(job->turn_angle + range.low[1] * job->turn_step),
+                        fabs(job->turn_angle + range.high[1] * job->turn_step));
+    return reach < 1.57 && least > 0 ? 0.4999 * least : 0.0;
+}
+
 /* Corners that are no place become the centre; those across the antimeridian come back beside it.
    Returns 0 where the centre is no place. */
-static int prepare_corners(const Job *job, const double *at, double *q) {
-    if (at[0] != at[0] || at[1] != at[1] || fabs(at[0]) > 1e9 || fabs(at[1]) > 1e9) return 0;
+INLINE int prepare_corners(const Job *job, const double *at, double half, double *q) {
+    if (!(fabs(at[0]) <= 1e9 && fabs(at[1]) <= 1e9)) return 0;
     for (int k = 0; k < 4; k++) {
         double *corner = q + 2 * k;
+        if (fabs(corner[0] - at[0]) <= half && corner[1] == corner[1]) continue;
         if (corner[0] != corner[0] || corner[1] != corner[1]) {
             corner[0] = at[0];
             corner[1] = at[1];
         }
         if (job->turn_columns > 0) {
-            double turn = job->turn_columns * cos(job->turn_angle + corner[1] * job->turn_step);
+            double turn = turn_at(job, corner[1]);
             if (turn > 0 && fabs(corner[0] - at[0]) > 0.5 * turn)
                 corner[0] += corner[0] > at[0] ? -turn : turn;
         }
@@ -119,8 +187,67 @@ static void local_scale(const double *q, double *scale_x, double *scale_y) {
     *scale_x = *scale_y > 0 ? fabs(col_j * row_i - col_i * row_j) / *scale_y : 1.0;
 }
 
+/* Eight whole numbers, and four of them as reals. */
+typedef int32_t EightInts __attribute__((vector_size(32)));
+typedef int32_t FourInts __attribute__((vector_size(16)));
+
+INLINE Quad quad_of(EightInts eight, int half) {
+    FourInts four;
+    memcpy(&four, (const char *)&eight + half * (int)sizeof four, sizeof four);
+    return __builtin_convertvector(four, Quad);
+}
+
 #define IMPLEMENTATION "windows_impl.h"
 #include "each_type.h"
+
+/* Whether no pixel of a block that is not listed can lie in a tile: its bicubics keep within 1.57
+   times the range of their nodes. */
+static int is_off_tiles(const Job *job, int64_t i, int64_t j) {
+    Range range = empty_range();
+    if (job->kinds[i * job->across + j] == FINE_BLOCK) {
+        const int64_t count = FINE_NODES * FINE_NODES;
+        widen_range(&range, job->fine + job->fine_index[i * job->across + j] * count * 2, count);
+    } else {
+        for (int k = 0; k < 4; k++)
+            widen_range(&range, job->nodes + 2 * ((i + k) * (job->across + 3) + j), 4);
+    }
+    for (int channel = 0; channel < 2; channel++) {
+        double more = 0.3 * (range.high[channel] - range.low[channel]);
+        range.low[channel] -= more;
+        range.high[channel] += more;
+    }
+    if (!(range.high[0] - range.low[0] <= half_turn(job, range))) return 0;
+    for (int64_t band = 0; band < job->bands; band++)
+        if (area(range_box(range, tiles_box(job, band)))) return 0;
+    return 1;
+}
+
+/* The windows of what the chunk has of block (i, j), its n-th. */
+static int block_windows(const Job *job, const WindowType *type, WindowWork *work, int64_t i,
+                         int64_t j, int64_t n) {
+    const int64_t row0 = i * BLOCK - job->number_row, col0 = j * BLOCK - job->number_col;
+    const int64_t width = job->right - job->left;
+    const int top = (int)greater(0, job->top - row0), bottom = (int)lesser(BLOCK, job->bottom - row0);
+    const int west = (int)greater(0, job->left - col0), east = (int)lesser(BLOCK, job->right - col0);
+    if (job->rowwise) {
+        int64_t skip = (row0 - job->top) * width + (col0 - job->left);
+        int64_t skip_corners = (row0 - job->top) * (width + 1) + (col0 - job->left);
+        return type->rows(job, job->centres + 2 * skip, width, job->corners + 2 * skip_corners,
+                          width + 1, row0, col0, top, bottom, west, east, work);
+    }
+    const int64_t down = i - job->block_row, across = j - job->block_col;
+    if (job->kinds[down * job->across + across] == LISTED_BLOCK)
+        return type->rows(job, job->listed[n], BLOCK, job->listed_edges[n], BLOCK + 1, row0, col0,
+                          top, bottom, west, east, work);
+    if (job->method > CUBIC && is_off_tiles(job, down, across)) {
+        type->fill(job, row0, col0, top, bottom, west, east);
+        return 0;
+    }
+    block_places(work->centres, job, down, across, 0, top, bottom);
+    block_places(work->corners, job, down, across, 1, top, bottom + 1);
+    return type->rows(job, work->centres, BLOCK, work->corners, BLOCK + 1, row0, col0, top, bottom,
+                      west, east, work);
+}
 
 static int run(const Job *job, const WindowType *type) {
     WindowWork *work = calloc(1, sizeof(WindowWork));
@@ -130,36 +257,11 @@ static int run(const Job *job, const WindowType *type) {
     int64_t last = floor_div(job->number_row + job->bottom - 1, BLOCK);
     int64_t left = floor_div(job->number_col + job->left, BLOCK);
     int64_t right = floor_div(job->number_col + job->right - 1, BLOCK);
-    int64_t n = 0, width = job->right - job->left;
+    int64_t n = 0;
     for (int64_t i = first; i <= last && !failed; i++)
-        for (int64_t j = left; j <= right && !failed; j++, n++) {
-            if (!job->by_window[n]) continue;
-            int64_t row0 = i * BLOCK - job->number_row, col0 = j * BLOCK - job->number_col;
-            int top = (int)greater(0, job->top - row0), bottom = (int)lesser(BLOCK, job->bottom - row0);
-            int west = (int)greater(0, job->left - col0), east = (int)lesser(BLOCK, job->right - col0);
-            if (job->rowwise) {
-                int64_t skip = (row0 - job->top) * width + (col0 - job->left);
-                int64_t skip_corners = (row0 - job->top) * (width + 1) + (col0 - job->left);
-                failed = type->rows(job, job->centres + 2 * skip, width,
-                                    job->corners + 2 * skip_corners, width + 1, row0, col0, top,
-                                    bottom, west, east, work);
-                continue;
-            }
-            int64_t down = i - job->block_row, across = j - job->block_col;
-            const double *centres = job->listed[n], *corners = job->listed_edges[n];
-            if (job->kinds[down * job->across + across] != LISTED_BLOCK) {
-                int64_t stride = 2 * (job->across + 3);
-                const double *nodes = job->nodes + down * stride + 2 * across;
-                bicubic_places(work->centres, job->centre_weights, BLOCK, nodes, stride, top,
-                               bottom);
-                bicubic_places(work->corners, job->edge_weights, BLOCK + 1, nodes, stride, top,
-                               bottom + 1);
-                centres = work->centres;
-                corners = work->corners;
-            }
-            failed = type->rows(job, centres, BLOCK, corners, BLOCK + 1, row0, col0, top, bottom,
-                                west, east, work);
-        }
+        for (int64_t j = left; j <= right && !failed; j++, n++)
+            if (job->by_window[n]) failed = block_windows(job, type, work, i, j, n);
+    free(work->row.data);
     free(work->pixels.data);
     free(work->shares.data);
     free(work->list.data);

@@ -4,59 +4,147 @@
 
 #include "pixel_impl.h"
 
-typedef T NAME(Row) __attribute__((vector_size(8 * sizeof(T))));
+/* What is at hand of one row of target pixels: a view of the pixels of a box, or none. */
+typedef struct {
+    Box box;
+    NAME(View) view;
+} NAME(Around);
+
+/* A view of a box that is not empty, out of what is at hand if that holds it. Returns as `view`. */
+INLINE int NAME(see)(const Job *job, int64_t band, const NAME(Around) * around, Box box,
+                     Scratch *scratch, NAME(View) * view) {
+    const Box held = around->box;
+    if (around->view.data && box.r0 >= held.r0 && box.r1 <= held.r1 && box.c0 >= held.c0 &&
+        box.c1 <= held.c1) {
+        int64_t skip = (box.r0 - held.r0) * around->view.stride + (box.c0 - held.c0);
+        view->data = around->view.data + skip;
+        view->stride = around->view.stride;
+        view->room = around->view.room - skip;
+        return 1;
+    }
+    return NAME(view)(job, band, box, scratch, view);
+}
+
+/* Rows of a box, its first and last by their shares where they are seen. */
+typedef struct {
+    int64_t first, last; /* 1 where it is seen, else 0 */
+    double first_share, last_share;
+    int64_t count;
+} NAME(Rows);
+
+/* Up to eight columns: the sums of their valid pixels and of those pixels' shares, the inner rows
+   first. */
+static void NAME(columns)(const T *p, int64_t stride, const NAME(Rows) * rows, int64_t count, T fill,
+                          double *sums, double *weights) {
+    const int64_t last = rows->count - 1;
+    for (int64_t k = 0; k < count; k++) {
+        double sum = 0, weight = 0;
+        for (int64_t r = rows->first; r < rows->count - rows->last; r++) {
+            T v = p[r * stride + k];
+            sum += IS_VALID(v, fill) ? (double)v : 0.0;
+            weight += IS_VALID(v, fill) ? 1.0 : 0.0;
+        }
+        if (rows->first) {
+            sum += IS_VALID(p[k], fill) ? rows->first_share * (double)p[k] : 0.0;
+            weight += IS_VALID(p[k], fill) ? rows->first_share : 0.0;
+        }
+        if (rows->last) {
+            T v = p[last * stride + k];
+            sum += IS_VALID(v, fill) ? rows->last_share * (double)v : 0.0;
+            weight += IS_VALID(v, fill) ? rows->last_share : 0.0;
+        }
+        sums[k] = sum;
+        weights[k] = weight;
+    }
+}
+
+#if T_SMALL
+typedef T NAME(Eight) __attribute__((vector_size(8 * sizeof(T))));
+
+INLINE EightInts NAME(eight)(const T *p, int32_t fill, EightInts *valid) {
+#if LANES == 8
+    /* The compiler widens these by halves. */
+    __m128i pixels = sizeof(T) == 2 ? _mm_loadu_si128((const void *)p)
+                                    : _mm_loadl_epi64((const void *)p);
+    EightInts wide = (EightInts)(sizeof(T) == 2
+                                     ? T_UNSIGNED ? _mm256_cvtepu16_epi32(pixels)
+                                                  : _mm256_cvtepi16_epi32(pixels)
+                                 : T_UNSIGNED ? _mm256_cvtepu8_epi32(pixels)
+                                              : _mm256_cvtepi8_epi32(pixels));
+#else
+    NAME(Eight) pixels;
+    memcpy(&pixels, p, sizeof pixels);
+    EightInts wide = __builtin_convertvector(pixels, EightInts);
+#endif
+    *valid = wide != fill;
+    return wide & *valid;
+}
+
+/* `columns` of eight: whole numbers are exact in any order, so that inner rows are summed as such. */
+INLINE void NAME(eight_columns)(const T *p, int64_t stride, const NAME(Rows) * rows, T fill,
+                                double *sums, double *weights) {
+    EightInts inner = {0}, found = {0}, top = {0}, above = {0}, low = {0}, under = {0}, valid;
+    for (int64_t r = rows->first; r < rows->count - rows->last; r++) {
+        inner += NAME(eight)(p + r * stride, fill, &valid);
+        found -= valid;
+    }
+    if (rows->first) top = NAME(eight)(p, fill, &above);
+    if (rows->last) low = NAME(eight)(p + (rows->count - 1) * stride, fill, &under);
+    const EightInts found_above = -above, found_under = -under;
+#define HALF(half)                                                                               \
+    do {                                                                                         \
+        Quad sum = quad_of(inner, half) + rows->first_share * quad_of(top, half);                \
+        Quad weight = quad_of(found, half) + rows->first_share * quad_of(found_above, half);     \
+        sum = sum + rows->last_share * quad_of(low, half);                                       \
+        weight = weight + rows->last_share * quad_of(found_under, half);                         \
+        memcpy(sums + 4 * half, &sum, sizeof sum);                                               \
+        memcpy(weights + 4 * half, &weight, sizeof weight);                                      \
+    } while (0)
+    HALF(0);
+    HALF(1);
+#undef HALF
+}
+#endif
 
 /* GDAL's average: the box between the first and the third corner, its edge pixels by their share. */
-static T NAME(gdal_average)(const Job *job, int64_t band, const double *q, Scratch *scratch,
-                            Box within, int *failed) {
+static T NAME(gdal_average)(const Job *job, int64_t band, const double *from, const double *to,
+                            const NAME(Around) * around, Scratch *scratch, Box within,
+                            int *failed) {
     T fill = *(const T *)job->fill;
-    double x0 = fmin(q[0], q[4]), x1 = fmax(q[0], q[4]);
-    double y0 = fmin(q[1], q[5]), y1 = fmax(q[1], q[5]);
+    double x0 = from[0] < to[0] ? from[0] : to[0], x1 = from[0] < to[0] ? to[0] : from[0];
+    double y0 = from[1] < to[1] ? from[1] : to[1], y1 = from[1] < to[1] ? to[1] : from[1];
     Box box = {(int64_t)floor(y0 + 1e-10), (int64_t)ceil(y1 - 1e-10), (int64_t)floor(x0 + 1e-10),
                (int64_t)ceil(x1 - 1e-10)};
     box.r1 = greater(box.r1, box.r0 + 1);
     box.c1 = greater(box.c1, box.c0 + 1);
     Box seen = common_box(box, within);
     if (seen.r0 >= seen.r1 || seen.c0 >= seen.c1) return fill;
-    int64_t stride;
-    const T *view = NAME(view)(job, band, seen, scratch, &stride);
-    if (!view) {
-        *failed |= stride < 0;
+    NAME(View) view;
+    int found = NAME(see)(job, band, around, seen, scratch, &view);
+    if (found <= 0) {
+        *failed |= found < 0;
         return fill;
     }
-    double first_x = box.c1 - box.c0 == 1 ? 1.0 : 1.0 - (x0 - (double)box.c0);
-    double last_x = 1.0 - ((double)box.c1 - x1);
-    double first_y = box.r1 - box.r0 == 1 ? 1.0 : 1.0 - (y0 - (double)box.r0);
-    double last_y = 1.0 - ((double)box.r1 - y1);
-    double total = 0, weight = 0;
-    /* Column by column, eight of them side by side; each column's sum runs down its rows. */
+    const int flat = box.r1 - box.r0 == 1, thin = box.c1 - box.c0 == 1;
+    const NAME(Rows) rows = {seen.r0 == box.r0, seen.r1 == box.r1 && !flat,
+                             flat ? 1.0 : 1.0 - (y0 - (double)box.r0),
+                             1.0 - ((double)box.r1 - y1), seen.r1 - seen.r0};
+    const double first = thin ? 1.0 : 1.0 - (x0 - (double)box.c0);
+    const double last = 1.0 - ((double)box.c1 - x1);
+    double total = 0, weight = 0, sums[8], weights[8];
     for (int64_t c = seen.c0; c < seen.c1; c += 8) {
-        int64_t count = lesser(8, seen.c1 - c);
-        Eight sums = {0}, weights = {0};
-        for (int64_t r = seen.r0; r < seen.r1; r++) {
-            const T *p = view + (r - seen.r0) * stride + (c - seen.c0);
-            double wy = r == box.r0 ? first_y : r + 1 == box.r1 ? last_y : 1.0;
-            NAME(Row) row = {0};
-            if (count == 8)
-                memcpy(&row, p, sizeof row);
-            else
-                for (int64_t k = 0; k < count; k++) row[k] = p[k];
+        const T *p = view.data + (c - seen.c0);
+        const int64_t count = lesser(8, seen.c1 - c);
 #if T_SMALL
-            Eight v = __builtin_convertvector(row, Eight);
-#else
-            Eight v;
-            for (int k = 0; k < 8; k++) v[k] = (double)row[k];
+        if ((rows.count - 1) * view.stride + (c - seen.c0) + 8 <= view.room && rows.count < 30000)
+            NAME(eight_columns)(p, view.stride, &rows, fill, sums, weights);
+        else
 #endif
-            EightMask valid = v != (double)fill;
-            if (!T_INTEGER) valid &= v == v;
-            v = (Eight)(valid & (EightMask)v);
-            sums = sums + wy * v;
-            weights = weights + (Eight)(valid & (EightMask)((Eight){0} + wy));
-        }
+            NAME(columns)(p, view.stride, &rows, count, fill, sums, weights);
         for (int64_t k = 0; k < count; k++) {
-            double wx = c + k == box.c0 ? first_x : c + k + 1 == box.c1 ? last_x : 1.0;
-            total += wx * sums[k];
-            weight += wx * weights[k];
+            double share = c + k == box.c0 ? first : c + k + 1 == box.c1 ? last : 1.0;
+            total += share * sums[k];
+            weight += share * weights[k];
         }
     }
     return weight > 0 ? NAME(finish_real)(total / weight, fill) : fill;
@@ -85,8 +173,8 @@ static T NAME(sorted_choice)(Weighed *list, int64_t count, int median, T fill) {
 }
 
 /* Exact shares of the pixels under the quadrilateral: average, mode, minimum, maximum, median. */
-static T NAME(by_area)(const Job *job, int64_t band, const double *q, WindowWork *work, Box within,
-                       int *failed) {
+static T NAME(by_area)(const Job *job, int64_t band, const double *q, const NAME(Around) * around,
+                       WindowWork *work, Box within, int *failed) {
     T fill = *(const T *)job->fill;
     Box box = {(int64_t)floor(fmin(fmin(q[1], q[3]), fmin(q[5], q[7]))),
                (int64_t)ceil(fmax(fmax(q[1], q[3]), fmax(q[5], q[7]))),
@@ -94,10 +182,11 @@ static T NAME(by_area)(const Job *job, int64_t band, const double *q, WindowWork
                (int64_t)ceil(fmax(fmax(q[0], q[2]), fmax(q[4], q[6])))};
     box = common_box(box, within);
     if (box.r0 >= box.r1 || box.c0 >= box.c1) return fill;
-    int64_t stride, width = box.c1 - box.c0, height = box.r1 - box.r0;
-    const T *view = NAME(view)(job, band, box, &work->pixels, &stride);
-    if (!view) {
-        *failed |= stride < 0;
+    int64_t width = box.c1 - box.c0, height = box.r1 - box.r0;
+    NAME(View) view;
+    int seen = NAME(see)(job, band, around, box, &work->pixels, &view);
+    if (seen <= 0) {
+        *failed |= seen < 0;
         return fill;
     }
     double *shares = scratch_of(&work->shares, (size_t)(width + 1) * sizeof(double));
@@ -114,7 +203,7 @@ static T NAME(by_area)(const Job *job, int64_t band, const double *q, WindowWork
     for (int64_t r = 0; r < height; r++) {
         row_shares(shares, q, (double)(box.r0 + r), (double)box.c0, width);
         for (int64_t c = 0; c < width; c++) {
-            T v = view[r * stride + c];
+            T v = view.data[r * view.stride + c];
             double share = fabs(shares[c] - shares[c + 1]);
             if (share < 1e-9 || !(IS_VALID(v, fill))) continue;
             total += share * (double)v;
@@ -135,7 +224,8 @@ static T NAME(by_area)(const Job *job, int64_t band, const double *q, WindowWork
 
 /* Bilinear and cubic with the kernel as wide as the target pixel. */
 static T NAME(widened)(const Job *job, int64_t band, const double *at, double scale_x,
-                       double scale_y, WindowWork *work, Box within, int *failed) {
+                       double scale_y, const NAME(Around) * around, WindowWork *work, Box within,
+                       int *failed) {
     T fill = *(const T *)job->fill;
     int64_t hint = 0;
     T near = NAME(fetch)(job, band, (int64_t)floor(at[1]), (int64_t)floor(at[0]), &hint);
@@ -148,19 +238,19 @@ static T NAME(widened)(const Job *job, int64_t band, const double *at, double sc
                (int64_t)x + reach_x + 1};
     Box seen = common_box(box, within);
     if (seen.r0 >= seen.r1 || seen.c0 >= seen.c1) return fill;
-    int64_t stride;
-    const T *view = NAME(view)(job, band, seen, &work->pixels, &stride);
+    NAME(View) view;
+    int found = NAME(see)(job, band, around, seen, &work->pixels, &view);
     double *across =
         scratch_of(&work->shares, (size_t)(seen.c1 - seen.c0) * sizeof(double));
-    if (!view || !across) {
-        *failed |= (!view && stride < 0) || !across;
+    if (found <= 0 || !across) {
+        *failed |= found < 0 || !across;
         return fill;
     }
     for (int64_t c = seen.c0; c < seen.c1; c++)
         across[c - seen.c0] = kernel_weight(job->method, ((double)(c - (int64_t)x) - dx) / scale_x);
     double total = 0, weight = 0;
     for (int64_t r = seen.r0; r < seen.r1; r++) {
-        const T *p = view + (r - seen.r0) * stride;
+        const T *p = view.data + (r - seen.r0) * view.stride;
         double wy = kernel_weight(job->method, ((double)(r - (int64_t)y) - dy) / scale_y);
         double row_total = 0, row_weight = 0;
         for (int64_t c = 0; c < seen.c1 - seen.c0; c++) {
@@ -175,13 +265,13 @@ static T NAME(widened)(const Job *job, int64_t band, const double *at, double sc
 }
 
 /* One target pixel from its centre and four corners (clockwise from the first). */
-static T NAME(window)(const Job *job, int64_t band, const double *at, double *q, WindowWork *work,
-                      Box within, int *failed) {
+INLINE T NAME(window)(const Job *job, int64_t band, const double *at, double *q, double half,
+                      const NAME(Around) * around, WindowWork *work, Box within, int *failed) {
     T fill = *(const T *)job->fill;
-    if (!prepare_corners(job, at, q)) return fill;
+    if (!prepare_corners(job, at, half, q)) return fill;
     if (job->method == GDAL_AVERAGE)
-        return NAME(gdal_average)(job, band, q, &work->pixels, within, failed);
-    if (job->method > CUBIC) return NAME(by_area)(job, band, q, work, within, failed);
+        return NAME(gdal_average)(job, band, q, q + 4, around, &work->pixels, within, failed);
+    if (job->method > CUBIC) return NAME(by_area)(job, band, q, around, work, within, failed);
     double scale_x = job->scale_x, scale_y = job->scale_y;
     if (scale_x <= 0) local_scale(q, &scale_x, &scale_y);
     scale_x = scale_x > WIDENING ? scale_x : 1.0;
@@ -189,7 +279,7 @@ static T NAME(window)(const Job *job, int64_t band, const double *at, double *q,
     int64_t hint = 0;
     if (scale_x == 1.0 && scale_y == 1.0)
         return NAME(single)(job, job->method, band, at[0], at[1], &hint);
-    return NAME(widened)(job, band, at, scale_x, scale_y, work, within, failed);
+    return NAME(widened)(job, band, at, scale_x, scale_y, around, work, within, failed);
 }
 
 /* Rows [first, last), columns [left, right) of a block, all bands; places have their pitches. */
@@ -197,22 +287,56 @@ static int NAME(window_rows)(const Job *job, const double *centres, int64_t cent
                              const double *corners, int64_t corner_pitch, int64_t row0,
                              int64_t col0, int first, int last, int left, int right,
                              WindowWork *work) {
+    T fill = *(const T *)job->fill;
     int failed = 0;
-    for (int64_t band = 0; band < job->bands; band++) {
-        Box within = tiles_box(job, band);
-        for (int i = first; i < last && !failed; i++) {
+    for (int i = first; i < last && !failed; i++) {
+        const double *upper = corners + 2 * (i * corner_pitch + left);
+        Range range = empty_range();
+        widen_range(&range, upper, right - left + 1);
+        widen_range(&range, upper + 2 * corner_pitch, right - left + 1);
+        const double half = half_turn(job, range);
+        const double *middle = centres + 2 * (i * centre_pitch + left);
+        widen_range(&range, middle, right - left);
+        /* Nothing lost, nothing across the antimeridian: corners need no care. */
+        const int plain = !range.lost && range.high[0] - range.low[0] <= half &&
+                          greatest_place(range) <= 1e9;
+        for (int64_t band = 0; band < job->bands; band++) {
             T *out = (T *)job->out[band] + (row0 + i) * job->out_stride + col0;
+            const Box within = tiles_box(job, band);
+            NAME(Around) around = {range_box(range, within), {NULL, 0, 0}};
+            if (job->method > CUBIC && around.box.r0 >= around.box.r1 &&
+                range.high[0] - range.low[0] <= half) {
+                NAME(fill_run)(out + left, right - left, fill);
+                continue;
+            }
+            if (area(around.box) > 0 && area(around.box) <= LARGEST_BOX &&
+                NAME(view)(job, band, around.box, &work->row, &around.view) < 0)
+                return -1;
             for (int j = left; j < right; j++) {
                 const double *a = corners + 2 * (i * corner_pitch + j), *b = a + 2 * corner_pitch;
+                if (plain && job->method == GDAL_AVERAGE) {
+                    out[j] = NAME(gdal_average)(job, band, a, b + 2, &around, &work->pixels, within,
+                                                &failed);
+                    continue;
+                }
                 double q[8] = {a[0], a[1], a[2], a[3], b[2], b[3], b[0], b[1]};
-                out[j] = NAME(window)(job, band, centres + 2 * (i * centre_pitch + j), q, work,
-                                      within, &failed);
+                out[j] = NAME(window)(job, band, centres + 2 * (i * centre_pitch + j), q, half,
+                                      &around, work, within, &failed);
             }
         }
     }
     return failed ? -1 : 0;
 }
 
-static const WindowType NAME(window_type) = {NAME(window_rows)};
+static void NAME(window_fill)(const Job *job, int64_t row0, int64_t col0, int first, int last,
+                              int left, int right) {
+    for (int64_t band = 0; band < job->bands; band++)
+        for (int i = first; i < last; i++) {
+            T *out = (T *)job->out[band] + (row0 + i) * job->out_stride + col0;
+            NAME(fill_run)(out + left, right - left, *(const T *)job->fill);
+        }
+}
+
+static const WindowType NAME(window_type) = {NAME(window_rows), NAME(window_fill)};
 
 #undef IS_VALID
