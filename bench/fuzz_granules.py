@@ -125,11 +125,13 @@ def damage(original: Path, target: Path, random_source: random.Random) -> None:
         _blank,
         _repeat,
         _lie_in_metadata,
+        _mangle_structure,
     ]
     data = bytearray(original.read_bytes())
-    if original.suffix == ".hdf" and random_source.random() < 0.2:
+    if random_source.random() < 0.2:
         target.write_bytes(data)
-        _wrong_attributes(target, random_source)
+        wrong = _wrong_attributes if original.suffix == ".hdf" else _wrong_attributes_hdf5
+        wrong(target, random_source)
         return
     for _ in range(random_source.choice((1, 1, 1, 2, 4))):
         random_source.choice(kinds)(data, random_source)
@@ -190,15 +192,68 @@ def _lie_in_metadata(data: bytearray, random_source: random.Random) -> None:
             data[at : at + len(new)] = new
 
 
+def _mangle_structure(data: bytearray, random_source: random.Random) -> None:
+    """Change digits, separators or letters within the structure metadata, which stays as long."""
+    begin = data.find(b"GROUP=")
+    end = data.find(b"\nEND\n", begin)
+    if begin < 0 or end <= begin:
+        return
+    for _ in range(random_source.choice((1, 2, 8, 40))):
+        at = random_source.randrange(begin, end)
+        if random_source.random() < 0.7:  # a number is more telling than a letter
+            while at < end - 1 and not chr(data[at]).isdigit():
+                at += 1
+        data[at] = random_source.choice(b'0123456789-.,()="\nEe9')
+
+
+_ATTRIBUTES = ("valid_range", "_FillValue", "scale_factor", "add_offset", "units", "long_name")
+
+
+def _wrong_attributes_hdf5(path: Path, random_source: random.Random) -> None:
+    """The same for HDF5, where attributes have shapes and structure is a data set."""
+    values: tuple[object, ...] = (
+        "not a number",
+        np.float64("nan"),
+        np.float64("inf"),
+        np.array([1e38, -1e38, 0.0], np.float32),
+        np.array([[2**62], [-(2**62)]]),
+        np.zeros((0,), np.int16),
+        np.zeros(300, np.uint16),
+        np.bytes_(b"\xff\x00\xfe"),
+        np.array(["a", "bc"], dtype=object),
+        np.True_,
+        h5py.Empty("f4"),
+        1 + 2j,
+    )
+    with h5py.File(path, "r+") as file:
+        struct = file["HDFEOS INFORMATION"]
+        fields: list[h5py.Dataset] = []
+        file.visititems(
+            lambda _, item: fields.append(item) if isinstance(item, h5py.Dataset) else None
+        )
+        for _ in range(random_source.choice((1, 3, 6))):
+            holder = random_source.choice((*fields, file, struct))
+            name = random_source.choice((*_ATTRIBUTES, "StructMetadata.0", "CoreMetadata.0"))
+            value = random_source.choice(values)
+            holder.attrs.create(
+                name, value, dtype=h5py.string_dtype() if _is_text_array(value) else None
+            )
+        if random_source.random() < 0.2:
+            del struct["StructMetadata.0"]
+            struct["StructMetadata.0"] = random_source.choice(values[:-3])
+
+
+def _is_text_array(value: object) -> bool:
+    return isinstance(value, np.ndarray) and value.dtype == object
+
+
 def _wrong_attributes(path: Path, random_source: random.Random) -> None:
     """Give layers attributes of the wrong type or size, by the library's own means."""
     file = SD(str(path), SDC.WRITE)
     count, _ = file.info()
     for _ in range(random_source.choice((1, 3, 6))):
         sds = file.select(random_source.randrange(count))
-        name = random_source.choice(
-            ("valid_range", "_FillValue", "scale_factor", "add_offset", "units", "long_name")
-        )
+        name = random_source.choice(_ATTRIBUTES)
         number_type, value = random_source.choice(
             (
                 (SDC.CHAR8, "not a number"),
@@ -240,7 +295,7 @@ def run_batch(seeds: Sequence[int], keep: Path | None) -> list[Case]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         corpus = make_corpus(folder / "corpus")
-        with ReadingProcess(seconds=SECONDS, memory=MEMORY) as reader:
+        with ReadingProcess(seconds=SECONDS, memory=MEMORY, modules=["bench.reading"]) as reader:
             for seed in seeds:
                 case = run_case(reader, corpus, folder, seed)
                 cases.append(case)

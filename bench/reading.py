@@ -2,15 +2,29 @@
 
 from pathlib import Path
 
+from reprojection.errors import ReprojectionError
 from reprojection.granule import open_granule
+from reprojection.grids import Grid
 from reprojection.inspect import report
+from reprojection.reproject import Options, reproject
+
+_GRID = Grid(crs="EPSG:4326", transform=(0.25, 0.0, -5.0, 0.0, -0.25, 62.0), width=100, height=60)
+_OPTIONS = (Options(extra_bands=("source", "reason")), Options(qa="best", units="physical"))
 
 
 def read_everything(path: Path) -> str:
-    """Read all layers, and where the swath layers lie; says how many there were."""
+    """Read all layers, reproject the last two; says how many there were, and were placed.
+
+    Raises what opening raises. A layer that is refused with a named error is not placed.
+    """
     with open_granule(path) as granule:
         found = report(granule)
-        for layer in list(granule.layers.values())[:4]:
-            if layer.swath and not layer.bands:
-                granule.geolocation(layer)
-    return f"{len(found.layers)} layers"
+        names = [name for name, layer in granule.layers.items() if not layer.bands]
+    placed = 0
+    for name, options in zip(reversed(names), _OPTIONS, strict=False):
+        try:
+            reproject([path], name, _GRID, options)
+            placed += 1
+        except ReprojectionError:
+            continue
+    return f"{len(found.layers)} layers, {placed} placed"

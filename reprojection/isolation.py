@@ -6,6 +6,7 @@ ends with it. All of them end when their parent does: their input closes.
 """
 
 import contextlib
+import importlib
 import os
 import pickle
 import resource
@@ -15,7 +16,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import IO, NoReturn, ParamSpec, Self, TypeVar, cast
@@ -34,20 +35,24 @@ _BOOTSTRAP = """
 import sys
 sys.path[:] = {path!r}
 from reprojection.isolation import serve
-serve({memory!r})
+serve({memory!r}, {modules!r})
 """
 
 
 class ReadingProcess:
     """A child process that runs module-level functions on granule files.
 
-    `seconds` bounds each call, `memory` the bytes of address space of each. One call at a time:
-    threads that share a ReadingProcess wait for one another.
+    `seconds` bounds each call, `memory` the bytes of address space of each; `modules` are imported
+    once, beside the readers, instead of by each call that needs them. One call at a time: threads
+    that share a ReadingProcess wait for one another.
     """
 
-    def __init__(self, *, seconds: float = 60.0, memory: int = 4 << 30) -> None:
+    def __init__(
+        self, *, seconds: float = 60.0, memory: int = 4 << 30, modules: Sequence[str] = ()
+    ) -> None:
         self._seconds = seconds
         self._memory = memory
+        self._modules = tuple(modules)
         self._child: subprocess.Popen[bytes] | None = None
         self._turn = threading.RLock()
 
@@ -116,7 +121,7 @@ class ReadingProcess:
                     sys.executable,
                     "-P",
                     "-c",
-                    _BOOTSTRAP.format(path=sys.path, memory=self._memory),
+                    _BOOTSTRAP.format(path=sys.path, memory=self._memory, modules=self._modules),
                 ],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -126,7 +131,7 @@ class ReadingProcess:
         return self._child
 
 
-def serve(memory: int) -> None:
+def serve(memory: int, modules: Sequence[str] = ()) -> None:
     """The child's side: fork for every call from standard input, until that closes."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
@@ -135,6 +140,8 @@ def serve(memory: int) -> None:
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     _import_readers()
+    for module in modules:
+        importlib.import_module(module)
     while True:
         try:
             call = _receive(calls, None)
