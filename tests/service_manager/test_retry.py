@@ -113,7 +113,7 @@ def test_a_failure_that_persists_leads_to_the_same_successor_again() -> None:
         (Scope(task=TOP.key), {"g0", "g2"}),
         (Scope(task=G[1].key), set()),
     ],
-    ids=str,
+    ids=lambda value: ",".join(sorted(value)) if isinstance(value, set) else str(value),
 )
 def test_a_scope_means_what_it_says(scope: Scope, again: set[str]) -> None:
     b = held({0: Category.SOURCE_NOT_PUBLISHED, 2: Category.BAD_IMAGE_FORMAT})
