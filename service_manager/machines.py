@@ -7,7 +7,9 @@ for at most `_MOST`, less than it takes to drain: a single long task never drain
 a task that was slow on three workers is itself slow and counts no more.
 
 A drained worker runs what it has, less what others would end sooner. After a while it may take one
-attempt, the probe; is that as usual, the worker is released, else the wait doubles.
+attempt, the probe; is that as usual, the worker is released. Else it waits twice as long, or an
+eighth of the time for which it has been slow: what is lost when it recovers stays in proportion to
+what the probes of a worker that never does would cost.
 
 Pure: rows, ended attempts and time come in, decisions come out. Times in seconds on the manager's
 monotonic clock.
@@ -35,6 +37,8 @@ _DRAINED = 0.75  # of all slots at most
 _MOVES = 5  # of one task from a slow machine
 _REMEMBERED = 10_000  # tasks
 _WITNESS = 2  # workers on which a slow task says something of the worker
+_AGAIN = 2  # times the first wait, after a probe that was slow
+_PART = 8  # of the time for which a worker has been slow, that it waits at least
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +56,7 @@ class _Machine:
     slots: int
     hold: Hold
     since: float  # of the hold
+    slow_since: float  # when it was drained first; releases that were mistakes do not count
     wait: float  # before the next probe
     released: float = -math.inf
     score: float = 0.0  # evidence of ended attempts
@@ -87,7 +92,7 @@ class Machines:
         for worker in present:
             machine = self._machines.get(worker.name)
             if machine is None or machine.started != worker.started:
-                machine = _Machine(worker.started, worker.slots, worker.hold, now, self._probe)
+                machine = _Machine(worker.started, worker.slots, worker.hold, now, now, self._probe)
             known[worker.name] = machine
             machine.running = running.get(worker.name, [])
             if machine.hold is not worker.hold:
@@ -120,7 +125,7 @@ class Machines:
         if machine.hold is Hold.PROBE and now - news.duration >= machine.since:
             normal = deviation <= _NORMAL and news.category is None
             self._probed(machine, normal, deviation, now)
-        elif machine.hold is Hold.NONE and self._counts(news.key, news.worker, deviation):
+        elif machine.hold is Hold.NONE and self._counts(news.key, news.worker, deviation, machine):
             machine.score = max(0.0, machine.score + _evidence(usual, deviation))
             machine.slowness += (max(0.0, deviation) - machine.slowness) / 2
 
@@ -152,7 +157,7 @@ class Machines:
             least = self._pace.least(running.task_class, now - running.since, running.course)
             deviation = usual.deviation(least)
             evidence = _evidence(usual, deviation)
-            if evidence > 0 and self._counts(running.key, name, deviation):
+            if evidence > 0 and self._counts(running.key, name, deviation, machine):
                 score += evidence
                 slowest = max(slowest, deviation)
         machine.slowness = max(machine.slowness, slowest)
@@ -163,8 +168,10 @@ class Machines:
             if slowest >= _SLOW:
                 self._probed(machine, False, slowest, now)
         elif score >= _DRAIN and self._may_drain(machine):
-            soon = now - machine.released < machine.wait  # its release was a mistake
-            machine.wait = self._longer(machine.wait) if soon else self._probe
+            if now - machine.released < machine.wait:  # its release was a mistake
+                machine.wait = self._longer(machine, now)
+            else:
+                machine.slow_since, machine.wait = now, self._probe
             machine.hold, machine.since = Hold.DRAINED, now
 
     def _probed(self, machine: _Machine, normal: bool, slowness: float, now: float) -> None:
@@ -175,10 +182,11 @@ class Machines:
         if normal:
             machine.released = now
         else:
-            machine.wait = self._longer(machine.wait)
+            machine.wait = self._longer(machine, now)
 
-    def _longer(self, wait: float) -> float:
-        return min(self._longest, 2 * wait)
+    def _longer(self, machine: _Machine, now: float) -> float:
+        wait = max(_AGAIN * self._probe, (now - machine.slow_since) / _PART)
+        return min(self._longest, wait)
 
     def _may_drain(self, machine: _Machine) -> bool:
         total = sum(m.slots for m in self._machines.values())
@@ -211,13 +219,15 @@ class Machines:
         known.moves += 1
         return True
 
-    def _counts(self, key: str, worker: str, deviation: float) -> bool:
-        """Whether a task is a witness: not when it was slow on others, too."""
+    def _counts(self, key: str, worker: str, deviation: float, machine: _Machine) -> bool:
+        """Whether a task is a witness: not when it was slow on others, too. That it was slow on
+        one that is held says nothing of the task."""
         if deviation < _SLOW / 2:
             return True
         slow_on = self._known(key).slow_on
-        slow_on.add(worker)
-        return len(slow_on) <= _WITNESS
+        if machine.hold is Hold.NONE:
+            slow_on.add(worker)
+        return len(slow_on - {worker}) < _WITNESS
 
     def _known(self, key: str) -> _Task:
         found = self._tasks.setdefault(key, _Task())

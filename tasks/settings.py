@@ -97,8 +97,8 @@ class Settings(BaseSettings):
     probe_seconds: float = Field(
         600.0,
         ge=0,
-        description="Wait before a worker drained for slowness is tried again; it doubles. 0: none "
-        "is drained.",
+        description="Wait before a worker drained for slowness is tried again; longer after a try "
+        "that was slow. 0: none is drained.",
     )
     retry_budget: Count = Field(3, description="Attempts of a task before it has failed.")
     retry_base: Positive = Field(5.0, description="First back-off, in seconds; it doubles.")

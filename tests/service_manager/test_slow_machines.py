@@ -305,3 +305,49 @@ def test_a_drained_worker_does_not_teach_what_is_usual(fleet: Fleet) -> None:
     fleet.begin("a", "w2")
     fleet.begin("b", "w2")
     assert [order.worker for order in fleet.look(100).holds] == ["w2"]
+
+
+def probe_in_vain(fleet: Fleet, key: str) -> float:
+    """A probe of `w1` that is slow; the seconds until the next one."""
+    probe = fleet.begin(key, "w1")
+    while not fleet.look(fleet.now + 5).moves:
+        assert fleet.now - probe.since < 100
+    fleet.end(probe, fleet.now - probe.since, Category.CANCELLED)
+    began = fleet.now
+    while fleet.holds["w1"] is not Hold.PROBE:
+        fleet.look(fleet.now + 5)
+    return fleet.now - began
+
+
+def test_waits_grow_with_the_time_for_which_a_worker_is_slow() -> None:
+    fleet = Fleet(options=replace(OPTIONS, probe=60.0))
+    fleet.learn()
+    for key in ("a", "b"):
+        fleet.begin(key, "w1")
+    fleet.look(60)
+    for key in ("a", "b"):
+        fleet.end(fleet.view.running[key], fleet.now, Category.CANCELLED)
+    fleet.look(150)
+    waits = [probe_in_vain(fleet, f"probe{i}") for i in range(14)]
+    assert waits == sorted(waits)
+    assert waits[0] == pytest.approx(120, abs=10)
+    assert waits[-1] == pytest.approx(fleet.now / 8, rel=0.15)
+
+
+def test_a_task_that_was_slow_on_slow_workers_still_speaks_against_one(fleet: Fleet) -> None:
+    """Moved from probe to probe, it would otherwise keep the last to its end."""
+    fleet.workers = 12
+    for i in range(1, 5):
+        for slot in range(2):
+            fleet.begin(f"task{i}{slot}", f"w{i}")
+    fleet.look(60)
+    held = [w for w, hold in fleet.holds.items() if hold is Hold.DRAINED]
+    assert held == ["w1", "w2", "w3", "w4"]
+    for one in list(fleet.view.running.values()):
+        fleet.end(one, fleet.now, Category.CANCELLED)
+    fleet.look(700)
+    for worker in held:
+        assert fleet.holds[worker] is Hold.PROBE
+        probe = fleet.begin("wanderer", worker)
+        assert fleet.look(fleet.now + 100).moves == [probe]
+        fleet.end(probe, 100.0, Category.CANCELLED)
