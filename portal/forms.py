@@ -56,6 +56,7 @@ class Form:
     codes: str = "mask"
     extra_bands: tuple[str, ...] = ()
     cells: str = ""
+    cube: str = "none"
     weight: str = "none"
     on_missing: str = "skip"
     package: str = ""
@@ -117,6 +118,7 @@ def form_of(request: Request) -> Form:
         codes=request.codes,
         extra_bands=request.extra_bands,
         cells="yes" if request.cells else "",
+        cube=request.cube,
         weight=request.weight,
         on_missing=request.on_missing,
         notify=request.notify,
@@ -185,6 +187,7 @@ def document(form: Form) -> Document:
         "codes": form.codes or "mask",
         "extra_bands": list(form.extra_bands),
         "cells": bool(form.cells),
+        "cube": form.cube or "none",
         "weight": form.weight or "none",
         "on_missing": form.on_missing or "skip",
         "notify": form.notify,

@@ -225,8 +225,8 @@ def _summary(here: Portal, made: RequestDocument) -> dict[str, object]:
 
 def _has_more(form: Form) -> bool:
     plain = Form()
-    names = ("merge", "mask", "units", "codes", "extra_bands", "cells", "weight", "on_missing")
-    return any(getattr(form, name) != getattr(plain, name) for name in names)
+    names = ("merge", "mask", "units", "codes", "extra_bands", "cells", "cube", "weight")
+    return any(getattr(form, name) != getattr(plain, name) for name in (*names, "on_missing"))
 
 
 def _packages(here: Portal) -> list[Package]:

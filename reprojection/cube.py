@@ -49,25 +49,31 @@ class _Writer(Protocol):
     def close(self) -> None: ...
 
 
-def write_cube(paths: Sequence[Path], out: Path, *, kind: Format = "netcdf") -> None:
-    """Write rasters of one layer and grid as one cube, by start date.
+def write_cube(
+    paths: Sequence[Path],
+    out: Path,
+    *,
+    kind: Format = "netcdf",
+    times: Sequence[datetime] | None = None,
+) -> None:
+    """Write rasters of one layer and grid as one cube, by `times`: when their granules started,
+    unless given.
 
     `out` is a file for NetCDF, a folder for Zarr. Raises ChoiceRefusedError for rasters that differ
-    in layer, grid, type or scale, that have no date or one date twice, and where the package that
+    in layer, grid, type or scale, that have no time or one time twice, and where the package that
     writes the format is not installed.
     """
     if not paths:
         raise ChoiceRefusedError("no raster was given; a cube needs at least one")
-    opened = sorted(
-        (open_raster(path) for path in paths), key=lambda one: one.said.provenance.start
-    )
+    found = [open_raster(path) for path in paths]
+    opened, axis = _in_order(found, times or [_start(one) for one in found])
     _agree(opened)
     first = opened[0]
     grid = first.said.grid
     sizes = {"time": len(opened), "y": grid.height, "x": grid.width}
     writer = _netcdf(out, first, sizes) if kind == "netcdf" else _zarr(out, first)
     try:
-        variables = _variables(opened)
+        variables = _variables(opened, axis)
         for variable in variables:
             writer.define(variable, tuple(sizes[dim] for dim in variable.dims))
         names = [variable.name for variable in variables if variable.values is None]
@@ -80,7 +86,7 @@ def write_cube(paths: Sequence[Path], out: Path, *, kind: Format = "netcdf") -> 
 
 
 def _agree(opened: Sequence[Opened]) -> None:
-    first, dates = opened[0], [one.said.provenance.start for one in opened]
+    first = opened[0]
     for one in opened:
         alike = all(
             mine == theirs
@@ -98,21 +104,36 @@ def _agree(opened: Sequence[Opened]) -> None:
                 f"{one.path.name} and {first.path.name} do not fit in one cube: layer, grid, "
                 "bands, type, nodata and scale must agree"
             )
-    twice = sorted({date for date in dates if dates.count(date) > 1 or not date})
-    if twice:
-        raise ChoiceRefusedError(
-            f"the cube has several rasters of {twice[0] or 'no date'}; give one for each date"
-        )
 
 
-def _variables(opened: Sequence[Opened]) -> list[_Variable]:
+def _start(one: Opened) -> datetime:
+    try:
+        return datetime.fromisoformat(one.said.provenance.start)
+    except ValueError as problem:
+        raise ChoiceRefusedError(f"{one.path.name} has no date; give its time") from problem
+
+
+def _in_order(
+    found: Sequence[Opened], times: Sequence[datetime]
+) -> tuple[list[Opened], list[float]]:
+    """The rasters by time, and the days since 1970 of each."""
+    order = sorted(range(len(found)), key=lambda index: times[index])
+    axis = [(times[index] - _EPOCH).total_seconds() / 86400.0 for index in order]
+    for index, day, before in zip(order[1:], axis[1:], axis, strict=False):
+        if day == before:
+            raise ChoiceRefusedError(
+                f"the cube has several rasters of {times[index]}; give one for each date"
+            )
+    return [found[index] for index in order], axis
+
+
+def _variables(opened: Sequence[Opened], axis: Sequence[float]) -> list[_Variable]:
     said, grid = opened[0].said, opened[0].said.grid
     a, b, c, d, e, f = grid.transform
     if b or d:
         raise ChoiceRefusedError("a cube's grid must run along its axes; this one is rotated")
     crs = parse_crs(grid.crs)
     words = {item["axis"]: item for item in crs.cs_to_cf() if item.get("axis") in ("X", "Y")}
-    starts = np.array([_days(one.said.provenance.start) for one in opened])
     mapping = {key: _plain(value) for key, value in crs.to_cf().items()}
     mapping["GeoTransform"] = " ".join(repr(number) for number in (c, a, b, f, d, e))
     wide = np.dtype(np.float64)
@@ -121,7 +142,7 @@ def _variables(opened: Sequence[Opened]) -> list[_Variable]:
             name="time",
             dims=("time",),
             dtype=wide,
-            values=starts,
+            values=np.array(axis),
             attributes={
                 "standard_name": "time",
                 "axis": "T",
@@ -172,10 +193,6 @@ def _variables(opened: Sequence[Opened]) -> list[_Variable]:
             )
         )
     return variables
-
-
-def _days(start: str) -> float:
-    return (datetime.fromisoformat(start) - _EPOCH).total_seconds() / 86400.0
 
 
 def _identifier(text: str) -> str:

@@ -23,6 +23,7 @@ from isal import isal_zlib
 
 from service_manager.planner.counts import Counts
 from service_manager.planner.course import Course, Outcome, Planned
+from service_manager.planner.draft import PlannedRaster
 from service_manager.planner.gaps import dump_seen, load_seen
 from tasks.blobs import PACKAGES, PLANS, Blobs
 from tasks.errors import BlobExistsError, BlobMissingError, SwathmillError
@@ -273,6 +274,7 @@ def _dump_outcome(outcome: Outcome) -> dict[str, object]:
         "seen": dump_seen(outcome.seen),
         "geometries": {str(number): kind for number, kind in outcome.geometries.items()},
         "cells": outcome.cells,
+        "rasters": [[r.key, r.file, r.folder, r.day.isoformat()] for r in outcome.rasters],
     }
 
 
@@ -286,6 +288,10 @@ def _load_outcome(data: dict[str, Any]) -> Outcome:
         seen=load_seen(data["seen"]),
         geometries={int(number): str(kind) for number, kind in data["geometries"].items()},
         cells=tuple((int(i), int(c), int(n), int(p)) for i, c, n, p in data["cells"]),
+        rasters=tuple(
+            PlannedRaster(key=key, file=file, folder=folder, day=date.fromisoformat(day))
+            for key, file, folder, day in data.get("rasters", ())
+        ),
     )
 
 

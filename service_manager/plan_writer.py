@@ -19,7 +19,7 @@ from tasks.plan import PlannedTask
 from tasks.protocol import read_task
 from tasks.rows import Edge, Want
 from tasks.services import Services
-from tasks.spec import CollectSpec, GroupSpec, MosaicSpec, ReduceSpec, ReprojectSpec, Spec
+from tasks.spec import CollectSpec, CubeSpec, GroupSpec, MosaicSpec, ReduceSpec, ReprojectSpec, Spec
 from tasks.store import BATCH_BYTES, BATCH_OPERATIONS, Operation, Upsert
 
 _TOGETHER = 60  # edges written in the transaction of their input; more go before it
@@ -273,6 +273,8 @@ def describe(spec: Spec) -> str:
             return f"{spec.product}.{spec.collection} {spec.layer} {spec.day} cell at {corner}"
         case MosaicSpec():
             return spec.name
+        case CubeSpec():
+            return f"{spec.name} over time"
         case GroupSpec():
             return spec.group
         case ReduceSpec():

@@ -170,6 +170,7 @@ class Request(_Document):
     codes: Literal["mask", "keep"] = "mask"
     extra_bands: tuple[Literal["count", "source", "reason"], ...] = ()
     cells: bool = False  # deliver the cells too
+    cube: Literal["none", "netcdf", "zarr"] = "none"  # deliver each layer over time, too
     weight: Literal["none", "days"] = "none"
     on_missing: Literal["skip", "fail"] = "skip"
     reduction: Reduction | None = None

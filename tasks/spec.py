@@ -234,6 +234,32 @@ class MosaicSpec(_Spec):
         return f"aggregation mosaic {abs(self.grid.transform[0]):g}"
 
 
+class CubeSpec(_Spec):
+    """Put the rasters of one layer of all dates into one file over time: `<name>.nc`, CF NetCDF, or
+    `<name>.zarr.zip`, Zarr.
+
+    `days` runs parallel to `inputs`: the first day of each.
+    """
+
+    kind: Literal["cube"] = "cube"
+    name: str  # file name without ending
+    form: Literal["netcdf", "zarr"]
+    grid: GridSpec
+    days: tuple[date, ...]
+
+    @property
+    def phase(self) -> Phase:
+        return Phase.AGGREGATION
+
+    @property
+    def task_class(self) -> str:
+        return f"aggregation cube {self.form}"
+
+    def over(self, kept: Mapping[int, Input]) -> Self:
+        days = tuple(self.days[i] for i in sorted(kept))
+        return super().over(kept).model_copy(update={"days": days})
+
+
 class Band(_Model):
     """One input raster of a group: which layer of which product, on which day, in which cell."""
 
@@ -291,7 +317,7 @@ class ReduceSpec(_Spec):
 
 
 Spec = Annotated[
-    CollectSpec | ReprojectSpec | MosaicSpec | GroupSpec | ReduceSpec,
+    CollectSpec | ReprojectSpec | MosaicSpec | CubeSpec | GroupSpec | ReduceSpec,
     Field(discriminator="kind"),
 ]
 _adapter: TypeAdapter[Spec] = TypeAdapter(Spec)

@@ -13,10 +13,11 @@ from tasks.categories import Category
 from tasks.classify import Diagnosis, classify
 from tasks.connect import connect
 from tasks.model import ArtifactFile
-from tasks.spec import CollectSpec, GroupSpec, MosaicSpec, ReduceSpec, ReprojectSpec
+from tasks.spec import CollectSpec, CubeSpec, GroupSpec, MosaicSpec, ReduceSpec, ReprojectSpec
 from worker.cache import Cache
 from worker.collect import collect
 from worker.context import Context, Tell
+from worker.cube import cube
 from worker.group import group
 from worker.messages import Failed, Job, Message, Progress, Succeeded, encode
 from worker.mosaic import mosaic
@@ -73,6 +74,8 @@ def make(job: Job, context: Context) -> tuple[ArtifactFile, ...]:
             return reproject(job.spec, context)
         case MosaicSpec():
             return mosaic(job.spec, context)
+        case CubeSpec():
+            return cube(job.spec, context)
         case GroupSpec():
             return group(job.spec, context)
         case ReduceSpec():

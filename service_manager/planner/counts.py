@@ -7,7 +7,7 @@ from typing import Any
 
 from tasks.model import Phase
 from tasks.plan import PlannedTask
-from tasks.spec import CollectSpec, GroupSpec, MosaicSpec, ReprojectSpec, Spec
+from tasks.spec import CollectSpec, CubeSpec, GroupSpec, MosaicSpec, ReprojectSpec, Spec
 
 _PIXEL = 2  # bytes of an uncompressed value, as most layers have
 
@@ -82,6 +82,8 @@ def stored_bytes(spec: Spec) -> int:
     match spec:
         case CollectSpec():
             return spec.size
+        case CubeSpec():
+            return _PIXEL * spec.grid.width * spec.grid.height * len(spec.inputs)
         case ReprojectSpec() | MosaicSpec() | GroupSpec() if spec.grid is not None:
             return _PIXEL * spec.grid.width * spec.grid.height
     return 0

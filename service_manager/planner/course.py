@@ -14,7 +14,8 @@ from archives.model import Archive, GranuleRecord
 from reprojection.catalogue import product
 from service_manager.planner.choices import layer_choice
 from service_manager.planner.counts import Counts
-from service_manager.planner.draft import Draft
+from service_manager.planner.cubes import Cubes
+from service_manager.planner.draft import Draft, PlannedRaster
 from service_manager.planner.gaps import Seen, swath_gaps, tile_gaps, unserved
 from service_manager.planner.granules import geometry, nothing_found, tile_of
 from service_manager.planner.layers import Layout, Made, Wanted, plan_day
@@ -40,7 +41,7 @@ VERSION = 1  # raise it when the same request on the same listing would be plann
 class Outcome:
     """What is known of a planned stretch without its tasks. `geometries` are those of products
     the catalogue does not know; `cells` say of tasks, by index, what a reduction groups: choice,
-    layer and place."""
+    layer and place; `rasters` are what cubes are made of."""
 
     first: date
     last: date
@@ -50,6 +51,7 @@ class Outcome:
     seen: dict[int, Seen]
     geometries: dict[int, str]
     cells: tuple[tuple[int, int, int, int], ...]
+    rasters: tuple[PlannedRaster, ...] = ()
 
 
 class Planned(Protocol):
@@ -95,6 +97,7 @@ class Course:
         self._layout = Layout.of(request, goal, places(goal, request.region))
         self._wanted = [self._resolve(number, None) for number in range(len(request.products))]
         self._groups = Groups(self._layout, reduction) if reduction else None
+        self._cubes = Cubes(request.cube, self._layout.grid) if request.cube != "none" else None
         self._locator = Locator(self._layout.places)
         self._seen: dict[int, Seen] = {}
         self._same: dict[frozenset[tuple[int, int]], frozenset[tuple[int, int]]] = {}
@@ -222,6 +225,8 @@ class Course:
                     seen.setdefault(number, {})[day.day] = self._tiles(wanted, records)
         if self._groups is not None and listed.final:
             self._groups.close(None, self._wanted, draft)
+        if self._cubes is not None and listed.final:
+            self._cubes.plan(draft)
         tasks = tuple(draft.tasks.values())
         counts = Counts()
         counts.add(tasks)
@@ -235,6 +240,7 @@ class Course:
             seen=seen,
             geometries=dict(self._geometries),
             cells=tuple((index[cell.key], cell.choice, cell.layer, cell.place) for cell in made),
+            rasters=tuple(draft.rasters) if self._cubes is not None else (),
         )
         self._take(outcome)
         return Fresh(outcome=outcome, made=tasks)
@@ -257,6 +263,8 @@ class Course:
         for number, kind in outcome.geometries.items():
             if self._geometries.get(number) != kind:
                 self._learn(number, kind)
+        if self._cubes is not None and not outcome.final:
+            self._cubes.add(outcome.rasters)
 
     def _remember(self, kept: Iterable[Planned]) -> None:
         """Take in the cells of stretches that are kept, whose windows have not ended."""

@@ -178,4 +178,4 @@ def _mosaic(
         clip=layout.clip,
         day=day,
     )
-    draft.add(spec, f"{wanted.product}/{layer}")
+    draft.raster(spec, f"{wanted.product}/{layer}", day)

@@ -7,7 +7,7 @@ from datetime import date
 
 from service_manager.planner.draft import Draft
 from service_manager.planner.layers import CELL_FILE, Layout, Made, Wanted
-from service_manager.planner.windows import shares, window_end, window_kind
+from service_manager.planner.windows import shares, window_end, window_kind, window_start
 from tasks.errors import RequestRefusedError
 from tasks.packages import Package, PackageArchive, PackageError, Packages, layer_labels, pack
 from tasks.request import Reduction, Request
@@ -111,7 +111,8 @@ class Groups:
                 grid=layout.grid,
                 clip=layout.clip,
             )
-            draft.add(spec, f"{chosen.package.name}/{stem}")
+            first = window_start(window, self._kind, self._layout.request.time)
+            draft.raster(spec, f"{chosen.package.name}/{stem}", first)
 
 
 def _band(wanted: Sequence[Wanted], cell: str, member: _Member) -> Band:

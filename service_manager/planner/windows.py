@@ -22,6 +22,18 @@ def window_of(day: date, kind: str, span: Time) -> str:
     return f"{span.start.isoformat()}_{span.end.isoformat()}"
 
 
+def window_start(window: str, kind: str, span: Time) -> date:
+    """The first day of a window, by its name."""
+    match kind:
+        case "date":
+            return date.fromisoformat(window)
+        case "month":
+            return date(int(window[:4]), int(window[5:]), 1)
+        case "year":
+            return date(int(window), 1, 1)
+    return span.start
+
+
 def window_end(window: str, kind: str, span: Time) -> date:
     """The last day of a window, by its name."""
     match kind:

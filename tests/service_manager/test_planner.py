@@ -18,7 +18,7 @@ from tasks.packages import Packages
 from tasks.plan import Gap, Plan
 from tasks.request import parse_request
 from tasks.settings import Settings
-from tasks.spec import CollectSpec, GroupSpec, MosaicSpec, ReduceSpec, ReprojectSpec
+from tasks.spec import CollectSpec, CubeSpec, GroupSpec, MosaicSpec, ReduceSpec, ReprojectSpec
 
 LIMITS = Settings()
 REQUEST: dict[str, Any] = {
@@ -546,3 +546,30 @@ def test_swath_layers_are_never_resampled_by_a_lattice_kernel() -> None:
         "Land_Ocean_Quality_Flag": ("nearest", "nadir"),
     }
     assert len(found.notes) == 2
+
+
+def test_a_cube_has_all_dates_of_a_layer_and_all_windows_of_a_reduction() -> None:
+    assert not specs(made(composites()), CubeSpec)
+    found = made(
+        composites(),
+        cube="netcdf",
+        reduction={"package": "monthly-mean", "group_by": ["cell", "month"]},
+    )
+    cubes = {p.output: p.spec for p in found if isinstance(p.spec, CubeSpec)}
+    assert sorted(cubes) == [
+        "MCD15A2.005/Fpar_1km",
+        "MCD15A2.005/Lai_1km",
+        "monthly-mean/Fpar_1km_mean",
+        "monthly-mean/Lai_1km_mean",
+    ]
+    lai = cubes["MCD15A2.005/Lai_1km"]
+    assert lai.name == "MCD15A2.005.Lai_1km"
+    assert lai.days == tuple(dt.date(2012, 1, 1) + dt.timedelta(days=8 * n) for n in range(16))
+    mosaics = {p.key: p.spec for p in found if isinstance(p.spec, MosaicSpec)}
+    for spec in cubes.values():
+        assert [given.file for given in spec.inputs] == [
+            f"{mosaics[given.key].name}.tif" for given in spec.inputs
+        ]
+    assert [day.month for day in cubes["monthly-mean/Lai_1km_mean"].days] == [1, 2, 3, 4]
+    without = lai.over({0: lai.inputs[0], 5: lai.inputs[5]})
+    assert without.days == (lai.days[0], lai.days[5])

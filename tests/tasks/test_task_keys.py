@@ -9,6 +9,7 @@ from tasks.spec import (
     ALGORITHM,
     Band,
     CollectSpec,
+    CubeSpec,
     GridSpec,
     GroupSpec,
     Input,
@@ -50,6 +51,7 @@ SPECS: tuple[Spec, ...] = (
     GRANULE,
     CELL,
     MosaicSpec(inputs=MADE, name="MOD13A2.006.NDVI.2012-01-01", grid=GRID, clip="{}", day=DAY),
+    CubeSpec(inputs=MADE, name="MOD13A2.006.NDVI", form="zarr", grid=GRID, days=(DAY,)),
     GROUP,
     GROUP.model_copy(update={"grid": None}),
     ReduceSpec(
@@ -64,6 +66,7 @@ KEYS = (
     "119b73622cbf337be82ea0f7c7338bd79000b424644602d961e716001a0932a5",
     "e0a4ee73987eb7430a129a08e7ca23271e3165bf8d6d4b14df9f08ba09b31ee5",
     "ff9b14849d6948a050834305c67ea9b7102c95e517473811ecc2a1fdff981ab5",
+    "0b5b26d5fccde5dc673add9558aa08d9b2616e9fec7029c4528c4a1541b53bf1",
     "669d8f529db99c841fdaec710bc568436e06bdb4f6e569e5c3aecfcd372f03d6",
     "9b939cf6a5fc31cf25615bd6ffef4e1a7a2aa2c15c63185bf1fef647ba17075f",
     "834249a2f02d6debe87e0ae6d920eeaef363ea183e06a14739f19c1017842f3f",

@@ -3,15 +3,20 @@
 import json
 import os
 import subprocess
+import time
 from collections.abc import Iterator
 from datetime import date
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
 import rasterio
+import xarray
 from pyhdf.SD import SD
+from zarr.storage import ZipStore
 
+import worker.cube
 from reprojection.grids import modis_tile_grid
 from tasks import protocol
 from tasks.blobs import split_blob
@@ -23,6 +28,7 @@ from tasks.settings import Settings
 from tasks.spec import (
     Band,
     CollectSpec,
+    CubeSpec,
     GridSpec,
     GroupSpec,
     Input,
@@ -226,6 +232,45 @@ def test_cells_become_one_cog_with_overviews(mill: Mill) -> None:
     with rasterio.open(mill.fetch(files[0])) as dataset:
         assert dataset.overviews(1)
         assert (dataset.width, dataset.height) == (grid.width, grid.height)
+
+
+@pytest.mark.parametrize("form", ["netcdf", "zarr"])
+def test_dates_become_one_cube_with_equal_bytes(
+    mill: Mill, form: Literal["netcdf", "zarr"], tmp_path: Path
+) -> None:
+    inputs, days = [], []
+    for number, name in ((9, "009"), (1, "001")):
+        collected = leaf_area(mill.archive, name)
+        mill.make(collected)
+        days.append(date(2012, 1, number))
+        spec = cell(collected, "Lai_1km", days[-1])
+        mill.make(spec)
+        inputs.append(Input(key=spec.key, file="cell.tif"))
+    made = CubeSpec(
+        inputs=tuple(inputs), name="Lai_1km", form=form, grid=grid_spec(), days=tuple(days)
+    )
+    (file,) = mill.make(made)
+    assert file.name == {"netcdf": "Lai_1km.nc", "zarr": "Lai_1km.zarr.zip"}[form]
+    path = tmp_path / file.name
+    path.write_bytes(mill.fetch(file).read_bytes())
+    if form == "netcdf":
+        dataset = xarray.open_dataset(path, engine="netcdf4")
+    else:
+        dataset = xarray.open_zarr(ZipStore(path, mode="r"), chunks=None)
+    with dataset as opened:
+        assert [str(when)[:10] for when in opened.time.values] == ["2012-01-01", "2012-01-09"]
+        values = opened["Lai_1km"].values
+    for plane, given in zip(values, reversed(inputs), strict=True):
+        (raster,) = mill.world.task(given.key).files
+        with rasterio.open(mill.fetch(raster)) as dataset:
+            stored, nodata = dataset.read(1), dataset.nodata
+            expected = np.where(stored == nodata, np.nan, stored * dataset.scales[0])
+        np.testing.assert_allclose(plane, expected, atol=1e-6)
+    time.sleep(1.1)  # HDF5 and zip note times to the second, if they do
+    (tmp_path / "again").mkdir()
+    rasters = [mill.fetch(*mill.world.task(given.key).files) for given in inputs]
+    again = worker.cube.write(made, rasters, days, tmp_path / "again")
+    assert again.read_bytes() == path.read_bytes()
 
 
 def failure(mill: Mill, spec: Spec) -> Failed:

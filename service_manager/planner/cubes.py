@@ -1,0 +1,36 @@
+"""The tasks of cubes: each layer of the results over all its dates in one file."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Literal
+
+from service_manager.planner.draft import Draft, PlannedRaster
+from tasks.spec import CubeSpec, GridSpec, Input
+
+
+class Cubes:
+    """The rasters planned so far, by the folder of the results they go to."""
+
+    def __init__(self, form: Literal["netcdf", "zarr"], grid: GridSpec) -> None:
+        self._form = form
+        self._grid = grid
+        self._folders: dict[str, list[PlannedRaster]] = defaultdict(list)
+
+    def add(self, rasters: Iterable[PlannedRaster]) -> None:
+        """Take rasters in."""
+        for raster in rasters:
+            self._folders[raster.folder].append(raster)
+
+    def plan(self, draft: Draft) -> None:
+        """Take in the draft's rasters, the last, and add a cube for each folder to it."""
+        self.add(draft.rasters)
+        for folder, found in self._folders.items():
+            rasters = sorted(found, key=lambda raster: raster.day)
+            spec = CubeSpec(
+                inputs=tuple(Input(key=r.key, name=r.file, file=r.file) for r in rasters),
+                name=folder.replace("/", "."),
+                form=self._form,
+                grid=self._grid,
+                days=tuple(raster.day for raster in rasters),
+            )
+            draft.add(spec, folder)
