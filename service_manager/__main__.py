@@ -74,8 +74,14 @@ def main() -> int:
         except OperationalError as error:
             raise SendError(str(error)) from error
 
+    def send_to(key: str, host: str) -> None:
+        try:
+            sender(key, host)
+        except OperationalError as error:
+            raise SendError(str(error)) from error
+
     def make(epoch: int) -> Manager:
-        return Manager(services, options, planned, send, epoch, planners.submit)
+        return Manager(services, options, planned, send, epoch, planners.submit, send_to)
 
     keep = beside_rounds(services.clock, options.lease)
     serve(services, options, make, stop, each=postman.tick, keep=keep)

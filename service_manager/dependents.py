@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 import structlog
 
 from service_manager import gate
+from service_manager.holders import Holders
 from service_manager.plan_writer import describe
 from service_manager.view import Live
 from tasks import rows, transitions
@@ -48,8 +49,9 @@ class _Ends:
 class Dependents:
     """Satisfies inputs. Only the manager does; every step may be repeated."""
 
-    def __init__(self, services: Services, find: Find) -> None:
+    def __init__(self, services: Services, find: Find, holders: Holders | None = None) -> None:
         self._services = services
+        self._holders = holders
         self._store = services.store
         self._find = find
         self._told: dict[str, Task] = {}  # rows as last told, still waiting
@@ -155,6 +157,9 @@ class Dependents:
                 ends.inputs.add(one.key)
                 if one.state is State.DONE:
                     ends.made |= edge.bits
+                    if self._holders is not None:
+                        size = sum(file.size for file in one.files)
+                        self._holders.made(edge.dependent, one.key, one.worker, size)
                 else:
                     ends.lacking[one.key] = edge.bits
         return found

@@ -9,6 +9,8 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from service_manager.holders import Holders
+from service_manager.preference import LOOK, Preference
 from service_manager.view import View
 
 _BACKLOG = 4.0  # seconds of work kept on the queue
@@ -21,6 +23,7 @@ _DOUBLINGS = 3  # of the time before a message is sent again
 @dataclass(slots=True)
 class _Sent:
     at: float
+    host: str = ""  # whose own queue has it, else the one of all
     tries: int = 1
 
 
@@ -29,17 +32,28 @@ class _Ready:
     fresh: dict[str, None] = field(default_factory=dict)  # not sent yet, in order
     sent: dict[str, _Sent] = field(default_factory=dict)
     more: bool = False  # the table has more than is remembered
+    passed: int = 0  # times in a row that another than the first was sent
 
 
 class Dispatch:
     """Ready tasks by sponsoring request. `window` bounds what one request has on the queue, unless
     there are more slots; `resend` is the silence in seconds after which a message is sent again.
+    With `holders`, a task is sent to the host that holds its inputs, and after `patience` seconds
+    to all.
 
     Of a large request a part is remembered; `hungry` says when more is to be read."""
 
-    def __init__(self, window: int, resend: float) -> None:
+    def __init__(
+        self,
+        window: int,
+        resend: float,
+        holders: Holders | None = None,
+        patience: float = 6.0,
+    ) -> None:
         self._window = window
         self._resend = resend
+        self._holders = holders
+        self._patience = patience
         self._ready: dict[str, _Ready] = {}
         self._sponsor: dict[str, str] = {}  # of each ready key
         self._taken: deque[float] = deque()  # when sent tasks left the queue
@@ -131,6 +145,7 @@ class Dispatch:
             if self._may(view, request)
         ]
         heapq.heapify(heap)
+        prefer = self._preference(view)
         chosen: list[str] = []
         while heap and len(chosen) < allowed:
             *rank, request = heapq.heappop(heap)
@@ -138,7 +153,7 @@ class Dispatch:
             if tuple(rank) != current:  # the owner got another task meanwhile
                 heapq.heappush(heap, (*current, request))
                 continue
-            key = self._next(request, now)
+            key = self._next(request, now, prefer)
             if key is None:
                 continue
             chosen.append(key)
@@ -186,20 +201,52 @@ class Dispatch:
         live = view.requests.get(request)
         return live is None or live.dispatchable
 
-    def _next(self, request: str, now: float) -> str | None:
+    def host(self, key: str) -> str:
+        """The host for which a task was chosen; empty: for all."""
+        sponsor = self._sponsor.get(key)
+        sent = self._ready[sponsor].sent.get(key) if sponsor is not None else None
+        return sent.host if sent else ""
+
+    def _preference(self, view: View) -> Preference | None:
+        if self._holders is None:
+            return None
+        preference = Preference(view, self._holders)
+        for ready in self._ready.values():
+            for sent in ready.sent.values():
+                if sent.host:
+                    preference.waiting(sent.host)
+        return preference
+
+    def _next(self, request: str, now: float, prefer: Preference | None) -> str | None:
         ready = self._ready[request]
         for key, sent in ready.sent.items():
             if self._due(sent, now):
-                sent.at, sent.tries = now, sent.tries + 1
+                # What one host was given and did not take is no silence of all.
+                sent.at, sent.tries, sent.host = now, sent.tries + (not sent.host), ""
                 return key
         if len(ready.sent) >= self.wide or not ready.fresh:
             return None
-        key = next(iter(ready.fresh))
+        key, host = self._first(ready, prefer)
         del ready.fresh[key]
-        ready.sent[key] = _Sent(now)
+        ready.sent[key] = _Sent(now, host)
         return key
 
+    def _first(self, ready: _Ready, prefer: Preference | None) -> tuple[str, str]:
+        """The next fresh task and its host: one whose host is there for it, but the first of them
+        is not passed over for ever."""
+        first = next(iter(ready.fresh))
+        if prefer is None:
+            return first, ""
+        key = prefer.first(ready.fresh if ready.passed < LOOK else [first])
+        ready.passed = ready.passed + 1 if key and key != first else 0
+        if key:
+            return key, prefer.give(key)
+        prefer.give_all()
+        return first, ""
+
     def _due(self, sent: _Sent, now: float) -> bool:
+        if sent.host:
+            return now - sent.at >= self._patience
         return now - sent.at >= self._resend * 2.0 ** min(sent.tries - 1, _DOUBLINGS)
 
     def unsend(self, keys: Iterable[str]) -> None:

@@ -10,6 +10,7 @@ from service_manager import ending
 from service_manager.dependents import Dependents, Told
 from service_manager.dispatch import Dispatch
 from service_manager.dropping import Dropping, nothing, what_ended
+from service_manager.holders import Holders
 from service_manager.intake import Intake, recount
 from service_manager.options import Options
 from service_manager.plan_writer import Written
@@ -30,7 +31,7 @@ TRANSIENT = (StoreError, AzureError)  # storage failed: the same is tried again
 
 class Lifecycle:
     """All requests that have not ended. `hear` takes what telling dependents came to; `epoch`
-    guards the requests' progress."""
+    guards the requests' progress; `holders` hear who made the inputs of planned tasks."""
 
     def __init__(
         self,
@@ -43,6 +44,7 @@ class Lifecycle:
         dependents: Dependents,
         hear: Callable[[Told], None],
         epoch: int,
+        holders: Holders | None = None,
     ) -> None:
         self._services = services
         self._store = services.store
@@ -56,6 +58,7 @@ class Lifecycle:
         self._hear = hear
         self._reviving = Reviving(services, view, dispatch, dependents, self.find, hear)
         self._epoch = epoch
+        self._holders = holders
         self._work: dict[str, Iterator[Written | None]] = {}  # plans and drops under way
         self._after: dict[str, RequestState] = {}  # what a request becomes when its drop is over
         self._look_at: set[str] = set()  # requests whose rows are to be read
@@ -226,6 +229,9 @@ class Lifecycle:
                 self._note(live, written)
 
     def _note(self, live: Live, written: Written) -> None:
+        if self._holders is not None:
+            for made in written.made:
+                self._holders.made(*made)
         for task, _ in written.tasks:
             if task.state is State.READY and not task.not_before:
                 self._ready.now(task)

@@ -14,6 +14,7 @@ from service_manager.dependents import Dependents, Told
 from service_manager.digest import Digest
 from service_manager.dispatch import Dispatch
 from service_manager.dropping import Release
+from service_manager.holders import Holders
 from service_manager.intake import Intake
 from service_manager.lifecycle import TRANSIENT, Lifecycle
 from service_manager.options import Options
@@ -33,6 +34,7 @@ log = structlog.get_logger("manager")
 CLEANING = 0.1  # seconds of one round
 
 Send = Callable[[str], None]
+SendTo = Callable[[str, str], None]
 
 
 class SendError(Exception):
@@ -41,7 +43,8 @@ class SendError(Exception):
 
 class Manager:
     """Acts until a round raises FencedError. `send` wakes a worker for a task key and raises
-    SendError when it cannot; `plan` is the planner."""
+    SendError when it cannot, `send_to` one of a host; without it no host is preferred. `plan` is
+    the planner."""
 
     def __init__(
         self,
@@ -51,14 +54,17 @@ class Manager:
         send: Send,
         epoch: int,
         run: Run = inline,
+        send_to: SendTo | None = None,
     ) -> None:
         self._services = services
         self._clock = services.clock
         self._send = send
+        self._send_to = send_to
         self.view = View()
-        self._dispatch = Dispatch(options.window, options.resend)
+        self._holders = Holders(self.view) if send_to is not None else None
+        self._dispatch = Dispatch(options.window, options.resend, self._holders, options.patience)
         self._ready = Ready(services, options, self.view, self._dispatch)
-        self._dependents = Dependents(services, self._find)
+        self._dependents = Dependents(services, self._find, self._holders)
         self._digest = Digest(services, self.view, self._dependents, epoch)
         self._attempts = Attempts(services, options, self.view, self._dispatch, self._digest.hint)
         self._lifecycle = Lifecycle(
@@ -71,6 +77,7 @@ class Manager:
             self._dependents,
             self._hear,
             epoch,
+            self._holders,
         )
         self._release = Release(services, self.view, self._dispatch, options.sweep)
         self._sweep = Sweep(services, self.view, self._dispatch, options.sweep)
@@ -153,6 +160,8 @@ class Manager:
 
     def _ended(self, news: News) -> None:
         self._attempts.ended(news)
+        if self._holders is not None:
+            self._holders.ended(news.key, news.worker)
         self._dispatch.remove(news.key, self._clock.monotonic())
         if news.state is State.READY and not news.not_before:
             self._dispatch.add(news.key, news.sponsor)
@@ -163,7 +172,11 @@ class Manager:
         chosen = self._dispatch.choose(self.view, self._clock.monotonic())
         for number, key in enumerate(chosen):
             try:
-                self._send(key)
+                host = self._dispatch.host(key)
+                if host and self._send_to is not None:
+                    self._send_to(key, host)
+                else:
+                    self._send(key)
             except SendError as error:
                 log.warning("the broker takes no messages", error=str(error))
                 self._dispatch.unsend(chosen[number:])

@@ -85,7 +85,8 @@ class Monitor:
         self._pace.hear(one.task_class for one in self._view.running.values())
         beating = [w for w in present.values() if not self.lost(w.name, now)]
         self._orders = self._machines.hear(beating, running, now)
-        self._view.slots = sum(map(self._machines.slots, beating))
+        self._view.workers = {w.name: (w.host, self._machines.slots(w)) for w in beating}
+        self._view.slots = sum(slots for _, slots in self._view.workers.values())
 
     def lost(self, worker: str, now: float) -> bool:
         """Whether a worker has been silent for longer than it goes on by itself."""

@@ -15,6 +15,7 @@ class Options:
     tick: float = 0.5
     sweep: float = 30.0
     resend: float = 30.0
+    patience: float = 6.0  # before what one host was given is sent to all
     heartbeat: float = 5.0
     lease: float = 30.0
     window: int = 64
@@ -45,6 +46,7 @@ class Options:
             tick=settings.tick_seconds,
             sweep=settings.sweep_seconds,
             resend=settings.resend_seconds,
+            patience=settings.heartbeat_seconds + 1.0,  # what was taken is known by then
             heartbeat=settings.heartbeat_seconds,
             lease=settings.lease_seconds,
             window=settings.window,

@@ -33,6 +33,8 @@ class Written:
 
     tasks: list[tuple[Task, Want]] = field(default_factory=list)
     examine: list[str] = field(default_factory=list)  # their inputs must be looked at again
+    made: list[tuple[str, str, str, int]] = field(default_factory=list)
+    """Of tasks that are ready, for each input: task, input, the worker that made it, bytes."""
 
 
 @dataclass
@@ -66,12 +68,14 @@ class PlanWriter:
         self._request = request
         self._sections = sections
         self._states: dict[str, State] = {}
+        self._makers: dict[str, tuple[str, int]] = {}  # of what was there: worker, bytes
         self._fresh = True  # the last batch was all new: the next may be, too
 
     def batches(self) -> Iterator[Written]:
         """Write; raises StoreError when storage fails, and ValueError on a plan out of order."""
         for section in self._sections:
             self._states.clear()
+            self._makers.clear()
             for level in _levels(section):
                 for number in sorted({shard(step.key) for step in level}):
                     members = [step for step in level if shard(step.key) == number]
@@ -112,6 +116,7 @@ class PlanWriter:
                     one = self._write(number, [step])
                     written.tasks += one.tasks
                     written.examine += one.examine
+                    written.made += one.made
                 return written
             try:
                 return self._attempt(number, batch)
@@ -146,9 +151,21 @@ class PlanWriter:
             operations.append(gate.passing(self._services.store, number, self._request))
             self._services.store.transact(rows.TABLE, number, operations)
         self._fresh = absent == sum(isinstance(step, _Step) for step in batch)
-        for task, _ in written.tasks:
-            self._states[task.key] = task.state
+        for step, (task, _) in zip(_steps(batch), written.tasks, strict=True):
+            self._see(task)
+            if task.state is State.READY:
+                written.made += [
+                    (task.key, given.key, *self._makers[given.key])
+                    for given in step.planned.spec.inputs
+                    if given.key in self._makers
+                ]
         return written
+
+    def _see(self, task: Task) -> None:
+        """Remember a task for those that need it."""
+        self._states[task.key] = task.state
+        if task.state is State.DONE and task.worker:
+            self._makers[task.key] = task.worker, sum(file.size for file in task.files)
 
     def _expected(self, step: _Item) -> tuple[Operation, ...]:
         """What a step comes to at most, whose number and size batches are made by."""
@@ -164,7 +181,7 @@ class PlanWriter:
         task = read_task(self._services.store, step.key)
         if task is None or self._request not in task.wants:
             raise ValueError(f"task {step.key} is needed, but no section before has it")
-        self._states[task.key] = task.state
+        self._see(task)
         if task.state is State.DONE:
             return ()
         return transitions.link(task, step.edges[:_TOGETHER]).operations
@@ -236,6 +253,10 @@ class PlanWriter:
                 self._services.clock.sleep(0.05 * 2**tries)
             else:
                 return
+
+
+def _steps(batch: Sequence[_Item]) -> list[_Step]:
+    return [item for item in batch if isinstance(item, _Step)]
 
 
 def _levels(section: Sequence[PlannedTask]) -> list[list[_Item]]:

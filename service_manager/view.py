@@ -109,6 +109,8 @@ class View:
     requests: dict[str, Live] = field(default_factory=dict)
     running: dict[str, Running] = field(default_factory=dict)  # by key
     slots: int = 0
+    workers: dict[str, tuple[str, int]] = field(default_factory=dict)
+    """Host, and slots that take attempts, of each worker that beats."""
 
     def wanted_by(self, task: Task) -> list[Live]:
         """The live requests that want a task."""

@@ -1,15 +1,26 @@
 """The Celery application: it wakes workers, and decides nothing.
 
-A message is a task key. Early acknowledgement and no results: a lost message is sent again by the
-manager, a doubled one claims nothing. Celery's own time limits, retries and revokes stay unused.
+A message is a task key, on the queue of all workers or on that of one host's. Early acknowledgement
+and no results: a lost message is sent again by the manager, a doubled one claims nothing. Celery's
+own time limits, retries and revokes stay unused.
 """
 
+from contextlib import suppress
+
 from celery import Celery
+from redis import RedisError
 
 from tasks.settings import Settings
 
 TASK = "swathmill.attempt"
 QUEUE = "attempts"
+_OF_HOST = "at"  # sorts before the queue of all: taken first
+_KEPT = 3600  # seconds that messages to a host wait at most: it may be gone for good
+
+
+def queue_of(host: str) -> str:
+    """The queue of one host's workers."""
+    return f"{_OF_HOST}.{host}"
 
 
 def make_app(redis_url: str) -> Celery:
@@ -31,7 +42,11 @@ def make_app(redis_url: str) -> Celery:
         broker_connection_retry_on_startup=True,
         # For ever, with pauses that grow to half a minute: a worker outlives any absence of Redis.
         broker_connection_max_retries=None,
-        broker_transport_options={"socket_timeout": 10, "socket_connect_timeout": 5},
+        broker_transport_options={
+            "socket_timeout": 10,
+            "socket_connect_timeout": 5,
+            "queue_order_strategy": "sorted",
+        },
         enable_utc=True,
     )
     return app
@@ -41,19 +56,21 @@ app = make_app(Settings().redis_url.get_secret_value())
 
 
 class Sender:
-    """Sends the message that wakes a slot for a task. Raises kombu's OperationalError."""
+    """Sends the message that wakes a slot for a task, of one host if it is named. Raises kombu's
+    OperationalError."""
 
     def __init__(self, application: Celery) -> None:
         self._app = application
 
-    def __call__(self, key: str) -> None:
-        self._app.send_task(
-            TASK,
-            args=[key],
-            queue=QUEUE,
-            retry=False,
-            ignore_result=True,
-        )
+    def __call__(self, key: str, host: str = "") -> None:
+        queue = queue_of(host) if host else QUEUE
+        with self._app.producer_pool.acquire(block=True) as producer:
+            self._app.send_task(
+                TASK, args=[key], queue=queue, producer=producer, retry=False, ignore_result=True
+            )
+            if host:
+                with suppress(RedisError):
+                    producer.channel.client.expire(queue, _KEPT)
 
 
 def send(key: str) -> None:

@@ -136,11 +136,10 @@ def claim(task: Task, claim_id: str, worker: str, now: float) -> Change:
 
 
 def commit(task: Task, attempt: Attempt, files: Sequence[ArtifactFile]) -> Change:
-    """RUNNING -> DONE with the artifact, by the attempt that holds the claim."""
+    """RUNNING -> DONE with the artifact, by the attempt that holds the claim. The row keeps the
+    worker's name: what it made is at hand there."""
     _fence(task, attempt.claim)
-    new = replace(
-        task, state=State.DONE, files=tuple(files), category=None, missing=0, lacking=0, worker=""
-    )
+    new = replace(task, state=State.DONE, files=tuple(files), category=None, missing=0, lacking=0)
     return _change(task, new, _ended(new, attempt))
 
 

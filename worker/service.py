@@ -17,7 +17,7 @@ from celery.worker.consumer import Consumer
 from kombu.asynchronous import Hub
 
 from tasks import logs
-from tasks.celery_app import QUEUE, TASK, make_app
+from tasks.celery_app import QUEUE, TASK, make_app, queue_of
 from tasks.connect import connect
 from tasks.errors import SwathmillError
 from tasks.settings import Settings
@@ -110,6 +110,7 @@ class _Pulse(bootsteps.StartStopStep):  # type: ignore[misc]
     """
 
     supervisor: Supervisor
+    queues: tuple[str, ...]
 
     def register_with_event_loop(self, consumer: Consumer, hub: Hub) -> None:
         """Called by Celery for each connection."""
@@ -120,14 +121,18 @@ class _Pulse(bootsteps.StartStopStep):  # type: ignore[misc]
         if taking is None:
             return
         takes = self.supervisor.takes()
-        if takes and not taking.consuming_from(QUEUE):
-            consumer.add_task_queue(QUEUE)
-        elif not takes and self.supervisor.hold is not Hold.NONE and taking.consuming_from(QUEUE):
-            consumer.cancel_task_queue(QUEUE)
+        held = self.supervisor.hold is not Hold.NONE
+        for queue in self.queues:
+            if takes and not taking.consuming_from(queue):
+                consumer.add_task_queue(queue)
+            elif not takes and held and taking.consuming_from(queue):
+                consumer.cancel_task_queue(queue)
 
 
 def consume(app: Celery, supervisor: Supervisor) -> int:
-    """Give each message's key to a slot until Celery is told to stop."""
+    """Give each message's key to a slot until Celery is told to stop: of this host's queue, then
+    of all workers'."""
+    queues = (queue_of(socket.gethostname()), QUEUE)
 
     @app.task(name=TASK, ignore_result=True)  # type: ignore[untyped-decorator]
     def attempt(key: str) -> None:
@@ -143,12 +148,14 @@ def consume(app: Celery, supervisor: Supervisor) -> int:
 
     signals.worker_shutting_down.connect(stopping, weak=False)
     signals.setup_logging.connect(no_logging, weak=False)
-    app.steps["consumer"].add(type("Pulse", (_Pulse,), {"supervisor": supervisor}))
+    app.steps["consumer"].add(
+        type("Pulse", (_Pulse,), {"supervisor": supervisor, "queues": queues})
+    )
     worker = app.Worker(
         hostname=f"attempts@{supervisor.name}",
         pool_cls="threads",
         concurrency=supervisor.settings.slots,
-        queues=[QUEUE],
+        queues=[*queues],
         without_gossip=True,
         without_mingle=True,
         without_heartbeat=True,

@@ -20,7 +20,7 @@ from tasks.plan import Plan
 from tasks.request import Request
 from tasks.services import Services, new_id
 from tasks.workers import Hold, RunningAttempt, WorkerRow
-from tests.simulation.network import Mailbox
+from tests.simulation.network import Broker
 from tests.simulation.world import DiedError, Process, ViolationError, World
 
 SOON_OVER = (
@@ -66,7 +66,7 @@ def manager(
     services: Services,
     options: Options,
     plan: Callable[[Request], Plan],
-    send: Callable[[str], None],
+    broker: Broker,
     *,
     retention: bool,
 ) -> None:
@@ -75,7 +75,7 @@ def manager(
     due = [120.0]
 
     def make(epoch: int) -> Manager:
-        made = Manager(services, options, plan, send, epoch)
+        made = Manager(services, options, plan, broker.send, epoch, send_to=broker.send)
         cleaners[:] = [Retention(services, made.view, wait=60.0)]
         return made
 
@@ -110,7 +110,7 @@ class SimWorker:
     process: Process
     services: Services
     options: Options
-    broker: Mailbox
+    broker: Broker
     script: Script
     is_done: Callable[[str], bool]
     slots: int = 2
@@ -119,6 +119,11 @@ class SimWorker:
     running: dict[str, _Slot] = field(default_factory=dict)
     sequence: int = 0
     hold: Hold = Hold.NONE
+
+    @property
+    def name(self) -> str:
+        """Its name, and that of the host it has for itself."""
+        return self.process.name.partition("#")[0]
 
     def start(self) -> None:
         """Start the heartbeat and the slots."""
@@ -134,8 +139,8 @@ class SimWorker:
             self.sequence += 1
             now = clock.monotonic()
             row = WorkerRow(
-                name=self.process.name.partition("#")[0],
-                host="simulated",
+                name=self.name,
+                host=self.name,
                 slots=self.slots,
                 started=self.started,
                 beat_at=clock.now(),
@@ -179,7 +184,7 @@ class SimWorker:
 
     def _slot(self) -> None:
         while True:
-            key = self.broker.take() if self._takes() else None
+            key = self.broker.take(self.name) if self._takes() else None
             if key is None:
                 self.services.clock.sleep(self.world.random.uniform(0.5, 1.5))
                 continue
@@ -190,9 +195,7 @@ class SimWorker:
 
     def _run(self, key: str) -> None:
         claim = new_id(self.services.random)
-        claimed = protocol.claim(
-            self.services, key, self.process.name.partition("#")[0], self.options.retry, claim
-        )
+        claimed = protocol.claim(self.services, key, self.name, self.options.retry, claim)
         if claimed is None:
             return
         for given in claimed.spec.inputs:
@@ -283,8 +286,7 @@ class SimWorker:
 
     def _slowness(self) -> float:
         """How many times slower this machine is now."""
-        name = self.process.name.partition("#")[0]
-        start, end, factor = self.script.machines.get(name, (0.0, 0.0, 1.0))
+        start, end, factor = self.script.machines.get(self.name, (0.0, 0.0, 1.0))
         if self.world.calm or not start <= self.world.now < end:
             return 1.0
         self.world.faults["slow machine"] += 1

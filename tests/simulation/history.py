@@ -19,7 +19,7 @@ from tasks.services import Services, memory_services
 from tasks.spec import CollectSpec, GridSpec, Input, MosaicSpec, Spec
 from tasks.transitions import RetryPolicy
 from tests.simulation.actors import Client, Script, SimWorker, content, manager
-from tests.simulation.network import Mailbox, Rates, SimClock, SimStore, services_of
+from tests.simulation.network import Broker, Mailbox, Rates, SimClock, SimStore, services_of
 from tests.simulation.watch import Watch
 from tests.simulation.world import Process, ViolationError, World
 
@@ -142,7 +142,7 @@ class History:
         self.store = MemoryStore()
         self.blobs = MemoryBlobs()
         self.watch = Watch(world=self.world, store=self.store, blobs=self.blobs)
-        self.broker = Mailbox(self.world, self.rates, "message")
+        self.broker = Broker(self.world, self.rates)
         self.hints = Mailbox(self.world, self.rates, "hint")
         self.queue = Mailbox(self.world, self.rates, "request hint")
         self.scenario = Scenario.of(random)
@@ -195,7 +195,7 @@ class History:
         retention = self.retention
 
         def run() -> None:
-            manager(services, OPTIONS, self.plan, self.broker.send, retention=retention)
+            manager(services, OPTIONS, self.plan, self.broker, retention=retention)
 
         self.world.spawn(process, run)
 

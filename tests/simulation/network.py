@@ -240,6 +240,33 @@ class Mailbox:
         self._arrived.clear()
 
 
+class Broker:
+    """The queue of all workers, and one of each host's."""
+
+    def __init__(self, world: World, rates: Rates) -> None:
+        self._world = world
+        self._rates = rates
+        self._queues: dict[str, Mailbox] = {}
+
+    def send(self, key: str, host: str = "") -> None:
+        if host:
+            self._world.faults["host preferred"] += 1
+        self._queue(host).send(key)
+
+    def take(self, host: str) -> str | None:
+        return self._queue(host).take() or self._queue("").take()
+
+    def lose_all(self) -> None:
+        """The broker lost everything."""
+        for queue in self._queues.values():
+            queue.lose_all()
+
+    def _queue(self, host: str) -> Mailbox:
+        if host not in self._queues:
+            self._queues[host] = Mailbox(self._world, self._rates, "message")
+        return self._queues[host]
+
+
 class SimQueue:
     """The request queue as a process reaches it."""
 

@@ -70,9 +70,9 @@ class Stack:
         self.processes.append(process)
         return process
 
-    def send(self, key: str) -> None:
+    def send(self, key: str, host: str = "") -> None:
         app = celery_app.make_app(self.settings.redis_url.get_secret_value())
-        celery_app.Sender(app)(key)
+        celery_app.Sender(app)(key, host)
         app.close()
 
     def settled(self, key: str, seconds: float = 60.0) -> Task:

@@ -3,12 +3,14 @@
 import os
 import shutil
 import signal
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import redis
 
-from tasks import protocol, workers
+from tasks import celery_app, protocol, workers
 from tasks.categories import Category
 from tasks.model import State
 from tests.worker.processes import (
@@ -72,6 +74,19 @@ def test_a_reduction_runs_in_the_sandbox_and_its_output_is_stored(stack: Stack) 
     assert attempt.peak_memory > 0
     container, _, name = task.files[0].blob.partition("/")
     assert stack.world.services.blobs.get_bytes(container, name) == b"made"
+
+
+def test_a_message_to_this_host_is_taken_and_one_to_another_is_not(stack: Stack) -> None:
+    mine = reduction(stack, "mine", GOOD)
+    other = reduction(stack, "other", GOOD)
+    stack.send(other, "another-host")
+    stack.send(mine, socket.gethostname())
+    assert stack.settled(mine).state is State.DONE
+    assert stack.world.task(other).state is State.READY
+    with redis.Redis.from_url(stack.settings.redis_url.get_secret_value()) as server:
+        assert 0 < int(server.ttl(celery_app.queue_of("another-host"))) <= 3600
+    stack.send(other)
+    assert stack.settled(other).state is State.DONE
 
 
 def test_failing_user_code_shows_its_output_and_is_not_repeated(stack: Stack) -> None:

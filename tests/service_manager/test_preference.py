@@ -1,0 +1,282 @@
+"""A host that holds a task's inputs is preferred: how often they are at hand, and at what cost."""
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from random import Random
+
+import pytest
+
+from service_manager.dispatch import Dispatch
+from service_manager.holders import REMEMBERED, Holders
+from service_manager.manager import Manager
+from service_manager.options import Options
+from service_manager.preference import LOOK
+from service_manager.view import View
+from tasks import protocol, requests, workers
+from tasks.clock import ManualClock
+from tasks.model import ArtifactFile, Phase
+from tasks.plan import Plan
+from tasks.services import memory_services
+from tasks.spec import Spec
+from tasks.workers import RunningAttempt, WorkerRow
+from tests.service_manager.manager_bench import collect, document, mosaic, plan_of
+
+STEP, BEAT = 0.25, 5.0
+LENGTHS = {Phase.COLLECTION: 3.0, Phase.AGGREGATION: 1.5}
+
+
+def scene(granules: int) -> Plan:
+    """Four cells of each granule and its neighbour, and a mosaic of every 16 cells."""
+    raw = [collect(f"g{i:03d}") for i in range(granules)]
+    cells: list[Spec] = [
+        mosaic(f"cell{i}-{n}", raw[i], raw[(i + 1) % granules])
+        for i in range(granules)
+        for n in range(4)
+    ]
+    tops = [mosaic(f"top{i}", *cells[i : i + 16]) for i in range(0, len(cells), 16)]
+    return plan_of(*raw, *cells, *tops)
+
+
+@dataclass
+class Slot:
+    claimed: protocol.Claimed
+    until: float
+    began: float
+
+
+@dataclass
+class Fleet:
+    """A manager on the memory store and hosts that keep what they made or fetched."""
+
+    prefers: bool
+    hosts: int = 3
+    slots: int = 2
+    silent_from: float = float("inf")  # when the last host begins to take nothing, yet beats
+    length: float = 1.0  # times the usual
+    granules: int = 24
+    hits: int = 0
+    misses: int = 0
+    queues: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+    held: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    running: dict[str, list[Slot]] = field(default_factory=lambda: defaultdict(list))
+
+    def __post_init__(self) -> None:
+        self.services = memory_services(ManualClock())
+        self.options = Options(orphans=float("inf"))
+        self.plan = scene(self.granules)
+        self.random = Random(1)
+        self.sequence = 0
+        send_to = (lambda key, host: self.queues[host].append(key)) if self.prefers else None
+        self.manager = Manager(
+            self.services,
+            self.options,
+            lambda _: self.plan,
+            self.queues[""].append,
+            1,
+            send_to=send_to,
+        )
+
+    def names(self) -> list[str]:
+        return [f"host{i}" for i in range(self.hosts)]
+
+    def run(self, title: str) -> float:
+        """Seconds until a request of the plan has ended."""
+        clock = self.services.clock
+        request = requests.submit(self.services, "owner", document(title))
+        began = self.began = clock.now()
+        due = 0.0
+        while not requests.load(self.services, request).state.ended:
+            if clock.now() >= due:
+                self.beat()
+                due = clock.now() + BEAT
+            self.manager.tick()
+            for name in self.random.sample(self.names(), self.hosts):
+                self.work(name)
+            clock.sleep(STEP)
+            assert clock.now() - began < 4000, "the request does not end"
+        return clock.now() - began
+
+    def beat(self) -> None:
+        self.sequence += 1
+        now = self.services.clock.now()
+        for name in self.names():
+            row = WorkerRow(
+                name=f"{name}-worker",
+                host=name,
+                slots=self.slots,
+                started=1.0,
+                beat_at=now,
+                sequence=self.sequence,
+                attempts=tuple(
+                    RunningAttempt(
+                        key=slot.claimed.task.key,
+                        claim=slot.claimed.claim,
+                        started_ago=now - slot.began,
+                        phase=slot.claimed.task.phase,
+                        task_class=slot.claimed.task.task_class,
+                    )
+                    for slot in self.running[name]
+                ),
+            )
+            workers.beat(self.services.store, self.services.clock, row)
+
+    def work(self, name: str) -> None:
+        now = self.services.clock.now()
+        for slot in [slot for slot in self.running[name] if slot.until <= now]:
+            self.running[name].remove(slot)
+            self.end(name, slot)
+        if name == self.names()[-1] and now - self.began >= self.silent_from:
+            return
+        while len(self.running[name]) < self.slots:
+            queue = self.queues[name] or self.queues[""]
+            if not queue:
+                return
+            claimed = protocol.claim(
+                self.services, queue.pop(0), f"{name}-worker", self.options.retry
+            )
+            if claimed is not None:
+                self.begin(name, claimed, now)
+
+    def begin(self, name: str, claimed: protocol.Claimed, now: float) -> None:
+        for given in claimed.spec.inputs:
+            self.hits += given.key in self.held[name]
+            self.misses += given.key not in self.held[name]
+            self.held[name].add(given.key)
+        length = self.length * LENGTHS[claimed.task.phase] * self.random.uniform(0.5, 1.5)
+        self.running[name].append(Slot(claimed=claimed, until=now + length, began=now))
+
+    def end(self, name: str, slot: Slot) -> None:
+        claimed, now = slot.claimed, self.services.clock.now()
+        key = claimed.task.key
+        attempt = claimed.attempt(
+            started=slot.began, ended=now, duration=now - slot.began, category=None, message=""
+        )
+        file = ArtifactFile(name="f", blob=f"artifacts/{key}", size=10, sha256="0" * 64)
+        protocol.commit(self.services, attempt, [file], claimed.task)
+        self.held[name].add(key)
+        self.services.hints.publish(key)
+
+    @property
+    def rate(self) -> float:
+        return self.hits / (self.hits + self.misses)
+
+
+def test_inputs_are_at_hand_more_often_and_nothing_waits_for_it() -> None:
+    plain, preferring = (Fleet(prefers=prefers, granules=48) for prefers in (False, True))
+    without, seconds = plain.run("all"), preferring.run("all")
+    assert preferring.rate > plain.rate + 0.12
+    assert preferring.misses < 0.65 * plain.misses
+    assert seconds <= without * 1.1
+
+
+def test_a_host_that_takes_nothing_delays_little() -> None:
+    """What only it was told of goes to all when the patience is over."""
+    without, seconds = (
+        Fleet(prefers=prefers, silent_from=20.0).run("all") for prefers in (False, True)
+    )
+    assert seconds <= without * 1.1
+
+
+def test_inputs_that_were_made_for_others_are_known_too() -> None:
+    fleet = Fleet(prefers=True)
+    raw = [p for p in fleet.plan if not p.spec.inputs]
+    whole = fleet.plan
+    fleet.plan = Plan(tasks=tuple(raw))
+    fleet.run("granules alone")
+    fleet.plan = whole
+    fleet.run("all of it")
+    assert fleet.rate > 0.5
+
+
+def fleet_view(**slots: int) -> View:
+    seen = View(slots=sum(slots.values()))
+    seen.workers = {f"{host}-worker": (host, number) for host, number in slots.items()}
+    return seen
+
+
+def dispatch_of(seen: View, *keys: str) -> Dispatch:
+    holders = Holders(seen)
+    dispatch = Dispatch(window=64, resend=30, holders=holders, patience=6)
+    for key in keys:
+        holders.made(key, f"input of {key}", "a-worker", 5)
+        dispatch.add(key, "r")
+    return dispatch
+
+
+def test_a_task_goes_to_the_host_of_its_inputs_then_to_all_then_again_after_silence() -> None:
+    seen = fleet_view(a=1, b=1)
+    dispatch = dispatch_of(seen, "k")
+    found = [(t, dispatch.host("k")) for t in range(100) if dispatch.choose(seen, float(t))]
+    assert found == [(0, "a"), (6, ""), (36, ""), (96, "")]
+
+
+def test_a_host_is_given_what_two_turns_of_its_slots_take_and_less_while_another_is_idle() -> None:
+    keys = [f"k{i}" for i in range(20)]
+    seen = fleet_view(a=2, b=20)
+    dispatch = dispatch_of(seen, *keys)
+    assert [dispatch.host(key) for key in dispatch.choose(seen, 0.0)].count("a") == 2
+    seen = fleet_view(a=2, b=1)
+    dispatch = dispatch_of(seen, *keys)
+    chosen = dispatch.choose(seen, 0.0)
+    assert [dispatch.host(key) for key in chosen].count("a") == 4
+
+
+def test_tasks_that_have_their_host_come_first_but_no_task_is_passed_over_for_ever() -> None:
+    seen = fleet_view(a=1, b=1)
+    holders = Holders(seen)
+    dispatch = Dispatch(window=1000, resend=30, holders=holders, patience=6)
+    dispatch.add("first", "r")
+    for i in range(100):
+        holders.made(f"k{i}", "g", "a-worker", 5)
+        dispatch.add(f"k{i}", "r")
+    sent: list[str] = []
+    while "first" not in sent:
+        for key in dispatch.choose(seen, 0.0):
+            sent.append(key)
+            dispatch.remove(key)
+        assert len(sent) <= LOOK + 4
+    assert sent[0] == "k0"
+
+
+def test_a_host_without_slots_gets_nothing_and_one_alone_has_no_queue_of_its_own() -> None:
+    for seen in (fleet_view(a=0, b=4), fleet_view(a=4)):
+        dispatch = dispatch_of(seen, "k")
+        assert dispatch.choose(seen, 0.0) == ["k"]
+        assert dispatch.host("k") == ""
+
+
+def test_a_task_that_failed_is_not_sent_to_the_same_host_again() -> None:
+    seen = fleet_view(a=1, b=1)
+    holders = Holders(seen)
+    holders.made("k", "g", "a-worker", 5)
+    assert holders.host("k", {"a", "b"}) == "a"
+    holders.ended("k", "a-worker")
+    assert holders.host("k", {"a", "b"}) == ""
+
+
+def test_the_host_with_most_bytes_holds_a_task() -> None:
+    holders = Holders(fleet_view(a=1, b=1, c=1))
+    holders.made("k", "g1", "a-worker", 10)
+    holders.made("k", "g2", "b-worker", 6)
+    holders.made("k", "g3", "b-worker", 6)
+    holders.made("k", "g4", "a worker that is gone", 100)
+    assert holders.host("k", {"a", "b"}) == "b"
+    assert holders.host("k", {"a"}) == "a"
+    holders.made("other", "g2", "b-worker", 6)
+    holders.ended("other", "c-worker")  # it took the input in
+    assert holders.host("k", {"c"}) == "c"
+
+
+def test_what_was_heard_of_first_is_forgotten_first() -> None:
+    holders = Holders(fleet_view(a=1))
+    for i in range(REMEMBERED + 1):
+        holders.made(f"k{i}", f"g{i}", "a-worker", 1)
+    assert [holders.host(key, {"a"}) for key in ("k0", "k1")] == ["", "a"]
+
+
+@pytest.mark.parametrize("length", [0.1, 4.0])
+def test_short_tasks_and_long_ones_take_no_longer(length: float) -> None:
+    plain = Fleet(prefers=False, length=length)
+    preferring = Fleet(prefers=True, length=length)
+    without, seconds = plain.run("all"), preferring.run("all")
+    assert seconds <= without * 1.1
