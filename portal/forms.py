@@ -215,7 +215,7 @@ def document(form: Form) -> Document:
 
 def _product(index: int, card: ProductCard) -> Document:
     typed = [name.strip() for name in card.more.replace("\n", ",").split(",")]
-    layers = [*card.layers, *(name for name in typed if name and name not in card.layers)]
+    layers = [name for name in dict.fromkeys([*card.layers, *typed]) if name]
     if not layers:
         raise RequestRefusedError(
             f"products.{index}.layers",

@@ -157,12 +157,15 @@ def _is_listed(known: Product, layer: str) -> bool:
 
 
 def _misspelt(layer: str, known: Iterable[str]) -> str | None:
-    """The name that differs from a layer's in case, spaces and punctuation alone."""
+    """The name that differs from a layer's in case, spaces and punctuation alone, or of which it is
+    the beginning."""
 
     def bare(name: str) -> str:
         return "".join(filter(str.isalnum, split_index(name)[0])).lower()
 
-    return next((name for name in known if bare(name) == bare(layer)), None)
+    named = [(bare(name), name) for name in known]
+    same = [name for text, name in named if text == bare(layer)]
+    return next(iter(same + [name for text, name in named if text.startswith(bare(layer))]), None)
 
 
 def _check_repeats(request: Request) -> None:

@@ -57,7 +57,7 @@ class ProductChoice(_Document):
 
     name: str = Field(pattern=r"^[A-Za-z0-9_]{3,20}$")
     collection: Collection
-    layers: tuple[str, ...] = Field(min_length=1, max_length=64)
+    layers: tuple[Annotated[str, Field(min_length=1)], ...] = Field(min_length=1, max_length=64)
     day_night: Literal["any", "day", "night"] = "any"
 
 

@@ -139,7 +139,7 @@ def test_the_form_submits_once(portal: LivePortal, services: Services) -> None:
         ({"crs": "EPSG:999999"}, "grid-crs", "EPSG:999999"),
         ({"resolution": "0.00002"}, "grid-resolution", "pixels"),
         ({"layer-u": "Lai"}, "products", "no layer"),
-        ({"layer-u": ""}, "products", "layer"),
+        ({"layer-u": ""}, "products", "no layer of MCD15A2 is chosen"),
         ({"notify": "nobody"}, "notify", "nobody"),
         ({"package": "nothing"}, "reduction", "nothing"),
         ({"resampling": "map", "resampling_map": "x"}, "resampling", "pair"),
