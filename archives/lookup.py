@@ -1,8 +1,9 @@
 """Which of many areas thousands of granules touch: the answers of `boundary.touches`, in batches.
 
 Areas and granules are drawn in gnomonic planes, where great circles are straight lines, and
-compared there by the thousand. What overlaps touches, what is farther apart than any margin does
-not; only the few pairs between are looked at one by one.
+compared there by the thousand. The map shows distances too long, at most by its scale: what is
+within the margin there touches, what is farther apart than the margin can look does not, and only
+the few pairs between are looked at one by one.
 """
 
 import math
@@ -148,8 +149,12 @@ class Lookup:
         polygons[broken] = shapely.make_valid(polygons[broken])
         i, j = np.nonzero(near[np.ix_(rows, plane.parts)])
         one, other = polygons[i], plane.drawn[j]
+        margins = rings.margins[rows[i]]
         meet = shapely.intersects(other, one)
-        reach = _STRETCH * rings.margins[rows[i]] * plane.scale[j]
+        open_still = np.flatnonzero(~meet)
+        close = _within(other[open_still], one[open_still], margins[open_still])
+        meet[open_still[close]] = True
+        reach = _STRETCH * margins * plane.scale[j]
         apart = ~meet
         apart[apart] = ~_within(other[apart], one[apart], reach[apart])
         touch[rows[i[meet]], plane.parts[j[meet]]] = True
