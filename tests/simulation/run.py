@@ -12,6 +12,9 @@ import structlog
 from tests.simulation.history import Outcome, simulate
 
 
+_TELL = 500  # histories between two lines of progress
+
+
 def quiet() -> None:
     """No logs: histories have their own."""
     structlog.configure(
@@ -41,7 +44,10 @@ def main() -> int:
     bad: list[Outcome] = []
     seeds = range(arguments.first, arguments.first + arguments.seeds)
     with multiprocessing.get_context("spawn").Pool(arguments.processes, quiet) as pool:
-        for outcome in pool.imap_unordered(_one, seeds, chunksize=4):
+        outcomes = pool.imap_unordered(_one, seeds, chunksize=4)
+        for number, outcome in enumerate(outcomes, 1):
+            if number % _TELL == 0:
+                print(f"{number} of {len(seeds)}, {len(bad)} violations", file=sys.stderr)
             faults += outcome.faults
             steps += outcome.steps
             if outcome.violation:
