@@ -11,7 +11,6 @@ import structlog
 
 from tests.simulation.history import Outcome, simulate
 
-
 _TELL = 500  # histories between two lines of progress
 
 
