@@ -22,7 +22,7 @@ from typing import Any
 from isal import isal_zlib
 
 from service_manager.planner.counts import Counts
-from service_manager.planner.course import Course, Outcome, Planned
+from service_manager.planner.course import Course, Fresh, Outcome, Planned
 from service_manager.planner.draft import PlannedRaster
 from service_manager.planner.gaps import dump_seen, load_seen
 from tasks.blobs import PACKAGES, PLANS, Blobs
@@ -135,9 +135,11 @@ def freeze(
     for number, stretch in enumerate(planned.stretches(known, trusted=trusted)):
         if isinstance(stretch, Stored):
             names.append(stretch.name)
-        else:
+        elif isinstance(stretch, Fresh):
             names.append(_name(request, run, number))
-            blobs.put_bytes(PLANS, names[-1], _dump(stretch, planned.identity))
+            blobs.put_bytes(
+                PLANS, names[-1], _dump(stretch.outcome, stretch.rows(), planned.identity)
+            )
         if stopped():
             raise AbandonedError(request)
     frozen = _manifest(blobs, request, names, planned.counts, [*planned.gaps()], planned.notes)
@@ -185,7 +187,8 @@ def _freeze_plan(blobs: Blobs, request: str, plan: Plan, run: str) -> Frozen:
         geometries={},
         cells=(),
     )
-    blobs.put_bytes(PLANS, name, _dump_tasks(outcome, plan.tasks, ""))
+    lines = [f"{t.key}\t{t.output}\t{t.spec.model_dump_json()}" for t in plan.tasks]
+    blobs.put_bytes(PLANS, name, _dump(outcome, lines, ""))
     return _manifest(blobs, request, [name], counts, plan.gaps, plan.notes)
 
 
@@ -251,14 +254,9 @@ def _name(request: str, run: str, number: int) -> str:
     return f"{request}/{run}/{number:05d}.gz"
 
 
-def _dump(stretch: Planned, identity: str) -> bytes:
-    return _dump_tasks(stretch.outcome, [*stretch.tasks()], identity)
-
-
-def _dump_tasks(outcome: Outcome, tasks: Sequence[PlannedTask], identity: str) -> bytes:
+def _dump(outcome: Outcome, lines: Sequence[str], identity: str) -> bytes:
     """The outcome as a gzip member of its own, which can be read alone, then the tasks."""
     head = json.dumps(_dump_outcome(outcome) | {"identity": identity}) + "\n"
-    lines = [f"{t.key}\t{t.output}\t{t.spec.model_dump_json()}" for t in tasks]
     members = (head, "\n".join(lines))
     return b"".join(isal_zlib.compress(text.encode(), _LEVEL, wbits=_GZIP) for text in members)
 

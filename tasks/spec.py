@@ -8,7 +8,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from datetime import date
-from functools import cache, cached_property, lru_cache
+from functools import cache, cached_property
 from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
@@ -85,22 +85,6 @@ def _frame(kind: type[BaseModel], left_out: frozenset[str]) -> tuple[tuple[str, 
     return tuple(frame)
 
 
-@lru_cache(maxsize=4096)
-def _parts(kind: type["ReprojectSpec"], *values: object) -> tuple[str, str, str]:
-    """The identity of a cell's task around its grid and its inputs: cells of a layer and day
-    differ in these alone."""
-    texts = ["", "", ""]
-    part = 0
-    rest = iter(values)
-    for name, before in _frame(kind, frozenset()):
-        texts[part] += before
-        if name in ("grid", "inputs"):
-            part += 1
-        else:
-            texts[part] += _text(next(rest))
-    return texts[0], texts[1], texts[2] + "}"
-
-
 class _Spec(_Model, ABC):
     inputs: tuple[Input, ...] = ()
 
@@ -119,8 +103,8 @@ class _Spec(_Model, ABC):
 
     @property
     def identity(self) -> str:
-        """All that determines the artifact, as the text `tasks.keys.canonical` would make: plans of
-        a million tasks need their keys, so fields are put into their places as text."""
+        """All that determines the artifact, as the text `tasks.keys.canonical` would make. Where
+        very many keys are needed, `tasks.patterns` makes them."""
         values = self.__dict__
         parts = []
         for name, before in _frame(type(self), self.not_identity):
@@ -202,17 +186,6 @@ class ReprojectSpec(_Spec):
     @property
     def task_class(self) -> str:
         return f"reprojection {self.product}.{self.collection} {abs(self.grid.transform[0]):g}"
-
-    @property
-    def identity(self) -> str:
-        values = [self.__dict__[name] for name in _CELL_FIELDS]
-        before, between, after = _parts(ReprojectSpec, *values)
-        return f"{before}{self.grid.text}{between}{self._inputs}{after}"
-
-
-_CELL_FIELDS = tuple(
-    name for name, _ in _frame(ReprojectSpec, frozenset()) if name not in ("grid", "inputs")
-)
 
 
 class MosaicSpec(_Spec):

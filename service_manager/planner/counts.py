@@ -3,13 +3,21 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from tasks.model import Phase
 from tasks.plan import PlannedTask
 from tasks.spec import CollectSpec, CubeSpec, GroupSpec, MosaicSpec, ReprojectSpec, Spec
 
 _PIXEL = 2  # bytes of an uncompressed value, as most layers have
+
+
+class Kind(NamedTuple):
+    """As what a task counts: phase, class, bytes it stores at most."""
+
+    phase: Phase
+    task_class: str
+    size: int
 
 
 @dataclass(kw_only=True)
@@ -34,18 +42,17 @@ class Counts:
 
     def add(self, tasks: Iterable[PlannedTask]) -> None:
         """Count tasks."""
-        kinds: Counter[tuple[Phase, str, int, bool]] = Counter()
-        for planned in tasks:
-            spec = planned.spec
-            size = stored_bytes(spec)
-            if isinstance(spec, CollectSpec):
-                self.download += size
-            kinds[spec.phase, spec.task_class, size, bool(planned.output)] += 1
-        for (phase, kind, size, output), count in kinds.items():
-            self.phases[phase] += count
-            self.classes[kind] += count
-            self.results += count * output
-            self.stored += count * size
+        self.add_kinds((kind_of(planned.spec), planned.output) for planned in tasks)
+
+    def add_kinds(self, tasks: Iterable[tuple[Kind, str]]) -> None:
+        """Count tasks by kind and output."""
+        for (kind, output), count in Counter(tasks).items():
+            self.phases[kind.phase] += count
+            self.classes[kind.task_class] += count
+            self.results += count * bool(output)
+            self.stored += count * kind.size
+            if kind.phase is Phase.COLLECTION:
+                self.download += count * kind.size
 
     def merge(self, other: "Counts") -> None:
         """Add what was counted elsewhere."""
@@ -75,6 +82,11 @@ class Counts:
             stored=int(data["stored"]),
             results=int(data["results"]),
         )
+
+
+def kind_of(spec: Spec) -> Kind:
+    """As what a task counts."""
+    return Kind(spec.phase, spec.task_class, stored_bytes(spec))
 
 
 def stored_bytes(spec: Spec) -> int:

@@ -5,7 +5,7 @@ records say where each lies. What is kept in memory are the days seen, and the c
 whose window has not ended.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import Protocol
@@ -15,7 +15,7 @@ from reprojection.catalogue import product
 from service_manager.planner.choices import layer_choice
 from service_manager.planner.counts import Counts
 from service_manager.planner.cubes import Cubes
-from service_manager.planner.draft import Draft, PlannedRaster
+from service_manager.planner.draft import Draft, Line, PlannedRaster
 from service_manager.planner.gaps import Seen, swath_gaps, tile_gaps, unserved
 from service_manager.planner.granules import geometry, nothing_found, tile_of
 from service_manager.planner.layers import Layout, Made, Wanted, plan_day
@@ -30,7 +30,7 @@ from tasks.packages import Packages
 from tasks.plan import Gap, PlannedTask
 from tasks.regions import region_tiles
 from tasks.request import Request
-from tasks.spec import ReprojectSpec
+from tasks.spec import ReprojectSpec, load_spec
 from tasks.target import target
 
 MOST_CELLS = 20_000  # of 1024 x 1024 pixels: only a raster that is all edge has more
@@ -70,11 +70,16 @@ class Fresh:
     """A stretch as planned just now."""
 
     outcome: Outcome
-    made: tuple[PlannedTask, ...]
+    lines: Mapping[str, Line]
 
-    def tasks(self) -> tuple[PlannedTask, ...]:
+    def tasks(self) -> Iterator[PlannedTask]:
         """Its tasks."""
-        return self.made
+        for key, line in self.lines.items():
+            yield PlannedTask(spec=load_spec(line.text), output=line.output, key=key)
+
+    def rows(self) -> list[str]:
+        """Its tasks as text: key, output, specification, between tabs."""
+        return [f"{key}\t{line.output}\t{line.text}" for key, line in self.lines.items()]
 
 
 class Course:
@@ -192,6 +197,7 @@ class Course:
                 layer_choice(self.request, choice, layer, self._layout.target, kind)
                 for layer in choice.layers
             ),
+            layout=self._layout,
         )
 
     def _look_at(self, number: int, record: GranuleRecord) -> None:
@@ -217,7 +223,7 @@ class Course:
             for number, records in day.records.items():
                 self._look_at(number, records[0])
                 wanted = self._wanted[number]
-                cells = plan_day(self._layout, wanted, day.day, records, self._locator, draft)
+                cells = plan_day(wanted, day.day, records, self._locator, draft)
                 if self._groups is not None and cells:
                     self._groups.add(cells, self._wanted)
                     made.extend(cells)
@@ -227,10 +233,9 @@ class Course:
             self._groups.close(None, self._wanted, draft)
         if self._cubes is not None and listed.final:
             self._cubes.plan(draft)
-        tasks = tuple(draft.tasks.values())
         counts = Counts()
-        counts.add(tasks)
-        index = {key: i for i, key in enumerate(draft.tasks)}
+        counts.add_kinds((line.kind, line.output) for line in draft.lines.values())
+        index = {key: i for i, key in enumerate(draft.lines)} if made else {}
         outcome = Outcome(
             first=listed.first,
             last=listed.last,
@@ -243,7 +248,7 @@ class Course:
             rasters=tuple(draft.rasters) if self._cubes is not None else (),
         )
         self._take(outcome)
-        return Fresh(outcome=outcome, made=tasks)
+        return Fresh(outcome=outcome, lines=draft.lines)
 
     def _tiles(
         self, wanted: Wanted, records: Sequence[GranuleRecord]

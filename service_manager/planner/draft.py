@@ -1,11 +1,21 @@
 """A stretch of a plan while it is made: each task once, inputs first."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import date
+from typing import NamedTuple
 
+from service_manager.planner.counts import Kind, kind_of
 from tasks.errors import RequestRefusedError
-from tasks.plan import PlannedTask
 from tasks.spec import Input, MosaicSpec, Spec
+
+
+class Line(NamedTuple):
+    """A task of the draft: the path among the results, empty for none, its specification as JSON,
+    and as what it counts."""
+
+    output: str
+    text: str
+    kind: Kind
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +34,7 @@ class Draft:
     it may have."""
 
     limit: int
-    tasks: dict[str, PlannedTask] = field(default_factory=dict)
+    lines: dict[str, Line] = field(default_factory=dict)  # by task key
     rasters: list[PlannedRaster] = field(default_factory=list)
 
     def add(self, spec: Spec, output: str = "") -> str:
@@ -33,13 +43,17 @@ class Draft:
         Raises RequestRefusedError, naming the setting, when the plan grows beyond the limit.
         """
         key = spec.key
-        there = self.tasks.get(key)
-        if there is None:
-            self.tasks[key] = PlannedTask(spec=spec, output=output, key=key)
-            self.expect(0)
-        elif output and not there.output:
-            self.tasks[key] = replace(there, output=output)
+        self.put(key, Line(output, spec.model_dump_json(), kind_of(spec)))
         return key
+
+    def put(self, key: str, line: Line) -> None:
+        """Put a task at the end unless it is there; errors as `add`."""
+        there = self.lines.setdefault(key, line)
+        if there is not line:
+            if line.output and not there.output:
+                self.lines[key] = there._replace(output=line.output)
+        elif len(self.lines) > self.limit:
+            self.expect(0)
 
     def input(self, spec: Spec, name: str, file: str = "", output: str = "") -> Input:
         """Add a task and name it as an input of another."""
@@ -48,11 +62,15 @@ class Draft:
     def raster(self, spec: MosaicSpec, folder: str, day: date) -> None:
         """Add a raster of the results; errors as `add`."""
         key = self.add(spec, folder)
-        self.rasters.append(PlannedRaster(key=key, file=f"{spec.name}.tif", folder=folder, day=day))
+        self.result(key, spec.name, folder, day)
+
+    def result(self, key: str, name: str, folder: str, day: date) -> None:
+        """A task that was put is a raster of the results, `<name>.tif`."""
+        self.rasters.append(PlannedRaster(key=key, file=f"{name}.tif", folder=folder, day=day))
 
     def expect(self, more: int) -> None:
         """Refuse at once what will come to too many tasks; errors as `add`."""
-        if len(self.tasks) + more > self.limit:
+        if len(self.lines) + more > self.limit:
             raise RequestRefusedError(
                 "request",
                 "it comes to more tasks than a plan may have (SWATHMILL_MAX_TASKS).",

@@ -1,15 +1,22 @@
 """The granules a request may need, from the archive's metadata."""
 
+from functools import lru_cache
 from typing import Literal, Protocol, runtime_checkable
 
 from archives.model import Archive, GranuleRecord, normal_collection
 from archives.names import parse_granule_name
 from reprojection.catalogue import products
+from service_manager.planner.counts import Kind
+from service_manager.planner.draft import Line
 from service_manager.planner.naming import three_digits
 from tasks.checks import nearest_names
 from tasks.errors import RequestRefusedError
+from tasks.model import Phase
+from tasks.patterns import Pattern, quoted
 from tasks.request import ProductChoice, Request
 from tasks.spec import CollectSpec
+
+_OF_GRANULE = ("granule", "production", "source", "url", "size", "checksum", "checksum_type")
 
 
 @runtime_checkable
@@ -21,19 +28,26 @@ class Listing(Protocol):
         ...
 
 
-def collect(record: GranuleRecord) -> CollectSpec:
-    """The task that fetches a granule into the store."""
-    return CollectSpec(
-        product=record.product,
-        collection=record.collection,
-        granule=record.name,
-        production=record.production_time,
-        source=record.source,
-        url=record.url,
-        size=record.size,
-        checksum=record.checksum or "",
-        checksum_type=record.checksum_type or "",
-    )
+def collected(record: GranuleRecord) -> tuple[str, Line]:
+    """The task that fetches a granule into the store: its key, and what a draft has of it."""
+    pattern, task_class = _collection(record.product, record.collection)
+    values = {
+        "granule": quoted(record.name),
+        "production": quoted(record.production_time),
+        "source": quoted(record.source),
+        "url": quoted(record.url),
+        "size": str(record.size),
+        "checksum": quoted(record.checksum or ""),
+        "checksum_type": quoted(record.checksum_type or ""),
+    }
+    kind = Kind(Phase.COLLECTION, task_class, record.size)
+    return pattern.key(values), Line("", pattern.text(values), kind)
+
+
+@lru_cache(maxsize=256)
+def _collection(product: str, collection: str) -> tuple[Pattern, str]:
+    spec = CollectSpec(product=product, collection=collection, granule="", production="")
+    return Pattern(spec, *_OF_GRANULE), spec.task_class
 
 
 def nothing_found(request: Request, archive: Archive) -> RequestRefusedError:

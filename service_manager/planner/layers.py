@@ -1,20 +1,22 @@
 """The tasks of one product on one day: granules, their reprojection onto each cell, mosaics."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 
 from archives.model import GranuleRecord
 from reprojection.grids import Grid
 from service_manager.planner.choices import LayerChoice
-from service_manager.planner.draft import Draft
-from service_manager.planner.granules import collect
+from service_manager.planner.counts import Kind, kind_of
+from service_manager.planner.draft import Draft, Line
+from service_manager.planner.granules import collected
 from service_manager.planner.located import Locator, Reach
 from service_manager.planner.naming import layer_names, mosaic_name, product_name
 from service_manager.planner.places import Place
+from tasks.patterns import Given, Pattern, grid_texts, quoted, together
 from tasks.regions import area_geojson
 from tasks.request import ProductChoice, Request
-from tasks.spec import GridSpec, Input, MosaicSpec, ReprojectSpec
+from tasks.spec import GridSpec, MosaicSpec, ReprojectSpec
 from tasks.target import Target
 
 CELL_FILE = "cell.tif"
@@ -44,17 +46,27 @@ class Layout:
     """The region as GeoJSON where results are clipped to it, else empty."""
     grid: GridSpec
     cells: tuple[GridSpec, ...]
+    grids: tuple[Given, ...]
+    """The cells' grids as text."""
+    mosaic: Pattern
+    mosaic_kind: Kind
 
     @classmethod
     def of(cls, request: Request, target: Target, places: tuple[Place, ...]) -> "Layout":
         """The layout of a request's places."""
+        clip = area_geojson(target.area) if request.region.clip else ""
+        cells = tuple(grid_spec(place.grid) for place in places)
+        whole = MosaicSpec(name="", grid=grid_spec(target.grid), clip=clip, day=date.min)
         return cls(
             request=request,
             target=target,
             places=places,
-            clip=area_geojson(target.area) if request.region.clip else "",
-            grid=grid_spec(target.grid),
-            cells=tuple(grid_spec(place.grid) for place in places),
+            clip=clip,
+            grid=whole.grid,
+            cells=cells,
+            grids=tuple(map(grid_texts, cells)),
+            mosaic=Pattern(whole, "inputs", "name", "day"),
+            mosaic_kind=kind_of(whole),
         )
 
 
@@ -67,12 +79,20 @@ class Wanted:
     geometry: str
     period: int  # days between two granules of one place
     layers: tuple[LayerChoice, ...]
+    layout: Layout
     product: str = field(init=False)
     names: dict[str, str] = field(init=False)
+    patterns: tuple[Pattern, ...] = field(init=False)
+    """Of each layer's cells."""
+    kinds: tuple[Kind, ...] = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "product", product_name(self.choice))
         object.__setattr__(self, "names", layer_names(self.choice.layers))
+        cells = [_cell(self, layer) for layer in self.layers]
+        patterns = tuple(Pattern(cell, "inputs", "grid", "day") for cell in cells)
+        object.__setattr__(self, "patterns", patterns)
+        object.__setattr__(self, "kinds", tuple(map(kind_of, cells)))
 
     @property
     def reaches(self) -> tuple[Reach, ...]:
@@ -85,78 +105,15 @@ def grid_spec(grid: Grid) -> GridSpec:
     return GridSpec(crs=grid.crs, transform=grid.transform, width=grid.width, height=grid.height)
 
 
-def plan_day(
-    layout: Layout,
-    wanted: Wanted,
-    day: date,
-    records: Sequence[GranuleRecord],
-    locator: Locator,
-    draft: Draft,
-) -> list[Made] | None:
-    """Add the tasks of one product's granules of a day to the draft; the cells made where a
-    reduction groups them. None when no granule touches a place."""
-    near: dict[Reach, dict[int, list[GranuleRecord]]] = {}
-    for reach in {_PLAIN, *wanted.reaches}:
-        by_place = near[reach] = {}
-        for record in records:
-            for place in locator.of(record, reach):
-                by_place.setdefault(place, []).append(record)
-    touched = sorted(near[_PLAIN])  # where one is really there; the halo alone makes no cell
-    if not touched:
-        return None
-    given = _collected(wanted, touched, near, draft)
-    made = []
-    for number, layer in enumerate(wanted.layers):
-        by_place = near[layer.reach, layer.whole_pixel]
-        folder = f"{wanted.product}/{wanted.names[layer.layer]}"
-        cells = []
-        for place in touched:
-            inputs = tuple([given[record.name] for record in by_place.get(place, ())])
-            spec = _reproject(layout, wanted, layer, day, place, inputs)
-            name = layout.places[place].name
-            output = f"{folder}/cells/{day}/{name}" if layout.request.cells else ""
-            cell = draft.input(spec, f"{name} {day}", CELL_FILE, output)
-            cells.append(cell)
-            if layout.request.reduction is not None:
-                made.append(
-                    Made(choice=wanted.number, layer=number, place=place, day=day, key=cell.key)
-                )
-        _mosaic(layout, wanted, wanted.names[layer.layer], day, cells, draft)
-    return made
-
-
-def _collected(
-    wanted: Wanted,
-    touched: Sequence[int],
-    near: dict[Reach, dict[int, list[GranuleRecord]]],
-    draft: Draft,
-) -> dict[str, Input]:
-    """The collections that the layers' kernels need in these places, by granule name."""
-    by_name = {
-        record.name: record
-        for reach in dict.fromkeys(wanted.reaches)
-        for place in touched
-        for record in near[reach].get(place, ())
-    }
-    return {name: draft.input(collect(by_name[name]), name) for name in sorted(by_name)}
-
-
-def _reproject(
-    layout: Layout,
-    wanted: Wanted,
-    layer: LayerChoice,
-    day: date,
-    place: int,
-    inputs: tuple[Input, ...],
-) -> ReprojectSpec:
-    request = layout.request
+def _cell(wanted: Wanted, layer: LayerChoice) -> ReprojectSpec:
+    """A cell of a layer: all others of the lattice have its size and resolution."""
+    request = wanted.layout.request
     return ReprojectSpec(
-        inputs=inputs,
         product=wanted.choice.name,
         collection=wanted.choice.collection,
         layer=layer.layer,
-        day=day,
-        grid=layout.cells[place],
+        day=date.min,
+        grid=next(iter(wanted.layout.cells), wanted.layout.grid),
         resampling=layer.resampling,
         merge=layer.merge,
         qa=layer.qa,
@@ -168,14 +125,102 @@ def _reproject(
     )
 
 
-def _mosaic(
-    layout: Layout, wanted: Wanted, layer: str, day: date, cells: Sequence[Input], draft: Draft
-) -> None:
-    spec = MosaicSpec(
-        inputs=tuple(cells),
-        name=mosaic_name(wanted.product, layer, day),
-        grid=layout.grid,
-        clip=layout.clip,
-        day=day,
+def plan_day(
+    wanted: Wanted,
+    day: date,
+    records: Sequence[GranuleRecord],
+    locator: Locator,
+    draft: Draft,
+) -> list[Made] | None:
+    """Add the tasks of one product's granules of a day to the draft; the cells made where a
+    reduction groups them. None when no granule touches a place."""
+    near = {reach: _near(records, locator, reach) for reach in {_PLAIN, *wanted.reaches}}
+    touched = sorted(near[_PLAIN])  # where one is really there; the halo alone makes no cell
+    if not touched:
+        return None
+    given = _collected(touched, [near[reach] for reach in {*wanted.reaches}], draft)
+    inputs = {
+        reach: {
+            place: together([given[record.name] for record in near[reach].get(place, ())])
+            for place in touched
+        }
+        for reach in {*wanted.reaches}
+    }
+    made: list[Made] = []
+    for number, layer in enumerate(wanted.layers):
+        keys = _cells(wanted, number, day, inputs[layer.reach, layer.whole_pixel], draft)
+        _mosaic(wanted, layer.layer, day, keys, draft)
+        if wanted.layout.request.reduction is not None:
+            made += [
+                Made(choice=wanted.number, layer=number, place=place, day=day, key=key)
+                for place, key in keys.items()
+            ]
+    return made
+
+
+def _near(
+    records: Sequence[GranuleRecord], locator: Locator, reach: Reach
+) -> dict[int, list[GranuleRecord]]:
+    """The granules by the places where a kernel of this reach looks at them."""
+    by_place: dict[int, list[GranuleRecord]] = {}
+    for record in records:
+        for place in locator.of(record, reach):
+            found = by_place.get(place)
+            if found is None:
+                by_place[place] = [record]
+            else:
+                found.append(record)
+    return by_place
+
+
+def _collected(
+    touched: Sequence[int], near: Sequence[dict[int, list[GranuleRecord]]], draft: Draft
+) -> dict[str, Given]:
+    """The collections that the layers' kernels need in these places, by granule name."""
+    by_name = {
+        record.name: record
+        for by_place in near
+        for place in touched
+        for record in by_place.get(place, ())
+    }
+    given = {}
+    for name in sorted(by_name):
+        key, line = collected(by_name[name])
+        draft.put(key, line)
+        given[name] = Given.of(key, name)
+    return given
+
+
+def _cells(
+    wanted: Wanted, number: int, day: date, inputs: dict[int, Given], draft: Draft
+) -> dict[int, str]:
+    """Add the cells of a layer and day; their keys by place."""
+    layout, pattern, kind = wanted.layout, wanted.patterns[number], wanted.kinds[number]
+    layer = wanted.names[wanted.layers[number].layer]
+    quoted_day = quoted(day.isoformat())
+    keys = {}
+    for place, given in inputs.items():
+        grid = layout.grids[place]
+        values = {"inputs": given.identity, "grid": grid.identity, "day": quoted_day}
+        key = keys[place] = pattern.key(values)
+        values = {"inputs": given.text, "grid": grid.text, "day": quoted_day}
+        output = ""
+        if layout.request.cells:
+            output = f"{wanted.product}/{layer}/cells/{day}/{layout.places[place].name}"
+        draft.put(key, Line(output, pattern.text(values), kind))
+    return keys
+
+
+def _mosaic(wanted: Wanted, layer: str, day: date, keys: Mapping[int, str], draft: Draft) -> None:
+    layout = wanted.layout
+    cells = together(
+        Given.of(key, f"{layout.places[place].name} {day}", CELL_FILE)
+        for place, key in keys.items()
     )
-    draft.raster(spec, f"{wanted.product}/{layer}", day)
+    name = mosaic_name(wanted.product, wanted.names[layer], day)
+    folder = f"{wanted.product}/{wanted.names[layer]}"
+    values = {"name": quoted(name), "day": quoted(day.isoformat())}
+    key = layout.mosaic.key(values | {"inputs": cells.identity})
+    text = layout.mosaic.text(values | {"inputs": cells.text})
+    draft.put(key, Line(folder, text, layout.mosaic_kind))
+    draft.result(key, name, folder, day)
