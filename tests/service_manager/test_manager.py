@@ -88,6 +88,7 @@ def test_what_is_missing_is_skipped_named_and_mailed() -> None:
     assert [i.key for i in protocol.read_spec(b.services.store, heir.key).inputs] == [G[1].key]
 
 
+@pytest.mark.provokes(Category.UPSTREAM_FAILED)
 def test_nothing_left_is_a_gap_and_a_request_without_results_fails() -> None:
     plans = {"sole": plan_of(G[3], SOLE, outputs={"sole": "out"})}
     b = Bench(plans=plans, decide=lambda _c: Category.SOURCE_NOT_PUBLISHED)
@@ -95,6 +96,9 @@ def test_nothing_left_is_a_gap_and_a_request_without_results_fails() -> None:
     assert row.state is RequestState.FAILED
     assert "none of the 1 results" in row.message
     assert [g.what for g in row.gaps] == ["g3", "sole"]
+    sole = protocol.read_task(b.services.store, SOLE.key)
+    assert sole is not None
+    assert (sole.state, sole.category) == (State.FAILED, Category.UPSTREAM_FAILED)
 
 
 def test_on_missing_fail_fails_at_the_first_failure() -> None:

@@ -138,6 +138,7 @@ STORAGE = [
 ]
 
 
+@pytest.mark.provokes(Category.BLOB_READ_FAILED)
 @pytest.mark.parametrize(("status", "code", "headers", "category", "asked"), STORAGE)
 def test_what_storage_answers(
     status: str, code: str, headers: tuple[str, ...], category: Category, asked: float
@@ -160,6 +161,7 @@ def test_storage_that_cannot_be_reached(unused_port: int) -> None:
 
 
 @pytest.mark.integration
+@pytest.mark.provokes(Category.STORAGE_CLIENT_ERROR)
 def test_a_blob_that_is_gone_or_changed_on_azurite(azurite: str, tmp_path: Path) -> None:
     blobs = AzureBlobs(BlobServiceClient.from_connection_string(azurite))
     blobs.create(["classify"])
@@ -172,13 +174,13 @@ def test_a_blob_that_is_gone_or_changed_on_azurite(azurite: str, tmp_path: Path)
     assert long_name.category is Category.STORAGE_CLIENT_ERROR
 
 
-def test_a_full_disk(tmp_path: Path) -> None:
+@pytest.mark.provokes(Category.OUT_OF_DISK)
+def test_a_full_disk() -> None:
     def fill() -> None:
         with Path("/dev/full").open("wb") as file:
             file.write(b"x" * 10**6)
 
     assert diagnosis(fill).category is Category.OUT_OF_DISK
-    del tmp_path
 
 
 def test_a_full_disk_below_a_library() -> None:

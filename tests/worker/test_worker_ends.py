@@ -37,6 +37,7 @@ def test_a_killed_worker_leaves_nothing_running(stack: Stack) -> None:
     assert not list((stack.folder / "data" / "scratch").glob("*/*"))
 
 
+@pytest.mark.provokes(Category.CANCELLED)
 def test_sigterm_hands_back_after_the_grace(stack: Stack) -> None:
     process = stack.worker("leaver", GRACE_SECONDS=0.5)
     key = hanging(stack, "hang-term", process)

@@ -18,7 +18,9 @@ from tests.archives.servers import (
     FileServer,
     Served,
     body,
+    cut,
     file_server,
+    nonsense,
     redirect,
     stall,
     status,
@@ -120,9 +122,21 @@ FAULTS: dict[str, tuple[Act, Category]] = {
     "503": (status(503, Retry_After="33"), Category.SERVER_BUSY),
     "other bytes": (body(b"\x0e\x03\x13\x01" * (HALF // 2)), Category.DOWNLOAD_FAILED),
     "elsewhere": (redirect("/nothing-here"), Category.SOURCE_NOT_PUBLISHED),
+    "cut": (cut(0), Category.CONNECTION_FAILURE),
+    "504": (status(504), Category.OPERATION_TIMEOUT),
+    "no HTTP": (nonsense, Category.TRANSPORT_ERROR),
 }
 
 
+@pytest.mark.provokes(
+    Category.CREDENTIALS_REFUSED,
+    Category.SOURCE_NOT_PUBLISHED,
+    Category.SERVER_BUSY,
+    Category.DOWNLOAD_FAILED,
+    Category.CONNECTION_FAILURE,
+    Category.OPERATION_TIMEOUT,
+    Category.TRANSPORT_ERROR,
+)
 def test_each_fault_ends_in_its_category_and_stores_nothing(
     stack: Stack, server: FileServer, process: Process, data: bytes
 ) -> None:

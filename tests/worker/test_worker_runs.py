@@ -89,6 +89,7 @@ def test_a_message_to_this_host_is_taken_and_one_to_another_is_not(stack: Stack)
     assert stack.settled(other).state is State.DONE
 
 
+@pytest.mark.provokes(Category.USER_CODE_FAILED)
 def test_failing_user_code_shows_its_output_and_is_not_repeated(stack: Stack) -> None:
     key = reduction(stack, "failing", "raise SystemExit('the input has no snow')")
     stack.send(key)
@@ -99,6 +100,7 @@ def test_failing_user_code_shows_its_output_and_is_not_repeated(stack: Stack) ->
     assert "the input has no snow" in attempt.log
 
 
+@pytest.mark.provokes(Category.OUT_OF_MEMORY)
 def test_memory_beyond_the_limit_is_out_of_memory(stack: Stack) -> None:
     script = "import os\nheld = []\nwhile True: held.append(bytearray(os.urandom(1 << 20)))"
     key = reduction(stack, "hungry", script, memory_gb=50)
@@ -109,6 +111,7 @@ def test_memory_beyond_the_limit_is_out_of_memory(stack: Stack) -> None:
     assert task.strikes == 1
 
 
+@pytest.mark.provokes(Category.USER_CODE_TIMED_OUT)
 def test_a_package_time_limit_is_its_own_category(stack: Stack) -> None:
     key = reduction(stack, "slow", "import time; time.sleep(60)", timeout_seconds=1)
     stack.send(key)
@@ -116,6 +119,7 @@ def test_a_package_time_limit_is_its_own_category(stack: Stack) -> None:
     assert (task.state, task.category) == (State.FAILED, Category.USER_CODE_TIMED_OUT)
 
 
+@pytest.mark.provokes(Category.EXECUTION_TIMEOUT)
 def test_hanging_user_code_is_killed_by_order(stack: Stack, process: Process) -> None:
     key = hanging(stack, "hang-order", process)
     children = process.tree()

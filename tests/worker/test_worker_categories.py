@@ -1,0 +1,169 @@
+"""Ends of attempts that a fetch does not show, in a worker process: real Azurite, Redis, Celery."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+from reprojection.grids import modis_tile_grid
+from reprojection.hdfeos_write import write_granule
+from tasks import protocol, workers
+from tasks.blobs import split_blob
+from tasks.categories import Category
+from tasks.model import Attempt, State
+from tasks.spec import CollectSpec, GridSpec, Input, ReprojectSpec
+from tests.worker.processes import Process, Stack, dead, hanging, make_stack
+from tests.worker.world import collect_spec, until
+from worker import proctree
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "reprojection"))
+from reading_samples import small_tile
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture(scope="module")
+def stack(
+    azurite: str, redis_server: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Stack]:
+    stack = make_stack(azurite, redis_server, tmp_path_factory.mktemp("categories"))
+    yield stack
+    stack.end()
+
+
+@pytest.fixture(scope="module")
+def process(stack: Stack) -> Process:
+    """One slot, and no cache to speak of, so that inputs come from storage."""
+    process = stack.worker("provoked", SLOTS=1, CACHE_GB=1e-6)
+    until(lambda: process.says("worker starts"), 30, "the worker has started")
+    return process
+
+
+def granule(stack: Stack, day: int, change: Callable[[bytes], bytes] = bytes) -> CollectSpec:
+    """A granule of that day in the archive's folder, changed first, and its collection."""
+    archive = stack.folder / "archive"
+    path = archive / f"MCD15A2.A2012{day:03d}.h17v03.005.2012153130500.hdf"
+    write_granule(path, small_tile(date=f"2012{day:03d}"))
+    path.write_bytes(change(path.read_bytes()))
+    return collect_spec(path, archive, "MCD15A2", "5")
+
+
+def cell(collected: CollectSpec) -> ReprojectSpec:
+    grid = modis_tile_grid(17, 3, 1000)
+    return ReprojectSpec(
+        inputs=(Input(key=collected.key, name=collected.granule),),
+        product="MCD15A2",
+        collection="5",
+        layer="Lai_1km",
+        day=date(2012, 1, 1),
+        grid=GridSpec(crs=grid.crs, transform=grid.transform, width=grid.width, height=grid.height),
+        resampling="nearest",
+    )
+
+
+def end_of(stack: Stack, key: str) -> Attempt:
+    """Its last attempt, when that has ended."""
+    stack.settled(key)
+    return protocol.attempts_of(stack.world.services.store, key)[-1]
+
+
+def made(stack: Stack, collected: CollectSpec) -> tuple[str, str]:
+    """The blob of a granule that has been collected."""
+    stack.world.plan(collected)
+    stack.send(collected.key)
+    task = stack.settled(collected.key)
+    assert task.state is State.DONE, end_of(stack, collected.key)
+    return split_blob(task.files[0].blob)
+
+
+def attempt_processes(process: Process) -> tuple[int, int]:
+    """The guard and the child of the one attempt that runs."""
+    (forkserver,) = [p for p in proctree.children(process.popen.pid) if proctree.children(p)]
+    (guard,) = proctree.children(forkserver)
+    (child,) = proctree.children(guard)
+    return guard, child
+
+
+@pytest.mark.provokes(Category.BAD_IMAGE_FORMAT, Category.UNREADABLE_INPUT_FILE)
+@pytest.mark.usefixtures("process")
+def test_granules_that_are_none_or_broken(stack: Stack) -> None:
+    page = granule(stack, 1, lambda _: b"<html>we are sorry</html>")
+    cut = granule(stack, 2, lambda data: data[: len(data) // 2])
+    for spec in (page, cut):
+        stack.world.plan(spec)
+        stack.send(spec.key)
+    assert end_of(stack, page.key).category is Category.BAD_IMAGE_FORMAT
+    assert end_of(stack, cut.key).category is Category.UNREADABLE_INPUT_FILE
+    assert stack.world.task(page.key).state is State.FAILED
+
+
+@pytest.mark.provokes(Category.SOURCE_BLOB_MISSING, Category.CORRUPT_BLOB_READ)
+@pytest.mark.usefixtures("process")
+def test_inputs_that_are_gone_or_changed_in_storage(stack: Stack) -> None:
+    blobs = stack.world.services.blobs
+    gone, changed = granule(stack, 3), granule(stack, 4)
+    where = made(stack, gone)
+    blobs.delete(*where)
+    where = made(stack, changed)
+    content = blobs.get_bytes(*where)
+    blobs.delete(*where)
+    blobs.put_bytes(*where, content[:-1] + b"?")
+    cells = {spec.granule: stack.world.plan(cell(spec)) for spec in (gone, changed)}
+    for key in cells.values():
+        stack.send(key)
+    missing = end_of(stack, cells[gone.granule])
+    assert missing.category is Category.SOURCE_BLOB_MISSING, missing
+    corrupt = end_of(stack, cells[changed.granule])
+    assert corrupt.category is Category.CORRUPT_BLOB_READ, corrupt
+
+
+@pytest.mark.provokes(Category.OUT_OF_MEMORY, Category.WORKER_LOST, Category.UNKNOWN)
+def test_processes_of_an_attempt_that_are_killed(stack: Stack, process: Process) -> None:
+    """By the kernel, when memory is short: the child first; the guard; and a crash."""
+    ends = {}
+    for name, of_guard, number in (
+        ("child", False, signal.SIGKILL),
+        ("guard", True, signal.SIGKILL),
+        ("crash", False, signal.SIGSEGV),
+    ):
+        key = hanging(stack, f"killed-{name}", process)
+        guard, child = attempt_processes(process)
+        os.kill(guard if of_guard else child, number)
+        ends[name] = end_of(stack, key)
+        until(dead([child]), 10, "the attempt's process is gone")
+    assert ends["child"].category is Category.OUT_OF_MEMORY, ends["child"]
+    assert ends["guard"].category is Category.WORKER_LOST, ends["guard"]
+    assert ends["crash"].category is Category.UNKNOWN, ends["crash"]
+    assert "SIGSEGV" in ends["crash"].message
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of one megabyte."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "swathmill-test", str(folder)]
+    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("a small file system can only be mounted by root")
+    yield folder
+    subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+@pytest.mark.provokes(Category.OUT_OF_DISK)
+def test_a_granule_larger_than_the_worker_disk(
+    stack: Stack, process: Process, small_disk: Path
+) -> None:
+    store, clock = stack.world.services.store, stack.world.services.clock
+    (row,) = [row for row in workers.list_workers(store) if row.name == process.name]
+    assert workers.order_hold(store, clock, row.name, row.started, workers.Hold.DRAINED)
+    stack.worker("cramped", DATA_DIR=small_disk, SLOTS=1)
+    spec = granule(stack, 5, lambda data: data.ljust(2_000_000, b"x"))
+    stack.world.plan(spec)
+    stack.send(spec.key)
+    end = end_of(stack, spec.key)
+    assert (end.worker, end.category) == ("cramped", Category.OUT_OF_DISK), end
