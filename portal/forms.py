@@ -242,10 +242,15 @@ def _region(form: Form) -> Document:
     if absent:
         raise RequestRefusedError(
             "region.bbox",
-            f"{' and '.join(absent)} {'is' if len(absent) == 1 else 'are'} empty.",
+            f"{_listed(absent)} {'is' if len(absent) == 1 else 'are'} empty.",
             "Draw a box on the map or type its four edges.",
         )
     return {"bbox": list(edges.values()), **clip}
+
+
+def _listed(names: Sequence[str]) -> str:
+    *most, last = names
+    return f"{', '.join(most)} and {last}" if most else last
 
 
 def _time(form: Form) -> Document:

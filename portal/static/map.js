@@ -68,13 +68,31 @@
 
   // --- Land ---
   const ring = (points) => "M" + points.map(([x, y]) => `${x.toFixed(3)} ${(-y).toFixed(3)}`).join("L");
+  // A ring that crosses the antimeridian is drawn whole, about where its middle is: the world's copies
+  // show the other end. One that goes round a pole is closed along it.
+  const area = (points) => {
+    let turns = 0;
+    const whole = points.map(([x, y], i) => {
+      const step = i ? x - points[i - 1][0] : 0;
+      turns += step > 180 ? -360 : step < -180 ? 360 : 0;
+      return [x + turns, y];
+    });
+    const [first, last] = [whole[0], whole[whole.length - 1]];
+    if (Math.abs(last[0] - first[0]) > 180) {
+      const pole = first[1] < 0 ? -90 : 90;
+      whole.push([last[0], pole], [first[0], pole]);
+    }
+    const xs = whole.map(([x]) => x);
+    const by = -360 * Math.round((Math.min(...xs) + Math.max(...xs)) / 720);
+    return ring(whole.map(([x, y]) => [x + by, y])) + "Z";
+  };
   const outline = (geometry) => {
     switch (geometry.type) {
       case "FeatureCollection": return geometry.features.map(outline).join("");
       case "Feature": return outline(geometry.geometry);
       case "GeometryCollection": return geometry.geometries.map(outline).join("");
-      case "Polygon": return geometry.coordinates.map((points) => ring(points) + "Z").join("");
-      case "MultiPolygon": return geometry.coordinates.flat().map((points) => ring(points) + "Z").join("");
+      case "Polygon": return geometry.coordinates.map(area).join("");
+      case "MultiPolygon": return geometry.coordinates.flat().map(area).join("");
       case "MultiLineString": return geometry.coordinates.map(ring).join("");
       default: return "";
     }
