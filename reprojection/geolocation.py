@@ -9,19 +9,18 @@ section on geolocation mapping).
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from reprojection.catalogue import Product
+from reprojection.container import AttributeValue
 from reprojection.errors import NoGeolocationError
 from reprojection.interpolation import AxisMap, interpolate_positions, interpolate_values
 from reprojection.layers import Layer, split_index
 from reprojection.orbit import ALTITUDE_KM, EARTH_RADIUS_KM, PIXEL_RADIANS, PIXELS_PER_SCAN
 from reprojection.structmetadata import SwathInfo
-
-if TYPE_CHECKING:
-    from reprojection.granule import Granule
 
 KM_LINES_PER_SCAN = 10
 """MODIS records 10 lines of 1 km per scan (MODIS Level 1A Earth Location ATBD, section 2)."""
@@ -31,6 +30,23 @@ _LINES_PER_SCAN = (1, 2, 10, 20, 40)  # at 10 km, 5 km, 1 km, 500 m and 250 m
 
 _SCAN_COUNTS = ("Number_of_Instrument_Scans", "Number of Scans", "Number_of_Scans")
 _ZENITH_NAMES = ("sensor_zenith", "sensorzenith", "sensor_zenith_angle", "view_angle", "viewzenith")
+
+
+class SwathGranule(Protocol):
+    """What the geolocation of a layer is worked out from: an open granule."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def swaths(self) -> Mapping[str, SwathInfo]: ...
+    @property
+    def layers(self) -> Mapping[str, Layer]: ...
+    @property
+    def entry(self) -> Product | None: ...
+    @property
+    def attributes(self) -> Mapping[str, AttributeValue]: ...
+    def read(self, layer: Layer) -> npt.NDArray[np.generic]:
+        """The stored values of a layer, shape (rows, columns)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +65,7 @@ class Geolocation:
     scan_lines: int
 
 
-def locate(granule: "Granule", layer: Layer) -> Geolocation:
+def locate(granule: SwathGranule, layer: Layer) -> Geolocation:
     """The geolocation of a layer of a granule. Raises NoGeolocationError when it has none."""
     swath = granule.swaths.get(layer.swath) if layer.swath else None
     latitude, longitude = _geo_layers(granule, layer, swath)
@@ -67,7 +83,9 @@ def locate(granule: "Granule", layer: Layer) -> Geolocation:
     )
 
 
-def _geo_layers(granule: "Granule", layer: Layer, swath: SwathInfo | None) -> tuple[Layer, Layer]:
+def _geo_layers(
+    granule: SwathGranule, layer: Layer, swath: SwathInfo | None
+) -> tuple[Layer, Layer]:
     found: dict[str, Layer] = {}
     for name, candidate in granule.layers.items():
         word = name.rsplit("/", 1)[-1].lower()
@@ -86,7 +104,7 @@ def _geo_layers(granule: "Granule", layer: Layer, swath: SwathInfo | None) -> tu
 
 
 def _axis_maps(
-    granule: "Granule", layer: Layer, geo: Layer, swath: SwathInfo | None
+    granule: SwathGranule, layer: Layer, geo: Layer, swath: SwathInfo | None
 ) -> tuple[AxisMap, AxisMap]:
     scan_lines = _scan_lines(granule, layer)
     maps = []
@@ -115,7 +133,7 @@ def _axis_maps(
     return maps[0], maps[1]
 
 
-def _scan_lines(granule: "Granule", layer: Layer) -> int:
+def _scan_lines(granule: SwathGranule, layer: Layer) -> int:
     """Lines of one scan in a layer, from the file's scan count, else the usual 203 or 204 scans."""
     rows = layer.shape[0]
     counts = [granule.attributes.get(name) for name in _SCAN_COUNTS]
@@ -129,7 +147,7 @@ def _scan_lines(granule: "Granule", layer: Layer) -> int:
     return 1
 
 
-def _degrees(granule: "Granule", layer: Layer, bound: float) -> npt.NDArray[np.float64]:
+def _degrees(granule: SwathGranule, layer: Layer, bound: float) -> npt.NDArray[np.float64]:
     stored = granule.read(layer)
     values = stored.astype(np.float64) * layer.scale + layer.offset
     with np.errstate(invalid="ignore"):
@@ -141,7 +159,7 @@ def _degrees(granule: "Granule", layer: Layer, bound: float) -> npt.NDArray[np.f
 
 
 def _sensor_zenith(
-    granule: "Granule", layer: Layer, geo: Layer, maps: tuple[AxisMap, AxisMap]
+    granule: SwathGranule, layer: Layer, geo: Layer, maps: tuple[AxisMap, AxisMap]
 ) -> npt.NDArray[np.float32] | None:
     """Sensor zenith at the layer's pixels: its own, or interpolated from the geolocation's."""
     on_layer = _zenith_layer(granule.layers, layer)
@@ -153,7 +171,7 @@ def _sensor_zenith(
     return interpolate_values(_angles(granule, coarse), *maps)
 
 
-def _scan_zenith(granule: "Granule", layer: Layer) -> npt.NDArray[np.float32] | None:
+def _scan_zenith(granule: SwathGranule, layer: Layer) -> npt.NDArray[np.float32] | None:
     """Sensor zenith from the scan's geometry, for MODIS swaths that do not store it.
 
     A pixel's angle off nadir is its place in the scan; on a sphere the zenith at the ground follows
@@ -182,7 +200,7 @@ def _zenith_layer(layers: Mapping[str, Layer], like: Layer) -> Layer | None:
     return None
 
 
-def _angles(granule: "Granule", layer: Layer) -> npt.NDArray[np.float32]:
+def _angles(granule: SwathGranule, layer: Layer) -> npt.NDArray[np.float32]:
     stored = granule.read(layer)
     values = (stored.astype(np.float64) * layer.scale + layer.offset).astype(np.float32)
     bad = ~(np.abs(values) <= 90.0)
