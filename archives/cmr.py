@@ -67,20 +67,57 @@ class CmrArchive:
     ) -> Iterator[GranuleRecord]:
         """As `Archive.search`, page by page. Nothing when the collection is not served."""
         wanted = normal_collection(collection)
-        concepts = [c.concept for c in self._known(product) if c.collection == wanted]
-        if not concepts:
+        asked = self._asked(product, wanted, start_day, end_day, box)
+        if not asked:
             return
         parameters = [
-            *(("collection_concept_id[]", concept) for concept in concepts),
-            ("temporal", f"{start_day:%Y-%m-%d}T00:00:00Z,{end_day:%Y-%m-%d}T23:59:59Z"),
+            *asked,
             ("sort_key[]", "start_date"),
             ("sort_key[]", "producer_granule_id"),
             ("page_size", str(_PAGE)),
         ]
-        if box is not None:
-            parameters.append(("bounding_box", _around(box)))
         found = self._ordered(parameters, product, wanted)
         yield from newest_by_day(r for r in found if start_day <= r.start_day <= end_day)
+
+    def stamp(
+        self,
+        product: str,
+        collection: str,
+        start_day: date,
+        end_day: date,
+        box: Box | None = None,
+    ) -> str:
+        """As `Stamped.stamp`, by one call: how many granules there are, and which was revised last,
+        and when. Whatever is added or changed has a later revision, what is removed is counted."""
+        asked = self._asked(product, normal_collection(collection), start_day, end_day, box)
+        if not asked:
+            return "no collection"
+        answer = self._web.get(
+            f"{self._url}/granules.umm_json",
+            [*asked, ("sort_key[]", "-revision_date"), ("page_size", "1")],
+        )
+        items = _items(answer)
+        hits = answer.headers.get("cmr-hits", "")
+        try:
+            last = [(i["meta"]["concept-id"], i["meta"]["revision-date"]) for i in items]
+        except (KeyError, TypeError):
+            return ""
+        return f"{asked} {hits} {last}" if hits and (last or hits == "0") else ""
+
+    def _asked(
+        self, product: str, wanted: str, start_day: date, end_day: date, box: Box | None
+    ) -> list[tuple[str, str]]:
+        """What a search of a collection's granules asks for; nothing when it is not served."""
+        concepts = [c.concept for c in self._known(product) if c.collection == wanted]
+        if not concepts:
+            return []
+        asked = [
+            *(("collection_concept_id[]", concept) for concept in concepts),
+            ("temporal", f"{start_day:%Y-%m-%d}T00:00:00Z,{end_day:%Y-%m-%d}T23:59:59Z"),
+        ]
+        if box is not None:
+            asked.append(("bounding_box", _around(box)))
+        return asked
 
     def holdings(self, product: str) -> list[Holding]:
         """The collections of a product that have granules, whichever data centre serves them."""

@@ -148,6 +148,28 @@ class FolderArchive:
                 ).fetchall()
                 yield from newest_editions(self._record(text) for (text,) in rows)
 
+    def stamp(
+        self,
+        product: str,
+        collection: str,
+        start_day: date,
+        end_day: date,
+        box: Box | None = None,
+    ) -> str:
+        """As `Stamped.stamp`: of the files' names, sizes and times as the index has them."""
+        del box
+        self._refresh_once()
+        with closing(self._open()) as index:
+            rows = index.execute(
+                "SELECT url, size, changed, sidecar FROM files WHERE product = ? AND "
+                "collection = ? AND start_day BETWEEN ? AND ? ORDER BY url",
+                (product, normal_collection(collection), f"{start_day}", f"{end_day}"),
+            )
+            found = hashlib.sha256()
+            for row in rows:
+                found.update(repr(row).encode())
+        return found.hexdigest()
+
     def holdings(self, product: str) -> list[Holding]:
         """The collections of a product in the folder, with their first and last start day."""
         self._refresh_once()

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from itertools import groupby
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 Ring = tuple[tuple[float, float], ...]
 """A closed line of (longitude, latitude) degrees joined by great circles; the end is not repeated.
@@ -158,6 +158,22 @@ class Archive(Protocol):
 
         Raises ArchiveError: NotPublishedError, DownloadFailedError and the like.
         """
+
+
+@runtime_checkable
+class Stamped(Protocol):
+    """An archive that can say without listing whether its list has changed."""
+
+    def stamp(
+        self,
+        product: str,
+        collection: str,
+        start_day: date,
+        end_day: date,
+        box: Box | None = None,
+    ) -> str:
+        """A text that is another one once the same `search` would list anything else; empty: the
+        archive cannot say. Raises ArchiveError."""
 
 
 def newest_editions(records: Iterable[GranuleRecord]) -> list[GranuleRecord]:

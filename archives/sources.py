@@ -1,6 +1,7 @@
 """Several archives as one: asked in order, the newest edition of a granule wins wherever it is."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date
 from itertools import groupby
 from pathlib import Path
@@ -16,6 +17,7 @@ from archives.model import (
     GranuleRecord,
     Holding,
     Progress,
+    Stamped,
     normal_collection,
 )
 from archives.names import parse_granule_name
@@ -64,6 +66,9 @@ class Sources:
     ) -> None:
         self._chain = tuple(chain)
         self._products = {name: tuple(own) for name, own in (products or {}).items()}
+        self._lock = threading.Lock()
+        self.failures = 0
+        """Of sources while they were searched, others having taken over."""
 
     def chain(self, product: str) -> tuple[Source, ...]:
         """The sources of a product, in order."""
@@ -95,8 +100,31 @@ class Sources:
         """As `Archive.search`, over the product's chain."""
         waiting = list(self.chain(product))
         wanted = (product, normal_collection(collection), start_day, end_day, box)
-        search = _Search(wanted, waiting)
+        search = _Search(wanted, waiting, self._note_failure)
         yield from search.records()
+
+    def stamp(
+        self,
+        product: str,
+        collection: str,
+        start_day: date,
+        end_day: date,
+        box: Box | None = None,
+    ) -> str:
+        """As `Stamped.stamp`: those of all the product's sources, if each has one."""
+        found = []
+        for source in self.chain(product):
+            own = ""
+            if isinstance(source, Stamped):
+                own = source.stamp(product, collection, start_day, end_day, box)
+            if not own:
+                return ""
+            found.append((source.name, own))
+        return repr(found)
+
+    def _note_failure(self) -> None:
+        with self._lock:
+            self.failures += 1
 
     def holdings(self, product: str) -> list[Holding]:
         """The collections that any of the product's sources serves, with all their days.
@@ -155,8 +183,12 @@ class _Search:
     """One search under way: sources that are being read, and those in reserve."""
 
     def __init__(
-        self, wanted: tuple[str, str, date, date, Box | None], waiting: list[Source]
+        self,
+        wanted: tuple[str, str, date, date, Box | None],
+        waiting: list[Source],
+        failed: Callable[[], None],
     ) -> None:
+        self._failed = failed
         self._product, self._collection, self._start, self._end, self._box = wanted
         self._ranks = {id(source): rank for rank, source in enumerate(waiting)}
         self._waiting = waiting
@@ -190,6 +222,7 @@ class _Search:
         later = any(self._ranks[id(other.source)] > rank for other in self._reading)
         if not later and not self._waiting:
             raise days.failure
+        self._failed()
         log.warning(
             "search failed, others take over", source=days.source.name, error=str(days.failure)
         )

@@ -62,6 +62,9 @@ def request_document(start: date, end: date, **changes: Any) -> dict[str, Any]:
 class Continent:
     """An archive of records only."""
 
+    def __init__(self, *, ever_new: bool = False) -> None:
+        self.ever_new = ever_new
+
     def search(
         self,
         product: str,
@@ -77,6 +80,17 @@ class Continent:
                 yield from _swaths(product, collection, day)
             elif (day.timetuple().tm_yday - 1) % period == 0:
                 yield from _tiles(product, collection, day, period)
+
+    def stamp(
+        self,
+        product: str,
+        collection: str,  # noqa: ARG002
+        start_day: date,
+        end_day: date,
+        box: Box | None = None,  # noqa: ARG002
+    ) -> str:
+        """Arithmetic does not change; `ever_new` makes the archive one that cannot say."""
+        return "" if self.ever_new else f"{product} {start_day} {end_day}"
 
     def holdings(self, product: str) -> list[Holding]:
         return [Holding(product=product, collection=PRODUCTS[product][0])]

@@ -3,8 +3,9 @@
     python -m bench.plan [--quick]
 
 Prints tasks per second, of wall and of CPU time, and peak memory above what the process had before
-it began: planned into frozen stretches, planned again by another request of the same document, and
-written to the in-memory store and to Azurite. JSON goes to bench/out/plan.json.
+it began: planned into frozen stretches, planned again by another request of the same document (from
+a catalogue that says it has not changed, and from one that must be listed), and written to the
+in-memory store and to Azurite. JSON goes to bench/out/plan.json.
 """
 
 import argparse
@@ -123,11 +124,12 @@ def _status(name: str) -> int:
     raise KeyError(name)
 
 
-def course(days: int) -> Course:
-    """The planning of so many days from 2003 on."""
+def course(days: int, *, ever_new: bool = True) -> Course:
+    """The planning of so many days from 2003 on; `ever_new`: the catalogue cannot say that it has
+    not changed."""
     document = request_document(START, START + timedelta(days=days - 1))
-    settings = Settings()
-    return Course(parse_request(document), Continent(), Packages.of(settings), settings)
+    settings, archive = Settings(), Continent(ever_new=ever_new)
+    return Course(parse_request(document), archive, Packages.of(settings), settings)
 
 
 def write(store: Store, blobs: Blobs, request: str, days: int, found: Measured) -> None:
@@ -170,12 +172,13 @@ def main() -> None:
         with measured("listed by the catalogue, no more", found) as stage:
             stage.tasks = listed(days)
         with measured("planned and frozen", found) as stage:
-            plan = frozen.freeze(blobs, "first", course(days))
+            plan = frozen.freeze(blobs, "first", course(days, ever_new=False))
             stage.tasks = plan.counts.tasks
-        with measured("planned again", found) as stage:
-            again = frozen.freeze(blobs, "second", course(days))
-            stage.tasks = again.counts.tasks
-        assert [s.name for s in again.stretches] == [s.name for s in plan.stretches]
+        for text, ever_new in (("nothing new", False), ("listed again", True)):
+            with measured(f"planned again, {text}", found) as stage:
+                again = frozen.freeze(blobs, text, course(days, ever_new=ever_new))
+                stage.tasks = again.counts.tasks
+            assert [s.name for s in again.stretches] == [s.name for s in plan.stretches]
         with measured("written to the memory store", found) as stage:
             part = days if asked.whole else tenth
             write(MemoryStore(), FolderBlobs(folder / "memory"), "memory", part, stage)
@@ -201,15 +204,15 @@ def main() -> None:
 
 def report(plan: frozen.Frozen, found: list[Measured]) -> None:
     """Print what was reached of the goals, and keep the figures."""
-    listing, first, again = found[:3]
-    net, net_again = first.cpu - listing.cpu, again.cpu - listing.cpu
+    listing, first, again, listed_again = found[:4]
+    net = first.cpu - listing.cpu
     goals = {
         "tasks per second": (first.tasks / first.wall, GOAL_RATE),
         "tasks per second of CPU": (first.tasks / first.cpu, GOAL_RATE),
         "tasks per second of CPU, less the catalogue's own": (first.tasks / net, GOAL_RATE),
         "MiB of memory": (first.memory / 2**20, GOAL_MEMORY / 2**20),
         "times cheaper again, in CPU time": (first.cpu / again.cpu, GOAL_AGAIN),
-        "times cheaper again, less the catalogue's own": (net / net_again, GOAL_AGAIN),
+        "times cheaper again, when all is listed again": (first.cpu / listed_again.cpu, 1.0),
     }
     print(f"\n{plan.counts.granules:,} granules; {dict(plan.counts.phases)}")
     for name, (value, goal) in goals.items():

@@ -8,7 +8,8 @@ by then.
 | `same/IDENTITY/REQUEST` | a plan of this identity is the one of that request |
 
 A run that broke off is continued by another after its last stretch. A request that asks for what
-was planned before takes the stretches over as long as the archive lists the same.
+was planned before takes the stretches over as long as the archive lists the same; where the archive
+can say that nothing has changed since, the plan is taken over without listing.
 """
 
 import gzip
@@ -82,6 +83,8 @@ class Frozen:
     gaps: tuple[Gap, ...] = ()
     notes: tuple[str, ...] = ()
     stretches: tuple[Stored, ...] = ()
+    stamp: str = ""
+    """What the archive said of its list, before and after it was planned from it."""
     _whole: tuple[PlannedTask, ...] = ()
 
     def sections(self, first: int = 0) -> Iterator[list[PlannedTask]]:
@@ -130,7 +133,14 @@ def freeze(
         _store_package(blobs, planned.package)
     if isinstance(planned, Plan):
         return _freeze_plan(blobs, request, planned, run)
-    known, trusted = _known(blobs, request, planned.identity)
+    stamp = planned.stamp()
+    same = _same(blobs, planned.identity)
+    if same is not None and stamp and same.stamp == stamp:
+        return _taken_over(blobs, request, planned, same)
+    known: Sequence[Planned] = _broken_off(blobs, request, planned.identity)
+    trusted = bool(known)
+    if not known and same is not None:
+        known = same.stretches
     names = []
     for number, stretch in enumerate(planned.stretches(known, trusted=trusted)):
         if isinstance(stretch, Stored):
@@ -142,10 +152,26 @@ def freeze(
             )
         if stopped():
             raise AbandonedError(request)
-    frozen = _manifest(blobs, request, names, planned.counts, [*planned.gaps()], planned.notes)
-    pointer = f"same/{planned.identity}/{request}"
-    blobs.put_bytes(PLANS, pointer, request.encode())
+    gaps = [*planned.gaps()]
+    if not trusted and planned.stamp() != stamp:  # it changed meanwhile
+        stamp = ""
+    frozen = _manifest(
+        blobs, request, names, planned.counts, gaps, planned.notes, "" if trusted else stamp
+    )
+    _point_at(blobs, request, planned.identity)
     return frozen
+
+
+def _taken_over(blobs: Blobs, request: str, planned: Course, same: Frozen) -> Frozen:
+    """Freeze a plan that is that of another request."""
+    names = [stretch.name for stretch in same.stretches]
+    frozen = _manifest(blobs, request, names, same.counts, same.gaps, planned.notes, same.stamp)
+    _point_at(blobs, request, planned.identity)
+    return frozen
+
+
+def _point_at(blobs: Blobs, request: str, identity: str) -> None:
+    blobs.put_bytes(PLANS, f"same/{identity}/{request}", request.encode())
 
 
 def thaw(blobs: Blobs, request: str) -> Frozen | None:
@@ -163,6 +189,7 @@ def thaw(blobs: Blobs, request: str) -> Frozen | None:
         gaps=tuple(Gap(what=what, reason=reason) for what, reason in map(json.loads, lines[1:])),
         notes=tuple(head["notes"]),
         stretches=tuple(Stored(blobs, name) for name in head["stretches"]),
+        stamp=str(head.get("stamp", "")),
     )
 
 
@@ -199,6 +226,7 @@ def _manifest(
     counts: Counts,
     gaps: Sequence[Gap],
     notes: Sequence[str],
+    stamp: str = "",
 ) -> Frozen:
     """Make the plan valid; where another run was faster, its plan is the one."""
     head = {
@@ -206,6 +234,7 @@ def _manifest(
         "stretches": names,
         "counts": counts.to_json(),
         "notes": notes,
+        "stamp": stamp,
     }
     lines = [json.dumps(head), *(json.dumps([gap.what, gap.reason]) for gap in gaps)]
     data = gzip.compress("\n".join(lines).encode(), mtime=0)
@@ -221,20 +250,23 @@ def _manifest(
         gaps=tuple(gaps),
         notes=tuple(notes),
         stretches=tuple(Stored(blobs, name) for name in names),
+        stamp=stamp,
     )
 
 
-def _known(blobs: Blobs, request: str, identity: str) -> tuple[Sequence[Planned], bool]:
-    """Stretches to begin with: those of a run of this request that broke off, which are trusted,
-    or those of an earlier request that asked for the same."""
-    broken = _broken_off(blobs, request, identity)
-    if broken:
-        return broken, True
-    for pointer in blobs.names(PLANS, f"same/{identity}/"):
+def _same(blobs: Blobs, identity: str) -> Frozen | None:
+    """The newest plan of an earlier request that asked for the same, all of it still there."""
+    for pointer in sorted(blobs.names(PLANS, f"same/{identity}/"), reverse=True):
         earlier = thaw(blobs, pointer.rpartition("/")[2])
-        if earlier is not None and all(blobs.exists(PLANS, s.name) for s in earlier.stretches):
-            return earlier.stretches, False
-    return (), False
+        if earlier is not None and _there(blobs, earlier):
+            return earlier
+    return None
+
+
+def _there(blobs: Blobs, plan: Frozen) -> bool:
+    names = [stretch.name for stretch in plan.stretches]
+    folders = {name.rpartition("/")[0] for name in names}
+    return {*names} <= {name for folder in folders for name in blobs.names(PLANS, f"{folder}/")}
 
 
 def _broken_off(blobs: Blobs, request: str, identity: str) -> list[Stored]:

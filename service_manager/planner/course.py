@@ -8,9 +8,10 @@ whose window has not ended.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
-from archives.model import Archive, GranuleRecord
+from archives.errors import ArchiveError
+from archives.model import Archive, GranuleRecord, Stamped
 from reprojection.catalogue import product
 from service_manager.planner.choices import layer_choice
 from service_manager.planner.counts import Counts
@@ -52,6 +53,13 @@ class Outcome:
     geometries: dict[int, str]
     cells: tuple[tuple[int, int, int, int], ...]
     rasters: tuple[PlannedRaster, ...] = ()
+
+
+@runtime_checkable
+class _Chain(Protocol):
+    """An archive that goes on when one of its sources fails, and counts that."""
+
+    failures: int
 
 
 class Planned(Protocol):
@@ -104,6 +112,9 @@ class Course:
         self._groups = Groups(self._layout, reduction) if reduction else None
         self._cubes = Cubes(request.cube, self._layout.grid) if request.cube != "none" else None
         self._locator = Locator(self._layout.places)
+        reach = max(layer.reach for wanted in self._wanted for layer in wanted.layers)
+        self._box = search_box(goal.area, reach)
+        self._failures = _failures(archive)
         self._seen: dict[int, Seen] = {}
         self._same: dict[frozenset[tuple[int, int]], frozenset[tuple[int, int]]] = {}
         self._geometries: dict[int, str] = {}
@@ -120,6 +131,21 @@ class Course:
         resolved = [repr(layer) for wanted in self._wanted for layer in wanted.layers]
         package = self.package.digest if self.package else ""
         return key_of(canonical([VERSION, asked, resolved, package]).decode("ascii"))
+
+    def stamp(self) -> str:
+        """A text that is another one once the archive lists anything else for the request; empty
+        when the archive cannot say, and after a search that had to do without a source."""
+        archive, span = self._archive, self.request.time
+        if not isinstance(archive, Stamped) or _failures(archive) != self._failures:
+            return ""
+        try:
+            found = [
+                archive.stamp(choice.name, choice.collection, span.start, span.end, self._box)
+                for choice in self.request.products
+            ]
+        except ArchiveError:
+            return ""  # the search will say so, if it fails too
+        return key_of(canonical(found).decode("ascii")) if all(found) else ""
 
     def stretches(
         self, known: Sequence[Planned] = (), *, trusted: bool = False
@@ -180,9 +206,7 @@ class Course:
     def _listing(self, first: date) -> Iterator[Stretch]:
         everywhere = len(self._layout.places) + 1
         weights = [len(choice.layers) * everywhere for choice in self.request.products]
-        reach = max(layer.reach for wanted in self._wanted for layer in wanted.layers)
-        box = search_box(self._layout.target.area, reach)
-        return stretches(self.request, self._archive, weights, box, first)
+        return stretches(self.request, self._archive, weights, self._box, first)
 
     def _resolve(self, number: int, seen: str | None) -> Wanted:
         choice = self.request.products[number]
@@ -288,6 +312,10 @@ class Course:
                     cells.append(made)
             self._groups.add(cells, self._wanted)
             self._groups.forget(stretch.outcome.last)
+
+
+def _failures(archive: Archive) -> int:
+    return archive.failures if isinstance(archive, _Chain) else 0
 
 
 def _check_cells(count: int) -> None:

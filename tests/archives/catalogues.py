@@ -76,7 +76,11 @@ def umm(
     base = "data.laadsdaac.earthdatacloud.nasa.gov/prod-lads"
     begin = start - early
     return {
-        "meta": {"concept-id": f"G-{name}", "provider-id": "LAADS"},
+        "meta": {
+            "concept-id": f"G-{name}",
+            "provider-id": "LAADS",
+            "revision-date": "2018-03-01T00:00:00.000Z",
+        },
         "umm": {
             "GranuleUR": f"LAADS:{name}",
             "TemporalExtent": {
@@ -134,6 +138,9 @@ class Cmr:
         request.answer(200, json.dumps({"hits": len(found), "items": found}).encode())
 
     def _granules(self, request: Request) -> None:
+        if "-revision_date" in request.path:
+            self._revised_last(request)
+            return
         self.searches += 1
         if fault := self.faults.get(self.searches):
             fault(request)
@@ -151,6 +158,11 @@ class Cmr:
 
         found = [g for g in self.granules if span(g)[1] >= low and span(g)[0] <= high]
         return sorted(found, key=lambda g: (span(g)[0], g["meta"]["concept-id"]))
+
+    def _revised_last(self, request: Request) -> None:
+        found = sorted(self._found(request), key=lambda g: g["meta"]["revision-date"])
+        page = {"hits": len(found), "took": 5, "items": found[-1:]}
+        request.answer(200, json.dumps(page).encode(), CMR_Hits=str(len(found)))
 
     def answer(self, request: Request, first: int, hits: int) -> None:
         """The page that begins with this item, under this number of hits."""

@@ -412,3 +412,26 @@ def test_a_recorded_search_is_read_as_it_was(granules: Path, server: FileServer)
     assert all(r.url.startswith("https://data.laadsdaac.earthdatacloud.nasa.gov/") for r in found)
     assert all(r.checksum_type == "md5" and r.size > 4 * 10**6 and r.boundary for r in found)
     assert found == sorted(found, key=lambda r: (r.start, r.name))
+
+
+def test_what_changed_is_told_by_one_call_and_without_a_list(server: FileServer) -> None:
+    cmr = Cmr(collections=[MODERN], granules=swaths(8))
+    of = archive(cmr, server)
+    box = (5.0, 45.0, 6.0, 46.0)
+
+    def stamp(days: int = 1) -> str:
+        return of.stamp("MYD04_L2", "61", DAY, DAY + timedelta(days=days - 1), box)
+
+    first = stamp()
+    assert first
+    assert stamp() == first
+    assert cmr.searches == 0
+    assert stamp(2) != first
+    cmr.granules[3]["meta"]["revision-date"] = "2026-01-01T00:00:00.000Z"
+    revised = stamp()
+    assert revised != first
+    removed = cmr.granules.pop(0)
+    assert stamp() not in (first, revised)
+    cmr.granules.append(removed | {"meta": removed["meta"] | {"revision-date": "2026-02-01"}})
+    assert stamp() not in (first, revised)
+    assert of.stamp("MYD04_L2", "7", DAY, DAY) == of.stamp("MYD04_L2", "7", DAY, DAY) != ""

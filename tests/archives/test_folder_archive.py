@@ -1,5 +1,6 @@
 """A folder as an archive: its index, what it lists, and fetching from it."""
 
+import os
 import shutil
 from dataclasses import replace
 from datetime import UTC, date, datetime
@@ -68,6 +69,30 @@ def test_files_are_read_once_and_again_when_they_change(folder: Path, tmp_path: 
     path.unlink()
     assert archive(folder, tmp_path, reads).refresh().removed == 1
     assert len(reads) == 4
+
+
+def test_the_stamp_changes_with_the_files_of_the_product_and_days(
+    folder: Path, tmp_path: Path
+) -> None:
+    of = archive(folder, tmp_path)
+
+    def stamp() -> str:
+        of.refresh()
+        return of.stamp("MCD15A2", "5", DAY, DAY)
+
+    first = stamp()
+    assert stamp() == first
+    put(folder, date="2012081")
+    assert stamp() == first
+    assert of.stamp("MCD15A2", "5", DAY, date(2012, 12, 31)) != first
+    put(folder, tile=(19, 4))
+    more = stamp()
+    assert more != first
+    (path,) = folder.rglob("*h19v04*")
+    os.utime(path, (1, 1))
+    assert stamp() not in (first, more)
+    path.unlink()
+    assert stamp() == first
 
 
 def test_the_newest_edition_wins(folder: Path, tmp_path: Path) -> None:

@@ -99,6 +99,23 @@ class Shelf:
         return Fetched(path=to, size=4, sha256="")
 
 
+@dataclass(kw_only=True)
+class Telling(Shelf):
+    """A source that says whether it has changed."""
+
+    says: str = "same"
+
+    def stamp(
+        self,
+        product: str,
+        collection: str,
+        start_day: date,
+        end_day: date,
+        box: Box | None = None,
+    ) -> str:
+        return f"{product} {collection} {start_day} {end_day} {box} {self.says}"
+
+
 def days(*numbers: int, **how: str) -> list[GranuleRecord]:
     return [tile(day, **how) for day in numbers]
 
@@ -119,6 +136,25 @@ def test_an_authoritative_source_completes_one_that_is_not() -> None:
         (4, "near", "1"),
     ]
     assert not never.asked
+
+
+def test_what_has_changed_is_known_when_each_source_of_the_product_knows() -> None:
+    dumb = Shelf(name="dumb", records=days(1))
+    one, two = (Telling(name=name, records=days(1)) for name in ("one", "two"))
+    chain = Sources([one, two], {"MYD04_L2": [one, dumb]})
+    first = chain.stamp("MOD13A2", "61", FIRST, TEN)
+    assert first
+    assert chain.stamp("MOD13A2", "61", FIRST, TEN) == first
+    two.says = "other"
+    assert chain.stamp("MOD13A2", "61", FIRST, TEN) not in ("", first)
+    assert chain.stamp("MYD04_L2", "61", FIRST, TEN) == ""
+
+
+def test_searches_that_do_without_a_source_are_counted() -> None:
+    bad = Shelf(name="bad", records=days(1, 2), fails_on=date(2018, 1, 2))
+    chain = Sources([bad, Shelf(name="good", records=days(1, 2))])
+    assert len([*chain.search("MOD13A2", "61", FIRST, TEN)]) == 2
+    assert chain.failures == 1
 
 
 def test_the_newest_edition_wins_wherever_it_is() -> None:
