@@ -4,7 +4,7 @@ The order is what makes it repeatable: statistics carry the batch's attempts in 
 transaction, telling a dependent or a request twice changes nothing, and the news goes last.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import structlog
@@ -49,13 +49,15 @@ class Digest:
         self._epoch = epoch
         self._shards: set[str] = set(SHARDS)  # with news, as far as is known
         self._after: dict[str, str] = {}  # where the next read of a shard begins
+        self._again: set[str] = set()  # got news, maybe before that
         # Attempts that are counted but may still be among the news: an earlier manager's until all
         # news were read, this one's until their news is deleted.
         self._counted = set(history.take_over(services.store, epoch))
 
-    def hint(self, shards: Sequence[str]) -> None:
+    def hint(self, shards: Iterable[str]) -> None:
         """These shards have news."""
         self._shards.update(shards)
+        self._again.update(self._after.keys() & set(shards))
 
     def run(self) -> Digested:
         """Digest what is known to be there, some of each shard.
@@ -86,7 +88,10 @@ class Digest:
                 self._shards.discard(number)
         if not result.more:
             self._counted = set()
-        self._shards |= fresh
+        again = self._again - self._after.keys()
+        self._again -= again
+        result.more = result.more or bool(again)
+        self.hint(fresh | again)
         return result
 
     def _read(self, number: str, limit: int) -> list[Row]:

@@ -154,3 +154,22 @@ def test_planning_is_batched() -> None:
     writes = store.batches + sum(store.writes.values())
     assert writes <= total * (1 + edges + 1) / 20
     assert max(store.reads[spec.key] for spec in (*granules, *cells)) <= 1  # is it there already?
+
+
+def test_five_thousand_inputs_take_one_write_of_their_dependent_a_tick() -> None:
+    granules = [collect(f"g{i}") for i in range(5000)]
+    top = mosaic("top", *granules)
+    b, store = counted(*granules, top, outputs={"top": "out"})
+    b.each = 500
+    request = planned(b, store)
+    told: list[int] = []
+    while not b.row(request).state.ended:
+        b.work()
+        before = store.writes[top.key]
+        b.manager.tick()
+        told.append(store.writes[top.key] - before)
+        b.services.clock.sleep(1.0)
+        assert len(told) < 30
+    assert b.row(request).state is RequestState.COMPLETE
+    assert max(told) == 1
+    assert store.writes[top.key] - sum(told) == 2  # claim and commit
