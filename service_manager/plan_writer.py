@@ -42,6 +42,7 @@ class _Step:
     key: str
     planned: PlannedTask
     edges: tuple[Edge, ...]
+    created: transitions.Change | None = None  # if it is new
 
 
 @dataclass
@@ -187,9 +188,12 @@ class PlanWriter:
         return transitions.link(task, step.edges[:_TOGETHER]).operations
 
     def _create(self, step: _Step) -> transitions.Change:
-        return transitions.create(
-            step.planned.spec, self._want(step), self._missing(step), step.edges[:_TOGETHER]
-        )
+        """The step as a new task. All its inputs have been written, so that it stays as it is."""
+        if step.created is None:
+            step.created = transitions.create(
+                step.planned.spec, self._want(step), self._missing(step), step.edges[:_TOGETHER]
+            )
+        return step.created
 
     def _existing(self, step: _Step, task: Task, told: Want) -> transitions.Change:
         if self._request in task.wants:

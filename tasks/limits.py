@@ -11,7 +11,6 @@ from tasks.store import (
     ENTITY_BYTES,
     PROPERTY_BYTES,
     Delete,
-    Entity,
     Operation,
     Value,
 )
@@ -19,6 +18,8 @@ from tasks.store import (
 KEY_BYTES = 1024
 PROPERTIES = 252
 _ENVELOPE = 1024  # of one operation: its MIME part, URL and headers
+_ENTITY, _PROPERTY = 4, 12  # beside keys, name and value
+_LEAST, _MOST = -(2**63), 2**63 - 1
 _TYPED = 40  # of one property: its name comes twice, once with its type
 _FORBIDDEN = frozenset("/\\#?") | {chr(c) for c in (*range(0x20), *range(0x7F, 0xA0))}
 
@@ -28,27 +29,21 @@ def check_key(key: str) -> None:
     bad = _FORBIDDEN.intersection(key)
     if bad:
         raise ValueError(f"key {key!r} has characters a table key cannot have: {sorted(bad)}")
-    if len(key.encode("utf-16-le")) > KEY_BYTES:
+    if _utf16(key) > KEY_BYTES:
         raise ValueError(f"key of {len(key)} characters is longer than {KEY_BYTES} bytes")
 
 
 def value_size(value: Value) -> int:
     """Bytes a property's value takes, as the service counts them."""
-    match value:
-        case bool():
-            return 1
-        case int() | float():
-            return 8
-        case str():
-            return len(value.encode("utf-16-le"))
-        case bytes():
-            return len(value)
+    if isinstance(value, str):
+        return _utf16(value)
+    if isinstance(value, bytes):
+        return len(value)
+    return 1 if isinstance(value, bool) else 8
 
 
-def entity_size(partition: str, row: str, entity: Entity) -> int:
-    """Bytes an entity takes, as the service counts them."""
-    size = 4 + 2 * (len(partition) + len(row))
-    return size + sum(8 + 2 * len(name) + 4 + value_size(v) for name, v in entity.items())
+def _utf16(text: str) -> int:
+    return 2 * len(text) if text.isascii() else len(text.encode("utf-16-le"))
 
 
 def check_transaction(partition: str, operations: Sequence[Operation]) -> None:
@@ -58,9 +53,7 @@ def check_transaction(partition: str, operations: Sequence[Operation]) -> None:
     check_key(partition)
     if len({op.row for op in operations}) < len(operations):
         raise ValueError("a transaction changes a row twice")
-    for operation in operations:
-        _check_operation(partition, operation)
-    total = sum(operation_size(partition, operation) for operation in operations)
+    total = sum(_checked_size(partition, operation) for operation in operations)
     if total > BATCH_BYTES:
         raise ValueError(f"a transaction of {total} bytes; {BATCH_BYTES} are allowed")
 
@@ -71,31 +64,37 @@ def operation_size(partition: str, operation: Operation) -> int:
     size = _ENVELOPE + 4 * (len(partition) + len(operation.row))
     if isinstance(operation, Delete):
         return size
-    named = sum(_TYPED + 2 * len(name) for name in operation.entity)
-    return size + named + sum(_wire_size(value) for value in operation.entity.values())
+    for name, value in operation.entity.items():
+        size += _TYPED + 2 * len(name) + _wire_size(value)
+    return size
 
 
 def _wire_size(value: Value) -> int:
-    match value:
-        case bytes():
-            return 4 * ((len(value) + 2) // 3)
-        case str():
-            return len(value) if value.isascii() else 6 * len(value)
-        case _:
-            return 24
+    if isinstance(value, str):
+        return len(value) if value.isascii() else 6 * len(value)
+    if isinstance(value, bytes):
+        return 4 * ((len(value) + 2) // 3)
+    return 24
 
 
-def _check_operation(partition: str, operation: Operation) -> None:
+def _checked_size(partition: str, operation: Operation) -> int:
+    """As `operation_size`, of an operation that alone is allowed."""
     check_key(operation.row)
+    wire = _ENVELOPE + 4 * (len(partition) + len(operation.row))
     if isinstance(operation, Delete):
-        return
+        return wire
     entity = operation.entity
     if len(entity) > PROPERTIES:
         raise ValueError(f"row {operation.row!r} has {len(entity)} properties; 252 are allowed")
+    total = _ENTITY + 2 * (len(partition) + len(operation.row))
     for name, value in entity.items():
-        if value_size(value) > PROPERTY_BYTES:
+        size = value_size(value)
+        if size > PROPERTY_BYTES:
             raise ValueError(f"property {name!r} of row {operation.row!r} is larger than 64 KiB")
-        if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        if isinstance(value, int) and not _LEAST <= value <= _MOST:
             raise ValueError(f"property {name!r} of row {operation.row!r} exceeds 64 bits")
-    if entity_size(partition, operation.row, entity) > ENTITY_BYTES:
+        total += _PROPERTY + 2 * len(name) + size
+        wire += _TYPED + 2 * len(name) + _wire_size(value)
+    if total > ENTITY_BYTES:
         raise ValueError(f"row {operation.row!r} is larger than 1 MiB")
+    return wire

@@ -21,7 +21,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 
 from tasks.categories import Category
-from tasks.keys import canonical
 from tasks.model import ArtifactFile, Attempt, Phase, State, Task
 from tasks.schema import SCHEMA, current
 from tasks.spec import Spec, load_spec
@@ -184,7 +183,7 @@ def load_task(row: Row) -> Task:
 
 def dump_spec(key: str, spec: Spec) -> Iterator[tuple[str, Entity]]:
     """The specification's rows, in parts that fit a property."""
-    data = canonical(spec.model_dump(mode="json"))
+    data = spec.model_dump_json().encode()
     for n, start in enumerate(range(0, len(data), _PART)):
         yield f"s|{key}|{n:03d}", {"schema": SCHEMA, "json": data[start : start + _PART]}
 
