@@ -1,4 +1,4 @@
-"""Granules placed by what the CMR and geoMeta publish, against each of their real pixels."""
+"""Granules placed by what the CMR, geoMeta and the files say, against each of their real pixels."""
 
 import re
 from dataclasses import dataclass
@@ -11,12 +11,14 @@ import pytest
 from pyhdf.SD import SD
 
 from archives.boundary import Bounds, touches
+from archives.folder import describe
 from archives.geometa import read_geometa
 from archives.layout import Listed
 from archives.layout import record_of as listed_record
 from archives.model import GranuleRecord
 from archives.names import parse_granule_name
 from archives.umm import record_of
+from reprojection.outline import read_outline
 from tests.archives.catalogues import umm
 
 HEAD = (
@@ -32,6 +34,7 @@ HEAD = (
 class Seen:
     """A real swath: its pixels' centres, and its corners as its inventory metadata publish them."""
 
+    path: Path
     name: str
     start: datetime
     lon: npt.NDArray[np.float64]
@@ -59,6 +62,7 @@ def see(path: Path) -> Seen:
     assert parts is not None
     there = lat > -91.0
     return Seen(
+        path=path,
         name=path.name,
         start=parts.start,
         lon=lon[there],
@@ -102,15 +106,23 @@ def by_geometa(seen: Seen) -> GranuleRecord:
     return record
 
 
+def by_file(seen: Seen) -> GranuleRecord:
+    """As a folder of granules has it."""
+    record = describe(seen.name, seen.name, 1, read_outline(seen.path), None)
+    assert record is not None
+    assert record.boundary is not None
+    return record
+
+
 @pytest.mark.real_data
 @pytest.mark.parametrize("width", [2.0, 10.0])
 def test_no_real_granule_is_missed_and_few_are_taken_in_vain(
     swaths: list[Seen], width: float
 ) -> None:
     """Against each pixel: none missed in cells of any size, at most 10% too many in usual ones."""
-    placed = [(seen, by_cmr(seen), by_geometa(seen)) for seen in swaths]
+    placed = [(seen, by_cmr(seen), by_geometa(seen), by_file(seen)) for seen in swaths]
     random = np.random.default_rng(5)
-    taken, hit = np.zeros(2, int), 0
+    taken, hit = np.zeros(3, int), 0
     for _ in range(120):
         west, south = random.uniform(20, 175), random.uniform(-10, 85)
         box = Bounds(west=west, south=south, east=west + width, north=min(90.0, south + width))
