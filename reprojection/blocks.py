@@ -217,14 +217,16 @@ def plan_blocks(coordinates: Coordinates) -> BlockPlan:
     row, col = numbering.row // BLOCK, numbering.col // BLOCK
     down = (numbering.row + grid.height - 1) // BLOCK - row + 1
     across = (numbering.col + grid.width - 1) // BLOCK - col + 1
-    rows = np.arange(row - 2, row + down + 4, dtype=np.float64) * BLOCK
-    cols = np.arange(col - 2, col + across + 4, dtype=np.float64) * BLOCK
-    nodes = _stack(coordinates.exact(rows[:, None], cols[None, :]))
+    nodes, middles = _exact_at(
+        coordinates,
+        (np.arange(row - 2.0, row + down + 4.0), np.arange(col - 2.0, col + across + 4.0)),
+        (np.arange(row + 0.5, row + down), np.arange(col + 0.5, col + across)),
+    )
     with np.errstate(invalid="ignore"):
         smooth, narrow = _is_smooth(nodes, seams=has_seams(grid.crs))
     polar = _near_poles(coordinates, row, col, (down, across))
     smooth &= ~polar
-    smooth &= _centres_hold(coordinates, nodes, row, col, smooth)
+    smooth &= _centres_hold(nodes, middles)
     kinds = np.where(smooth, np.where(narrow, Kind.CUBIC, Kind.WIDE), Kind.LISTED)
     listed = np.argwhere(~smooth)
     fine = _fine_points(coordinates, np.add(listed, (row, col)), polar[~smooth])
@@ -245,6 +247,24 @@ def plan_blocks(coordinates: Coordinates) -> BlockPlan:
 
 def _stack(points: Points) -> Floats:
     return np.stack(points, axis=-1)
+
+
+def _exact_at(coordinates: Coordinates, *places: tuple[Floats, Floats]) -> list[Floats]:
+    """Exact coordinates (rows, columns, 2) of grids of places in blocks, all in one call.
+
+    Rows and columns (..., n) of each may have leading axes, which stay.
+    """
+    rows, cols, shapes = [], [], []
+    for down, across in places:
+        shape = np.broadcast_shapes((*down.shape, 1), (*across.shape[:-1], 1, across.shape[-1]))
+        rows.append(np.broadcast_to(down[..., :, None], shape).ravel())
+        cols.append(np.broadcast_to(across[..., None, :], shape).ravel())
+        shapes.append(shape)
+    found = _stack(coordinates.exact(np.concatenate(rows) * BLOCK, np.concatenate(cols) * BLOCK))
+    ends = np.cumsum([len(part) for part in rows])[:-1]
+    return [
+        part.reshape(*shape, 2) for part, shape in zip(np.split(found, ends), shapes, strict=True)
+    ]
 
 
 def _is_smooth(nodes: Floats, *, seams: bool) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
@@ -296,47 +316,45 @@ def _near_poles(
     return near
 
 
-def _centres_hold(
-    coordinates: Coordinates, nodes: Floats, row: int, col: int, smooth: NDArray[np.bool_]
-) -> NDArray[np.bool_]:
-    """Of smooth blocks, those whose centre is where the bicubic puts it."""
-    i, j = np.nonzero(smooth)
-    held = smooth.copy()
-    if not len(i):
-        return held
-    rows = np.asarray((i + row + 0.5) * BLOCK, dtype=np.float64)
-    cols = np.asarray((j + col + 0.5) * BLOCK, dtype=np.float64)
-    exact = _stack(coordinates.exact(rows, cols))
-    half = weights(np.array([0.5]))[0]
-    guess = nodes
-    for size in smooth.shape:
-        # Swapped, so that the second round is along the columns and the axes are in order again.
-        parts = (half[k] * guess[k + 1 : k + 1 + size] for k in range(4))
-        guess = np.swapaxes(sum(parts, start=np.zeros(())), 0, 1)
+def _centres_hold(nodes: Floats, middles: Floats) -> NDArray[np.bool_]:
+    """Which blocks have their centre (`middles`) where the bicubic puts it."""
     with np.errstate(invalid="ignore"):
-        held[i, j] = (np.abs(guess[i, j] - exact) <= _CENTRE_ERROR).all(axis=1)
-    return held
+        away = np.abs(_between(nodes[1:-2, 1:-2]) - middles)
+        return np.asarray((away <= _CENTRE_ERROR).all(axis=-1))
+
+
+def _between(nodes: Floats) -> Floats:
+    """The bicubic amid each 4 x 4 of nodes (..., m, n, 2): (..., m - 3, n - 3, 2)."""
+    n = nodes
+    n = (
+        9.0 * (n[..., 1:-2, :, :] + n[..., 2:-1, :, :]) - (n[..., :-3, :, :] + n[..., 3:, :, :])
+    ) / 16
+    return np.asarray(
+        (9.0 * (n[..., 1:-2, :] + n[..., 2:-1, :]) - (n[..., :-3, :] + n[..., 3:, :])) / 16
+    )
 
 
 def _fine_points(
     coordinates: Coordinates, blocks: NDArray[np.int64], polar: NDArray[np.bool_]
 ) -> FinePoints:
     """The finer control points of blocks (n, 2: numbers of row and column from CRS (0, 0))."""
-    corner = blocks.astype(np.float64)[:, :, None, None]
-    steps = np.arange(-1, _PARTS + 2) / _PARTS
-    middles = (np.arange(_PARTS) + 0.5) / _PARTS
-    nodes, exact = (
-        _stack(
-            coordinates.exact(
-                (corner[:, 0] + at[:, None]) * BLOCK, (corner[:, 1] + at[None, :]) * BLOCK
-            )
+    if not len(blocks):
+        side, parts = _PARTS + 3, (0, _PARTS, _PARTS)
+        none = np.zeros(0, dtype=bool)
+        return FinePoints(
+            nodes=np.empty((0, side, side, 2)), held=np.zeros(parts, dtype=bool), nowhere=none
         )
-        for at in (steps, middles)
+    rows, cols = np.moveaxis(blocks.astype(np.float64)[:, :, None], 1, 0)
+    steps = np.arange(-1, _PARTS + 2) / _PARTS
+    halves = (np.arange(_PARTS) + 0.5) / _PARTS
+    nodes, middles = _exact_at(
+        coordinates, (rows + steps, cols + steps), (rows + halves, cols + halves)
     )
+    known = [np.isfinite(points).any(axis=(1, 2, 3)) for points in (nodes, middles)]
     return FinePoints(
         nodes=nodes,
-        held=_parts_hold(nodes, exact) & ~polar[:, None, None],
-        nowhere=np.isnan(nodes).all(axis=(1, 2, 3)) & np.isnan(exact).all(axis=(1, 2, 3)),
+        held=_parts_hold(nodes, middles) & ~polar[:, None, None],
+        nowhere=np.logical_not(np.logical_or(*known)),
     )
 
 
@@ -385,7 +403,6 @@ def _parts_hold(nodes: Floats, middles: Floats) -> NDArray[np.bool_]:
     `middles` (n, 4, 4, 2) are the exact places of the parts' centres.
     """
     held = np.ones(middles.shape[:3], dtype=bool)
-    half = weights(np.array([0.5]))
     with np.errstate(invalid="ignore"):
         for axis in (1, 2):
             flat = np.abs(np.diff(nodes, n=4, axis=axis)).max(axis=-1) <= _FOURTH_DIFFERENCE
@@ -395,7 +412,5 @@ def _parts_hold(nodes: Floats, middles: Floats) -> NDArray[np.bool_]:
                 [[line[:, q : q + 4].all(axis=1) for q in range(_PARTS)] for line in lines]
             )
             held &= wide.transpose((2, 0, 1) if axis == 1 else (2, 1, 0))
-        for p, q in np.ndindex(_PARTS, _PARTS):
-            guess = bicubic(nodes[:, p : p + 4, q : q + 4], half)[:, 0, 0]
-            held[:, p, q] &= (np.abs(guess - middles[:, p, q]) <= _CENTRE_ERROR).all(axis=-1)
+        held &= (np.abs(_between(nodes) - middles) <= _CENTRE_ERROR).all(axis=-1)
     return held

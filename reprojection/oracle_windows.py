@@ -101,7 +101,7 @@ def _gdal_average(mosaic: Mosaic, quads: Floats) -> Pixels:
     ends = 1.0 - (last - high)
     out = np.full(len(quads), mosaic.fill, dtype=mosaic.pixels.dtype)
     for rows, cols, which in _groups(last[:, 1] - first[:, 1], last[:, 0] - first[:, 0]):
-        total, weight = np.zeros(len(which)), np.zeros(len(which))
+        totals, weights = np.zeros((4, len(which))), np.zeros((4, len(which)))
         for c in range(cols):
             wide = starts[which, 0] if c == 0 else ends[which, 0] if c + 1 == cols else 1.0
             column, column_weight = np.zeros(len(which)), np.zeros(len(which))
@@ -110,8 +110,9 @@ def _gdal_average(mosaic: Mosaic, quads: Floats) -> Pixels:
                 pixels, valid = _at(mosaic, first[which, 1] + r, first[which, 0] + c)
                 column += down * pixels
                 column_weight += np.where(valid, down, 0.0)
-            total += wide * column
-            weight += wide * column_weight
+            totals[c % 4] += wide * column
+            weights[c % 4] += wide * column_weight
+        total, weight = ((t[0] + t[1]) + (t[2] + t[3]) for t in (totals, weights))
         out[which] = _ratio(mosaic, total, weight, weight > 0)
     return out
 

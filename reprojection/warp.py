@@ -165,8 +165,8 @@ def _chunk_rows(task: WarpTask, threads: int) -> int:
         lists = bool((plan.kinds == Kind.LISTED).any())
     if lists or not kernels.available():
         return BLOCK
-    blocks = height // BLOCK
-    return BLOCK * max(1, blocks // (4 * threads) if threads > 1 else blocks // 2)
+    pieces = 4 * threads if threads > 1 else 2
+    return BLOCK * max(1, int(height) // BLOCK // pieces)
 
 
 def _chunks(coordinates: Coordinates, rows: int) -> Iterator[Chunk]:

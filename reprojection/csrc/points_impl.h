@@ -377,6 +377,52 @@ static void NAME(halves_row)(const Job *job, int64_t span, Box box, const NAME(V
 }
 #endif
 
+#if T_PICKED
+/* Nearest pixels of one row of a block, for all bands at hand, by segments that are shifted; 0
+   where one is not. */
+static int NAME(shifted_row)(const Job *job, const Segments *segments, int i, Box box,
+                             const NAME(View) * views, int64_t first_band, int count, Part part) {
+    Shifts shifts[SEGMENTS];
+    int all = 1;
+    for (int s = part.left / SEGMENT; s * SEGMENT < part.right; s++) {
+        const int n = i * SEGMENTS + s;
+        const double base[2] = {floor(segments->value[0][n]) - BIAS,
+                                floor(segments->value[1][n]) - BIAS};
+        const float local[2] = {(float)(segments->value[0][n] - base[0]),
+                                (float)(segments->value[1][n] - base[1])};
+        const float slope[2] = {segments->slope[0][n], segments->slope[1][n]};
+        const float bend[2] = {segments->bend[0][n], segments->bend[1][n]};
+        all &= shifts_of(shifts + s, local, slope, bend, (int64_t)base[1] - box.r0,
+                         (int64_t)base[0] - box.c0);
+    }
+    if (!all) return 0;
+    for (int n = 0; n < count; n++) {
+        if (!views[n].data) continue;
+        T *out = (T *)job->out[first_band + n] + (part.row0 + i) * job->out_stride + part.col0;
+        for (int s = part.left / SEGMENT; s * SEGMENT < part.right; s++) {
+            T piece[SEGMENT];
+            int from = s * SEGMENT, whole = from >= part.left && from + SEGMENT <= part.right;
+            T *to = whole ? out + from : piece;
+            if (sizeof(T) == 2)
+                shifted16(to, (const int16_t *)views[n].data, views[n].stride, shifts + s);
+            else
+                shifted8(to, (const uint8_t *)views[n].data, views[n].stride, shifts + s);
+            if (!whole)
+                for (int k = 0; k < SEGMENT; k++)
+                    if (from + k >= part.left && from + k < part.right) out[from + k] = piece[k];
+        }
+    }
+    return 1;
+}
+
+/* Whether a part's first segment is one that may be shifted. */
+static int NAME(is_shifted)(const Segments *segments, Part part) {
+    const int n = part.first * SEGMENTS + part.left / SEGMENT;
+    return fabsf(segments->slope[0][n] - 1.0f) < SHIFTED_STEP &&
+           fabsf(segments->slope[1][n]) < 1.5f * SHIFTED_STEP;
+}
+#endif
+
 /* A part of a block by its segments, or of a row plan (segments NULL) by the lines of its rows. */
 INLINE void NAME(part_rows)(int method, const Job *job, const Segments *segments, int64_t span,
                             Box box, const NAME(View) * views, int64_t first_band, int count,
@@ -384,7 +430,14 @@ INLINE void NAME(part_rows)(int method, const Job *job, const Segments *segments
     const float shift = method == NEAREST ? 0.0f : 0.5f;
     NAME(Groups) groups;
     if (segments) {
+#if T_PICKED
+        const int shifted = method == NEAREST && safe && NAME(is_shifted)(segments, part);
+#endif
         for (int i = part.first; i < part.last; i++) {
+#if T_PICKED
+            if (shifted && NAME(shifted_row)(job, segments, i, box, views, first_band, count, part))
+                continue;
+#endif
             for (int s = part.left / SEGMENT; s * SEGMENT < part.right; s++) {
                 int n = i * SEGMENTS + s;
                 NAME(Segment) at = {{segments->value[0][n], segments->value[1][n]},

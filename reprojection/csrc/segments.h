@@ -11,11 +11,12 @@ enum { QUADS = SEGMENTS / 4 };
    holds every place of segments [left, right). */
 static void block_segments(Segments *out, const Job *job, const double *nodes, int64_t node_stride,
                            int first, int last, Box *box, int left, int right) {
-    Quad low[2][QUADS], high[2][QUADS];
+    Quad low[2][QUADS], high[2][QUADS], slopes[2][QUADS], bends[2][QUADS];
     for (int channel = 0; channel < 2; channel++)
         for (int q = 0; q < QUADS; q++) {
             low[channel][q] = (Quad){0} + 1e300;
             high[channel][q] = (Quad){0} - 1e300;
+            slopes[channel][q] = bends[channel][q] = (Quad){0};
         }
     for (int i = first; i < last; i++) {
         const double *w = job->centre_weights + 4 * i;
@@ -43,14 +44,19 @@ static void block_segments(Segments *out, const Job *job, const double *nodes, i
                 memcpy(out->value[channel] + at, part, sizeof(Quad));
                 memcpy(out->slope[channel] + at, &slope, sizeof slope);
                 memcpy(out->bend[channel] + at, &bend, sizeof bend);
-                Quad reach = 8.0 * chosen4(part[1] > 0, part[1], -part[1]) +
-                             64.0 * chosen4(part[2] > 0, part[2], -part[2]);
-                Quad under = part[0] - reach, over = part[0] + reach;
-                low[channel][q] = chosen4(under < low[channel][q], under, low[channel][q]);
-                high[channel][q] = chosen4(over > high[channel][q], over, high[channel][q]);
+                low[channel][q] = least4(part[0], low[channel][q]);
+                high[channel][q] = most4(part[0], high[channel][q]);
+                slopes[channel][q] = most4(absolute4(part[1]), slopes[channel][q]);
+                bends[channel][q] = most4(absolute4(part[2]), bends[channel][q]);
             }
         }
     }
+    for (int channel = 0; channel < 2; channel++)
+        for (int q = 0; q < QUADS; q++) {
+            Quad reach = 8.0 * slopes[channel][q] + 64.0 * bends[channel][q];
+            low[channel][q] = low[channel][q] - reach;
+            high[channel][q] = high[channel][q] + reach;
+        }
     double lowest[2], highest[2];
     for (int channel = 0; channel < 2; channel++) {
         lowest[channel] = low[channel][left / 4][left % 4];

@@ -157,6 +157,85 @@ INLINE void halves8(void *out, const uint8_t *p, const Halves *halves) {
                                            _mm256_extracti128_si256(picked, 1)));
 }
 #endif
+
+/* A segment whose places run about a source pixel per pixel along two source rows or columns: each
+   half is its neighbours in order, some of them one further right, or lower. */
+#define SHIFTED_STEP 0.1f
+typedef struct {
+    int64_t row[2], col[2];
+    __m256i right, lower; /* which pixels are; masks of 16 bits */
+} Shifts;
+
+/* The least of a half's first and last of eight numbers, in all eight. */
+INLINE __m256i least_ends(__m256i numbers) {
+    return _mm256_min_epi16(_mm256_shuffle_epi8(numbers, _mm256_set1_epi16(0x0100)),
+                            _mm256_shuffle_epi8(numbers, _mm256_set1_epi16(0x0f0e)));
+}
+
+/* Whole places of a segment, halves in order, each pixel's. */
+INLINE __m256i whole_places(float local, float slope, float bend) {
+    const __m256 u[2] = {_mm256_loadu2_m128(PLACES + 8, PLACES),
+                         _mm256_loadu2_m128(PLACES + 12, PLACES + 4)};
+    __m256i whole[2];
+    for (int k = 0; k < 2; k++) {
+        __m256 lean = _mm256_add_ps(_mm256_set1_ps(slope),
+                                    _mm256_mul_ps(u[k], _mm256_set1_ps(bend)));
+        whole[k] = _mm256_cvttps_epi32(
+            _mm256_add_ps(_mm256_set1_ps(local), _mm256_mul_ps(u[k], lean)));
+    }
+    return _mm256_packs_epi32(whole[0], whole[1]);
+}
+
+/* 1, or 0 where the segment is not such a one. Values are local: counted from `row` and `col`. */
+INLINE int shifts_of(Shifts *to, const float *local, const float *slope, const float *bend,
+                     int64_t row, int64_t col) {
+    const __m256i order = _mm256_setr_epi16(0, 1, 2, 3, 4, 5, 6, 7, 0, 1, 2, 3, 4, 5, 6, 7);
+    __m256i x = _mm256_sub_epi16(whole_places(local[0], slope[0], bend[0]), order);
+    __m256i y = whole_places(local[1], slope[1], bend[1]);
+    const __m256i left = least_ends(x), upper = least_ends(y);
+    x = _mm256_sub_epi16(x, left);
+    y = _mm256_sub_epi16(y, upper);
+    to->col[0] = col + _mm256_extract_epi16(left, 0);
+    to->col[1] = col + _mm256_extract_epi16(left, 8);
+    to->row[0] = row + _mm256_extract_epi16(upper, 0);
+    to->row[1] = row + _mm256_extract_epi16(upper, 8);
+    to->right = _mm256_sub_epi16(_mm256_setzero_si256(), x);
+    to->lower = _mm256_sub_epi16(_mm256_setzero_si256(), y);
+    return _mm256_testz_si256(_mm256_or_si256(x, y), _mm256_set1_epi16(~1));
+}
+
+INLINE __m256i both_halves(const int16_t *first, const int16_t *second) {
+    return _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_loadu_si128((const void *)first)),
+                                   _mm_loadu_si128((const void *)second), 1);
+}
+
+INLINE void shifted16(void *out, const int16_t *view, int64_t stride, const Shifts *shifts) {
+    const int16_t *p = view + shifts->row[0] * stride + shifts->col[0];
+    const int16_t *q = view + shifts->row[1] * stride + shifts->col[1];
+    __m256i upper = _mm256_blendv_epi8(both_halves(p, q), both_halves(p + 1, q + 1), shifts->right);
+    __m256i under = _mm256_blendv_epi8(both_halves(p + stride, q + stride),
+                                       both_halves(p + stride + 1, q + stride + 1), shifts->right);
+    _mm256_storeu_si256(out, _mm256_blendv_epi8(upper, under, shifts->lower));
+}
+
+INLINE __m128i both_eights(const uint8_t *first, const uint8_t *second) {
+    return _mm_unpacklo_epi64(_mm_loadl_epi64((const void *)first),
+                              _mm_loadl_epi64((const void *)second));
+}
+
+INLINE __m128i bytes_of(__m256i masks) {
+    return _mm_packs_epi16(_mm256_castsi256_si128(masks), _mm256_extracti128_si256(masks, 1));
+}
+
+INLINE void shifted8(void *out, const uint8_t *view, int64_t stride, const Shifts *shifts) {
+    const uint8_t *p = view + shifts->row[0] * stride + shifts->col[0];
+    const uint8_t *q = view + shifts->row[1] * stride + shifts->col[1];
+    const __m128i right = bytes_of(shifts->right);
+    __m128i upper = _mm_blendv_epi8(both_eights(p, q), both_eights(p + 1, q + 1), right);
+    __m128i under = _mm_blendv_epi8(both_eights(p + stride, q + stride),
+                                    both_eights(p + stride + 1, q + stride + 1), right);
+    _mm_storeu_si128(out, _mm_blendv_epi8(upper, under, bytes_of(shifts->lower)));
+}
 #endif
 
 /* Four numbers of 64 bits. */
@@ -170,8 +249,35 @@ INLINE Quad quad_at(const double *p) {
     return out;
 }
 
+INLINE Quad floor4(Quad a) {
+#if LANES > 4
+    return (Quad)_mm256_floor_pd((__m256d)a);
+#else
+    return (Quad){floor(a[0]), floor(a[1]), floor(a[2]), floor(a[3])};
+#endif
+}
+
 INLINE Quad chosen4(QuadMask mask, Quad a, Quad b) {
     return (Quad)((mask & (QuadMask)a) | (~mask & (QuadMask)b));
 }
+
+/* a where it is less than b, else b; and a where it is more. */
+INLINE Quad least4(Quad a, Quad b) {
+#if LANES > 4
+    return (Quad)_mm256_min_pd((__m256d)a, (__m256d)b);
+#else
+    return chosen4(a < b, a, b);
+#endif
+}
+
+INLINE Quad most4(Quad a, Quad b) {
+#if LANES > 4
+    return (Quad)_mm256_max_pd((__m256d)a, (__m256d)b);
+#else
+    return chosen4(a > b, a, b);
+#endif
+}
+
+INLINE Quad absolute4(Quad a) { return (Quad)((QuadMask)a & INT64_MAX); }
 
 #endif

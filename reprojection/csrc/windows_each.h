@@ -6,7 +6,6 @@
 #include "types.h"
 #include "vectors.h"
 
-
 /* Source pixels per target pixel beyond which kernels widen; GDAL's threshold. */
 #define WIDENING (1.0 / 0.95)
 
@@ -116,8 +115,8 @@ static void widen_range(Range *range, const double *places, int64_t count) {
         /* Two places at a time; the last once more where they are odd. */
         const double *at = places + 2 * (k + 2 <= count ? k : count - 2);
         Quad v = count > 1 ? quad_at(at) : (Quad){places[0], places[1], places[0], places[1]};
-        low = chosen4(v < low, v, low);
-        high = chosen4(v > high, v, high);
+        low = least4(v, low);
+        high = most4(v, high);
         lost |= v != v;
     }
     for (int channel = 0; channel < 2; channel++) {
@@ -130,6 +129,15 @@ static void widen_range(Range *range, const double *places, int64_t count) {
 static Range empty_range(void) {
     Range range = {{HUGE_VAL, HUGE_VAL}, {-HUGE_VAL, -HUGE_VAL}, 0};
     return range;
+}
+
+static Range joint_range(Range a, Range b) {
+    for (int channel = 0; channel < 2; channel++) {
+        a.low[channel] = fmin(a.low[channel], b.low[channel]);
+        a.high[channel] = fmax(a.high[channel], b.high[channel]);
+    }
+    a.lost |= b.lost;
+    return a;
 }
 
 static double greatest_place(Range range) {
@@ -196,6 +204,40 @@ INLINE Quad quad_of(EightInts eight, int half) {
     memcpy(&four, (const char *)&eight + half * (int)sizeof four, sizeof four);
     return __builtin_convertvector(four, Quad);
 }
+
+/* GDAL's box between two corners, and the shares of its edge rows and columns. Where it is one row
+   or one column, the first share counts. */
+typedef struct {
+    Box box;
+    double first_row, last_row, first_col, last_col;
+} Window;
+
+INLINE Window window_between(const double *from, const double *to) {
+    const Quad a = {from[0], from[1], -from[0], -from[1]}, b = {to[0], to[1], -to[0], -to[1]};
+    const Quad low = least4(a, b), whole = floor4(low + 1e-10), share = 1.0 - (low - whole);
+    const Box box = {(int64_t)whole[1], -(int64_t)whole[3], (int64_t)whole[0], -(int64_t)whole[2]};
+    Window window = {box, share[1], share[3], share[0], share[2]};
+    if (box.r1 <= box.r0 + 1) {
+        window.box.r1 = box.r0 + 1;
+        window.first_row = 1.0;
+    }
+    if (box.c1 <= box.c0 + 1) {
+        window.box.c1 = box.c0 + 1;
+        window.first_col = 1.0;
+    }
+    return window;
+}
+
+/* The shares of four columns from the k-th of a window. */
+INLINE Quad column_shares(const Window *window, int64_t k) {
+    const Quad last = (Quad){0} + (double)(window->box.c1 - window->box.c0 - 1);
+    const Quad at = (Quad){0, 1, 2, 3} + (double)k;
+    const Quad shares = chosen4(at < last, (Quad){0} + 1.0, (Quad){0});
+    const Quad with_last = chosen4(at == last, (Quad){0} + window->last_col, shares);
+    return chosen4(at == (Quad){0}, (Quad){0} + window->first_col, with_last);
+}
+
+INLINE double sum4(Quad a) { return (a[0] + a[1]) + (a[2] + a[3]); }
 
 #define IMPLEMENTATION "windows_impl.h"
 #include "each_type.h"

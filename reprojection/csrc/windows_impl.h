@@ -32,7 +32,7 @@ typedef struct {
     int64_t count;
 } NAME(Rows);
 
-/* Up to eight columns: the sums of their valid pixels and of those pixels' shares, the inner rows
+/* Up to four columns: the sums of their valid pixels and of those pixels' shares, the inner rows
    first. */
 static void NAME(columns)(const T *p, int64_t stride, const NAME(Rows) * rows, int64_t count, T fill,
                           double *sums, double *weights) {
@@ -61,7 +61,8 @@ static void NAME(columns)(const T *p, int64_t stride, const NAME(Rows) * rows, i
 #if T_SMALL
 typedef T NAME(Eight) __attribute__((vector_size(8 * sizeof(T))));
 
-INLINE EightInts NAME(eight)(const T *p, int32_t fill, EightInts *valid) {
+/* Eight pixels, 0 for fill, and -1 for each that is. */
+INLINE EightInts NAME(eight)(const T *p, int32_t fill, EightInts *lost) {
 #if LANES == 8
     /* The compiler widens these by halves. */
     __m128i pixels = sizeof(T) == 2 ? _mm_loadu_si128((const void *)p)
@@ -76,48 +77,44 @@ INLINE EightInts NAME(eight)(const T *p, int32_t fill, EightInts *valid) {
     memcpy(&pixels, p, sizeof pixels);
     EightInts wide = __builtin_convertvector(pixels, EightInts);
 #endif
-    *valid = wide != fill;
-    return wide & *valid;
+    *lost = wide == fill;
+    return wide & ~*lost;
 }
 
-/* `columns` of eight: whole numbers are exact in any order, so that inner rows are summed as such. */
+/* `columns` of eight, weighed by their shares: whole numbers are exact in any order, so that inner
+   rows are summed as such. */
 INLINE void NAME(eight_columns)(const T *p, int64_t stride, const NAME(Rows) * rows, T fill,
-                                double *sums, double *weights) {
-    EightInts inner = {0}, found = {0}, top = {0}, above = {0}, low = {0}, under = {0}, valid;
+                                const Quad *shares, Quad *total, Quad *weight) {
+    EightInts inner = {0}, top = {0}, low = {0}, lost, lost_above = {0}, lost_under = {0};
+    EightInts found = (EightInts){0} + (int32_t)(rows->count - rows->last - rows->first);
     for (int64_t r = rows->first; r < rows->count - rows->last; r++) {
-        inner += NAME(eight)(p + r * stride, fill, &valid);
-        found -= valid;
+        inner += NAME(eight)(p + r * stride, fill, &lost);
+        found += lost;
     }
-    if (rows->first) top = NAME(eight)(p, fill, &above);
-    if (rows->last) low = NAME(eight)(p + (rows->count - 1) * stride, fill, &under);
-    const EightInts found_above = -above, found_under = -under;
-#define HALF(half)                                                                               \
-    do {                                                                                         \
-        Quad sum = quad_of(inner, half) + rows->first_share * quad_of(top, half);                \
-        Quad weight = quad_of(found, half) + rows->first_share * quad_of(found_above, half);     \
-        sum = sum + rows->last_share * quad_of(low, half);                                       \
-        weight = weight + rows->last_share * quad_of(found_under, half);                         \
-        memcpy(sums + 4 * half, &sum, sizeof sum);                                               \
-        memcpy(weights + 4 * half, &weight, sizeof weight);                                      \
-    } while (0)
-    HALF(0);
-    HALF(1);
-#undef HALF
+    if (rows->first) top = NAME(eight)(p, fill, &lost_above);
+    if (rows->last) low = NAME(eight)(p + (rows->count - 1) * stride, fill, &lost_under);
+    const EightInts found_above = lost_above + (int32_t)rows->first;
+    const EightInts found_under = lost_under + (int32_t)rows->last;
+#pragma GCC unroll 2
+    for (int half = 0; half < 2; half++) {
+        Quad sums = quad_of(inner, half) + rows->first_share * quad_of(top, half);
+        Quad weights = quad_of(found, half) + rows->first_share * quad_of(found_above, half);
+        sums = sums + rows->last_share * quad_of(low, half);
+        weights = weights + rows->last_share * quad_of(found_under, half);
+        *total = *total + shares[half] * sums;
+        *weight = *weight + shares[half] * weights;
+    }
 }
+
 #endif
 
-/* GDAL's average: the box between the first and the third corner, its edge pixels by their share. */
-static T NAME(gdal_average)(const Job *job, int64_t band, const double *from, const double *to,
-                            const NAME(Around) * around, Scratch *scratch, Box within,
+/* GDAL's average: the box between the first and the third corner, its edge pixels by their share.
+   Columns are summed in four lanes from the box's first. */
+static T NAME(gdal_average)(const Job *job, int64_t band, const Window *window,
+                            const NAME(Around) * around, Scratch *scratch, const Box *within,
                             int *failed) {
     T fill = *(const T *)job->fill;
-    double x0 = from[0] < to[0] ? from[0] : to[0], x1 = from[0] < to[0] ? to[0] : from[0];
-    double y0 = from[1] < to[1] ? from[1] : to[1], y1 = from[1] < to[1] ? to[1] : from[1];
-    Box box = {(int64_t)floor(y0 + 1e-10), (int64_t)ceil(y1 - 1e-10), (int64_t)floor(x0 + 1e-10),
-               (int64_t)ceil(x1 - 1e-10)};
-    box.r1 = greater(box.r1, box.r0 + 1);
-    box.c1 = greater(box.c1, box.c0 + 1);
-    Box seen = common_box(box, within);
+    const Box box = window->box, seen = common_box(box, *within);
     if (seen.r0 >= seen.r1 || seen.c0 >= seen.c1) return fill;
     NAME(View) view;
     int found = NAME(see)(job, band, around, seen, scratch, &view);
@@ -125,29 +122,67 @@ static T NAME(gdal_average)(const Job *job, int64_t band, const double *from, co
         *failed |= found < 0;
         return fill;
     }
-    const int flat = box.r1 - box.r0 == 1, thin = box.c1 - box.c0 == 1;
-    const NAME(Rows) rows = {seen.r0 == box.r0, seen.r1 == box.r1 && !flat,
-                             flat ? 1.0 : 1.0 - (y0 - (double)box.r0),
-                             1.0 - ((double)box.r1 - y1), seen.r1 - seen.r0};
-    const double first = thin ? 1.0 : 1.0 - (x0 - (double)box.c0);
-    const double last = 1.0 - ((double)box.c1 - x1);
-    double total = 0, weight = 0, sums[8], weights[8];
-    for (int64_t c = seen.c0; c < seen.c1; c += 8) {
-        const T *p = view.data + (c - seen.c0);
-        const int64_t count = lesser(8, seen.c1 - c);
-#if T_SMALL
-        if ((rows.count - 1) * view.stride + (c - seen.c0) + 8 <= view.room && rows.count < 30000)
-            NAME(eight_columns)(p, view.stride, &rows, fill, sums, weights);
-        else
-#endif
-            NAME(columns)(p, view.stride, &rows, count, fill, sums, weights);
-        for (int64_t k = 0; k < count; k++) {
-            double share = c + k == box.c0 ? first : c + k + 1 == box.c1 ? last : 1.0;
-            total += share * sums[k];
-            weight += share * weights[k];
-        }
+    const NAME(Rows) rows = {seen.r0 == box.r0, seen.r1 == box.r1 && box.r1 - box.r0 > 1,
+                             window->first_row, window->last_row, seen.r1 - seen.r0};
+    Quad total = {0}, weight = {0};
+    for (int64_t k = (seen.c0 - box.c0) / 4 * 4; k < seen.c1 - box.c0; k += 4) {
+        const int64_t first = greater(box.c0 + k, seen.c0), last = lesser(box.c0 + k + 4, seen.c1);
+        double sums[4] = {0}, weights[4] = {0};
+        NAME(columns)(view.data + (first - seen.c0), view.stride, &rows, last - first, fill,
+                      sums + (first - box.c0 - k), weights + (first - box.c0 - k));
+        const Quad shares = column_shares(window, k);
+        total = total + shares * quad_at(sums);
+        weight = weight + shares * quad_at(weights);
     }
-    return weight > 0 ? NAME(finish_real)(total / weight, fill) : fill;
+    const double weights = sum4(weight);
+    return weights > 0 ? NAME(finish_real)(sum4(total) / weights, fill) : fill;
+}
+
+#if T_SMALL
+/* Whether stretches of eight may be loaded anywhere in what is at hand. */
+static int NAME(is_loadable)(const NAME(Around) * around) {
+    const int64_t height = around->box.r1 - around->box.r0, width = around->box.c1 - around->box.c0;
+    return around->view.data && height < 30000 &&
+           (height - 1) * around->view.stride + width + 8 <= around->view.room;
+}
+
+/* GDAL's average of a window that lies in what is at hand. */
+INLINE T NAME(gdal_inside)(const Window *window, const NAME(Around) * around, T fill) {
+    const Box box = window->box;
+    const int64_t stride = around->view.stride;
+    const T *p = around->view.data + (box.r0 - around->box.r0) * stride + (box.c0 - around->box.c0);
+    const NAME(Rows) rows = {1, box.r1 - box.r0 > 1, window->first_row, window->last_row,
+                             box.r1 - box.r0};
+    Quad total = {0}, weight = {0};
+    for (int64_t k = 0; k < box.c1 - box.c0; k += 8) {
+        const Quad shares[2] = {column_shares(window, k), column_shares(window, k + 4)};
+        NAME(eight_columns)(p + k, stride, &rows, fill, shares, &total, &weight);
+    }
+    const double weights = sum4(weight);
+    return weights > 0 ? NAME(finish_real)(sum4(total) / weights, fill) : fill;
+}
+#endif
+
+/* GDAL's average of one row of pixels whose corners need no care. */
+static void NAME(gdal_row)(const Job *job, int64_t band, T *out, const double *upper,
+                           const double *lower, int64_t count, const NAME(Around) * around,
+                           Scratch *scratch, const Box *within, int *failed) {
+#if T_SMALL
+    const Box held = around->box;
+    const int loadable = NAME(is_loadable)(around);
+#endif
+    for (int64_t j = 0; j < count; j++) {
+        const Window window = window_between(upper + 2 * j, lower + 2 * j + 2);
+#if T_SMALL
+        const Box box = window.box;
+        if (loadable && box.r0 >= held.r0 && box.r1 <= held.r1 && box.c0 >= held.c0 &&
+            box.c1 <= held.c1) {
+            out[j] = NAME(gdal_inside)(&window, around, *(const T *)job->fill);
+            continue;
+        }
+#endif
+        out[j] = NAME(gdal_average)(job, band, &window, around, scratch, within, failed);
+    }
 }
 
 static T NAME(sorted_choice)(Weighed *list, int64_t count, int median, T fill) {
@@ -174,13 +209,13 @@ static T NAME(sorted_choice)(Weighed *list, int64_t count, int median, T fill) {
 
 /* Exact shares of the pixels under the quadrilateral: average, mode, minimum, maximum, median. */
 static T NAME(by_area)(const Job *job, int64_t band, const double *q, const NAME(Around) * around,
-                       WindowWork *work, Box within, int *failed) {
+                       WindowWork *work, const Box *within, int *failed) {
     T fill = *(const T *)job->fill;
     Box box = {(int64_t)floor(fmin(fmin(q[1], q[3]), fmin(q[5], q[7]))),
                (int64_t)ceil(fmax(fmax(q[1], q[3]), fmax(q[5], q[7]))),
                (int64_t)floor(fmin(fmin(q[0], q[2]), fmin(q[4], q[6]))),
                (int64_t)ceil(fmax(fmax(q[0], q[2]), fmax(q[4], q[6])))};
-    box = common_box(box, within);
+    box = common_box(box, *within);
     if (box.r0 >= box.r1 || box.c0 >= box.c1) return fill;
     int64_t width = box.c1 - box.c0, height = box.r1 - box.r0;
     NAME(View) view;
@@ -224,7 +259,7 @@ static T NAME(by_area)(const Job *job, int64_t band, const double *q, const NAME
 
 /* Bilinear and cubic with the kernel as wide as the target pixel. */
 static T NAME(widened)(const Job *job, int64_t band, const double *at, double scale_x,
-                       double scale_y, const NAME(Around) * around, WindowWork *work, Box within,
+                       double scale_y, const NAME(Around) * around, WindowWork *work, const Box *within,
                        int *failed) {
     T fill = *(const T *)job->fill;
     int64_t hint = 0;
@@ -236,7 +271,7 @@ static T NAME(widened)(const Job *job, int64_t band, const double *at, double sc
     int64_t reach_x = (int64_t)ceil(radius * scale_x), reach_y = (int64_t)ceil(radius * scale_y);
     Box box = {(int64_t)y + 1 - reach_y, (int64_t)y + reach_y + 1, (int64_t)x + 1 - reach_x,
                (int64_t)x + reach_x + 1};
-    Box seen = common_box(box, within);
+    Box seen = common_box(box, *within);
     if (seen.r0 >= seen.r1 || seen.c0 >= seen.c1) return fill;
     NAME(View) view;
     int found = NAME(see)(job, band, around, seen, &work->pixels, &view);
@@ -266,11 +301,13 @@ static T NAME(widened)(const Job *job, int64_t band, const double *at, double sc
 
 /* One target pixel from its centre and four corners (clockwise from the first). */
 INLINE T NAME(window)(const Job *job, int64_t band, const double *at, double *q, double half,
-                      const NAME(Around) * around, WindowWork *work, Box within, int *failed) {
+                      const NAME(Around) * around, WindowWork *work, const Box *within, int *failed) {
     T fill = *(const T *)job->fill;
     if (!prepare_corners(job, at, half, q)) return fill;
-    if (job->method == GDAL_AVERAGE)
-        return NAME(gdal_average)(job, band, q, q + 4, around, &work->pixels, within, failed);
+    if (job->method == GDAL_AVERAGE) {
+        const Window window = window_between(q, q + 4);
+        return NAME(gdal_average)(job, band, &window, around, &work->pixels, within, failed);
+    }
     if (job->method > CUBIC) return NAME(by_area)(job, band, q, around, work, within, failed);
     double scale_x = job->scale_x, scale_y = job->scale_y;
     if (scale_x <= 0) local_scale(q, &scale_x, &scale_y);
@@ -289,14 +326,17 @@ static int NAME(window_rows)(const Job *job, const double *centres, int64_t cent
                              WindowWork *work) {
     T fill = *(const T *)job->fill;
     int failed = 0;
+    Range above = empty_range(), below = empty_range();
+    widen_range(&below, corners + 2 * (first * corner_pitch + left), right - left + 1);
     for (int i = first; i < last && !failed; i++) {
         const double *upper = corners + 2 * (i * corner_pitch + left);
-        Range range = empty_range();
-        widen_range(&range, upper, right - left + 1);
-        widen_range(&range, upper + 2 * corner_pitch, right - left + 1);
+        const double *lower = upper + 2 * corner_pitch;
+        above = below;
+        below = empty_range();
+        widen_range(&below, lower, right - left + 1);
+        Range range = joint_range(above, below);
         const double half = half_turn(job, range);
-        const double *middle = centres + 2 * (i * centre_pitch + left);
-        widen_range(&range, middle, right - left);
+        widen_range(&range, centres + 2 * (i * centre_pitch + left), right - left);
         /* Nothing lost, nothing across the antimeridian: corners need no care. */
         const int plain = !range.lost && range.high[0] - range.low[0] <= half &&
                           greatest_place(range) <= 1e9;
@@ -312,16 +352,16 @@ static int NAME(window_rows)(const Job *job, const double *centres, int64_t cent
             if (area(around.box) > 0 && area(around.box) <= LARGEST_BOX &&
                 NAME(view)(job, band, around.box, &work->row, &around.view) < 0)
                 return -1;
+            if (plain && job->method == GDAL_AVERAGE) {
+                NAME(gdal_row)(job, band, out + left, upper, lower, right - left, &around,
+                               &work->pixels, &within, &failed);
+                continue;
+            }
             for (int j = left; j < right; j++) {
                 const double *a = corners + 2 * (i * corner_pitch + j), *b = a + 2 * corner_pitch;
-                if (plain && job->method == GDAL_AVERAGE) {
-                    out[j] = NAME(gdal_average)(job, band, a, b + 2, &around, &work->pixels, within,
-                                                &failed);
-                    continue;
-                }
                 double q[8] = {a[0], a[1], a[2], a[3], b[2], b[3], b[0], b[1]};
                 out[j] = NAME(window)(job, band, centres + 2 * (i * centre_pitch + j), q, half,
-                                      &around, work, within, &failed);
+                                      &around, work, &within, &failed);
             }
         }
     }
