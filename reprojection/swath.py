@@ -18,6 +18,7 @@ number of threads, and in C (csrc/swath.c) as in numpy.
 """
 
 import ctypes
+import math
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -101,7 +102,7 @@ def _nearest_in_c(swath: Swath, targets: Targets, candidates: Bools | None, thre
     find = _kernel("sw_nearest", "ppiiippdpiipiiiiip", ctypes.c_int32)
     height, width = targets.shape
     rows, cols = swath.lat.shape
-    extents = _extents(swath)
+    extents = _extents(swath, targets)
     chosen = None if candidates is None else np.ascontiguousarray(candidates, dtype=np.uint8)
     lat, lon = np.ascontiguousarray(targets.lat), np.ascontiguousarray(targets.lon)
     strides = targets.strides
@@ -139,13 +140,21 @@ def _nearest_in_c(swath: Swath, targets: Targets, candidates: Bools | None, thre
     return out
 
 
-def _extents(swath: Swath) -> Floats:
-    """Latitude and longitude ranges of the blocks by which the search passes over footprints."""
+def _extents(swath: Swath, targets: Targets) -> Floats:
+    """Latitude and longitude ranges of the blocks by which the search passes over footprints.
+
+    Blocks that lie farther than any radius from the targets' latitudes get no longitudes.
+    """
     rows, cols = swath.lat.shape
     block_rows = _kernel("sw_block_rows", "i", ctypes.c_int64)(swath.scan_lines)
     extents = np.empty((-(-rows // block_rows), -(-cols // _BLOCK_COLUMNS), 4))
-    fill = _kernel("sw_extents", "ppiiip")
-    fill(address(swath.lat), address(swath.lon), rows, cols, block_rows, address(extents))
+    known = targets.lat[~np.isnan(targets.lat)]
+    reach = 1.01 * math.degrees(2.0 * math.asin(min(swath.cap / 2.0, 0.5))) + 0.01
+    low, high = (float(known.min()) - reach, float(known.max()) + reach) if known.size else (1, 0)
+    fill = _kernel("sw_extents", "ppiiipdd")
+    fill(
+        address(swath.lat), address(swath.lon), rows, cols, block_rows, address(extents), low, high
+    )
     return extents
 
 

@@ -65,6 +65,51 @@ CLONES void sw_unit(const double *lat, const double *lon, int64_t step, int64_t 
     }
 }
 
+/* Four doubles, and eight floats, whose least and most are kept side by side. Comparisons with NaN
+ * fail, so what is kept stays. */
+typedef double Four __attribute__((vector_size(32)));
+typedef int64_t FourMask __attribute__((vector_size(32)));
+typedef Four FourLoad __attribute__((aligned(8), may_alias));
+typedef float Eight __attribute__((vector_size(32)));
+typedef int32_t EightMask __attribute__((vector_size(32)));
+typedef Eight EightLoad __attribute__((aligned(4), may_alias));
+
+static inline Four lesser(Four value, Four least)
+{
+    FourMask is = (FourMask)(value < least);
+    return (Four)((is & (FourMask)value) | (~is & (FourMask)least));
+}
+
+static inline Four greater(Four value, Four most)
+{
+    FourMask is = (FourMask)(value > most);
+    return (Four)((is & (FourMask)value) | (~is & (FourMask)most));
+}
+
+/* Widen [low, high] to n values. */
+static inline void widen_plain(const double *value, int64_t n, double *low, double *high)
+{
+    Four least[2] = {(Four){0} + *low, (Four){0} + *low};
+    Four most[2] = {(Four){0} + *high, (Four){0} + *high};
+    int64_t i = 0;
+    for (; i + 8 <= n; i += 8)
+        for (int k = 0; k < 2; k++) {
+            Four four = *(const FourLoad *)(value + i + 4 * k);
+            least[k] = lesser(four, least[k]);
+            most[k] = greater(four, most[k]);
+        }
+    least[0] = lesser(least[1], least[0]);
+    most[0] = greater(most[1], most[0]);
+    for (int k = 0; k < 4; k++) {
+        *low = least[0][k] < *low ? least[0][k] : *low;
+        *high = most[0][k] > *high ? most[0][k] : *high;
+    }
+    for (; i < n; i++) {
+        *low = value[i] < *low ? value[i] : *low;
+        *high = value[i] > *high ? value[i] : *high;
+    }
+}
+
 /* Rows of a block: whole scans, at least 8 rows. */
 EXPORT int64_t sw_block_rows(int64_t scan)
 {
@@ -72,9 +117,10 @@ EXPORT int64_t sw_block_rows(int64_t scan)
     return rows > BLOCK_ROWS_MAX ? BLOCK_ROWS_MAX : rows;
 }
 
-/* For each block: smallest and largest latitude, smallest and largest longitude. */
+/* For each block: smallest and largest latitude, smallest and largest longitude. A block without a
+ * latitude in [lat_low, lat_high] is left without longitudes. */
 EXPORT CLONES void sw_extents(const double *lat, const double *lon, int64_t rows, int64_t cols,
-                       int64_t block_rows, double *extents)
+                       int64_t block_rows, double *extents, double lat_low, double lat_high)
 {
     int64_t across = (cols + BLOCK_COLS - 1) / BLOCK_COLS;
     for (int64_t i0 = 0; i0 < rows; i0 += block_rows)
@@ -82,36 +128,14 @@ EXPORT CLONES void sw_extents(const double *lat, const double *lon, int64_t rows
             int64_t i1 = i0 + block_rows < rows ? i0 + block_rows : rows;
             int64_t j0 = b * BLOCK_COLS;
             int64_t n = j0 + BLOCK_COLS < cols ? BLOCK_COLS : cols - j0;
-            double low[8], high[8], west[8], east[8];
-            for (int k = 0; k < 8; k++) {
-                low[k] = west[k] = INFINITY;
-                high[k] = east[k] = -INFINITY;
-            }
-            for (int64_t i = i0; i < i1; i++) {
-                const double *p = lat + i * cols + j0, *q = lon + i * cols + j0;
-                int64_t j = 0;
-                for (; j + 8 <= n; j += 8)
-                    for (int k = 0; k < 8; k++) {
-                        low[k] = p[j + k] < low[k] ? p[j + k] : low[k];
-                        high[k] = p[j + k] > high[k] ? p[j + k] : high[k];
-                        west[k] = q[j + k] < west[k] ? q[j + k] : west[k];
-                        east[k] = q[j + k] > east[k] ? q[j + k] : east[k];
-                    }
-                for (; j < n; j++) {
-                    low[0] = p[j] < low[0] ? p[j] : low[0];
-                    high[0] = p[j] > high[0] ? p[j] : high[0];
-                    west[0] = q[j] < west[0] ? q[j] : west[0];
-                    east[0] = q[j] > east[0] ? q[j] : east[0];
-                }
-            }
             double *out = extents + ((i0 / block_rows) * across + b) * 4;
-            out[0] = low[0], out[1] = high[0], out[2] = west[0], out[3] = east[0];
-            for (int k = 1; k < 8; k++) {
-                out[0] = low[k] < out[0] ? low[k] : out[0];
-                out[1] = high[k] > out[1] ? high[k] : out[1];
-                out[2] = west[k] < out[2] ? west[k] : out[2];
-                out[3] = east[k] > out[3] ? east[k] : out[3];
-            }
+            out[0] = out[2] = INFINITY, out[1] = out[3] = -INFINITY;
+            for (int64_t i = i0; i < i1; i++)
+                widen_plain(lat + i * cols + j0, n, out, out + 1);
+            if (!(out[0] <= lat_high && out[1] >= lat_low))
+                continue;
+            for (int64_t i = i0; i < i1; i++)
+                widen_plain(lon + i * cols + j0, n, out + 2, out + 3);
         }
 }
 
@@ -127,31 +151,32 @@ static double wrapped(double degrees)
 }
 
 /* Widen [low, high] to n longitudes relative to `first`, in [-180, 180). */
-CLONES static void widen(const double *lon, int64_t n, double first, double *low, double *high)
+static inline void widen(const double *lon, int64_t n, double first, double *low, double *high)
 {
-    double west = *low, east = *high;
-    for (int64_t i = 0; i < n; i++) {
+    Four least = (Four){0} + *low, most = (Four){0} + *high;
+    int64_t i = 0;
+    for (; i + 4 <= n; i += 4) {
+        Four d = *(const FourLoad *)(lon + i) - first;
+        d -= (Four)((FourMask)(d >= 180.0) & (FourMask)((Four){0} + 360.0));
+        d += (Four)((FourMask)(d < -180.0) & (FourMask)((Four){0} + 360.0));
+        least = lesser(d, least);
+        most = greater(d, most);
+    }
+    for (int k = 0; k < 4; k++) {
+        *low = least[k] < *low ? least[k] : *low;
+        *high = most[k] > *high ? most[k] : *high;
+    }
+    for (; i < n; i++) {
         double d = lon[i] - first;
         d = d >= 180.0 ? d - 360.0 : d;
         d = d < -180.0 ? d + 360.0 : d;
-        west = d < west ? d : west;
-        east = d > east ? d : east;
+        *low = d < *low ? d : *low;
+        *high = d > *high ? d : *high;
     }
-    *low = west, *high = east;
-}
-
-CLONES static void widen_plain(const double *value, int64_t n, double *low, double *high)
-{
-    double least = *low, most = *high;
-    for (int64_t i = 0; i < n; i++) {
-        least = value[i] < least ? value[i] : least;
-        most = value[i] > most ? value[i] : most;
-    }
-    *low = least, *high = most;
 }
 
 /* Targets outside [-90, 90] and [-180, 180] must be NaN already. */
-static Reach reach_of(const Targets *t, int64_t r0, int64_t r1, int64_t c0, int64_t c1, double cap)
+CLONES static Reach reach_of(const Targets *t, int64_t r0, int64_t r1, int64_t c0, int64_t c1, double cap)
 {
     Reach reach = {.empty = 1};
     double low = INFINITY, high = -INFINITY, west = INFINITY, east = -INFINITY, first = NAN;
@@ -350,12 +375,22 @@ static void nothing(const Part *p, int64_t width, int32_t *out)
 
 CLONES static void widen_view(const float *value, int64_t n, float *low, float *high)
 {
-    float least = *low, most = *high;
-    for (int64_t i = 0; i < n; i++) {
-        least = value[i] < least ? value[i] : least;
-        most = value[i] > most ? value[i] : most;
+    Eight least = (Eight){0} + *low, most = (Eight){0} + *high;
+    int64_t i = 0;
+    for (; i + 8 <= n; i += 8) {
+        Eight eight = *(const EightLoad *)(value + i);
+        EightMask less = (EightMask)(eight < least), more = (EightMask)(eight > most);
+        least = (Eight)((less & (EightMask)eight) | (~less & (EightMask)least));
+        most = (Eight)((more & (EightMask)eight) | (~more & (EightMask)most));
     }
-    *low = least, *high = most;
+    for (int k = 0; k < 8; k++) {
+        *low = least[k] < *low ? least[k] : *low;
+        *high = most[k] > *high ? most[k] : *high;
+    }
+    for (; i < n; i++) {
+        *low = value[i] < *low ? value[i] : *low;
+        *high = value[i] > *high ? value[i] : *high;
+    }
 }
 
 /* The view of a block of targets, from above its middle; the targets go into `k` by groups. */
