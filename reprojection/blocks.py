@@ -350,11 +350,11 @@ def _fine_points(
     nodes, middles = _exact_at(
         coordinates, (rows + steps, cols + steps), (rows + halves, cols + halves)
     )
-    known = [np.isfinite(points).any(axis=(1, 2, 3)) for points in (nodes, middles)]
+    nowhere = np.isnan(nodes).all(axis=(1, 2, 3)) & np.isnan(middles).all(axis=(1, 2, 3))
     return FinePoints(
         nodes=nodes,
         held=_parts_hold(nodes, middles) & ~polar[:, None, None],
-        nowhere=np.logical_not(np.logical_or(*known)),
+        nowhere=np.asarray(nowhere, dtype=np.bool_),
     )
 
 
