@@ -14,7 +14,6 @@ from portal import pictures
 from portal.api import order
 from portal.context import Here, Portal
 from portal.downloads import ResultFile
-from portal.expected import takes
 from portal.forms import request_yaml
 from portal.identity import Caller
 from portal.problems import NotFoundError
@@ -260,6 +259,7 @@ def _progress(row: RequestRow) -> dict[str, object]:
         "said": "",
         "polled": False,
         "saying": row.state.value if row.state.ended else f"{row.state.value}, {tenth} percent",
+        "waits": row.state is RequestState.HELD,
         "orders": _orders(row),
         "hints": _hints(row),
     }
@@ -285,8 +285,7 @@ def _hints(row: RequestRow) -> str:
         case RequestState.SUBMITTED:
             return "Waiting for the service manager to plan it."
         case RequestState.HELD:
-            taken = "Confirmed: it goes on." if row.order == "confirm" else ""
-            return taken or f"It waits for you. {takes(row.preview)} {_sentence(row.message)}"
+            return "Confirmed: it goes on." if row.order == "confirm" else ""
         case RequestState.PLANNING:
             return "Looking for granules and planning tasks."
         case _:
@@ -350,7 +349,3 @@ def _shown(here: Portal, found: ResultFile) -> pictures.Shown | None:
 
 def _view_url(request: str, paths: list[str], at: int) -> str:
     return f"/requests/{request}/view/{quote(paths[at])}"
-
-
-def _sentence(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}." if text else ""

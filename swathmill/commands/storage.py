@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 
 import typer
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
+from portal.pages import size_text
 from service_manager.options import Options
 from service_manager.retention import survey
 from service_manager.worth import Kept, Policy, Why
@@ -76,24 +77,35 @@ def show(
 ) -> None:
     """Print both."""
     table = Table(
-        "phase", "artifacts", "GB", "needed", "results", "worth keeping", "to go", "to make again"
+        Column("phase", min_width=max(map(len, Phase))),
+        "artifacts",
+        "size",
+        "needed",
+        "results",
+        "worth keeping",
+        "to go",
+        "to make again",
     )
     table.box = None
     for phase, of in held.items():
-        parts = [f"{of.by_reason[why] / _GB:.3f}" for why in Why]
-        table.add_row(phase, f"{of.count:,}", f"{of.size / _GB:.3f}", *parts, f"{of.remake:.2f}")
+        parts = [size_text(of.by_reason[why]) for why in Why]
+        table.add_row(phase, f"{of.count:,}", size_text(of.size), *parts, _money(of.remake))
     console.print(table)
     total = sum(of.size for of in held.values())
     month = total / _GB * policy.storage
     bound = f" of {policy.quota / _GB:g} GB (SWATHMILL_STORAGE_QUOTA_GB)" if policy.quota else ""
-    console.print(f"{total / _GB:.3f} GB{bound}, at {month:.2f} a month.", markup=False)
+    console.print(f"{size_text(total)}{bound}, at {_money(month)} a month.", markup=False)
     if not least:
         console.print("Nothing would go: all is needed or a result.", markup=False)
         return
     console.print("What would go next:", markup=False)
     for one in least:
         console.print(
-            f"  {one.key[:16]}  {one.phase:12}  {one.size / 1e6:9.1f} MB  worth "
-            f"{one.worth(policy, now):.4f}: {one.why(policy, now)}",
+            f"  {one.key[:16]}  {one.phase:12}  {size_text(one.size):>9}  worth "
+            f"{_money(one.worth(policy, now))}: {one.why(policy, now)}",
             markup=False,
         )
+
+
+def _money(amount: float) -> str:
+    return f"{amount:,.2f}" if not amount or abs(amount) >= 1 else f"{amount:.2g}"
