@@ -32,6 +32,20 @@ class Extra(StrEnum):
     REASON = "reason"
 
 
+class Codes(StrEnum):
+    """What becomes of codes such as water or cloud."""
+
+    MASK = "mask"
+    KEEP = "keep"
+
+
+class Search(StrEnum):
+    """What a pixel may see."""
+
+    FOOTPRINT = "footprint"
+    VALID = "valid"
+
+
 class Compress(StrEnum):
     """How pixels are packed."""
 
@@ -83,9 +97,15 @@ def reproject_files(
     ] = None,
     physical: Annotated[bool, typer.Option("--physical", help="float32 in units.")] = False,
     no_mask: Annotated[bool, typer.Option("--no-mask", help="Keep all but fill values.")] = False,
+    codes: Annotated[
+        Codes, typer.Option(help="Codes become nodata, or also a band of their own.")
+    ] = Codes.MASK,
+    search: Annotated[
+        Search, typer.Option(help="The nearest source pixel, or the nearest with a value.")
+    ] = Search.FOOTPRINT,
     extra: Annotated[list[Extra] | None, typer.Option(help="Extra band; may be repeated.")] = None,
     compress: Annotated[Compress, typer.Option(help="How pixels are packed.")] = Compress.DEFLATE,
-    threads: Annotated[int, typer.Option(min=1, help="Threads of the kernels.")] = 1,
+    threads: Annotated[int, typer.Option(min=1, help="Threads of kernels and packing.")] = 1,
     picture: Annotated[Path | None, typer.Option(help="Write a PNG of the result too.")] = None,
 ) -> None:
     """Reproject one layer of granules of one date onto one grid, as a Cloud Optimized GeoTIFF."""
@@ -95,12 +115,14 @@ def reproject_files(
         qa=quality_rule(qa or []),
         mask=not no_mask,
         units="physical" if physical else "stored",
+        codes=codes.value,
+        search=search.value,
         extra_bands=tuple(band.value for band in extra or ()),
     )
     grid = target_grid(files, like=like, modis=modis, crs=crs, resolution=resolution, bounds=bounds)
     raster = reproject(files, layer, grid, options, threads=threads)
     out.parent.mkdir(parents=True, exist_ok=True)
-    write_cog(raster, out, compress=compress.value)
+    write_cog(raster, out, compress=compress.value, threads=threads)
     _tell(out, raster)
     if picture is not None:
         write_png(out, picture)

@@ -7,11 +7,14 @@ import typer
 from pydantic import TypeAdapter
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from reprojection.inspect import GranuleReport, LayerReport, inspect
 from reprojection.isolation import ReadingProcess
+from reprojection.layers import Kind
 
 TABLE_WIDTH = 140
+_COLUMNS = ("layer", "type", "size", "kind", "values", "units", "valid", "fill", "codes")
 
 
 def register(app: typer.Typer) -> None:
@@ -54,9 +57,11 @@ def _show(console: Console, report: GranuleReport) -> None:
     for swath in report.swaths:
         sizes = ", ".join(f"{name} {size}" for name, size in swath.dimensions)
         console.print(f"swath {swath.name}: {sizes}", markup=False)
-    table = Table("layer", "type", "size", "kind", "values", "units", "valid", "fill", box=None)
+        for dimensions in swath.maps:
+            console.print(f"  {dimensions}", markup=False)
+    table = Table(*_COLUMNS, box=None)
     for layer in report.layers:
-        table.add_row(*_row(layer))
+        table.add_row(*map(Text, _row(layer)))
     console.print(table)
     if report.others:
         console.print(f"not rasters: {', '.join(report.others)}", markup=False)
@@ -65,10 +70,11 @@ def _show(console: Console, report: GranuleReport) -> None:
 def _row(layer: LayerReport) -> tuple[str, ...]:
     size = "x".join(str(length) for length in (*(n for _, n in layer.bands), *layer.shape))
     if layer.problem:
-        return layer.name, layer.dtype, size, layer.kind, layer.problem, "", "", ""
+        return layer.name, layer.dtype, size, layer.kind, layer.problem, "", "", "", ""
     values = "none valid"
     if layer.lowest is not None and layer.highest is not None:
-        values = f"{layer.lowest:.6g} .. {layer.highest:.6g}"
+        form = ".6g" if layer.kind is Kind.CONTINUOUS else ".0f"
+        values = f"{layer.lowest:{form}} .. {layer.highest:{form}}"
     return (
         layer.name if layer.placeable else f"{layer.name} (no place)",
         layer.dtype,
@@ -78,4 +84,5 @@ def _row(layer: LayerReport) -> tuple[str, ...]:
         layer.units,
         f"{layer.valid_share:.1%}",
         f"{layer.fill_share:.1%}",
+        f"{layer.code_share:.1%}",
     )

@@ -248,3 +248,16 @@ def test_every_element_of_a_band_is_where_the_file_has_it(
     with open_granule(path) as found:
         stored = swath.data_fields[0].values[band, row, column]
         assert found.read(f"Depth[{band}]")[row, column] == stored
+
+
+@pytest.mark.parametrize(("said", "meant"), [("None", ""), ("none", ""), ("m^2/m^2", "m^2/m^2")])
+def test_units_that_say_there_are_none_are_none(tmp_path: Path, said: str, meant: str) -> None:
+    field = FieldToWrite(
+        name="Measure",
+        values=np.zeros((24, 24), np.int16),
+        dims=("YDim", "XDim"),
+        attributes={"units": said},
+    )
+    path = written(tmp_path, small_tile(product="MOD99", fields=[field]))
+    with open_granule(path) as granule:
+        assert granule.layer("Measure").units == meant

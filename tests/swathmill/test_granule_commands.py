@@ -64,6 +64,23 @@ def test_inspect_shows_every_layer(tiles: list[Path]) -> None:
     assert "tile h17v03" in said
 
 
+def test_inspect_says_how_much_is_codes(tiles: list[Path]) -> None:
+    lines = run("inspect", tiles[0]).splitlines()
+    (names,) = (line.split() for line in lines if line.split()[:1] == ["layer"])
+    (lai,) = (line.split() for line in lines if line.split()[:1] == ["Lai_1km"])
+    assert names[-3:] == ["valid", "fill", "codes"]
+    assert sum(float(share.rstrip("%")) for share in lai[-3:]) == pytest.approx(100.0, abs=0.2)
+
+
+def test_codes_are_kept_in_a_band_of_their_own(tiles: list[Path], tmp_path: Path) -> None:
+    out = tmp_path / "codes.tif"
+    asked = ("--layer", "Lai_1km", "--resolution", 0.1, "--codes", "keep", "--search", "valid")
+    run("reproject", *tiles, *asked, "-o", out)
+    with rasterio.open(out) as dataset:
+        assert dataset.descriptions == ("Lai_1km", "Lai_1km codes")
+        assert dataset.read(2).max() > 248
+
+
 def test_inspect_as_json_is_json(tiles: list[Path]) -> None:
     assert '"name":"Lai_1km"' in run("inspect", tiles[0], "--json").replace('": "', '":"')
 
