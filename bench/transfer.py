@@ -3,9 +3,10 @@
     python -m bench.transfer [--quick] [--study] [--largest MB] [--seed N]
 
 SWATHMILL_BENCH_STORAGE names the account by its connection string; without it a local Azurite is
-started for the run. All measurements stand in one list in random order, so that a slow minute of
-the machine or the network hits all ways alike. The results go to bench/out/transfer.csv (means and
-deviations) and bench/out/transfer.svg. Ways:
+started for the run. Rounds stand in random order; a round moves files of one size in one direction,
+each way once, in random order. So a slow minute of the machine or the network hits all ways alike,
+and ways are compared within rounds: by the median of the ratios. The results go to
+bench/out/transfer.csv (means and deviations) and bench/out/transfer.svg. Ways:
 
 - `sdk`: `upload_blob(file)`, `download_blob().readinto(file)` with the SDK's defaults, unverified.
 - `sdk + SHA-256`: the same, and the file's SHA-256, which the record of an artifact needs.
@@ -26,6 +27,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 
 from azure.storage.blob import BlobClient, BlobServiceClient
@@ -163,22 +165,24 @@ def _repetitions(size: int, quick: bool) -> int:
 def run(
     bench: Bench, *, quick: bool, study: bool, largest: int, seed: int
 ) -> dict[Case, list[float]]:
-    """All measurements, in random order."""
+    """All measurements by case, round after round."""
     sizes = [size for size in (QUICK if quick else SIZES) if size <= largest * MB]
     ways = {size: list(WAYS) for size in sizes}
     if study and STUDY_SIZE in ways:
         ways[STUDY_SIZE] += _study()
-    todo: list[Case] = []
+    todo: list[list[Case]] = []
+    order = random.Random(seed)
     for size in sizes:
         bench.prepare(size)
         for direction in ("up", "down"):
             cases = [Case(direction=direction, size=size, way=way) for way in ways[size]]
             for case in cases if size <= 64 * MB else ():
                 bench.measure(case)
-            todo += cases * _repetitions(size, quick)
-    random.Random(seed).shuffle(todo)
+            for _ in range(_repetitions(size, quick)):
+                todo.append(order.sample(cases, len(cases)))
+    order.shuffle(todo)
     found: dict[Case, list[float]] = {}
-    for case in todo:
+    for case in chain.from_iterable(todo):
         found.setdefault(case, []).append(bench.measure(case))
     return found
 
@@ -197,7 +201,10 @@ def report(found: dict[Case, list[float]], path: Path) -> None:
             middle, best = statistics.median(times), min(times)
             mean, deviation = statistics.fmean(times), statistics.pstdev(times)
             peers = [found[replace(case, way=way)] for way in WAYS[:2]]
-            ratios = [middle / statistics.median(peer) for peer in peers]
+            ratios = [
+                statistics.median(mine / its for mine, its in zip(times, peer, strict=True))
+                for peer in peers
+            ]
             bests = [best / min(peer) for peer in peers]
             table.writerow(
                 [case.direction, case.size, case.way, len(times), f"{mean:.5f}", f"{deviation:.5f}",
