@@ -126,6 +126,14 @@ bench-plan: $(STAMP)/dev ## Measure planning: ten years of a continent [ARGS=--q
 bench-tasks: $(STAMP)/dev ## Drive tasks that do nothing through the protocol, bare Celery beside it [COUNT=n]
 	@$(BIN)/python -m bench.tasks --count $(or $(COUNT),3000)
 
+.PHONY: bench-slow
+bench-slow: $(STAMP)/dev ## Simulate a fleet with slow machines under each monitor, and plot it
+	$(BIN)/python -m bench.slow_machines --plot docs/slow-machines.svg
+
+.PHONY: bench-scale
+bench-scale: $(STAMP)/dev ## Drive the manager at 30 k, 300 k and 3 M tasks, and 10,000 workers [ARGS=...]
+	$(BIN)/python -m bench.scale $(or $(ARGS),--fleet 60000)
+
 .PHONY: bench-transfer
 bench-transfer: $(STAMP)/dev ## Measure transfers against the SDK's defaults [SWATHMILL_BENCH_STORAGE=connection string]
 	$(BIN)/python -m bench.transfer --study
