@@ -342,6 +342,111 @@ INLINE void NAME(bands_row)(int method, const Job *job, const NAME(Groups) * gro
     }
 }
 
+#if T_PICKED
+/* Neighbours of two rows weighed by the share of the lower: sums of valid pixels, and of their
+   shares, with a minus where the pixel of the nearer row is fill. */
+INLINE void NAME(between_rows)(float *sums, float *shares, const T *upper, const T *lower,
+                               int columns, float fy, T fill) {
+    const REALS down = (REALS){0} + fy, up = (REALS){0} + (1.0f - fy);
+    const MASK minus = (MASK){0} + INT32_MIN;
+    for (int c = 0; c < columns; c += T_LANES) {
+        REALS t[2];
+        for (int n = 0; n < 2; n++) {
+            const T *p = (n ? lower : upper) + c;
+            Shorts pixels = sizeof(T) == 2 ? loaded16(p) : loaded8(p, T_UNSIGNED);
+            t[n] = __builtin_convertvector((INTS)widened_shorts(pixels, T_UNSIGNED), REALS);
+        }
+        MASK above = NAME(valid16)(t[0], (W)fill), under = NAME(valid16)(t[1], (W)fill);
+        REALS sum = up * KEEP(above, t[0]) + down * KEEP(under, t[1]);
+        MASK share = (MASK)(KEEP(above, up) + KEEP(under, down));
+        share |= ~(fy >= 0.5f ? under : above) & minus;
+        memcpy(sums + c, &sum, sizeof sum);
+        memcpy(shares + c, &share, sizeof share);
+    }
+}
+
+/* Where the groups of a level row lie among its columns from `origin` on. */
+typedef struct {
+    int64_t origin;
+    int columns, at[GROUPS];
+    INTS order[GROUPS];
+    REALS fx[GROUPS];
+} NAME(Level);
+
+INLINE void NAME(locate_level)(NAME(Level) * to, double start, double step, int64_t number_col,
+                               int left, int right) {
+    const float slope = (float)step;
+    int g = left / SEGMENT * (SEGMENT / T_LANES);
+    to->columns = 0;
+    to->origin =
+        (int64_t)floor(start + step * (double)(number_col + left / SEGMENT * SEGMENT) - 0.5) - 1;
+    for (int s = left / SEGMENT; s * SEGMENT < right; s++) {
+        const double middle = start + step * (double)(number_col + s * SEGMENT + SEGMENT / 2);
+        const double base = floor(middle) - BIAS;
+        const float local = (float)(middle - base);
+        for (int k = 0; k < SEGMENT / T_LANES; k++, g++) {
+            FLOATS u;
+            memcpy(&u, PLACES + k * T_LANES, sizeof u);
+            FLOATS x = local + u * slope - 0.5f;
+            int64_t at = (int64_t)base - to->origin;
+            to->order[g] = NAME(whole)(x, &at);
+            to->at[g] = (int)at;
+            to->columns = (int)at + T_LANES + 1;
+            to->fx[g] = NAME(fraction)(x);
+        }
+    }
+}
+
+/* Bilinear of a group between columns whose rows are weighed. */
+INLINE PIXELS NAME(between_columns)(const NAME(Level) * level, int g, const float *sums,
+                                    const float *shares, T fill, int nearest_rule) {
+    REALS t[4];
+    for (int n = 0; n < 2; n++) {
+        memcpy(t + n, sums + level->at[g] + n, sizeof t[n]);
+        memcpy(t + 2 + n, shares + level->at[g] + n, sizeof t[n]);
+    }
+    for (int n = 0; n < 4; n++) t[n] = (REALS)permuted((Reals)t[n], (Lanes)level->order[g]);
+    const REALS fx = level->fx[g], gx = ((REALS){0} + 1.0f) - fx;
+    const MASK number = (MASK){0} + INT32_MAX;
+    REALS total = gx * t[0] + fx * t[1];
+    REALS weight = gx * KEEP(number, t[2]) + fx * KEEP(number, t[3]);
+    MASK near = (MASK)SELECT((MASK)(fx >= 0.5f), t[3], t[2]);
+    MASK good = nearest_rule ? (MASK)(near >= 0) : (MASK)(weight > 0.0f);
+    return NAME(finish16)(total / weight, good, fill, 0);
+}
+
+/* Bilinear pixels of one row of a row plan, as `halves_row`: rows are weighed once for all pixels
+   between them. */
+static void NAME(level_row)(const Job *job, int64_t span, Box box, const NAME(View) * views,
+                            int64_t first_band, int count, int64_t row, int64_t col,
+                            int64_t number_col, int left, int right) {
+    const double level_y = job->rows[row] - 0.5, base_y = floor(level_y);
+    const float fy = (float)(level_y - base_y);
+    const T fill = *(const T *)job->fill;
+    NAME(Level) level;
+    float sums[BLOCK + 4 * LANES], shares[BLOCK + 4 * LANES];
+    NAME(locate_level)(&level, job->span_at[span * job->height + row],
+                       job->span_step[span * job->height + row], number_col, left, right);
+    for (int n = 0; n < count; n++) {
+        if (!views[n].data) continue;
+        const int64_t stride = views[n].stride;
+        const T *p = views[n].data + ((int64_t)base_y - box.r0) * stride + (level.origin - box.c0);
+        T *out = (T *)job->out[first_band + n] + row * job->out_stride + col;
+        NAME(between_rows)(sums, shares, p, p + stride, level.columns, fy, fill);
+        for (int g = left / T_LANES; g * T_LANES < right; g++) {
+            PIXELS made = NAME(between_columns)(&level, g, sums, shares, fill,
+                                                (int)job->nearest_rule);
+            int from = g * T_LANES;
+            if (from >= left && from + T_LANES <= right)
+                memcpy(out + from, &made, sizeof made);
+            else
+                for (int k = 0; k < T_LANES; k++)
+                    if (from + k >= left && from + k < right) out[from + k] = made[k];
+        }
+    }
+}
+#endif
+
 #if T_PICKED && HALVES
 /* Nearest pixels of one row of a row plan, for all bands at hand: columns [left, right) of a block
    whose first has that number. */
@@ -458,9 +563,16 @@ INLINE void NAME(part_rows)(int method, const Job *job, const Segments *segments
             int left = base < part.left ? part.left - base : 0;
             int right = part.right - base < BLOCK ? part.right - base : BLOCK;
 #if T_PICKED && HALVES
-            if (method == NEAREST && safe && step > 0.0 && step <= HALVES_STEP) {
+            if (method == NEAREST && safe && step > 0.0 && step <= NEIGHBOURS_STEP) {
                 NAME(halves_row)(job, span, box, views, first_band, count, row, part.col0 + base,
                                  part.number_col + base, left, right);
+                continue;
+            }
+#endif
+#if T_PICKED
+            if (method == BILINEAR && safe && step > 0.0 && step <= NEIGHBOURS_STEP) {
+                NAME(level_row)(job, span, box, views, first_band, count, row, part.col0 + base,
+                                part.number_col + base, left, right);
                 continue;
             }
 #endif

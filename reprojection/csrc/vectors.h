@@ -27,6 +27,10 @@ static const float PLACES[SEGMENT] = {-7.5f, -6.5f, -5.5f, -4.5f, -3.5f, -2.5f, 
 #if LANES > 4
 #include <immintrin.h>
 typedef int32_t Lanes __attribute__((vector_size(4 * LANES)));
+typedef float Reals __attribute__((vector_size(4 * LANES)));
+
+/* Rows whose LANES pixels lie in as many neighbours. */
+#define NEIGHBOURS_STEP 0.999
 
 #if LANES == 16
 typedef __m512i Picks;
@@ -48,6 +52,17 @@ INLINE Shorts picked8(const void *p, Picks picks, int is_unsigned) {
     __m256i bytes = _mm256_loadu_si256(p);
     return picked_of(is_unsigned ? _mm512_cvtepu8_epi16(bytes) : _mm512_cvtepi8_epi16(bytes),
                      picks);
+}
+
+INLINE Shorts loaded16(const void *p) { return _mm256_loadu_si256(p); }
+
+INLINE Shorts loaded8(const void *p, int is_unsigned) {
+    __m128i bytes = _mm_loadu_si128(p);
+    return is_unsigned ? _mm256_cvtepu8_epi16(bytes) : _mm256_cvtepi8_epi16(bytes);
+}
+
+INLINE Reals permuted(Reals numbers, Lanes order) {
+    return (Reals)_mm512_permutexvar_ps((__m512i)order, (__m512)numbers);
 }
 
 INLINE Shorts chosen_shorts(Shorts mask, Shorts a, Shorts b) {
@@ -101,6 +116,17 @@ INLINE Shorts picked8(const void *p, Picks picks, int is_unsigned) {
                      picks);
 }
 
+INLINE Shorts loaded16(const void *p) { return _mm_loadu_si128(p); }
+
+INLINE Shorts loaded8(const void *p, int is_unsigned) {
+    __m128i bytes = _mm_loadl_epi64(p);
+    return is_unsigned ? _mm_cvtepu8_epi16(bytes) : _mm_cvtepi8_epi16(bytes);
+}
+
+INLINE Reals permuted(Reals numbers, Lanes order) {
+    return (Reals)_mm256_permutevar8x32_ps((__m256)numbers, (__m256i)order);
+}
+
 INLINE Shorts chosen_shorts(Shorts mask, Shorts a, Shorts b) { return _mm_blendv_epi8(b, a, mask); }
 
 INLINE Shorts negated(Shorts a) { return _mm_sub_epi16(_mm_setzero_si128(), a); }
@@ -121,7 +147,6 @@ INLINE int all_zero(Lanes a) { return _mm256_testz_si256((__m256i)a, (__m256i)a)
    pixels each, so that one shuffle makes sixteen. */
 #undef HALVES
 #define HALVES 1
-#define HALVES_STEP 0.999
 typedef struct {
     int64_t start[2];
     __m256i picks;
