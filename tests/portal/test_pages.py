@@ -12,7 +12,7 @@ from tasks import requests, workers
 from tasks.categories import Category
 from tasks.model import Phase, RequestState
 from tasks.request import parse_request
-from tasks.requests import PhaseCount
+from tasks.requests import PhaseCount, Preview
 from tasks.services import Services
 from tests.portal.scripted import (
     LivePortal,
@@ -390,3 +390,37 @@ def test_durations_read_as_people_say_them(seconds: float, text: str) -> None:
 )
 def test_sizes_read_as_people_say_them(size: int, text: str) -> None:
     assert size_text(size) == text
+
+
+def test_a_request_that_waits_shows_what_it_takes_and_is_confirmed_by_page_and_api(
+    portal: LivePortal, services: Services
+) -> None:
+    request_id = submitted(services)
+    preview = Preview(
+        granules=16, tasks=64, gaps=7, size=33_700_000, stored=101_000_000, unmeasured=3, cost=1.5
+    )
+    set_row(
+        services,
+        request_id,
+        state=RequestState.HELD,
+        message="confirm it to go on: 64 tasks, more than the 20 of SWATHMILL_CONFIRM_TASKS",
+        preview=preview,
+    )
+    with portal.browser() as client:
+        page = client.get(f"/requests/{request_id}").text
+        assert "Confirm it to go on: 64 tasks" in page
+        for text in ("16, 33.7 MB to fetch", "at most 101 MB", "1.50, without 3 tasks"):
+            assert text in page
+        assert "/pause" not in page
+        page = client.post(f"/requests/{request_id}/confirm").text  # leads back to it
+    assert requests.load(services, request_id).order == "confirm"
+    assert "Confirmed: it goes on." in page
+    assert f"/requests/{request_id}/confirm" not in page
+    other = submitted(services)
+    set_row(services, other, state=RequestState.HELD)
+    with portal.client() as client, portal.client(owner="bob@example.org") as stranger:
+        refused = stranger.post(f"/api/requests/{other}/confirm").status_code
+        assert requests.load(services, other).order == ""
+        assert client.post(f"/api/requests/{other}/confirm").status_code == 202
+    assert refused in (403, 404)
+    assert requests.load(services, other).order == "confirm"

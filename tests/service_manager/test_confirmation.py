@@ -1,0 +1,64 @@
+"""Requests that take much wait until they are confirmed, through a restart, or are cancelled."""
+
+import pytest
+
+from service_manager.options import Options
+from tasks import outbox, requests
+from tasks.model import RequestState
+from tests.service_manager.manager_bench import Bench, collect, mosaic, plan_of
+
+PLAN = plan_of(collect("g"), mosaic("top", collect("g")), outputs={"top": "out"})
+
+
+def held(**limits: float) -> tuple[Bench, str]:
+    """A request that waits, by these limits."""
+    bench = Bench({"p": PLAN}, Options(**limits))  # type: ignore[arg-type]
+    request = bench.submit("p")
+    bench.rounds(5)
+    return bench, request
+
+
+@pytest.mark.parametrize(
+    ("limits", "says"),
+    [
+        ({"confirm_tasks": 1}, "2 tasks, more than the 1 of SWATHMILL_CONFIRM_TASKS"),
+        ({"confirm_gb": 1e-9}, "SWATHMILL_CONFIRM_GB"),
+        ({"confirm_cost": 1e-12, "price_download": 1.0}, "SWATHMILL_CONFIRM_COST"),
+    ],
+)
+def test_beyond_a_limit_a_request_waits_says_why_and_what_it_takes(
+    limits: dict[str, float], says: str
+) -> None:
+    bench, request = held(**limits)
+    row = bench.row(request)
+    assert row.state is RequestState.HELD
+    assert says in row.message
+    assert (row.preview.tasks, row.preview.granules, row.preview.size) == (2, 1, 10)
+    assert bench.sent == bench.ran == []
+    (mail,) = outbox.mails(bench.services.store)
+    assert says in " ".join(mail.body.split())
+
+
+def test_confirmed_it_goes_on_to_its_end() -> None:
+    bench, request = held(confirm_tasks=1)
+    requests.order(bench.services, request, "confirm")
+    assert bench.until_ended(request).state is RequestState.COMPLETE
+
+
+def test_it_waits_through_a_restart_and_may_be_cancelled() -> None:
+    bench, request = held(confirm_tasks=1)
+    bench.restart(2)
+    bench.rounds(5)
+    assert bench.row(request).state is RequestState.HELD
+    requests.order(bench.services, request, "cancel")
+    assert bench.until_ended(request).state is RequestState.CANCELLED
+    assert bench.ran == []
+
+
+def test_within_the_limits_nothing_waits_and_nothing_can_be_confirmed() -> None:
+    bench = Bench({"p": PLAN}, Options(confirm_tasks=2))
+    request = bench.submit("p")
+    bench.rounds(2)
+    requests.order(bench.services, request, "confirm")
+    assert bench.row(request).order == ""
+    assert bench.until_ended(request).state is RequestState.COMPLETE
