@@ -14,6 +14,7 @@ from reprojection.layers import (
     as_unsigned,
     guess_kind,
     guess_scaling,
+    named_units,
     normal_scaling,
     read_valid_range,
     reads_unsigned,
@@ -59,7 +60,7 @@ class LayerBuilder:
             valid_range=(known.valid_range if known and known.valid_range else stored_range),
             scale=scale,
             offset=offset,
-            units=known.units if known and known.units is not None else _named_units(units),
+            units=known.units if known and known.units is not None else named_units(units),
             codes=known.codes if known else {},
             classes=known.classes if known else {},
             description=_text(attributes.get("long_name")) or (known.title if known else ""),
@@ -148,11 +149,6 @@ def _number(value: AttributeValue | None) -> int | float | None:
     if isinstance(value, tuple) and len(value) == 1:
         value = value[0]
     return value if isinstance(value, int | float) else None
-
-
-def _named_units(units: str) -> str:
-    """Units, "" where the file's words for them say that there are none."""
-    return "" if units.lower() in ("none", "n/a", "no units") else units
 
 
 def _text(value: AttributeValue | None) -> str:

@@ -164,6 +164,12 @@ _CLASSES = re.compile(
 )
 _BIT_UNITS = ("bit field", "bit flags", "class-flag", "bit", "bits", "concatenated flags")
 _CLASS_UNITS = ("class", "class number", "flag", "flags", "classes")
+_NO_UNITS = ("none", "n/a", "no units", *_BIT_UNITS, *_CLASS_UNITS)
+
+
+def named_units(units: str) -> str:
+    """Units, "" where a file's word for them only says that there are none or what kind it is."""
+    return "" if units.strip().lower() in _NO_UNITS else units
 
 
 def guess_kind(name: str, dtype: np.dtype[np.generic], units: str) -> Kind:

@@ -35,7 +35,10 @@ Merge = Literal["nadir", "latest", "mean", "first"]
 ExtraBand = Literal["count", "source", "reason"]
 
 ALGORITHM = "2"
-"""Raised whenever the same granules and options would give other pixels: part of every task key."""
+"""Raised whenever the same granules and options would give other pixels; named in provenance.
+
+The version in task keys, of whatever makes artifacts, is raised with it.
+"""
 
 _MERGES = ("nadir", "latest", "mean", "first")
 _SWATH_METHODS = ("nearest", "average")
@@ -121,7 +124,7 @@ def reproject(
 
 
 def _agreeing(places: list[Place]) -> list[Place]:
-    """The granules, held to be of one product and one kind of layer."""
+    """The granules, held to be of one product and one kind of layer, and tiles of one date."""
     first = places[0]
     for place in places[1:]:
         same = (
@@ -134,6 +137,11 @@ def _agreeing(places: list[Place]) -> list[Place]:
             raise ChoiceRefusedError(
                 f"{place.name} and {first.name} do not belong in one raster: product, collection, "
                 "type and scale of the layer must agree"
+            )
+        if first.grid is not None and place.start.date() != first.start.date():
+            raise ChoiceRefusedError(
+                f"{first.name} and {place.name} are of two dates, {first.start:%Y-%m-%d} and "
+                f"{place.start:%Y-%m-%d}; give the tiles of one date at a time"
             )
     return places
 

@@ -17,7 +17,8 @@ from rasterio.errors import RasterioIOError
 from rasterio.io import MemoryFile
 from rasterio.transform import Affine
 
-from reprojection.errors import BadFormatError
+from reprojection.errors import BadFormatError, GridError
+from reprojection.grids import Grid
 from reprojection.overviews import averaged, picked
 from reprojection.raster import Description, Pixels, Raster
 from reprojection.tiff import TILE, write_tiff
@@ -168,3 +169,28 @@ def read_raster(path: Path) -> Raster:
     with rasterio.open(path) as dataset:
         data = dataset.read()
     return opened.said.raster(data, opened.nodata)
+
+
+def read_grid(path: Path) -> Grid:
+    """The grid of any raster that GDAL opens; of one of Swathmill's, just the grid it was made on.
+
+    Raises BadFormatError for a file that is no raster, GridError for a raster without a place.
+    """
+    try:
+        with rasterio.open(path) as dataset:
+            text = dataset.tags().get(TAG)
+            crs, transform, shape = dataset.crs, dataset.transform, dataset.shape
+    except RasterioIOError as problem:
+        raise BadFormatError(f"{path} cannot be opened as a raster: {problem}") from problem
+    if text is not None:
+        return Description.model_validate_json(text).grid.grid()
+    if not crs or transform == Affine.identity():
+        raise GridError(f"{path} does not say where it lies: name a raster with CRS and transform")
+    authority = crs.to_authority()
+    a, b, c, d, e, f = tuple(transform)[:6]
+    return Grid(
+        crs=":".join(authority) if authority else crs.to_wkt(),
+        transform=(a, b, c, d, e, f),
+        width=shape[1],
+        height=shape[0],
+    )

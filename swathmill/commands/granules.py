@@ -84,9 +84,7 @@ def reproject_files(
     modis: Annotated[
         int | None, typer.Option(help="The sinusoidal tile grid at 250, 500 or 1000 m instead.")
     ] = None,
-    like: Annotated[
-        Path | None, typer.Option(help="The grid of this GeoTIFF of Swathmill's instead.")
-    ] = None,
+    like: Annotated[Path | None, typer.Option(help="The grid of this raster instead.")] = None,
     resampling: Annotated[
         str | None, typer.Option(help="Method; unless said, the layer's own.")
     ] = None,

@@ -14,7 +14,7 @@ from reprojection.grids import (
     project_bounds,
 )
 from reprojection.outline import outline
-from reprojection.write import read_raster
+from reprojection.write import read_grid
 from swathmill.errors import RefusedError
 
 Box = tuple[float, float, float, float]
@@ -38,7 +38,7 @@ def target_grid(
     if like is not None:
         if modis is not None or crs is not None or resolution is not None or bounds is not None:
             raise refused("like", "comes with another grid.", "Give --like alone.")
-        return read_raster(like).grid
+        return read_grid(like)
     lattice = _lattice(modis, crs, resolution)
     box = Bounds(*bounds) if bounds is not None else box_around(files)
     return lattice.snap(project_bounds(box, lattice.crs))

@@ -250,8 +250,10 @@ def test_every_element_of_a_band_is_where_the_file_has_it(
         assert found.read(f"Depth[{band}]")[row, column] == stored
 
 
-@pytest.mark.parametrize(("said", "meant"), [("None", ""), ("none", ""), ("m^2/m^2", "m^2/m^2")])
-def test_units_that_say_there_are_none_are_none(tmp_path: Path, said: str, meant: str) -> None:
+@pytest.mark.parametrize(
+    ("said", "meant"), [("None", ""), ("class-flag", ""), ("m^2/m^2", "m^2/m^2")]
+)
+def test_units_that_name_no_unit_are_none(tmp_path: Path, said: str, meant: str) -> None:
     field = FieldToWrite(
         name="Measure",
         values=np.zeros((24, 24), np.int16),

@@ -64,6 +64,13 @@ def test_the_order_of_granules_does_not_matter(archive: Path) -> None:
         assert one.description() == other.description()
 
 
+def test_tiles_of_two_dates_are_refused(archive: Path) -> None:
+    days = sorted({path.name.split(".")[1] for path in archive.rglob("MCD15A2.*.hdf")})
+    both = [next(archive.rglob(f"MCD15A2.{day}.*.hdf")) for day in days[:2]]
+    with pytest.raises(ChoiceRefusedError, match="of two dates"):
+        reproject(both, "Lai_1km", LAND, Options())
+
+
 def test_physical_units_are_scaled_floats(archive: Path) -> None:
     stored = reproject(swaths(archive), AEROSOL, SEA, Options())
     physical = reproject(swaths(archive), AEROSOL, SEA, Options(units="physical"))

@@ -2,11 +2,15 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 import rasterio
+from rasterio.errors import NotGeoreferencedWarning
 from typer.testing import CliRunner
 
+from reprojection.errors import BadFormatError, GridError
 from reprojection.sample import write_sample_archive
+from reprojection.write import read_grid
 from swathmill.cli import app
 from swathmill.commands.granules import quality_rule
 from swathmill.commands.target import box_around, target_grid
@@ -55,6 +59,34 @@ def test_a_quality_rule_leaves_fewer_pixels(tiles: list[Path], tmp_path: Path) -
         with rasterio.open(out) as dataset:
             shares.append((dataset.read(1) != dataset.nodata).mean())
     assert 0 < shares[1] < shares[0]
+
+
+def test_the_grid_of_any_raster_may_be_asked_for(tiles: list[Path], tmp_path: Path) -> None:
+    like, out = tmp_path / "like.tif", tmp_path / "out.tif"
+    place = rasterio.Affine(0.2, 0.0, -8.05, 0.0, -0.2, 58.53)
+    profile = {"count": 1, "dtype": "uint8", "crs": "EPSG:4258", "transform": place}
+    with rasterio.open(like, "w", driver="GTiff", width=70, height=40, **profile) as dataset:
+        dataset.write(np.zeros((1, 40, 70), np.uint8))
+    run("reproject", *tiles, "--layer", "Lai_1km", "--like", like, "-o", out)
+    with rasterio.open(out) as made:
+        assert (made.transform, made.shape, made.crs.to_epsg()) == (place, (40, 70), 4258)
+        assert (made.read(1) != made.nodata).any()
+    again = tmp_path / "again.tif"
+    run("reproject", *tiles, "--layer", "Lai_1km", "--like", out, "-o", again)
+    assert again.read_bytes() == out.read_bytes()
+
+
+def test_a_raster_without_a_place_has_no_grid(tmp_path: Path) -> None:
+    bare = tmp_path / "bare.png"
+    with (
+        pytest.warns(NotGeoreferencedWarning),
+        rasterio.open(bare, "w", driver="PNG", width=4, height=4, count=1, dtype="uint8") as made,
+    ):
+        made.write(np.zeros((1, 4, 4), np.uint8))
+    with pytest.warns(NotGeoreferencedWarning), pytest.raises(GridError, match="where it lies"):
+        read_grid(bare)
+    with pytest.raises(BadFormatError, match="cannot be opened"):
+        read_grid(tmp_path / "absent.tif")
 
 
 def test_inspect_shows_every_layer(tiles: list[Path]) -> None:
