@@ -14,6 +14,9 @@ typedef struct {
     int64_t weight;
 } Weighed;
 
+/* Target pixels of a row that are looked at together, whether they have anything of a tile. */
+enum { PIECE = 32 };
+
 typedef struct {
     double centres[BLOCK * BLOCK * 2];
     double corners[(BLOCK + 1) * (BLOCK + 1) * 2];
@@ -167,6 +170,11 @@ static double half_turn(const Job *job, Range range) {
     return reach < 1.57 && least > 0 ? 0.4999 * least : 0.0;
 }
 
+/* Whether nothing in a range is lost or across the antimeridian: corners need no care. */
+static int is_plain(Range range, double half) {
+    return !range.lost && range.high[0] - range.low[0] <= half && greatest_place(range) <= 1e9;
+}
+
 /* Corners that are no place become the centre; those across the antimeridian come back beside it.
    Returns 0 where the centre is no place. */
 INLINE int prepare_corners(const Job *job, const double *at, double half, double *q) {
@@ -242,9 +250,9 @@ INLINE double sum4(Quad a) { return (a[0] + a[1]) + (a[2] + a[3]); }
 #define IMPLEMENTATION "windows_impl.h"
 #include "each_type.h"
 
-/* Whether no pixel of a block that is not listed can lie in a tile: its bicubics keep within 1.57
-   times the range of their nodes. */
-static int is_off_tiles(const Job *job, int64_t i, int64_t j) {
+/* A range that certainly holds a block that is not listed: its bicubics keep within 1.57 times the
+   range of their nodes. */
+static Range block_range(const Job *job, int64_t i, int64_t j) {
     Range range = empty_range();
     if (job->kinds[i * job->across + j] == FINE_BLOCK) {
         const int64_t count = FINE_NODES * FINE_NODES;
@@ -258,6 +266,10 @@ static int is_off_tiles(const Job *job, int64_t i, int64_t j) {
         range.low[channel] -= more;
         range.high[channel] += more;
     }
+    return range;
+}
+
+static int is_off_tiles(const Job *job, Range range) {
     if (!(range.high[0] - range.low[0] <= half_turn(job, range))) return 0;
     for (int64_t band = 0; band < job->bands; band++)
         if (area(range_box(range, tiles_box(job, band)))) return 0;
@@ -281,13 +293,15 @@ static int block_windows(const Job *job, const WindowType *type, WindowWork *wor
     if (job->kinds[down * job->across + across] == LISTED_BLOCK)
         return type->rows(job, job->listed[n], BLOCK, job->listed_edges[n], BLOCK + 1, row0, col0,
                           top, bottom, west, east, work);
-    if (job->method > CUBIC && is_off_tiles(job, down, across)) {
+    const Range range = block_range(job, down, across);
+    if (job->method > CUBIC && is_off_tiles(job, range)) {
         type->fill(job, row0, col0, top, bottom, west, east);
         return 0;
     }
-    block_places(work->centres, job, down, across, 0, top, bottom);
+    const int corners_do = job->method == GDAL_AVERAGE && is_plain(range, half_turn(job, range));
+    if (!corners_do) block_places(work->centres, job, down, across, 0, top, bottom);
     block_places(work->corners, job, down, across, 1, top, bottom + 1);
-    return type->rows(job, work->centres, BLOCK, work->corners, BLOCK + 1, row0, col0, top, bottom,
+    return type->rows(job, corners_do ? NULL : work->centres, BLOCK, work->corners, BLOCK + 1, row0, col0, top, bottom,
                       west, east, work);
 }
 

@@ -81,10 +81,10 @@ INLINE EightInts NAME(eight)(const T *p, int32_t fill, EightInts *lost) {
     return wide & ~*lost;
 }
 
-/* `columns` of eight, weighed by their shares: whole numbers are exact in any order, so that inner
+/* `columns` of eight, of which one half or both count, weighed by their shares: whole numbers are exact in any order, so that inner
    rows are summed as such. */
 INLINE void NAME(eight_columns)(const T *p, int64_t stride, const NAME(Rows) * rows, T fill,
-                                const Quad *shares, Quad *total, Quad *weight) {
+                                const Quad *shares, int halves, Quad *total, Quad *weight) {
     EightInts inner = {0}, top = {0}, low = {0}, lost, lost_above = {0}, lost_under = {0};
     EightInts found = (EightInts){0} + (int32_t)(rows->count - rows->last - rows->first);
     for (int64_t r = rows->first; r < rows->count - rows->last; r++) {
@@ -97,6 +97,7 @@ INLINE void NAME(eight_columns)(const T *p, int64_t stride, const NAME(Rows) * r
     const EightInts found_under = lost_under + (int32_t)rows->last;
 #pragma GCC unroll 2
     for (int half = 0; half < 2; half++) {
+        if (half == halves) return;
         Quad sums = quad_of(inner, half) + rows->first_share * quad_of(top, half);
         Quad weights = quad_of(found, half) + rows->first_share * quad_of(found_above, half);
         sums = sums + rows->last_share * quad_of(low, half);
@@ -146,6 +147,14 @@ static int NAME(is_loadable)(const NAME(Around) * around) {
            (height - 1) * around->view.stride + width + 8 <= around->view.room;
 }
 
+/* Ask for the pixels that the next row of windows has below this one's. */
+INLINE void NAME(prefetch_below)(const NAME(Around) * around, Box box) {
+    const int64_t stride = around->view.stride;
+    int64_t at = (box.r1 - around->box.r0) * stride + (box.c0 - around->box.c0);
+    for (int64_t r = box.r0; r < box.r1 && at < around->view.room; r++, at += stride)
+        __builtin_prefetch(around->view.data + at);
+}
+
 /* GDAL's average of a window that lies in what is at hand. */
 INLINE T NAME(gdal_inside)(const Window *window, const NAME(Around) * around, T fill) {
     const Box box = window->box;
@@ -155,8 +164,10 @@ INLINE T NAME(gdal_inside)(const Window *window, const NAME(Around) * around, T 
                              box.r1 - box.r0};
     Quad total = {0}, weight = {0};
     for (int64_t k = 0; k < box.c1 - box.c0; k += 8) {
-        const Quad shares[2] = {column_shares(window, k), column_shares(window, k + 4)};
-        NAME(eight_columns)(p + k, stride, &rows, fill, shares, &total, &weight);
+        const int halves = box.c1 - box.c0 - k > 4 ? 2 : 1;
+        Quad shares[2] = {column_shares(window, k)};
+        if (halves == 2) shares[1] = column_shares(window, k + 4);
+        NAME(eight_columns)(p + k, stride, &rows, fill, shares, halves, &total, &weight);
     }
     const double weights = sum4(weight);
     return weights > 0 ? NAME(finish_real)(sum4(total) / weights, fill) : fill;
@@ -172,11 +183,23 @@ static void NAME(gdal_row)(const Job *job, int64_t band, T *out, const double *u
     const int loadable = NAME(is_loadable)(around);
 #endif
     for (int64_t j = 0; j < count; j++) {
+        if (j % PIECE == 0) {
+            const int64_t piece = lesser(PIECE, count - j);
+            Range range = empty_range();
+            widen_range(&range, upper + 2 * j, piece + 1);
+            widen_range(&range, lower + 2 * j, piece + 1);
+            if (!area(range_box(range, *within))) {
+                NAME(fill_run)(out + j, piece, *(const T *)job->fill);
+                j += piece - 1;
+                continue;
+            }
+        }
         const Window window = window_between(upper + 2 * j, lower + 2 * j + 2);
 #if T_SMALL
         const Box box = window.box;
         if (loadable && box.r0 >= held.r0 && box.r1 <= held.r1 && box.c0 >= held.c0 &&
             box.c1 <= held.c1) {
+            if (j % 8 == 0) NAME(prefetch_below)(around, box);
             out[j] = NAME(gdal_inside)(&window, around, *(const T *)job->fill);
             continue;
         }
@@ -319,7 +342,8 @@ INLINE T NAME(window)(const Job *job, int64_t band, const double *at, double *q,
     return NAME(widened)(job, band, at, scale_x, scale_y, around, work, within, failed);
 }
 
-/* Rows [first, last), columns [left, right) of a block, all bands; places have their pitches. */
+/* Rows [first, last), columns [left, right) of a block, all bands; places have their pitches.
+   Centres may be NULL where corners do: for GDAL's average of plain rows. */
 static int NAME(window_rows)(const Job *job, const double *centres, int64_t centre_pitch,
                              const double *corners, int64_t corner_pitch, int64_t row0,
                              int64_t col0, int first, int last, int left, int right,
@@ -336,10 +360,8 @@ static int NAME(window_rows)(const Job *job, const double *centres, int64_t cent
         widen_range(&below, lower, right - left + 1);
         Range range = joint_range(above, below);
         const double half = half_turn(job, range);
-        widen_range(&range, centres + 2 * (i * centre_pitch + left), right - left);
-        /* Nothing lost, nothing across the antimeridian: corners need no care. */
-        const int plain = !range.lost && range.high[0] - range.low[0] <= half &&
-                          greatest_place(range) <= 1e9;
+        if (centres) widen_range(&range, centres + 2 * (i * centre_pitch + left), right - left);
+        const int plain = is_plain(range, half);
         for (int64_t band = 0; band < job->bands; band++) {
             T *out = (T *)job->out[band] + (row0 + i) * job->out_stride + col0;
             const Box within = tiles_box(job, band);
