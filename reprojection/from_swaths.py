@@ -18,7 +18,7 @@ from reprojection.swath import Swath, nearest
 from reprojection.targets import Centres, Targets, pixel_metres
 
 _POINTS_AT_ONCE = 1 << 20
-_PIXELS_AT_ONCE = 1 << 20
+_PIXELS_AT_ONCE = 3 << 19  # a sinusoidal tile of 1 km, whole
 _MOST_POINTS = 16  # along one side of a pixel
 
 Reasons = npt.NDArray[np.uint8]
@@ -55,8 +55,8 @@ def swaths_onto_grid(
     (`points_along`), and takes the mean of what those with a value see: every footprint counts by
     the share of the pixel's ground that is nearest to it.
 
-    A grid of a megapixel or less holds one granule at a time. A larger one is made a run of rows at
-    a time, and holds all granules instead. Codes, and what extra bands hold, are kept only where
+    A grid of up to 1.5 megapixels holds one granule at a time. A larger one is made a run of rows
+    at a time, and holds all granules instead. Codes, and what extra bands hold, are kept only where
     `codes` and `extra` ask for them.
     """
     out = Merged.empty(grid.shape, encoding.dtype, encoding.nodata, codes=codes, extra=extra)

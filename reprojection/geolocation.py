@@ -149,9 +149,11 @@ def _scan_lines(granule: SwathGranule, layer: Layer) -> int:
 
 def _degrees(granule: SwathGranule, layer: Layer, bound: float) -> npt.NDArray[np.float64]:
     stored = granule.read(layer)
-    values = stored.astype(np.float64) * layer.scale + layer.offset
+    values = stored.astype(np.float64)
+    values *= layer.scale
+    values += layer.offset
     with np.errstate(invalid="ignore"):
-        bad = ~(np.abs(values) <= bound)
+        bad = ~((values <= bound) & (values >= -bound))
     if layer.fill is not None:
         bad |= stored == layer.fill
     values[bad] = np.nan
