@@ -30,6 +30,7 @@ Part = TypeVar("Part")
 Answer = TypeVar("Answer")
 
 MIB = 2**20
+_BESIDE = MIB  # bytes whose digest is worth a thread
 _TRIES = 4
 _PAUSE = 0.3  # seconds before the second try; it doubles
 _BAD, _NO_RANGE = 400, 416
@@ -130,24 +131,31 @@ def _upload_whole(
     sleep: Callable[[float], None],
 ) -> Stored:
     """One call. The service answers with the MD5 of what it got (Put Blob, response headers), so
-    that ours is computed while the bytes are on their way."""
+    that ours of much data is computed while the bytes are on their way."""
     digest = hashlib.sha256(data).hexdigest()
-    with ThreadPoolExecutor(1, thread_name_prefix="md5") as pool:
-        mine = pool.submit(lambda: hashlib.md5(data, usedforsecurity=False).digest())
-        answer = steadily(
-            lambda: client.upload_blob(
-                data,
-                length=len(data),
-                overwrite=False,
-                metadata=dict(metadata(digest)),
-                max_concurrency=1,
-            ),
-            sleep,
+
+    def send() -> Mapping[str, object]:
+        return client.upload_blob(
+            data,
+            length=len(data),
+            overwrite=False,
+            metadata=dict(metadata(digest)),
+            max_concurrency=1,
         )
-        stored = answer.get("content_md5")
-        if stored and bytes(stored) != mine.result():
-            raise CorruptBlobError(client.blob_name, mine.result().hex(), bytes(stored).hex())
+
+    if len(data) < _BESIDE:
+        stored, mine = steadily(send, sleep).get("content_md5"), _md5(data)
+    else:
+        with ThreadPoolExecutor(1, thread_name_prefix="md5") as pool:
+            beside = pool.submit(_md5, data)
+            stored, mine = steadily(send, sleep).get("content_md5"), beside.result()
+    if isinstance(stored, bytes | bytearray) and bytes(stored) != mine:
+        raise CorruptBlobError(client.blob_name, mine.hex(), bytes(stored).hex())
     return Stored(size=len(data), sha256=digest)
+
+
+def _md5(data: bytes) -> bytes:
+    return hashlib.md5(data, usedforsecurity=False).digest()
 
 
 def download(
