@@ -62,5 +62,6 @@ def _origin_lines(origin: Origin) -> list[str]:
             f"{field.name} {field.value}" + (f" ({field.meaning})" if field.meaning else "")
             for field in quality.fields
         )
-        lines.append(f"quality    {quality.layer} {quality.stored}: {fields}")
+        told = f": {fields}" if fields else ""
+        lines.append(f"quality    {quality.layer} {quality.stored}{told}")
     return lines
