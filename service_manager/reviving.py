@@ -125,7 +125,9 @@ class Reviving:
         if task is None:
             return
         told = [(live, want) for live in self._lives(task) if (want := self._want(live, key))]
-        asking = [(live, want) for live, want in told if want.outcome in _INCOMPLETE]
+        # News of a failure may be on its way to a request; it says nothing once revived.
+        failed = ("", *_INCOMPLETE) if task.state is State.FAILED else _INCOMPLETE
+        asking = [(live, want) for live, want in told if want.outcome in failed]
         if asking:
             missing, lacking = self._inputs(key, members)
             wants = [want for _, want in asking]
