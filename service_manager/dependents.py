@@ -29,8 +29,8 @@ Find = Callable[[str], Live | None]  # a request that has not ended, by id
 
 @dataclass
 class Told:
-    """What telling came to: tasks that became ready, tasks that ended by it and have news of
-    their own, and news to keep for a dependent that does not exist yet."""
+    """What telling came to: tasks that became ready, tasks that have news of their own by it, and
+    news to keep for a dependent that does not exist yet."""
 
     ready: list[Task] = field(default_factory=list)
     ended: list[str] = field(default_factory=list)  # keys

@@ -108,8 +108,12 @@ class Digest:
             self._count(part)
         told = self._dependents.tell(news)
         for one in news:
-            if one.category is Category.SOURCE_BLOB_MISSING and one.state is State.WAITING:
-                more = self._dependents.examine(one.key, look=True)
+            if one.state is State.WAITING:  # anew, or its attempt met an input that is gone
+                if self._view.reviving and not one.number:
+                    told.kept.add(one.key)  # its inputs may be revived after it
+                    continue
+                gone = one.category is Category.SOURCE_BLOB_MISSING
+                more = self._dependents.examine(one.key, look=gone)
                 told.ready += more.ready
                 told.ended += more.ended
                 told.kept |= more.kept

@@ -58,6 +58,7 @@ class Dropping:
         self._dispatch = dispatch
         self._request = request
         self._keep = keep
+        self._ended: set[str] = set()
 
     def batches(self) -> Iterator[None]:
         """Drop, a batch for each item taken. Raises StoreError; may be repeated from the start."""
@@ -115,7 +116,20 @@ class Dropping:
             self._after(before[0], after)
 
     def _decide(self, task: Task) -> Change:
-        return transitions.drop(task, self._request)
+        return transitions.drop(task, self._request, self._has_ended)
+
+    def _has_ended(self, request: str) -> bool:
+        if request in self._view.requests:
+            return False
+        if request not in self._ended:
+            try:
+                row = requests.load(self._services, request)
+            except requests.NoSuchRequestError:
+                self._ended.add(request)
+            else:
+                if row.state.ended:
+                    self._ended.add(request)
+        return request in self._ended
 
     def _after(self, before: Task, after: Task) -> None:
         key = after.key

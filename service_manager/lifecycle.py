@@ -54,7 +54,6 @@ class Lifecycle:
         self._dispatch = dispatch
         self._ready = ready
         self._intake = intake
-        self._dependents = dependents
         self._hear = hear
         self._reviving = Reviving(services, view, dispatch, dependents, self.find, hear)
         self._epoch = epoch
@@ -235,8 +234,7 @@ class Lifecycle:
         for task, _ in written.tasks:
             if task.state is State.READY and not task.not_before:
                 self._ready.now(task)
-        for key in written.examine:
-            self._hear(self._dependents.examine(key))
+        self._hear(Told(ended=written.waiting))
         live.changed = True
 
     def _finished(self, live: Live) -> None:

@@ -32,7 +32,7 @@ class Written:
     """What one batch came to: tasks as they are now, with the wants told to the request."""
 
     tasks: list[tuple[Task, Want]] = field(default_factory=list)
-    examine: list[str] = field(default_factory=list)  # their inputs must be looked at again
+    waiting: list[str] = field(default_factory=list)  # there is news: their inputs are looked at
     made: list[tuple[str, str, str, int]] = field(default_factory=list)
     """Of tasks that are ready, for each input: task, input, the worker that made it, bytes."""
 
@@ -116,7 +116,7 @@ class PlanWriter:
                 for step in batch:
                     one = self._write(number, [step])
                     written.tasks += one.tasks
-                    written.examine += one.examine
+                    written.waiting += one.waiting
                     written.made += one.made
                 return written
             try:
@@ -147,7 +147,9 @@ class PlanWriter:
             operations += change.operations
             written.tasks.append((change.task, told))
             if change.task.state is State.WAITING and self._stale(step, task):
-                written.examine.append(step.key)
+                written.waiting.append(step.key)
+                if task is None or task.state.live:  # else it begins again, and that is news
+                    operations.append(rows.news_of_wait(change.task))
         if operations:
             operations.append(gate.passing(self._services.store, number, self._request))
             self._services.store.transact(rows.TABLE, number, operations)

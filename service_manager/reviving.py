@@ -55,6 +55,13 @@ class Reviving:
 
         Raises StoreError; may be repeated from the start.
         """
+        self._view.reviving.add(live.id)
+        try:
+            yield from self._obey(live)
+        finally:
+            self._view.reviving.discard(live.id)
+
+    def _obey(self, live: Live) -> Iterator[None]:
         orders = live.row.retry_orders
         if live.policy != "fail":  # what fails at the first failure has none to try again
             wants = {want.key: want for want in requests.wants(self._services, live.id)}
@@ -66,6 +73,7 @@ class Reviving:
             for key in order:
                 self._revive(key, members)
                 yield
+            self._hear(Told(ended=list(order)))
             log.info("tried again", request=live.id, orders=list(orders), tasks=len(order))
 
         def obeyed(row: RequestRow) -> RequestRow:
@@ -124,7 +132,11 @@ class Reviving:
         task = read_task(self._store, key)
         if task is None:
             return
-        told = [(live, want) for live in self._lives(task) if (want := self._want(live, key))]
+        told = [
+            (live, replace(want, successor=want.successor or task.successor))
+            for live in self._lives(task)
+            if (want := self._want(live, key))
+        ]
         # News of a failure may be on its way to a request; it says nothing once revived.
         failed = ("", *_INCOMPLETE) if task.state is State.FAILED else _INCOMPLETE
         asking = [(live, want) for live, want in told if want.outcome in failed]

@@ -111,6 +111,7 @@ class View:
     slots: int = 0
     workers: dict[str, tuple[str, int]] = field(default_factory=dict)
     """Host, and slots that take attempts, of each worker that beats."""
+    reviving: set[str] = field(default_factory=set)  # requests whose retry orders are being obeyed
 
     def wanted_by(self, task: Task) -> list[Live]:
         """The live requests that want a task."""

@@ -51,7 +51,8 @@ class Want:
 
 @dataclass(frozen=True, kw_only=True)
 class News:
-    """What the manager must digest: an ended attempt (`number` > 0), or an end without one."""
+    """What the manager must digest: an ended attempt (`number` > 0), an end without one, or that a
+    task waits anew."""
 
     key: str
     row: str
@@ -304,6 +305,12 @@ def news_of_attempt(task: Task, attempt: Attempt) -> Operation:
 def news_of_end(task: Task) -> Operation:
     """The news that a task ended without an attempt of its own."""
     return Upsert(row=f"o|{task.key}|g{task.generation:06d}", entity=_news(task, 0, task.category))
+
+
+def news_of_wait(task: Task) -> Operation:
+    """The news that a task waits anew, for inputs that may have ended before it could hear them:
+    the manager looks at each."""
+    return Upsert(row=f"o|{task.key}|w{task.generation:06d}", entity=_news(task, 0, None))
 
 
 def _news(task: Task, number: int, category: Category | None) -> Entity:

@@ -89,6 +89,7 @@ def want(task: Task, want: rows.Want, missing: int, edges: Sequence[rows.Edge] =
     extra = (
         Upsert(row=rows.want_row(want.request, task.key), entity=rows.dump_want(want)),
         *_edges(edges),
+        *_waits(task, new),
     )
     return _change(task, new, extra)
 
@@ -99,12 +100,16 @@ def link(task: Task, edges: Sequence[rows.Edge]) -> Change:
     return _change(task, replace(task, has_dependents=True), _edges(edges))
 
 
-def drop(task: Task, request: str) -> Change:
+def drop(task: Task, request: str, ended: Callable[[str], bool] = lambda _: False) -> Change:
     """A request wants the task no longer; with the last want a live task is CANCELLED.
 
-    The caller orders the kill of a running attempt by its worker and claim, after the change.
+    `ended` says of another request that it has ended: it was told of an earlier end of the task,
+    which another request had begun again, and keeps it no longer alive. The caller orders the kill
+    of a running attempt by its worker and claim, after the change.
     """
     wants = tuple(w for w in task.wants if w != request)
+    if task.state.live and all(map(ended, wants)):
+        wants = ()
     sponsor = task.sponsor if task.sponsor in wants else (wants[0] if wants else "")
     new = replace(task, wants=wants, sponsor=sponsor)
     extra: tuple[Operation, ...] = (Delete(row=rows.want_row(request, task.key)),)
@@ -239,7 +244,7 @@ def heal(task: Task, missing: int, edges: Sequence[rows.Edge] = ()) -> Change:
         generation=task.generation + 1,
         has_dependents=task.has_dependents or bool(edges),
     )
-    return _change(task, fresh, _edges(edges))
+    return _change(task, fresh, (*_edges(edges), *_waits(task, fresh)))
 
 
 def retry(task: Task, wants: Sequence[rows.Want], missing: int, lacking: int = 0) -> Change:
@@ -277,7 +282,7 @@ def retry(task: Task, wants: Sequence[rows.Want], missing: int, lacking: int = 0
         Upsert(row=rows.want_row(want.request, task.key), entity=rows.dump_want(want))
         for want in untold
     )
-    return _change(task, new, extra)
+    return _change(task, new, (*extra, *_waits(task, new)))
 
 
 def expire(task: Task) -> Change:
@@ -315,6 +320,12 @@ def _edges(edges: Sequence[rows.Edge]) -> tuple[Operation, ...]:
     return tuple(
         Upsert(row=rows.edge_row(e.key, e.dependent), entity=rows.dump_edge(e)) for e in edges
     )
+
+
+def _waits(before: Task, after: Task) -> tuple[Operation, ...]:
+    """The news of a task that begins again and waits."""
+    begun = after.generation != before.generation and after.state is State.WAITING
+    return (rows.news_of_wait(after),) if begun else ()
 
 
 def _ended(task: Task, attempt: Attempt) -> tuple[Operation, ...]:
