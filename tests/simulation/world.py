@@ -8,6 +8,7 @@ import hashlib
 import heapq
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from random import Random
 
@@ -149,7 +150,8 @@ class World:
 
     def _end(self, member: greenlet) -> None:
         if not member.dead:
-            member.throw(DiedError)
+            with suppress(DiedError):  # what has not begun cannot take it
+                member.throw(DiedError)
 
     def _push(
         self, delay: float, process: Process | None, what: greenlet | Callable[[], None]
