@@ -7,10 +7,12 @@ from dataclasses import dataclass, field
 from datetime import date, timedelta
 from email.utils import parseaddr
 from itertools import pairwise
+from types import MappingProxyType
 
 from tasks.categories import RULES, Category
 from tasks.model import Phase, RequestState
 from tasks.plan import Gap
+from tasks.requests import PhaseCount
 from tasks.rows import Want
 
 _WIDTH = 76
@@ -63,18 +65,19 @@ class Letter:
     body: str
 
 
-def outcome(wants: Iterable[Want], gaps: Sequence[Gap] = ()) -> Outcome:
-    """Count what became of a request's tasks; a result without inputs left is one more gap."""
+def outcome(
+    wants: Iterable[Want],
+    gaps: Sequence[Gap] = (),
+    phases: Mapping[Phase, PhaseCount] = MappingProxyType({}),
+) -> Outcome:
+    """What became of a request: of `wants` those with results or failures count, `phases` are its
+    tasks in numbers. A result without inputs left is one more gap."""
     results: Counter[str] = Counter()
-    ended: Counter[Phase] = Counter()
-    reused: Counter[Phase] = Counter()
     failed: dict[Category, list[str]] = defaultdict(list)
     lacking = list(gaps)
     size = 0
     for want in wants:
         if want.outcome == "done":
-            ended[want.phase] += 1
-            reused[want.phase] += want.reused
             if want.output:
                 results[want.output] += len(want.files)
                 size += sum(file.size for file in want.files)
@@ -86,8 +89,8 @@ def outcome(wants: Iterable[Want], gaps: Sequence[Gap] = ()) -> Outcome:
     return Outcome(
         results=dict(sorted(results.items())),
         size=size,
-        ended=dict(ended),
-        reused=dict(reused),
+        ended={phase: count.done for phase, count in phases.items()},
+        reused={phase: count.reused for phase, count in phases.items()},
         failures=tuple(
             Failure(category=category, count=len(said), said=tuple(sorted(said)[:_NAMED]))
             for category, said in sorted(failed.items(), key=lambda item: -len(item[1]))

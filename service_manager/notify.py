@@ -49,14 +49,14 @@ def compose(
 ) -> Mail | None:
     """The mail about a request's end; None when it has no address to go to.
 
-    `wants` are all of the request's, `gaps` those of its plan, `notes` what planning had to say.
+    `wants` are those that say how the request ended, `gaps` those of its plan, `notes` what planning had to say.
     """
     if not usable_address(to):
         return None
     letter = compose_letter(
         title=row.title,
         state=row.state,
-        outcome=outcome(wants, gaps),
+        outcome=outcome(wants, gaps, row.phases),
         link=request_link(portal_url, row.id),
         message=row.message,
         notes=notes,

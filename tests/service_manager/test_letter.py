@@ -10,6 +10,7 @@ from service_manager.letter import Outcome, compose, merge_gaps, outcome, usable
 from tasks.categories import Category
 from tasks.model import ArtifactFile, Phase, RequestState
 from tasks.plan import Gap
+from tasks.requests import PhaseCount
 from tasks.rows import Want
 
 LINK = "http://portal/requests/r1"
@@ -86,15 +87,15 @@ def test_failures_by_category_with_their_remedy() -> None:
 
 
 def test_reuse_is_told() -> None:
-    wants = [
-        replace(DONE, key="1", phase=Phase.COLLECTION, output="", reused=True),
-        replace(DONE, key="2", phase=Phase.REPROJECTION, output="", reused=True),
-        replace(DONE, key="3", phase=Phase.REPROJECTION, output="", reused=False),
-    ]
-    body = " ".join(text(RequestState.COMPLETE, outcome(wants)).split())
+    phases = {
+        Phase.COLLECTION: PhaseCount(total=1, done=1, reused=1),
+        Phase.REPROJECTION: PhaseCount(total=2, done=2, reused=1),
+    }
+    body = " ".join(text(RequestState.COMPLETE, outcome([DONE], (), phases)).split())
     assert "all 1 granule, 1 of 2 cells" in body
     assert "Nothing was fetched again." in body
-    body = " ".join(text(RequestState.COMPLETE, outcome(wants[:2])).split())
+    phases[Phase.REPROJECTION] = PhaseCount(total=2, done=2, reused=2)
+    body = " ".join(text(RequestState.COMPLETE, outcome([DONE], (), phases)).split())
     assert "Nothing was fetched or reprojected again." in body
 
 
