@@ -49,7 +49,8 @@ def compose(
 ) -> Mail | None:
     """The mail about a request's end; None when it has no address to go to.
 
-    `wants` are those that say how the request ended, `gaps` those of its plan, `notes` what planning had to say.
+    `wants` are those that say how the request ended, `gaps` those of its plan, `notes` what
+    planning had to say.
     """
     if not usable_address(to):
         return None
