@@ -157,7 +157,17 @@ class Reviving:
         if task is not None and task.state is State.READY and not task.not_before:
             self._hear(Told(ready=[task]))
         elif task is not None and task.state is State.WAITING:
+            if task.lacking:
+                again = self._bits(key, members)
+                change_task(
+                    self._services, key, lambda found: transitions.reconsider(found, again)
+                )
             self._hear(self._dependents.examine(key, but=members))
+
+    def _bits(self, key: str, members: frozenset[str]) -> int:
+        """The inputs of a task that are tried again, too."""
+        inputs = read_spec(self._store, key).inputs
+        return sum(1 << i for i, given in enumerate(inputs) if given.key in members)
 
     def _inputs(self, key: str, members: frozenset[str]) -> tuple[int, int]:
         """Bits of a task's inputs that may still come, and of those that made nothing and are not

@@ -215,7 +215,7 @@ def reconsider(task: Task, inputs: int) -> Change:
     if task.state is not State.WAITING or not again:
         return Change(task=task, operations=())
     new = replace(task, lacking=task.lacking & ~again, missing=task.missing | again)
-    return _change(task, new)
+    return _change(task, new, (rows.news_of_wait(new),))
 
 
 def supersede(task: Task, successor: str) -> Change:
