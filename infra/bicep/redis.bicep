@@ -12,7 +12,7 @@ param sku string = 'Balanced_B0'
 @description('End of the secrets written now; deploying again renews them.')
 param secretsEnd int = dateTimeToEpoch(dateTimeAdd(utcNow(), 'P1Y'))
 
-resource server 'Microsoft.Cache/redisEnterprise@2025-04-01' = {
+resource server 'Microsoft.Cache/redisEnterprise@2025-07-01' = {
   name: '${name}-${uniqueString(resourceGroup().id)}'
   location: location
   sku: {
@@ -21,16 +21,18 @@ resource server 'Microsoft.Cache/redisEnterprise@2025-04-01' = {
   properties: {
     minimumTlsVersion: '1.2'
     highAvailability: 'Enabled'
+    publicNetworkAccess: 'Disabled'
   }
 }
 
-resource database 'Microsoft.Cache/redisEnterprise/databases@2025-04-01' = {
+resource database 'Microsoft.Cache/redisEnterprise/databases@2025-07-01' = {
   parent: server
   name: 'default'
   properties: {
     clientProtocol: 'Encrypted'
     port: 10000
-    clusteringPolicy: 'EnterpriseCluster'
+    // A worker waits on several lists in one call, which a cluster refuses for lists in different slots.
+    clusteringPolicy: 'NoCluster'
     evictionPolicy: 'NoEviction'
     accessKeysAuthentication: 'Enabled'
   }
