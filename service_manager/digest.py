@@ -163,6 +163,8 @@ class Digest:
             if outcome == "superseded":
                 self._ledger(live, news.successor)
             entry = self._ledger(live, news.key)
+            if entry is not None and entry.outcome not in ("", outcome):
+                entry = self._ledger(live, news.key, afresh=True)  # untold by a retry, perhaps
             if entry is not None and entry.outcome in ("", outcome):
                 operations.append(Merge(row=rows.want_row(request, news.key), entity=entity))
                 outcomes.append((live, news.key, outcome))
@@ -172,10 +174,10 @@ class Digest:
             operations.append(Merge(row=row.row, entity={"counted": True}))
         return operations, outcomes
 
-    def _ledger(self, live: Live, key: str) -> Entry | None:
+    def _ledger(self, live: Live, key: str, *, afresh: bool = False) -> Entry | None:
         """What the request was told of a task; read from the table when another manager, stalled
         since, wrote the want."""
-        if key not in live.ledger:
+        if afresh or key not in live.ledger:
             row = self._store.get(rows.TABLE, shard(key), rows.want_row(live.id, key))
             if row is not None:
                 live.note(rows.load_want(row))
@@ -191,7 +193,8 @@ class Digest:
         if task is None or task.state is not State.FAILED:
             return ""
         if task.successor:
-            return "superseded"
+            # News of an end before this one, since when it was revived, says nothing.
+            return "superseded" if task.successor == news.successor else ""
         return "gap" if news.category is Category.UPSTREAM_FAILED else "failed"
 
     def _untold(self, news: News, request: str, outcome: str) -> bool:

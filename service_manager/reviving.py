@@ -137,6 +137,8 @@ class Reviving:
             for live in self._lives(task)
             if (want := self._want(live, key))
         ]
+        for live, want in told:
+            live.note(want)  # an earlier try may have untold it and got no further
         # News of a failure may be on its way to a request; it says nothing once revived.
         failed = ("", *_INCOMPLETE) if task.state is State.FAILED else _INCOMPLETE
         asking = [(live, want) for live, want in told if want.outcome in failed]
