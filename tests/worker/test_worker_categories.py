@@ -159,8 +159,14 @@ def test_a_granule_larger_than_the_worker_disk(
     stack: Stack, process: Process, small_disk: Path
 ) -> None:
     store, clock = stack.world.services.store, stack.world.services.clock
-    (row,) = [row for row in workers.list_workers(store) if row.name == process.name]
-    assert workers.order_hold(store, clock, row.name, row.started, workers.Hold.DRAINED)
+
+    def large() -> workers.WorkerRow:
+        (row,) = [row for row in workers.list_workers(store) if row.name == process.name]
+        return row
+
+    assert workers.order_hold(store, clock, large().name, large().started, workers.Hold.DRAINED)
+    sequence = large().sequence
+    until(lambda: large().sequence > sequence + 1, 30, "the large worker has read its hold")
     stack.worker("cramped", DATA_DIR=small_disk, SLOTS=1)
     spec = granule(stack, 5, lambda data: data.ljust(2_000_000, b"x"))
     stack.world.plan(spec)
