@@ -161,9 +161,7 @@ class Reviving:
         elif task is not None and task.state is State.WAITING:
             if task.lacking:
                 again = self._bits(key, members)
-                change_task(
-                    self._services, key, lambda found: transitions.reconsider(found, again)
-                )
+                change_task(self._services, key, lambda found: transitions.reconsider(found, again))
             self._hear(self._dependents.examine(key, but=members))
 
     def _bits(self, key: str, members: frozenset[str]) -> int:
