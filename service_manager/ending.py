@@ -69,21 +69,34 @@ def lacking(wants: Sequence[Want], planned: Sequence[Gap]) -> tuple[Gap, ...]:
         for want in sorted(wants, key=_order)
         if want.outcome == "failed" or (want.outcome == "gap" and want.output)
     ]
+    if not own:  # an input had been made, was lost, and could not be made again
+        own = [
+            Gap(what=want.name, reason="made without an input that was lost from storage")
+            for want in sorted(wants, key=_order)
+            if want.outcome == "superseded"
+        ]
     return (*planned, *own)
 
 
 def end(
-    services: Services, live: Live, wants: Sequence[Want], *, portal_url: str, epoch: int
+    services: Services,
+    live: Live,
+    stored: RequestRow,
+    wants: Sequence[Want],
+    *,
+    portal_url: str,
+    epoch: int,
 ) -> RequestRow:
     """End a request once: gaps, mail, and its row. Repeated, it changes nothing.
 
-    One that is ordered to be cancelled does not end this way, its wants may be half gone already,
-    nor one that is to try again what failed.
+    `stored` is its row as read before the wants: when it has changed since, another manager may
+    have tried again what the wants say, and the request goes on. One that is ordered to be
+    cancelled does not end this way, its wants may be half gone already, nor one that is to try
+    again what failed.
 
     Raises:
         StoreError: storage failed; call again.
     """
-    stored = requests.load(services, live.id)
     if _goes_on(stored, live.policy):
         return stored
     plan = frozen.thaw(services.blobs, live.id) or Plan(tasks=())
@@ -113,7 +126,7 @@ def end(
     )
     if mail is not None:
         outbox.put(services.store, services.clock, mail)
-    return write_end(services, row, unless=lambda found: _goes_on(found, live.policy))
+    return write_end(services, row, unless=lambda found: found.etag != stored.etag)
 
 
 def end_without_plan(

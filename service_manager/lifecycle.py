@@ -243,8 +243,9 @@ class Lifecycle:
         if becomes is None:
             return
         if becomes is RequestState.FAILED and live.row.state is RequestState.RUNNING:
+            stored = requests.load(self._services, live.id)
             wants = recount(self._services, live)
-            self._end(live, [want for want in wants if want.outcome])
+            self._end(live, stored, [want for want in wants if want.outcome])
             return
         ending.end_without_plan(
             self._services,
@@ -267,15 +268,17 @@ class Lifecycle:
             if live.policy == "fail" and live.ledger.failed:
                 self._drop(live, RequestState.FAILED)
             elif not live.pending and not live.row.retry_orders:
+                stored = requests.load(self._services, live.id)
                 wants = recount(self._services, live)
                 if not live.pending:
-                    self._end(live, wants)
+                    self._end(live, stored, wants)
         return False
 
-    def _end(self, live: Live, wants: list[Want]) -> None:
+    def _end(self, live: Live, stored: RequestRow, wants: list[Want]) -> None:
         row = ending.end(
             self._services,
             live,
+            stored,
             wants,
             portal_url=self._options.portal_url,
             epoch=self._epoch,

@@ -62,8 +62,11 @@ class Reviving:
             self._view.reviving.discard(live.id)
 
     def _obey(self, live: Live) -> Iterator[None]:
-        orders = live.row.retry_orders
-        if live.policy != "fail":  # what fails at the first failure has none to try again
+        # As they are now: while this manager stalled, another may have obeyed.
+        stored = requests.load(self._services, live.id)
+        orders = () if stored.state.ended else stored.retry_orders
+        # A request that fails at the first failure has none to try again.
+        if orders and live.policy != "fail":
             wants = {want.key: want for want in requests.wants(self._services, live.id)}
             order: dict[str, None] = {}
             for text in orders:
