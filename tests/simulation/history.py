@@ -274,10 +274,14 @@ class History:
         if self.world.random.random() >= self.rates.blob_lost:
             return
         done = sorted(
-            f.blob for t in self.watch.tasks.values() for f in t.files if t.state is State.DONE
+            (f.blob, t.key)
+            for t in self.watch.tasks.values()
+            for f in t.files
+            if t.state is State.DONE
         )
         if done:
-            blob = self.world.random.choice(done)
+            blob, key = self.world.random.choice(done)
+            self.watch.lost_tasks.add(key)
             self.world.faults["blob lost"] += 1
             self.world.note(f"blob {blob} is lost")
             self.watch.lost_blobs.add(blob)
@@ -489,11 +493,14 @@ class Reckoning:
             if heir is None or not heir.outcome:
                 self.watch.fail(f"request {row.id}: the successor of {want.key[:8]} is not told")
         elif want.outcome == "gap":
-            made = [i for i in spec.inputs if wants[i.key].outcome == "done"]
-            if made:
+            if any(wants[i.key].outcome == "done" and not self.lost(i.key) for i in spec.inputs):
                 self.watch.fail(f"request {row.id}: {want.key[:8]} is a gap with inputs there")
         elif want.outcome != "failed":
             self.watch.fail(f"request {row.id}: outcome {want.outcome!r}")
+
+    def lost(self, key: str) -> bool:
+        """An input whose artifact was there, was lost, and could not be made again."""
+        return key in self.watch.lost_tasks and self.watch.tasks[key].state is not State.DONE
 
     def done(self, row: requests.RequestRow, want: Want, task: Task) -> None:
         if task.key not in self.watch.was_done:

@@ -46,6 +46,7 @@ class Watch:
     ended: dict[str, RequestRow] = field(default_factory=dict)
     was_done: set[str] = field(default_factory=set)
     lost_blobs: set[str] = field(default_factory=set)  # by the simulation
+    lost_tasks: set[str] = field(default_factory=set)  # those whose blobs they were
     wants: dict[str, Want] = field(default_factory=dict)  # by row
     released: dict[str, dict[str, Want]] = field(default_factory=dict)  # after the request's end
     commits: dict[tuple[str, int], str] = field(default_factory=dict)  # claim by generation
