@@ -30,7 +30,7 @@ from tasks.store import Store, Upsert
 from tasks.transitions import RetryPolicy
 
 sys.path.insert(0, str(Path(__file__).parent))
-from manager_bench import Bench, collect, mosaic, plan_of
+from tests.service_manager.workbench import Bench, collect, mosaic, plan_of
 
 G = [collect(f"g{i}") for i in range(8)]
 A, B = mosaic("a", *G[:4]), mosaic("b", *G[4:])

@@ -5,7 +5,7 @@ import pytest
 from service_manager.options import Options
 from tasks import outbox, requests
 from tasks.model import RequestState
-from tests.service_manager.manager_bench import Bench, collect, mosaic, plan_of
+from tests.service_manager.workbench import Bench, collect, mosaic, plan_of
 
 PLAN = plan_of(collect("g"), mosaic("top", collect("g")), outputs={"top": "out"})
 

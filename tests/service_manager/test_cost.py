@@ -15,7 +15,7 @@ from tasks.spec import Spec
 from tasks.store import Operation, Row, Store
 
 sys.path.insert(0, str(Path(__file__).parent))
-from manager_bench import Bench, collect, document, mosaic, plan_of
+from tests.service_manager.workbench import Bench, collect, document, mosaic, plan_of
 
 
 class Counting:

@@ -17,7 +17,7 @@ from tasks.schema import SCHEMA
 from tasks.transitions import RetryPolicy
 
 sys.path.insert(0, str(Path(__file__).parent))
-from manager_bench import Bench, collect, mosaic, plan_of
+from tests.service_manager.workbench import Bench, collect, mosaic, plan_of
 
 G = [collect(f"g{i}") for i in range(4)]
 A, B = mosaic("a", G[0], G[1]), mosaic("b", G[2], G[3])
@@ -328,7 +328,7 @@ class _Planner(dict[str, Plan]):
 
 
 def _titled(title: str) -> Request:
-    from manager_bench import document
+    from tests.service_manager.workbench import document
 
     return document(title)
 

@@ -13,7 +13,7 @@ from tasks.plan import Plan
 from tasks.request import Request
 
 sys.path.insert(0, str(Path(__file__).parent))
-from manager_bench import Bench, collect, mosaic, plan_of
+from tests.service_manager.workbench import Bench, collect, mosaic, plan_of
 
 GRANULE = collect("g")
 PLAN = plan_of(GRANULE, mosaic("a", GRANULE), outputs={"a": "out"})

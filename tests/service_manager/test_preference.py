@@ -19,7 +19,7 @@ from tasks.plan import Plan
 from tasks.services import memory_services
 from tasks.spec import Spec
 from tasks.workers import RunningAttempt, WorkerRow
-from tests.service_manager.manager_bench import collect, document, mosaic, plan_of
+from tests.service_manager.workbench import collect, document, mosaic, plan_of
 
 STEP, BEAT = 0.25, 5.0
 LENGTHS = {Phase.COLLECTION: 3.0, Phase.AGGREGATION: 1.5}

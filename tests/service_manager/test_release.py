@@ -8,7 +8,7 @@ from tasks.categories import Category
 from tasks.model import RequestState
 
 sys.path.insert(0, str(Path(__file__).parent))
-from manager_bench import Bench, collect, mosaic, plan_of
+from tests.service_manager.workbench import Bench, collect, mosaic, plan_of
 
 G = [collect(f"g{i}") for i in range(3)]
 A, TOP = mosaic("a", G[0], G[1]), mosaic("top", G[2])

@@ -10,7 +10,7 @@ from tasks.keys import SHARDS
 from tasks.model import RequestState, State
 
 sys.path.insert(0, str(Path(__file__).parent))
-from manager_bench import Bench, collect, mosaic, plan_of
+from tests.service_manager.workbench import Bench, collect, mosaic, plan_of
 
 G = collect("g")
 TOP = mosaic("top", G)

@@ -16,7 +16,7 @@ from tasks.rows import Want
 from tasks.store import Operation, Row, Store
 
 sys.path.insert(0, str(Path(__file__).parent))
-from manager_bench import Bench, collect, mosaic, plan_of
+from tests.service_manager.workbench import Bench, collect, mosaic, plan_of
 
 G = [collect(f"g{i}") for i in range(5)]
 A, B = mosaic("a", G[0], G[1]), mosaic("b", G[2], G[3])

@@ -25,7 +25,7 @@ from worker.collect import fetch
 from worker.context import Context
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "service_manager"))
-from manager_bench import Bench, collect, mosaic, plan_of
+from tests.service_manager.workbench import Bench, collect, mosaic, plan_of
 
 DATA = granule(500_000)
 GRANULE = "MOD13A2.A2020001.h18v04.061.2020020001122.hdf"
