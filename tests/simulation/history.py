@@ -3,29 +3,26 @@
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from random import Random
 
 from service_manager.options import Options
-from tasks import history as executions
-from tasks import requests, rows, workers
+from tasks import rows, workers
 from tasks.blobs import MemoryBlobs, split_blob
 from tasks.errors import RequestRefusedError
 from tasks.memory_store import MemoryStore
-from tasks.model import RequestState, State, Task
-from tasks.plan import Plan, PlannedTask
+from tasks.model import State
+from tasks.plan import Plan
 from tasks.request import Request, parse_request
-from tasks.rows import Want
-from tasks.services import Services, memory_services
-from tasks.spec import CollectSpec, GridSpec, Input, MosaicSpec, Spec
+from tasks.services import Services
 from tasks.transitions import RetryPolicy
-from tests.simulation.actors import Client, Script, SimWorker, content, manager
+from tests.simulation.actors import Client, Script, SimWorker, manager
 from tests.simulation.network import Broker, Mailbox, Rates, SimClock, SimStore, services_of
+from tests.simulation.reckoning import Reckoning
+from tests.simulation.scenario import Scenario
 from tests.simulation.watch import Watch
 from tests.simulation.world import Process, ViolationError, World
 
 STORM = 600.0  # seconds of faults
 CALM = 3000.0  # seconds after them, in which everything must end
-GRID = GridSpec(crs="EPSG:4326", transform=(1, 0, 0, 0, -1, 0), width=8, height=8)
 OPTIONS = Options(
     tick=1.0,
     sweep=15.0,
@@ -64,67 +61,6 @@ class Outcome:
     faults: Counter[str]
     violation: str = ""
     log: tuple[str, ...] = ()
-
-
-@dataclass
-class Scenario:
-    """What a seed makes of plans and requests."""
-
-    plans: dict[str, Plan]
-    policies: dict[str, str]
-    never: frozenset[str]
-
-    @classmethod
-    def of(cls, random: Random) -> "Scenario":
-        """Plans over a common pool of granules and cells, so that requests share tasks."""
-        size = random.choice([1, 1, 1, 1, 1, 1, 1, 3])  # some have up to 50 tasks
-        granules: list[Spec] = [
-            CollectSpec(product="MOD13A2", collection="6", granule=f"g{i}", production="1")
-            for i in range(random.randint(2, 7 * size))
-        ]
-        cells: list[Spec] = [
-            _over(f"cell{i}", random.sample(granules, random.randint(1, min(3, len(granules)))))
-            for i in range(random.randint(1, 6 * size))
-        ]
-        tops: list[Spec] = [
-            _over(f"top{i}", random.sample(cells, random.randint(1, min(4, len(cells)))))
-            for i in range(random.randint(1, 3 * size + 1))
-        ]
-        if random.random() < 0.3:
-            tops.append(_over("peak", random.sample(tops, random.randint(1, len(tops)))))
-        everything = {spec.key: spec for spec in [*granules, *cells, *tops]}
-        plans: dict[str, Plan] = {}
-        policies: dict[str, str] = {}
-        for i in range(random.randint(1, 4)):
-            wanted = random.sample(tops, random.randint(1, len(tops)))
-            plans[f"plan{i}"] = _plan(wanted, everything)
-            policies[f"plan{i}"] = "fail" if random.random() < 0.2 else "skip"
-        never = [s.key for s in granules if random.random() < random.choice([0.0, 0.0, 0.25])]
-        return cls(plans=plans, policies=policies, never=frozenset(never))
-
-
-def _over(name: str, inputs: list[Spec]) -> Spec:
-    ordered = sorted(inputs, key=lambda s: s.key)
-    return MosaicSpec(name=name, grid=GRID, inputs=tuple(Input(key=i.key) for i in ordered))
-
-
-def _plan(wanted: list[Spec], everything: dict[str, Spec]) -> Plan:
-    order: dict[str, Spec] = {}
-
-    def visit(spec: Spec) -> None:
-        for given in spec.inputs:
-            visit(everything[given.key])
-        order[spec.key] = spec
-
-    for spec in wanted:
-        visit(spec)
-    outputs = {spec.key for spec in wanted}
-    return Plan(
-        tasks=tuple(
-            PlannedTask(spec=spec, output=f"out/{key[:6]}" if key in outputs else "")
-            for key, spec in order.items()
-        )
-    )
 
 
 @dataclass
@@ -367,7 +303,7 @@ class History:
         if not self.settled():
             self.watch.fail(f"not everything ended: {self.unsettled()}")
         world.run(world.now + 40)
-        Reckoning(self).check()
+        Reckoning(self.watch, self.scenario, self.client).check()
 
     def settled(self) -> bool:
         return not self.unsettled()
@@ -387,127 +323,6 @@ class History:
 
 
 _PASSING = ("o|", "r|", "x|", "z|")
-
-
-class Reckoning:
-    """What must hold when all is over."""
-
-    def __init__(self, history: History) -> None:
-        self.history = history
-        self.watch = history.watch
-        self.services = memory_services()
-        self.services = Services(
-            store=history.store,
-            blobs=history.blobs,
-            queue=self.services.queue,
-            hints=self.services.hints,
-            clock=SimClock(history.world, Process(name="reckoning")),
-        )
-
-    def check(self) -> None:
-        self.tasks()
-        self.attempts()
-        for request in sorted(self.watch.ended):
-            self.request(self.watch.ended[request])
-
-    def tasks(self) -> None:
-        """No task is live, and no row names a blob that is not there or has other bytes."""
-        for task in self.watch.tasks.values():
-            if task.state.live:
-                self.watch.fail(f"task {task.key[:8]} is {task.state} when all is over")
-            for file in task.files:
-                if file.blob in self.watch.lost_blobs:
-                    continue
-                if not self.services.blobs.exists(*split_blob(file.blob)):
-                    self.watch.fail(f"task {task.key[:8]}: blob {file.blob} is gone")
-                if self.services.blobs.get_bytes(*split_blob(file.blob)) != content(task.key):
-                    self.watch.fail(f"task {task.key[:8]}: other bytes")
-
-    def attempts(self) -> None:
-        """Every attempt is counted once."""
-        found = [
-            rows.load_attempt(row)
-            for row in self.history.store.tables().get(rows.TABLE, [])
-            if row.row.startswith("a|")
-        ]
-        made = Counter(a.task_class for a in found if a.category is None)
-        counted = {
-            name: s.count for name, s in executions.class_statistics(self.history.store).items()
-        }
-        if dict(made) != counted:
-            self.watch.fail(f"successes {dict(made)} were counted as {counted}")
-        numbers = Counter(
-            {
-                row.row: int(row.entity["count"])
-                for row in self.history.store.tables().get(executions.TABLE, [])
-                if row.row.startswith("d|")
-            }
-        )
-        if sum(numbers.values()) != len(found):
-            self.watch.fail(f"{len(found)} attempts were counted as {sum(numbers.values())}")
-
-    def request(self, row: requests.RequestRow) -> None:
-        """A request says exactly what it has and lacks."""
-        wants = {w.key: w for w in requests.wants(self.services, row.id)}
-        client = self.history.client
-        if row.state is RequestState.CANCELLED:
-            if client is None or row.id not in client.cancelled:
-                self.watch.fail(f"request {row.id} was not cancelled by anybody")
-            if wants:
-                self.watch.fail(f"request {row.id} is cancelled and wants {len(wants)} tasks")
-            return
-        if self.watch.mails(row.id) != 1:
-            self.watch.fail(f"request {row.id} has {self.watch.mails(row.id)} mails")
-        if row.state is RequestState.REFUSED:
-            return
-        title = client.submitted[row.id] if client else ""
-        plan = self.history.scenario.plans[title]
-        if self.history.scenario.policies[title] == "fail" and row.state is RequestState.FAILED:
-            if not any(w.outcome in ("failed", "gap", "superseded") for w in wants.values()):
-                self.watch.fail(f"request {row.id} failed and nothing is missing")
-            return
-        self.delivered(row, plan, {**self.watch.released.get(row.id, {}), **wants})
-
-    def delivered(self, row: requests.RequestRow, plan: Plan, wants: dict[str, Want]) -> None:
-        for planned in plan:
-            want = wants.get(planned.spec.key)
-            if want is None or not want.outcome:
-                self.watch.fail(f"request {row.id} ended {row.state} without a task being told")
-                return
-            self.told(row, want, planned.spec, wants)
-        lacks = any(w.outcome in ("failed", "gap", "superseded") for w in wants.values())
-        if (row.state is RequestState.COMPLETE) == lacks:
-            self.watch.fail(f"request {row.id} ended {row.state}, lacking something: {lacks}")
-        if lacks and not row.gap_count:
-            self.watch.fail(f"request {row.id} ended {row.state} and names no gap")
-
-    def told(
-        self, row: requests.RequestRow, want: Want, spec: Spec, wants: dict[str, Want]
-    ) -> None:
-        """One want agrees with its task and with what its inputs came to."""
-        task = self.watch.tasks[want.key]
-        if want.outcome == "done":
-            self.done(row, want, task)
-        elif want.outcome == "superseded":
-            heir = wants.get(want.successor)
-            if heir is None or not heir.outcome:
-                self.watch.fail(f"request {row.id}: the successor of {want.key[:8]} is not told")
-        elif want.outcome == "gap":
-            if any(wants[i.key].outcome == "done" and not self.lost(i.key) for i in spec.inputs):
-                self.watch.fail(f"request {row.id}: {want.key[:8]} is a gap with inputs there")
-        elif want.outcome != "failed":
-            self.watch.fail(f"request {row.id}: outcome {want.outcome!r}")
-
-    def lost(self, key: str) -> bool:
-        """An input whose artifact was there, was lost, and could not be made again."""
-        return key in self.watch.lost_tasks and self.watch.tasks[key].state is not State.DONE
-
-    def done(self, row: requests.RequestRow, want: Want, task: Task) -> None:
-        if task.key not in self.watch.was_done:
-            self.watch.fail(f"request {row.id}: {want.key[:8]} is told done and never was")
-        released = want.key in self.watch.released.get(row.id, {})
-        if task.state is State.DONE and want.files != task.files and not released:
-            self.watch.fail(f"request {row.id}: {want.key[:8]} names other files than its task")
 
 
 def hash_of(text: str) -> int:
@@ -539,6 +354,3 @@ def simulate(seed: int, mutant: Mutant | None = None, *, log: bool = False) -> O
         violation=violation,
         log=tuple(world.log or ()),
     )
-
-
-__all__ = ["Mutant", "Outcome", "simulate", "workers"]

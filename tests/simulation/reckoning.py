@@ -1,0 +1,131 @@
+"""What must hold when a history is over."""
+
+from collections import Counter
+from dataclasses import replace
+
+from tasks import history as executions
+from tasks import requests, rows
+from tasks.blobs import split_blob
+from tasks.model import RequestState, State, Task
+from tasks.plan import Plan
+from tasks.rows import Want
+from tasks.services import memory_services
+from tasks.spec import Spec
+from tests.simulation.actors import Client, content
+from tests.simulation.scenario import Scenario
+from tests.simulation.watch import Watch
+
+
+class Reckoning:
+    """What must hold when all is over."""
+
+    def __init__(self, watch: Watch, scenario: Scenario, client: Client | None) -> None:
+        self.watch = watch
+        self.scenario = scenario
+        self.client = client
+        self.services = replace(memory_services(), store=watch.store, blobs=watch.blobs)
+
+    def check(self) -> None:
+        self.tasks()
+        self.attempts()
+        for request in sorted(self.watch.ended):
+            self.request(self.watch.ended[request])
+
+    def tasks(self) -> None:
+        """No task is live, and no row names a blob that is not there or has other bytes."""
+        for task in self.watch.tasks.values():
+            if task.state.live:
+                self.watch.fail(f"task {task.key[:8]} is {task.state} when all is over")
+            for file in task.files:
+                if file.blob in self.watch.lost_blobs:
+                    continue
+                if not self.services.blobs.exists(*split_blob(file.blob)):
+                    self.watch.fail(f"task {task.key[:8]}: blob {file.blob} is gone")
+                if self.services.blobs.get_bytes(*split_blob(file.blob)) != content(task.key):
+                    self.watch.fail(f"task {task.key[:8]}: other bytes")
+
+    def attempts(self) -> None:
+        """Every attempt is counted once."""
+        found = [
+            rows.load_attempt(row)
+            for row in self.watch.store.tables().get(rows.TABLE, [])
+            if row.row.startswith("a|")
+        ]
+        made = Counter(a.task_class for a in found if a.category is None)
+        counted = {
+            name: s.count for name, s in executions.class_statistics(self.watch.store).items()
+        }
+        if dict(made) != counted:
+            self.watch.fail(f"successes {dict(made)} were counted as {counted}")
+        numbers = Counter(
+            {
+                row.row: int(row.entity["count"])
+                for row in self.watch.store.tables().get(executions.TABLE, [])
+                if row.row.startswith("d|")
+            }
+        )
+        if sum(numbers.values()) != len(found):
+            self.watch.fail(f"{len(found)} attempts were counted as {sum(numbers.values())}")
+
+    def request(self, row: requests.RequestRow) -> None:
+        """A request says exactly what it has and lacks."""
+        wants = {w.key: w for w in requests.wants(self.services, row.id)}
+        client = self.client
+        if row.state is RequestState.CANCELLED:
+            if client is None or row.id not in client.cancelled:
+                self.watch.fail(f"request {row.id} was not cancelled by anybody")
+            if wants:
+                self.watch.fail(f"request {row.id} is cancelled and wants {len(wants)} tasks")
+            return
+        if self.watch.mails(row.id) != 1:
+            self.watch.fail(f"request {row.id} has {self.watch.mails(row.id)} mails")
+        if row.state is RequestState.REFUSED:
+            return
+        title = client.submitted[row.id] if client else ""
+        plan = self.scenario.plans[title]
+        if self.scenario.policies[title] == "fail" and row.state is RequestState.FAILED:
+            if not any(w.outcome in ("failed", "gap", "superseded") for w in wants.values()):
+                self.watch.fail(f"request {row.id} failed and nothing is missing")
+            return
+        self.delivered(row, plan, {**self.watch.released.get(row.id, {}), **wants})
+
+    def delivered(self, row: requests.RequestRow, plan: Plan, wants: dict[str, Want]) -> None:
+        for planned in plan:
+            want = wants.get(planned.spec.key)
+            if want is None or not want.outcome:
+                self.watch.fail(f"request {row.id} ended {row.state} without a task being told")
+                return
+            self.told(row, want, planned.spec, wants)
+        lacks = any(w.outcome in ("failed", "gap", "superseded") for w in wants.values())
+        if (row.state is RequestState.COMPLETE) == lacks:
+            self.watch.fail(f"request {row.id} ended {row.state}, lacking something: {lacks}")
+        if lacks and not row.gap_count:
+            self.watch.fail(f"request {row.id} ended {row.state} and names no gap")
+
+    def told(
+        self, row: requests.RequestRow, want: Want, spec: Spec, wants: dict[str, Want]
+    ) -> None:
+        """One want agrees with its task and with what its inputs came to."""
+        task = self.watch.tasks[want.key]
+        if want.outcome == "done":
+            self.done(row, want, task)
+        elif want.outcome == "superseded":
+            heir = wants.get(want.successor)
+            if heir is None or not heir.outcome:
+                self.watch.fail(f"request {row.id}: the successor of {want.key[:8]} is not told")
+        elif want.outcome == "gap":
+            if any(wants[i.key].outcome == "done" and not self.lost(i.key) for i in spec.inputs):
+                self.watch.fail(f"request {row.id}: {want.key[:8]} is a gap with inputs there")
+        elif want.outcome != "failed":
+            self.watch.fail(f"request {row.id}: outcome {want.outcome!r}")
+
+    def lost(self, key: str) -> bool:
+        """An input whose artifact was there, was lost, and could not be made again."""
+        return key in self.watch.lost_tasks and self.watch.tasks[key].state is not State.DONE
+
+    def done(self, row: requests.RequestRow, want: Want, task: Task) -> None:
+        if task.key not in self.watch.was_done:
+            self.watch.fail(f"request {row.id}: {want.key[:8]} is told done and never was")
+        released = want.key in self.watch.released.get(row.id, {})
+        if task.state is State.DONE and want.files != task.files and not released:
+            self.watch.fail(f"request {row.id}: {want.key[:8]} names other files than its task")

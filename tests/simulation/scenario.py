@@ -1,0 +1,70 @@
+"""What a seed makes of plans and requests."""
+
+from dataclasses import dataclass
+from random import Random
+
+from tasks.plan import Plan, PlannedTask
+from tasks.spec import CollectSpec, GridSpec, Input, MosaicSpec, Spec
+
+GRID = GridSpec(crs="EPSG:4326", transform=(1, 0, 0, 0, -1, 0), width=8, height=8)
+
+
+@dataclass
+class Scenario:
+    """What a seed makes of plans and requests."""
+
+    plans: dict[str, Plan]
+    policies: dict[str, str]
+    never: frozenset[str]
+
+    @classmethod
+    def of(cls, random: Random) -> "Scenario":
+        """Plans over a common pool of granules and cells, so that requests share tasks."""
+        size = random.choice([1, 1, 1, 1, 1, 1, 1, 3])  # some have up to 50 tasks
+        granules: list[Spec] = [
+            CollectSpec(product="MOD13A2", collection="6", granule=f"g{i}", production="1")
+            for i in range(random.randint(2, 7 * size))
+        ]
+        cells: list[Spec] = [
+            _over(f"cell{i}", random.sample(granules, random.randint(1, min(3, len(granules)))))
+            for i in range(random.randint(1, 6 * size))
+        ]
+        tops: list[Spec] = [
+            _over(f"top{i}", random.sample(cells, random.randint(1, min(4, len(cells)))))
+            for i in range(random.randint(1, 3 * size + 1))
+        ]
+        if random.random() < 0.3:
+            tops.append(_over("peak", random.sample(tops, random.randint(1, len(tops)))))
+        everything = {spec.key: spec for spec in [*granules, *cells, *tops]}
+        plans: dict[str, Plan] = {}
+        policies: dict[str, str] = {}
+        for i in range(random.randint(1, 4)):
+            wanted = random.sample(tops, random.randint(1, len(tops)))
+            plans[f"plan{i}"] = _plan(wanted, everything)
+            policies[f"plan{i}"] = "fail" if random.random() < 0.2 else "skip"
+        never = [s.key for s in granules if random.random() < random.choice([0.0, 0.0, 0.25])]
+        return cls(plans=plans, policies=policies, never=frozenset(never))
+
+
+def _over(name: str, inputs: list[Spec]) -> Spec:
+    ordered = sorted(inputs, key=lambda s: s.key)
+    return MosaicSpec(name=name, grid=GRID, inputs=tuple(Input(key=i.key) for i in ordered))
+
+
+def _plan(wanted: list[Spec], everything: dict[str, Spec]) -> Plan:
+    order: dict[str, Spec] = {}
+
+    def visit(spec: Spec) -> None:
+        for given in spec.inputs:
+            visit(everything[given.key])
+        order[spec.key] = spec
+
+    for spec in wanted:
+        visit(spec)
+    outputs = {spec.key for spec in wanted}
+    return Plan(
+        tasks=tuple(
+            PlannedTask(spec=spec, output=f"out/{key[:6]}" if key in outputs else "")
+            for key, spec in order.items()
+        )
+    )
