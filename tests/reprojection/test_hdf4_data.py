@@ -1,0 +1,257 @@
+"""Values found past the HDF4 library are the library's own, or left to it."""
+
+import struct
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from pyhdf.SD import SD, SDC
+
+from reprojection.hdf4 import Hdf4Container
+from reprojection.hdf4_data import StoredData
+from reprojection.hdfeos_write import write_granule
+from reprojection.sample import swath_granules, tile_granules
+
+Elements = dict[tuple[int, int], bytes]
+SHORT = np.dtype(np.int16)
+SPECIAL = 0x4000
+GROUP, VALUES, DEFLATED, LINKED, CHUNK = 720, 702, 40, 20, 61
+REFERENCE = 9
+
+
+def build(path: Path, elements: Mapping[tuple[int, int], bytes]) -> Path:
+    """An HDF4 file of nothing but these elements, in one block of descriptors."""
+    at = 4 + 6 + 12 * len(elements)
+    table, data = struct.pack(">HI", len(elements), 0), b""
+    for (tag, number), content in elements.items():
+        table += struct.pack(">HHII", tag, number, at + len(data), len(content))
+        data += content
+    path.write_bytes(b"\x0e\x03\x13\x01" + table + data)
+    return path
+
+
+def group() -> Elements:
+    return {(GROUP, REFERENCE): struct.pack(">HHHHHH", 106, 9, 701, 9, VALUES, 4)}
+
+
+def compressed(size: int, number: int, coder: int = 4) -> bytes:
+    return struct.pack(">HHIHHHH", 3, 0, size, number, 0, coder, 6)
+
+
+def deflated(values: npt.NDArray[np.generic]) -> Elements:
+    data = values.astype(values.dtype.newbyteorder(">")).tobytes()
+    head = compressed(len(data), 1)
+    return {**group(), (VALUES | SPECIAL, 4): head, (DEFLATED, 1): zlib.compress(data)}
+
+
+def chunked(values: npt.NDArray[np.int16], chunk: tuple[int, int], *, without: int) -> Elements:
+    """A data set in deflated chunks, of which one was never written and is filled with -1."""
+    tall, wide = chunk
+    head = struct.pack(">BIIIIHHHHI", 0, 3, values.size, tall * wide, 2, 1962, 5, 1, 0, 2)
+    for length, part in zip(values.shape, chunk, strict=True):
+        head += struct.pack(">III", 0, length, part)
+    head += struct.pack(">Ih", 2, -1)
+    comp = struct.pack(">HIHHH", 3, 6, 0, 4, 6)
+    found = {**group(), (VALUES | SPECIAL, 4): struct.pack(">HI", 5, len(head)) + head + comp}
+    table, number = b"", 0
+    across = -(-values.shape[1] // wide)
+    for row in range(-(-values.shape[0] // tall)):
+        for col in range(across):
+            number += 1
+            if number == without:
+                continue
+            piece = values[row * tall : (row + 1) * tall, col * wide : (col + 1) * wide]
+            beyond = [(0, side - size) for side, size in zip(chunk, piece.shape, strict=True)]
+            whole = np.pad(piece, beyond).astype(">i2")
+            found[DEFLATED, number] = zlib.compress(whole.tobytes())
+            found[CHUNK | SPECIAL, number] = compressed(whole.nbytes, number)
+            table += struct.pack(">iiHH", row, col, CHUNK, number)
+    found[1962, 5] = struct.pack(">HIHH", 0, len(table) // 12, 12, 3)
+    # The table in two linked blocks, the second no longer than it need be.
+    first = 24
+    found[1963 | SPECIAL, 5] = struct.pack(">HIIIH", 1, len(table), len(table) - first, 2, 90)
+    found[LINKED, 90] = struct.pack(">HHH", 0, 91, 92)
+    found |= {(LINKED, 91): table[:first], (LINKED, 92): table[first:]}
+    return found
+
+
+def read(
+    path: Path,
+    shape: tuple[int, ...],
+    dtype: npt.DTypeLike = SHORT,
+    part: tuple[tuple[int, ...], tuple[int, ...]] | None = None,
+) -> npt.NDArray[np.generic] | None:
+    start, count = part or ((0,) * len(shape), shape)
+    return StoredData(path).read(
+        REFERENCE, shape=shape, dtype=np.dtype(dtype), start=start, count=count
+    )
+
+
+def of_every_dataset(path: Path) -> dict[str, bool]:
+    """Whether each data set was read past the library; asserts that it says the same."""
+    direct, library = StoredData(path), SD(str(path), SDC.READ)
+    container, found = Hdf4Container(path), {}
+    for dataset in container.datasets:
+        if 0 in dataset.shape:
+            continue
+        zero, shape = [0] * len(dataset.shape), dataset.shape
+        sds = library.select(int(dataset.key))
+        values = direct.read(
+            sds.ref(), shape=shape, dtype=dataset.dtype, start=tuple(zero), count=shape
+        )
+        found[dataset.name] = values is not None
+        if values is not None:
+            said = np.asarray(sds.get(zero, list(shape), [1] * len(zero))).reshape(shape)
+            assert values.dtype == said.dtype
+            assert values.tobytes() == said.tobytes(), dataset.name
+        sds.endaccess()
+    container.close()
+    library.end()
+    return found
+
+
+def test_sample_granules_are_read_past_the_library(tmp_path: Path) -> None:
+    for number, granule in enumerate((next(tile_granules()), next(swath_granules()))):
+        path = tmp_path / f"{number}.hdf"
+        write_granule(path, granule)
+        found = of_every_dataset(path)
+        assert found
+        assert all(found.values())
+
+
+@pytest.mark.real_data
+def test_real_granules_have_the_librarys_values(granules: Path) -> None:
+    left: set[str] = set()
+    for folder in sorted(granules.glob("l*/*")):
+        path = min(folder.glob("*.hdf"))
+        found = of_every_dataset(path)
+        left |= {path.parent.name for direct in found.values() if not direct}
+    # Its chunks are single rows of 200 pixels: the library is quicker with those.
+    assert left == {"MOD11B2"}
+
+
+@pytest.mark.parametrize("deflate", [False, True])
+@pytest.mark.parametrize("dtype", ["i1", "u1", "i2", "u2", "i4", "u4", "f4", "f8"])
+def test_parts_of_any_type_are_the_librarys(tmp_path: Path, dtype: str, deflate: bool) -> None:
+    path = tmp_path / "one.hdf"
+    numbers = {"i1": SDC.INT8, "u1": SDC.UINT8, "i2": SDC.INT16, "u2": SDC.UINT16}
+    numbers |= {"i4": SDC.INT32, "u4": SDC.UINT32, "f4": SDC.FLOAT32, "f8": SDC.FLOAT64}
+    values = np.random.default_rng(1).integers(0, 127, (5, 7, 3)).astype(dtype)
+    file = SD(str(path), SDC.WRITE | SDC.CREATE)
+    sds = file.create("Band", numbers[dtype], values.shape)
+    if deflate:
+        sds.setcompress(SDC.COMP_DEFLATE, 5)
+    sds.set(values)
+    reference = sds.ref()
+    sds.endaccess()
+    file.end()
+    stored = StoredData(path)
+    for start, count in (((0, 0, 1), (5, 7, 1)), ((2, 3, 0), (3, 4, 3)), ((4, 6, 2), (1, 1, 1))):
+        found = stored.read(
+            reference, shape=values.shape, dtype=values.dtype, start=start, count=count
+        )
+        cut = tuple(slice(at, at + n) for at, n in zip(start, count, strict=True))
+        assert found is not None
+        assert found.dtype == values.dtype
+        assert np.array_equal(found, values[cut])
+        assert found.flags.writeable
+
+
+def test_what_was_appended_lies_in_linked_blocks(tmp_path: Path) -> None:
+    path = tmp_path / "grown.hdf"
+    file = SD(str(path), SDC.WRITE | SDC.CREATE)
+    grown, other = (file.create(name, SDC.INT16, (SDC.UNLIMITED, 40)) for name in ("A", "B"))
+    values = np.arange(30 * 40, dtype=np.int16).reshape(30, 40)
+    for row in range(0, 30, 10):
+        for sds in (grown, other):
+            sds[row : row + 10] = values[row : row + 10]
+    grown.endaccess()
+    other.endaccess()
+    file.end()
+    assert struct.pack(">H", VALUES | SPECIAL) in path.read_bytes()
+    assert of_every_dataset(path) == {"A": True, "B": True}
+
+
+def test_chunks_at_the_edge_and_chunks_that_were_never_written(tmp_path: Path) -> None:
+    values = np.arange(150 * 130, dtype=np.int16).reshape(150, 130)
+    path = build(tmp_path / "chunks.hdf", chunked(values, (64, 100), without=3))
+    expected = values.copy()
+    expected[64:128, :100] = -1
+    whole = read(path, values.shape)
+    assert whole is not None
+    assert np.array_equal(whole, expected)
+    part = read(path, values.shape, part=((60, 90), (80, 33)))
+    assert part is not None
+    assert np.array_equal(part, expected[60:140, 90:123])
+
+
+def test_small_chunks_are_left_to_the_library(tmp_path: Path) -> None:
+    values = np.zeros((64, 50), np.int16)
+    assert read(build(tmp_path / "c.hdf", chunked(values, (8, 50), without=0)), (64, 50)) is None
+
+
+VALUES_HERE = np.arange(60 * 80, dtype=np.int16).reshape(60, 80)
+
+
+def test_damage_to_the_stream_is_left_to_the_library(tmp_path: Path) -> None:
+    whole = deflated(VALUES_HERE)
+    path = build(tmp_path / "whole.hdf", whole)
+    found = read(path, VALUES_HERE.shape)
+    assert found is not None
+    assert np.array_equal(found, VALUES_HERE)
+    stream, longer = whole[DEFLATED, 1], zlib.compress(bytes(10_000_000))
+    wrong_sum = stream[:-1] + bytes([stream[-1] ^ 1])
+    for number, bad in enumerate((stream[:-9], wrong_sum, longer, b"", b"\xff" * 99)):
+        path = build(tmp_path / f"{number}.hdf", {**whole, (DEFLATED, 1): bad})
+        assert read(path, VALUES_HERE.shape) is None
+
+
+def test_other_ways_of_storing_are_left_to_the_library(tmp_path: Path) -> None:
+    whole = deflated(VALUES_HERE)
+    heads = {
+        "skipping Huffman": compressed(VALUES_HERE.nbytes, 1, coder=3),
+        "another size": compressed(VALUES_HERE.nbytes - 2, 1),
+        "no such stream": compressed(VALUES_HERE.nbytes, 7),
+        "a file of its own": struct.pack(">HIII", 2, VALUES_HERE.nbytes, 0, 5) + b"a.dat",
+        "cut off": b"\0\3\0",
+    }
+    for number, head in enumerate(heads.values()):
+        path = build(tmp_path / f"{number}.hdf", {**whole, (VALUES | SPECIAL, 4): head})
+        assert read(path, VALUES_HERE.shape) is None
+    twice = {(GROUP, REFERENCE): struct.pack(">HHHH", VALUES, 4, VALUES, 4)}
+    assert read(build(tmp_path / "twice.hdf", {**whole, **twice}), VALUES_HERE.shape) is None
+    assert read(build(tmp_path / "none.hdf", group()), VALUES_HERE.shape) is None
+
+
+def test_damage_to_chunks_is_left_to_the_library(tmp_path: Path) -> None:
+    values = np.zeros((150, 130), np.int16)
+    whole = chunked(values, (64, 100), without=0)
+    head, places = whole[VALUES | SPECIAL, 4], whole[1962, 5]
+    at = struct.calcsize(">HIBIIIIHHHHI")
+    wrongs: list[Elements] = [
+        {(VALUES | SPECIAL, 4): head[: at + 8] + struct.pack(">I", 1 << 31) + head[at + 12 :]},
+        {(VALUES | SPECIAL, 4): head[: at + 8] + bytes(4) + head[at + 12 :]},
+        {(VALUES | SPECIAL, 4): head[:-4]},
+        {(1962, 5): struct.pack(">HI", 0, 1 << 30) + places[6:]},
+        {(LINKED, 91): struct.pack(">iiHH", 0, 0, CHUNK, 1) * 2},  # one place twice
+        {(LINKED, 91): struct.pack(">iiHH", 9, 0, CHUNK, 1) * 2},  # off the data set
+        {(LINKED, 90): struct.pack(">HHH", 90, 91, 0)},  # a circle of tables
+        {(DEFLATED, 2): b"x"},
+    ]
+    for number, wrong in enumerate(wrongs):
+        path = build(tmp_path / f"{number}.hdf", {**whole, **wrong})
+        assert read(path, values.shape) is None, number
+    assert read(build(tmp_path / "whole.hdf", whole), values.shape) is not None
+
+
+def test_a_circle_of_descriptor_blocks_ends(tmp_path: Path) -> None:
+    path = build(tmp_path / "circle.hdf", deflated(VALUES_HERE))
+    data = bytearray(path.read_bytes())
+    data[6:10] = struct.pack(">I", 4)
+    path.write_bytes(data)
+    assert read(path, VALUES_HERE.shape) is None
+    path.write_bytes(data[:30])
+    assert read(path, VALUES_HERE.shape) is None
