@@ -15,13 +15,18 @@ from tasks.store import Entity, Insert, Operation, Replace, Store, Upsert
 _TRIES = 8
 
 
-def passing(store: Store, shard: str, request: str) -> Operation:
+def passing(store: Store, shard: str, request: str, etag: str = "") -> Operation:
     """The operation that guards a transaction which adds wants of the request in the shard.
+
+    `etag` is what the caller's own last pass left, if it made one: the gate is not read, and the
+    transaction is refused when anybody has changed it since.
 
     Raises:
         FencedError: the gate is closed; another manager has taken the request's wants back.
     """
     name = rows.gate_row(request)
+    if etag:
+        return Replace(row=name, entity=_entity(is_open=True), etag=etag)
     row = store.get(rows.TABLE, shard, name)
     if row is None:
         return Insert(row=name, entity=_entity(is_open=True))

@@ -108,7 +108,8 @@ class Intake:
             raise StoreError(f"the plan of {live.id} is not in storage")
         first = _sections_written(self._services, live.id)
         for number, section in enumerate(plan.sections(first), first):
-            for written in PlanWriter(self._services, live.id, [section]).batches():
+            writer = PlanWriter(self._services, live.id, [section], self._options.writers)
+            for written in writer.batches():
                 for _, want in written.tasks:
                     live.note(want)
                 yield written

@@ -6,8 +6,11 @@ and no dependent waits for it, or its end comes later and finds the edges. A pla
 after a crash leaves alone what the request already wants.
 """
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from itertools import chain
 
 from service_manager import gate
 from tasks import rows, transitions
@@ -59,15 +62,22 @@ _Item = _Step | _Link
 class PlanWriter:
     """Writes the plan of one request, a batch for each item taken from `batches`.
 
-    `sections` are tasks, inputs first; an input may be of a section before.
+    `sections` are tasks, inputs first; an input may be of a section before. Up to `writers` batches
+    of different shards are on their way at once, none while an item is looked at.
     """
 
     def __init__(
-        self, services: Services, request: str, sections: Iterable[Sequence[PlannedTask]]
+        self,
+        services: Services,
+        request: str,
+        sections: Iterable[Sequence[PlannedTask]],
+        writers: int = 1,
     ) -> None:
         self._services = services
         self._request = request
         self._sections = sections
+        self._writers = writers
+        self._gates: dict[str, str] = {}  # by shard: the ETag that the last pass left
         self._states: dict[str, State] = {}
         self._makers: dict[str, tuple[str, int]] = {}  # of what was there: worker, bytes
         self._fresh = True  # the last batch was all new: the next may be, too
@@ -78,9 +88,22 @@ class PlanWriter:
             self._states.clear()
             self._makers.clear()
             for level in _levels(section):
-                for number in sorted({shard(step.key) for step in level}):
-                    members = [step for step in level if shard(step.key) == number]
-                    yield from self._shard(number, members)
+                members: dict[str, list[_Item]] = {}
+                for step in level:
+                    members.setdefault(shard(step.key), []).append(step)
+                shards = [self._shard(number, members[number]) for number in sorted(members)]
+                yield from self._beside(shards) if self._writers > 1 else chain(*shards)
+
+    def _beside(self, shards: Iterable[Iterator[Written]]) -> Iterator[Written]:
+        """The batches of a level; nothing in it waits for anything else in it."""
+        waiting = deque(shards)
+        with ThreadPoolExecutor(self._writers, thread_name_prefix="plan") as pool:
+            while waiting:
+                taken = [waiting.popleft() for _ in range(min(self._writers, len(waiting)))]
+                for one, written in zip(taken, [*pool.map(_next, taken)], strict=True):
+                    if written is not None:
+                        waiting.append(one)
+                        yield written
 
     def _shard(self, number: str, steps: Sequence[_Item]) -> Iterator[Written]:
         for step in steps:
@@ -120,15 +143,16 @@ class PlanWriter:
                     written.made += one.made
                 return written
             try:
-                return self._attempt(number, batch)
+                return self._attempt(number, batch, fresh=self._fresh and not tries)
             except ConflictError as error:
-                self._fresh, last = False, error
+                last = error
             except StoreError as error:
-                self._fresh, last = False, error
+                last = error
                 self._services.clock.sleep(0.05 * 2**tries)
+            self._gates.pop(number, None)
         raise StoreError(f"plan of {self._request}: gave up: {last}") from last
 
-    def _attempt(self, number: str, batch: Sequence[_Item]) -> Written:
+    def _attempt(self, number: str, batch: Sequence[_Item], *, fresh: bool) -> Written:
         written = Written()
         operations: list[Operation] = []
         absent = 0
@@ -136,7 +160,7 @@ class PlanWriter:
             if isinstance(step, _Link):
                 operations += self._link(step)
                 continue
-            task = None if self._fresh else read_task(self._services.store, step.key)
+            task = None if fresh else read_task(self._services.store, step.key)
             if task is None:
                 absent += 1
                 change = self._create(step)
@@ -151,8 +175,10 @@ class PlanWriter:
                 if task is None or task.state.live:  # else it begins again, and that is news
                     operations.append(rows.news_of_wait(change.task))
         if operations:
-            operations.append(gate.passing(self._services.store, number, self._request))
-            self._services.store.transact(rows.TABLE, number, operations)
+            store, known = self._services.store, self._gates.get(number, "")
+            operations.append(gate.passing(store, number, self._request, known))
+            etags = store.transact(rows.TABLE, number, operations)
+            self._gates[number] = etags[-1] if etags else ""
         self._fresh = absent == sum(isinstance(step, _Step) for step in batch)
         for step, (task, _) in zip(_steps(batch), written.tasks, strict=True):
             self._see(task)
@@ -259,6 +285,10 @@ class PlanWriter:
                 self._services.clock.sleep(0.05 * 2**tries)
             else:
                 return
+
+
+def _next(batches: Iterator[Written]) -> Written | None:
+    return next(batches, None)
 
 
 def _steps(batch: Sequence[_Item]) -> list[_Step]:

@@ -1,0 +1,89 @@
+"""Writing a plan several batches at a time: as one at a time, whatever fails meanwhile."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from service_manager import gate
+from service_manager.plan_writer import PlanWriter
+from tasks import rows
+from tasks.clock import ManualClock
+from tasks.errors import FencedError, StoreError
+from tasks.keys import SHARDS
+from tasks.memory_store import MemoryStore
+from tasks.services import Services, memory_services
+from tasks.store import Operation, Row
+from tests.service_manager.workbench import collect, mosaic, plan_of
+
+MANY = [collect(f"m{i}") for i in range(400)]
+TASKS = plan_of(*MANY, *(mosaic(f"t{i}", *MANY[i : i + 3]) for i in range(300))).tasks
+
+
+class Lossy(MemoryStore):
+    """Loses every so manyth answer to a write that took effect; counts calls."""
+
+    def __init__(self, every: int = 0) -> None:
+        super().__init__()
+        self._every = every
+        self.reads = self.writes = 0
+
+    def get(self, table: str, partition: str, row: str) -> Row | None:
+        self.reads += 1
+        return super().get(table, partition, row)
+
+    def transact(
+        self, table: str, partition: str, operations: Sequence[Operation]
+    ) -> tuple[str, ...]:
+        self.writes += 1
+        lost = self._every and self.writes % self._every == 0
+        etags = super().transact(table, partition, operations)
+        if lost:
+            raise StoreError("the answer was lost")
+        return etags
+
+
+def services(store: MemoryStore) -> Services:
+    return replace(memory_services(ManualClock()), store=store)
+
+
+def written(store: MemoryStore, writers: int) -> list[str]:
+    """The keys in the order they were written in."""
+    writer = PlanWriter(services(store), "r", [TASKS], writers)
+    return [task.key for batch in writer.batches() for task, _ in batch.tasks]
+
+
+def content(store: MemoryStore) -> dict[tuple[str, str], object]:
+    return {(row.partition, row.row): row.entity for row in store.tables()[rows.TABLE]}
+
+
+@pytest.mark.parametrize("every", [0, 5])
+def test_several_writers_write_what_one_writes(every: int) -> None:
+    one, four = MemoryStore(), Lossy(every)
+    keys = written(one, 1)
+    found = written(four, 4)
+    assert content(four) == content(one)
+    assert sorted(found) == sorted(keys) == sorted(task.key for task in TASKS)
+    place = {key: i for i, key in enumerate(found)}
+    assert all(place[given.key] < place[t.key] for t in TASKS for given in t.spec.inputs)
+
+
+def test_the_gate_is_read_once_in_each_shard() -> None:
+    store = Lossy()
+    written(store, 1)
+    assert store.writes > 2 * len(SHARDS)
+    assert store.reads == len(SHARDS)
+
+
+@pytest.mark.parametrize("writers", [1, 4])
+def test_a_gate_that_closes_in_the_middle_lets_nothing_more_through(writers: int) -> None:
+    store = MemoryStore()
+    mine = services(store)
+    batches = PlanWriter(mine, "r", [TASKS], writers).batches()
+    for _ in range(3 * len(SHARDS)):  # every shard's gate has been passed
+        next(batches)
+    gate.close(store, mine.clock, "r")
+    before = content(store)
+    with pytest.raises(FencedError):
+        list(batches)
+    assert content(store) == before
