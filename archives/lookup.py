@@ -28,10 +28,8 @@ from archives.model import GranuleRecord, Ring
 
 _WIDEST = math.radians(50.0)  # of a plane: a gnomonic map stretches by 1 / cos^2
 _LARGEST = math.radians(40.0)  # radius of a granule that is compared in a plane
+_FARTHEST = 2.5  # radians; where `boundary.caps_meet` takes its plane's scale at most
 _HORIZON = math.cos(math.radians(78.0))
-_STRETCH = 1.15
-"""How much more than the margin `touches` allows within granules of the largest radius: its
-stereographic plane's scale, 2 / (1 + cos 40.4 degrees), rounded up."""
 
 Floats = npt.NDArray[np.float64]
 Booleans = npt.NDArray[np.bool_]
@@ -58,6 +56,9 @@ class _Rings:
     centres: Floats
     radii: Floats
     margins: Floats
+    stretches: Floats
+    """How much more than its margin `boundary.touches` allows a granule at most: its plane's scale
+    at the rim."""
 
 
 class Lookup:
@@ -77,6 +78,7 @@ class Lookup:
                     self._caps.extend(caps)
                 areas.append(known[name])
             self._items.append(areas)
+        self._plain = self._items == [[[number]] for number in range(len(self._caps))]
         self._centres = np.array([cap.centre for cap in self._caps]).reshape(-1, 3)
         self._radii = np.array([cap.radius for cap in self._caps])
         self._planes = self._draw()
@@ -89,6 +91,8 @@ class Lookup:
             parts[plain] = self._compare([records[i] for i in plain])
         for i in set(range(len(records))).difference(plain):
             parts[i] = self._one_by_one(records[i])
+        if self._plain:
+            return parts
         found = np.ones((len(records), len(self._items)), bool)
         for number, areas in enumerate(self._items):
             for area in areas:
@@ -106,7 +110,7 @@ class Lookup:
 
     def _compare(self, records: Sequence[GranuleRecord]) -> Booleans:
         rings = _rings(records)
-        far = rings.radii[:, None] + self._radii + _STRETCH * rings.margins[:, None]
+        far = rings.radii[:, None] + self._radii + (rings.stretches * rings.margins)[:, None]
         near: Booleans = rings.centres @ self._centres.T >= np.cos(np.minimum(far + 1e-9, math.pi))
         near |= (rings.radii > _LARGEST)[:, None]
         touch = np.zeros_like(near)
@@ -150,13 +154,12 @@ class Lookup:
         i, j = np.nonzero(near[np.ix_(rows, plane.parts)])
         one, other = polygons[i], plane.drawn[j]
         margins = rings.margins[rows[i]]
+        reach = rings.stretches[rows[i]] * margins * plane.scale[j]
         meet = shapely.intersects(other, one)
-        open_still = np.flatnonzero(~meet)
-        close = _within(other[open_still], one[open_still], margins[open_still])
-        meet[open_still[close]] = True
-        reach = _STRETCH * margins * plane.scale[j]
         apart = ~meet
         apart[apart] = ~_within(other[apart], one[apart], reach[apart])
+        between = np.flatnonzero(~meet & ~apart)
+        meet[between] = _within(other[between], one[between], margins[between])
         touch[rows[i[meet]], plane.parts[j[meet]]] = True
         settled = meet | apart
         unsure[rows[i[settled]], plane.parts[j[settled]]] = False
@@ -220,4 +223,12 @@ def _rings(records: Sequence[GranuleRecord]) -> _Rings:
     cosines = np.einsum("ij,ij->i", corners, np.repeat(centres, counts, axis=0))
     radii = np.arccos(np.clip(np.minimum.reduceat(cosines, starts[:-1]), -1.0, 1.0))
     margins = np.array([margin_km(record) for record in records]) / EARTH_RADIUS_KM
-    return _Rings(corners=corners, starts=starts, centres=centres, radii=radii, margins=margins)
+    return _Rings(
+        corners=corners,
+        starts=starts,
+        centres=centres,
+        radii=radii,
+        margins=margins,
+        # Its cap has another centre, within this one, so that it is at most twice as wide.
+        stretches=2.0 / (1.0 + np.cos(np.minimum(2.0 * radii + margins, _FARTHEST))),
+    )

@@ -7,8 +7,8 @@ from tasks.settings import Settings
 from tasks.transitions import RetryPolicy
 
 WRITERS = 4
-"""Batches of a plan on their way at once, as a store across a network wants it; Azurite, which is one
-process, is no faster by it."""
+"""Batches of a plan on their way at once, as a store across a network wants it; Azurite, which is
+one process, is no faster by it."""
 
 
 @dataclass(frozen=True, kw_only=True)
