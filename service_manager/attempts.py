@@ -8,10 +8,11 @@ from service_manager.dispatch import Dispatch
 from service_manager.machines import Order
 from service_manager.monitor import GiveUp, Kill, Monitor
 from service_manager.options import Options
+from service_manager.sweep import read_running
 from service_manager.view import Running, View
 from tasks import history, protocol, workers
 from tasks.keys import shard
-from tasks.model import Attempt, State, Task
+from tasks.model import Attempt, State
 from tasks.rows import News
 from tasks.services import Services
 
@@ -51,7 +52,7 @@ class Attempts:
         self._monitor.hear(found, now)
         self._strays_of(found, now)
         for running in self._view.running.values():
-            self._dispatch.remove(running.key, now)
+            self._dispatch.remove(running.key)
         for live in self._view.requests.values():
             live.changed = True
         verdicts = self._monitor.look(self._statistics, now)
@@ -76,21 +77,32 @@ class Attempts:
     def _strays_of(self, found: list[workers.WorkerRow], now: float) -> None:
         """Attempts that workers list and the view lacks: new ones, or ones nobody waits for."""
         known = {running.claim for running in self._view.running.values()}
+        unknown = [
+            (worker.name, attempt)
+            for worker in found
+            for attempt in worker.attempts
+            if attempt.claim not in known and not self._monitor.lost(worker.name, now)
+        ]
+        # A scan of a shard costs no more calls than a read of one task, and tells of all its new.
+        running: dict[str, Running] = {}
+        for number in sorted({shard(attempt.key) for _, attempt in unknown}):
+            running |= read_running(self._store, number, now)
         listed: dict[str, int] = {}
-        for worker in found:
-            for attempt in worker.attempts:
-                if attempt.claim in known or self._monitor.lost(worker.name, now):
-                    continue
-                task = protocol.read_task(self._store, attempt.key)
-                if task is None:
-                    continue
-                if task.state is State.RUNNING and task.claim == attempt.claim:
-                    self._view.running[task.key] = _running_of(task, now - attempt.started_ago)
-                elif task.claim != attempt.claim or task.state is State.CANCELLED:
-                    beats = listed[attempt.claim] = self._strays.get(attempt.claim, 0) + 1
-                    if beats > 1:
-                        workers.order_kill(self._store, self._clock, worker.name, attempt.claim)
+        for worker_name, attempt in unknown:
+            new = running.get(attempt.key)
+            if new is not None and new.claim == attempt.claim:
+                new.since = now - attempt.started_ago
+                self._view.running[attempt.key] = new
+            elif self._stray(attempt):
+                beats = listed[attempt.claim] = self._strays.get(attempt.claim, 0) + 1
+                if beats > 1:
+                    workers.order_kill(self._store, self._clock, worker_name, attempt.claim)
         self._strays = listed
+
+    def _stray(self, attempt: workers.RunningAttempt) -> bool:
+        """Whether nobody waits for an attempt any more; a commit may be under way just now."""
+        task = protocol.read_task(self._store, attempt.key)
+        return task is not None and (task.claim != attempt.claim or task.state is State.CANCELLED)
 
     def _kill(self, kill: Kill) -> None:
         running = kill.running
@@ -135,18 +147,3 @@ class Attempts:
         protocol.fail(self._services, attempt, self._options.retry)
         self._view.running.pop(running.key, None)
         self._hint([shard(running.key)])
-
-
-def _running_of(task: Task, since: float) -> Running:
-    return Running(
-        key=task.key,
-        claim=task.claim,
-        worker=task.worker,
-        attempt=task.attempt,
-        retries=task.retries,
-        phase=task.phase,
-        task_class=task.task_class,
-        sponsor=task.sponsor,
-        claimed_at=task.claimed_at,
-        since=since,
-    )

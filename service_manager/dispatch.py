@@ -56,7 +56,7 @@ class Dispatch:
         self._patience = patience
         self._ready: dict[str, _Ready] = {}
         self._sponsor: dict[str, str] = {}  # of each ready key
-        self._taken: deque[float] = deque()  # when sent tasks left the queue
+        self._freed: deque[float] = deque()  # when attempts ended
         self._slots = 0
 
     def __len__(self) -> int:
@@ -84,15 +84,18 @@ class Dispatch:
         self._sponsor[key] = sponsor
         ready.fresh[key] = None
 
-    def remove(self, key: str, now: float | None = None) -> None:
-        """A task is not ready any more; `now` when a worker took it."""
+    def freed(self, now: float) -> None:
+        """An attempt has ended: its slot takes the next message."""
+        self._freed.append(now)
+
+    def remove(self, key: str) -> None:
+        """A task is not ready any more."""
         sponsor = self._sponsor.pop(key, None)
         if sponsor is None:
             return
         ready = self._ready[sponsor]
         ready.fresh.pop(key, None)
-        if ready.sent.pop(key, None) is not None and now is not None:
-            self._taken.append(now)
+        ready.sent.pop(key, None)
         self._forget(sponsor)
 
     def hungry(self) -> list[str]:
@@ -146,6 +149,7 @@ class Dispatch:
         ]
         heapq.heapify(heap)
         prefer = self._preference(view)
+        due = self._all_due(now)
         chosen: list[str] = []
         while heap and len(chosen) < allowed:
             *rank, request = heapq.heappop(heap)
@@ -153,7 +157,7 @@ class Dispatch:
             if tuple(rank) != current:  # the owner got another task meanwhile
                 heapq.heappush(heap, (*current, request))
                 continue
-            key = self._next(request, now, prefer)
+            key = self._next(request, due[request], now, prefer)
             if key is None:
                 continue
             chosen.append(key)
@@ -167,10 +171,10 @@ class Dispatch:
         """Messages to send now: one for each idle slot, some ahead for those that are busy, and
         what keeps the queue filled at the pace of late. No more, as they are taken in turn: a new
         request's tasks come behind all that is on the queue."""
-        while self._taken and self._taken[0] < now - _BACKLOG / 2:
-            self._taken.popleft()
+        while self._freed and self._freed[0] < now - _BACKLOG / 2:
+            self._freed.popleft()
         idle = max(0, view.slots - len(view.running))
-        goal = idle + max(min(view.slots, _AHEAD) + _SPARE, 2 * len(self._taken))
+        goal = idle + max(min(view.slots, _AHEAD) + _SPARE, 2 * len(self._freed))
         waiting = sum(
             1
             for ready in self._ready.values()
@@ -217,13 +221,23 @@ class Dispatch:
                     preference.waiting(sent.host)
         return preference
 
-    def _next(self, request: str, now: float, prefer: Preference | None) -> str | None:
+    def _all_due(self, now: float) -> dict[str, deque[str]]:
+        """By request, what was sent and is to be sent again."""
+        return {
+            request: deque(key for key, sent in ready.sent.items() if self._due(sent, now))
+            for request, ready in self._ready.items()
+        }
+
+    def _next(
+        self, request: str, due: deque[str], now: float, prefer: Preference | None
+    ) -> str | None:
         ready = self._ready[request]
-        for key, sent in ready.sent.items():
-            if self._due(sent, now):
-                # What one host was given and did not take is no silence of all.
-                sent.at, sent.tries, sent.host = now, sent.tries + (not sent.host), ""
-                return key
+        if due:
+            key = due.popleft()
+            sent = ready.sent[key]
+            # What one host was given and did not take is no silence of all.
+            sent.at, sent.tries, sent.host = now, sent.tries + (not sent.host), ""
+            return key
         if len(ready.sent) >= self.wide or not ready.fresh:
             return None
         key, host = self._first(ready, prefer)

@@ -162,7 +162,8 @@ class Manager:
         self._attempts.ended(news)
         if self._holders is not None:
             self._holders.ended(news.key, news.worker)
-        self._dispatch.remove(news.key, self._clock.monotonic())
+        self._dispatch.remove(news.key)
+        self._dispatch.freed(self._clock.monotonic())
         if news.state is State.READY and not news.not_before:
             self._dispatch.add(news.key, news.sponsor)
 

@@ -8,7 +8,7 @@ from tasks import rows
 from tasks.keys import SHARDS
 from tasks.model import Phase
 from tasks.services import Services
-from tasks.store import Row
+from tasks.store import Row, Store
 
 _PAGE = 1000  # ready tasks of one request and shard read in a sweep
 
@@ -41,7 +41,7 @@ class Sweep:
         """Read a shard's markers. Raises StoreError; it is due again then."""
         now = self._services.clock.monotonic()
         ready, until = self._ready(shard)
-        running = {r.key: r for r in (_running(row, now) for row in self._scan(shard, "x|"))}
+        running = read_running(self._services.store, shard, now)
         later = [(int(row.row.split("|")[1]) / 1000, _key(row)) for row in self._scan(shard, "z|")]
         start, end = rows.prefix_range("o|")
         news = any(self._services.store.scan(rows.TABLE, shard, start, end, limit=1))
@@ -97,6 +97,12 @@ class Sweep:
     def _scan(self, shard: str, prefix: str) -> list[Row]:
         start, end = rows.prefix_range(prefix)
         return list(self._services.store.scan(rows.TABLE, shard, start, end))
+
+
+def read_running(store: Store, shard: str, now: float) -> dict[str, Running]:
+    """A shard's running attempts by key, as if begun now. Raises StoreError."""
+    found = store.scan(rows.TABLE, shard, *rows.prefix_range("x|"))
+    return {running.key: running for running in (_running(row, now) for row in found)}
 
 
 def _key(row: Row) -> str:

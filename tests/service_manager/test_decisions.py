@@ -88,7 +88,8 @@ def test_of_one_owner_the_request_with_least_in_flight_comes_first() -> None:
     dispatch.choose(seen, 0.0)
     dispatch.add("s0", "small")
     for key in ("0000", "0001"):
-        dispatch.remove(key, 1.0)
+        dispatch.remove(key)
+        dispatch.freed(1.0)
     assert "s0" in dispatch.choose(seen, 1.0)
 
 
@@ -99,7 +100,7 @@ def test_a_window_bounds_what_a_request_has_on_the_queue() -> None:
         dispatch.add(f"{i:04d}", "r")
     assert len(dispatch.choose(seen, 0.0)) == 3
     assert dispatch.choose(seen, 1.0) == []
-    dispatch.remove("0000", 1.0)
+    dispatch.remove("0000")
     assert dispatch.choose(seen, 1.0) == ["0003"]
 
 
@@ -187,9 +188,46 @@ def test_quick_tasks_fill_the_queue_ahead_of_the_slots() -> None:
     for second in range(20):
         chosen = dispatch.choose(seen, second * 0.5)
         most = max(most, len(chosen))
-        for key in chosen:  # the workers take all of it at once
-            dispatch.remove(key, second * 0.5)
+        for key in chosen:  # the workers end all of it at once
+            dispatch.remove(key)
+            dispatch.freed(second * 0.5)
     assert most > 100
+
+
+def test_a_fleet_heard_of_at_once_does_not_flood_the_queue() -> None:
+    dispatch = Dispatch(window=8000, resend=30)
+    seen = view(("r", "a", 1.0), slots=1000)
+    for i in range(8000):
+        dispatch.add(f"{i:04d}", "r")
+    first = dispatch.choose(seen, 0.0)
+    assert 1000 <= len(first) < 1100
+    for key in first:  # the beats tell that all of it runs
+        dispatch.remove(key)
+        seen.running[key] = running(key)
+    assert len(dispatch.choose(seen, 15.0)) < 100
+
+
+def test_what_is_on_the_queue_is_looked_at_once_however_many_are_chosen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    dispatch = Dispatch(window=8000, resend=30)
+    seen = view(("r", "a", 1.0), slots=2000)
+    for i in range(8000):
+        dispatch.add(f"{i:04d}", "r")
+    looked = 0
+    due = Dispatch._due
+
+    def counted(self: Dispatch, sent: object, now: float) -> bool:
+        nonlocal looked
+        looked += 1
+        return due(self, sent, now)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Dispatch, "_due", counted)
+    first = len(dispatch.choose(seen, 0.0))
+    assert first >= 2000
+    seen.slots = 3000
+    assert len(dispatch.choose(seen, 1.0)) == 1000
+    assert looked <= 2 * first
 
 
 # --- monitor ---
