@@ -345,17 +345,37 @@ def _fine_points(
             nodes=np.empty((0, side, side, 2)), held=np.zeros(parts, dtype=bool), nowhere=none
         )
     rows, cols = np.moveaxis(blocks.astype(np.float64)[:, :, None], 1, 0)
-    steps = np.arange(-1, _PARTS + 2) / _PARTS
     halves = (np.arange(_PARTS) + 0.5) / _PARTS
-    nodes, middles = _exact_at(
-        coordinates, (rows + steps, cols + steps), (rows + halves, cols + halves)
+    lattice, at = _shared_points(blocks)
+    points, middles = _exact_at(
+        coordinates,
+        (lattice[:, :1] / _PARTS, lattice[:, 1:] / _PARTS),
+        (rows + halves, cols + halves),
     )
+    nodes = points.reshape(-1, 2)[at]
     nowhere = np.isnan(nodes).all(axis=(1, 2, 3)) & np.isnan(middles).all(axis=(1, 2, 3))
     return FinePoints(
         nodes=nodes,
         held=_parts_hold(nodes, middles) & ~polar[:, None, None],
         nowhere=np.asarray(nowhere, dtype=np.bool_),
     )
+
+
+def _shared_points(blocks: NDArray[np.int64]) -> tuple[Floats, NDArray[np.int64]]:
+    """The finer control points of blocks, each once though neighbours share it.
+
+    Returns rows and columns (points, 2) numbered 32 pixels apart, and which of them each block's
+    (n, 7, 7) are.
+    """
+    corner = blocks.min(axis=0)
+    first = (blocks - corner) * _PARTS
+    side = np.arange(_PARTS + 3)
+    down, across = first[:, 0, None, None] + side[:, None], first[:, 1, None, None] + side
+    used = np.zeros(first.max(axis=0) + _PARTS + 3, dtype=bool)
+    used[down, across] = True
+    number = np.cumsum(used, dtype=np.int64).reshape(used.shape) - 1
+    lattice: Floats = np.argwhere(used) + (corner * _PARTS - 1.0)
+    return lattice, number[down, across]
 
 
 def _listed(plan: BlockPlan, blocks: Sequence[tuple[int, int]], *, edges: bool) -> Floats:

@@ -207,10 +207,23 @@ static void local_scale(const double *q, double *scale_x, double *scale_y) {
 typedef int32_t EightInts __attribute__((vector_size(32)));
 typedef int32_t FourInts __attribute__((vector_size(16)));
 
+INLINE Quad reals4(FourInts a) {
+#if LANES > 4
+    return (Quad)_mm256_cvtepi32_pd((__m128i)a);
+#else
+    return __builtin_convertvector(a, Quad);
+#endif
+}
+
 INLINE Quad quad_of(EightInts eight, int half) {
     FourInts four;
+#if LANES > 4
+    four = (FourInts)(half ? _mm256_extracti128_si256((__m256i)eight, 1)
+                           : _mm256_castsi256_si128((__m256i)eight));
+#else
     memcpy(&four, (const char *)&eight + half * (int)sizeof four, sizeof four);
-    return __builtin_convertvector(four, Quad);
+#endif
+    return reals4(four);
 }
 
 /* GDAL's box between two corners, and the shares of its edge rows and columns. Where it is one row
@@ -245,7 +258,86 @@ INLINE Quad column_shares(const Window *window, int64_t k) {
     return chosen4(at == (Quad){0}, (Quad){0} + window->first_col, with_last);
 }
 
+/* Whole numbers as such. */
+INLINE FourInts ints4(Quad a) {
+#if LANES > 4
+    return (FourInts)_mm256_cvttpd_epi32((__m256d)a);
+#else
+    return (FourInts){(int32_t)a[0], (int32_t)a[1], (int32_t)a[2], (int32_t)a[3]};
+#endif
+}
+
 INLINE double sum4(Quad a) { return (a[0] + a[1]) + (a[2] + a[3]); }
+
+/* `sum4` of two. */
+INLINE void sum4_of_both(double *sums, Quad a, Quad b) {
+#if LANES > 4
+    const __m256d pairs = _mm256_hadd_pd((__m256d)a, (__m256d)b);
+    _mm_storeu_pd(sums, _mm_add_pd(_mm256_castpd256_pd128(pairs), _mm256_extractf128_pd(pairs, 1)));
+#else
+    sums[0] = sum4(a);
+    sums[1] = sum4(b);
+#endif
+}
+
+/* What is at hand, as the ends of windows are compared with it: first column and row, and what the
+   last ones are, negated. Counted from the first. */
+typedef struct {
+    Quad origin;
+    FourInts least;
+} Held;
+
+static Held held_of(Box box) {
+    const double col = (double)box.c0, row = (double)box.r0;
+    Held held = {{col, row, -col, -row},
+                 {0, 0, (int32_t)(box.c0 - box.c1), (int32_t)(box.r0 - box.r1)}};
+    return held;
+}
+
+/* `Window` in what is at hand, counted from its first pixel. Shares are of the first column and row
+   and of the last; of one row or one column, the first counts. */
+typedef struct {
+    Quad share;
+    int32_t row, col, height, width, inside;
+} Narrow;
+
+INLINE Narrow narrow_between(const double *from, const double *to, const Held *held) {
+    const Quad a = {from[0], from[1], -from[0], -from[1]}, b = {to[0], to[1], -to[0], -to[1]};
+    const Quad low = least4(a, b), whole = floor4(low + 1e-10);
+    FourInts ends = ints4(whole - held->origin);
+    Narrow narrow;
+    narrow.share = 1.0 - (low - whole);
+    narrow.col = ends[0];
+    narrow.row = ends[1];
+    narrow.width = -(ends[0] + ends[2]);
+    narrow.height = -(ends[1] + ends[3]);
+    if (narrow.width <= 1) {
+        narrow.width = 1;
+        narrow.share[0] = 1.0;
+        ends[2] = -1 - ends[0];
+    }
+    if (narrow.height <= 1) {
+        narrow.height = 1;
+        narrow.share[1] = 1.0;
+        ends[3] = -1 - ends[1];
+    }
+    const FourInts beyond = ends < held->least;
+    narrow.inside = !(beyond[0] | beyond[1] | beyond[2] | beyond[3]);
+    return narrow;
+}
+
+/* Shares of the columns of a window of up to four. */
+INLINE Quad narrow_shares(const Narrow *window) {
+    static const double inner[4][4] = {{0}, {0}, {0, 1}, {0, 1, 1}};
+    static const int64_t is_last[4][4] = {{0}, {0, -1}, {0, 0, -1}, {0, 0, 0, -1}};
+    const int n = window->width - 1;
+    QuadMask last;
+    memcpy(&last, is_last[n], sizeof last);
+    const QuadMask first = {-1, 0, 0, 0};
+    const Quad first_share = (Quad){0} + window->share[0], last_share = (Quad){0} + window->share[2];
+    return (Quad)((QuadMask)quad_at(inner[n]) | (first & (QuadMask)first_share) |
+                  (last & (QuadMask)last_share));
+}
 
 #define IMPLEMENTATION "windows_impl.h"
 #include "each_type.h"
@@ -306,8 +398,9 @@ static int block_windows(const Job *job, const WindowType *type, WindowWork *wor
 }
 
 static int run(const Job *job, const WindowType *type) {
-    WindowWork *work = calloc(1, sizeof(WindowWork));
+    WindowWork *work = malloc(sizeof(WindowWork));
     if (!work) return -1;
+    work->row = work->pixels = work->shares = work->list = (Scratch){NULL, 0};
     int failed = 0;
     int64_t first = floor_div(job->number_row + job->top, BLOCK);
     int64_t last = floor_div(job->number_row + job->bottom - 1, BLOCK);

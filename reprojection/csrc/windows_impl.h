@@ -147,16 +147,18 @@ static int NAME(is_loadable)(const NAME(Around) * around) {
            (height - 1) * around->view.stride + width + 8 <= around->view.room;
 }
 
-/* Ask for the pixels that the next row of windows has below this one's. */
-INLINE void NAME(prefetch_below)(const NAME(Around) * around, Box box) {
+/* Ask for `count` rows from this one on, which windows below will have. */
+INLINE void NAME(prefetch_below)(const NAME(Around) * around, int32_t row, int32_t col,
+                                 int32_t count) {
     const int64_t stride = around->view.stride;
-    int64_t at = (box.r1 - around->box.r0) * stride + (box.c0 - around->box.c0);
-    for (int64_t r = box.r0; r < box.r1 && at < around->view.room; r++, at += stride)
+    int64_t at = row * stride + col;
+    for (int32_t r = 0; r < count && at < around->view.room; r++, at += stride)
         __builtin_prefetch(around->view.data + at);
 }
 
-/* GDAL's average of a window that lies in what is at hand. */
-INLINE T NAME(gdal_inside)(const Window *window, const NAME(Around) * around, T fill) {
+/* GDAL's average of a window that lies in what is at hand: the sums of its valid pixels and of their
+   shares. */
+INLINE void NAME(gdal_wide)(const Window *window, const NAME(Around) * around, T fill, double *sums) {
     const Box box = window->box;
     const int64_t stride = around->view.stride;
     const T *p = around->view.data + (box.r0 - around->box.r0) * stride + (box.c0 - around->box.c0);
@@ -169,8 +171,72 @@ INLINE T NAME(gdal_inside)(const Window *window, const NAME(Around) * around, T 
         if (halves == 2) shares[1] = column_shares(window, k + 4);
         NAME(eight_columns)(p + k, stride, &rows, fill, shares, halves, &total, &weight);
     }
-    const double weights = sum4(weight);
-    return weights > 0 ? NAME(finish_real)(sum4(total) / weights, fill) : fill;
+    sums[0] = sum4(total);
+    sums[1] = sum4(weight);
+}
+
+typedef T NAME(Four) __attribute__((vector_size(4 * sizeof(T))));
+
+/* Four pixels, 0 for fill, and -1 for each that is. */
+INLINE FourInts NAME(four)(const T *p, int32_t fill, FourInts *lost) {
+    NAME(Four) pixels;
+    memcpy(&pixels, p, sizeof pixels);
+    const FourInts wide = __builtin_convertvector(pixels, FourInts);
+    *lost = wide == fill;
+    return wide & ~*lost;
+}
+
+/* `gdal_wide` of a window of at most four columns and at least two rows. */
+INLINE void NAME(gdal_narrow)(const T *p, int64_t stride, const Narrow *window, T fill,
+                              double *sums) {
+    const Quad first_share = (Quad){0} + window->share[1], last_share = (Quad){0} + window->share[3];
+    const int32_t inner_rows = window->height - 2;
+    FourInts inner = {0}, found = (FourInts){0} + inner_rows, lost_above, lost_under;
+    const FourInts top = NAME(four)(p, fill, &lost_above);
+    for (int32_t r = 0; r < inner_rows; r++) {
+        FourInts lost;
+        p += stride;
+        inner += NAME(four)(p, fill, &lost);
+        found += lost;
+    }
+    const FourInts low = NAME(four)(p + stride, fill, &lost_under);
+    Quad total = reals4(inner) + first_share * reals4(top);
+    Quad weight = reals4(found) + first_share * reals4(lost_above + 1);
+    total = total + last_share * reals4(low);
+    weight = weight + last_share * reals4(lost_under + 1);
+    const Quad shares = narrow_shares(window);
+    sum4_of_both(sums, shares * total, shares * weight);
+}
+
+/* GDAL's average of up to PIECE pixels of a row whose windows are not all outside the tiles. */
+static void NAME(gdal_piece)(const Job *job, int64_t band, T *out, const double *upper,
+                             const double *lower, int count, const NAME(Around) * around,
+                             Scratch *scratch, const Box *within, int *failed) {
+    const T fill = *(const T *)job->fill;
+    const int64_t stride = around->view.stride;
+    const Held held = held_of(around->box);
+    double sums[PIECE][2] = {{0}};
+    int32_t single[PIECE] = {0};
+    for (int j = 0; j < count; j++) {
+        const Narrow narrow = narrow_between(upper + 2 * j, lower + 2 * j + 2, &held);
+        if (narrow.inside && j % 8 == 0)
+            NAME(prefetch_below)(around, narrow.row + narrow.height, narrow.col, narrow.height);
+        if (narrow.inside && narrow.height > 1 && narrow.width <= 4) {
+            NAME(gdal_narrow)(around->view.data + narrow.row * stride + narrow.col, stride, &narrow,
+                              fill, sums[j]);
+            continue;
+        }
+        const Window window = window_between(upper + 2 * j, lower + 2 * j + 2);
+        if (narrow.inside) {
+            NAME(gdal_wide)(&window, around, fill, sums[j]);
+        } else {
+            out[j] = NAME(gdal_average)(job, band, &window, around, scratch, within, failed);
+            single[j] = 1;
+        }
+    }
+    for (int j = 0; j < count; j++)
+        if (!single[j])
+            out[j] = sums[j][1] > 0 ? NAME(finish_real)(sums[j][0] / sums[j][1], fill) : fill;
 }
 #endif
 
@@ -179,32 +245,28 @@ static void NAME(gdal_row)(const Job *job, int64_t band, T *out, const double *u
                            const double *lower, int64_t count, const NAME(Around) * around,
                            Scratch *scratch, const Box *within, int *failed) {
 #if T_SMALL
-    const Box held = around->box;
     const int loadable = NAME(is_loadable)(around);
 #endif
-    for (int64_t j = 0; j < count; j++) {
-        if (j % PIECE == 0) {
-            const int64_t piece = lesser(PIECE, count - j);
-            Range range = empty_range();
-            widen_range(&range, upper + 2 * j, piece + 1);
-            widen_range(&range, lower + 2 * j, piece + 1);
-            if (!area(range_box(range, *within))) {
-                NAME(fill_run)(out + j, piece, *(const T *)job->fill);
-                j += piece - 1;
-                continue;
-            }
+    for (int64_t j = 0; j < count; j += PIECE) {
+        const int piece = (int)lesser(PIECE, count - j);
+        Range range = empty_range();
+        widen_range(&range, upper + 2 * j, piece + 1);
+        widen_range(&range, lower + 2 * j, piece + 1);
+        if (!area(range_box(range, *within))) {
+            NAME(fill_run)(out + j, piece, *(const T *)job->fill);
+            continue;
         }
-        const Window window = window_between(upper + 2 * j, lower + 2 * j + 2);
 #if T_SMALL
-        const Box box = window.box;
-        if (loadable && box.r0 >= held.r0 && box.r1 <= held.r1 && box.c0 >= held.c0 &&
-            box.c1 <= held.c1) {
-            if (j % 8 == 0) NAME(prefetch_below)(around, box);
-            out[j] = NAME(gdal_inside)(&window, around, *(const T *)job->fill);
+        if (loadable) {
+            NAME(gdal_piece)(job, band, out + j, upper + 2 * j, lower + 2 * j, piece, around,
+                             scratch, within, failed);
             continue;
         }
 #endif
-        out[j] = NAME(gdal_average)(job, band, &window, around, scratch, within, failed);
+        for (int64_t k = j; k < j + piece; k++) {
+            const Window window = window_between(upper + 2 * k, lower + 2 * k + 2);
+            out[k] = NAME(gdal_average)(job, band, &window, around, scratch, within, failed);
+        }
     }
 }
 
