@@ -25,6 +25,7 @@ from tasks.store import BATCH_OPERATIONS, Delete, Entity, Merge, Operation, Row
 log = structlog.get_logger("manager.digest")
 
 ROWS = 200  # news read from one shard at once
+_HELD = (State.FAILED, State.WAITING)  # until all that is being revived is
 _TOGETHER = 960  # news digested at once: the cursor names them all in one property
 
 
@@ -79,7 +80,7 @@ class Digest:
             self._settle(number, some, found[number], told)
             self._counted -= {history.attempt_id(n) for n in some}
             result.later += [(n.not_before, n.key) for n in some if n.not_before]
-            result.ended += [n for n in some if n.number]
+            result.ended += [n for n in some if n.number and not n.counted]
             if len(some) == limit:  # the rest of the shard next time, past what has to be kept
                 self._after[number] = some[-1].row + "\0"
                 result.more = True
@@ -106,12 +107,15 @@ class Digest:
             # Before the call: its answer may get lost.
             self._counted |= {history.attempt_id(n) for n in part}
             self._count(part)
-        told = self._dependents.tell(news)
+        # While tasks are revived, dependents before their inputs, none is planned anew over those
+        # that exist: what it lacks may be revived after it.
+        held = _HELD if self._view.reviving else ()
+        told = self._dependents.tell([one for one in news if one.state not in held])
         for one in news:
-            if one.state is State.WAITING:  # anew, or its attempt met an input that is gone
-                if self._view.reviving and not one.number:
-                    told.kept.add(one.key)  # its inputs may be revived after it
-                    continue
+            if one.state in held:
+                told.kept.add(one.key)
+                self._again.add(shard(one.key))
+            elif one.state is State.WAITING:  # anew, or its attempt met an input that is gone
                 gone = one.category is Category.SOURCE_BLOB_MISSING
                 more = self._dependents.examine(one.key, look=gone)
                 told.ready += more.ready
@@ -166,13 +170,23 @@ class Digest:
             if entry is not None and entry.outcome not in ("", outcome):
                 entry = self._ledger(live, news.key, afresh=True)  # untold by a retry, perhaps
             if entry is not None and entry.outcome in ("", outcome):
-                operations.append(Merge(row=rows.want_row(request, news.key), entity=entity))
+                more = self._earlier(news, request) if entry.outcome == "superseded" else {}
+                operations.append(
+                    Merge(row=rows.want_row(request, news.key), entity={**entity, **more})
+                )
                 outcomes.append((live, news.key, outcome))
         if not kept:
             operations.append(Delete(row=row.row))
         elif not news.counted:
             operations.append(Merge(row=row.row, entity={"counted": True}))
         return operations, outcomes
+
+    def _earlier(self, news: News, request: str) -> Entity:
+        """Of a task that another request had revived, and that was superseded anew: the successors
+        that the request wants from before, so that its own retry drops them, too."""
+        row = self._store.get(rows.TABLE, shard(news.key), rows.want_row(request, news.key))
+        want = rows.load_want(row).succeeded(news.successor) if row else None
+        return {"earlier": " ".join(want.earlier)} if want else {}
 
     def _ledger(self, live: Live, key: str, *, afresh: bool = False) -> Entry | None:
         """What the request was told of a task; read from the table when another manager, stalled

@@ -136,7 +136,7 @@ class Reviving:
         if task is None:
             return
         told = [
-            (live, replace(want, successor=want.successor or task.successor))
+            (live, want.succeeded(task.successor))
             for live in self._lives(task)
             if (want := self._want(live, key))
         ]
@@ -157,8 +157,9 @@ class Reviving:
                 if want := self._want(live, key):
                     live.note(want)
         for live, want in told:
-            if want.successor and want.outcome != "done":
-                self._drop(live, want.successor)
+            if want.outcome != "done":
+                for successor in want.successors:
+                    self._drop(live, successor)
         if task is not None and task.state is State.READY and not task.not_before:
             self._hear(Told(ready=[task]))
         elif task is not None and task.state is State.WAITING:
@@ -193,8 +194,8 @@ class Reviving:
         want = self._want(live, successor)
         if want is None:
             return
-        if want.successor:
-            self._drop(live, want.successor)
+        for after in want.successors:
+            self._drop(live, after)
         Dropping(self._services, self._view, self._dispatch, live.id).one(successor)
         live.forget(successor)
 

@@ -18,7 +18,7 @@ One partition per shard (`keys.shard`). By RowKey prefix:
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 from tasks.categories import Category
 from tasks.model import ArtifactFile, Attempt, Phase, State, Task
@@ -46,7 +46,20 @@ class Want:
     reused: bool = False  # DONE before this request asked
     message: str = ""
     successor: str = ""
+    earlier: tuple[str, ...] = ()  # successors before that one, still wanted by the request
     files: tuple[ArtifactFile, ...] = ()
+
+    @property
+    def successors(self) -> tuple[str, ...]:
+        """All that the request wants in the task's place."""
+        return (*self.earlier, self.successor) if self.successor else self.earlier
+
+    def succeeded(self, successor: str) -> "Want":
+        """The want with a new successor besides those that it has."""
+        if not successor or successor == self.successor:
+            return self
+        earlier = tuple(one for one in self.successors if one != successor)
+        return replace(self, successor=successor, earlier=earlier)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -233,6 +246,7 @@ def dump_want(want: Want) -> Entity:
         "reused": want.reused,
         "message": want.message[:500],
         "successor": want.successor,
+        **({"earlier": " ".join(want.earlier)} if want.earlier else {}),
         "files": dump_files(want.files),
     }
 
@@ -252,6 +266,7 @@ def load_want(row: Row) -> Want:
         reused=bool(e["reused"]),
         message=str(e["message"]),
         successor=str(e["successor"]),
+        earlier=tuple(str(e.get("earlier", "")).split()),
         files=load_files(_binary(e["files"])),
     )
 

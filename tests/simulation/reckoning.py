@@ -81,13 +81,14 @@ class Reckoning:
             self.watch.fail(f"request {row.id} has {self.watch.mails(row.id)} mails")
         if row.state is RequestState.REFUSED:
             return
+        told = {**self.watch.released.get(row.id, {}), **wants}
         title = client.submitted[row.id] if client else ""
         plan = self.scenario.plans[title]
         if self.scenario.policies[title] == "fail" and row.state is RequestState.FAILED:
-            if not any(w.outcome in ("failed", "gap", "superseded") for w in wants.values()):
+            if not any(w.outcome in ("failed", "gap", "superseded") for w in told.values()):
                 self.watch.fail(f"request {row.id} failed and nothing is missing")
             return
-        self.delivered(row, plan, {**self.watch.released.get(row.id, {}), **wants})
+        self.delivered(row, plan, told)
 
     def delivered(self, row: requests.RequestRow, plan: Plan, wants: dict[str, Want]) -> None:
         for planned in plan:
