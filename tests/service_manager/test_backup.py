@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -28,8 +27,6 @@ from tasks.schema import SCHEMA, NewerSchemaError
 from tasks.services import memory_services
 from tasks.store import Store, Upsert
 from tasks.transitions import RetryPolicy
-
-sys.path.insert(0, str(Path(__file__).parent))
 from tests.service_manager.workbench import Bench, collect, mosaic, plan_of
 
 G = [collect(f"g{i}") for i in range(8)]

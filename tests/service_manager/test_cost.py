@@ -1,10 +1,8 @@
 """What the protocol costs, counted at the store: writes and reads for each task, and planning."""
 
-import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from service_manager.options import Options
 from tasks import protocol, requests, rows
@@ -13,8 +11,6 @@ from tasks.model import RequestState
 from tasks.services import memory_services
 from tasks.spec import Spec
 from tasks.store import Operation, Row, Store
-
-sys.path.insert(0, str(Path(__file__).parent))
 from tests.service_manager.workbench import Bench, collect, document, mosaic, plan_of
 
 

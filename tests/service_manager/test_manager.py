@@ -1,8 +1,5 @@
 """The manager on the memory store: requests to all their ends, reuse, gaps, orders, crashes."""
 
-import sys
-from pathlib import Path
-
 import pytest
 
 from service_manager.options import Options
@@ -15,8 +12,6 @@ from tasks.plan import Gap, Plan
 from tasks.request import Request
 from tasks.schema import SCHEMA
 from tasks.transitions import RetryPolicy
-
-sys.path.insert(0, str(Path(__file__).parent))
 from tests.service_manager.workbench import Bench, collect, mosaic, plan_of
 
 G = [collect(f"g{i}") for i in range(4)]

@@ -1,8 +1,5 @@
 """Storage that fails while a request is planned spends none of the tries to plan it."""
 
-import sys
-from pathlib import Path
-
 import pytest
 from azure.core.exceptions import AzureError, ServiceRequestError
 
@@ -11,8 +8,6 @@ from tasks.errors import StoreError
 from tasks.model import RequestState
 from tasks.plan import Plan
 from tasks.request import Request
-
-sys.path.insert(0, str(Path(__file__).parent))
 from tests.service_manager.workbench import Bench, collect, mosaic, plan_of
 
 GRANULE = collect("g")

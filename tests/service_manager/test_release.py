@@ -1,13 +1,8 @@
 """What a request wants after its end: what its pages show, and no more."""
 
-import sys
-from pathlib import Path
-
 from tasks import protocol, requests
 from tasks.categories import Category
 from tasks.model import RequestState
-
-sys.path.insert(0, str(Path(__file__).parent))
 from tests.service_manager.workbench import Bench, collect, mosaic, plan_of
 
 G = [collect(f"g{i}") for i in range(3)]

@@ -1,15 +1,10 @@
 """Deleting what nobody wants, and nothing else."""
 
-import sys
-from pathlib import Path
-
 from service_manager.retention import Retention
 from tasks import protocol, requests
 from tasks.blobs import ARTIFACTS, artifact_name, split_blob
 from tasks.keys import SHARDS
 from tasks.model import RequestState, State
-
-sys.path.insert(0, str(Path(__file__).parent))
 from tests.service_manager.workbench import Bench, collect, mosaic, plan_of
 
 G = collect("g")

@@ -1,9 +1,7 @@
 """Trying again what failed: of a request, a category, a task; running or ended; through crashes."""
 
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -14,8 +12,6 @@ from tasks.model import RequestState, State
 from tasks.retrying import NothingToRetryError, Scope
 from tasks.rows import Want
 from tasks.store import Operation, Row, Store
-
-sys.path.insert(0, str(Path(__file__).parent))
 from tests.service_manager.workbench import Bench, collect, mosaic, plan_of
 
 G = [collect(f"g{i}") for i in range(5)]

@@ -13,6 +13,7 @@ from tasks.memory_store import MemoryStore
 from tasks.model import ArtifactFile, Attempt, Phase, State, Task
 from tasks.rows import Want
 from tasks.spec import CollectSpec, GridSpec, Input, MosaicSpec
+from tasks.store import Row
 from tasks.transitions import Change, RetryPolicy
 
 GRID = GridSpec(crs="EPSG:4326", transform=(1, 0, 0, 0, -1, 0), width=8, height=8)
@@ -330,6 +331,16 @@ def test_rows_come_back_as_they_were() -> None:
     assert rows.load_edge(edge_row) == edge
     (want_row,) = store.scan(rows.TABLE, shard, *rows.prefix_range("w|r|"))
     assert rows.load_want(want_row) == first
+
+
+def test_a_want_remembers_every_stand_in() -> None:
+    want = Want(request="r", key="k", phase=Phase.AGGREGATION)
+    assert want.successors == ()
+    again = want.succeeded("a").succeeded("a").succeeded("b").succeeded("a").succeeded("")
+    assert (again.successor, again.earlier, again.successors) == ("a", ("b",), ("b", "a"))
+    for one in (want, again):
+        row = Row(partition="k", row="w|r|k", etag="1", entity=rows.dump_want(one))
+        assert rows.load_want(row) == one
 
 
 def test_an_attempt_keeps_the_end_of_a_long_log() -> None:

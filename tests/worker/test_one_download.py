@@ -1,7 +1,6 @@
 """However many want a granule, the archive is asked for it once."""
 
 import shutil
-import sys
 import threading
 from pathlib import Path
 
@@ -20,12 +19,10 @@ from tasks.services import Services, memory_services
 from tasks.settings import Settings
 from tasks.spec import CollectSpec
 from tests.archives.servers import FileServer, Served, cut, file_server, granule, status
+from tests.service_manager.workbench import Bench, collect, mosaic, plan_of
 from worker.cache import Cache
 from worker.collect import fetch
 from worker.context import Context
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "service_manager"))
-from tests.service_manager.workbench import Bench, collect, mosaic, plan_of
 
 DATA = granule(500_000)
 GRANULE = "MOD13A2.A2020001.h18v04.061.2020020001122.hdf"

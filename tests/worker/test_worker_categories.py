@@ -3,7 +3,6 @@
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from datetime import date
 from pathlib import Path
@@ -17,12 +16,10 @@ from tasks.blobs import split_blob
 from tasks.categories import Category
 from tasks.model import Attempt, State
 from tasks.spec import CollectSpec, GridSpec, Input, ReprojectSpec
+from tests.reprojection.reading_samples import small_tile
 from tests.worker.processes import Process, Stack, dead, hanging, make_stack
 from tests.worker.world import collect_spec, until
 from worker import proctree
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "reprojection"))
-from reading_samples import small_tile
 
 pytestmark = pytest.mark.integration
 

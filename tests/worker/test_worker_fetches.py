@@ -1,9 +1,7 @@
 """A worker process that collects from a server which does wrong: real Azurite, Redis and Celery."""
 
 import hashlib
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -25,11 +23,9 @@ from tests.archives.servers import (
     stall,
     status,
 )
+from tests.reprojection.reading_samples import small_tile
 from tests.worker.processes import Process, Stack, make_stack
 from tests.worker.world import until
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "reprojection"))
-from reading_samples import small_tile
 
 pytestmark = pytest.mark.integration
 TOKEN = "the-token-that-nobody-may-see"
