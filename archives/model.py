@@ -103,7 +103,8 @@ class GranuleRecord:
     @property
     def start_day(self) -> date:
         """The UTC day of the nominal start, by which requests select."""
-        return self.start.astimezone(UTC).date()
+        start = self.start
+        return start.date() if start.tzinfo is UTC else start.astimezone(UTC).date()
 
 
 def _optional(value: object) -> str | None:

@@ -102,16 +102,17 @@ class Continent:
 def _tiles(product: str, collection: str, day: date, period: int) -> Iterator[GranuleRecord]:
     start = datetime(day.year, day.month, day.day, tzinfo=UTC)
     end = start + timedelta(days=period)
+    first, rest = f"{product}.A{day:%Y%j}", f"0{collection}.{_PRODUCED}.hdf"
     for h, v in TILES:
-        name = f"{product}.A{day:%Y%j}.h{h:02d}v{v:02d}.0{collection}.{_PRODUCED}.hdf"
+        name = f"{first}.h{h:02d}v{v:02d}.{rest}"
         yield _record(product, collection, name, start, end, (h, v), None, 9_000_000)
 
 
 def _swaths(product: str, collection: str, day: date) -> Iterator[GranuleRecord]:
-    for start, ring in _overpasses(product[:3], day):
-        name = f"{product}.A{day:%Y%j}.{start:%H%M}.0{collection}.{_PRODUCED}.hdf"
-        end = start + timedelta(seconds=_SECONDS)
-        yield _record(product, collection, name, start, end, None, (ring,), 3_000_000)
+    first, rest = f"{product}.A{day:%Y%j}", f"0{collection}.{_PRODUCED}.hdf"
+    for start, end, time, boundary in _overpasses(product[:3], day):
+        name = f"{first}.{time}.{rest}"
+        yield _record(product, collection, name, start, end, None, boundary, 3_000_000)
 
 
 def _record(
@@ -151,8 +152,11 @@ def _track() -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
 
 
 @lru_cache(maxsize=64)
-def _overpasses(satellite: str, day: date) -> tuple[tuple[datetime, Ring], ...]:
-    """The 5-minute swaths of a UTC day that come near the US, with their outlines."""
+def _overpasses(
+    satellite: str, day: date
+) -> tuple[tuple[datetime, datetime, str, tuple[Ring]], ...]:
+    """The 5-minute swaths of a UTC day that come near the US: start, end, start as HHMM and
+    outline."""
     lat, lon = _track()
     starts = np.arange(0, 86_400, _SECONDS)
     longitude, hour = _NODE[satellite]
@@ -170,13 +174,15 @@ def _overpasses(satellite: str, day: date) -> tuple[tuple[datetime, Ring], ...]:
     west, south, east, north = CONUS
     inside = (lats > south - 12) & (lats < north + 12) & (lons > west - 16) & (lons < east + 16)
     midnight = datetime(day.year, day.month, day.day, tzinfo=UTC)
-    return tuple(
-        (
-            midnight + timedelta(seconds=int(starts[i])),
-            tuple(zip(lons[i].tolist(), lats[i].tolist(), strict=True)),
-        )
-        for i in np.flatnonzero(inside.any(axis=1) & _steady(lats))
-    )
+    near = np.flatnonzero(inside.any(axis=1) & _steady(lats))
+    passes = []
+    for second, east, north in zip(
+        starts[near], lons[near].tolist(), lats[near].tolist(), strict=True
+    ):
+        start = midnight + timedelta(seconds=int(second))
+        outline = tuple(zip(east, north, strict=True))
+        passes.append((start, start + timedelta(seconds=_SECONDS), f"{start:%H%M}", (outline,)))
+    return tuple(passes)
 
 
 def _steady(lats: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

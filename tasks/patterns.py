@@ -5,7 +5,7 @@ identity, whose digest is the key, and the JSON that `load_spec` reads.
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from tasks.keys import canonical, key_of
@@ -16,20 +16,25 @@ quoted = json.encoder.encode_basestring_ascii
 
 
 class Pattern:
-    """What specifications have in common with this one: all but the fields in `varying`."""
+    """What specifications have in common with this one: all but the fields in `varying`, whose
+    values, as JSON, `key` and `text` take in that order."""
 
     def __init__(self, spec: Spec, *varying: str) -> None:
-        self._identity = _template(json.loads(spec.identity), varying)
-        self._text = _template(json.loads(spec.model_dump_json()), varying)
+        self._identity, self._of_identity = _form(json.loads(spec.identity), varying)
+        self._text, self._of_text = _form(json.loads(spec.model_dump_json()), varying)
 
-    def key(self, values: Mapping[str, str]) -> str:
-        """The key of the task with these values of the varying fields, as they are in identities;
-        more do no harm."""
-        return key_of(self._identity % values)
+    def key(self, *values: str) -> str:
+        """The key of the task with these values as they are in identities; those that determine no
+        artifact do no harm."""
+        parts = self._identity.copy()
+        parts[1::2] = [values[i] for i in self._of_identity]
+        return key_of("".join(parts))
 
-    def text(self, values: Mapping[str, str]) -> str:
+    def text(self, *values: str) -> str:
         """The specification with these values, as JSON."""
-        return self._text % values
+        parts = self._text.copy()
+        parts[1::2] = [values[i] for i in self._of_text]
+        return "".join(parts)
 
 
 class Given(NamedTuple):
@@ -48,12 +53,9 @@ class Given(NamedTuple):
 
 
 def together(inputs: Iterable[Given]) -> Given:
-    """Several inputs, as values of the field `inputs`."""
-    found = [*inputs]
-    return Given(
-        "[" + ",".join([given.identity for given in found]) + "]",
-        "[" + ",".join([given.text for given in found]) + "]",
-    )
+    """Some inputs, at least one, as values of the field `inputs`."""
+    identities, texts = zip(*inputs, strict=True)
+    return Given(f"[{','.join(identities)}]", f"[{','.join(texts)}]")
 
 
 def grid_texts(grid: GridSpec) -> Given:
@@ -61,9 +63,15 @@ def grid_texts(grid: GridSpec) -> Given:
     return Given(grid.text, grid.model_dump_json())
 
 
-def _template(fields: Mapping[str, object], varying: Iterable[str]) -> str:
-    parts = []
+def _form(fields: Mapping[str, object], varying: Sequence[str]) -> tuple[list[str], list[int]]:
+    """A JSON object with places to fill in: every second text is one; and which value it takes."""
+    parts, order, before = list[str](), list[int](), "{"
     for name, value in fields.items():
-        text = canonical(value).decode("ascii").replace("%", "%%")
-        parts.append(f'"{name}":' + (f"%({name})s" if name in varying else text))
-    return "{" + ",".join(parts) + "}"
+        before += f'"{name}":'
+        if name in varying:
+            parts += [before, ""]
+            order.append(varying.index(name))
+            before = ","
+        else:
+            before += canonical(value).decode("ascii") + ","
+    return [*parts, before.removesuffix(",") + "}"], order

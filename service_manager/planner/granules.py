@@ -31,17 +31,17 @@ class Listing(Protocol):
 def collected(record: GranuleRecord) -> tuple[str, Line]:
     """The task that fetches a granule into the store: its key, and what a draft has of it."""
     pattern, task_class = _collection(record.product, record.collection)
-    values = {
-        "granule": quoted(record.name),
-        "production": quoted(record.production_time),
-        "source": quoted(record.source),
-        "url": quoted(record.url),
-        "size": str(record.size),
-        "checksum": quoted(record.checksum or ""),
-        "checksum_type": quoted(record.checksum_type or ""),
-    }
+    values = (
+        quoted(record.name),
+        quoted(record.production_time),
+        quoted(record.source),
+        quoted(record.url),
+        str(record.size),
+        quoted(record.checksum or ""),
+        quoted(record.checksum_type or ""),
+    )
     kind = Kind(Phase.COLLECTION, task_class, record.size)
-    return pattern.key(values), Line("", pattern.text(values), kind)
+    return pattern.key(*values), Line("", pattern.text(*values), kind)
 
 
 @lru_cache(maxsize=256)

@@ -132,19 +132,19 @@ def plan_day(
     locator: Locator,
     draft: Draft,
 ) -> list[Made] | None:
-    """Add the tasks of one product's granules of a day to the draft; the cells made where a
-    reduction groups them. None when no granule touches a place."""
+    """Add the tasks of one product's granules of a day, sorted by name, to the draft; the cells
+    made where a reduction groups them. None when no granule touches a place."""
     near = {reach: _near(records, locator, reach) for reach in {_PLAIN, *wanted.reaches}}
     touched = sorted(near[_PLAIN])  # where one is really there; the halo alone makes no cell
     if not touched:
         return None
-    given = _collected(touched, [near[reach] for reach in {*wanted.reaches}], draft)
+    reaches = {*wanted.reaches}
+    given = _collected(records, touched, [near[reach] for reach in reaches], draft)
     inputs = {
         reach: {
-            place: together([given[record.name] for record in near[reach].get(place, ())])
-            for place in touched
+            place: together([given[index] for index in near[reach][place]]) for place in touched
         }
-        for reach in {*wanted.reaches}
+        for reach in reaches
     }
     made: list[Made] = []
     for number, layer in enumerate(wanted.layers):
@@ -158,36 +158,35 @@ def plan_day(
     return made
 
 
-def _near(
-    records: Sequence[GranuleRecord], locator: Locator, reach: Reach
-) -> dict[int, list[GranuleRecord]]:
-    """The granules by the places where a kernel of this reach looks at them."""
-    by_place: dict[int, list[GranuleRecord]] = {}
-    for record in records:
+def _near(records: Sequence[GranuleRecord], locator: Locator, reach: Reach) -> dict[int, list[int]]:
+    """The granules, by index, by the places where a kernel of this reach looks at them."""
+    by_place: dict[int, list[int]] = {}
+    for index, record in enumerate(records):
         for place in locator.of(record, reach):
             found = by_place.get(place)
             if found is None:
-                by_place[place] = [record]
+                by_place[place] = [index]
             else:
-                found.append(record)
+                found.append(index)
     return by_place
 
 
 def _collected(
-    touched: Sequence[int], near: Sequence[dict[int, list[GranuleRecord]]], draft: Draft
-) -> dict[str, Given]:
-    """The collections that the layers' kernels need in these places, by granule name."""
-    by_name = {
-        record.name: record
-        for by_place in near
-        for place in touched
-        for record in by_place.get(place, ())
-    }
+    records: Sequence[GranuleRecord],
+    touched: Sequence[int],
+    near: Sequence[dict[int, list[int]]],
+    draft: Draft,
+) -> dict[int, Given]:
+    """The collections that the layers' kernels need in these places, by the granule's index."""
+    needed: set[int] = set()
+    for by_place in near:
+        needed.update(*[by_place[place] for place in touched])
     given = {}
-    for name in sorted(by_name):
-        key, line = collected(by_name[name])
+    for index in sorted(needed):
+        record = records[index]
+        key, line = collected(record)
         draft.put(key, line)
-        given[name] = Given.of(key, name)
+        given[index] = Given.of(key, record.name)
     return given
 
 
@@ -201,26 +200,27 @@ def _cells(
     keys = {}
     for place, given in inputs.items():
         grid = layout.grids[place]
-        values = {"inputs": given.identity, "grid": grid.identity, "day": quoted_day}
-        key = keys[place] = pattern.key(values)
-        values = {"inputs": given.text, "grid": grid.text, "day": quoted_day}
+        key = keys[place] = pattern.key(given.identity, grid.identity, quoted_day)
+        text = pattern.text(given.text, grid.text, quoted_day)
         output = ""
         if layout.request.cells:
             output = f"{wanted.product}/{layer}/cells/{day}/{layout.places[place].name}"
-        draft.put(key, Line(output, pattern.text(values), kind))
+        draft.put(key, Line(output, text, kind))
     return keys
 
 
 def _mosaic(wanted: Wanted, layer: str, day: date, keys: Mapping[int, str], draft: Draft) -> None:
-    layout = wanted.layout
+    layout, when = wanted.layout, day.isoformat()
     cells = together(
-        Given.of(key, f"{layout.places[place].name} {day}", CELL_FILE)
-        for place, key in keys.items()
+        [
+            Given.of(key, f"{layout.places[place].name} {when}", CELL_FILE)
+            for place, key in keys.items()
+        ]
     )
     name = mosaic_name(wanted.product, wanted.names[layer], day)
     folder = f"{wanted.product}/{wanted.names[layer]}"
-    values = {"name": quoted(name), "day": quoted(day.isoformat())}
-    key = layout.mosaic.key(values | {"inputs": cells.identity})
-    text = layout.mosaic.text(values | {"inputs": cells.text})
+    values = quoted(name), quoted(when)
+    key = layout.mosaic.key(cells.identity, *values)
+    text = layout.mosaic.text(cells.text, *values)
     draft.put(key, Line(folder, text, layout.mosaic_kind))
     draft.result(key, name, folder, day)

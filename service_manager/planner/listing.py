@@ -106,14 +106,14 @@ def _of_choice(
     choice, last = request.products[number], request.time.end
     found = archive.search(choice.name, choice.collection, first, last, box)
     for day, records in groupby(found, key=attrgetter("start_day")):
-        lit = sorted((r for r in records if _lit(r, choice)), key=attrgetter("name"))
+        lit = sorted(records, key=attrgetter("name"))
+        if choice.day_night != "any":
+            lit = [record for record in lit if _lit(record, choice)]
         if lit and first <= day <= last:
             yield day, number, tuple(lit)
 
 
 def _lit(record: GranuleRecord, choice: ProductChoice) -> bool:
     """Whether a granule has pixels of the half of the day asked for, as far as is known."""
-    if choice.day_night == "any":
-        return True
     said = record.day_night.strip().lower()
     return said not in ("day", "night") or said == choice.day_night

@@ -1,6 +1,7 @@
 """Which places the granules of a stretch touch: tiles by arithmetic, swaths by their boundaries."""
 
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 
 import numpy as np
 
@@ -19,28 +20,34 @@ class Locator:
         self._places = places
         self._lookup: Lookup | None = None
         self._by_tile: dict[Reach, dict[Tile, tuple[int, ...]]] = {}
-        self._swaths: dict[object, tuple[int, ...]] = {}
+        self._swaths: dict[str, tuple[int, ...]] = {}  # by granule name
 
     def look_up(self, records: Iterable[GranuleRecord]) -> None:
         """Find the places of these swaths, and forget those before: many at once are cheap."""
-        fresh: dict[object, GranuleRecord] = {}
+        fresh: list[GranuleRecord] = []
+        numbers: dict[object, int] = {}  # products of one swath share a boundary
+        names: dict[str, int] = {}
         for record in records:
             if record.tile is None:
-                fresh.setdefault(record.boundary, record)
+                number = names[record.name] = numbers.setdefault(record.boundary, len(fresh))
+                if number == len(fresh):
+                    fresh.append(record)
         self._swaths.clear()
         if not fresh:
             return
         if self._lookup is None:
             self._lookup = Lookup([place.outline() for place in self._places])
-        found = self._lookup.touching([*fresh.values()])
-        for boundary, row in zip(fresh, found, strict=True):
-            self._swaths[boundary] = tuple(np.flatnonzero(row).tolist())
+        granules, places = np.nonzero(self._lookup.touching(fresh))
+        ends = np.searchsorted(granules, np.arange(len(fresh) + 1)).tolist()
+        touched = places.tolist()
+        spans = [tuple(touched[start:end]) for start, end in pairwise(ends)]
+        self._swaths.update((name, spans[number]) for name, number in names.items())
 
     def of(self, record: GranuleRecord, reach: Reach) -> tuple[int, ...]:
         """The places where a kernel of this reach may look at the granule, in order. A swath must
         have been looked up."""
         if record.tile is None:
-            return self._swaths[record.boundary]
+            return self._swaths[record.name]
         if reach not in self._by_tile:
             self._by_tile[reach] = self._tiles(reach)
         return self._by_tile[reach].get(record.tile, ())
