@@ -19,7 +19,8 @@ wait
 "$cc" -shared -fsanitize=address,undefined "$folder"/*.o -lm -o "$folder/kernels.so"
 runtime=$("$cc" -print-file-name=libasan.so)
 tests=${*:-tests/reprojection/test_warp.py tests/reprojection/test_swath.py tests/reprojection/test_targets.py
-    tests/reprojection/test_geolocation.py tests/reprojection/test_write.py}
+    tests/reprojection/test_geolocation.py tests/reprojection/test_write.py
+    tests/reprojection/test_tile_streams.py}
 # Python itself never frees all it allocates, so leaks are not looked for.
 SWATHMILL_KERNELS="$folder/kernels.so" ASAN_OPTIONS=detect_leaks=0 LD_PRELOAD="$runtime" \
     "$python" -m pytest -q -p no:cacheprovider $tests

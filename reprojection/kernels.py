@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-_VERSION = 4
+_VERSION = 5
 _log = logging.getLogger(__name__)
 
 CType = type[ctypes.c_int32] | type[ctypes.c_int64] | type[ctypes.c_double] | type[ctypes.c_void_p]

@@ -37,6 +37,8 @@ _SIZES = {1: 1, 2: 1, 3: 2, 4: 4, 5: 8, 6: 1, 7: 1, 8: 2, 9: 4, 10: 8, 11: 4, 12
 _LONG, _SHORT, _LONG8 = 4, 3, 16
 _DEFLATE, _PLAIN = 8, 1
 _LEVEL = 2  # of ISA-L, which has 0 to 3
+_SAMPLED = 32  # of so many rows of a tile, one is packed both ways
+_LARGER = 1.02  # by how much a tile may be larger for being packed twice as quickly
 
 # Tags that depend on size and layout, and are written anew.
 _LAYOUT_TAGS = frozenset(
@@ -105,7 +107,7 @@ def write_tiff(
     with ThreadPoolExecutor(threads) as pool:
         for number in reversed(range(len(levels))):
             for tile in _encoded(levels[number], deflate, pool if threads > 1 else None, threads):
-                file.write(struct.pack("<I", len(tile)) + tile + tile[-4:])
+                file.writelines((struct.pack("<I", len(tile)), tile, tile[-4:]))
                 places[number].append((at + 4, len(tile)))
                 at += len(tile) + 8
     file.seek(len(head))
@@ -261,7 +263,41 @@ def _predicted_float(tile: Pixels) -> Pixels:
 
 
 def _deflate(samples: Pixels) -> bytes:
-    # ISA-L: twice zlib's level 1 in speed, level 6 in size, and the same bytes on every CPU that
-    # has SSE4.2.
-    compressed: bytes = isal_zlib.compress(np.ascontiguousarray(samples), _LEVEL)
+    """A zlib stream (RFC 1950) of a tile: the same bytes on every CPU.
+
+    The kernel knows no repeats but of the byte before and the row above: twice as quick as ISA-L,
+    and mostly smaller, but not where samples hardly vary. Part of a tile tells.
+    """
+    held = np.ascontiguousarray(samples)
+    if not kernels.available():
+        return _deflate_by_isal(held)
+    rows = len(held)
+    some = held[rows // 2 : rows // 2 + max(1, rows // _SAMPLED)]
+    if len(_deflate_by_kernel(some)) > _LARGER * len(_deflate_by_isal(some)):
+        return _deflate_by_isal(held)
+    return _deflate_by_kernel(held)
+
+
+def _deflate_by_isal(samples: Pixels) -> bytes:
+    compressed: bytes = isal_zlib.compress(samples, _LEVEL)
     return compressed
+
+
+def _deflate_by_kernel(samples: Pixels) -> bytes:
+    pack = kernels.function("deflate_tile", _DEFLATE_TILE, ctypes.c_int64)
+    if pack is None:
+        raise RuntimeError("the C kernels vanished after they were found")
+    body = np.empty(samples.nbytes + samples.nbytes // 4096 + 1024, np.uint8)
+    about = (address(samples), samples.nbytes, samples.strides[0])
+    size = pack(*about, address(body), body.nbytes)
+    if size < 0:
+        raise MemoryError(f"no memory to compress {samples.nbytes} bytes")
+    check: int = isal_zlib.adler32(samples)
+    return b"".join((_ZLIB_HEAD, body[:size].tobytes(), check.to_bytes(4, "big")))
+
+
+_DEFLATE_TILE: list[kernels.CType] = [
+    *(ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64),
+    *(ctypes.c_void_p, ctypes.c_int64),
+]
+_ZLIB_HEAD = b"\x78\x01"
