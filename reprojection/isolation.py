@@ -6,6 +6,7 @@ ends with it. All of them end when their parent does: their input closes.
 """
 
 import contextlib
+import ctypes
 import importlib
 import os
 import pickle
@@ -30,6 +31,8 @@ R = TypeVar("R")
 _HEADER_BYTES = 8
 _MAX_ANSWER = 1 << 30
 _PIPE_BYTES = 1 << 16
+_REMEDY = "a file is damaged: fetch it again (of several, `swathmill inspect` says which)"
+_PR_SET_PDEATHSIG = 1  # prctl(2)
 
 _BOOTSTRAP = """
 import sys
@@ -90,10 +93,10 @@ class ReadingProcess:
         """
         with self._turn:
             answer = self._answer_to(pickle.dumps((function, args, kwargs)), args)
-        succeeded, result = cast("tuple[bool, R | Exception]", pickle.loads(answer))
-        if succeeded:
-            return cast("R", result)
-        raise cast("Exception", result)
+        try:
+            return cast("R", _result(answer))
+        except MemoryError:
+            raise _damaged(args, "ran out of memory") from None
 
     def _answer_to(self, call: bytes, args: tuple[object, ...]) -> bytes:
         child = self._started()
@@ -184,21 +187,25 @@ def _run_forked(call: bytes, calls: int) -> bytes | None:
     if status == 0:
         return b"".join(parts)
     _, args, _ = pickle.loads(call)
-    died = os.WIFSIGNALED(status)
-    how = f"crashed (signal {os.WTERMSIG(status)})" if died else "ended the reading process"
-    return pickle.dumps((False, _damaged(args, how)))
+    return pickle.dumps((False, _damaged(args, _manner(status))))
 
 
 def _answer(call: bytes, writing: int) -> NoReturn:
-    """The fork's side: run the call, write the answer, end without any clean-up."""
+    """The fork's side of one call."""
+
+    def work() -> object:
+        function, args, kwargs = pickle.loads(call)
+        return function(*args, **kwargs)
+
+    _deliver(work, writing)
+
+
+def _deliver(work: Callable[[], object], writing: int) -> NoReturn:
+    """Write what some work gives or raises, pickled; end without any clean-up."""
     code = 1
-    args: tuple[object, ...] = ()
     try:
         try:
-            function, args, kwargs = pickle.loads(call)
-            answer = pickle.dumps((True, function(*args, **kwargs)))
-        except MemoryError:
-            answer = pickle.dumps((False, _damaged(args, "ran out of memory")))
+            answer = pickle.dumps((True, work()))
         except Exception as problem:  # noqa: BLE001 - handed to the caller, which raises it
             answer = pickle.dumps((False, problem))
         with os.fdopen(writing, "wb") as pipe:
@@ -206,6 +213,53 @@ def _answer(call: bytes, writing: int) -> NoReturn:
         code = 0
     finally:
         os._exit(code)
+
+
+def run_in_fork(
+    files: Sequence[Path], function: Callable[P, R], *args: P.args, **kwargs: P.kwargs
+) -> R:
+    """Call a function in a fork of this process, for a program that reads these files just once.
+
+    It starts in milliseconds, with all that is imported here, and has as much time and memory as
+    this process. Raises what the function raised, and UnreadableGranuleError when the fork died.
+    """
+    subject = ", ".join(file.name for file in files)
+    reading, writing = os.pipe()
+    fork = os.fork()
+    if fork == 0:
+        os.close(reading)
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        _end_with_parent()
+        _deliver(lambda: function(*args, **kwargs), writing)
+    os.close(writing)
+    try:
+        with os.fdopen(reading, "rb") as pipe:
+            answer = pipe.read()
+    except BaseException:
+        os.kill(fork, signal.SIGKILL)
+        os.waitpid(fork, 0)
+        raise
+    _, status = os.waitpid(fork, 0)
+    if status != 0:
+        raise UnreadableGranuleError(f"reading {subject} {_manner(status)}: {_REMEDY}")
+    try:
+        return cast("R", _result(answer))
+    except MemoryError:
+        too_large = "a smaller region or coarser pixels take less, if the file is not damaged"
+        raise ReprojectionError(f"reading {subject} ran out of memory: {too_large}") from None
+
+
+def _end_with_parent() -> None:
+    """Have the system kill this process when its parent dies; only Linux can."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _result(answer: bytes) -> object:
+    succeeded, result = cast("tuple[bool, object]", pickle.loads(answer))
+    if succeeded:
+        return result
+    raise cast("Exception", result)
 
 
 def _send(pipe: IO[bytes], data: bytes) -> None:
@@ -238,6 +292,12 @@ def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
     if pipe is None:
         raise EOFError
     return pipe
+
+
+def _manner(status: int) -> str:
+    """How a fork ended that gave no answer, by what waiting for it says."""
+    died = os.WIFSIGNALED(status)
+    return f"crashed (signal {os.WTERMSIG(status)})" if died else "ended the reading process"
 
 
 def _damaged(args: tuple[object, ...], how: str) -> UnreadableGranuleError:

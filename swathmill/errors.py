@@ -1,5 +1,7 @@
 """Errors of the command and the stack. Each names the problem and the remedy."""
 
+from functools import partial
+
 from tasks.errors import SwathmillError
 
 
@@ -25,3 +27,8 @@ class RefusedError(SwathmillError):
         self.problem = problem
         self.remedy = remedy
         self.status = status
+
+    def __reduce__(self) -> tuple[partial["RefusedError"], tuple[()]]:
+        """Pickle by arguments, since a reading process's errors cross to the command's."""
+        told = {"field": self.field, "problem": self.problem, "remedy": self.remedy}
+        return partial(type(self), **told, status=self.status), ()

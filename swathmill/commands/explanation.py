@@ -8,6 +8,7 @@ from pydantic import TypeAdapter
 from rich.console import Console
 
 from reprojection.explain import Explanation, Origin, explain
+from reprojection.isolation import run_in_fork
 
 
 def register(app: typer.Typer) -> None:
@@ -26,7 +27,9 @@ def explain_pixel(
     as_json: Annotated[bool, typer.Option("--json", help="The explanation as JSON.")] = False,
 ) -> None:
     """Say which granule, row and column a pixel came from, its stored value and quality."""
-    found = explain(raster, longitude, latitude, granules=granules or ())
+    # A damaged granule can crash the HDF4 library: that is to end in a message.
+    places = granules or []
+    found = run_in_fork([raster, *places], explain, raster, longitude, latitude, granules=places)
     console = Console(highlight=False, soft_wrap=True)
     if as_json:
         text = TypeAdapter(Explanation).dump_json(found, indent=1).decode()

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from reprojection.isolation import run_in_fork
 from reprojection.picture import write_png
 from reprojection.raster import Raster
 from reprojection.reproject import Options, reproject
@@ -117,11 +118,18 @@ def reproject_files(
         search=search.value,
         extra_bands=tuple(band.value for band in extra or ()),
     )
-    grid = target_grid(files, like=like, modis=modis, crs=crs, resolution=resolution, bounds=bounds)
-    raster = reproject(files, layer, grid, options, threads=threads)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    write_cog(raster, out, compress=compress.value, threads=threads)
-    _tell(out, raster)
+
+    def make() -> str:
+        grid = target_grid(
+            files, like=like, modis=modis, crs=crs, resolution=resolution, bounds=bounds
+        )
+        raster = reproject(files, layer, grid, options, threads=threads)
+        out.parent.mkdir(parents=True, exist_ok=True)
+        write_cog(raster, out, compress=compress.value, threads=threads)
+        return _about(raster)
+
+    # A damaged file can crash the HDF4 library: that is to end in a message, not in a core dump.
+    _console().print(f"{out}: {run_in_fork(files, make)}", markup=False)
     if picture is not None:
         write_png(out, picture)
         _console().print(f"Picture  {picture}", markup=False)
@@ -150,13 +158,12 @@ def quality_rule(words: list[str]) -> str | dict[str, dict[str, tuple[int, ...]]
     return rules
 
 
-def _tell(path: Path, raster: Raster) -> None:
+def _about(raster: Raster) -> str:
     rows, columns = raster.grid.shape
     share = float(raster.valid(0).mean())
-    _console().print(
-        f"{path}: {columns} x {rows} pixels, {raster.data.dtype}, {share:.1%} with a value, "
-        f"from {len(raster.provenance.granules)} granules",
-        markup=False,
+    return (
+        f"{columns} x {rows} pixels, {raster.data.dtype}, {share:.1%} with a value, "
+        f"from {len(raster.provenance.granules)} granules"
     )
 
 

@@ -1,15 +1,18 @@
 """A crash, hang or memory hunger while reading costs one call."""
 
 import os
+import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
-from reprojection.errors import UnknownLayerError, UnreadableGranuleError
+from reprojection.errors import ReprojectionError, UnknownLayerError, UnreadableGranuleError
 from reprojection.granule import open_granule
 from reprojection.hdfeos_write import write_granule
-from reprojection.isolation import ReadingProcess
+from reprojection.isolation import ReadingProcess, run_in_fork
 from tests.reprojection.reading_samples import small_tile
 
 
@@ -60,3 +63,43 @@ def test_what_cannot_be_read_has_no_outline(tmp_path: Path) -> None:
     with ReadingProcess() as reader:
         assert reader.read_outline(path) is None
         assert reader.read_outline(tmp_path / "gone.hdf") is None
+
+
+FILES = [Path("one.hdf"), Path("two.hdf")]
+
+
+def test_a_fork_answers_and_hands_errors_on(tmp_path: Path) -> None:
+    path = tmp_path / "tile.hdf"
+    write_granule(path, small_tile())
+    assert run_in_fork([path], len, b"four") == 4
+    with pytest.raises(UnknownLayerError):
+        run_in_fork([path], read_missing_layer, path)
+
+
+def test_a_fork_that_crashes_is_an_error_that_names_the_files() -> None:
+    with pytest.raises(UnreadableGranuleError, match=r"one\.hdf, two\.hdf crashed \(signal 9\)"):
+        run_in_fork(FILES, signal.raise_signal, signal.SIGKILL)
+    with pytest.raises(UnreadableGranuleError, match="ended the reading process"):
+        run_in_fork(FILES, os._exit, 3)
+    with pytest.raises(ReprojectionError, match="coarser pixels"):
+        run_in_fork(FILES, bytearray, 1 << 60)
+
+
+SLEEPER = """
+import sys, time
+from reprojection.isolation import run_in_fork
+def sleep():
+    print("asleep", flush=True)
+    time.sleep(60)
+run_in_fork([], sleep)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends a child with its parent")
+def test_a_fork_ends_with_its_parent() -> None:
+    with subprocess.Popen([sys.executable, "-c", SLEEPER], stdout=subprocess.PIPE) as parent:
+        assert parent.stdout is not None
+        assert parent.stdout.readline() == b"asleep\n"
+        parent.send_signal(signal.SIGKILL)
+        # The fork holds the pipe's other end for as long as it lives.
+        assert parent.stdout.read() == b""

@@ -1,5 +1,6 @@
 """Commands on granules alone: what they refuse, and what they write."""
 
+import signal
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +9,7 @@ import rasterio
 from rasterio.errors import NotGeoreferencedWarning
 from typer.testing import CliRunner
 
-from reprojection.errors import BadFormatError, GridError
+from reprojection.errors import BadFormatError, GridError, UnreadableGranuleError
 from reprojection.sample import write_sample_archive
 from reprojection.write import read_grid
 from swathmill.cli import app
@@ -49,6 +50,23 @@ def test_reproject_writes_the_grid_that_was_asked_for(tiles: list[Path], tmp_pat
     again = tmp_path / "again.tif"
     run("reproject", *tiles, "--layer", "Lai_1km", "--like", out, "-o", again)
     assert again.read_bytes() == out.read_bytes()
+
+
+def test_a_crash_of_the_reader_is_an_error_that_names_the_granules(
+    tiles: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "lai.tif"
+    command = ["reproject", *map(str, tiles), "--layer", "Lai_1km", "--resolution", "0.1"]
+    monkeypatch.setattr("reprojection.hdf4.SD", lambda *_: signal.raise_signal(signal.SIGKILL))
+    with pytest.raises(UnreadableGranuleError, match=rf"{tiles[0].name}.* crashed \(signal 9\)"):
+        CliRunner().invoke(app, [*command, "-o", str(out)], catch_exceptions=False)
+    assert list(tmp_path.iterdir()) == []
+    monkeypatch.undo()
+    run(*command, "-o", out)
+    monkeypatch.setattr("reprojection.hdf4.SD", lambda *_: signal.raise_signal(signal.SIGKILL))
+    asked = ["explain", str(out), "-3.0", "55.0", "--granules", str(tiles[0].parent)]
+    with pytest.raises(UnreadableGranuleError, match="crashed"):
+        CliRunner().invoke(app, asked, catch_exceptions=False)
 
 
 def test_a_quality_rule_leaves_fewer_pixels(tiles: list[Path], tmp_path: Path) -> None:
