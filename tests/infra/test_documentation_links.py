@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from swathmill.cli import app
+from swathmill.cli import application
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -28,7 +28,8 @@ def test_make_targets_that_pages_name_exist(page: Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
 def test_commands_that_pages_name_exist(page: Path) -> None:
     commands = {
-        one.name or getattr(one.callback, "__name__", "") for one in app.registered_commands
+        one.name or getattr(one.callback, "__name__", "")
+        for one in application().registered_commands
     }
     for command in re.findall(r"`swathmill ([a-z-]+)", page.read_text()):
         assert command in commands, command

@@ -8,7 +8,7 @@ from pydantic import SecretStr
 from typer.testing import CliRunner
 
 from reprojection.sample import write_sample_archive
-from swathmill.cli import app
+from swathmill.cli import application
 from swathmill.commands.find import span_of
 from swathmill.diagnosis import Verdict, sources_finding
 from swathmill.errors import RefusedError
@@ -23,7 +23,7 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def find(archive: Path, *arguments: str) -> tuple[int, str]:
-    result = CliRunner().invoke(app, ["find", *arguments, "--archive", str(archive)])
+    result = CliRunner().invoke(application(), ["find", *arguments, "--archive", str(archive)])
     return result.exit_code, result.output
 
 

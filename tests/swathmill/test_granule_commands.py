@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from reprojection.errors import BadFormatError, GridError, UnreadableGranuleError
 from reprojection.sample import write_sample_archive
 from reprojection.write import read_grid
-from swathmill.cli import app
+from swathmill.cli import COMMANDS, application
 from swathmill.commands.granules import quality_rule
 from swathmill.commands.target import box_around, target_grid
 from swathmill.errors import RefusedError
@@ -29,7 +29,9 @@ def tiles(sample: list[Path]) -> list[Path]:
 
 
 def run(*arguments: object) -> str:
-    result = CliRunner().invoke(app, [str(one) for one in arguments], catch_exceptions=False)
+    result = CliRunner().invoke(
+        application(), [str(one) for one in arguments], catch_exceptions=False
+    )
     assert result.exit_code == 0, result.output
     return result.output
 
@@ -59,14 +61,14 @@ def test_a_crash_of_the_reader_is_an_error_that_names_the_granules(
     command = ["reproject", *map(str, tiles), "--layer", "Lai_1km", "--resolution", "0.1"]
     monkeypatch.setattr("reprojection.hdf4.SD", lambda *_: signal.raise_signal(signal.SIGKILL))
     with pytest.raises(UnreadableGranuleError, match=rf"{tiles[0].name}.* crashed \(signal 9\)"):
-        CliRunner().invoke(app, [*command, "-o", str(out)], catch_exceptions=False)
+        CliRunner().invoke(application(), [*command, "-o", str(out)], catch_exceptions=False)
     assert list(tmp_path.iterdir()) == []
     monkeypatch.undo()
     run(*command, "-o", out)
     monkeypatch.setattr("reprojection.hdf4.SD", lambda *_: signal.raise_signal(signal.SIGKILL))
     asked = ["explain", str(out), "-3.0", "55.0", "--granules", str(tiles[0].parent)]
     with pytest.raises(UnreadableGranuleError, match="crashed"):
-        CliRunner().invoke(app, asked, catch_exceptions=False)
+        CliRunner().invoke(application(), asked, catch_exceptions=False)
 
 
 def test_a_quality_rule_leaves_fewer_pixels(tiles: list[Path], tmp_path: Path) -> None:
@@ -173,3 +175,19 @@ def test_quality_rules_are_read_by_layer_and_field() -> None:
 def test_quality_rules_that_are_none_are_refused(words: list[str]) -> None:
     with pytest.raises(RefusedError, match="no rule"):
         quality_rule(words)
+
+
+def test_a_command_alone_knows_what_all_know() -> None:
+    whole = {
+        one.name or getattr(one.callback, "__name__", "")
+        for one in application().registered_commands
+    }
+    assert whole == {name for names in COMMANDS.values() for name in names}
+    for names in COMMANDS.values():
+        for name in names:
+            help_of = [
+                CliRunner().invoke(application(words), [name, "--help"]).output
+                for words in ((), (name,))
+            ]
+            assert help_of[0] == help_of[1]
+            assert "Usage" in help_of[0]
