@@ -12,6 +12,8 @@ bench/out/transfer.csv (means and deviations) and bench/out/transfer.svg. Ways:
 - `sdk + SHA-256`: the same, and the file's SHA-256, which the record of an artifact needs.
 - `swathmill`: `AzureBlobs.put_file` and `get_file`, as the workers call them: SHA-256, and MD5 of
   each call's bytes on the way up.
+
+Each begins with a blob's name and ends with what is stored, the client of the blob included.
 - with `--study`, Swathmill's at other block sizes and numbers of parallel calls.
 """
 
@@ -72,6 +74,7 @@ class Bench:
         self.blobs = AzureBlobs(ours)
         self.blobs.create([GRANULES])
         self.files: dict[int, Path] = {}
+        self.digests: dict[int, str] = {}
 
     def prepare(self, size: int) -> None:
         """A file of random bytes, and its blob for the way down."""
@@ -80,7 +83,7 @@ class Bench:
             for start in range(0, size, 16 * MIB):
                 file.write(os.urandom(min(16 * MIB, size - start)))
         self.files[size] = path
-        self.blobs.put_file(GRANULES, f"down-{size}", path)
+        self.digests[size] = self.blobs.put_file(GRANULES, f"down-{size}", path).sha256
 
     def measure(self, case: Case) -> float:
         """Seconds of one transfer; what it left is removed outside of the time."""
@@ -106,19 +109,17 @@ class Bench:
             client = self.ours.get_blob_client(GRANULES, name)
             return lambda: _up_shape(client, path, _shape(case.way, UP))
         verified = case.way == "sdk + SHA-256"
-        client = self.service.get_blob_client(GRANULES, name)
-        return lambda: _up_sdk(client, path, verified)
+        return lambda: _up_sdk(self.service.get_blob_client(GRANULES, name), path, verified)
 
     def _down(self, case: Case, to: Path) -> Callable[[], object]:
         name = f"down-{case.size}"
         if case.way == "swathmill":
-            return lambda: self.blobs.get_file(GRANULES, name, to)
+            return lambda: self.blobs.get_file(GRANULES, name, to, self.digests[case.size])
         if case.way.startswith("study"):
             client = self.ours.get_blob_client(GRANULES, name)
             return lambda: _down_shape(client, to, _shape(case.way, DOWN))
         verified = case.way == "sdk + SHA-256"
-        client = self.service.get_blob_client(GRANULES, name)
-        return lambda: _down_sdk(client, to, verified)
+        return lambda: _down_sdk(self.service.get_blob_client(GRANULES, name), to, verified)
 
 
 def _up_sdk(client: BlobClient, path: Path, verified: bool) -> None:

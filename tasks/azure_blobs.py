@@ -5,6 +5,7 @@ import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO
@@ -55,7 +56,7 @@ class AzureBlobs:
 
     def get_file(self, container: str, name: str, to: Path, sha256: str = "") -> None:
         digest = hashlib.sha256()
-        handle, partial = tempfile.mkstemp(dir=to.parent, prefix=f".{to.name[:40]}.")
+        handle, path = tempfile.mkstemp(dir=to.parent, prefix=f".{to.name[:40]}.")
         try:
             with os.fdopen(handle, "wb") as file:
 
@@ -63,13 +64,15 @@ class AzureBlobs:
                     file.write(part)
                     digest.update(part)
 
-                recorded = self._download(container, name, write)
-            found, expected = digest.hexdigest(), sha256 or recorded
+                known = self._download(container, name, write)
+            found, expected = digest.hexdigest(), sha256 or known.metadata.get(_DIGEST, "")
+            if not expected and known.md5:
+                found, expected = _md5(Path(path)), known.md5.hex()
             if expected and found != expected:
                 raise CorruptBlobError(f"{container}/{name}", expected, found)
-            Path(partial).replace(to)
+            Path(path).replace(to)
         finally:
-            Path(partial).unlink(missing_ok=True)
+            Path(path).unlink(missing_ok=True)
 
     def get_bytes(self, container: str, name: str) -> bytes:
         parts: list[bytes] = []
@@ -109,10 +112,12 @@ class AzureBlobs:
     def _blob(self, container: str, name: str) -> BlobClient:
         return self._service.get_blob_client(container, name)
 
-    def _download(self, container: str, name: str, write: Callable[[bytes], object]) -> str:
-        """Give a blob's content to `write`; returns the SHA-256 recorded with it, if any."""
+    def _download(
+        self, container: str, name: str, write: Callable[[bytes], object]
+    ) -> transfers.Recorded:
+        """Give a blob's content to `write`; returns what is recorded with it."""
         try:
-            return transfers.download(self._blob(container, name), write).get(_DIGEST, "")
+            return transfers.download(self._blob(container, name), write, sleep=self._sleep)
         except ResourceNotFoundError:
             raise BlobMissingError(f"{container}/{name}") from None
 
@@ -128,16 +133,27 @@ class AzureBlobs:
             )
         except (ResourceExistsError, ResourceModifiedError):
             file.seek(0)
-            mine = _digest(file)
+            mine, md5 = _digests(file)
             found = client.get_blob_properties()
-            if found.size != mine.size or (found.metadata or {}).get(_DIGEST) != mine.sha256:
+            known = transfers.recorded(found)
+            same = known.metadata.get(_DIGEST) == mine.sha256
+            if _DIGEST not in known.metadata:
+                same = known.md5 == md5
+            if found.size != mine.size or not same:
                 raise BlobExistsError(f"{container}/{name}") from None
             return mine
 
 
-def _digest(file: BinaryIO) -> Stored:
-    running, size = hashlib.sha256(), 0
+def _digests(file: BinaryIO) -> tuple[Stored, bytes]:
+    """Size and SHA-256 of a file, and its MD5."""
+    running, md5, size = hashlib.sha256(), hashlib.md5(usedforsecurity=False), 0
     while data := file.read(CHUNK):
         running.update(data)
+        md5.update(data)
         size += len(data)
-    return Stored(size=size, sha256=running.hexdigest())
+    return Stored(size=size, sha256=running.hexdigest()), md5.digest()
+
+
+def _md5(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, partial(hashlib.md5, usedforsecurity=False)).hexdigest()

@@ -3,25 +3,32 @@
 What transfer studies of Azure storage found (Hill et al. 2010; Gillen's measurements): one client
 on one connection gets a fraction of its network, so parts go in parallel, each with an MD5 that
 the service checks; and fewer, larger calls are better than many small ones. A blob appears by the
-commit of its list of blocks, or by its one call: never in half.
+commit of its list of blocks, or by its one call: never in half. Digests are computed while bytes
+are on their way, not before or after.
 """
 
 import base64
 import hashlib
+import threading
+import time
 import uuid
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import islice
 from typing import BinaryIO, Generic, TypedDict, TypeVar
 
 from azure.core import MatchConditions
 from azure.core.exceptions import (
     HttpResponseError,
+    IncompleteReadError,
     ServiceRequestError,
     ServiceResponseError,
 )
-from azure.storage.blob import BlobBlock, BlobClient
+from azure.storage.blob import BlobBlock, BlobClient, BlobProperties
+from azure.storage.blob._generated.models import ModifiedAccessConditions
+from azure.storage.blob._shared.response_handlers import process_storage_error
 
 from tasks.blobs import Stored
 from tasks.errors import CorruptBlobError
@@ -30,10 +37,11 @@ Part = TypeVar("Part")
 Answer = TypeVar("Answer")
 
 MIB = 2**20
-_BESIDE = MIB  # bytes whose digest is worth a thread
+_BESIDE = MIB // 8  # bytes whose digests are worth a thread
 _TRIES = 4
 _PAUSE = 0.3  # seconds before the second try; it doubles
 _BAD, _NO_RANGE = 400, 416
+_METADATA = "x-ms-meta-"
 _PASSING = (408, 429, 500, 502, 503, 504)
 
 
@@ -67,6 +75,15 @@ UP = Shape(single=32 * MIB, parts=16, least=8 * MIB, most=32 * MIB, parallel=4)
 DOWN = Shape(single=32 * MIB, parts=16, least=16 * MIB, most=32 * MIB, parallel=4)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Recorded:
+    """What storage knows of a blob's content: our metadata, and its own MD5, if it has one. Of a
+    blob that came in one call it has, of one that came in blocks it has not."""
+
+    metadata: Mapping[str, str]
+    md5: bytes | None
+
+
 def transfer_sizes() -> TransferSizes:
     """The SDK's own splitting, out of the way of ours."""
     return TransferSizes(
@@ -88,8 +105,9 @@ def upload(
 ) -> Stored:
     """Store `size` bytes read from `file` under a new name.
 
-    The blob gets the metadata made from its SHA-256. Each call is tried again when its failure
-    passes; that one which took effect though its answer was lost then finds the name taken.
+    A blob that is sent in blocks gets the metadata made from its SHA-256. Each call is tried again
+    when its failure passes; that one which took effect though its answer was lost then finds the
+    name taken.
 
     Raises:
         azure.core.exceptions.ResourceExistsError: the name is taken, perhaps by this very call.
@@ -97,7 +115,7 @@ def upload(
         CorruptBlobError: storage has other bytes than were sent.
     """
     if size <= shape.single:
-        return _upload_whole(client, file.read(), metadata, sleep)
+        return _upload_whole(client, file.read(), sleep)
     running, blocks, total = hashlib.sha256(), list[BlobBlock](), 0
     prefix = uuid.uuid4().hex[:12]
     with ThreadPoolExecutor(shape.parallel, thread_name_prefix="block") as pool:
@@ -124,34 +142,32 @@ def upload(
     return Stored(size=total, sha256=digest)
 
 
-def _upload_whole(
-    client: BlobClient,
-    data: bytes,
-    metadata: Callable[[str], Mapping[str, str]],
-    sleep: Callable[[float], None],
-) -> Stored:
-    """One call. The service answers with the MD5 of what it got (Put Blob, response headers), so
-    that ours of much data is computed while the bytes are on their way."""
-    digest = hashlib.sha256(data).hexdigest()
+def _upload_whole(client: BlobClient, data: bytes, sleep: Callable[[float], None]) -> Stored:
+    """One call. The service answers with the MD5 of what it got (Put Blob, response headers) and
+    keeps it, so that no digest has to be known before the bytes go."""
 
     def send() -> Mapping[str, object]:
-        return client.upload_blob(
-            data,
-            length=len(data),
-            overwrite=False,
-            metadata=dict(metadata(digest)),
-            max_concurrency=1,
-        )
+        return client.upload_blob(data, length=len(data), overwrite=False, max_concurrency=1)
+
+    digests: list[bytes] = []
+
+    def digest() -> None:
+        digests[:] = _md5(data), hashlib.sha256(data).digest()
 
     if len(data) < _BESIDE:
-        stored, mine = steadily(send, sleep).get("content_md5"), _md5(data)
+        stored = steadily(send, sleep).get("content_md5")
+        digest()
     else:
-        with ThreadPoolExecutor(1, thread_name_prefix="md5") as pool:
-            beside = pool.submit(_md5, data)
-            stored, mine = steadily(send, sleep).get("content_md5"), beside.result()
-    if isinstance(stored, bytes | bytearray) and bytes(stored) != mine:
-        raise CorruptBlobError(client.blob_name, mine.hex(), bytes(stored).hex())
-    return Stored(size=len(data), sha256=digest)
+        beside = threading.Thread(target=digest, name="digest")
+        beside.start()
+        try:
+            stored = steadily(send, sleep).get("content_md5")
+        finally:
+            beside.join()
+    md5, sha256 = digests
+    if isinstance(stored, bytes | bytearray) and bytes(stored) != md5:
+        raise CorruptBlobError(client.blob_name, md5.hex(), bytes(stored).hex())
+    return Stored(size=len(data), sha256=sha256.hex())
 
 
 def _md5(data: bytes) -> bytes:
@@ -159,44 +175,122 @@ def _md5(data: bytes) -> bytes:
 
 
 def download(
-    client: BlobClient, write: Callable[[bytes], object], *, shape: Shape = DOWN
-) -> Mapping[str, str]:
-    """Give a blob's content to `write` in order; returns the blob's metadata.
+    client: BlobClient,
+    write: Callable[[bytes], object],
+    *,
+    sleep: Callable[[float], None] = time.sleep,
+    shape: Shape = DOWN,
+) -> Recorded:
+    """Give a blob's content to `write` in order, as it comes.
 
     The first call brings as much as a small file has, and says how much more there is; that comes
-    in ranges side by side.
+    in ranges side by side. A stream that breaks is taken up where it broke.
 
     Raises:
         azure.core.exceptions.ResourceNotFoundError: there is no such blob.
         azure.core.exceptions.AzureError: storage failed, and went on failing.
     """
     try:
-        first = client.download_blob(offset=0, length=shape.single, max_concurrency=1)
+        first = _Stream.open(client, 0, shape.single)
     except HttpResponseError as error:
         if error.status_code != _NO_RANGE:
             raise
-        return client.get_blob_properties().metadata or {}  # it is empty
-    # Its `size` is that of the range asked for; "bytes 0-9/10" has the whole one.
-    size = int(str(first.properties.content_range).rpartition("/")[2])
-    metadata = dict(first.properties.metadata or {})
+        return recorded(client.get_blob_properties())  # it is empty
+    size = first.of
     if size <= shape.single:
-        write(first.readall())
-        return metadata
+        first.pour(write, sleep)
+        return first.recorded
     step = shape.block(size)
     with ThreadPoolExecutor(shape.parallel, thread_name_prefix="range") as pool:
         window = _Window[bytes](shape.parallel)
+        starts = iter(range(shape.single, size, step))
+
+        def ask(start: int) -> list[bytes]:
+            length = min(step, size - start)
+            return window.add(pool.submit(_range, client, start, length, sleep))
+
         try:
-            window.add(pool.submit(first.readall))
-            for start in range(shape.single, size, step):
-                future = pool.submit(_range, client, start, min(step, size - start))
-                for data in window.add(future):
+            for start in islice(starts, shape.parallel - 1):
+                ask(start)
+            first.pour(write, sleep)
+            for start in starts:
+                for data in ask(start):
                     write(data)
             for data in window.rest():
                 write(data)
         except BaseException:
             pool.shutdown(wait=True, cancel_futures=True)
             raise
-    return metadata
+    return first.recorded
+
+
+def recorded(properties: BlobProperties) -> Recorded:
+    """What a blob's properties say of its content."""
+    md5 = properties.content_settings.content_md5
+    return Recorded(metadata=dict(properties.metadata or {}), md5=bytes(md5) if md5 else None)
+
+
+@dataclass(kw_only=True)
+class _Stream:
+    """A range of a blob on its way: what is left of it, and how large the blob is."""
+
+    client: BlobClient
+    start: int
+    end: int  # exclusive
+    of: int
+    etag: str
+    recorded: Recorded
+    parts: Iterator[bytes]
+
+    @classmethod
+    def open(cls, client: BlobClient, start: int, length: int, etag: str = "") -> "_Stream":
+        """Ask for a range. The generated client below the SDK's gives the bytes as they come; the
+        SDK's own has read them all before it answers."""
+        condition = ModifiedAccessConditions(if_match=etag) if etag else None
+        try:
+            response, parts = client._client.blob.download(
+                range=f"bytes={start}-{start + length - 1}",
+                modified_access_conditions=condition,
+                cls=lambda answer, body, _headers: (answer.http_response, body),
+            )
+        except HttpResponseError as error:
+            process_storage_error(error)
+        headers = response.headers
+        span, _, whole = headers["Content-Range"].removeprefix("bytes ").partition("/")
+        md5 = headers.get("x-ms-blob-content-md5") or headers.get("Content-MD5")
+        return cls(
+            client=client,
+            start=start,
+            end=int(span.partition("-")[2]) + 1,
+            of=int(whole),
+            etag=headers["ETag"],
+            recorded=Recorded(
+                metadata={
+                    name[len(_METADATA) :]: value
+                    for name, value in headers.items()
+                    if name.lower().startswith(_METADATA)
+                },
+                md5=base64.b64decode(md5) if md5 else None,
+            ),
+            parts=parts,
+        )
+
+    def pour(self, write: Callable[[bytes], object], sleep: Callable[[float], None]) -> None:
+        """Give the bytes to `write`; where the stream breaks, ask for the rest of it."""
+        for number in range(_TRIES):
+            try:
+                for part in self.parts:
+                    write(part)
+                    self.start += len(part)
+            except (ServiceResponseError, IncompleteReadError, HttpResponseError):
+                if number == _TRIES - 1:
+                    raise
+            if self.start >= self.end:
+                return
+            sleep(_PAUSE * 2.0**number)
+            rest = self.open(self.client, self.start, self.end - self.start, self.etag)
+            self.parts = rest.parts
+        raise IncompleteReadError(f"{self.client.blob_name} ends after {self.start} bytes")
 
 
 def steadily(call: Callable[[], Answer], sleep: Callable[[float], None]) -> Answer:
@@ -245,5 +339,7 @@ def _stage(client: BlobClient, name: str, data: bytes, sleep: Callable[[float], 
     steadily(lambda: client.stage_block(name, data, length=len(data), validate_content=True), sleep)
 
 
-def _range(client: BlobClient, start: int, length: int) -> bytes:
-    return client.download_blob(offset=start, length=length, max_concurrency=1).readall()
+def _range(client: BlobClient, start: int, length: int, sleep: Callable[[float], None]) -> bytes:
+    parts: list[bytes] = []
+    _Stream.open(client, start, length).pour(parts.append, sleep)
+    return b"".join(parts)

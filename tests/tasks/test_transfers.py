@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 from azure.core.exceptions import (
     HttpResponseError,
+    IncompleteReadError,
     ResourceExistsError,
     ServiceResponseError,
 )
 from azure.core.pipeline import PipelineRequest, PipelineResponse
 from azure.core.pipeline.policies import HTTPPolicy
-from azure.storage.blob import BlobClient, BlobServiceClient
+from azure.storage.blob import BlobClient, BlobServiceClient, ContentSettings
 
 from tasks.azure_blobs import AzureBlobs
 from tasks.blobs import ARTIFACTS, bytes_digest
@@ -65,6 +66,24 @@ def mangled(request: PipelineRequest, send: Callable[[], PipelineResponse]) -> P
     return send()
 
 
+def cut(after: int) -> Fault:
+    """The stream of the answer breaks after so many bytes."""
+
+    def fault(_request: PipelineRequest, send: Callable[[], PipelineResponse]) -> PipelineResponse:
+        answer = send()
+        whole = answer.http_response.stream_download
+
+        def stream(*args: object, **more: object) -> Iterator[bytes]:
+            data = b"".join(whole(*args, **more))
+            yield data[:after]
+            raise IncompleteReadError("the connection was closed")
+
+        answer.http_response.stream_download = stream
+        return answer
+
+    return fault
+
+
 @pytest.fixture
 def wire() -> Wire:
     return Wire()
@@ -104,9 +123,13 @@ def put(client: BlobClient, data: bytes, shape: Shape = SMALL) -> str:
 
 def got(client: BlobClient, shape: Shape = SMALL) -> bytes:
     parts: list[bytes] = []
-    metadata = download(client, parts.append, shape=shape)
-    assert metadata["sha256"] == hashlib.sha256(b"".join(parts)).hexdigest()
-    return b"".join(parts)
+    known = download(client, parts.append, sleep=lambda _seconds: None, shape=shape)
+    data = b"".join(parts)
+    if len(data) > shape.single:
+        assert known.metadata["sha256"] == hashlib.sha256(data).hexdigest()
+    else:
+        assert known.md5 == hashlib.md5(data, usedforsecurity=False).digest()
+    return data
 
 
 @pytest.mark.parametrize("size", [0, 1, 999, 1000, 1001, 5000, 23_456])
@@ -198,3 +221,37 @@ def test_a_blob_that_rotted_is_noticed_without_being_told_its_checksum(
     with pytest.raises(CorruptBlobError):
         blobs.get_file(ARTIFACTS, client.blob_name, tmp_path / "file")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_small_blob_that_rotted_is_noticed_by_the_md5_that_storage_keeps(
+    client: BlobClient, blobs: AzureBlobs, tmp_path: Path
+) -> None:
+    put(client, DATA[:500])
+    blobs.get_file(ARTIFACTS, client.blob_name, tmp_path / "file")
+    other = bytearray(hashlib.md5(b"other", usedforsecurity=False).digest())
+    client.set_http_headers(ContentSettings(content_md5=other))
+    with pytest.raises(CorruptBlobError):
+        blobs.get_file(ARTIFACTS, client.blob_name, tmp_path / "again")
+    blobs.get_file(ARTIFACTS, client.blob_name, tmp_path / "told", bytes_digest(DATA[:500]).sha256)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "told"]
+
+
+@pytest.mark.parametrize("size", [900, 9000])
+def test_a_stream_that_breaks_goes_on_where_it_broke(
+    client: BlobClient, wire: Wire, size: int
+) -> None:
+    put(client, DATA[:size])
+    wire.calls.clear()
+    wire.faults["GET"] = [cut(300), cut(0)]
+    assert got(client) == DATA[:size]
+    assert wire.calls.count("GET") == (1 if size == 900 else 3) + 2
+
+
+def test_a_stream_that_goes_on_breaking_is_given_up(client: BlobClient, wire: Wire) -> None:
+    put(client, DATA[:900])
+    wire.faults["GET"] = [cut(10)] * 20
+    parts: list[bytes] = []
+    with pytest.raises(IncompleteReadError):
+        download(client, parts.append, sleep=lambda _seconds: None, shape=SMALL)
+    assert wire.calls.count("GET") == 4
+    assert b"".join(parts) == DATA[:40]
