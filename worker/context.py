@@ -72,8 +72,9 @@ class Context:
         return path
 
     def upload(self, path: Path, *, container: str = ARTIFACTS, keep: bool = True) -> ArtifactFile:
-        """Store a file of the artifact under the claim's name, and say what was stored; the checksum
-        is that of the bytes sent, whose arrival storage has confirmed.
+        """Store a file of the artifact under the claim's name, and say what was stored.
+
+        The checksum is that of the bytes sent, whose arrival storage has confirmed.
 
         `keep` also puts it into the local cache, whose next reader may well be here.
         """
