@@ -136,7 +136,7 @@ bench-scale: $(STAMP)/dev ## Drive the manager at 30 k, 300 k and 3 M tasks, and
 
 .PHONY: bench-transfer
 bench-transfer: $(STAMP)/dev ## Measure transfers against the SDK's defaults [SWATHMILL_BENCH_STORAGE=connection string]
-	$(BIN)/python -m bench.transfer --study
+	$(BIN)/python -m bench.transfer --study --plot docs/transfers.svg
 
 .PHONY: check-infra
 check-infra: $(STAMP)/venv ## Check infra/ against security policies (installs checkov apart, into .venv-policy)

@@ -14,7 +14,8 @@ bench/out/transfer.csv (means and deviations) and bench/out/transfer.svg. Ways:
   each call's bytes on the way up.
 
 Each begins with a blob's name and ends with what is stored, the client of the blob included.
-- with `--study`, Swathmill's at other block sizes and numbers of parallel calls.
+- with `--study`, Swathmill's at other block sizes and numbers of calls at once, in rounds of their
+  own.
 """
 
 import argparse
@@ -31,6 +32,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
+from typing import NamedTuple
 
 from azure.storage.blob import BlobClient, BlobServiceClient
 
@@ -44,7 +46,13 @@ KB, MB = 1000, 1000 * 1000
 SIZES = (2 * KB, 20 * KB, 200 * KB, 2 * MB, 8 * MB, 20 * MB, 64 * MB, 200 * MB, 1000 * MB)
 QUICK = SIZES[:7]
 WAYS = ("sdk", "sdk + SHA-256", "swathmill")
+COLUMNS = (
+    "direction", "bytes", "way", "study", "repetitions",
+    "mean_s", "deviation_s", "median_s", "best_s", "client_cpu_s", "MB_per_s",
+    "time_over_sdk", "time_over_sdk_sha256", "best_over_sdk", "best_over_sdk_sha256",
+)  # fmt: skip
 STUDY_SIZE = 64 * MB
+STUDIED = 3  # rounds
 BLOCKS = (4 * MIB, 8 * MIB, 16 * MIB, 32 * MIB)
 PARALLEL = (1, 2, 4, 8)
 
@@ -56,6 +64,14 @@ class Case:
     direction: str
     size: int  # bytes
     way: str
+    study: bool = False
+
+
+class Took(NamedTuple):
+    """Seconds of one transfer, by the clock and of this process's CPU."""
+
+    wall: float
+    cpu: float
 
 
 @dataclass(kw_only=True)
@@ -85,27 +101,27 @@ class Bench:
         self.files[size] = path
         self.digests[size] = self.blobs.put_file(GRANULES, f"down-{size}", path).sha256
 
-    def measure(self, case: Case) -> float:
-        """Seconds of one transfer; what it left is removed outside of the time."""
+    def measure(self, case: Case) -> Took:
+        """One transfer; what it left is removed outside of the time."""
         name = f"up-{uuid.uuid4().hex}"
         to = self.folder / "copy"
         source = self.files[case.size]
         call = self._up(case, name) if case.direction == "up" else self._down(case, to)
-        began = time.perf_counter()
+        began, used = time.perf_counter(), time.process_time()
         call()
-        seconds = time.perf_counter() - began
+        took = Took(time.perf_counter() - began, time.process_time() - used)
         if case.direction == "up":
             self.blobs.delete(GRANULES, name)
         else:
             assert to.stat().st_size == source.stat().st_size
             to.unlink()
-        return seconds
+        return took
 
     def _up(self, case: Case, name: str) -> Callable[[], object]:
         path = self.files[case.size]
         if case.way == "swathmill":
             return lambda: self.blobs.put_file(GRANULES, name, path)
-        if case.way.startswith("study"):
+        if case.way.endswith("at once"):
             client = self.ours.get_blob_client(GRANULES, name)
             return lambda: _up_shape(client, path, _shape(case.way, UP))
         verified = case.way == "sdk + SHA-256"
@@ -115,7 +131,7 @@ class Bench:
         name = f"down-{case.size}"
         if case.way == "swathmill":
             return lambda: self.blobs.get_file(GRANULES, name, to, self.digests[case.size])
-        if case.way.startswith("study"):
+        if case.way.endswith("at once"):
             client = self.ours.get_blob_client(GRANULES, name)
             return lambda: _down_shape(client, to, _shape(case.way, DOWN))
         verified = case.way == "sdk + SHA-256"
@@ -148,79 +164,78 @@ def _down_shape(client: BlobClient, to: Path, shape: Shape) -> None:
 
 
 def _study() -> list[str]:
-    return [f"study {block // MIB} MiB x {parallel}" for block in BLOCKS for parallel in PARALLEL]
+    """Block sizes and numbers of calls under way, as names of ways."""
+    return [f"{block // MIB} MiB, {calls} at once" for block in BLOCKS for calls in PARALLEL]
 
 
 def _shape(way: str, base: Shape) -> Shape:
-    _, block, _, _, parallel = way.split()
+    block, _, parallel, _, _ = way.split()
     size = int(block) * MIB
     single = min(base.single, size)
     return replace(base, single=single, least=size, most=size, parallel=int(parallel))
 
 
 def _repetitions(size: int, quick: bool) -> int:
-    most = 20 if size <= 2 * MB else 10 if size <= 64 * MB else 3
+    most = 20 if size <= 2 * MB else 12 if size <= 20 * MB else 6 if size <= 200 * MB else 3
     return min(most, 5) if quick else most
 
 
 def run(
     bench: Bench, *, quick: bool, study: bool, largest: int, seed: int
-) -> dict[Case, list[float]]:
+) -> dict[Case, list[Took]]:
     """All measurements by case, round after round."""
     sizes = [size for size in (QUICK if quick else SIZES) if size <= largest * MB]
-    ways = {size: list(WAYS) for size in sizes}
-    if study and STUDY_SIZE in ways:
-        ways[STUDY_SIZE] += _study()
     todo: list[list[Case]] = []
     order = random.Random(seed)
     for size in sizes:
         bench.prepare(size)
         for direction in ("up", "down"):
-            cases = [Case(direction=direction, size=size, way=way) for way in ways[size]]
+            cases = [Case(direction=direction, size=size, way=way) for way in WAYS]
             for case in cases if size <= 64 * MB else ():
                 bench.measure(case)
             for _ in range(_repetitions(size, quick)):
                 todo.append(order.sample(cases, len(cases)))
+            if study and size == STUDY_SIZE:
+                cases = [replace(cases[0], way=way, study=True) for way in [*WAYS, *_study()]]
+                todo += [order.sample(cases, len(cases)) for _ in range(STUDIED)]
     order.shuffle(todo)
-    found: dict[Case, list[float]] = {}
+    found: dict[Case, list[Took]] = {}
     for case in chain.from_iterable(todo):
         found.setdefault(case, []).append(bench.measure(case))
     return found
 
 
-def report(found: dict[Case, list[float]], path: Path) -> None:
+def report(found: dict[Case, list[Took]], path: Path) -> None:
     """The means as CSV and on the screen, with how they compare with the SDK's defaults."""
     with path.open("w", newline="", encoding="utf-8") as file:
         table = csv.writer(file)
-        table.writerow(
-            ["direction", "bytes", "way", "repetitions", "mean_s", "deviation_s", "median_s",
-             "best_s", "MB_per_s", "time_over_sdk", "time_over_sdk_sha256", "best_over_sdk",
-             "best_over_sdk_sha256"]
-        )  # fmt: skip
-        for case in sorted(found, key=lambda c: (c.direction, c.size, c.way)):
-            times = found[case]
+        table.writerow(COLUMNS)
+        for case in sorted(found, key=lambda c: (c.direction, c.size, c.study, c.way)):
+            times = [took.wall for took in found[case]]
+            cpu = statistics.median(took.cpu for took in found[case])
             middle, best = statistics.median(times), min(times)
             mean, deviation = statistics.fmean(times), statistics.pstdev(times)
-            peers = [found[replace(case, way=way)] for way in WAYS[:2]]
+            peers = [[t.wall for t in found[replace(case, way=way)]] for way in WAYS[:2]]
             ratios = [
                 statistics.median(mine / its for mine, its in zip(times, peer, strict=True))
                 for peer in peers
             ]
             bests = [best / min(peer) for peer in peers]
             table.writerow(
-                [case.direction, case.size, case.way, len(times), f"{mean:.5f}", f"{deviation:.5f}",
-                 f"{middle:.5f}", f"{best:.5f}", f"{case.size / MB / middle:.2f}",
-                 *(f"{ratio:.3f}" for ratio in ratios + bests)]
+                [case.direction, case.size, case.way, int(case.study), len(times),
+                 *(f"{value:.5f}" for value in (mean, deviation, middle, best, cpu)),
+                 f"{case.size / MB / middle:.2f}", *(f"{ratio:.3f}" for ratio in ratios + bests)]
             )  # fmt: skip
             print(
                 f"{case.direction:4} {case.size / MB:8.3f} MB {case.way:17} "
                 f"{1000 * mean:8.1f} +- {1000 * deviation:6.1f} ms  median {1000 * middle:8.1f}  "
-                f"best {1000 * best:8.1f}  of sdk {ratios[0]:5.2f} (best {bests[0]:4.2f})  "
+                f"best {1000 * best:8.1f}  CPU {1000 * cpu:7.1f}  "
+                f"of sdk {ratios[0]:5.2f} (best {bests[0]:4.2f})  "
                 f"of sdk + SHA-256 {ratios[1]:5.2f} (best {bests[1]:4.2f})"
             )
 
 
-def plot(found: dict[Case, list[float]], path: Path) -> None:
+def plot(found: dict[Case, list[Took]], path: Path) -> None:
     """Throughput by size, one panel a direction, with one deviation up and down."""
     import matplotlib as mpl
 
@@ -232,10 +247,10 @@ def plot(found: dict[Case, list[float]], path: Path) -> None:
     for panel, direction in zip(panels, ("up", "down"), strict=True):
         for way, marker in zip(WAYS, "os^", strict=True):
             cases = sorted(
-                (c for c in found if (c.direction, c.way) == (direction, way)),
+                (c for c in found if (c.direction, c.way, c.study) == (direction, way, False)),
                 key=lambda c: c.size,
             )
-            rates = [[c.size / MB / t for t in found[c]] for c in cases]
+            rates = [[c.size / MB / took.wall for took in found[c]] for c in cases]
             panel.errorbar(
                 [c.size / MB for c in cases],
                 [statistics.fmean(r) for r in rates],
@@ -273,6 +288,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="up to 64 MB, five repetitions")
     parser.add_argument("--study", action="store_true", help="block sizes and parallelism, too")
     parser.add_argument("--largest", type=int, default=1000, help="largest file, in MB")
+    parser.add_argument("--plot", type=Path, default=OUT / "transfer.svg", help="where it goes")
     parser.add_argument("--seed", type=int, default=1, help="of the random order")
     options = parser.parse_args()
     OUT.mkdir(parents=True, exist_ok=True)
@@ -286,7 +302,7 @@ def main() -> None:
             seed=options.seed,
         )
     report(found, OUT / "transfer.csv")
-    plot(found, OUT / "transfer.svg")
+    plot(found, options.plot)
 
 
 if __name__ == "__main__":
