@@ -8,6 +8,7 @@
 
 enum { BLOCK = 128, SEGMENT = 16, SEGMENTS = BLOCK / SEGMENT, STRIP = 16 };
 enum { BANDS_AT_ONCE = 8 };
+enum { ORDERED_ROOM = 16384 }; /* pixels of a box that may be kept as floats */
 enum { VIEW_SLACK = 64 }; /* elements that may be read beyond a copied box */
 enum { CUBIC_BLOCK = 1, LISTED_BLOCK = 2, WIDE_BLOCK = 3, FINE_BLOCK = 4 };
 enum { FINE = 32, PARTS = BLOCK / FINE, FINE_NODES = PARTS + 3 };

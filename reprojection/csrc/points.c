@@ -14,7 +14,7 @@ typedef struct {
 } Workspace;
 
 /* Columns of a row plan made at a time: its rows are read in long runs. */
-enum { WIDE_PART = 4 * BLOCK };
+enum { WIDE_PART = 8 * BLOCK };
 
 /* The place on a segment exactly as the quick kernels have it. */
 static const float PLACES[SEGMENT] = {-7.5f, -6.5f, -5.5f, -4.5f, -3.5f, -2.5f, -1.5f, -0.5f,

@@ -65,12 +65,11 @@ INLINE MASK NAME(valid16)(REALS v, W fill) {
 #endif
 }
 
-/* `blend` for a group. */
-INLINE REALS NAME(blend16)(const REALS t[4], REALS fx, REALS fy, W fill, int nearest_rule,
-                           MASK *good) {
+/* `blend` for a group, of taps of which `valid` are. */
+INLINE REALS NAME(blend16)(const REALS t[4], const MASK valid[4], REALS fx, REALS fy,
+                           int nearest_rule, MASK *good) {
     const REALS one = (REALS){0} + (W)1;
-    MASK m00 = NAME(valid16)(t[0], fill), m01 = NAME(valid16)(t[1], fill);
-    MASK m10 = NAME(valid16)(t[2], fill), m11 = NAME(valid16)(t[3], fill);
+    const MASK m00 = valid[0], m01 = valid[1], m10 = valid[2], m11 = valid[3];
     REALS gx = one - fx, gy = one - fy;
     REALS left = gy * KEEP(m00, t[0]) + fy * KEEP(m10, t[2]);
     REALS right = gy * KEEP(m01, t[1]) + fy * KEEP(m11, t[3]);
@@ -271,9 +270,10 @@ INLINE PIXELS NAME(bilinear16)(const T *view, int64_t stride, const NAME(Groups)
                                T fill, int nearest_rule) {
     REALS t[4];
     NAME(taps)(view, stride, groups, g, 2, 0, t);
-    MASK good;
-    REALS value =
-        NAME(blend16)(t, groups->fx[g], groups->fy[g], (W)fill, nearest_rule, &good);
+    MASK good, valid[4];
+#pragma GCC unroll 4
+    for (int n = 0; n < 4; n++) valid[n] = NAME(valid16)(t[n], (W)fill);
+    REALS value = NAME(blend16)(t, valid, groups->fx[g], groups->fy[g], nearest_rule, &good);
     return NAME(finish16)(value, good, fill, 0);
 }
 
@@ -283,17 +283,26 @@ INLINE PIXELS NAME(cubic16)(const T *view, int64_t stride, const NAME(Groups) * 
     NAME(taps)(view, stride, groups, g, 4, 1, t);
     NAME(keys16)(groups->fx[g], across);
     NAME(keys16)(groups->fy[g], down);
-    MASK whole = (MASK){0} == (MASK){0};
-    for (int n = 0; n < 16; n++) whole &= NAME(valid16)(t[n], (W)fill);
+    MASK whole = (MASK){0} == (MASK){0}, valid[16];
+#pragma GCC unroll 16
+    for (int n = 0; n < 16; n++) {
+        valid[n] = NAME(valid16)(t[n], (W)fill);
+        whole &= valid[n];
+    }
+#pragma GCC unroll 4
     for (int j = 0; j < 4; j++) {
         columns[j] = down[0] * t[j];
+#pragma GCC unroll 4
         for (int i = 1; i < 4; i++) columns[j] = columns[j] + down[i] * t[4 * i + j];
     }
     REALS total = across[0] * columns[0];
+#pragma GCC unroll 4
     for (int j = 1; j < 4; j++) total = total + across[j] * columns[j];
     const REALS inner[4] = {t[5], t[6], t[9], t[10]};
+    const MASK inner_valid[4] = {valid[5], valid[6], valid[9], valid[10]};
     MASK good;
-    REALS plain = NAME(blend16)(inner, groups->fx[g], groups->fy[g], (W)fill, nearest_rule, &good);
+    REALS plain =
+        NAME(blend16)(inner, inner_valid, groups->fx[g], groups->fy[g], nearest_rule, &good);
     return NAME(finish16)(SELECT(whole, total, plain), good, fill, 1);
 }
 
@@ -351,6 +360,7 @@ INLINE void NAME(between_rows)(float *sums, float *shares, const T *upper, const
     const MASK minus = (MASK){0} + INT32_MIN;
     for (int c = 0; c < columns; c += T_LANES) {
         REALS t[2];
+#pragma GCC unroll 2
         for (int n = 0; n < 2; n++) {
             const T *p = (n ? lower : upper) + c;
             Shorts pixels = sizeof(T) == 2 ? loaded16(p) : loaded8(p, T_UNSIGNED);
@@ -401,10 +411,12 @@ INLINE void NAME(locate_level)(NAME(Level) * to, double start, double step, int6
 INLINE PIXELS NAME(between_columns)(const NAME(Level) * level, int g, const float *sums,
                                     const float *shares, T fill, int nearest_rule) {
     REALS t[4];
+#pragma GCC unroll 2
     for (int n = 0; n < 2; n++) {
         memcpy(t + n, sums + level->at[g] + n, sizeof t[n]);
         memcpy(t + 2 + n, shares + level->at[g] + n, sizeof t[n]);
     }
+#pragma GCC unroll 4
     for (int n = 0; n < 4; n++) t[n] = (REALS)permuted((Reals)t[n], (Lanes)level->order[g]);
     const REALS fx = level->fx[g], gx = ((REALS){0} + 1.0f) - fx;
     const MASK number = (MASK){0} + INT32_MAX;
@@ -448,6 +460,13 @@ static void NAME(level_row)(const Job *job, int64_t span, Box box, const NAME(Vi
 #endif
 
 #if T_PICKED && HALVES
+INLINE void NAME(halves_segment)(T *out, const T *p, const Halves *halves, int s) {
+    if (sizeof(T) == 2)
+        halves16(out, (const int16_t *)p, halves + s / HALVES, s % HALVES);
+    else
+        halves8(out, (const uint8_t *)p, halves + s / HALVES, s % HALVES);
+}
+
 /* Nearest pixels of one row of a row plan, for all bands at hand: columns [left, right) of a block
    whose first has that number. */
 static void NAME(halves_row)(const Job *job, int64_t span, Box box, const NAME(View) * views,
@@ -456,24 +475,22 @@ static void NAME(halves_row)(const Job *job, int64_t span, Box box, const NAME(V
     const double start = job->span_at[span * job->height + row];
     const double step = job->span_step[span * job->height + row];
     const int64_t down = (int64_t)floor(job->rows[row]) - box.r0;
-    Halves halves[SEGMENTS];
-    for (int s = left / SEGMENT; s * SEGMENT < right; s++) {
-        double middle = start + step * (double)(number_col + s * SEGMENT + SEGMENT / 2);
-        double base = floor(middle) - BIAS;
-        halves[s] = halves_of((float)(middle - base), (float)step, (int64_t)base - box.c0);
-    }
+    Halves halves[SEGMENTS / HALVES];
+    for (int m = left / SEGMENT / HALVES; m * HALVES * SEGMENT < right; m++)
+        halves_of(halves + m, start, step, number_col + m * HALVES * SEGMENT, box.c0);
     for (int n = 0; n < count; n++) {
         if (!views[n].data) continue;
         const T *p = views[n].data + down * views[n].stride;
         T *out = (T *)job->out[first_band + n] + row * job->out_stride + col;
+        if (left == 0 && right == BLOCK) {
+#pragma GCC unroll 8
+            for (int s = 0; s < SEGMENTS; s++) NAME(halves_segment)(out + s * SEGMENT, p, halves, s);
+            continue;
+        }
         for (int s = left / SEGMENT; s * SEGMENT < right; s++) {
             T part[SEGMENT];
             int from = s * SEGMENT, whole = from >= left && from + SEGMENT <= right;
-            T *to = whole ? out + from : part;
-            if (sizeof(T) == 2)
-                halves16(to, (const int16_t *)p, halves + s);
-            else
-                halves8(to, (const uint8_t *)p, halves + s);
+            NAME(halves_segment)(whole ? out + from : part, p, halves, s);
             if (!whole)
                 for (int k = 0; k < SEGMENT; k++)
                     if (from + k >= left && from + k < right) out[from + k] = part[k];
@@ -528,6 +545,10 @@ static int NAME(is_shifted)(const Segments *segments, Part part) {
 }
 #endif
 
+#if T_PICKED
+#include "points_ordered.h"
+#endif
+
 /* A part of a block by its segments, or of a row plan (segments NULL) by the lines of its rows. */
 INLINE void NAME(part_rows)(int method, const Job *job, const Segments *segments, int64_t span,
                             Box box, const NAME(View) * views, int64_t first_band, int count,
@@ -536,11 +557,18 @@ INLINE void NAME(part_rows)(int method, const Job *job, const Segments *segments
     NAME(Groups) groups;
     if (segments) {
 #if T_PICKED
-        const int shifted = method == NEAREST && safe && NAME(is_shifted)(segments, part);
+        const int shifted = safe && NAME(is_shifted)(segments, part);
+        if (shifted && method != NEAREST && NAME(ordered_room)(box)) {
+            for (int n = 0; n < count; n++)
+                if (views[n].data)
+                    NAME(ordered_rows)(method, job, segments, box, views + n, first_band + n, part);
+            return;
+        }
 #endif
         for (int i = part.first; i < part.last; i++) {
 #if T_PICKED
-            if (shifted && NAME(shifted_row)(job, segments, i, box, views, first_band, count, part))
+            if (method == NEAREST && shifted &&
+                NAME(shifted_row)(job, segments, i, box, views, first_band, count, part))
                 continue;
 #endif
             for (int s = part.left / SEGMENT; s * SEGMENT < part.right; s++) {

@@ -20,6 +20,11 @@
 static const float PLACES[SEGMENT] = {-7.5f, -6.5f, -5.5f, -4.5f, -3.5f, -2.5f, -1.5f, -0.5f,
                                       0.5f,  1.5f,  2.5f,  3.5f,  4.5f,  5.5f,  6.5f,  7.5f};
 
+/* How a group's pixels lie: as many neighbours, the same but some one further right, or otherwise. */
+enum { UNORDERED, IN_ORDER, SHIFTED };
+
+static const int32_t LANE_NUMBERS[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+
 /* Pixels of 8 or 16 bits from a stretch of one source row: STRETCH neighbours are loaded as 16
    bits each, and LANES of them picked. Much faster than a gather, and `Picks` serve all bands. */
 #define STRETCH (2 * LANES)
@@ -67,6 +72,10 @@ INLINE Reals permuted(Reals numbers, Lanes order) {
 
 INLINE Shorts chosen_shorts(Shorts mask, Shorts a, Shorts b) {
     return _mm256_blendv_epi8(b, a, mask);
+}
+
+INLINE Reals chosen_reals(Lanes mask, Reals a, Reals b) {
+    return (Reals)_mm512_mask_blend_ps(_mm512_movepi32_mask((__m512i)mask), (__m512)b, (__m512)a);
 }
 
 INLINE Shorts negated(Shorts a) { return _mm256_sub_epi16(_mm256_setzero_si256(), a); }
@@ -129,6 +138,10 @@ INLINE Reals permuted(Reals numbers, Lanes order) {
 
 INLINE Shorts chosen_shorts(Shorts mask, Shorts a, Shorts b) { return _mm_blendv_epi8(b, a, mask); }
 
+INLINE Reals chosen_reals(Lanes mask, Reals a, Reals b) {
+    return (Reals)_mm256_blendv_ps((__m256)b, (__m256)a, (__m256)mask);
+}
+
 INLINE Shorts negated(Shorts a) { return _mm_sub_epi16(_mm_setzero_si128(), a); }
 
 INLINE Lanes widened_shorts(Shorts a, int is_unsigned) {
@@ -143,41 +156,60 @@ INLINE void store_bytes(void *p, Shorts a, int is_unsigned) {
 
 INLINE int all_zero(Lanes a) { return _mm256_testz_si256((__m256i)a, (__m256i)a); }
 
-/* A segment along one source row with less than a source pixel per pixel: its halves lie in eight
-   pixels each, so that one shuffle makes sixteen. */
+/* Segments along one source row with less than a source pixel per pixel: their halves lie in eight
+   pixels each, so that one shuffle makes sixteen. HALVES segments at a time. */
 #undef HALVES
-#define HALVES 1
+#define HALVES 4
 typedef struct {
-    int64_t start[2];
-    __m256i picks;
+    int32_t start[2][HALVES];
+    __m256i picks[HALVES];
 } Halves;
 
-INLINE Halves halves_of(float local, float slope, int64_t col) {
-    const __m256 middle = _mm256_set1_ps(local), step = _mm256_set1_ps(slope);
-    __m256 west = _mm256_add_ps(middle, _mm256_mul_ps(_mm256_loadu_ps(PLACES), step));
-    __m256 east = _mm256_add_ps(middle, _mm256_mul_ps(_mm256_loadu_ps(PLACES + 8), step));
-    __m256i both = _mm256_packs_epi32(_mm256_cvttps_epi32(west), _mm256_cvttps_epi32(east));
-    both = _mm256_permute4x64_epi64(both, 0xd8);
-    __m256i along = _mm256_sub_epi16(both, _mm256_shuffle_epi8(both, _mm256_set1_epi16(0x0100)));
-    Halves halves;
-    halves.start[0] = col + _mm256_extract_epi16(both, 0);
-    halves.start[1] = col + _mm256_extract_epi16(both, 8);
-    halves.picks = _mm256_add_epi8(_mm256_mullo_epi16(along, _mm256_set1_epi16(0x0202)),
-                                   _mm256_set1_epi16(0x0100));
-    return halves;
+/* Of segments that begin with pixels `number`, 16 further on, and so on; starts count from `col`. */
+INLINE void halves_of(Halves *halves, double start, double step, int64_t number, int64_t col) {
+    const __m256 slope = _mm256_set1_ps((float)step);
+    const __m256 west = _mm256_mul_ps(_mm256_loadu2_m128(PLACES + 8, PLACES), slope);
+    const __m256 east = _mm256_mul_ps(_mm256_loadu2_m128(PLACES + 12, PLACES + 4), slope);
+    const __m256d half = _mm256_set1_pd((double)(number + SEGMENT / 2));
+    const __m256d numbers =
+        _mm256_add_pd(half, _mm256_setr_pd(0.0, SEGMENT, 2.0 * SEGMENT, 3.0 * SEGMENT));
+    const __m256d middle =
+        _mm256_add_pd(_mm256_set1_pd(start), _mm256_mul_pd(_mm256_set1_pd(step), numbers));
+    const __m256d base = _mm256_sub_pd(_mm256_floor_pd(middle), _mm256_set1_pd(BIAS));
+    const __m128 local = _mm256_cvtpd_ps(_mm256_sub_pd(middle, base));
+    const __m128i from =
+        _mm256_cvttpd_epi32(_mm256_sub_pd(base, _mm256_set1_pd((double)col)));
+    for (int h = 0; h < 2; h++) {
+        const __m128 reach =
+            _mm_mul_ps(_mm_set1_ps(PLACES[h * SEGMENT / 2]), _mm256_castps256_ps128(slope));
+        const __m128i first = _mm_cvttps_epi32(_mm_add_ps(local, reach));
+        _mm_storeu_si128((void *)halves->start[h], _mm_add_epi32(from, first));
+    }
+    float locals[HALVES];
+    _mm_storeu_ps(locals, local);
+#pragma GCC unroll 4
+    for (int s = 0; s < HALVES; s++) {
+        const __m256 centre = _mm256_broadcast_ss(locals + s);
+        const __m256i both = _mm256_packs_epi32(_mm256_cvttps_epi32(_mm256_add_ps(centre, west)),
+                                                _mm256_cvttps_epi32(_mm256_add_ps(centre, east)));
+        const __m256i along =
+            _mm256_sub_epi16(both, _mm256_shuffle_epi8(both, _mm256_set1_epi16(0x0100)));
+        halves->picks[s] = _mm256_add_epi8(_mm256_mullo_epi16(along, _mm256_set1_epi16(0x0202)),
+                                           _mm256_set1_epi16(0x0100));
+    }
 }
 
-INLINE void halves16(void *out, const int16_t *p, const Halves *halves) {
-    __m256i pixels = _mm256_castsi128_si256(_mm_loadu_si128((const void *)(p + halves->start[0])));
-    pixels = _mm256_inserti128_si256(pixels,
-                                     _mm_loadu_si128((const void *)(p + halves->start[1])), 1);
-    _mm256_storeu_si256(out, _mm256_shuffle_epi8(pixels, halves->picks));
+INLINE void halves16(void *out, const int16_t *p, const Halves *halves, int s) {
+    const int16_t *west = p + halves->start[0][s], *east = p + halves->start[1][s];
+    __m256i pixels = _mm256_castsi128_si256(_mm_loadu_si128((const void *)west));
+    pixels = _mm256_inserti128_si256(pixels, _mm_loadu_si128((const void *)east), 1);
+    _mm256_storeu_si256(out, _mm256_shuffle_epi8(pixels, halves->picks[s]));
 }
 
-INLINE void halves8(void *out, const uint8_t *p, const Halves *halves) {
-    __m128i pixels = _mm_unpacklo_epi64(_mm_loadl_epi64((const void *)(p + halves->start[0])),
-                                        _mm_loadl_epi64((const void *)(p + halves->start[1])));
-    __m256i picked = _mm256_shuffle_epi8(_mm256_cvtepu8_epi16(pixels), halves->picks);
+INLINE void halves8(void *out, const uint8_t *p, const Halves *halves, int s) {
+    __m128i pixels = _mm_unpacklo_epi64(_mm_loadl_epi64((const void *)(p + halves->start[0][s])),
+                                        _mm_loadl_epi64((const void *)(p + halves->start[1][s])));
+    __m256i picked = _mm256_shuffle_epi8(_mm256_cvtepu8_epi16(pixels), halves->picks[s]);
     _mm_storeu_si128(out, _mm_packus_epi16(_mm256_castsi256_si128(picked),
                                            _mm256_extracti128_si256(picked, 1)));
 }

@@ -16,6 +16,10 @@ from reprojection.warp import Method, Source, warp
         ("EPSG:32632", 926.6, "nearest"),
         ("EPSG:4326", 1 / 120, "nearest"),
         ("EPSG:4326", 1 / 120, "bilinear"),
+        ("EPSG:32632", 926.6, "bilinear"),
+        ("EPSG:32632", 926.6, "cubic"),
+        ("EPSG:32632", 870.0, "cubic"),
+        ("EPSG:3035", 1900.0, "gdal-average"),
         ("EPSG:3035", 3700.0, "gdal-average"),
     ],
 )
