@@ -21,6 +21,8 @@ from reprojection import kernels
 from reprojection.kernels import address
 from reprojection.raster import Pixels
 
+Packed = bytes | memoryview
+
 TILE = 512
 """Rows and columns of a tile."""
 
@@ -183,7 +185,7 @@ class _Layout:
 
 def _encoded(
     level: Sequence[Pixels], deflate: bool, pool: ThreadPoolExecutor | None, threads: int
-) -> Iterator[bytes]:
+) -> Iterator[Packed]:
     """The tiles of a level in row-major order."""
     height, width = level[0].shape
     corners = [(row, col) for row in range(0, height, TILE) for col in range(0, width, TILE)]
@@ -197,7 +199,7 @@ def _encoded(
         yield from pool.map(lambda corner: _encode(level, corner, deflate), part)
 
 
-def _encode(level: Sequence[Pixels], corner: tuple[int, int], deflate: bool) -> bytes:
+def _encode(level: Sequence[Pixels], corner: tuple[int, int], deflate: bool) -> Packed:
     rows, cols = (slice(start, start + TILE) for start in corner)
     planes = [plane[rows, cols] for plane in level]
     whole_numbers = planes[0].dtype.kind != "f"
@@ -262,7 +264,7 @@ def _predicted_float(tile: Pixels) -> Pixels:
     return out
 
 
-def _deflate(samples: Pixels) -> bytes:
+def _deflate(samples: Pixels) -> Packed:
     """A zlib stream (RFC 1950) of a tile: the same bytes on every CPU.
 
     The kernel knows no repeats but of the byte before and the row above: twice as quick as ISA-L,
@@ -283,17 +285,22 @@ def _deflate_by_isal(samples: Pixels) -> bytes:
     return compressed
 
 
-def _deflate_by_kernel(samples: Pixels) -> bytes:
+def _deflate_by_kernel(samples: Pixels) -> Packed:
     pack = kernels.function("deflate_tile", _DEFLATE_TILE, ctypes.c_int64)
     if pack is None:
         raise RuntimeError("the C kernels vanished after they were found")
-    body = np.empty(samples.nbytes + samples.nbytes // 4096 + 1024, np.uint8)
+    head = len(_ZLIB_HEAD)
+    room = samples.nbytes + samples.nbytes // 4096 + 1024
+    stream = np.empty(head + room + 4, np.uint8)
     about = (address(samples), samples.nbytes, samples.strides[0])
-    size = pack(*about, address(body), body.nbytes)
+    size = pack(*about, address(stream[head:]), room)
     if size < 0:
         raise MemoryError(f"no memory to compress {samples.nbytes} bytes")
     check: int = isal_zlib.adler32(samples)
-    return b"".join((_ZLIB_HEAD, body[:size].tobytes(), check.to_bytes(4, "big")))
+    whole = stream[: head + size + 4].data
+    whole[:head] = _ZLIB_HEAD
+    whole[head + size :] = check.to_bytes(4, "big")
+    return whole
 
 
 _DEFLATE_TILE: list[kernels.CType] = [
