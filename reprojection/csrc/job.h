@@ -6,7 +6,7 @@
 
 #include "common.h"
 
-enum { BLOCK = 128, SEGMENT = 16, SEGMENTS = BLOCK / SEGMENT, STRIP = 16 };
+enum { BLOCK = 128, SEGMENT = 16, SEGMENTS = BLOCK / SEGMENT };
 enum { BANDS_AT_ONCE = 8 };
 enum { ORDERED_ROOM = 16384 }; /* pixels of a box that may be kept as floats */
 enum { VIEW_SLACK = 64 }; /* elements that may be read beyond a copied box */

@@ -172,6 +172,9 @@ static int block_part(const Job *job, const PixelType *type, Workspace *work,
     return 0;
 }
 
+/* Rows made at a time, so that source rows are read in long runs: more where they are aslant. */
+static int strip_rows(const Job *job) { return job->rowwise ? 16 : 32; }
+
 /* The part of `wide` columns from block (i, j) on that lies in a strip of rows and in the chunk. */
 static Part part_of(const Job *job, int64_t i, int64_t j, int strip, int wide) {
     Part part;
@@ -179,7 +182,7 @@ static Part part_of(const Job *job, int64_t i, int64_t j, int strip, int wide) {
     part.col0 = j * BLOCK - job->number_col;
     part.number_col = j * BLOCK;
     part.first = (int)greater(strip, job->top - part.row0);
-    part.last = (int)lesser(strip + STRIP, job->bottom - part.row0);
+    part.last = (int)lesser(strip + strip_rows(job), job->bottom - part.row0);
     part.left = (int)greater(0, job->left - part.col0);
     part.right = (int)lesser(wide, job->right - part.col0);
     return part;
@@ -221,9 +224,8 @@ static int run(const Job *job, const PixelType *type) {
     int64_t last = floor_div(job->number_row + job->bottom - 1, BLOCK);
     int64_t left = floor_div(job->number_col + job->left, BLOCK);
     int64_t right = floor_div(job->number_col + job->right - 1, BLOCK);
-    /* Strips of a few rows, so that source rows are read in long runs. */
     for (int64_t i = first; i <= last; i++)
-        for (int strip = 0; strip < BLOCK && !failed; strip += STRIP) {
+        for (int strip = 0; strip < BLOCK && !failed; strip += strip_rows(job)) {
             Part part = part_of(job, i, left, strip, BLOCK);
             if (part.first < part.last)
                 failed = (job->rowwise ? strip_of_rows : strip_of_blocks)(
