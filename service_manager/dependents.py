@@ -1,6 +1,6 @@
 """Telling dependents that their inputs ended, and planning a task anew over those that exist."""
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import structlog
@@ -18,6 +18,7 @@ from tasks.protocol import change_task, read_spec, read_task
 from tasks.rows import Edge, News, Want
 from tasks.services import Services
 from tasks.spec import Input, Spec
+from tasks.store import BATCH_OPERATIONS, Merge
 from tasks.transitions import Change
 
 log = structlog.get_logger("manager.dependents")
@@ -238,17 +239,15 @@ class Dependents:
         if not kept or not skipping:
             return ""
         new = spec.over(kept)
-        missing, stale = self._inputs_of(new)
+        missing, stale = self._inputs_of(new, {i.key for i in kept.values()} - _keys(spec))
         current: Task | None = None
-        for live in skipping:
-            row = self._store.get(rows.TABLE, shard(task.key), rows.want_row(live.id, task.key))
-            old = rows.load_want(row) if row else None
+        for live, old in self._noted(task.key, new.key, skipping):
             want = Want(
                 request=live.id,
                 key=new.key,
                 phase=new.phase,
                 name=describe(new),
-                output=old.output if old else "",
+                output=old.output,
             )
             current, want = self._want(new, want, missing)
             live.note(want)
@@ -257,6 +256,29 @@ class Dependents:
         if stale or (current is not None and current.state is State.WAITING):
             self._merge(told, self.examine(new.key))
         return new.key
+
+    def _noted(
+        self, key: str, successor: str, wanting: Sequence[Live]
+    ) -> Iterator[tuple[Live, Want]]:
+        """The requests and their wants of a task, once these name the successor: whatever comes
+        then, a retry drops it."""
+        found: list[tuple[Live, Want]] = []
+        for live in wanting:
+            row = self._store.get(rows.TABLE, shard(key), rows.want_row(live.id, key))
+            if row is not None:
+                found.append((live, rows.load_want(row)))
+        news = [old.succeeded(successor) for _, old in found]
+        named = [
+            Merge(
+                row=rows.want_row(want.request, key),
+                entity={"successor": want.successor, "earlier": " ".join(want.earlier)},
+            )
+            for want, (_, old) in zip(news, found, strict=True)
+            if want != old
+        ]
+        for start in range(0, len(named), BATCH_OPERATIONS):
+            self._store.transact(rows.TABLE, shard(key), named[start : start + BATCH_OPERATIONS])
+        yield from found
 
     def _want(self, spec: Spec, want: Want, missing: int) -> tuple[Task, Want]:
         """Create the successor, or want it when it exists; FencedError when its request ended."""
@@ -310,17 +332,20 @@ class Dependents:
             task = read_task(self._store, task.successor)
         return task.key if task else ""
 
-    def _inputs_of(self, spec: Spec) -> tuple[int, bool]:
+    def _inputs_of(self, spec: Spec, heirs: Container[str]) -> tuple[int, bool]:
         """Bits of a new task's inputs that are not DONE, each with an edge written; and whether
-        one of them ended meanwhile, so that its end must be looked at again."""
+        one of them ended meanwhile, so that its end must be looked at again. An heir has an edge
+        in any case: who wants it no longer finds by it what was planned over it."""
         bits: dict[str, int] = {}
         for i, given in enumerate(spec.inputs):
             bits[given.key] = bits.get(given.key, 0) | 1 << i
         missing, stale = 0, False
         for key, own in bits.items():
             task = read_task(self._store, key)
-            if task is not None and task.state is not State.DONE:
-                edge = Edge(key=key, dependent=spec.key, bits=own)
+            edge = Edge(key=key, dependent=spec.key, bits=own)
+            if task is not None and key in heirs:
+                task = change_task(self._services, key, lambda t: transitions.link(t, (edge,)))  # noqa: B023
+            elif task is not None and task.state is not State.DONE:
                 task = self._link(key, edge)
             if task is None or task.state is not State.DONE:
                 missing |= own
@@ -334,6 +359,10 @@ class Dependents:
         told.ready += more.ready
         told.ended += more.ended
         told.kept |= more.kept
+
+
+def _keys(spec: Spec) -> set[str]:
+    return {given.key for given in spec.inputs}
 
 
 def _link(task: Task, edge: Edge) -> Change:

@@ -170,23 +170,13 @@ class Digest:
             if entry is not None and entry.outcome not in ("", outcome):
                 entry = self._ledger(live, news.key, afresh=True)  # untold by a retry, perhaps
             if entry is not None and entry.outcome in ("", outcome):
-                more = self._earlier(news, request) if entry.outcome == "superseded" else {}
-                operations.append(
-                    Merge(row=rows.want_row(request, news.key), entity={**entity, **more})
-                )
+                operations.append(Merge(row=rows.want_row(request, news.key), entity=entity))
                 outcomes.append((live, news.key, outcome))
         if not kept:
             operations.append(Delete(row=row.row))
         elif not news.counted:
             operations.append(Merge(row=row.row, entity={"counted": True}))
         return operations, outcomes
-
-    def _earlier(self, news: News, request: str) -> Entity:
-        """Of a task that another request had revived, and that was superseded anew: the successors
-        that the request wants from before, so that its own retry drops them, too."""
-        row = self._store.get(rows.TABLE, shard(news.key), rows.want_row(request, news.key))
-        want = rows.load_want(row).succeeded(news.successor) if row else None
-        return {"earlier": " ".join(want.earlier)} if want else {}
 
     def _ledger(self, live: Live, key: str, *, afresh: bool = False) -> Entry | None:
         """What the request was told of a task; read from the table when another manager, stalled
@@ -248,6 +238,5 @@ def _told(news: News, outcome: str) -> Entity:
         "outcome": outcome,
         "category": news.category.value if news.category else "",
         "message": news.message,
-        "successor": news.successor,
         "files": rows.dump_files(news.files),
     }

@@ -16,7 +16,7 @@ REMEMBERED = 50_000  # inputs, and tasks; some tens of MB
 @dataclass(slots=True)
 class _Input:
     size: int
-    hosts: set[str] = field(default_factory=set)
+    hosts: dict[str, None] = field(default_factory=dict)  # in the order they took it in
 
 
 class Holders:
@@ -36,7 +36,7 @@ class Holders:
         if found is None:
             _bound(self._inputs)
             found = self._inputs[given] = _Input(size)
-        found.hosts.add(self._view.workers[worker][0])
+        found.hosts[self._view.workers[worker][0]] = None
         if dependent not in self._needs:
             _bound(self._needs)
         self._needs.setdefault(dependent, []).append(given)
@@ -45,7 +45,7 @@ class Holders:
         """A task was sent to a host, which will hold its inputs."""
         for given in self._needs.get(key, ()):
             if given in self._inputs:
-                self._inputs[given].hosts.add(host)
+                self._inputs[given].hosts[host] = None
 
     def ended(self, key: str, worker: str) -> None:
         """An attempt has ended: its host took in the inputs. The task is forgotten: if it failed,

@@ -27,7 +27,7 @@ class Preference:
             if slots:
                 self._room[host] += _TURNS * slots
                 self._idle[host] += slots
-        self._hosts = frozenset(self._room)
+        self._hosts = tuple(self._room)
         for running in view.running.values():
             host = view.workers.get(running.worker, ("", 0))[0]
             if host in self._hosts:

@@ -190,11 +190,15 @@ class Reviving:
         return missing, lacking
 
     def _drop(self, live: Live, successor: str) -> None:
-        """Want a successor no longer, nor its own: the last first, so that none is forgotten."""
+        """Want a successor no longer, nor its own, nor what was planned over it: the last first, so
+        that none is forgotten."""
         want = self._want(live, successor)
         if want is None:
             return
-        for after in want.successors:
+        found = self._store.scan(
+            rows.TABLE, shard(successor), *rows.prefix_range(f"e|{successor}|")
+        )
+        for after in (*want.successors, *[rows.load_edge(row).dependent for row in found]):
             self._drop(live, after)
         Dropping(self._services, self._view, self._dispatch, live.id).one(successor)
         live.forget(successor)

@@ -47,7 +47,8 @@ class RetryPolicy:
 
 
 def create(spec: Spec, want: rows.Want, missing: int, edges: Sequence[rows.Edge] = ()) -> Change:
-    """A new task: its row, its specification, its first want, edges to its dependents.
+    """A new task: its row, its specification, its first want, edges to its dependents. None of it
+    can be there without the row.
 
     `missing` has a bit for each input that is not DONE.
     """
@@ -64,9 +65,9 @@ def create(spec: Spec, want: rows.Want, missing: int, edges: Sequence[rows.Edge]
     )
     operations = (
         Insert(row=rows.task_row(task.key), entity=rows.dump_task(task)),
-        *(Upsert(row=r, entity=e) for r, e in rows.dump_spec(task.key, spec)),
-        Upsert(row=rows.want_row(want.request, task.key), entity=rows.dump_want(want)),
-        *_edges(edges),
+        *(Insert(row=r, entity=e) for r, e in rows.dump_spec(task.key, spec)),
+        Insert(row=rows.want_row(want.request, task.key), entity=rows.dump_want(want)),
+        *(Insert(row=e.row, entity=e.entity) for e in _edges(edges)),
         *(Insert(row=m, entity=e) for m, e in rows.markers(task).items()),
     )
     return Change(task=task, operations=operations)
@@ -316,7 +317,7 @@ def _fence(task: Task, claim_id: str) -> None:
         )
 
 
-def _edges(edges: Sequence[rows.Edge]) -> tuple[Operation, ...]:
+def _edges(edges: Sequence[rows.Edge]) -> tuple[Upsert, ...]:
     return tuple(
         Upsert(row=rows.edge_row(e.key, e.dependent), entity=rows.dump_edge(e)) for e in edges
     )
