@@ -265,9 +265,11 @@ def wants(services: Services, request: str) -> Iterator[Want]:
 
 
 def results(services: Services, request: str) -> Iterator[Want]:
-    """The results that are there, each with its files and its folder (`output`), by output."""
+    """The results that are there, each with its files and its folder (`output`), by output. What
+    stood in for one that was made after all is left out."""
     found = [w for w in wants(services, request) if w.output and w.outcome == "done"]
-    yield from sorted(found, key=lambda w: (w.output, w.name))
+    stood_in = {key for want in found for key in want.successors}
+    yield from sorted((w for w in found if w.key not in stood_in), key=lambda w: (w.output, w.name))
 
 
 def failures(services: Services, request: str) -> Iterator[Want]:

@@ -1,0 +1,26 @@
+"""What a request shows as its results."""
+
+from tasks import requests, rows
+from tasks.keys import shard
+from tasks.model import Phase
+from tasks.rows import Want
+from tasks.services import memory_services
+from tasks.store import Insert
+
+T, STAND_IN, OTHER = "a" * 64, "b" * 64, "c" * 64
+
+
+def test_what_stood_in_for_a_result_that_was_made_after_all_is_left_out() -> None:
+    services = memory_services()
+    for want in (
+        Want(request="r", key=T, phase=Phase.AGGREGATION, outcome="done", output="out"),
+        Want(request="r", key=STAND_IN, phase=Phase.AGGREGATION, outcome="done", output="out"),
+        Want(request="r", key=OTHER, phase=Phase.AGGREGATION, outcome="done", output="more"),
+    ):
+        named = want.succeeded(STAND_IN) if want.key == T else want
+        services.store.transact(
+            rows.TABLE,
+            shard(want.key),
+            [Insert(row=rows.want_row("r", want.key), entity=rows.dump_want(named))],
+        )
+    assert [want.key for want in requests.results(services, "r")] == [OTHER, T]
