@@ -12,13 +12,16 @@
 
 /* One build runs on any CPU of the architecture and uses the widest vectors it finds there: code
    that the compiler vectorises is cloned, code in the compiler's own vectors is compiled once per
-   instruction set. Sanitizers cannot resolve clones at load time. */
+   instruction set. Sanitizers cannot resolve clones at load time, but choose between files. */
 #if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) && \
-    defined(__linux__) && !defined(SWATHMILL_NO_CLONES)
+    defined(__linux__) && !defined(SWATHMILL_BASELINE)
 #define WIDER_VECTORS 1
-#define CLONES __attribute__((target_clones("arch=skylake-avx512", "avx2", "default")))
 #else
 #define WIDER_VECTORS 0
+#endif
+#if WIDER_VECTORS && !defined(SWATHMILL_NO_CLONES)
+#define CLONES __attribute__((target_clones("arch=skylake-avx512", "avx2", "default")))
+#else
 #define CLONES
 #endif
 
