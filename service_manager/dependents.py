@@ -1,6 +1,6 @@
 """Telling dependents that their inputs ended, and planning a task anew over those that exist."""
 
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field, replace
 
 import structlog
@@ -239,9 +239,12 @@ class Dependents:
         if not kept or not skipping:
             return ""
         new = spec.over(kept)
+        noted = self._noted(task.key, new.key, skipping)
+        if not noted:
+            return ""
         missing, stale = self._inputs_of(new, {i.key for i in kept.values()} - _keys(spec))
         current: Task | None = None
-        for live, old in self._noted(task.key, new.key, skipping):
+        for live, old in noted:
             want = Want(
                 request=live.id,
                 key=new.key,
@@ -257,9 +260,7 @@ class Dependents:
             self._merge(told, self.examine(new.key))
         return new.key
 
-    def _noted(
-        self, key: str, successor: str, wanting: Sequence[Live]
-    ) -> Iterator[tuple[Live, Want]]:
+    def _noted(self, key: str, successor: str, wanting: Sequence[Live]) -> list[tuple[Live, Want]]:
         """The requests and their wants of a task, once these name the successor: whatever comes
         then, a retry drops it."""
         found: list[tuple[Live, Want]] = []
@@ -278,7 +279,7 @@ class Dependents:
         ]
         for start in range(0, len(named), BATCH_OPERATIONS):
             self._store.transact(rows.TABLE, shard(key), named[start : start + BATCH_OPERATIONS])
-        yield from found
+        return found
 
     def _want(self, spec: Spec, want: Want, missing: int) -> tuple[Task, Want]:
         """Create the successor, or want it when it exists; FencedError when its request ended."""
