@@ -170,7 +170,7 @@ INLINE void NAME(locate)(NAME(Groups) * to, int s, NAME(Segment) at, Box box, fl
         int near = safe && all_zero((along & ~(STRETCH - 1)) | (down & ~1));
         to->rows[g] = near ? (level ? 1 : 2) : 0;
         to->picks[g] = picks_of(along);
-        if (!level) to->lower[g] = negated(shorts_of(down));
+        to->lower[g] = negated(shorts_of(down));
 #else
         (void)safe;
 #endif
