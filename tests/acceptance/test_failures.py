@@ -186,7 +186,8 @@ def test_a_request_completes_although_its_worker_is_killed(stack: Running, tmp_p
     worker = worker_of(stack.data)
     assert worker
     until(lambda: bool(descendants(worker)), "the worker has children", stack.log)
-    children = {one: command_lines()[one] for one in descendants(worker)}
+    lines = command_lines()
+    children = {one: lines[one] for one in descendants(worker) if one in lines}  # some have ended
     os.kill(worker, signal.SIGKILL)
     until(
         lambda: not any(command_lines().get(one) == line for one, line in children.items()),
