@@ -115,13 +115,15 @@ class Reckoning:
             if heir is None or not heir.outcome:
                 self.watch.fail(f"request {row.id}: the successor of {want.key[:8]} is not told")
         elif want.outcome == "gap":
-            if any(wants[i.key].outcome == "done" and not self.lost(i.key) for i in spec.inputs):
+            there = [i.key for i in spec.inputs if wants[i.key].outcome == "done"]
+            if any(not self.lost(key) and (row.id, key) not in self.watch.failed for key in there):
                 self.watch.fail(f"request {row.id}: {want.key[:8]} is a gap with inputs there")
         elif want.outcome != "failed":
             self.watch.fail(f"request {row.id}: outcome {want.outcome!r}")
 
     def lost(self, key: str) -> bool:
-        """An input whose artifact was there, was lost, and could not be made again."""
+        """An input whose artifact was there, was lost, and could not be made again. One that failed
+        and that another request had made after all is told done beside a gap, too."""
         return key in self.watch.lost_tasks and self.watch.tasks[key].state is not State.DONE
 
     def done(self, row: requests.RequestRow, want: Want, task: Task) -> None:

@@ -47,6 +47,7 @@ class Watch:
     was_done: set[str] = field(default_factory=set)
     lost_blobs: set[str] = field(default_factory=set)  # by the simulation
     lost_tasks: set[str] = field(default_factory=set)  # those whose blobs they were
+    failed: set[tuple[str, str]] = field(default_factory=set)  # request, task it wanted then
     wants: dict[str, Want] = field(default_factory=dict)  # by row
     released: dict[str, dict[str, Want]] = field(default_factory=dict)  # after the request's end
     commits: dict[tuple[str, int], str] = field(default_factory=dict)  # claim by generation
@@ -82,6 +83,8 @@ class Watch:
         self.tasks[new.key] = new
         if new.state is State.DONE and (old is None or old.state is not State.DONE):
             self._done(new)
+        if new.state is State.FAILED:
+            self.failed |= {(request, new.key) for request in new.wants}
         if old is None:
             if new.state not in (State.WAITING, State.READY):
                 self.fail(f"{_name(new)} begins as {new.state}")
