@@ -11,14 +11,14 @@ from service_manager.plan_writer import describe
 from service_manager.view import Live
 from tasks import rows, transitions
 from tasks.blobs import split_blob
-from tasks.errors import FencedError
+from tasks.errors import ConflictError, FencedError
 from tasks.keys import shard
 from tasks.model import State, Task
 from tasks.protocol import change_task, read_spec, read_task
 from tasks.rows import Edge, News, Want
 from tasks.services import Services
 from tasks.spec import Input, Spec
-from tasks.store import BATCH_OPERATIONS, Merge
+from tasks.store import BATCH_OPERATIONS, Entity, Merge, Operation, Replace
 from tasks.transitions import Change
 
 log = structlog.get_logger("manager.dependents")
@@ -204,9 +204,11 @@ class Dependents:
                 change_task(self._services, key, lambda t: transitions.reconsider(t, revived))  # noqa: B023
                 self._merge(told, self.examine(key))
                 return
-            successor = self._plan_successor(task, spec, told)
+            planned = self._plan_successor(task, spec, told)
+            if planned is None:
+                continue
+            successor, etag = planned
             try:
-                etag = task.etag
                 after = change_task(
                     self._services,
                     key,
@@ -227,8 +229,9 @@ class Dependents:
                 revived |= (found is not None and found.state is not State.FAILED) << i
         return revived
 
-    def _plan_successor(self, task: Task, spec: Spec, told: Told) -> str:
-        """Plan the successor for all who skip; its key, or empty when there is nothing to make."""
+    def _plan_successor(self, task: Task, spec: Spec, told: Told) -> tuple[str, str] | None:
+        """Plan the successor for all who skip: its key, or empty when there is nothing to make,
+        and the ETag of the task's row since; None when the task has changed meanwhile."""
         wanting = [self._find(request) for request in task.wants]
         skipping = [
             live
@@ -237,11 +240,14 @@ class Dependents:
         ]
         kept = self._kept(task, spec)
         if not kept or not skipping:
-            return ""
+            return "", task.etag
         new = spec.over(kept)
-        noted = self._noted(task.key, new.key, skipping)
+        try:
+            noted, etag = self._noted(task, new.key, skipping)
+        except ConflictError:
+            return None
         if not noted:
-            return ""
+            return "", etag
         missing, stale = self._inputs_of(new, {i.key for i in kept.values()} - _keys(spec))
         current: Task | None = None
         for live, old in noted:
@@ -258,28 +264,35 @@ class Dependents:
             told.ready.append(current)
         if stale or (current is not None and current.state is State.WAITING):
             self._merge(told, self.examine(new.key))
-        return new.key
+        return new.key, etag
 
-    def _noted(self, key: str, successor: str, wanting: Sequence[Live]) -> list[tuple[Live, Want]]:
-        """The requests and their wants of a task, once these name the successor: whatever comes
-        then, a retry drops it."""
+    def _noted(
+        self, task: Task, successor: str, wanting: Sequence[Live]
+    ) -> tuple[list[tuple[Live, Want]], str]:
+        """The requests and their wants of a task, once these name the successor, so that whatever
+        comes then a retry drops it; and the ETag of the task's row since.
+
+        Raises:
+            ConflictError: the task has changed since it was read; a manager that was stalled names
+                nothing.
+        """
         found: list[tuple[Live, Want]] = []
         for live in wanting:
-            row = self._store.get(rows.TABLE, shard(key), rows.want_row(live.id, key))
+            row = self._store.get(rows.TABLE, shard(task.key), rows.want_row(live.id, task.key))
             if row is not None:
                 found.append((live, rows.load_want(row)))
-        news = [old.succeeded(successor) for _, old in found]
-        named = [
-            Merge(
-                row=rows.want_row(want.request, key),
-                entity={"successor": want.successor, "earlier": " ".join(want.earlier)},
-            )
-            for want, (_, old) in zip(news, found, strict=True)
-            if want != old
-        ]
-        for start in range(0, len(named), BATCH_OPERATIONS):
-            self._store.transact(rows.TABLE, shard(key), named[start : start + BATCH_OPERATIONS])
-        return found
+        named: list[Operation] = []
+        for _, old in found:
+            want = old.succeeded(successor)
+            if want != old:
+                entity: Entity = {"successor": want.successor, "earlier": " ".join(want.earlier)}
+                named.append(Merge(row=rows.want_row(want.request, task.key), entity=entity))
+        etag = task.etag
+        for start in range(0, len(named), BATCH_OPERATIONS - 1):
+            fence = Replace(row=rows.task_row(task.key), entity=rows.dump_task(task), etag=etag)
+            batch = [fence, *named[start : start + BATCH_OPERATIONS - 1]]
+            etag = self._store.transact(rows.TABLE, shard(task.key), batch)[0]
+        return found, etag
 
     def _want(self, spec: Spec, want: Want, missing: int) -> tuple[Task, Want]:
         """Create the successor, or want it when it exists; FencedError when its request ended."""
