@@ -25,7 +25,6 @@ from azure.data.tables import TableServiceClient
 
 from bench.continent import PRODUCTS, Continent, request_document
 from service_manager import frozen
-from service_manager.options import WRITERS
 from service_manager.plan_writer import PlanWriter
 from service_manager.planner.course import Course
 from service_manager.planning import COLLECT
@@ -133,15 +132,13 @@ def course(days: int, *, ever_new: bool = True) -> Course:
     return Course(parse_request(document), archive, Packages.of(settings), settings)
 
 
-def write(
-    store: Store, blobs: Blobs, request: str, days: int, found: Measured, writers: int = 1
-) -> None:
+def write(store: Store, blobs: Blobs, request: str, days: int, found: Measured) -> None:
     """Plan so many days and write them to a store."""
     plan = frozen.freeze(blobs, request, course(days))
     services = Services(
         store=store, blobs=blobs, queue=MemoryQueue(), hints=MemoryHints(), clock=SystemClock()
     )
-    for written in PlanWriter(services, request, plan.sections(), writers).batches():
+    for written in PlanWriter(services, request, plan.sections()).batches():
         found.tasks += len(written.tasks)
 
 
@@ -199,7 +196,7 @@ def main() -> None:
             ):
                 tables = AzureTables(reader, writer)
                 tables.create(TABLES)
-                write(tables, FolderBlobs(folder / "tables"), "azurite", tenth, stage, WRITERS)
+                write(tables, FolderBlobs(folder / "tables"), "azurite", tenth, stage)
         finally:
             child.stop()
     report(plan, found)

@@ -108,7 +108,7 @@ class Intake:
             raise StoreError(f"the plan of {live.id} is not in storage")
         first = _sections_written(self._services, live.id)
         for number, section in enumerate(plan.sections(first), first):
-            writer = PlanWriter(self._services, live.id, [section], self._options.writers)
+            writer = PlanWriter(self._services, live.id, [section])
             for written in writer.batches():
                 for _, want in written.tasks:
                     live.note(want)

@@ -6,10 +6,6 @@ from tasks.bounds import Bounds
 from tasks.settings import Settings
 from tasks.transitions import RetryPolicy
 
-WRITERS = 4
-"""Batches of a plan on their way at once, as a store across a network wants it; Azurite, which is
-one process, is no faster by it."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
@@ -40,7 +36,6 @@ class Options:
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     orphans: float = 3600.0  # between two looks at all blobs, and before a useless one is deleted
     slice: float = 0.5  # of one tick, spent on writing plans
-    writers: int = 1  # batches of a plan on their way to the store at once
     portal_url: str = "http://127.0.0.1:8000"
 
     @classmethod
@@ -74,7 +69,6 @@ class Options:
                 base=settings.retry_base,
                 ceiling=settings.retry_ceiling,
             ),
-            writers=WRITERS,
             portal_url=settings.portal_url,
         )
 

@@ -6,11 +6,8 @@ and no dependent waits for it, or its end comes later and finds the edges. A pla
 after a crash leaves alone what the request already wants.
 """
 
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from itertools import chain
 
 from service_manager import gate
 from tasks import rows, transitions
@@ -62,8 +59,7 @@ _Item = _Step | _Link
 class PlanWriter:
     """Writes the plan of one request, a batch for each item taken from `batches`.
 
-    `sections` are tasks, inputs first; an input may be of a section before. Up to `writers` batches
-    of different shards are on their way at once, none while an item is looked at.
+    `sections` are tasks, inputs first; an input may be of a section before.
     """
 
     def __init__(
@@ -71,12 +67,10 @@ class PlanWriter:
         services: Services,
         request: str,
         sections: Iterable[Sequence[PlannedTask]],
-        writers: int = 1,
     ) -> None:
         self._services = services
         self._request = request
         self._sections = sections
-        self._writers = writers
         self._gates: dict[str, str] = {}  # by shard: the ETag that the last pass left
         self._states: dict[str, State] = {}
         self._makers: dict[str, tuple[str, int]] = {}  # of what was there: worker, bytes
@@ -91,19 +85,8 @@ class PlanWriter:
                 members: dict[str, list[_Item]] = {}
                 for step in level:
                     members.setdefault(shard(step.key), []).append(step)
-                shards = [self._shard(number, members[number]) for number in sorted(members)]
-                yield from self._beside(shards) if self._writers > 1 else chain(*shards)
-
-    def _beside(self, shards: Iterable[Iterator[Written]]) -> Iterator[Written]:
-        """The batches of a level; nothing in it waits for anything else in it."""
-        waiting = deque(shards)
-        with ThreadPoolExecutor(self._writers, thread_name_prefix="plan") as pool:
-            while waiting:
-                taken = [waiting.popleft() for _ in range(min(self._writers, len(waiting)))]
-                for one, written in zip(taken, [*pool.map(_next, taken)], strict=True):
-                    if written is not None:
-                        waiting.append(one)
-                        yield written
+                for number in sorted(members):
+                    yield from self._shard(number, members[number])
 
     def _shard(self, number: str, steps: Sequence[_Item]) -> Iterator[Written]:
         for step in steps:
@@ -285,10 +268,6 @@ class PlanWriter:
                 self._services.clock.sleep(0.05 * 2**tries)
             else:
                 return
-
-
-def _next(batches: Iterator[Written]) -> Written | None:
-    return next(batches, None)
 
 
 def _steps(batch: Sequence[_Item]) -> list[_Step]:
