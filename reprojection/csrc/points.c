@@ -1,14 +1,8 @@
 /* Nearest, bilinear and cubic: a chunk of a target grid, all bands, by blocks of 128 x 128. */
 #include "points.h"
 
-/* A part of a bicubic block whose segments are known. */
 typedef struct {
     Segments segments;
-    Box box;
-} Prepared;
-
-typedef struct {
-    Prepared prepared[2]; /* the part at hand, and the next, whose pixels are on their way */
     double places[BLOCK * BLOCK * 2];
     Scratch scratch[BANDS_AT_ONCE];
 } Workspace;
@@ -138,29 +132,22 @@ static int row_part(const Job *job, const PixelType *type, Workspace *work, Part
     return 0;
 }
 
-/* Segments of a part of a block, with its pixels asked for. */
-static void prepare(const Job *job, const PixelType *type, Prepared *prepared, Part part,
-                    int64_t block_row, int64_t block_col) {
-    int64_t i = block_row - job->block_row, j = block_col - job->block_col;
-    if (job->kinds[i * job->across + j] != CUBIC_BLOCK) return;
-    int64_t stride = 2 * (job->across + 3);
-    type->block_segments(&prepared->segments, job, job->nodes + i * stride + 2 * j, stride,
-                         part.first, part.last, &prepared->box, part.left / SEGMENT,
-                         (part.right + SEGMENT - 1) / SEGMENT);
-    prepared->box = grown(prepared->box, 2);
-    if (area(prepared->box) <= LARGEST_BOX) type->prefetch(job, prepared->box);
-}
-
-static int block_part(const Job *job, const PixelType *type, Workspace *work,
-                      const Prepared *prepared, Part part, int64_t block_row, int64_t block_col,
-                      const double *listed) {
+/* A part of block (i, j); `listed` are its places where it is so. */
+static int block_part(const Job *job, const PixelType *type, Workspace *work, Part part,
+                      int64_t block_row, int64_t block_col, const double *listed) {
     int64_t i = block_row - job->block_row, j = block_col - job->block_col;
     int kind = job->kinds[i * job->across + j];
     const double *places = listed;
     if (kind == CUBIC_BLOCK) {
-        if (area(prepared->box) <= LARGEST_BOX)
-            return type->part(job, &prepared->segments, 0, prepared->box, work->scratch, part);
-        places_of_segments(work->places, &prepared->segments, part.first, part.last);
+        int64_t stride = 2 * (job->across + 3);
+        Box box;
+        type->block_segments(&work->segments, job, job->nodes + i * stride + 2 * j, stride,
+                             part.first, part.last, &box, part.left / SEGMENT,
+                             (part.right + SEGMENT - 1) / SEGMENT);
+        box = grown(box, 2);
+        if (area(box) <= LARGEST_BOX)
+            return type->part(job, &work->segments, 0, box, work->scratch, part);
+        places_of_segments(work->places, &work->segments, part.first, part.last);
         places = work->places;
     } else if (kind != LISTED_BLOCK) {
         block_places(work->places, job, i, j, 0, part.first, part.last);
@@ -192,17 +179,10 @@ static Part part_of(const Job *job, int64_t i, int64_t j, int strip, int wide) {
    its first block. */
 static int strip_of_blocks(const Job *job, const PixelType *type, Workspace *work, int64_t i,
                            int64_t left, int64_t right, int strip, int64_t n) {
-    prepare(job, type, &work->prepared[0], part_of(job, i, left, strip, BLOCK), i, left);
-    for (int64_t j = left; j <= right; j++) {
-        Part part = part_of(job, i, j, strip, BLOCK);
-        Prepared *prepared = &work->prepared[(j - left) & 1];
-        if (j < right)
-            prepare(job, type, &work->prepared[(j - left + 1) & 1],
-                    part_of(job, i, j + 1, strip, BLOCK), i, j + 1);
-        if (job->by_window[n + j - left]) continue;
-        if (block_part(job, type, work, prepared, part, i, j, job->listed[n + j - left]))
+    for (int64_t j = left; j <= right; j++, n++)
+        if (!job->by_window[n] && block_part(job, type, work, part_of(job, i, j, strip, BLOCK), i,
+                                             j, job->listed[n]))
             return -1;
-    }
     return 0;
 }
 

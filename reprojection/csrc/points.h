@@ -10,7 +10,6 @@ typedef struct {
     void (*single_rows)(const Job *, int64_t, const double *, int64_t, int64_t, int64_t, int, int,
                         int, int);
     void (*fill_rows)(const Job *, int64_t, int64_t, int64_t, int, int, int, int);
-    void (*prefetch)(const Job *, Box);
     void (*block_segments)(Segments *, const Job *, const double *, int64_t, int, int, Box *, int,
                            int);
 } PixelType;

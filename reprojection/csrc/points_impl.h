@@ -669,22 +669,7 @@ static void NAME(single_rows)(const Job *job, int64_t band, const double *places
     }
 }
 
-/* Ask for the first band's pixels of a box that lies in one tile, before they are needed. */
-static void NAME(prefetch)(const Job *job, Box box) {
-    for (int64_t n = 0; n < job->tiles; n++) {
-        const Tile *t = job->tile + n;
-        if (box.r0 < t->row || box.r1 > t->row + t->height || box.c0 < t->col ||
-            box.c1 > t->col + t->width)
-            continue;
-        const T *row = (const T *)t->data + (box.r0 - t->row) * t->stride + (box.c0 - t->col);
-        for (int64_t r = box.r0; r < box.r1; r++, row += t->stride)
-            for (int64_t c = 0; c < box.c1 - box.c0; c += 64 / (int64_t)sizeof(T))
-                __builtin_prefetch(row + c);
-        return;
-    }
-}
-
-static const PixelType NAME(type) = {NAME(part), NAME(single_rows), NAME(fill_rows), NAME(prefetch),
+static const PixelType NAME(type) = {NAME(part), NAME(single_rows), NAME(fill_rows),
                                      block_segments};
 
 #undef IS_VALID

@@ -218,6 +218,7 @@ INLINE void halves8(void *out, const uint8_t *p, const Halves *halves, int s) {
 /* A segment whose places run about a source pixel per pixel along two source rows or columns: each
    half is its neighbours in order, some of them one further right, or lower. */
 #define SHIFTED_STEP 0.1f
+#define ROWS_AHEAD 6 /* rows below are asked for before they are read; the processor expects columns */
 typedef struct {
     int64_t row[2], col[2];
     __m256i right, lower; /* which pixels are; masks of 16 bits */
@@ -269,6 +270,7 @@ INLINE __m256i both_halves(const int16_t *first, const int16_t *second) {
 INLINE void shifted16(void *out, const int16_t *view, int64_t stride, const Shifts *shifts) {
     const int16_t *p = view + shifts->row[0] * stride + shifts->col[0];
     const int16_t *q = view + shifts->row[1] * stride + shifts->col[1];
+    __builtin_prefetch(p + ROWS_AHEAD * stride);
     __m256i upper = _mm256_blendv_epi8(both_halves(p, q), both_halves(p + 1, q + 1), shifts->right);
     __m256i under = _mm256_blendv_epi8(both_halves(p + stride, q + stride),
                                        both_halves(p + stride + 1, q + stride + 1), shifts->right);
@@ -287,6 +289,7 @@ INLINE __m128i bytes_of(__m256i masks) {
 INLINE void shifted8(void *out, const uint8_t *view, int64_t stride, const Shifts *shifts) {
     const uint8_t *p = view + shifts->row[0] * stride + shifts->col[0];
     const uint8_t *q = view + shifts->row[1] * stride + shifts->col[1];
+    __builtin_prefetch(p + ROWS_AHEAD * stride);
     const __m128i right = bytes_of(shifts->right);
     __m128i upper = _mm_blendv_epi8(both_eights(p, q), both_eights(p + 1, q + 1), right);
     __m128i under = _mm_blendv_epi8(both_eights(p + stride, q + stride),
