@@ -14,19 +14,21 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
+from reprojection.bicubic import (
+    BLOCK,
+    CENTRE_WEIGHTS,
+    EDGE_WEIGHTS,
+    FINE,
+    FINE_CENTRE_WEIGHTS,
+    FINE_EDGE_WEIGHTS,
+    PARTS,
+    SPREAD_CENTRE_WEIGHTS,
+    SPREAD_EDGE_WEIGHTS,
+    between,
+    bicubic,
+)
 from reprojection.coordinates import Coordinates, Numbering, Points
 from reprojection.crs import Floats, from_lonlat, has_seams
-
-BLOCK = 128
-"""Target pixels between control points, and the side of the blocks kernels work on."""
-
-SEGMENT = 16
-"""Target pixels of a row over which coordinates are one quadratic in float32."""
-
-FINE = 32
-"""Spacing of the finer control points used where 128 is too coarse."""
-
-_PARTS = BLOCK // FINE
 
 _FOURTH_DIFFERENCE = 0.04
 """Source pixels: cubic interpolation errs by 3/128 of it per axis, 0.001 pixels."""
@@ -59,74 +61,6 @@ class Kind(IntEnum):
     LISTED = 2
     WIDE = 3
     FINE = 4
-
-
-def weights(t: Floats) -> Floats:
-    """Lagrange weights (n, 4) of points at -1, 0, 1, 2 for places t in [0, 1]."""
-    table: Floats = np.stack(
-        [
-            -t * (t - 1) * (t - 2) / 6,
-            (t + 1) * (t - 1) * (t - 2) / 2,
-            -(t + 1) * t * (t - 2) / 2,
-            (t + 1) * t * (t - 1) / 6,
-        ],
-        axis=1,
-    )
-    return table
-
-
-def _slopes(t: Floats) -> Floats:
-    return np.stack(
-        [
-            -(3 * t * t - 6 * t + 2) / 6,
-            (3 * t * t - 4 * t - 1) / 2,
-            -(3 * t * t - 2 * t - 2) / 2,
-            (3 * t * t - 1) / 6,
-        ],
-        axis=1,
-    )
-
-
-def _bends(t: Floats) -> Floats:
-    return np.stack([-(6 * t - 6) / 6, (6 * t - 4) / 2, -(6 * t - 2) / 2, 6 * t / 6], axis=1)
-
-
-_SEGMENT_CENTRES = (np.arange(BLOCK // SEGMENT) + 0.5) * SEGMENT / BLOCK
-
-SEGMENT_WEIGHTS: Floats = np.ascontiguousarray(
-    np.stack(
-        [
-            weights(_SEGMENT_CENTRES).T,
-            _slopes(_SEGMENT_CENTRES).T / BLOCK,
-            _bends(_SEGMENT_CENTRES).T / (2 * BLOCK * BLOCK),
-        ]
-    )
-)
-"""(3, 4, 8): what gives value, slope and half bend per pixel at the centres of 8 segments."""
-
-CENTRE_WEIGHTS: Floats = weights((np.arange(BLOCK) + 0.5) / BLOCK)
-"""(128, 4): what gives the value at pixel centres."""
-
-EDGE_WEIGHTS: Floats = weights(np.arange(BLOCK + 1) / BLOCK)
-"""(129, 4): what gives the value at pixel edges."""
-
-
-def _spread(places: Floats) -> Floats:
-    """Weights (n, 7) of a block's seven fine points, -1 to 5, for places in [0, 4]."""
-    part = np.minimum(np.floor(places), _PARTS - 1).astype(np.intp)
-    table = np.zeros((len(places), _PARTS + 3))
-    table[np.arange(len(places))[:, None], part[:, None] + np.arange(4)] = weights(places - part)
-    return table
-
-
-_BLOCK_CENTRES = _spread((np.arange(BLOCK) + 0.5) / FINE)
-_BLOCK_EDGES = _spread(np.arange(BLOCK + 1) / FINE)
-
-FINE_CENTRE_WEIGHTS: Floats = weights((np.arange(FINE) + 0.5) / FINE)
-"""(32, 4): `CENTRE_WEIGHTS` between finer control points."""
-
-FINE_EDGE_WEIGHTS: Floats = weights(np.arange(FINE + 1) / FINE)
-"""(33, 4): `EDGE_WEIGHTS` between finer control points."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -187,28 +121,9 @@ class BlockPlan:
             only: Floats = self.listed([(i, j)], edges=edges)[0]
             return only
         if kind == Kind.FINE:
-            spread = _BLOCK_EDGES if edges else _BLOCK_CENTRES
+            spread = SPREAD_EDGE_WEIGHTS if edges else SPREAD_CENTRE_WEIGHTS
             return bicubic(self.fine.nodes[self.fine_index[i, j]], spread)
         return bicubic(self.nodes[i : i + 4, j : j + 4], table)
-
-
-def bicubic(nodes: Floats, table: Floats) -> Floats:
-    """The bicubic of nodes (..., m, m, k) at the places of a weight table (n, m): (..., n, n, k).
-
-    Sums run in one fixed order, so that the compiled version gives the same bits.
-    """
-    down: Floats = _weigh(table, np.moveaxis(nodes, -3, 0))
-    both: Floats = np.moveaxis(_weigh(table, np.moveaxis(down, -2, 0)), [0, 1], [-2, -3])
-    return both
-
-
-def _weigh(table: Floats, nodes: Floats) -> Floats:
-    """Sum over the first axis of nodes; the places become the first axis."""
-    column = table.reshape(table.shape + (1,) * (nodes.ndim - 1))
-    total: Floats = column[:, 0] * nodes[0]
-    for k in range(1, table.shape[1]):
-        total = total + column[:, k] * nodes[k]
-    return total
 
 
 def plan_blocks(coordinates: Coordinates) -> BlockPlan:
@@ -275,11 +190,11 @@ def _is_smooth(nodes: Floats, *, seams: bool) -> tuple[NDArray[np.bool_], NDArra
     shape = nodes.shape[0] - 6, nodes.shape[1] - 6
     smooth, narrow = np.ones(shape, dtype=bool), np.ones(shape, dtype=bool)
     for turned in (nodes, np.swapaxes(nodes, 0, 1)):
-        bend = np.abs(np.diff(turned, n=4, axis=0)).max(axis=-1)
-        fourth = bend <= (_SEAM_DIFFERENCE if seams else _FOURTH_DIFFERENCE)
-        coarse = fourth if seams else bend <= _COARSE_DIFFERENCE
-        third = np.abs(np.diff(turned, n=3, axis=0)).max(axis=-1) <= _THIRD_DIFFERENCE
-        span = np.abs(np.diff(turned, axis=0)).max(axis=-1) <= _SPAN
+        bend = np.abs(np.diff(turned, n=4, axis=0))
+        fourth = _both(bend <= (_SEAM_DIFFERENCE if seams else _FOURTH_DIFFERENCE))
+        coarse = fourth if seams else _both(bend <= _COARSE_DIFFERENCE)
+        third = _both(np.abs(np.diff(turned, n=3, axis=0)) <= _THIRD_DIFFERENCE)
+        span = _both(np.abs(np.diff(turned, axis=0)) <= _SPAN)
         flat = _four_wide(coarse[:-2] & coarse[1:-1])
         short = _four_wide(fourth[:-2] & fourth[1:-1] & third[1:-2] & span[2:-3])
         smooth &= flat if turned is nodes else flat.T
@@ -319,19 +234,7 @@ def _near_poles(
 def _centres_hold(nodes: Floats, middles: Floats) -> NDArray[np.bool_]:
     """Which blocks have their centre (`middles`) where the bicubic puts it."""
     with np.errstate(invalid="ignore"):
-        away = np.abs(_between(nodes[1:-2, 1:-2]) - middles)
-        return np.asarray((away <= _CENTRE_ERROR).all(axis=-1))
-
-
-def _between(nodes: Floats) -> Floats:
-    """The bicubic amid each 4 x 4 of nodes (..., m, n, 2): (..., m - 3, n - 3, 2)."""
-    n = nodes
-    n = (
-        9.0 * (n[..., 1:-2, :, :] + n[..., 2:-1, :, :]) - (n[..., :-3, :, :] + n[..., 3:, :, :])
-    ) / 16
-    return np.asarray(
-        (9.0 * (n[..., 1:-2, :] + n[..., 2:-1, :]) - (n[..., :-3, :] + n[..., 3:, :])) / 16
-    )
+        return _both(np.abs(between(nodes[1:-2, 1:-2]) - middles) <= _CENTRE_ERROR)
 
 
 def _fine_points(
@@ -339,17 +242,17 @@ def _fine_points(
 ) -> FinePoints:
     """The finer control points of blocks (n, 2: numbers of row and column from CRS (0, 0))."""
     if not len(blocks):
-        side, parts = _PARTS + 3, (0, _PARTS, _PARTS)
+        side, parts = PARTS + 3, (0, PARTS, PARTS)
         none = np.zeros(0, dtype=bool)
         return FinePoints(
             nodes=np.empty((0, side, side, 2)), held=np.zeros(parts, dtype=bool), nowhere=none
         )
     rows, cols = np.moveaxis(blocks.astype(np.float64)[:, :, None], 1, 0)
-    halves = (np.arange(_PARTS) + 0.5) / _PARTS
+    halves = (np.arange(PARTS) + 0.5) / PARTS
     lattice, at = _shared_points(blocks)
     points, middles = _exact_at(
         coordinates,
-        (lattice[:, :1] / _PARTS, lattice[:, 1:] / _PARTS),
+        (lattice[:, :1] / PARTS, lattice[:, 1:] / PARTS),
         (rows + halves, cols + halves),
     )
     nodes = points.reshape(-1, 2)[at]
@@ -368,13 +271,13 @@ def _shared_points(blocks: NDArray[np.int64]) -> tuple[Floats, NDArray[np.int64]
     (n, 7, 7) are.
     """
     corner = blocks.min(axis=0)
-    first = (blocks - corner) * _PARTS
-    side = np.arange(_PARTS + 3)
+    first = (blocks - corner) * PARTS
+    side = np.arange(PARTS + 3)
     down, across = first[:, 0, None, None] + side[:, None], first[:, 1, None, None] + side
-    used = np.zeros(first.max(axis=0) + _PARTS + 3, dtype=bool)
+    used = np.zeros(first.max(axis=0) + PARTS + 3, dtype=bool)
     used[down, across] = True
     number = np.cumsum(used, dtype=np.int64).reshape(used.shape) - 1
-    lattice: Floats = np.argwhere(used) + (corner * _PARTS - 1.0)
+    lattice: Floats = np.argwhere(used) + (corner * PARTS - 1.0)
     return lattice, number[down, across]
 
 
@@ -402,7 +305,7 @@ def _fill_parts(
     """List a block's pixels: by bicubic in the parts it serves, exactly in the others."""
     table = FINE_EDGE_WEIGHTS if edges else FINE_CENTRE_WEIGHTS
     places = np.arange(len(table)) + (0.0 if edges else 0.5)
-    for p, q in np.ndindex(_PARTS, _PARTS):
+    for p, q in np.ndindex(PARTS, PARTS):
         part = out[p * FINE : p * FINE + len(table), q * FINE : q * FINE + len(table)]
         if held[p, q]:
             part[...] = bicubic(nodes[p : p + 4, q : q + 4], table)
@@ -422,15 +325,22 @@ def _parts_hold(nodes: Floats, middles: Floats) -> NDArray[np.bool_]:
 
     `middles` (n, 4, 4, 2) are the exact places of the parts' centres.
     """
-    held = np.ones(middles.shape[:3], dtype=bool)
     with np.errstate(invalid="ignore"):
+        held = _both(np.abs(between(nodes) - middles) <= _CENTRE_ERROR)
         for axis in (1, 2):
-            flat = np.abs(np.diff(nodes, n=4, axis=axis)).max(axis=-1) <= _FOURTH_DIFFERENCE
-            flat = flat if axis == 1 else np.swapaxes(flat, 1, 2)
-            lines = [flat[:, max(p - 1, 0) : min(p, 2) + 1].all(axis=1) for p in range(_PARTS)]
-            wide = np.stack(
-                [[line[:, q : q + 4].all(axis=1) for q in range(_PARTS)] for line in lines]
-            )
-            held &= wide.transpose((2, 0, 1) if axis == 1 else (2, 1, 0))
-        held &= (np.abs(_between(nodes) - middles) <= _CENTRE_ERROR).all(axis=-1)
+            flat = _both(np.abs(np.diff(nodes, n=4, axis=axis)) <= _FOURTH_DIFFERENCE)
+            first, second, third = np.moveaxis(flat, axis, 0)
+            lines = np.stack([first, first & second, second & third, third], axis=1)
+            held &= _four_parts(lines).swapaxes(1, axis)
     return held
+
+
+def _four_parts(lines: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Whether a property of lines (..., 7) holds on all four that a part's bicubic uses."""
+    pairs = lines[..., :-1] & lines[..., 1:]
+    return pairs[..., :-2] & pairs[..., 2:]
+
+
+def _both(is_so: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Whether something holds of column and row, the last axis."""
+    return is_so[..., 0] & is_so[..., 1]

@@ -9,15 +9,14 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from reprojection.blocks import (
+from reprojection.bicubic import (
     CENTRE_WEIGHTS,
     EDGE_WEIGHTS,
     FINE_CENTRE_WEIGHTS,
     FINE_EDGE_WEIGHTS,
     SEGMENT_WEIGHTS,
-    BlockPlan,
-    Kind,
 )
+from reprojection.blocks import BlockPlan, Kind
 from reprojection.coordinates import RowPlan
 from reprojection.crs import Floats
 from reprojection.kernels import function

@@ -9,14 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from reprojection.blocks import (
-    BLOCK,
-    CENTRE_WEIGHTS,
-    SEGMENT,
-    SEGMENT_WEIGHTS,
-    BlockPlan,
-    Kind,
-)
+from reprojection.bicubic import BLOCK, CENTRE_WEIGHTS, SEGMENT, SEGMENT_WEIGHTS
+from reprojection.blocks import BlockPlan, Kind
 from reprojection.coordinates import RowPlan
 from reprojection.crs import Floats
 

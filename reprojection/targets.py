@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from reprojection.blocks import BLOCK, BlockPlan, plan_blocks
+from reprojection.bicubic import BLOCK
+from reprojection.blocks import BlockPlan, plan_blocks
 from reprojection.coordinates import Coordinates, SourceSpace
 from reprojection.crs import (
     MODIS_SINUSOIDAL,

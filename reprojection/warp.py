@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reprojection import compiled, kernels, oracle
-from reprojection.blocks import BLOCK, Kind, plan_blocks
+from reprojection.bicubic import BLOCK
+from reprojection.blocks import Kind, plan_blocks
 from reprojection.coordinates import Coordinates, RowPlan, SourceSpace, plan_rows
 from reprojection.errors import ChoiceRefusedError, GridError
 from reprojection.grids import Grid

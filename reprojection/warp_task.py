@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from reprojection.blocks import BLOCK, BlockPlan
+from reprojection.bicubic import BLOCK
+from reprojection.blocks import BlockPlan
 from reprojection.coordinates import RowPlan, SourceSpace
 from reprojection.crs import SPHERE_RADIUS, is_modis_sinusoidal, is_plain_lonlat
 from reprojection.places import Chunk, block_numbers
