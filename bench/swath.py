@@ -5,8 +5,10 @@
 S1: three 1 km granules (8.2 million footprints: two of one orbit, one of the next, all of which
 reach the tile) onto a MODIS tile of 1200 x 1200 pixels, nearest footprint of each granule. The peer
 is pyresample's kd-tree with its build, radius 1,500 m: one tree for all, and one per granule as our
-rule asks. S2: the 5 km geolocation of one granule to 1 km, against python-geotiepoints. Each side
-takes what it needs from latitudes and longitudes on; all take turns and are judged by medians.
+rule asks. Its tree searches with OpenMP, which takes all processors unless told otherwise as the
+process starts: each number of threads has a process of its own, and both sides that many. S2: the
+5 km geolocation of one granule to 1 km, against python-geotiepoints. Each side takes what it needs
+from latitudes and longitudes on; all take turns and are judged by medians.
 
 Memory: the three granules as files, through `reproject`, in a process of its own; its peak above
 what its imports take, beside the bound: decoded layers with geolocation, output, and 64 MiB.
@@ -14,6 +16,7 @@ what its imports take, beside the bound: decoded layers with geolocation, output
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -23,6 +26,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -76,36 +80,44 @@ def granule(seconds: float, node: float) -> Geolocation:
     )
 
 
-def s1(rounds: int) -> list[Row]:
-    """Three granules onto tile h18v03."""
+def s1(threads: int, rounds: int) -> list[Row]:
+    """Three granules onto tile h18v03, in a process that began with so many OpenMP threads."""
     granules = [granule(*one) for one in PASSES]
     grid = modis_tile_grid(18, 3, 1000)
 
-    def ours(threads: int) -> list[npt.NDArray[np.int32]]:
+    def ours() -> list[npt.NDArray[np.int32]]:
         targets = pixel_centres(grid)
         return [nearest(Swath.of(one), targets, threads=threads) for one in granules]
 
-    accuracy = s1_accuracy(granules, grid, ours(1))
+    accuracy = s1_accuracy(granules, grid, ours())
     peers = pyresample_peers(granules, grid)
-    sides = {
-        "ours 1": lambda: ours(1),
-        "ours 2": lambda: ours(2),
-        **{name: act for name, act in peers.items() if act is not None},
-    }
-    took = take_turns(sides, rounds)
+    acts = {name: act for name, act in peers.items() if act is not None}
+    took = take_turns({"ours": ours, **acts}, rounds)
     return [
         Row(
             case="S1 three 1 km swaths onto 1200 x 1200",
             threads=threads,
-            ours=took[f"ours {threads}"],
+            ours=took["ours"],
             peer=peer,
             theirs=took.get(peer),
             goal=10.0,
             accuracy=accuracy,
         )
-        for threads in (1, 2)
         for peer in peers
     ]
+
+
+def s1_apart(threads: int, rounds: int) -> list[Row]:
+    """The same from a process of its own."""
+    command = [sys.executable, "-m", "bench.swath", f"--rounds={rounds}", f"--threads={threads}"]
+    environment = os.environ | {"OMP_NUM_THREADS": str(threads)}
+    done = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
+    return [_row(document) for document in json.loads(done.stdout)]
+
+
+def _row(document: dict[str, Any]) -> Row:
+    times = {side: document[side] and Took(**document[side]) for side in ("ours", "theirs")}
+    return Row(**(document | times))
 
 
 def s1_accuracy(
@@ -134,7 +146,7 @@ def s1_accuracy(
 def pyresample_peers(
     granules: list[Geolocation], grid: Grid
 ) -> dict[str, Callable[[], object] | None]:
-    """pyresample's kd-tree with its build, one thread."""
+    """pyresample's kd-tree with its build."""
     names = ("pyresample, one tree for all", "pyresample, a tree per granule")
     if find_spec("pyresample") is None:
         return dict.fromkeys(names)
@@ -281,11 +293,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Swath search and geolocation against peers")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--peak", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--threads", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.peak:
         sys.stdout.write(json.dumps(peak_of_files(options.peak)))
         return
-    rows = [*s1(options.rounds), *s2(options.rounds)]
+    if options.threads:
+        rows = s1(options.threads, options.rounds)
+        sys.stdout.write(json.dumps([asdict(row) for row in rows]))
+        return
+    rows = [
+        row
+        for part in (*(s1_apart(threads, options.rounds) for threads in (1, 2)), s2(options.rounds))
+        for row in part
+    ]
     held = memory()
     sys.stdout.write(f"{table(rows)}\n")
     for row in {row.case: row for row in rows}.values():

@@ -41,7 +41,9 @@ Index = npt.NDArray[np.int32]
 _CAP = 4.0
 _SAMPLED_LINES = 32
 _SAMPLED_COLUMNS = 170
-_BLOCK_COLUMNS = 64  # as in csrc/swath.c
+_BLOCK_COLUMNS = 64  # as in csrc/swath.h
+_TILE = 128  # targets along the side of a block there
+_STRIPS = 8  # to each thread, at most about so many
 _TYPES: dict[str, kernels.CType] = {
     "p": ctypes.c_void_p,
     "i": ctypes.c_int64,
@@ -129,12 +131,14 @@ def _nearest_in_c(swath: Swath, targets: Targets, candidates: Bools | None, thre
         )
         return bool(status != 0)
 
-    edges = [height * slab // threads for slab in range(threads + 1)]
     if threads == 1:
         failed = search(0, height)
     else:
+        # A granule rarely covers all of a grid: the threads take strips as they come free.
+        strip = _TILE * max(1, height // (_TILE * _STRIPS * threads))
+        tops = range(0, height, strip)
         with ThreadPoolExecutor(threads) as pool:
-            failed = any(list(pool.map(search, edges[:-1], edges[1:])))
+            failed = any(list(pool.map(search, tops, [min(height, top + strip) for top in tops])))
     if failed:
         raise MemoryError(f"no memory to search {rows} x {cols} footprints")
     return out
