@@ -15,12 +15,11 @@ import heapq
 import json
 import math
 import random
-from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from bench.slow_spells import HOUR, Spells
 from service_manager.monitor import Monitor
 from service_manager.options import Options
 from service_manager.view import Running, View
@@ -32,10 +31,6 @@ from tasks.workers import Hold, RunningAttempt, WorkerRow
 
 BEAT = 10.0
 WORKERS, SLOTS = 60, 2
-HOUR = 3600.0
-SLOW_HOURS = (2.0, 6.0)  # the length of a slow spell
-FACTORS = (4.0, 12.0)
-GOOD_HOURS = 3.9  # mean time between slow spells: 16% of executions are hit under the 4x rule
 SPREAD = 0.5  # of the logarithm of durations
 # Mean seconds by class, and how progress runs against work: a power of the share done.
 CLASSES = {"collection": (90.0, 1.0), "reprojection": (300.0, 1.6), "reduction": (900.0, 0.7)}
@@ -66,66 +61,15 @@ POLICIES = (
 )
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Machine:
-    """A worker with its slow spells: `starts[i]` to `starts[i + 1]` at `factors[i]`."""
+    """A worker, slow at times."""
 
     name: str
-    starts: list[float]
-    factors: list[float]
+    spells: Spells
     hold: Hold = Hold.NONE
     free: int = SLOTS
     drained: float = 0.0  # seconds
-
-    @classmethod
-    def of(cls, number: int, rng: random.Random, *, slow: bool) -> "Machine":
-        """A worker for ten days, which may begin in a slow spell."""
-        starts, factors, at = [0.0], [1.0], 0.0
-        mean_slow = sum(SLOW_HOURS) / 2
-        first = rng.random() < mean_slow / (mean_slow + GOOD_HOURS)
-        while slow and at < 240 * HOUR:
-            if not first:
-                at += rng.expovariate(1 / GOOD_HOURS) * HOUR
-            first = False
-            starts.append(at)
-            factors.append(rng.uniform(*FACTORS))
-            at += rng.uniform(*SLOW_HOURS) * HOUR
-            starts.append(at)
-            factors.append(1.0)
-        return cls(name=f"worker-{number}", starts=starts, factors=factors)
-
-    def factor(self, at: float) -> float:
-        """How many times slower than usual."""
-        return self.factors[bisect_right(self.starts, at) - 1]
-
-    def spans(self, start: float) -> Iterator[tuple[float, float, float]]:
-        """From a time on: start, end and factor."""
-        i = bisect_right(self.starts, start) - 1
-        while i < len(self.starts):
-            end = self.starts[i + 1] if i + 1 < len(self.starts) else math.inf
-            yield max(start, self.starts[i]), end, self.factors[i]
-            i += 1
-
-    def slow_between(self, start: float, end: float) -> bool:
-        """Whether it was slow at some time."""
-        return any(factor > 1.0 for begin, _, factor in self.spans(start) if begin < end)
-
-    def ends(self, start: float, work: float) -> float:
-        """When work begun at `start` ends."""
-        for begin, end, factor in self.spans(start):
-            if work * factor <= end - begin:
-                return begin + work * factor
-            work -= (end - begin) / factor
-        return math.inf
-
-    def done(self, start: float, until: float) -> float:
-        """The seconds of work done between two times."""
-        total = 0.0
-        for begin, end, factor in self.spans(start):
-            if begin >= until:
-                break
-            total += (min(end, until) - begin) / factor
-        return total
 
 
 @dataclass
@@ -184,7 +128,10 @@ class Fleet:
 
     def __post_init__(self) -> None:
         rng = random.Random(self.seed)
-        self.machines = [Machine.of(i, rng, slow=self.policy.slow) for i in range(WORKERS)]
+        self.machines = [
+            Machine(name=f"worker-{i}", spells=Spells.of(rng, slow=self.policy.slow))
+            for i in range(WORKERS)
+        ]
         self.bag: deque[Work] = deque()
         for i in range(self.number):
             name = rng.choice(list(CLASSES))
@@ -211,7 +158,7 @@ class Fleet:
                 machine = self.machines[int(order.worker.split("-")[1])]
                 if order.hold is Hold.DRAINED and machine.hold is Hold.NONE:
                     self.result.drains += 1
-                    self.result.false_drains += machine.factor(self.now) == 1.0
+                    self.result.false_drains += machine.spells.factor(self.now) == 1.0
                 machine.hold = order.hold
             for kill in verdicts.kills:
                 self._order(kill.running, "kill")
@@ -254,7 +201,7 @@ class Fleet:
     def _progress(self, attempt: Attempt) -> float:
         if not self.policy.progress:
             return 0.0
-        done = attempt.machine.done(attempt.start, self.now) / attempt.task.work
+        done = attempt.machine.spells.done(attempt.start, self.now) / attempt.task.work
         return float(min(1.0, done) ** CLASSES[attempt.task.task_class][1])
 
     def _order(self, running: Running, order: str) -> None:
@@ -265,7 +212,7 @@ class Fleet:
         for attempt in [a for a in self.running.values() if a.order]:
             self.result.killed += attempt.order == "kill"
             self.result.moved += attempt.order == "move"
-            self.result.in_vain += not attempt.machine.slow_between(attempt.start, self.now)
+            self.result.in_vain += not attempt.machine.spells.slow_between(attempt.start, self.now)
             attempt.task.retries += attempt.order == "kill"
             killed = Category.EXECUTION_TIMEOUT if attempt.order == "kill" else Category.CANCELLED
             self._end(attempt, killed)
@@ -291,7 +238,7 @@ class Fleet:
         attempt.over = True
         attempt.machine.free += 1
         self.spent += self.now - attempt.start
-        self.hits += attempt.machine.slow_between(attempt.start, self.now)
+        self.hits += attempt.machine.spells.slow_between(attempt.start, self.now)
         del self.running[attempt.task.key]
         running = self.view.running.pop(attempt.task.key)
         news = _news(attempt, category, self.now)
@@ -313,7 +260,7 @@ class Fleet:
             task=task,
             machine=machine,
             start=self.now,
-            ends=machine.ends(self.now, task.work),
+            ends=machine.spells.ends(self.now, task.work),
             claim=f"{task.key}.{task.attempts}",
         )
         self.result.attempts += 1
