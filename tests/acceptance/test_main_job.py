@@ -10,6 +10,7 @@ import json
 import shutil
 import subprocess
 import sys
+from contextlib import closing
 from dataclasses import dataclass
 from email import policy
 from email.message import EmailMessage
@@ -19,9 +20,11 @@ from typing import Any
 import numpy as np
 import pytest
 import rasterio
+import xarray
 import yaml
 from numpy.typing import NDArray
 from scipy.ndimage import binary_fill_holes
+from zarr.storage import ZipStore
 
 from tasks.checks import check_request
 from tasks.errors import RequestRefusedError
@@ -230,6 +233,30 @@ def test_an_overlapping_request_makes_what_is_missing(
     cells = ran.phase("reprojection")
     assert cells["reused"] * 2 == cells["total"]
     assert len(ran.rasters("MCD15A2.005/LaiStdDev_1km")) == 15
+
+
+def test_the_dates_of_a_layer_as_one_cube(leaves: Ran, desk: Desk, granules: Path) -> None:
+    document = {
+        **LEAVES,
+        "time": {"start": "2012-01-01", "end": "2012-01-31"},
+        "reduction": None,
+        "cube": "zarr",
+    }
+    ran = desk.run("cube", document, granules)
+    assert ran.code == 0, ran.output
+    assert ran.phase("reprojection")["reused"] == ran.phase("reprojection")["total"]
+    days = [p for p in leaves.rasters("MCD15A2.005/Lai_1km") if ".2012-01-" in p.name]
+    (path,) = ran.folder.rglob("*Lai_1km*.zarr.zip")
+    with (
+        closing(ZipStore(path, mode="r")) as store,
+        xarray.open_zarr(store, chunks=None) as opened,
+    ):
+        assert [str(when)[:10] for when in opened.time.values] == [day.stem[-10:] for day in days]
+        planes = opened["Lai_1km"].values
+    for plane, day in zip(planes, days, strict=True):
+        stored, valid = read(day)
+        assert np.array_equal(~np.isnan(plane), valid)
+        assert np.allclose(plane[valid], stored[valid] * 0.1, rtol=1e-6)
 
 
 @pytest.mark.parametrize("mask", [True, False])
