@@ -31,7 +31,7 @@ from reprojection.sample import swath_granules, tile_granules
 
 SECONDS = 20.0
 MEMORY = 2 << 30
-_BATCH = 200
+_BATCH = 1000
 
 
 @dataclass(frozen=True, kw_only=True)

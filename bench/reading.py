@@ -2,6 +2,9 @@
 
 from pathlib import Path
 
+import numpy as np
+
+from reprojection.crs import MODIS_SINUSOIDAL, to_lonlat
 from reprojection.errors import ReprojectionError
 from reprojection.granule import open_granule
 from reprojection.grids import Grid
@@ -10,6 +13,10 @@ from reprojection.reproject import Options, reproject
 
 _GRID = Grid(crs="EPSG:4326", transform=(0.25, 0.0, -5.0, 0.0, -0.25, 62.0), width=100, height=60)
 _OPTIONS = (Options(extra_bands=("source", "reason")), Options(qa="best", units="physical"))
+
+# What every call's process would else prepare for itself.
+for _crs in (_GRID.crs, MODIS_SINUSOIDAL):
+    to_lonlat(_crs, np.zeros(1), np.zeros(1))
 
 
 def read_everything(path: Path) -> str:

@@ -39,6 +39,7 @@ from azure.storage.blob import BlobClient, BlobServiceClient
 from swathmill.stack.azurite import Account, AzuriteServer
 from tasks.azure_blobs import AzureBlobs
 from tasks.blobs import GRANULES, file_digest
+from tasks.connect import transport
 from tasks.transfers import DOWN, MIB, UP, Shape, download, transfer_sizes, upload
 
 OUT = Path(__file__).parent / "out"
@@ -83,7 +84,7 @@ class Bench:
 
     def __post_init__(self) -> None:
         ours = BlobServiceClient.from_connection_string(
-            self.connection, retry_total=0, **transfer_sizes()
+            self.connection, **transport(retries=0), **transfer_sizes()
         )
         self.service = BlobServiceClient.from_connection_string(self.connection)
         self.ours = ours
@@ -176,7 +177,7 @@ def _shape(way: str, base: Shape) -> Shape:
 
 
 def _repetitions(size: int, quick: bool) -> int:
-    most = 20 if size <= 2 * MB else 12 if size <= 20 * MB else 6 if size <= 200 * MB else 3
+    most = 60 if size <= 20 * MB else 12 if size <= 64 * MB else 6 if size <= 200 * MB else 3
     return min(most, 5) if quick else most
 
 

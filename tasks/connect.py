@@ -5,7 +5,9 @@ when the process has a managed identity.
 """
 
 import logging
+import os
 from typing import TypedDict
+from urllib.request import getproxies
 
 from azure.core.exceptions import AzureError, ResourceExistsError
 from azure.data.tables import TableServiceClient
@@ -27,15 +29,32 @@ from tasks.transfers import transfer_sizes
 TABLES = tuple(PARTITIONS)
 
 
-class _Transport(TypedDict):
+class Transport(TypedDict):
+    """Arguments of the SDK's clients that say how they call."""
+
     connection_timeout: int  # seconds
     read_timeout: int
     retry_total: int
     retry_backoff_factor: float
+    use_env_settings: bool
 
 
-_READS = _Transport(connection_timeout=5, read_timeout=30, retry_total=4, retry_backoff_factor=0.3)
-_WRITES = _Transport(connection_timeout=5, read_timeout=30, retry_total=0, retry_backoff_factor=0.3)
+def transport(*, retries: int) -> Transport:
+    """How all clients call. Reads are tried again by the SDK, writes by their callers."""
+    return Transport(
+        connection_timeout=5,
+        read_timeout=30,
+        retry_total=retries,
+        retry_backoff_factor=0.3,
+        use_env_settings=looks_in_environment(),
+    )
+
+
+def looks_in_environment() -> bool:
+    """Whether calls look for proxies and certificates in the environment, which they do anew each
+    time (a tenth of a call's CPU time): only where there are any."""
+    certificates = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
+    return bool(getproxies()) or any(os.environ.get(name) for name in certificates)
 
 
 class SettingMissingError(SwathmillError):
@@ -125,17 +144,18 @@ class AzureQueue:
 
 def _clients(storage: str) -> tuple[AzureTables, AzureBlobs, AzureQueue]:
     sizes = transfer_sizes()
+    reads, writes = transport(retries=4), transport(retries=0)
     if "=" in storage:
         return (
             AzureTables(
-                TableServiceClient.from_connection_string(storage, **_READS),
-                TableServiceClient.from_connection_string(storage, **_WRITES),
+                TableServiceClient.from_connection_string(storage, **reads),
+                TableServiceClient.from_connection_string(storage, **writes),
             ),
             AzureBlobs(
-                BlobServiceClient.from_connection_string(storage, **_READS, **sizes),
-                BlobServiceClient.from_connection_string(storage, **_WRITES, **sizes),
+                BlobServiceClient.from_connection_string(storage, **reads, **sizes),
+                BlobServiceClient.from_connection_string(storage, **writes, **sizes),
             ),
-            AzureQueue(QueueClient.from_connection_string(storage, queues.QUEUE, **_READS)),
+            AzureQueue(QueueClient.from_connection_string(storage, queues.QUEUE, **reads)),
         )
     # Only where it is used: it is a third of the time every process takes to start.
     from azure.identity import DefaultAzureCredential
@@ -146,12 +166,12 @@ def _clients(storage: str) -> tuple[AzureTables, AzureBlobs, AzureQueue]:
     )
     return (
         AzureTables(
-            TableServiceClient(tables, credential=credential, **_READS),
-            TableServiceClient(tables, credential=credential, **_WRITES),
+            TableServiceClient(tables, credential=credential, **reads),
+            TableServiceClient(tables, credential=credential, **writes),
         ),
         AzureBlobs(
-            BlobServiceClient(blob, credential=credential, **_READS, **sizes),
-            BlobServiceClient(blob, credential=credential, **_WRITES, **sizes),
+            BlobServiceClient(blob, credential=credential, **reads, **sizes),
+            BlobServiceClient(blob, credential=credential, **writes, **sizes),
         ),
-        AzureQueue(QueueClient(queue, queues.QUEUE, credential=credential, **_READS)),
+        AzureQueue(QueueClient(queue, queues.QUEUE, credential=credential, **reads)),
     )

@@ -37,7 +37,7 @@ Part = TypeVar("Part")
 Answer = TypeVar("Answer")
 
 MIB = 2**20
-_BESIDE = MIB // 8  # bytes whose digests are worth a thread
+_BESIDE = MIB // 2  # bytes whose digests are worth a thread
 _TRIES = 4
 _PAUSE = 0.3  # seconds before the second try; it doubles
 _BAD, _NO_RANGE = 400, 416
@@ -71,7 +71,7 @@ class Shape:
         return min(max(self.least, -(-wanted // MIB) * MIB), self.most)
 
 
-UP = Shape(single=32 * MIB, parts=16, least=8 * MIB, most=32 * MIB, parallel=4)
+UP = Shape(single=4 * MIB, parts=8, least=4 * MIB, most=32 * MIB, parallel=4)
 DOWN = Shape(single=32 * MIB, parts=16, least=16 * MIB, most=32 * MIB, parallel=4)
 
 

@@ -6,7 +6,7 @@
  *
  * A block of targets is seen along the axis through its middle. That view shortens distances and
  * never lengthens them, so a search by boxes of view coordinates misses nothing. Blocks of a scan by
- * 64 columns whose latitudes and longitudes are out of reach are not looked at; the rest are binned
+ * 32 columns whose latitudes and longitudes are out of reach are not looked at; the rest are binned
  * (swath_search.c).
  */
 #include "swath.h"

@@ -4,7 +4,7 @@
 
 #include "common.h"
 
-#define BLOCK_COLS 64
+#define BLOCK_COLS 32
 #define BLOCK_ROWS_MAX 64
 #define TILE 128 /* targets along the side of a block */
 #define SPLIT_POINTS 400000 /* candidates beyond which a block of targets is halved */

@@ -1,0 +1,52 @@
+"""Clients go through a proxy that the environment names, and do not look for one that is not."""
+
+import socket
+import threading
+
+import pytest
+from azure.core.exceptions import AzureError
+from azure.storage.blob import BlobServiceClient
+
+from tasks.connect import looks_in_environment, transport
+
+STORAGE = (
+    "DefaultEndpointsProtocol=http;AccountName=mill;AccountKey=a2V5;"
+    "BlobEndpoint=http://storage.invalid/mill;"
+)
+NAMES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
+
+
+@pytest.fixture(autouse=True)
+def bare(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (*NAMES, *(name.lower() for name in NAMES), "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def test_a_bare_environment_is_not_looked_at() -> None:
+    assert not looks_in_environment()
+
+
+@pytest.mark.parametrize("name", ["HTTPS_PROXY", "http_proxy", "REQUESTS_CA_BUNDLE"])
+def test_an_environment_that_says_something_is(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(name, "http://127.0.0.1:1")
+    assert looks_in_environment()
+
+
+def test_calls_go_through_the_proxy_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[bytes] = []
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer() -> None:
+            connection, _ = server.accept()
+            with connection:
+                asked.append(connection.recv(4096).split(b"\r\n")[0])
+                connection.sendall(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n")
+
+        proxy = threading.Thread(target=answer)
+        proxy.start()
+        monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{server.getsockname()[1]}")
+        client = BlobServiceClient.from_connection_string(STORAGE, **transport(retries=0))
+        with client, pytest.raises(AzureError, match="Forbidden"):
+            client.get_service_properties()
+        proxy.join()
+    assert asked[0].startswith(b"GET http://storage.invalid/mill")
