@@ -32,6 +32,7 @@ _HEADER_BYTES = 8
 _MAX_ANSWER = 1 << 30
 _PIPE_BYTES = 1 << 16
 _REMEDY = "a file is damaged: fetch it again (of several, `swathmill inspect` says which)"
+_PATIENCE = 60.0  # seconds that a fork may give no sign of life
 _PR_SET_PDEATHSIG = 1  # prctl(2)
 
 _BOOTSTRAP = """
@@ -216,28 +217,39 @@ def _deliver(work: Callable[[], object], writing: int) -> NoReturn:
 
 
 def run_in_fork(
-    files: Sequence[Path], function: Callable[P, R], *args: P.args, **kwargs: P.kwargs
+    files: Sequence[Path],
+    function: Callable[P, R],
+    *args: P.args,
+    **kwargs: P.kwargs,
 ) -> R:
     """Call a function in a fork of this process, for a program that reads these files just once.
 
     It starts in milliseconds, with all that is imported here, and has as much time and memory as
-    this process. Raises what the function raised, and UnreadableGranuleError when the fork died.
+    this process. Raises what the function raised, and UnreadableGranuleError when the fork died or
+    hung: a call into HDF4 that did not come back for a minute.
     """
     subject = ", ".join(file.name for file in files)
     reading, writing = os.pipe()
+    listening, beating = os.pipe()
     fork = os.fork()
     if fork == 0:
         os.close(reading)
+        os.close(listening)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         _end_with_parent()
+        threading.Thread(target=_beat, args=(beating,), daemon=True).start()
         _deliver(lambda: function(*args, **kwargs), writing)
     os.close(writing)
+    os.close(beating)
     try:
-        with os.fdopen(reading, "rb") as pipe:
-            answer = pipe.read()
-    except BaseException:
+        with os.fdopen(reading, "rb", buffering=0), os.fdopen(listening, "rb", buffering=0):
+            answer = _answer_of_living(reading, listening)
+    except BaseException as problem:
         os.kill(fork, signal.SIGKILL)
         os.waitpid(fork, 0)
+        if isinstance(problem, TimeoutError):
+            how = f"hung for {_PATIENCE:g} s"
+            raise UnreadableGranuleError(f"reading {subject} {how}: {_REMEDY}") from None
         raise
     _, status = os.waitpid(fork, 0)
     if status != 0:
@@ -247,6 +259,33 @@ def run_in_fork(
     except MemoryError:
         too_large = "a smaller region or coarser pixels take less, if the file is not damaged"
         raise ReprojectionError(f"reading {subject} ran out of memory: {too_large}") from None
+
+
+def _beat(pipe: int) -> None:
+    """Say again and again that this process lives: that no call keeps the interpreter's lock."""
+    with contextlib.suppress(BrokenPipeError):
+        while True:
+            os.write(pipe, b".")
+            time.sleep(_PATIENCE / 20)
+
+
+def _answer_of_living(reading: int, listening: int) -> bytes:
+    """All that comes from one pipe; TimeoutError when both are silent for too long."""
+    parts: list[bytes] = []
+    pipes, silent = [reading, listening], 0
+    while True:
+        ready, _, _ = select.select(pipes, [], [], _PATIENCE / 2)
+        # Once, it may be that both processes were stopped by the keyboard and go on now.
+        silent = 0 if ready else silent + 1
+        if silent == 2:
+            raise TimeoutError
+        if listening in ready and not os.read(listening, _PIPE_BYTES):
+            pipes.remove(listening)  # it has ended, and so will its answer
+        if reading in ready:
+            part = os.read(reading, _PIPE_BYTES)
+            if not part:
+                return b"".join(parts)
+            parts.append(part)
 
 
 def _end_with_parent() -> None:

@@ -1,5 +1,6 @@
 """A crash, hang or memory hunger while reading costs one call."""
 
+import ctypes
 import os
 import signal
 import subprocess
@@ -83,6 +84,15 @@ def test_a_fork_that_crashes_is_an_error_that_names_the_files() -> None:
         run_in_fork(FILES, os._exit, 3)
     with pytest.raises(ReprojectionError, match="coarser pixels"):
         run_in_fork(FILES, bytearray, 1 << 60)
+
+
+def test_a_fork_that_hangs_is_an_error_that_names_the_files(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("reprojection.isolation._PATIENCE", 1.0)
+    assert run_in_fork(FILES, time.sleep, 2.0) is None  # the lock is free meanwhile
+    with pytest.raises(UnreadableGranuleError, match=r"one\.hdf, two\.hdf hung for 1 s"):
+        run_in_fork(FILES, ctypes.PyDLL(None).pause)  # the lock is kept
 
 
 SLEEPER = """
