@@ -139,7 +139,7 @@ def test_every_size_comes_back(client: BlobClient, size: int) -> None:
 
 
 def test_blocks_grow_with_the_file() -> None:
-    assert [UP.block(n * MIB) // MIB for n in (33, 200, 201, 2000)] == [8, 13, 13, 32]
+    assert [UP.block(n * MIB) // MIB for n in (5, 33, 200, 201, 2000)] == [4, 5, 25, 26, 32]
     assert DOWN.block(2**40) == DOWN.most
 
 

@@ -274,7 +274,7 @@ def test_a_child_that_cannot_import_leaves_its_traceback(tmp_path: Path, work: s
 
 
 def test_a_guard_that_fails_says_why(tmp_path: Path) -> None:
-    # With a memory limit that is no number, the guard itself fails while it measures.
-    end = ended(run(tmp_path, report_and_return, "", memory="None"))
+    # With a memory limit that is no number, the guard itself fails as soon as it measures.
+    end = ended(run(tmp_path, report_when_told, str(tmp_path), memory="None"))
     assert end.exit_code == 70
     assert "TypeError" in end.log
