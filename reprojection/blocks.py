@@ -195,16 +195,17 @@ def _is_smooth(nodes: Floats, *, seams: bool) -> tuple[NDArray[np.bool_], NDArra
         coarse = fourth if seams else _both(bend <= _COARSE_DIFFERENCE)
         third = _both(np.abs(np.diff(turned, n=3, axis=0)) <= _THIRD_DIFFERENCE)
         span = _both(np.abs(np.diff(turned, axis=0)) <= _SPAN)
-        flat = _four_wide(coarse[:-2] & coarse[1:-1])
-        short = _four_wide(fourth[:-2] & fourth[1:-1] & third[1:-2] & span[2:-3])
+        flat = _four_wide((coarse[:-2] & coarse[1:-1])[:, 1:-2])
+        short = _four_wide((fourth[:-2] & fourth[1:-1] & third[1:-2] & span[2:-3])[:, 1:-2])
         smooth &= flat if turned is nodes else flat.T
         narrow &= short if turned is nodes else short.T
     return smooth, narrow
 
 
 def _four_wide(lines: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Whether a property of lines holds on all four that a block's bicubic uses."""
-    return lines[:, 1:-5] & lines[:, 2:-4] & lines[:, 3:-3] & lines[:, 4:-2]
+    """Whether a property of lines (..., n) holds on four in a row, as a bicubic uses: n - 3."""
+    pairs = lines[..., :-1] & lines[..., 1:]
+    return pairs[..., :-2] & pairs[..., 2:]
 
 
 def _near_poles(
@@ -331,14 +332,8 @@ def _parts_hold(nodes: Floats, middles: Floats) -> NDArray[np.bool_]:
             flat = _both(np.abs(np.diff(nodes, n=4, axis=axis)) <= _FOURTH_DIFFERENCE)
             first, second, third = np.moveaxis(flat, axis, 0)
             lines = np.stack([first, first & second, second & third, third], axis=1)
-            held &= _four_parts(lines).swapaxes(1, axis)
+            held &= _four_wide(lines).swapaxes(1, axis)
     return held
-
-
-def _four_parts(lines: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Whether a property of lines (..., 7) holds on all four that a part's bicubic uses."""
-    pairs = lines[..., :-1] & lines[..., 1:]
-    return pairs[..., :-2] & pairs[..., 2:]
 
 
 def _both(is_so: NDArray[np.bool_]) -> NDArray[np.bool_]:

@@ -43,7 +43,7 @@ _SAMPLED_LINES = 32
 _SAMPLED_COLUMNS = 170
 _BLOCK_COLUMNS = 32  # as in csrc/swath.h
 _TILE = 128  # targets along the side of a block there
-_STRIPS = 8  # to each thread, at most about so many
+_STRIPS = 8  # for each thread, of a grid that is large enough
 _TYPES: dict[str, kernels.CType] = {
     "p": ctypes.c_void_p,
     "i": ctypes.c_int64,

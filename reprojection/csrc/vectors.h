@@ -218,7 +218,7 @@ INLINE void halves8(void *out, const uint8_t *p, const Halves *halves, int s) {
 /* A segment whose places run about a source pixel per pixel along two source rows or columns: each
    half is its neighbours in order, some of them one further right, or lower. */
 #define SHIFTED_STEP 0.1f
-#define ROWS_AHEAD 6 /* rows below are asked for before they are read; the processor expects columns */
+#define ROWS_AHEAD 6 /* source rows below are asked for: the processor foresees only what follows in a row */
 typedef struct {
     int64_t row[2], col[2];
     __m256i right, lower; /* which pixels are; masks of 16 bits */

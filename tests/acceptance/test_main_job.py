@@ -246,6 +246,7 @@ def test_the_dates_of_a_layer_as_one_cube(leaves: Ran, desk: Desk, granules: Pat
     assert ran.code == 0, ran.output
     assert ran.phase("reprojection")["reused"] == ran.phase("reprojection")["total"]
     days = [p for p in leaves.rasters("MCD15A2.005/Lai_1km") if ".2012-01-" in p.name]
+    assert len(days) == 4
     (path,) = ran.folder.rglob("*Lai_1km*.zarr.zip")
     with (
         closing(ZipStore(path, mode="r")) as store,

@@ -270,6 +270,7 @@ def test_many_blocks_and_few_agree_on_a_modis_tile() -> None:
     middle = pixel_centres(lattice.window(350, -6100, 700, 600))
     found = nearest(made, middle)
     assert (found >= 0).mean() > 0.1
+    assert np.array_equal(nearest(made, middle, threads=3), found)  # in strips
     strip = pixel_centres(lattice.window(350, -5800, 700, 8))
     assert np.array_equal(nearest(made, strip), found[300:308])
     assert np.array_equal(in_numpy(made, strip), found[300:308])

@@ -35,6 +35,7 @@ def test_an_environment_that_says_something_is(name: str, monkeypatch: pytest.Mo
 def test_calls_go_through_the_proxy_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[bytes] = []
     with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(20)
 
         def answer() -> None:
             connection, _ = server.accept()
