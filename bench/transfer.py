@@ -84,7 +84,7 @@ class Bench:
 
     def __post_init__(self) -> None:
         ours = BlobServiceClient.from_connection_string(
-            self.connection, **transport(retries=0), **transfer_sizes()
+            self.connection, **transport(self.connection, retries=0), **transfer_sizes()
         )
         self.service = BlobServiceClient.from_connection_string(self.connection)
         self.ours = ours

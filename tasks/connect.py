@@ -27,6 +27,7 @@ from tasks.settings import Settings
 from tasks.transfers import transfer_sizes
 
 TABLES = tuple(PARTITIONS)
+_CERTIFICATES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 
 
 class Transport(TypedDict):
@@ -39,22 +40,25 @@ class Transport(TypedDict):
     use_env_settings: bool
 
 
-def transport(*, retries: int) -> Transport:
-    """How all clients call. Reads are tried again by the SDK, writes by their callers."""
+def transport(storage: str, *, retries: int) -> Transport:
+    """How all clients of an account call. Reads are tried again by the SDK, writes by their
+    callers."""
     return Transport(
         connection_timeout=5,
         read_timeout=30,
         retry_total=retries,
         retry_backoff_factor=0.3,
-        use_env_settings=looks_in_environment(),
+        use_env_settings=looks_in_environment(storage),
     )
 
 
-def looks_in_environment() -> bool:
+def looks_in_environment(storage: str) -> bool:
     """Whether calls look for proxies and certificates in the environment, which they do anew each
-    time (a tenth of a call's CPU time): only where there are any."""
-    certificates = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
-    return bool(getproxies()) or any(os.environ.get(name) for name in certificates)
+    time (a tenth of a call's CPU time): only where there are any that they can use."""
+    if getproxies().keys() - {"no"}:
+        return True
+    plain = "EndpointsProtocol=http;" in storage and "https://" not in storage
+    return not plain and any(os.environ.get(name) for name in _CERTIFICATES)
 
 
 class SettingMissingError(SwathmillError):
@@ -144,7 +148,7 @@ class AzureQueue:
 
 def _clients(storage: str) -> tuple[AzureTables, AzureBlobs, AzureQueue]:
     sizes = transfer_sizes()
-    reads, writes = transport(retries=4), transport(retries=0)
+    reads, writes = transport(storage, retries=4), transport(storage, retries=0)
     if "=" in storage:
         return (
             AzureTables(

@@ -13,6 +13,7 @@ STORAGE = (
     "DefaultEndpointsProtocol=http;AccountName=mill;AccountKey=a2V5;"
     "BlobEndpoint=http://storage.invalid/mill;"
 )
+SECURE = "DefaultEndpointsProtocol=https;AccountName=mill;AccountKey=a2V5;"
 NAMES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
 
 
@@ -23,13 +24,28 @@ def bare(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_bare_environment_is_not_looked_at() -> None:
-    assert not looks_in_environment()
+    assert not looks_in_environment(STORAGE)
+    assert not looks_in_environment(SECURE)
 
 
-@pytest.mark.parametrize("name", ["HTTPS_PROXY", "http_proxy", "REQUESTS_CA_BUNDLE"])
-def test_an_environment_that_says_something_is(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", ["HTTPS_PROXY", "http_proxy"])
+def test_an_environment_with_a_proxy_is(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(name, "http://127.0.0.1:1")
-    assert looks_in_environment()
+    assert looks_in_environment(STORAGE)
+    assert looks_in_environment(SECURE)
+
+
+def test_hosts_without_a_proxy_alone_say_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_PROXY", "localhost")
+    assert not looks_in_environment(SECURE)
+
+
+@pytest.mark.parametrize("name", ["REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"])
+def test_certificates_are_for_secure_calls(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(name, "/etc/ssl/certs/ca-certificates.crt")
+    assert not looks_in_environment(STORAGE)
+    assert looks_in_environment(SECURE)
+    assert looks_in_environment("swathmill")  # an account's name
 
 
 def test_calls_go_through_the_proxy_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -46,7 +62,7 @@ def test_calls_go_through_the_proxy_of_the_environment(monkeypatch: pytest.Monke
         proxy = threading.Thread(target=answer)
         proxy.start()
         monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{server.getsockname()[1]}")
-        client = BlobServiceClient.from_connection_string(STORAGE, **transport(retries=0))
+        client = BlobServiceClient.from_connection_string(STORAGE, **transport(STORAGE, retries=0))
         with client, pytest.raises(AzureError, match="Forbidden"):
             client.get_service_properties()
         proxy.join()
