@@ -1,8 +1,8 @@
-"""Searching the CMR: pages, records, collections, and each thing that goes wrong."""
+"""Searching the CMR: pages, records, collections, and who sees the token."""
 
 import json
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
@@ -15,12 +15,9 @@ from archives.checksums import digest
 from archives.cmr import CmrArchive
 from archives.model import GranuleRecord, Holding
 from archives.umm import record_of
-from tasks.categories import Category
-from tasks.classify import classify
 from tests.archives.catalogues import (
     TOKEN,
     Cmr,
-    Json,
     credentials,
     downloader,
     minutes,
@@ -29,41 +26,14 @@ from tests.archives.catalogues import (
     umm_collection,
     web,
 )
-from tests.archives.servers import (
-    Act,
-    FileServer,
-    Served,
-    body,
-    file_server,
-    granule,
-    nonsense,
-    redirect,
-    silence,
-    status,
-)
-
-DAY = date(2018, 1, 1)
-RING = ((0.0, 0.0), (20.0, 2.0), (18.0, 20.0), (-2.0, 18.0))
-MODERN = umm_collection("MYD04_L2", "6.1", "LAADS", "2002-07-04T00:00:00.000Z")
+from tests.archives.cmr_searches import DAY, MODERN, RING, archive, found, swaths
+from tests.archives.servers import FileServer, Served, body, file_server, granule, redirect
 
 
 @pytest.fixture
 def server() -> Iterator[FileServer]:
     with file_server() as running:
         yield running
-
-
-def archive(cmr: Cmr, server: FileServer, waits: list[float] | None = None) -> CmrArchive:
-    own = credentials(server)
-    return CmrArchive(web(own, server, waits), downloader(own, server), url=cmr.mount(server))
-
-
-def swaths(count: int, day: int = 1) -> list[Json]:
-    return [umm(swath_name(start), start, ring=RING) for start in minutes(count, day)]
-
-
-def found(of: CmrArchive, collection: str = "61", days: int = 1) -> list[GranuleRecord]:
-    return list(of.search("MYD04_L2", collection, DAY, DAY + timedelta(days=days - 1)))
 
 
 def test_every_page_is_read_in_order(server: FileServer) -> None:
@@ -232,93 +202,6 @@ def test_the_box_is_asked_for_with_room_around_it(server: FileServer) -> None:
     assert boxes[0] == pytest.approx((0.007, 37.0, 19.993, 53.0), abs=0.01)
     assert boxes[2][0] > 165 > -165 > boxes[2][2]
     assert boxes[-1][::2] == (-180.0, 180.0)
-
-
-FAULTS: list[tuple[Act, type[errors.ArchiveError], Category]] = [
-    (status(401, b"{}"), errors.TokenRefusedError, Category.CREDENTIALS_REFUSED),
-    (status(403, b"no"), errors.NotPermittedError, Category.CREDENTIALS_REFUSED),
-    (
-        status(403, b'{"error_description": "EULA Acceptance Failure"}'),
-        errors.LicenceNotAcceptedError,
-        Category.CREDENTIALS_REFUSED,
-    ),
-    (status(404), errors.NotPublishedError, Category.SOURCE_NOT_PUBLISHED),
-    (status(429, Retry_After="3600"), errors.ServerBusyError, Category.SERVER_BUSY),
-    (status(503, Retry_After="3600"), errors.ServerBusyError, Category.SERVER_BUSY),
-    (
-        status(400, b'{"errors": ["Parameter [foo] was not recognized."]}'),
-        errors.DownloadFailedError,
-        Category.DOWNLOAD_FAILED,
-    ),
-    (nonsense, errors.AnswerBrokenError, Category.TRANSPORT_ERROR),
-    (silence, errors.ArchiveTimeoutError, Category.OPERATION_TIMEOUT),
-    (body(b'{"items": [', length=500), errors.ConnectionFailedError, Category.CONNECTION_FAILURE),
-    (body(b"<html>maintenance</html>"), errors.AnswerBrokenError, Category.TRANSPORT_ERROR),
-    (body(b'{"hits": 1}'), errors.AnswerBrokenError, Category.TRANSPORT_ERROR),
-    (body(b'{"items": [{"meta": {}}]}'), errors.AnswerBrokenError, Category.TRANSPORT_ERROR),
-    (
-        body(b'{"items": []}', CMR_Timed_Out="true"),
-        errors.ArchiveTimeoutError,
-        Category.OPERATION_TIMEOUT,
-    ),
-    (redirect("/oauth/authorize?x=1"), errors.TokenRefusedError, Category.CREDENTIALS_REFUSED),
-]
-
-
-@pytest.mark.parametrize(("act", "kind", "category"), FAULTS)
-def test_each_fault_of_a_search_has_its_own_error(
-    server: FileServer, act: Act, kind: type[errors.ArchiveError], category: Category
-) -> None:
-    cmr = Cmr(collections=[MODERN], granules=swaths(8), faults=dict.fromkeys((2, 3, 4), act))
-    with pytest.raises(errors.ArchiveError) as caught:
-        found(archive(cmr, server))
-    assert type(caught.value) is kind
-    assert classify(caught.value).category is category
-    if kind is errors.ServerBusyError:
-        assert classify(caught.value).asked == 3600.0
-
-
-@pytest.mark.parametrize("act", [status(503, Retry_After="7"), status(429), silence, nonsense])
-def test_what_passes_is_asked_again(server: FileServer, act: Act) -> None:
-    waits: list[float] = []
-    cmr = Cmr(collections=[MODERN], granules=swaths(8), faults={2: act})
-    assert len(found(archive(cmr, server, waits))) == 8
-    assert len(waits) == 1
-
-
-def test_a_pause_that_is_asked_for_is_kept(server: FileServer) -> None:
-    waits: list[float] = []
-    cmr = Cmr(collections=[MODERN], granules=swaths(1), faults={1: status(503, Retry_After="7")})
-    found(archive(cmr, server, waits))
-    assert waits == [7.0]
-
-
-def repeating(cmr: Cmr) -> Act:
-    return lambda request: cmr.answer(request, 0, 8)
-
-
-def shrinking(cmr: Cmr) -> Act:
-    """The second page is empty though there is more."""
-    return lambda request: cmr.answer(request, 8, 8)
-
-
-def going_back(cmr: Cmr) -> Act:
-    """The third page is the first again."""
-    return lambda request: cmr.answer(request, 0, 8)
-
-
-@pytest.mark.parametrize(
-    ("number", "fault", "said"),
-    [(2, repeating, "repeat"), (2, shrinking, "shrank"), (3, going_back, "repeat")],
-)
-def test_pages_that_repeat_or_shrink_are_noticed(
-    server: FileServer, number: int, fault: Callable[[Cmr], Act], said: str
-) -> None:
-    cmr = Cmr(collections=[MODERN], granules=swaths(8))
-    cmr.faults[number] = fault(cmr)
-    with pytest.raises(errors.AnswerBrokenError, match=said) as caught:
-        found(archive(cmr, server))
-    assert classify(caught.value).category is Category.TRANSPORT_ERROR
 
 
 def test_a_granule_is_fetched_from_the_address_that_was_listed(

@@ -1,150 +1,17 @@
-"""Plans from records alone: which granules, cells, tasks and gaps a request comes to."""
+"""Plans from records alone: which granules, cells, tasks and outputs tiles come to."""
 
 import datetime as dt
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from archives.model import Box, Fetched, GranuleRecord, Holding, Progress, newest_editions
-from service_manager.planner.plan import plan
 from service_manager.planner.preview import preview
-from tasks.errors import RequestRefusedError
 from tasks.model import Phase
-from tasks.packages import Packages
-from tasks.plan import Gap, Plan
-from tasks.request import parse_request
-from tasks.settings import Settings
+from tasks.plan import Plan
 from tasks.spec import CollectSpec, CubeSpec, GroupSpec, MosaicSpec, ReduceSpec, ReprojectSpec
-
-LIMITS = Settings()
-REQUEST: dict[str, Any] = {
-    "products": [{"name": "MCD15A2", "collection": "5", "layers": ["Lai_1km", "Fpar_1km"]}],
-    "region": {"bbox": [-8.0, 50.5, 6.0, 58.5]},
-    "time": {"start": "2012-01-01", "end": "2012-04-30"},
-    "grid": {"crs": "EPSG:4326", "resolution": 0.01},
-    "resampling": "nearest",
-}
-SWATHS: dict[str, Any] = {
-    "products": [{"name": "MYD99_L2", "collection": "6", "layers": ["Depth"]}],
-    "region": {"bbox": [0, 0, 10, 10]},
-    "time": {"start": "2007-04-13", "end": "2007-04-15"},
-    "grid": {"crs": "EPSG:4326", "resolution": 0.1},
-}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Shelf:
-    """An archive of records without files."""
-
-    records: Sequence[GranuleRecord]
-
-    def search(
-        self,
-        product: str,
-        collection: str,
-        start_day: dt.date,
-        end_day: dt.date,
-        box: Box | None = None,
-    ) -> Iterator[GranuleRecord]:
-        del box
-        yield from newest_editions(
-            r
-            for r in self.records
-            if (r.product, r.collection) == (product, collection)
-            and start_day <= r.start_day <= end_day
-        )
-
-    def holdings(self, product: str) -> list[Holding]:
-        days: dict[str, list[dt.date]] = {}
-        for r in self.records:
-            if r.product == product:
-                days.setdefault(r.collection, []).append(r.start_day)
-        return [
-            Holding(product=product, collection=c, first=min(d), last=max(d))
-            for c, d in sorted(days.items())
-        ]
-
-    def fetch(self, record: GranuleRecord, to: Path, progress: Progress | None = None) -> Fetched:
-        del progress
-        raise AssertionError(f"planning must not open {record.name}, least of all write {to}")
-
-
-def tile_granule(
-    day: dt.date, h: int, v: int, product: str = "MCD15A2", collection: str = "5", made: str = "1"
-) -> GranuleRecord:
-    start = dt.datetime.combine(day, dt.time(), dt.UTC)
-    name = f"{product}.A{day:%Y%j}.h{h:02d}v{v:02d}.00{collection}.{made:0>13}.hdf"
-    return GranuleRecord(
-        name=name,
-        product=product,
-        collection=collection,
-        start=start,
-        end=start + dt.timedelta(days=8),
-        tile=(h, v),
-        boundary=None,
-        production_time=f"{made:0>13}",
-        size=1000,
-        checksum=None,
-        checksum_type=None,
-        url=f"here/{name}",
-        day_night="",
-    )
-
-
-def swath_granule(
-    start: dt.datetime, box: tuple[float, float, float, float], day_night: str = "Day"
-) -> GranuleRecord:
-    west, south, east, north = box
-    name = f"MYD99_L2.A{start:%Y%j}.{start:%H%M}.006.2014051174308.hdf"
-    ring = tuple(
-        [(west + (east - west) * i / 8, south) for i in range(8)]
-        + [(east, south + (north - south) * i / 8) for i in range(8)]
-        + [(east - (east - west) * i / 8, north) for i in range(8)]
-        + [(west, north - (north - south) * i / 8) for i in range(8)]
-    )
-    return GranuleRecord(
-        name=name,
-        product="MYD99_L2",
-        collection="6",
-        start=start,
-        end=start + dt.timedelta(minutes=5),
-        tile=None,
-        boundary=(ring,),
-        production_time="2014051174308",
-        size=500,
-        checksum=None,
-        checksum_type=None,
-        url=name,
-        day_night=day_night,
-    )
-
-
-def composites(tiles: Iterable[tuple[int, int]] = ((17, 3), (18, 3))) -> list[GranuleRecord]:
-    first = dt.date(2012, 1, 1)
-    return [
-        tile_granule(first + dt.timedelta(days=8 * n), h, v) for n in range(16) for h, v in tiles
-    ]
-
-
-def made(records: Sequence[GranuleRecord], base: dict[str, Any] = REQUEST, **changes: Any) -> Plan:
-    request = parse_request({**base, **changes})
-    return plan(request, Shelf(records=records), Packages.of(LIMITS), LIMITS)
-
-
-def specs(found: Plan, kind: type[Any]) -> list[Any]:
-    return [planned.spec for planned in found if isinstance(planned.spec, kind)]
-
-
-def outputs(found: Plan) -> list[str]:
-    return [
-        f"{p.output}/{p.spec.name}.tif"
-        for p in found
-        if p.output and isinstance(p.spec, MosaicSpec)
-    ]
+from tests.service_manager.shelf import composites, made, outputs, specs, tile_granule
 
 
 def test_the_tasks_of_tiles_of_sixteen_dates() -> None:
@@ -320,93 +187,6 @@ def test_cells_are_delivered_when_asked_for() -> None:
     assert len(set(folders)) == len(folders) == 128
 
 
-def test_gaps_of_tiles_and_dates() -> None:
-    lost = [
-        record
-        for record in composites()
-        if record.start_day != dt.date(2012, 2, 18)
-        and (record.start_day, record.tile) != (dt.date(2012, 3, 5), (18, 3))
-    ]
-    found = made(lost)
-    assert [gap.what for gap in found.gaps] == [
-        "MCD15A2.005 2012-02-18",
-        "MCD15A2.005 2012-03-05 h18v03",
-    ]
-    assert preview(found).results == 30
-
-
-def test_a_tile_that_is_nowhere_is_one_gap() -> None:
-    found = made(composites([(17, 3)]))
-    assert found.gaps == (
-        Gap(
-            what="MCD15A2.005 h18v03",
-            reason="the archive has no granule of this tile in the whole time span",
-        ),
-    )
-
-
-def test_days_without_swaths_are_gaps() -> None:
-    day = dt.datetime(2007, 4, 13, 2, 50, tzinfo=dt.UTC)
-    records = [
-        swath_granule(day, (2, 2, 20, 20)),
-        swath_granule(day + dt.timedelta(days=1), (100, 2, 120, 20)),
-    ]
-    found = made(records, SWATHS)
-    assert [gap.what for gap in found.gaps] == [
-        "MYD99_L2.006 2007-04-14",
-        "MYD99_L2.006 2007-04-15",
-    ]
-    assert [s.granule for s in specs(found, CollectSpec)] == [records[0].name]
-    assert len(found.notes) == 1  # the catalogue does not know the product
-
-
-def test_swaths_of_one_utc_day_are_merged_and_others_are_not() -> None:
-    late = dt.datetime(2007, 4, 13, 23, 58, tzinfo=dt.UTC)
-    records = [
-        swath_granule(late - dt.timedelta(hours=2), (2, 2, 20, 20)),
-        swath_granule(late, (4, 2, 22, 20)),
-        swath_granule(late + dt.timedelta(minutes=5), (6, 2, 24, 20)),
-    ]
-    cells = specs(made(records, SWATHS), ReprojectSpec)
-    assert {(c.day.day, len(c.inputs)) for c in cells} == {(13, 2), (14, 1)}
-
-
-def test_day_and_night_are_separate_when_asked_for() -> None:
-    noon = dt.datetime(2007, 4, 13, 12, 0, tzinfo=dt.UTC)
-    records = [
-        swath_granule(noon, (2, 2, 20, 20), "Day"),
-        swath_granule(noon + dt.timedelta(hours=6), (2, 2, 20, 20), "Both"),
-        swath_granule(noon + dt.timedelta(hours=11), (2, 2, 20, 20), "Night"),
-    ]
-    one_day = {"time": {"start": "2007-04-13", "end": "2007-04-13"}}
-
-    def inputs(day_night: str) -> set[int]:
-        products = [{**SWATHS["products"][0], "day_night": day_night}]
-        cells = specs(made(records, SWATHS, products=products, **one_day), ReprojectSpec)
-        assert {c.day_night for c in cells} == {day_night}
-        return {len(c.inputs) for c in cells}
-
-    assert inputs("any") == {3}
-    assert inputs("day") == {2}
-    assert inputs("night") == {2}
-
-
-def test_a_polar_grid_finds_swaths_over_the_pole() -> None:
-    day = dt.datetime(2007, 4, 13, 2, 50, tzinfo=dt.UTC)
-    records = [
-        swath_granule(day, (0, 75, 40, 85)),
-        swath_granule(day.replace(hour=4), (0, 0, 9, 9)),
-    ]
-    found = made(
-        records,
-        SWATHS,
-        region={"bbox": [-180, 60, 180, 90]},
-        grid={"crs": "EPSG:3995", "resolution": 25_000},
-        time={"start": "2007-04-13", "end": "2007-04-13"},
-    )
-    assert [s.granule for s in specs(found, CollectSpec)] == [records[0].name]
-
-
 def test_clipping_leaves_out_cells_and_granules_beyond_the_polygon() -> None:
     triangle = {"type": "Polygon", "coordinates": [[[-8, 51], [-7, 51], [-8, 58], [-8, 51]]]}
     found = made(
@@ -424,69 +204,6 @@ def test_clipping_leaves_out_cells_and_granules_beyond_the_polygon() -> None:
     assert preview(found).tasks[Phase.REPROJECTION] < preview(whole).tasks[Phase.REPROJECTION]
     assert all(spec.clip for spec in specs(found, MosaicSpec))
     assert not any(spec.clip for spec in specs(whole, MosaicSpec))
-
-
-@pytest.mark.parametrize(
-    ("changes", "field", "said"),
-    [
-        (
-            {"time": {"start": "2013-01-01", "end": "2013-02-01"}},
-            "time",
-            "days from 2012-01-01 to 2012-04-30",
-        ),
-        ({"region": {"bbox": [100, 0, 110, 10]}}, "region", "none touches"),
-        (
-            {"products": [{"name": "MCD15A9", "collection": "5", "layers": ["a"]}]},
-            "products.0",
-            "MCD15A2",
-        ),
-        (
-            {"products": [{"name": "MCD15A2", "collection": "7", "layers": ["Lai_1km"]}]},
-            "products.0",
-            "it serves collection 005",
-        ),
-        ({"reduction": {"package": "nothing"}}, "reduction.package", "monthly-mean"),
-        ({"grid": {"crs": "EPSG:4326", "resolution": 1e-4}}, "grid.resolution", "MAX_PIXELS"),
-    ],
-)
-def test_refusals_say_what_there_is(changes: dict[str, Any], field: str, said: str) -> None:
-    with pytest.raises(RequestRefusedError) as refused:
-        made(composites(), **changes)
-    assert refused.value.field == field
-    assert said in str(refused.value)
-
-
-def test_a_plan_beyond_the_limit_is_refused_by_the_settings_name() -> None:
-    small = Settings(max_tasks=100)
-    with pytest.raises(RequestRefusedError, match="SWATHMILL_MAX_TASKS"):
-        plan(parse_request(REQUEST), Shelf(records=composites()), Packages.of(small), small)
-
-
-def test_a_long_thin_grid_is_refused_before_its_cells_are_looked_at() -> None:
-    with pytest.raises(RequestRefusedError, match="20,000 are the most"):
-        made(
-            composites(),
-            region={"bbox": [-8.0, 50.5, 6.0, 50.5000001]},
-            grid={"crs": "EPSG:4326", "resolution": 1.4e-7},
-        )
-
-
-def test_a_world_map_centred_on_one_pole_sees_swaths_at_the_other() -> None:
-    start = dt.datetime(2007, 4, 13, 2, 50, tzinfo=dt.UTC)
-    records = [
-        swath_granule(start, (0, -70, 20, -60)),
-        swath_granule(start.replace(hour=3), (100, -5, 120, 15)),
-        swath_granule(start.replace(hour=4), (-100, 60, -60, 75)),
-    ]
-    laea = "+proj=laea +lat_0=90 +lon_0=0 +datum=WGS84 +units=m +type=crs"
-    found = made(
-        records,
-        SWATHS,
-        region={"bbox": [-180, -80, 180, 90]},
-        grid={"crs": laea, "resolution": 50_000},
-        time={"start": "2007-04-13", "end": "2007-04-13"},
-    )
-    assert len(specs(found, CollectSpec)) == 3
 
 
 def test_a_preview_counts_what_is_there_already() -> None:
@@ -526,26 +243,6 @@ def test_a_coarser_layer_of_a_tile_product_needs_its_neighbours() -> None:
     )
     inputs = {spec.layer: len(spec.inputs) for spec in specs(found, ReprojectSpec)}
     assert inputs == {"sur_refl_b01_1": 1, "SensorZenith_1": 9}
-
-
-def test_swath_layers_are_never_resampled_by_a_lattice_kernel() -> None:
-    start = dt.datetime(2007, 4, 13, 2, 50, tzinfo=dt.UTC)
-    record = swath_granule(start, (2, 2, 20, 20))
-    record = replace(record, product="MYD04_L2", name=record.name.replace("MYD99", "MYD04"))
-    products = [
-        {
-            "name": "MYD04_L2",
-            "collection": "6",
-            "layers": ["Optical_Depth_Land_And_Ocean", "Land_Ocean_Quality_Flag"],
-        }
-    ]
-    found = made([record], SWATHS, products=products, resampling="bilinear", merge="mean")
-    chosen = {s.layer: (s.resampling, s.merge) for s in specs(found, ReprojectSpec)}
-    assert chosen == {
-        "Optical_Depth_Land_And_Ocean": ("nearest", "mean"),
-        "Land_Ocean_Quality_Flag": ("nearest", "nadir"),
-    }
-    assert len(found.notes) == 2
 
 
 def test_a_cube_has_all_dates_of_a_layer_and_all_windows_of_a_reduction() -> None:

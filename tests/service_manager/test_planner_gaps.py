@@ -1,4 +1,4 @@
-"""Expected days of composites, and their shares of windows of time."""
+"""Composites over time: their expected days, gaps, and shares of windows of time."""
 
 import datetime as dt
 
@@ -7,8 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service_manager.planner.gaps import expected_days
+from service_manager.planner.preview import preview
 from service_manager.planner.windows import shares, window_of
+from tasks.plan import Gap
 from tasks.request import Time
+from tests.service_manager.shelf import composites, made
 
 YEAR = Time(start=dt.date(2012, 1, 1), end=dt.date(2012, 12, 31))
 
@@ -72,3 +75,28 @@ def test_shares_of_a_composite_are_one_in_all(day: dt.date, period: int, kind: s
 def test_a_composite_that_begins_on_the_last_day_gives_no_window_beyond_the_span() -> None:
     span = Time(start=dt.date(2012, 1, 1), end=dt.date(2012, 4, 30))
     assert dict(shares(dt.date(2012, 4, 30), 8, "month", span, "days")) == {"2012-04": 1 / 8}
+
+
+def test_gaps_of_tiles_and_dates() -> None:
+    lost = [
+        record
+        for record in composites()
+        if record.start_day != dt.date(2012, 2, 18)
+        and (record.start_day, record.tile) != (dt.date(2012, 3, 5), (18, 3))
+    ]
+    found = made(lost)
+    assert [gap.what for gap in found.gaps] == [
+        "MCD15A2.005 2012-02-18",
+        "MCD15A2.005 2012-03-05 h18v03",
+    ]
+    assert preview(found).results == 30
+
+
+def test_a_tile_that_is_nowhere_is_one_gap() -> None:
+    found = made(composites([(17, 3)]))
+    assert found.gaps == (
+        Gap(
+            what="MCD15A2.005 h18v03",
+            reason="the archive has no granule of this tile in the whole time span",
+        ),
+    )

@@ -1,0 +1,60 @@
+"""One granule to download, and downloaders that look at what they fetched."""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from archives.checksums import Cksum
+from archives.download import Downloader, Timing
+from archives.limits import LocalLimits
+from tests.archives.servers import FileServer, granule
+
+DATA = granule(300_000)
+TOKEN = "the-token-that-nobody-may-see"
+PATH = "/MOD09GA.A2020001.h18v04.061.2020003030507.hdf"
+QUICK = Timing(connect=2.0, stall=0.4, pause=0.0)
+
+
+@dataclass
+class TokenFor:
+    """A token for one address's host and port."""
+
+    url: str
+    asked: list[str] = field(default_factory=list)
+
+    def headers(self, url: str) -> Mapping[str, str]:
+        self.asked.append(url)
+        return {"Authorization": f"Bearer {TOKEN}"} if url.startswith(self.url + "/") else {}
+
+
+class Fetch(NamedTuple):
+    """A downloader of one server's, and where it puts the file."""
+
+    downloader: Downloader
+    to: Path
+
+    def __call__(self, *urls: str, size: int = len(DATA), **more: str | None) -> bytes:
+        given: dict[str, str | None] = {"checksum": None, "checksum_type": None, **more}
+        fetched = self.downloader.get(urls, self.to, size=size, **given)
+        assert fetched.path == self.to
+        data = self.to.read_bytes()
+        assert (fetched.size, fetched.sha256) == (len(data), hashlib.sha256(data).hexdigest())
+        assert [path.name for path in self.to.parent.iterdir()] == [self.to.name]
+        return data
+
+
+def fetcher(server: FileServer, folder: Path, timing: Timing = QUICK) -> Fetch:
+    downloader = Downloader(
+        TokenFor(server.url), LocalLimits(rate=1000), timing=timing, context=server.context
+    )
+    return Fetch(downloader, folder / "granules" / PATH[1:])
+
+
+def digest_of(kind: str) -> str:
+    if kind == "cksum":
+        running = Cksum()
+        running.update(DATA)
+        return running.hexdigest()
+    return hashlib.new(kind, DATA).hexdigest()

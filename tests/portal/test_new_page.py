@@ -1,0 +1,117 @@
+"""The page of a new request: its form, mistakes, summary, preview and products."""
+
+import re
+
+import pytest
+
+from tasks import requests
+from tasks.model import RequestState
+from tasks.services import Services
+from tests.portal.scripted import LivePortal, set_row
+from tests.portal.submissions import FORM, submitted
+
+
+def error_at(page: str, slot: str) -> str:
+    """The text that stands beside a field."""
+    found = re.search(rf'<p class="error" id="error-{slot}"[^>]*>(.*?)</p>', page, re.DOTALL)
+    return found[1].strip() if found else ""
+
+
+def test_the_form_submits_once(portal: LivePortal, services: Services) -> None:
+    with portal.browser() as client:
+        first = client.post("/new", data=FORM)
+        again = client.post("/new", data=FORM)
+    assert first.status_code == again.status_code == 200
+    assert first.url == again.url
+    (row,) = requests.list_requests(services)
+    assert row.title == "By form"
+    assert requests.document_of(row).region.bbox == (-8.0, 50.5, 6.0, 58.5)
+
+
+@pytest.mark.parametrize(
+    ("change", "slot", "said"),
+    [
+        ({"end": "2011-01-01"}, "time", "before start"),
+        ({"start": ""}, "time", "empty"),
+        ({"north": "95"}, "region", "-90..90"),
+        ({"crs": "EPSG:999999"}, "grid-crs", "EPSG:999999"),
+        ({"resolution": "0.00002"}, "grid-resolution", "pixels"),
+        ({"layer-u": "Lai"}, "products", "no layer"),
+        ({"layer-u": ""}, "products", "no layer of MCD15A2 is chosen"),
+        ({"notify": "nobody"}, "notify", "nobody"),
+        ({"package": "nothing"}, "reduction", "nothing"),
+        ({"resampling": "map", "resampling_map": "x"}, "resampling", "pair"),
+    ],
+)
+def test_a_mistake_stands_beside_its_field_and_nothing_typed_is_lost(
+    portal: LivePortal, services: Services, change: dict[str, str], slot: str, said: str
+) -> None:
+    with portal.browser() as client:
+        answer = client.post("/new", data={**FORM, **change})
+        preview = client.post("/new/preview", data={**FORM, **change})
+    assert answer.status_code == 422
+    assert said in error_at(answer.text, slot)
+    assert said in error_at(preview.text, slot)
+    assert 'value="By form"' in answer.text
+    assert 'value="50.5"' in answer.text
+    for name, value in change.items():
+        if name in ("end", "north", "crs", "resolution", "notify"):
+            assert f'value="{value}"' in answer.text
+    assert not list(requests.list_requests(services))
+
+
+def test_the_summary_follows_the_form(portal: LivePortal) -> None:
+    with portal.browser() as client:
+        made = client.post("/new/check", data=FORM).text
+        modis = client.post("/new/check", data={**FORM, "grid_kind": "modis", "modis": "500"}).text
+        open_ = client.post("/new/check", data={**FORM, "east": ""}).text
+    assert "1,400 × 800 pixels of 0.01 degree" in made
+    assert "h17v03, h18v03" in made
+    assert "name: MCD15A2" in made
+    assert "463.313 m" in modis
+    assert "Still to do" in open_
+
+
+def test_a_preview_is_polled_until_it_is_counted(portal: LivePortal, services: Services) -> None:
+    with portal.browser() as client:
+        started = client.post("/new/preview", data=FORM).text
+        address = re.search(r'hx-get="(/previews/[^"]+)"', started)
+        assert address is not None
+        name = address[1].rsplit("/", 1)[1]
+        assert "hx-trigger" in client.get(address[1]).text
+        counts = requests.Preview(granules=32, tasks=107, gaps=0, size=10**9)
+        set_row(services, name, state=RequestState.PREVIEWED, preview=counts)
+        counted = client.get(address[1]).text
+        assert "By form" not in client.get("/").text
+    assert "hx-get" not in counted
+    assert "32, 1 GB to fetch" in counted
+
+
+def test_a_product_is_searched_and_put_on_the_form(portal: LivePortal) -> None:
+    with portal.browser() as client:
+        found = client.get("/new/products?q=leaf").text
+        none = client.get("/new/products?q=zzzz").text
+        card = client.get("/new/product?name=MCD15A2&collection=5").text
+        other = client.get("/new/product?other_name=MOD35_L2&other_collection=6.1").text
+    assert "MCD15A2" in found
+    assert "No product matches" in none
+    assert re.search(r'name="layer-\w+" value="Lai_1km"', card)
+    assert "collection 6.1" in other
+
+
+def test_a_document_fills_the_form_and_a_request_fills_it_again(
+    portal: LivePortal, services: Services
+) -> None:
+    name = submitted(services)
+    with portal.browser() as client:
+        again = client.get(f"/new?again={name}").text
+        text = "products: [{name: MCD15A2, collection: 5, layers: [Fpar_1km]}]\nregion: "
+        text += "{tiles: [h18v04]}\ntime: {start: 2012-01-01, end: 2012-01-02}\ngrid: {modis: 250}"
+        loaded = client.post("/new/document", data={"document": text}).text
+        spoilt = client.post("/new/document", data={"document": "region: {box: 1}"})
+    assert 'value="Leaf &lt;area&gt;"' in again
+    assert re.search(r'value="Lai_1km" checked', again)
+    assert 'value="h18v04"' in loaded
+    assert re.search(r'value="Fpar_1km" checked', loaded)
+    assert spoilt.status_code == 422
+    assert "region: {box: 1}" in spoilt.text

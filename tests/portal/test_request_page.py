@@ -1,0 +1,137 @@
+"""The page of a request: progress, orders, results, pictures, failures and confirming."""
+
+from tasks import requests
+from tasks.categories import Category
+from tasks.model import Phase, RequestState
+from tasks.requests import PhaseCount, Preview
+from tasks.services import Services
+from tests.portal.scripted import LivePortal, put_failed_task, put_result, set_row
+from tests.portal.submissions import submitted
+
+
+def test_a_request_s_page_follows_it_and_stops(portal: LivePortal, services: Services) -> None:
+    name = submitted(services)
+    with portal.browser() as client:
+        waiting = client.get(f"/requests/{name}").text
+        phases = {Phase.COLLECTION: PhaseCount(total=32, done=12, reused=2, running=3, failed=1)}
+        set_row(services, name, state=RequestState.RUNNING, phases=phases, outputs=1)
+        running = client.get(f"/requests/{name}/progress?seen=x")
+        put_result(services, name, "MCD15A2.005", "a.json", b"{}")
+        set_row(services, name, state=RequestState.COMPLETE, delivered=1, ended=1e9)
+        ended = client.get(f"/requests/{name}/progress?seen=x")
+        page = client.get(f"/requests/{name}").text
+    assert "every 2s" in waiting
+    assert "Leaf &lt;area&gt;" in waiting
+    assert "12 of 32, 3 running, 2 reused, 1 failed" in running.text
+    assert running.headers["hx-trigger"] == '{"request-changed": {}}'
+    assert ended.headers["hx-trigger"] == '{"request-ended": {}}'
+    assert "every" not in ended.text
+    assert "Cancel" not in ended.text
+    assert f"/api/requests/{name}/results/MCD15A2.005/a.json" in page
+
+
+def test_a_request_is_paused_and_resumed_from_its_page(
+    portal: LivePortal, services: Services
+) -> None:
+    name = submitted(services)
+    with portal.browser() as client:
+        assert 'id="order-pause"' in client.get(f"/requests/{name}").text
+        paused = client.post(f"/requests/{name}/pause").text
+        assert requests.load(services, name).order == "pause"
+        set_row(services, name, order="", paused=True)
+        page = client.get(f"/requests/{name}").text
+        assert client.post(f"/requests/{name}/explode").status_code == 422
+    assert 'id="order-resume"' in paused
+    assert "Paused:" in page
+    assert 'id="order-pause"' not in page
+
+
+def test_results_are_searched_and_turned_over(portal: LivePortal, services: Services) -> None:
+    name = submitted(services)
+    for number in range(120):
+        put_result(services, name, "L", f"{number:03d}.csv", f"{number}".encode())
+    set_row(services, name, state=RequestState.COMPLETE, outputs=120, delivered=120, ended=1e9)
+    with portal.browser() as client:
+        first = client.get(f"/requests/{name}/results").text
+        last = client.get(f"/requests/{name}/results?page=99").text
+        found = client.get(f"/requests/{name}/results?find=l+07").text
+    assert "Page 1 of 3" in first
+    assert "119.csv" in last
+    assert found.count('aria-label="Download') == 12
+    assert "12 found" in found
+
+
+def test_a_picture_is_drawn_and_kept_by_the_browser(
+    portal: LivePortal, services: Services, raster: bytes
+) -> None:
+    name = submitted(services)
+    put_result(services, name, "L", "a.tif", raster)
+    put_result(services, name, "L", "b.tif", b"no raster")
+    put_result(services, name, "L", "c.csv", b"1,2")
+    with portal.browser() as client:
+        picture = client.get(f"/requests/{name}/pictures/L/a.tif")
+        large = client.get(f"/requests/{name}/pictures/L/a.tif?size=large")
+        page = client.get(f"/requests/{name}/view/L/a.tif").text
+        assert client.get(f"/requests/{name}/pictures/L/b.tif").status_code == 404
+        assert client.get(f"/requests/{name}/pictures/L/c.csv").status_code == 404
+        assert client.get(f"/requests/{name}/view/L/c.csv").status_code == 200
+    assert picture.headers["content-type"] == "image/png"
+    assert "immutable" in picture.headers["cache-control"]
+    assert picture.content[:8] == b"\x89PNG\r\n\x1a\n"
+    assert int.from_bytes(picture.content[16:20]) == 144
+    assert int.from_bytes(large.content[16:20]) == 280
+    assert "Download" in page
+
+
+def test_failures_are_grouped_and_lead_to_every_attempt(
+    portal: LivePortal, services: Services
+) -> None:
+    name = submitted(services)
+    key = put_failed_task(services, name, "A.hdf", (Category.EXECUTION_TIMEOUT,) * 3)
+    put_failed_task(services, name, "B.hdf", (Category.BAD_IMAGE_FORMAT,))
+    phases = {Phase.COLLECTION: PhaseCount(total=2, failed=2)}
+    set_row(services, name, state=RequestState.GAPS, phases=phases, ended=1e9)
+    with portal.browser() as client, portal.browser("bob@example.org") as other:
+        page = client.get(f"/requests/{name}").text
+        task = client.get(f"/tasks/{key}").text
+        assert other.get(f"/tasks/{key}").status_code == 404
+        assert other.get(f"/requests/{name}").status_code == 404
+    assert "bad image format" in page
+    assert "What to do" in page
+    assert f"/tasks/{key}" in page
+    assert all(f"Attempt {number} " in task for number in (1, 2, 3))
+    assert "fetching A.hdf" in task
+
+
+def test_a_request_that_waits_shows_what_it_takes_and_is_confirmed_by_page_and_api(
+    portal: LivePortal, services: Services
+) -> None:
+    request_id = submitted(services)
+    preview = Preview(
+        granules=16, tasks=64, gaps=7, size=33_700_000, stored=101_000_000, unmeasured=3, cost=1.5
+    )
+    set_row(
+        services,
+        request_id,
+        state=RequestState.HELD,
+        message="confirm it to go on: 64 tasks, more than the 20 of SWATHMILL_CONFIRM_TASKS",
+        preview=preview,
+    )
+    with portal.browser() as client:
+        page = client.get(f"/requests/{request_id}").text
+        assert "Confirm it to go on: 64 tasks" in page
+        for text in ("16, 33.7 MB to fetch", "at most 101 MB", "1.50, without 3 tasks"):
+            assert text in page
+        assert "/pause" not in page
+        page = client.post(f"/requests/{request_id}/confirm").text  # leads back to it
+    assert requests.load(services, request_id).order == "confirm"
+    assert "Confirmed: it goes on." in page
+    assert f"/requests/{request_id}/confirm" not in page
+    other = submitted(services)
+    set_row(services, other, state=RequestState.HELD)
+    with portal.client() as client, portal.client(owner="bob@example.org") as stranger:
+        refused = stranger.post(f"/api/requests/{other}/confirm").status_code
+        assert requests.load(services, other).order == ""
+        assert client.post(f"/api/requests/{other}/confirm").status_code == 202
+    assert refused in (403, 404)
+    assert requests.load(services, other).order == "confirm"

@@ -1,0 +1,107 @@
+"""Plans of swaths: which a day and a place need, and how they are merged and resampled."""
+
+import datetime as dt
+from dataclasses import replace
+
+from tasks.spec import CollectSpec, ReprojectSpec
+from tests.service_manager.shelf import SWATHS, made, specs, swath_granule
+
+
+def test_days_without_swaths_are_gaps() -> None:
+    day = dt.datetime(2007, 4, 13, 2, 50, tzinfo=dt.UTC)
+    records = [
+        swath_granule(day, (2, 2, 20, 20)),
+        swath_granule(day + dt.timedelta(days=1), (100, 2, 120, 20)),
+    ]
+    found = made(records, SWATHS)
+    assert [gap.what for gap in found.gaps] == [
+        "MYD99_L2.006 2007-04-14",
+        "MYD99_L2.006 2007-04-15",
+    ]
+    assert [s.granule for s in specs(found, CollectSpec)] == [records[0].name]
+    assert len(found.notes) == 1  # the catalogue does not know the product
+
+
+def test_swaths_of_one_utc_day_are_merged_and_others_are_not() -> None:
+    late = dt.datetime(2007, 4, 13, 23, 58, tzinfo=dt.UTC)
+    records = [
+        swath_granule(late - dt.timedelta(hours=2), (2, 2, 20, 20)),
+        swath_granule(late, (4, 2, 22, 20)),
+        swath_granule(late + dt.timedelta(minutes=5), (6, 2, 24, 20)),
+    ]
+    cells = specs(made(records, SWATHS), ReprojectSpec)
+    assert {(c.day.day, len(c.inputs)) for c in cells} == {(13, 2), (14, 1)}
+
+
+def test_day_and_night_are_separate_when_asked_for() -> None:
+    noon = dt.datetime(2007, 4, 13, 12, 0, tzinfo=dt.UTC)
+    records = [
+        swath_granule(noon, (2, 2, 20, 20), "Day"),
+        swath_granule(noon + dt.timedelta(hours=6), (2, 2, 20, 20), "Both"),
+        swath_granule(noon + dt.timedelta(hours=11), (2, 2, 20, 20), "Night"),
+    ]
+    one_day = {"time": {"start": "2007-04-13", "end": "2007-04-13"}}
+
+    def inputs(day_night: str) -> set[int]:
+        products = [{**SWATHS["products"][0], "day_night": day_night}]
+        cells = specs(made(records, SWATHS, products=products, **one_day), ReprojectSpec)
+        assert {c.day_night for c in cells} == {day_night}
+        return {len(c.inputs) for c in cells}
+
+    assert inputs("any") == {3}
+    assert inputs("day") == {2}
+    assert inputs("night") == {2}
+
+
+def test_a_polar_grid_finds_swaths_over_the_pole() -> None:
+    day = dt.datetime(2007, 4, 13, 2, 50, tzinfo=dt.UTC)
+    records = [
+        swath_granule(day, (0, 75, 40, 85)),
+        swath_granule(day.replace(hour=4), (0, 0, 9, 9)),
+    ]
+    found = made(
+        records,
+        SWATHS,
+        region={"bbox": [-180, 60, 180, 90]},
+        grid={"crs": "EPSG:3995", "resolution": 25_000},
+        time={"start": "2007-04-13", "end": "2007-04-13"},
+    )
+    assert [s.granule for s in specs(found, CollectSpec)] == [records[0].name]
+
+
+def test_a_world_map_centred_on_one_pole_sees_swaths_at_the_other() -> None:
+    start = dt.datetime(2007, 4, 13, 2, 50, tzinfo=dt.UTC)
+    records = [
+        swath_granule(start, (0, -70, 20, -60)),
+        swath_granule(start.replace(hour=3), (100, -5, 120, 15)),
+        swath_granule(start.replace(hour=4), (-100, 60, -60, 75)),
+    ]
+    laea = "+proj=laea +lat_0=90 +lon_0=0 +datum=WGS84 +units=m +type=crs"
+    found = made(
+        records,
+        SWATHS,
+        region={"bbox": [-180, -80, 180, 90]},
+        grid={"crs": laea, "resolution": 50_000},
+        time={"start": "2007-04-13", "end": "2007-04-13"},
+    )
+    assert len(specs(found, CollectSpec)) == 3
+
+
+def test_swath_layers_are_never_resampled_by_a_lattice_kernel() -> None:
+    start = dt.datetime(2007, 4, 13, 2, 50, tzinfo=dt.UTC)
+    record = swath_granule(start, (2, 2, 20, 20))
+    record = replace(record, product="MYD04_L2", name=record.name.replace("MYD99", "MYD04"))
+    products = [
+        {
+            "name": "MYD04_L2",
+            "collection": "6",
+            "layers": ["Optical_Depth_Land_And_Ocean", "Land_Ocean_Quality_Flag"],
+        }
+    ]
+    found = made([record], SWATHS, products=products, resampling="bilinear", merge="mean")
+    chosen = {s.layer: (s.resampling, s.merge) for s in specs(found, ReprojectSpec)}
+    assert chosen == {
+        "Optical_Depth_Land_And_Ocean": ("nearest", "mean"),
+        "Land_Ocean_Quality_Flag": ("nearest", "nadir"),
+    }
+    assert len(found.notes) == 2

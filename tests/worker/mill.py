@@ -1,0 +1,89 @@
+"""A mill that runs tasks on real granules by the child's own code, and tasks for it."""
+
+from datetime import date
+from pathlib import Path
+
+from reprojection.grids import modis_tile_grid
+from tasks import protocol
+from tasks.blobs import split_blob
+from tasks.model import ArtifactFile
+from tasks.services import memory_services
+from tasks.settings import Settings
+from tasks.spec import CollectSpec, GridSpec, Input, ReprojectSpec, Spec
+from tasks.transitions import RetryPolicy
+from tests.worker.world import World, collect_spec
+from worker.child import perform
+from worker.messages import Failed, Job, Succeeded
+
+
+class Mill:
+    """Runs tasks by the child's own code, in this process."""
+
+    def __init__(self, folder: Path, archive: Path) -> None:
+        self.world = World(services=memory_services())
+        self.settings = Settings(data_dir=folder, archive=str(archive), attempt_memory_gb=64)
+        self.folder = folder
+        self.scratch = folder / "scratch"
+        self.archive = archive
+
+    def attempt(self, spec: Spec, name: str = "") -> Succeeded | Failed:
+        """Claim and perform, and write the end into the table."""
+        services = self.world.services
+        key = self.world.plan(spec)
+        claimed = protocol.claim(services, key, "worker", RetryPolicy())
+        assert claimed is not None
+        scratch = self.scratch / (name or claimed.claim)
+        scratch.mkdir(parents=True)
+        job = Job(
+            key=key,
+            claim=claimed.claim,
+            spec=claimed.spec,
+            inputs=claimed.input_files,
+            scratch=scratch,
+            cache=self.folder / "cache",
+            settings=self.settings,
+            sandbox="limits",
+        )
+        said = perform(job, lambda *_: None, lambda _: services.blobs)
+        if isinstance(said, Succeeded):
+            attempt = claimed.attempt(started=0, ended=1, duration=1)
+            assert protocol.commit(services, attempt, said.files)
+        return said
+
+    def make(self, spec: Spec) -> tuple[ArtifactFile, ...]:
+        said = self.attempt(spec)
+        assert isinstance(said, Succeeded), said
+        return said.files
+
+    def fetch(self, file: ArtifactFile) -> Path:
+        to = self.folder / file.sha256
+        self.world.services.blobs.get_file(*split_blob(file.blob), to, file.sha256)
+        return to
+
+
+def grid_spec() -> GridSpec:
+    grid = modis_tile_grid(17, 3, 1000)
+    return GridSpec(crs=grid.crs, transform=grid.transform, width=grid.width, height=grid.height)
+
+
+def granule(archive: Path, pattern: str) -> Path:
+    found = sorted(archive.rglob(pattern))
+    assert found, pattern
+    return found[0]
+
+
+def leaf_area(archive: Path, day: str) -> CollectSpec:
+    path = granule(archive, f"MCD15A2.A2012{day}.h17v03.005.*.hdf")
+    return collect_spec(path, archive, "MCD15A2", "5")
+
+
+def cell(granule: CollectSpec, layer: str, day: date) -> ReprojectSpec:
+    return ReprojectSpec(
+        inputs=(Input(key=granule.key, name=granule.granule),),
+        product="MCD15A2",
+        collection="5",
+        layer=layer,
+        day=day,
+        grid=grid_spec(),
+        resampling="nearest",
+    )
