@@ -1,13 +1,15 @@
 """What an HTTP answer that is not the file asked for means: one error for each cause."""
 
 import json
+import math
 import re
 from collections.abc import Iterator, Mapping
 from email.utils import parsedate_to_datetime
 from itertools import chain
-from urllib.parse import parse_qs, urlsplit, urlunsplit
+from urllib.parse import parse_qs, urljoin, urlsplit, urlunsplit
 
 from archives.errors import (
+    AnswerBrokenError,
     ArchiveError,
     ArchiveTimeoutError,
     CredentialsRefusedError,
@@ -107,21 +109,34 @@ def is_signed(url: str) -> bool:
 
 def bare_url(url: str) -> str:
     """A URL fit for a message or a log: without user, password, query and fragment."""
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return "(a broken address)"
     host = parts.netloc.rpartition("@")[2]
     return urlunsplit((parts.scheme, host, parts.path, "", ""))
+
+
+def followed(url: str, to: str) -> str:
+    """Where an address, perhaps a relative one, leads from a URL. Raises AnswerBrokenError."""
+    try:
+        joined = urljoin(url, to)
+        urlsplit(joined)
+    except ValueError as error:
+        raise AnswerBrokenError(f"{bare_url(url)} leads to no address: {error}") from None
+    return joined
 
 
 def retry_after(text: str, now: float) -> float | None:
     """Seconds from now that a Retry-After asks for: a number, or a date (RFC 9110, 10.2.3)."""
     try:
-        return max(0.0, float(text))
+        asked = float(text)
     except ValueError:
-        pass
-    try:
-        return max(0.0, parsedate_to_datetime(text).timestamp() - now)
-    except ValueError:
-        return None
+        try:
+            asked = parsedate_to_datetime(text).timestamp() - now
+        except (ValueError, OverflowError):
+            return None
+    return max(0.0, asked) if math.isfinite(asked) else None
 
 
 def _resolution(body: str) -> str:

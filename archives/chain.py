@@ -108,6 +108,7 @@ def source_name(text: str) -> str:
 
 
 def _make(text: str, wanted: Wanted) -> Source:
+    _check_address(text)
     web = Web(wanted.credentials, wanted.limits, timing=wanted.timing)
     downloader = Downloader(wanted.credentials, wanted.limits, timing=wanted.timing)
     name = source_name(text)
@@ -144,6 +145,24 @@ def _make(text: str, wanted: Wanted) -> Source:
     )
 
 
+def _check_address(text: str) -> None:
+    """Refuse an address that is none, and a login where it would get into every record."""
+    kind, plus, behind = text.partition("+")
+    try:
+        parts = urlsplit(behind if plus and "://" not in kind else text)
+        _port = parts.port  # parsed only now
+    except ValueError as error:
+        raise SourcesSettingError(
+            f"SWATHMILL_SOURCES names {source_name(text)}, which is no address: {error}"
+        ) from None
+    if parts.scheme in _HTTP and "@" in parts.netloc:
+        raise SourcesSettingError(
+            f"SWATHMILL_SOURCES names {source_name(text)} with a user or password in front of the "
+            "host: leave them out; a host of SWATHMILL_EARTHDATA_HOSTS is given "
+            "SWATHMILL_EARTHDATA_TOKEN"
+        )
+
+
 def _folder(place: str, wanted: Wanted, name: str) -> Source:
     if not place:
         raise SourcesSettingError(
@@ -161,11 +180,19 @@ def _stac(web: Web, downloader: Downloader, address: str, name: str) -> Source:
     if "sign" in said:
         hosts = tuple(said["hosts"].split("|")) if "hosts" in said else None
         signing = Signing(url=said["sign"], hosts=hosts) if hosts else Signing(url=said["sign"])
+    collection = said.get("collection", _STAC_COLLECTION)
+    try:
+        collection.format(product="", suffix="", version="")
+    except (LookupError, ValueError, AttributeError):
+        raise SourcesSettingError(
+            f"SWATHMILL_SOURCES names {name} with collection={collection}: what may stand in "
+            "braces is {product}, {suffix} and {version}"
+        ) from None
     return StacArchive(
         web,
         downloader,
         url=url,
         name=name,
-        collection=said.get("collection", _STAC_COLLECTION),
+        collection=collection,
         signing=signing,
     )

@@ -56,6 +56,11 @@ def digest(kind: str) -> Digest | None:
     return None
 
 
+def same_checksum(found: str, published: str) -> bool:
+    """Whether two checksums are one: hexadecimal in any case, decimal with leading zeros."""
+    return found.lower().lstrip("0") == published.strip().lower().lstrip("0")
+
+
 def file_checksum(path: Path, kind: str) -> str | None:
     """The checksum of a file, or None for a kind we do not know."""
     running = digest(kind)

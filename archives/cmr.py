@@ -207,8 +207,10 @@ class CmrArchive:
             after, before = answer.headers.get("cmr-search-after", ""), here
             if not after or not items:
                 break
-        total = int(answer.headers.get("cmr-hits", got))
-        if got < total:
+        hits = answer.headers.get("cmr-hits", str(got))
+        if not hits.isdecimal():
+            raise AnswerBrokenError(f"{bare_url(url)} announced {hits[:20]!r} granules")
+        if got < (total := int(hits)):
             raise AnswerBrokenError(
                 f"{bare_url(url)} announced {total} granules and listed {got}: the list shrank "
                 "while it was read; search again"

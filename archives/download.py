@@ -7,9 +7,7 @@ asked is asked again, with Range and If-Range (RFC 9110, 13.1.5 and 14.2), since
 have expired.
 """
 
-import errno
 import re
-import shutil
 import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,25 +15,24 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import urlsplit
 
 import httpx
 
-from archives.answers import answer_error, bare_url, see_granule
+from archives.answers import answer_error, bare_url, followed, see_granule
 from archives.errors import (
     AnswerBrokenError,
     ArchiveError,
     ArchiveTimeoutError,
     ConnectionFailedError,
-    CredentialsRefusedError,
     DownloadFailedError,
     NotPublishedError,
-    ServerBusyError,
     SignatureExpiredError,
+    soonest,
 )
 from archives.limits import HostLimits
 from archives.model import Fetched
-from archives.partial import Origin, Partial
+from archives.partial import Origin, Partial, check_room
 
 Progress = Callable[[int, int], None]
 """Told the bytes so far and the bytes in all (0: unknown)."""
@@ -43,7 +40,6 @@ Progress = Callable[[int, int], None]
 _HOPS = 10
 _RESUMES = 20
 _BODY = 64 * 1024  # bytes of an error's body that are read
-_SPARE = 64 * 2**20  # bytes of disk left to others
 _LEAST = 1024  # bytes a second; less over a whole stall's time is a stall
 _CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)$")
 _CUT = ("peer closed connection", "Server disconnected")  # httpx has one class for these and worse
@@ -143,10 +139,11 @@ class Downloader:
             partial.close()
         if not errors:
             raise NotPublishedError(f"{to.name} has no address to be fetched from")
-        raise min(errors, key=_patience_wanted)
+        raise soonest(errors)
 
     def _fetch(self, wanted: _Wanted, partial: Partial) -> None:
         """Ask, and ask again after each cut, as long as that gets on."""
+        followed(wanted.url, "")
         if partial.origin is not None and partial.origin.url != bare_url(wanted.url):
             partial.clear()
         whole, signed = False, False
@@ -257,7 +254,7 @@ class Downloader:
             partial.begin(
                 Origin(url=bare_url(wanted.url), validator=_validator(answer), total=total)
             )
-        _check_room(partial.to.parent, total - partial.length)
+        check_room(partial.to.parent, total - partial.length)
         self._keep(pieces, total, wanted, partial)
 
     def _keep(self, pieces: Iterator[bytes], total: int, wanted: _Wanted, partial: Partial) -> None:
@@ -288,20 +285,6 @@ class Downloader:
             yield piece
 
 
-def _patience_wanted(error: ArchiveError) -> int:
-    """Of several reasons, the first is the one to act on: what passes before what stays."""
-    order = (
-        ServerBusyError,
-        ArchiveTimeoutError,
-        ConnectionFailedError,
-        AnswerBrokenError,
-        DownloadFailedError,
-        CredentialsRefusedError,
-        NotPublishedError,
-    )
-    return next((n for n, kind in enumerate(order) if isinstance(error, kind)), len(order))
-
-
 def _range_headers(partial: Partial) -> dict[str, str]:
     if partial.origin is None or not partial.length:
         return {}
@@ -313,7 +296,7 @@ def _redirection(answer: httpx.Response, url: str) -> str | None:
     location = str(answer.headers.get("location", ""))
     if answer.status_code not in (301, 302, 303, 307, 308) or not location:
         return None
-    to = urljoin(url, location)
+    to = followed(url, location)
     schemes = urlsplit(url).scheme, urlsplit(to).scheme
     if schemes[1] not in ("http", "https") or schemes == ("https", "http"):
         raise DownloadFailedError(
@@ -325,12 +308,15 @@ def _redirection(answer: httpx.Response, url: str) -> str | None:
 def _check_range(answer: httpx.Response, partial: Partial) -> int:
     """The whole file's bytes by an answer that goes on where `partial` ends (0: not said)."""
     match = _CONTENT_RANGE.match(answer.headers.get("content-range", ""))
-    tag = answer.headers.get("etag", "")
-    known = partial.origin.validator if partial.origin else ""
-    other = bool(tag) and known.startswith('"') and tag != known
-    if match is None or int(match[1]) != partial.length or other:
+    if match is None or int(match[1]) != partial.length or partial.origin is None:
         raise _AgainError
-    return 0 if match[3] == "*" else int(match[3])
+    # Not every server that knows Range knows If-Range: what it says of the file must be the same.
+    known = partial.origin.validator
+    now = answer.headers.get("etag" if known.startswith('"') else "last-modified", known)
+    total = 0 if match[3] == "*" else int(match[3])
+    if now != known or (total and partial.origin.total and total != partial.origin.total):
+        raise _AgainError
+    return total
 
 
 def _length(answer: httpx.Response) -> int:
@@ -350,16 +336,6 @@ def _compare_sizes(total: int, size: int, where: str) -> None:
     if total and size and total != size:
         raise DownloadFailedError(
             f"{where} announces {total} bytes, the catalogue says {size}: one is out of date"
-        )
-
-
-def _check_room(folder: Path, wanted: int) -> None:
-    free = shutil.disk_usage(folder).free
-    if wanted > 0 and wanted + _SPARE > free:
-        raise OSError(
-            errno.ENOSPC,
-            f"{wanted} bytes are still to come and only {free} are free in the data folder: "
-            "make room",
         )
 
 

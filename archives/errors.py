@@ -1,5 +1,7 @@
 """What can go wrong with an archive. Each error is one cause, so that its category is certain."""
 
+from collections.abc import Sequence
+
 
 class ArchiveError(Exception):
     """Root of every error this room raises on purpose."""
@@ -59,3 +61,24 @@ class IndexUnusableError(ArchiveError):
 
 class SourcesSettingError(ArchiveError):
     """The settings name no source of granules, or one that is none."""
+
+
+_SOONEST = (
+    ServerBusyError,
+    ArchiveTimeoutError,
+    ConnectionFailedError,
+    AnswerBrokenError,
+    DownloadFailedError,
+    CredentialsRefusedError,
+    NotPublishedError,
+)
+
+
+def soonest(errors: Sequence[ArchiveError]) -> ArchiveError:
+    """Of several reasons the one to act on: what passes before what stays, else the first."""
+
+    def patience(error: ArchiveError) -> int:
+        places = (place for place, kind in enumerate(_SOONEST) if isinstance(error, kind))
+        return next(places, len(_SOONEST))
+
+    return min(errors, key=patience)

@@ -16,7 +16,7 @@ from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Protocol
 
-from archives.checksums import digest
+from archives.checksums import digest, same_checksum
 from archives.errors import DownloadFailedError, IndexUnusableError
 from archives.files import Files, LocalFiles
 from archives.model import (
@@ -30,6 +30,7 @@ from archives.model import (
     normal_collection,
 )
 from archives.names import GranuleName, parse_granule_name
+from archives.partial import check_room
 from archives.sidecar import Sidecar
 
 _SCHEMA = 1
@@ -207,6 +208,7 @@ class FolderArchive:
         size = 0
         try:
             to.parent.mkdir(parents=True, exist_ok=True)
+            check_room(to.parent, record.size)
             with partial.open("wb") as file:
                 for chunk in chunks:
                     running.update(chunk)
@@ -223,7 +225,7 @@ class FolderArchive:
                     f"{record.name} has {size} bytes, its record says {record.size}: it changed "
                     "while it was copied; refresh the archive's index"
                 )
-            if published is not None and published.hexdigest() != record.checksum:
+            if published and not same_checksum(published.hexdigest(), record.checksum or ""):
                 raise DownloadFailedError(
                     f"{record.name} has {record.checksum_type} {published.hexdigest()}, its "
                     f"sidecar says {record.checksum}: the file is damaged, fetch it again"

@@ -1,5 +1,6 @@
 """FTP servers laid out as LAADS was: `<root>/<set>/<product>/<year>/<day>/<granule>`."""
 
+import errno
 import ftplib
 import ssl
 from collections.abc import Callable, Iterator
@@ -7,7 +8,7 @@ from contextlib import contextmanager
 from datetime import date
 from pathlib import Path
 from typing import TypeVar
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from archives.answers import bare_url, see_granule
 from archives.download import Timing
@@ -17,6 +18,7 @@ from archives.errors import (
     ArchiveTimeoutError,
     ConnectionFailedError,
     DownloadFailedError,
+    NotPermittedError,
     NotPublishedError,
     ServerBusyError,
     TokenRefusedError,
@@ -32,7 +34,7 @@ from archives.model import (
     newest_editions,
     normal_collection,
 )
-from archives.partial import Origin, Partial
+from archives.partial import Origin, Partial, check_room
 
 T = TypeVar("T")
 
@@ -69,7 +71,7 @@ class FtpArchive:
         self._origin = bare_url(f"{parts.scheme}://{parts.netloc}")
         self._limits = limits
         self._timing = timing or Timing()
-        self._context = context
+        self._context = context or (ssl.create_default_context() if self._tls else None)
 
     def search(
         self,
@@ -85,7 +87,7 @@ class FtpArchive:
         below = f"{self._root}/{archive_set(product, collection)}/{product}"
         days = day_folders(start_day, end_day, lambda year: self._folders(f"{below}/{year}"))
         for day in days:
-            listed = [item for item in self._list(f"{below}/{day:%Y/%j}") if item.size]
+            listed = [item for item in self._list(f"{below}/{day:%Y/%j}", named=True) if item.size]
             records = (record_of(item, product, wanted, self.name, {}) for item in listed)
             yield from newest_editions(r for r in records if r is not None and r.start_day == day)
 
@@ -137,10 +139,11 @@ class FtpArchive:
                 "one is out of date"
             )
         origin = Origin(url=bare_url(record.url), validator=_modified(ftp, path), total=total)
-        if partial.origin != origin or partial.length > total:
-            partial.begin(origin)
+        if partial.origin != origin or partial.length > total or not origin.validator:
+            partial.begin(origin)  # also where no date proves that the file is still the same
         if total and partial.length == total:
             return
+        check_room(partial.to.parent, total - partial.length)
         start = partial.length
         with ftp.transfercmd(f"RETR {path}", rest=start or None) as data:
             data.settimeout(self._timing.stall)
@@ -160,11 +163,16 @@ class FtpArchive:
     def _folders(self, folder: str) -> list[str]:
         return [item.name for item in self._list(folder) if not item.size]
 
-    def _list(self, folder: str) -> list[Listed]:
-        """A folder's entries; none when there is no such folder."""
+    def _list(self, folder: str, *, named: bool = False) -> list[Listed]:
+        """A folder's entries; none when there is no such folder, unless it is `named` by another:
+        a list that is lost is no empty one."""
         try:
             return self._session(lambda ftp: _entries(ftp, folder, self._origin))
-        except NotPublishedError:
+        except NotPublishedError as error:
+            if named:
+                raise AnswerBrokenError(
+                    f"{folder} is named by the folder above it, and {error}; search again"
+                ) from error
             return []
 
     def _session(self, work: Callable[[ftplib.FTP], T]) -> T:
@@ -199,15 +207,21 @@ class FtpArchive:
                     f"{self._origin} refuses user {self._user!r}: set user and password in its "
                     "address in SWATHMILL_SOURCES"
                 ) from None
+            if "permission" in str(error).lower() or "denied" in str(error).lower():
+                raise NotPermittedError(
+                    f"{self._origin} answered: {error}; ask the archive for access"
+                ) from None
             raise NotPublishedError(f"{self._origin} answered: {error}") from None
-        except (ftplib.error_proto, ftplib.error_reply) as error:
-            raise AnswerBrokenError(f"{self._origin} answered with broken FTP: {error}") from None
         except TimeoutError:
             raise ArchiveTimeoutError(f"{self._origin} did not answer in time") from None
         except (EOFError, OSError) as error:
+            if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise  # of our own disk
             raise ConnectionFailedError(
                 f"no connection to {self._origin}, or it was cut: {error}"
             ) from None
+        except (ftplib.Error, ValueError) as error:
+            raise AnswerBrokenError(f"{self._origin} answered with broken FTP: {error}") from None
 
 
 def _modified(ftp: ftplib.FTP, path: str) -> str:
@@ -241,4 +255,5 @@ def _entries(ftp: ftplib.FTP, folder: str, origin: str) -> list[Listed]:
 
 
 def _listed(name: str, is_folder: bool, size: int, folder: str, origin: str) -> Listed:
-    return Listed(name=name, size=0 if is_folder else size, url=f"{origin}{folder}/{name}")
+    url = f"{origin}{quote(folder)}/{quote(name)}"
+    return Listed(name=name, size=0 if is_folder else size, url=url)

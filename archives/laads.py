@@ -64,7 +64,7 @@ class LaadsArchive:
         below = f"allData/{archive_set(product, collection)}/{product}"
         for day in day_folders(start_day, end_day, lambda year: self._folders(f"{below}/{year}")):
             folder = f"{below}/{day:%Y/%j}"
-            listed = [item for item in self._list(folder) if item.size]
+            listed = [item for item in self._list(folder, named=True) if item.size]
             places = self._swath_places(product, day) if any(i.is_swath for i in listed) else {}
             records = (
                 record_of(item, product, normal_collection(collection), self.name, places)
@@ -104,15 +104,21 @@ class LaadsArchive:
     def _folders(self, folder: str) -> list[str]:
         return [item.name for item in self._list(folder) if not item.size]
 
-    def _list(self, folder: str) -> list[Listed]:
-        """A folder's entries; none when there is no such folder."""
+    def _list(self, folder: str, *, named: bool = False) -> list[Listed]:
+        """A folder's entries; none when there is no such folder, unless it is `named` by another:
+        a list that is lost is no empty one."""
         address = f"{self._url}/{quote(folder)}"
         try:
             try:
                 return _entries(self._web.get(f"{address}.json").body.decode("utf-8"), address)
             except NotPublishedError:
                 return _entries(self._web.get(f"{address}.csv").body.decode("utf-8"), address)
-        except NotPublishedError:
+        except NotPublishedError as error:
+            if named:
+                raise AnswerBrokenError(
+                    f"{bare_url(address)} is named by the folder above it and is not there; "
+                    "search again"
+                ) from error
             return []
         except UnicodeDecodeError as error:
             raise AnswerBrokenError(f"{bare_url(address)} lists no text ({error})") from error
@@ -136,15 +142,17 @@ class LaadsArchive:
 def _entries(text: str, address: str) -> list[Listed]:
     """Entries of a listing: a JSON list, or an object with `content`; else CSV with a head."""
     try:
+        if not text.strip():
+            raise ValueError("it is empty")
         if text.lstrip()[:1] in ("[", "{"):
             page = json.loads(text)
             rows = page.get("content", page) if isinstance(page, dict) else page
         else:
             rows = list(csv.DictReader(io.StringIO(text), skipinitialspace=True))
-            if text.strip() and not text.lower().lstrip().startswith("name"):
+            if not text.lower().lstrip().startswith("name"):
                 raise ValueError("no head line")
         return [_entry(row, address) for row in rows]
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise AnswerBrokenError(
             f"{bare_url(address)} is no listing ({type(error).__name__}: {error}): {text[:80]!r}"
         ) from error

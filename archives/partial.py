@@ -1,13 +1,17 @@
 """A download under way: the bytes so far beside the final name, and what they are bytes of."""
 
+import errno
 import json
+import shutil
 from dataclasses import asdict, dataclass
 from io import FileIO
 from pathlib import Path
 
-from archives.checksums import Digest, digest, read_chunks
+from archives.checksums import Digest, digest, read_chunks, same_checksum
 from archives.errors import DownloadFailedError
 from archives.model import Fetched
+
+_SPARE = 64 * 2**20  # bytes of disk left to others
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +84,7 @@ class Partial:
         found = {kind: running.hexdigest() for kind, running in self._digests.items()}
         if size and self.length != size:
             self._refuse(f"has {self.length} bytes, announced were {size}")
-        if checksum and self._kind in found and not _equal(found[self._kind], checksum):
+        if checksum and self._kind in found and not same_checksum(found[self._kind], checksum):
             self._refuse(f"has {self._kind} {found[self._kind]}, announced was {checksum}")
         self.path.replace(self.to)
         self._state.unlink(missing_ok=True)
@@ -114,6 +118,12 @@ class Partial:
             self.clear()
 
 
-def _equal(found: str, announced: str) -> bool:
-    """Whether two checksums are one: hexadecimal in any case, decimal with leading zeros."""
-    return found.lower().lstrip("0") == announced.strip().lower().lstrip("0")
+def check_room(folder: Path, wanted: int) -> None:
+    """Raise OSError (ENOSPC) when so many bytes, and some to spare, have no room in a folder."""
+    free = shutil.disk_usage(folder).free
+    if wanted > 0 and wanted + _SPARE > free:
+        raise OSError(
+            errno.ENOSPC,
+            f"{wanted} bytes are still to come and only {free} are free in the data folder: "
+            "make room",
+        )

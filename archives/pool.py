@@ -66,7 +66,7 @@ class PoolArchive:
                         self.name,
                         {},
                     )
-                    for name in self._links(below)
+                    for name in self._links(below, named=True)
                 )
                 yield from newest_editions(
                     r for r in records if r is not None and r.start_day == day
@@ -124,11 +124,17 @@ class PoolArchive:
                     continue
         return sorted(days)
 
-    def _links(self, folder: str) -> list[str]:
-        """Names that a folder's page links to, those of folders with a slash; none: no folder."""
+    def _links(self, folder: str, *, named: bool = False) -> list[str]:
+        """Names that a folder's page links to, those of folders with a slash; none: no folder,
+        unless it is `named` by another: a list that is lost is no empty one."""
         try:
             answer = self._web.get(f"{folder}/")
-        except NotPublishedError:
+        except NotPublishedError as error:
+            if named:
+                raise AnswerBrokenError(
+                    f"{bare_url(folder)}/ is named by the page above it and is not there; "
+                    "search again"
+                ) from error
             return []
         text = answer.body.decode("utf-8", "replace")
         if "</html>" not in text.lower():

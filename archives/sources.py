@@ -9,7 +9,7 @@ from typing import Protocol, runtime_checkable
 
 import structlog
 
-from archives.errors import ArchiveError, NotPublishedError
+from archives.errors import ArchiveError, NotPublishedError, soonest
 from archives.model import (
     Archive,
     Box,
@@ -152,27 +152,27 @@ class Sources:
     def fetch(self, record: GranuleRecord, to: Path, progress: Progress | None = None) -> Fetched:
         """Fetch from the source that listed the granule, else from others that list its name.
 
-        Raises ArchiveError: why the first of them failed.
+        Raises ArchiveError: of several reasons the one that passes soonest, else the first.
         """
         chain = self.chain(record.product)
         own = [source for source in chain if source.name == record.source]
-        failure: ArchiveError | None = None
+        failures: list[ArchiveError] = []
         for source in (*own, *(source for source in chain if source not in own)):
             try:
                 here = record if source in own else _listed(source, record)
                 if here is not None:
                     return source.fetch(here, to, progress)
             except ArchiveError as error:
-                failure = failure or error
+                failures.append(error)
                 log.warning(
                     "granule not given",
                     source=source.name,
                     granule=record.name,
                     error=str(error),
                 )
-        raise failure or NotPublishedError(
-            f"no source lists {record.name}: " + _named(chain, record.product)
-        )
+        if failures:
+            raise soonest(failures)
+        raise NotPublishedError(f"no source lists {record.name}: " + _named(chain, record.product))
 
     def _all(self) -> tuple[Source, ...]:
         named = [self._chain, *self._products.values()]

@@ -11,11 +11,16 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import urlsplit
 
-from archives.answers import bare_url
+from archives.answers import bare_url, followed, is_signed
 from archives.download import Downloader
-from archives.errors import AnswerBrokenError, NotPublishedError, SignatureExpiredError
+from archives.errors import (
+    AnswerBrokenError,
+    CredentialsRefusedError,
+    NotPublishedError,
+    SignatureExpiredError,
+)
 from archives.model import (
     Box,
     Fetched,
@@ -39,6 +44,7 @@ _PAGE = 250
 _PAGES = 2000
 _WINDOW = timedelta(days=16)
 _SOON = 120.0  # seconds: a signature this near its end is renewed first
+_UNREADABLE = (LookupError, ValueError, TypeError, AttributeError)
 # Multihash codes (multicodec table) in front of `file:checksum`, with the digest's length.
 _MULTIHASH = {"1220": "sha256", "1340": "sha512", "d50110": "md5"}
 
@@ -118,23 +124,43 @@ class StacArchive:
         return sorted(found, key=lambda item: item.collection)
 
     def fetch(self, record: GranuleRecord, to: Path, progress: Progress | None = None) -> Fetched:
-        """Download the granule; an expired signature is renewed once."""
+        """Download the granule, its address signed where that is needed; an expired signature is
+        renewed once."""
         name = self._name_of(record.product, record.collection)
-        for left in (True, False):
+
+        def download(url: str) -> Fetched:
+            return self._downloader.get(
+                [url],
+                to,
+                size=record.size,
+                checksum=record.checksum,
+                checksum_type=record.checksum_type,
+                progress=progress,
+            )
+
+        try:
+            return download(self._signed(record.url, name))
+        except SignatureExpiredError:
+            if self._tokens.pop(name, None) is None:
+                raise
+        except CredentialsRefusedError:
+            # An API without a service for signatures may sign the addresses it lists.
+            signed = None if self._signing else self._address(record, name)
+            if signed is None or not is_signed(signed):
+                raise
+            return download(signed)
+        return download(self._signed(record.url, name))
+
+    def _address(self, record: GranuleRecord, name: str) -> str | None:
+        """A granule's address as the API lists it now, with the signature that records lack."""
+        for item in self._items(name, record.start_day, record.start_day):
             try:
-                return self._downloader.get(
-                    [self._signed(record.url, name)],
-                    to,
-                    size=record.size,
-                    checksum=record.checksum,
-                    checksum_type=record.checksum_type,
-                    progress=progress,
-                )
-            except SignatureExpiredError:
-                self._tokens.pop(name, None)
-                if not left or self._signing is None:
-                    raise
-        raise AssertionError("unreachable")
+                found = next((a for a in _addresses(item) if _file_name(a[0]) == record.name), None)
+            except _UNREADABLE:
+                continue
+            if found is not None:
+                return found[0]
+        return None
 
     def _name_of(self, product: str, collection: str) -> str:
         return self._collection.format(
@@ -150,10 +176,12 @@ class StacArchive:
             "limit": _PAGE,
         }
         seen: set[str] = set()
-        for _ in range(_PAGES):
+        for number in range(_PAGES):
             try:
                 answer = self._web.get(url) if body is None else self._web.post(url, body)
-            except NotPublishedError:
+            except NotPublishedError as error:
+                if number:
+                    raise AnswerBrokenError(f"{error}, though a page before it says so") from error
                 return
             page = answer.json()
             items = page.get("features") if isinstance(page, dict) else None
@@ -166,10 +194,16 @@ class StacArchive:
                 )
             seen |= names
             yield from items
-            following = _next(page, url, body)
-            if following is None or not items:
-                _check_count(page, len(seen), url)
-                return
+            try:
+                following = _next(page, url, body)
+                if following is None or not items:
+                    _check_count(page, len(seen), url)
+                    return
+            except _UNREADABLE as error:
+                raise AnswerBrokenError(
+                    f"{bare_url(url)} lists a page that cannot be read "
+                    f"({type(error).__name__}: {error})"
+                ) from error
             url, body = following
         raise AnswerBrokenError(f"{bare_url(url)} has more than {_PAGES} pages")
 
@@ -179,7 +213,7 @@ class StacArchive:
         """A granule by its item; None when it is of another product or has no granule file."""
         try:
             return _record_of(item, product, collection, self.name)
-        except (KeyError, ValueError, TypeError, AttributeError) as error:
+        except _UNREADABLE as error:
             raise AnswerBrokenError(
                 f"{bare_url(self._url)} lists an item that cannot be read "
                 f"({type(error).__name__}: {error})"
@@ -205,27 +239,20 @@ class StacArchive:
 def _record_of(
     item: Mapping[str, Any], product: str, collection: str, source: str
 ) -> GranuleRecord | None:
-    asset = next(
-        (
-            asset
-            for asset in item["assets"].values()
-            if urlsplit(str(asset["href"])).path.lower().endswith(GRANULE_SUFFIXES)
-            and str(asset["href"]).startswith(("https://", "http://"))
-        ),
-        None,
+    found = (
+        (url, asset, parts)
+        for url, asset in _addresses(item)
+        if (parts := parse_granule_name(_file_name(url))) is not None
+        and (parts.product, parts.collection) == (product, collection)
     )
-    if asset is None:
-        return None
-    url = str(asset["href"])
-    name = urlsplit(url).path.rpartition("/")[2]
-    parts = parse_granule_name(name)
-    if parts is None or (parts.product, parts.collection) != (product, collection):
+    url, asset, parts = next(found, ("", {}, None))
+    if parts is None:
         return None
     said = item["properties"]
     end = said.get("end_datetime")
     checksum, kind = _multihash(str(asset.get("file:checksum") or ""))
     return GranuleRecord(
-        name=name,
+        name=_file_name(url),
         product=product,
         collection=collection,
         start=parts.start,
@@ -240,6 +267,22 @@ def _record_of(
         day_night="",
         source=source,
     )
+
+
+def _addresses(item: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Addresses of granule files of an item's assets, with the asset; of an asset elsewhere (s3)
+    that of the alternate which can be fetched (STAC "Alternate Assets" 1.2)."""
+    for asset in item["assets"].values():
+        alternates = (asset.get("alternate") or {}).values()
+        for url in (str(each["href"]) for each in (asset, *alternates)):
+            if url.startswith(("https://", "http://")) and _file_name(url).lower().endswith(
+                GRANULE_SUFFIXES
+            ):
+                yield url, asset
+
+
+def _file_name(url: str) -> str:
+    return urlsplit(url).path.rpartition("/")[2]
 
 
 def _rings(geometry: Mapping[str, Any] | None) -> tuple[Ring, ...] | None:
@@ -271,7 +314,7 @@ def _next(
     link = next((x for x in page.get("links", ()) if x.get("rel") == "next"), None)
     if link is None:
         return None
-    to = urljoin(url, str(link["href"]))
+    to = followed(url, str(link["href"]))
     if urlsplit(to)[:2] != urlsplit(url)[:2]:
         raise AnswerBrokenError(f"{bare_url(url)} sends us to {bare_url(to)} for its next page")
     if str(link.get("method", "GET")).upper() != "POST":

@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import urlsplit
 
 import httpx
 
-from archives.answers import answer_error, bare_url
+from archives.answers import answer_error, bare_url, followed
 from archives.download import Credentials, Timing
 from archives.errors import (
     AnswerBrokenError,
@@ -45,7 +45,7 @@ class Answer:
         """The body as JSON; raises AnswerBrokenError when it is none."""
         try:
             return json.loads(self.body)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise AnswerBrokenError(
                 f"{bare_url(self.url)} answered with something that is no JSON ({error}): "
                 f"{self.body[:80]!r}"
@@ -157,7 +157,7 @@ class Web:
 def _follow(
     url: str, location: str, method: str, status: int, body: bytes | None
 ) -> tuple[str, str, bytes | None]:
-    to = urljoin(url, location)
+    to = followed(url, location)
     schemes = urlsplit(url).scheme, urlsplit(to).scheme
     if schemes[1] not in ("http", "https") or schemes == ("https", "http"):
         raise DownloadFailedError(

@@ -68,6 +68,7 @@ class Options:
                 budget=settings.retry_budget,
                 base=settings.retry_base,
                 ceiling=settings.retry_ceiling,
+                longest=settings.retry_longest,
             ),
             portal_url=settings.portal_url,
         )

@@ -39,8 +39,8 @@ class Ready:
     def later(self, at: float, key: str) -> None:
         """A task is ready at a time, in POSIX seconds."""
         if key not in self._known_later:
-            # A worker's clock may be far ahead: no wait is longer than the longest back-off.
-            longest = self._clock.now() + 2 * self._options.retry.ceiling
+            # A worker's clock may be far ahead: no wait is longer than the longest delay.
+            longest = self._clock.now() + self._options.retry.most
             heapq.heappush(self._later, (min(at, longest), key))
             self._known_later.add(key)
 

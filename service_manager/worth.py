@@ -88,6 +88,12 @@ class Kept:
         """What making it again costs for each GB it takes."""
         return self.remake(policy) / max(self.size, 1) * _GB
 
+    def turn(self, policy: Policy, now: float) -> tuple[bool, float, float, str]:
+        """Who goes first: what is not worth keeping; then, where there is a quota, what costs least
+        for its size, else what is worth least."""
+        worth = self.worth(policy, now)
+        return worth > 0, self.density(policy) if policy.quota else worth, self.made, self.key
+
     def why(self, policy: Policy, now: float) -> Why:
         """Why it is kept, or that it is not."""
         if any(not wanting.ended for wanting in self.wanted):
@@ -121,7 +127,7 @@ def beyond_quota(candidates: Iterable[Kept], total: int, policy: Policy, now: fl
     if not policy.quota or over <= 0:
         return []
     gone: list[Kept] = []
-    for one in sorted(candidates, key=lambda item: (item.density(policy), item.made, item.key)):
+    for one in sorted(candidates, key=lambda item: item.turn(policy, now)):
         if over <= 0:
             break
         if one.why(policy, now) in (Why.WORTH, Why.NOT):

@@ -69,7 +69,7 @@ RULES: dict[Category, Rule] = {
     Category.SERVER_BUSY: Rule(
         cause="The archive or storage asked us to slow down (429 or 503).",
         retry=Retry.BACK_OFF,
-        remedy="Retried by itself after the delay the server asked for.",
+        remedy="Retried by itself after the delay the server asked for, six hours at most.",
     ),
     Category.CORRUPT_BLOB_READ: Rule(
         cause="A blob's content does not match its recorded checksum.",

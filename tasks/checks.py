@@ -6,7 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Protocol
 
 from reprojection.catalogue import LayerEntry, Product, product
+from reprojection.errors import ChoiceRefusedError
 from reprojection.layers import Kind, split_index
+from reprojection.qa import check_values, values_of
 from tasks.errors import RequestRefusedError
 from tasks.request import ProductChoice, Request
 from tasks.target import target
@@ -218,9 +220,19 @@ def _check_method(field: str, choice: ProductChoice, layer: str, method: str) ->
 
 def _check_qa(request: Request, known: list[Product | None]) -> None:
     rule = request.qa
+    if rule is None:
+        return
+    if not rule:
+        raise RequestRefusedError("qa", "is empty.", "Leave it out, or name best, good or a rule.")
+    if not request.mask:
+        raise RequestRefusedError(
+            "qa",
+            "removes pixels, and mask: false keeps all but fill values.",
+            "Leave out one of the two.",
+        )
     if isinstance(rule, str):
         _check_preset(request, known, rule)
-    elif rule is not None:
+    else:
         for layer, fields in rule.items():
             _check_rule(layer, fields, known)
 
@@ -274,10 +286,7 @@ def _check_rule(
             field, "names no field.", "Name one with the values to keep: {MODLAND: [0]}."
         )
     for name, values in fields.items():
-        if not values:
-            raise RequestRefusedError(
-                f"{field}.{name}", "keeps no value.", "List the values to keep."
-            )
+        _check_values(f"{field}.{name}", name, values, None)
         for entry in entries:
             _check_bits(f"{field}.{name}", name, values, entry)
 
@@ -290,14 +299,17 @@ def _check_bits(field: str, name: str, values: tuple[int, ...], entry: LayerEntr
         raise RequestRefusedError(
             field, f"there is no QA field {name!r}.", nearest_names(name, [*entry.bits, "value"])
         )
-    top = 2**bits.length - 1
-    wrong = [value for value in values if not 0 <= value <= top]
-    if wrong:
+    _check_values(field, name, values, values_of(bits))
+
+
+def _check_values(field: str, name: str, values: tuple[int, ...], held: range | None) -> None:
+    try:
+        check_values(name, values, held)
+    except ChoiceRefusedError as error:
+        problem, _, remedy = str(error).partition("; ")
         raise RequestRefusedError(
-            field,
-            f"{wrong[0]} does not fit: {name} has {bits.length} bits.",
-            f"Give values from 0 to {top}.",
-        )
+            field, f"{problem}.", f"{remedy[0].upper()}{remedy[1:]}."
+        ) from None
 
 
 def _check_size(request: Request, limits: Limits) -> None:

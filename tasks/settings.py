@@ -103,6 +103,9 @@ class Settings(BaseSettings):
     retry_budget: Count = Field(3, description="Attempts of a task before it has failed.")
     retry_base: Positive = Field(5.0, description="First back-off, in seconds; it doubles.")
     retry_ceiling: Positive = Field(600.0, description="Largest back-off, in seconds.")
+    retry_longest: Positive = Field(
+        21_600.0, description="Longest pause kept when a server asks for one, in seconds."
+    )
     window: Count = Field(64, description="Tasks of one request on the queue at once.")
     resend_seconds: Positive = Field(
         30.0, description="Silence after which a ready task's message is sent again."

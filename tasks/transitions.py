@@ -40,10 +40,18 @@ class RetryPolicy:
     budget: int = 3  # attempts in one generation
     base: float = 5.0
     ceiling: float = 600.0
+    longest: float = 21_600.0  # that a server may ask for
 
     def delay(self, retries: int, jitter: float, asked: float = 0.0) -> float:
-        """Exponential back-off, times 0.5 to 1.5 by `jitter` in [0, 1); at least `asked`."""
-        return max(asked, min(self.ceiling, self.base * 2.0**retries) * (0.5 + jitter))
+        """Exponential back-off, times 0.5 to 1.5 by `jitter` in [0, 1); at least `asked`, as far as
+        that is allowed."""
+        back_off = min(self.ceiling, self.base * 2.0**retries) * (0.5 + jitter)
+        return max(min(asked, self.longest), back_off)
+
+    @property
+    def most(self) -> float:
+        """What no delay is beyond."""
+        return max(2 * self.ceiling, self.longest)
 
 
 def create(spec: Spec, want: rows.Want, missing: int, edges: Sequence[rows.Edge] = ()) -> Change:

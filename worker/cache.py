@@ -105,9 +105,10 @@ class Cache:
     def _take(self, entry: Path, file: ArtifactFile, to: Path) -> bool:
         try:
             _link(entry, to)
-            os.utime(entry)
         except FileNotFoundError:
             return False
+        with suppress(FileNotFoundError):  # another slot may have evicted it; `to` stays
+            os.utime(entry)
         if sha256(to) == file.sha256:
             return True
         with suppress(FileNotFoundError):

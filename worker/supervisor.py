@@ -91,6 +91,7 @@ class Supervisor:
             budget=self.settings.retry_budget,
             base=self.settings.retry_base,
             ceiling=self.settings.retry_ceiling,
+            longest=self.settings.retry_longest,
         )
 
     def execute(self, key: str) -> None:

@@ -66,9 +66,7 @@ def look(services: Services, policy: Policy, now: float) -> tuple[dict[Phase, He
             of.by_reason[why] += one.size
             if why in (Why.WORTH, Why.NOT):
                 least.append(one)
-        least = heapq.nsmallest(
-            _NEXT, least, key=lambda one: (one.worth(policy, now), one.density(policy), one.key)
-        )
+        least = heapq.nsmallest(_NEXT, least, key=lambda one: one.turn(policy, now))
     return held, least
 
 

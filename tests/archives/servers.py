@@ -226,11 +226,11 @@ def file_server(tls: Path | None = None) -> Iterator[FileServer]:
     scheme = "http"
     if tls is not None:
         scheme = "https"
-        certificate = _certificate(tls)
+        own = certificate(tls)
         inside = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        inside.load_cert_chain(certificate)
+        inside.load_cert_chain(own)
         server.socket = inside.wrap_socket(server.socket, server_side=True)
-        files.context = ssl.create_default_context(cafile=str(certificate))
+        files.context = ssl.create_default_context(cafile=str(own))
     files.url = f"{scheme}://127.0.0.1:{server.server_address[1]}"
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
@@ -243,7 +243,7 @@ def file_server(tls: Path | None = None) -> Iterator[FileServer]:
         thread.join()
 
 
-def _certificate(folder: Path) -> Path:
+def certificate(folder: Path) -> Path:
     """A certificate of its own for 127.0.0.1, with its key, in one file."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "loopback")])

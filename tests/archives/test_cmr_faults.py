@@ -54,6 +54,13 @@ FAULTS: list[tuple[Act, type[errors.ArchiveError], Category]] = [
         errors.ArchiveTimeoutError,
         Category.OPERATION_TIMEOUT,
     ),
+    (
+        body(b'{"items": []}', CMR_Hits="many"),
+        errors.AnswerBrokenError,
+        Category.TRANSPORT_ERROR,
+    ),
+    (body(b"[" * 100_000), errors.AnswerBrokenError, Category.TRANSPORT_ERROR),
+    (redirect("http://[bad"), errors.AnswerBrokenError, Category.TRANSPORT_ERROR),
     (redirect("/oauth/authorize?x=1"), errors.TokenRefusedError, Category.CREDENTIALS_REFUSED),
 ]
 

@@ -168,6 +168,14 @@ def test_the_pause_a_busy_server_asks_for_is_carried(
     assert 30 < classify(caught.value).asked <= 40
 
 
+@pytest.mark.parametrize("text", ["inf", "1e999", "nan", "soon", "Mon, 99 Jan 2018"])
+def test_a_pause_without_end_is_none(server: FileServer, tmp_path: Path, text: str) -> None:
+    server.always[PATH] = status(503, Retry_After=text)
+    with pytest.raises(errors.ServerBusyError) as caught:
+        fetcher(server, tmp_path)(server.url + PATH)
+    assert classify(caught.value).asked == 0.0
+
+
 def test_nobody_listens(tmp_path: Path) -> None:
     with file_server() as gone:
         url = gone.url
@@ -187,7 +195,7 @@ def test_a_full_disk_is_seen_before_a_byte_comes(
     server: FileServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     usage = shutil.disk_usage(tmp_path)._replace(free=200_000)
-    monkeypatch.setattr("archives.download.shutil.disk_usage", lambda _path: usage)
+    monkeypatch.setattr("archives.partial.shutil.disk_usage", lambda _path: usage)
     fetch = fetcher(server, tmp_path)
     with pytest.raises(OSError, match="make room") as caught:
         fetch(server.url + PATH)
@@ -253,6 +261,15 @@ def test_a_signature_that_is_never_good_ends(store: FileServer, tmp_path: Path) 
         assert classify(caught.value).category is Category.CREDENTIALS_REFUSED
         with pytest.raises(errors.SignatureExpiredError):
             fetch(f"{store.url}/bad?sig=1")
+
+
+def test_a_redirect_to_no_address_is_a_broken_answer(server: FileServer, tmp_path: Path) -> None:
+    server.always[PATH] = redirect("http://[bad")
+    with pytest.raises(errors.AnswerBrokenError, match="leads to no address") as caught:
+        fetcher(server, tmp_path)(server.url + PATH)
+    assert classify(caught.value).category is Category.TRANSPORT_ERROR
+    with pytest.raises(errors.AnswerBrokenError, match="leads to no address"):
+        fetcher(server, tmp_path)("http://[bad/x.hdf")
 
 
 # --- Further addresses ---

@@ -99,6 +99,30 @@ def test_a_file_that_changed_meanwhile_is_fetched_from_the_start(
     assert [a.headers.get("if-range") for a in server.asked] == [None, '"v1"']
 
 
+def test_a_range_of_another_edition_is_seen_without_if_range(
+    server: FileServer, tmp_path: Path
+) -> None:
+    old, new = formatdate(1_000_000, usegmt=True), formatdate(2_000_000, usegmt=True)
+    other = HDF4 + DATA[::-1][4:] + b"more"
+
+    def begin(request: Request) -> None:
+        request.begin(200, len(DATA), Last_Modified=old)
+        request.wfile.write(DATA[:1000])
+
+    def go_on(date: str, size: int) -> Act:
+        def act(request: Request) -> None:
+            span = f"bytes 1000-{size - 1}/{size}"
+            request.begin(206, size - 1000, Content_Range=span, Last_Modified=date)
+            request.wfile.write(other[1000:size])
+
+        return act
+
+    for date, size in ((new, len(DATA)), (old, len(other))):
+        server.files[PATH] = Served(data=other)
+        server.acts[PATH] = [begin, go_on(date, size)]
+        assert fetcher(server, tmp_path / str(size))(server.url + PATH, size=0) == other
+
+
 def test_a_server_that_answers_another_range_is_asked_for_the_whole(
     server: FileServer, tmp_path: Path
 ) -> None:

@@ -193,6 +193,9 @@ def test_a_file_that_does_not_match_its_sidecar_is_refused(tmp_path: Path) -> No
     found = archive(folder, tmp_path)
     (record,) = found.search("MYD04_L2", "61", DAY, DAY)
     found.fetch(record, tmp_path / "fine.hdf")
+    found.fetch(replace(record, checksum="0930766865"), tmp_path / "zero.hdf")
+    capitals = "25F9E794323B453885F5181F1B624D0B"
+    found.fetch(replace(record, checksum=capitals, checksum_type="MD5"), tmp_path / "md5.hdf")
     with_sidecar(folder, b"123456789", "930766866")
     found.refresh()
     (record,) = found.search("MYD04_L2", "61", DAY, DAY)

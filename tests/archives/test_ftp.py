@@ -1,10 +1,16 @@
 """An FTP server laid out as an archive: listings, transfers, and each of their faults."""
 
+import errno
 import socket
+import ssl
+import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
+from types import SimpleNamespace
+from urllib.parse import quote
 
 import pytest
 
@@ -13,15 +19,26 @@ from archives.download import Timing
 from archives.ftp import FtpArchive
 from archives.limits import LocalLimits
 from archives.model import GranuleRecord
+from archives.partial import Partial
 from tasks.categories import Category
 from tasks.classify import classify
 from tests.archives.catalogues import minutes, swath_name
-from tests.archives.ftp_servers import Act, FtpServed, ftp_server, hang_up, reply, silent
-from tests.archives.servers import granule
+from tests.archives.ftp_servers import (
+    Act,
+    FTPHandler,
+    FtpServed,
+    ftp_server,
+    hang_up,
+    reply,
+    silent,
+)
+from tests.archives.servers import certificate, granule
 
 DAY = date(2018, 1, 1)
 DATA = granule(300_000)
 NAME = swath_name(minutes(1)[0])
+BELOW = "61/MYD04_L2/2018"
+YEAR = f"/allData/{BELOW}"
 
 
 @pytest.fixture
@@ -179,6 +196,112 @@ def test_each_fault_of_a_listing_has_its_error(
         found(archive(server.url))
     assert type(caught.value) is kind
     assert classify(caught.value).category is category
+
+
+@pytest.mark.parametrize(
+    ("said", "kind"),
+    [
+        ("550 Internal error.", errors.AnswerBrokenError),
+        ("550 Permission denied.", errors.NotPermittedError),
+        ("250 " + "x" * 9000, errors.AnswerBrokenError),
+    ],
+    ids=["lost", "forbidden", "endless"],
+)
+def test_a_day_that_is_named_and_not_listed_is_no_empty_day(
+    server: FtpServed, said: str, kind: type[errors.ArchiveError]
+) -> None:
+    def year_first(handler: FTPHandler) -> None:
+        server.instead["MLSD"] = [reply(said)]
+        FTPHandler.pre_process_command(handler, f"MLSD {YEAR}", "MLSD", YEAR)
+
+    server.instead["MLSD"] = [year_first]
+    with pytest.raises(errors.ArchiveError) as caught:
+        found(archive(server.url))
+    assert type(caught.value) is kind
+
+
+def test_names_of_files_are_any(server: FtpServed, root: Path, tmp_path: Path) -> None:
+    of = archive(server.url)
+    (path,) = root.rglob(NAME)
+    folder = path.parents[1] / "a#b %41"
+    folder.mkdir()
+    path.rename(folder / NAME)
+    record = replace(found(of)[0], url=f"{server.url}/allData/{quote(f'{BELOW}/a#b %41/{NAME}')}")
+    assert of.fetch(record, tmp_path / NAME).path.read_bytes() == DATA
+    broken = replace(record, url=f"{server.url}/allData/{BELOW}/a%0d%0aDELE.hdf")
+    with pytest.raises(errors.AnswerBrokenError):
+        of.fetch(broken, tmp_path / "broken.hdf")
+
+
+def test_without_a_date_a_transfer_starts_over(
+    server: FtpServed, root: Path, tmp_path: Path
+) -> None:
+    of = archive(server.url)
+    record = found(of)[0]
+    server.instead["MDTM"] = [reply("502 No.") for _ in range(3)]
+    server.cut_after.extend([100_000, 50_000])
+    with pytest.raises(errors.ConnectionFailedError):
+        of.fetch(record, tmp_path / NAME)
+    other = granule(4) + DATA[4:][::-1]  # of the same size
+    (path,) = root.rglob(NAME)
+    path.write_bytes(other)
+    assert of.fetch(record, tmp_path / NAME).path.read_bytes() == other
+
+
+def test_a_full_disk_is_seen_before_a_byte_comes_and_is_no_fault_of_the_server(
+    server: FtpServed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of = archive(server.url)
+    record = found(of)[0]
+    server.commands.clear()
+    with monkeypatch.context() as patched:
+        patched.setattr("archives.partial.shutil.disk_usage", lambda _: SimpleNamespace(free=1000))
+        with pytest.raises(OSError, match="make room") as caught:
+            of.fetch(record, tmp_path / NAME)
+    assert classify(caught.value).category is Category.OUT_OF_DISK
+    assert not any(command.startswith("RETR") for command in server.commands)
+
+    def full(_partial: Partial, _data: bytes) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Partial, "append", full)
+    with pytest.raises(OSError, match="No space left") as caught:
+        of.fetch(record, tmp_path / NAME)
+    assert classify(caught.value).category is Category.OUT_OF_DISK
+
+
+def test_a_server_nobody_vouches_for_is_told_no_password(tmp_path: Path) -> None:
+    heard: list[bytes] = []
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate(tmp_path))
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.settimeout(20)
+
+        def serve() -> None:
+            plain, _ = listening.accept()
+            plain.settimeout(20)
+            with plain:
+                plain.sendall(b"220 ready\r\n")
+                heard.append(plain.recv(1000))
+                plain.sendall(b"234 go on\r\n")
+                with (
+                    suppress(OSError),
+                    context.wrap_socket(
+                        plain, server_side=True, do_handshake_on_connect=False
+                    ) as secret,
+                ):
+                    secret.do_handshake()
+                    while line := secret.recv(1000):
+                        heard.append(line)
+                        secret.sendall(b"331 password\r\n")
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        port = listening.getsockname()[1]
+        with pytest.raises(errors.ConnectionFailedError, match="certificate"):
+            found(archive(f"ftps://alice:secret@127.0.0.1:{port}"))
+        thread.join()
+    assert heard == [b"AUTH TLS\r\n"]
 
 
 def test_a_granule_that_is_gone_is_not_published(

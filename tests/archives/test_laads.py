@@ -204,6 +204,9 @@ def test_checksums_and_addresses_of_a_listing_are_used(server: FileServer, tmp_p
         (status(503, Retry_After="900"), errors.ServerBusyError, Category.SERVER_BUSY),
         (redirect("/oauth/authorize"), errors.TokenRefusedError, Category.CREDENTIALS_REFUSED),
         (body(b"<html>"), errors.AnswerBrokenError, Category.TRANSPORT_ERROR),
+        (body(b""), errors.AnswerBrokenError, Category.TRANSPORT_ERROR),
+        (body(b"[" * 100_000), errors.AnswerBrokenError, Category.TRANSPORT_ERROR),
+        (status(404), errors.AnswerBrokenError, Category.TRANSPORT_ERROR),
         (
             body(b'[{"name": "../x", "size": 1}]'),
             errors.AnswerBrokenError,

@@ -100,6 +100,7 @@ def test_a_granule_is_verified_by_its_sidecar(server: FileServer, tmp_path: Path
 @pytest.mark.parametrize(
     ("act", "kind", "category"),
     [
+        (status(404), errors.AnswerBrokenError, Category.TRANSPORT_ERROR),
         (status(401), errors.TokenRefusedError, Category.CREDENTIALS_REFUSED),
         (status(503, Retry_After="99"), errors.ServerBusyError, Category.SERVER_BUSY),
         (redirect("/oauth/authorize"), errors.TokenRefusedError, Category.CREDENTIALS_REFUSED),

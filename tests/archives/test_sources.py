@@ -16,7 +16,9 @@ from archives.errors import (
     ConnectionFailedError,
     DownloadFailedError,
     NotPublishedError,
+    ServerBusyError,
     SourcesSettingError,
+    TokenRefusedError,
 )
 from archives.folder import FolderArchive
 from archives.ftp import FtpArchive
@@ -268,6 +270,18 @@ def test_a_granule_is_fetched_elsewhere_when_it_must_be(
     assert not other_edition.fetched
 
 
+@pytest.mark.parametrize(
+    "passing", [ServerBusyError("busy", 60.0), ConnectionFailedError("away"), TokenRefusedError("")]
+)
+def test_a_granule_that_may_still_be_had_is_not_given_up(
+    tmp_path: Path, passing: ArchiveError
+) -> None:
+    gone = Shelf(name="gone", gives=NotPublishedError("404"))
+    other = Shelf(name="other", records=[tile(1, source="other")], gives=passing)
+    with pytest.raises(type(passing)):
+        Sources([gone, other]).fetch(tile(1, source="gone"), tmp_path / "x.hdf")
+
+
 def test_the_first_failure_is_told(tmp_path: Path) -> None:
     first = Shelf(name="first", gives=DownloadFailedError("damaged"))
     with pytest.raises(DownloadFailedError, match="damaged"):
@@ -321,6 +335,10 @@ def test_the_folder_is_the_usual_source(tmp_path: Path) -> None:
         ("MOD13A2=", "no source for MOD13A2"),
         ("folder", "set SWATHMILL_ARCHIVE"),
         ("ftp2://user:secret@example.org", "which is no source"),
+        ("ftp://user:secret@example.org:abc/x", "which is no address"),
+        ("laads+https://[bad/secret", "which is no address"),
+        ("laads+http://user:secret@example.org/archive", "user or password"),
+        ("stac+https://example.org/v1#collection={foo}", "{product}, {suffix} and {version}"),
     ],
 )
 def test_settings_that_name_none_are_refused(tmp_path: Path, text: str, said: str) -> None:

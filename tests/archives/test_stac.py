@@ -159,6 +159,42 @@ def test_addresses_are_signed_and_signed_again(server: FileServer, tmp_path: Pat
     assert not any(TOKEN in str(asked) for asked in server.asked)
 
 
+def test_an_api_that_signs_what_it_lists_is_asked_for_the_address_again(
+    server: FileServer, tmp_path: Path
+) -> None:
+    start = minutes(1)[0]
+    name = swath_name(start)
+    item = stac_item(name, start, f"{server.url}/blob/{name}?sig=one")
+    of = archive(Stac("modis-04_L2-061", items=[item]), server)
+    (record,) = of.search("MYD04_L2", "61", DAY, DAY)
+    assert record.url == f"{server.url}/blob/{name}"  # no signature in a record
+    server.files[f"/blob/{name}"] = Served(data=granule(3000))
+    server.always[f"/blob/{name}"] = only("sig=two")
+    with pytest.raises(errors.SignatureExpiredError) as caught:
+        of.fetch(record, tmp_path / name)
+    assert "sig=" not in str(caught.value)
+    item["assets"]["hdf"]["href"] = f"{server.url}/blob/{name}?sig=two"
+    assert of.fetch(record, tmp_path / name).size == 3000
+    item["assets"]["hdf"]["href"] = f"{server.url}/blob/{name}"
+    server.always[f"/blob/{name}"] = status(403)
+    with pytest.raises(errors.NotPermittedError):
+        of.fetch(record, tmp_path / "never.hdf")
+
+
+def test_the_granule_is_found_among_other_files_and_addresses(server: FileServer) -> None:
+    start = minutes(1)[0]
+    name = swath_name(start)
+    url = f"{server.url}/blob/{name}"
+    among = stac_item(name, start, url)
+    among["assets"] = {"qa": {"href": f"{server.url}/blob/QA_extra.hdf"}, **among["assets"]}
+    there = {"href": f"s3://bucket/{name}", "alternate": {"https": {"href": url}}}
+    elsewhere = {**stac_item(name, start, url), "assets": {"data": there}}
+    for item in (among, elsewhere):
+        of = archive(Stac("modis-04_L2-061", items=[item]), server)
+        (record,) = of.search("MYD04_L2", "61", DAY, DAY)
+        assert (record.name, record.url) == (name, url)
+
+
 def test_other_hosts_get_no_signature(server: FileServer, tmp_path: Path) -> None:
     with file_server() as other:
         start = minutes(1)[0]
@@ -209,6 +245,16 @@ def test_a_page_that_repeats_is_noticed(server: FileServer) -> None:
             errors.AnswerBrokenError,
             Category.TRANSPORT_ERROR,
         ),
+        *(
+            (body(page.encode()), errors.AnswerBrokenError, Category.TRANSPORT_ERROR)
+            for page in (
+                '{"features": [{"id": "x", "assets": {}}], "links": null}',
+                '{"features": [{"id": "x", "assets": {}}], "links": [{"rel": "next"}]}',
+                '{"features": [{"id": "x", "assets": {}}], "links": ["next"]}',
+                '{"features": [{"id": "x", "assets": {}}], "context": [5]}',
+            )
+        ),
+        (status(404), errors.AnswerBrokenError, Category.TRANSPORT_ERROR),
         (status(429, Retry_After="500"), errors.ServerBusyError, Category.SERVER_BUSY),
         (status(401), errors.TokenRefusedError, Category.CREDENTIALS_REFUSED),
         (body(b"[", length=30), errors.ConnectionFailedError, Category.CONNECTION_FAILURE),

@@ -1,6 +1,9 @@
 """Deleting what nobody wants, and nothing else."""
 
+from dataclasses import replace
+
 from service_manager.retention import Retention
+from service_manager.worth import Policy
 from tasks import protocol, requests
 from tasks.blobs import ARTIFACTS, artifact_name, split_blob
 from tasks.keys import SHARDS
@@ -57,3 +60,19 @@ def test_what_no_request_wants_expires_and_is_made_again_when_wanted() -> None:
     assert list(b.services.blobs.names(ARTIFACTS)) == []
     again = b.submit("p")
     assert b.until_ended(again).state is RequestState.COMPLETE
+
+
+def test_a_quota_takes_no_more_than_it_must_and_nothing_that_is_needed() -> None:
+    b = Bench(plans={"p": plan_of(G, TOP, outputs={"top": "out"})})
+    request = b.submit("p")
+    while not b.ran:
+        b.rounds(1)
+    free = Policy(storage=0.0, results=0.0)  # keeping costs nothing, results are not kept
+    strict = Retention(b.services, b.manager.view, wait=10, policy=replace(free, quota=1))
+    assert sum(strict.expire(shard) for shard in SHARDS) == 0
+    b.until_ended(request)
+    size = sum(f.size for want in requests.wants(b.services, request) for f in want.files)
+    for quota, goes in ((size, 0), (size - 1, 1), (1, 1), (1, 0)):
+        policy = replace(free, quota=quota)
+        keeper = Retention(b.services, b.manager.view, wait=10, policy=policy)
+        assert sum(keeper.expire(shard) for shard in SHARDS) == goes

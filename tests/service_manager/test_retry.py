@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
@@ -308,3 +309,26 @@ def test_a_scope_that_is_none_is_refused(named: dict[str, str], problem: str) ->
         Scope.of(**named)
     for scope in (Scope(), Scope(category=Category.UNKNOWN), Scope(task="0" * 64)):
         assert Scope.parse(str(scope)) == scope
+
+
+@pytest.mark.parametrize(("asked", "after"), [(3600.0, 3600.0), (1e9, 21_600.0)])
+def test_a_server_gets_the_pause_it_asks_for_up_to_hours(asked: float, after: float) -> None:
+    b = Bench(plans={"p": plan_of(G[4], LAST, outputs={"last": "o"})})
+    request = b.submit("p")
+    times: list[float] = []
+    while not b.row(request).state.ended:
+        b.manager.tick()
+        keys, b.sent[:] = list(b.sent), []
+        for key in keys:
+            claimed = protocol.claim(b.services, key, "worker", b.options.retry)
+            assert claimed is not None
+            now = b.services.clock.now()
+            times.append(now)
+            busy = claimed.attempt(
+                started=now, ended=now, duration=1.0, category=Category.SERVER_BUSY, message="busy"
+            )
+            protocol.fail(b.services, busy, b.options.retry, asked=asked)
+        b.services.clock.sleep(60.0)
+    pauses = [later - sooner for sooner, later in pairwise(times)]
+    assert len(pauses) == b.options.retry.budget - 1
+    assert all(after <= pause < after + 200 for pause in pauses)

@@ -35,7 +35,7 @@ OPTIONS = Options(
     ceiling=80.0,
     orphans=float("inf"),
     probe=40.0,
-    retry=RetryPolicy(budget=4, base=2.0, ceiling=15.0),
+    retry=RetryPolicy(budget=4, base=2.0, ceiling=15.0, longest=30.0),
 )
 
 

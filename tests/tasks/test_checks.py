@@ -114,7 +114,10 @@ def test_let_through(changes: dict[str, Any]) -> None:
         ({"qa": {"FparLai_QC": {"MODLND": [0]}}}, "qa.FparLai_QC.MODLND", "no QA field", "MODLAND"),
         ({"qa": {"FparLai_QC": {"MODLAND": [2]}}}, "qa.FparLai_QC.MODLAND", "2 does", "0 to 1"),
         ({"qa": {"FparLai_QC": {"MODLAND": []}}}, "qa.FparLai_QC.MODLAND", "no value", "List"),
+        ({"qa": {"FparLai_QC": {"value": []}}}, "qa.FparLai_QC.value", "no value", "List"),
         ({"qa": {"FparLai_QC": {}}}, "qa.FparLai_QC", "no field", "Name one"),
+        ({"qa": {}}, "qa", "is empty", "Leave it out"),
+        ({"qa": "best", "mask": False}, "qa", "mask: false keeps", "one of the two"),
         ({"qa": "best", "products": product("NEWPROD", "a")}, "qa", "does not know", "Write"),
         ({"time": {"start": "1999-01-01", "end": "1999-02-01"}}, "time.end", "before the", "2000"),
         (

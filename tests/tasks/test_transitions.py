@@ -252,6 +252,7 @@ def test_back_off_doubles_with_jitter_and_heeds_the_server() -> None:
     assert [POLICY.delay(n, 0.5) for n in range(5)] == [10, 20, 40, 80, 100]
     assert POLICY.delay(0, 0.0) == 5
     assert POLICY.delay(0, 0.0, asked=30) == 30
+    assert POLICY.delay(0, 0.0, asked=1e9) == POLICY.longest
 
 
 def test_a_lacking_input_that_is_revived_is_waited_for_again() -> None:

@@ -59,6 +59,21 @@ def test_a_damaged_entry_is_fetched_again(tmp_path: Path) -> None:
     assert source.fetched == 2
 
 
+def test_an_entry_that_another_slot_evicts_meanwhile_still_serves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache, source = Cache(tmp_path / "cache", 1000), Source(b"abc")
+    cache.get(artifact(b"abc"), tmp_path / "a" / "f", source)
+
+    def evicted(path: Path) -> None:
+        path.unlink()
+        raise FileNotFoundError(path)
+
+    monkeypatch.setattr("worker.cache.os.utime", evicted)
+    assert cache.get(artifact(b"abc"), tmp_path / "b" / "f", source)
+    assert (tmp_path / "b" / "f").read_bytes() == b"abc"
+
+
 def test_a_failed_fetch_leaves_nothing_and_passes_its_error_on(tmp_path: Path) -> None:
     cache, source = Cache(tmp_path / "cache", 1000), Source(b"abc")
     source.fail = [ConnectionError("cut")]
