@@ -112,6 +112,10 @@ chaos: $(STAMP)/dev ## Run the real stack under faults [MINUTES=n] [SEED=n] [ARC
 fuzz: $(STAMP)/dev ## Feed damaged granules to the reader [COUNT=n, 100000 is a full run]
 	@$(BIN)/python -m bench.fuzz_granules --count $(or $(COUNT),2000) --jobs 2
 
+.PHONY: sanitize
+sanitize: $(STAMP)/dev ## Run the kernels' tests under address and undefined-behaviour sanitizers (needs gcc)
+	@PYTHON=$(BIN)/python sh bench/sanitize.sh
+
 .PHONY: bench-reproject
 bench-reproject: $(STAMP)/dev ## Measure reprojection against its peers; the machine should be idle
 	$(BIN)/python -m bench.reproject

@@ -1,8 +1,7 @@
 """Where a pixel of a raster came from: granule, row, column, stored value and quality."""
 
 import json
-import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, cast
@@ -13,20 +12,20 @@ import rasterio
 from rasterio.windows import Window
 
 from reprojection import qa
-from reprojection.crs import from_lonlat, is_modis_sinusoidal
+from reprojection.crs import from_lonlat
 from reprojection.errors import ChoiceRefusedError
+from reprojection.gdal_line import gdalwarp_line
 from reprojection.granule import Granule, open_granule
 from reprojection.granule_layer import Place, find_places
 from reprojection.grids import Grid
-from reprojection.names import parse_name
+from reprojection.layers import Layer
 from reprojection.qa import DecodedField, Reason
 from reprojection.raster import Description
 from reprojection.reproject import ExtraBand, Merge, Options, reproject
-from reprojection.source_pixel import counting_pixel, nearest_pixel
+from reprojection.source_pixel import counting_pixel, nearest_pixel, pixel_of_coarser
 from reprojection.write import open_raster
 
 _Rule = str | None
-_WARP_METHODS = {"nearest": "near", "gdal-average": "average", "median": "med"}
 _REASONS = {
     Reason.VALID: "it has a value",
     Reason.FILL: "the nearest source pixel is fill",
@@ -64,6 +63,8 @@ class Explanation:
 
     `origin` is None when no granule reaches the pixel, or when the granule is not at hand; `note`
     says which. With blending methods the origin is the nearest of the source pixels that count.
+    `gdalwarp` is the shell command that comes nearest to how the raster was made, "" where there
+    is none; `gdalwarp_note` says in what its pixels differ, or why there is no command.
     """
 
     layer: str
@@ -76,6 +77,7 @@ class Explanation:
     origin: Origin | None
     note: str
     gdalwarp: str
+    gdalwarp_note: str
 
 
 def explain(path: Path, lon: float, lat: float, *, granules: Iterable[Path] = ()) -> Explanation:
@@ -93,6 +95,7 @@ def explain(path: Path, lon: float, lat: float, *, granules: Iterable[Path] = ()
     empty = opened.nodata is not None and (stored == opened.nodata or stored != stored)
     found = _find(said, granules)
     origin, note = _trace(said, _one_pixel(grid, row, column), found, empty=empty)
+    line, line_note = gdalwarp_line(said, grid, opened.dtype, opened.nodata, found)
     return Explanation(
         layer=said.provenance.layer,
         row=row,
@@ -103,7 +106,8 @@ def explain(path: Path, lon: float, lat: float, *, granules: Iterable[Path] = ()
         granules=tuple(source.name for source in said.provenance.granules),
         origin=origin,
         note=note,
-        gdalwarp=gdalwarp_line(said, grid, found, opened.nodata),
+        gdalwarp=line,
+        gdalwarp_note=line_note,
     )
 
 
@@ -234,71 +238,30 @@ def _origin(
             column=column,
             stored=values[row, column].item(),
             reason=_REASONS[Reason(int(why[row, column]))],
-            quality=tuple(_quality(granule, place, row, column)),
+            quality=tuple(_qualities(granule, place.layer, options, row, column)),
             sensor_zenith=zenith,
         )
 
 
-def _quality(granule: Granule, place: Place, row: int, column: int) -> Iterable[Quality]:
-    name = place.layer.qa
-    if name is None or name not in granule.layers:
-        return
-    about = granule.layers[name]
-    if about.shape != place.layer.shape:
-        return
-    bytes_here = granule.read_all_bands(name)[:, row, column]
-    numbers = [int(value) for value in bytes_here]
-    stored = numbers[0] if len(numbers) == 1 else _joined(numbers)
-    decoded = qa.decode(granule, name, numbers[0] if len(numbers) == 1 else numbers)
-    yield Quality(layer=name, stored=stored, fields=tuple(decoded))
+def _qualities(
+    granule: Granule, layer: Layer, options: Options, row: int, column: int
+) -> Iterator[Quality]:
+    """The layer's own QA layer and those the rule names, as they speak for a pixel."""
+    rule = options.qa if options.mask else None
+    named = [found.qa_layer.base_name for found in qa.resolve_rule(granule, layer, rule)]
+    own = [layer.qa] if layer.qa is not None and layer.qa in granule.layers else []
+    for name in dict.fromkeys([*own, *named]):
+        about = granule.layers[name]
+        at = pixel_of_coarser(granule, layer, about, row, column)
+        if at is None:
+            continue
+        numbers = [int(value) for value in granule.read_all_bands(about)[:, at[0], at[1]]]
+        yield Quality(
+            layer=name,
+            stored=numbers[0] if len(numbers) == 1 else _joined(numbers),
+            fields=tuple(qa.decode(granule, name, numbers[0] if len(numbers) == 1 else numbers)),
+        )
 
 
 def _joined(numbers: Sequence[int]) -> int:
     return sum((number & 0xFF) << (8 * place) for place, number in enumerate(numbers))
-
-
-def gdalwarp_line(
-    said: Description, grid: Grid, found: Mapping[str, Path], nodata: float | int | None
-) -> str:
-    """The gdalwarp command that comes nearest to how the raster was made.
-
-    For tiles it gives the same pixels where the kernel touches no fill, code or edge (GDAL reads
-    no QA rule). For swaths GDAL has no search within footprints: geolocation arrays come closest.
-    """
-    method = str(dict(said.provenance.parameters).get("resampling", "nearest"))
-    layer = said.provenance.layer
-    sources, swath = [], False
-    for source in said.provenance.granules:
-        path = str(found.get(source.name, Path(source.name)))
-        structure, on_grid = _structure_of(source.name, found.get(source.name), layer)
-        swath |= not on_grid
-        kind = "EOS_GRID" if on_grid else "EOS_SWATH"
-        sources.append(f'HDF4_EOS:{kind}:"{path}":{structure}:{layer}')
-    box = grid.bounds
-    words = ["gdalwarp", "-et", "0", "-r", _WARP_METHODS.get(method, method)]
-    if swath:
-        words += ["-geoloc"]
-    else:
-        # Latitudes of the sphere are WGS84 latitudes: no datum shift.
-        words += ["-s_srs", "+proj=sinu +R=6371007.181 +nadgrids=@null +units=m +wktext"]
-    target = (
-        "+proj=sinu +R=6371007.181 +nadgrids=@null +units=m +wktext"
-        if is_modis_sinusoidal(grid.crs)
-        else grid.crs
-    )
-    words += ["-t_srs", target]
-    words += ["-te", *(repr(float(edge)) for edge in box)]
-    words += ["-ts", str(grid.width), str(grid.height)]
-    if nodata is not None:
-        words += ["-dstnodata", str(nodata)]
-    return shlex.join([*words, *sources, "out.tif"])
-
-
-def _structure_of(name: str, path: Path | None, layer: str) -> tuple[str, bool]:
-    """Name of the grid or swath, and whether it is a grid; guessed from the granule's name."""
-    if path is None:
-        parts = parse_name(name)
-        return "STRUCTURE", parts is not None and parts.tile is not None
-    with open_granule(path) as granule:
-        found = granule.layer(layer)
-        return found.grid or found.swath or "", found.grid is not None

@@ -3,13 +3,14 @@
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 import numpy as np
 import numpy.typing as npt
 
 from reprojection.crs import SPHERE_RADIUS
 from reprojection.encoding import Encoding
-from reprojection.granule_layer import MaskedLayer, Place, Rule, read_masked
+from reprojection.granule_layer import UNDATED, MaskedLayer, Place, Rule, read_masked
 from reprojection.grids import Grid
 from reprojection.merge import Merged, Merger, nominal_zenith
 from reprojection.qa import Reason
@@ -78,6 +79,17 @@ def swaths_onto_grid(
                 merger.add(*_average(granule, grid, first, last, threads))
         out.put(first, merger.result())
     return out
+
+
+def newest_of_each_swath(places: Sequence[Place]) -> list[Place]:
+    """Of swaths that start at one moment (of a product: editions of one granule), the newest.
+
+    Those that do not say when they start are told apart by name.
+    """
+    chosen: dict[tuple[datetime, str], Place] = {}
+    for place in sorted(places, key=lambda one: (one.produced, one.name)):
+        chosen[place.start, place.name if place.start == UNDATED else ""] = place
+    return sorted(chosen.values(), key=lambda one: (one.start, one.name))
 
 
 def _read(place: Place, rule: Rule, *, mask: bool, search_valid: bool) -> _Granule:

@@ -46,6 +46,9 @@ _SNAP = 1e-6
 
 _MAX_PIXELS = 2**40
 
+_FARTHEST = 1e8
+"""Metres from a CRS's origin, more than twice around the Earth: beyond them a map has no places."""
+
 
 class Bounds(NamedTuple):
     """A box in CRS units (or degrees): west, south, east, north; west > east crosses 180 degrees
@@ -261,7 +264,8 @@ def project_bounds(lonlat_bbox: Sequence[float], crs: str) -> Bounds:
 
     The box is sampled densely, edges and inside, and padded by the curvature between samples; the
     part outside the CRS's domain is left out. West > east crosses the antimeridian. Raises
-    GridError for a box off the Earth, an unusable CRS, or a box wholly outside its domain.
+    GridError for a box off the Earth, an unusable CRS, or a box wholly outside its domain or
+    reaching where the map runs off to infinity, such as the far pole of a polar CRS.
     """
     west, south, east, north = _check_lonlat(lonlat_bbox)
     check_crs(crs)
@@ -273,6 +277,14 @@ def project_bounds(lonlat_bbox: Sequence[float], crs: str) -> Bounds:
         raise GridError(
             f"box {tuple(lonlat_bbox)} lies outside the domain of CRS {parse_crs(crs).name!r}; "
             "choose a CRS made for that region"
+        )
+    away = np.hypot(x, y) * (parse_crs(crs).axis_info[0].unit_conversion_factor or 1.0)
+    farthest = int(np.nanargmax(away))
+    if away[farthest] > _FARTHEST:
+        raise GridError(
+            f"a part of box {tuple(lonlat_bbox)}, at longitude {lon.flat[farthest]:g} and latitude "
+            f"{lat.flat[farthest]:g}, lies outside the domain of CRS {parse_crs(crs).name!r}; "
+            "choose a CRS made for that region, or narrow the bounds"
         )
     west_x, east_x = _padded_span(x.reshape(lon.shape))
     south_y, north_y = _padded_span(y.reshape(lon.shape))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from reprojection.errors import ReprojectionError
+from reprojection.errors import BadFormatError, ReprojectionError
 from reprojection.granule import Granule, open_granule
 from reprojection.layers import Kind, Layer, Number
 from reprojection.outline import Ring, outline
@@ -93,10 +93,16 @@ class GranuleReport:
 def inspect(path: Path) -> GranuleReport:
     """Read a whole granule and report on it.
 
-    Raises BadFormatError and UnreadableGranuleError as `open_granule` does; a single layer that
-    cannot be read is reported with its problem instead.
+    Raises BadFormatError and UnreadableGranuleError as `open_granule` does, and BadFormatError for
+    a file in which nothing is kept as HDF-EOS keeps it; a single layer that cannot be read is
+    reported with its problem instead.
     """
     with open_granule(path) as granule:
+        if not (granule.grids or granule.swaths or granule.layers or granule.others):
+            raise BadFormatError(
+                f"{path.name} has no HDF-EOS grid or swath, so it holds no layers to show; MODIS "
+                "files (HDF4-EOS) and VIIRS land files (HDF5-EOS) are read"
+            )
         return report(granule)
 
 

@@ -55,7 +55,9 @@ class LayerBuilder:
             name=name,
             dtype=dtype,
             shape=(dataset.shape[rows], dataset.shape[columns]),
-            kind=known.kind if known else guess_kind(dataset.name, dtype, units),
+            kind=known.kind
+            if known
+            else guess_kind(dataset.name, dtype, units, scaled=(scale, offset) != (1.0, 0.0)),
             fill=known.fill if known and known.fill is not None else fill,
             valid_range=(known.valid_range if known and known.valid_range else stored_range),
             scale=scale,

@@ -155,13 +155,20 @@ def _decimal(value: Number) -> float:
     return number
 
 
-_BITS = re.compile(
-    r"(?:^|[_ ])(?:QC|QA|qa|qc|state|gflags|[Qq]uality|QUALITY|[Aa]ssurance|[Ff]lags)(?:[_ \d]|$)"
+# The words of a name, lower case, that say what a layer of whole numbers is.
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+_BIT_WORDS = frozenset(
+    ("qf", "qc", "qa", "quality", "state", "flags", "gflags", "assurance", "ancillary")
 )
-_CLASSES = re.compile(
-    r"(?:^|[_ ])(?:[Cc]lass|[Tt]ype|LC|[Ff]lag|[Mm]ask|pnt|[Cc]over_[Tt]ype|reliability|LW|index)"
-    r"(?:[_ \d]|$)"
+_CLASS_WORDS = frozenset(
+    ("class", "type", "lc", "flag", "mask", "pnt", "pointer", "reliability", "lw")
 )
+# These name dates, counts and numbers of things only in layers that are not scaled.
+_NUMBER_WORDS = frozenset(
+    ("date", "doy", "num", "number", "count", "counts", "obs", "iobs", "observations", "index")
+)
+_DAY_OF_YEAR = re.compile(r"\bday of (?:the )?year\b")
+_MEASURE_WORDS = frozenset(("uncertainty", "error", "std", "percent"))
 _BIT_UNITS = ("bit field", "bit flags", "class-flag", "bit", "bits", "concatenated flags")
 _CLASS_UNITS = ("class", "class number", "flag", "flags", "classes")
 _NO_UNITS = ("none", "n/a", "no units", *_BIT_UNITS, *_CLASS_UNITS)
@@ -172,13 +179,23 @@ def named_units(units: str) -> str:
     return "" if units.strip().lower() in _NO_UNITS else units
 
 
-def guess_kind(name: str, dtype: np.dtype[np.generic], units: str) -> Kind:
-    """The kind of a layer that the catalogue does not know, from its name, type and units."""
+def guess_kind(name: str, dtype: np.dtype[np.generic], units: str, *, scaled: bool = False) -> Kind:
+    """The kind of a layer that the catalogue does not know, from its name, type and units.
+
+    `scaled` says that the file gives a scale or an offset. When in doubt not continuous: what is
+    blended by mistake is wrong, what is not blended is only coarse.
+    """
     if dtype.kind not in "iu":
         return Kind.CONTINUOUS
     unit = units.strip().lower()
-    if unit in _BIT_UNITS or _BITS.search(name):
+    listed = [word.lower() for word in _WORD.findall(name)]
+    words = frozenset(listed)
+    if unit in _BIT_UNITS or words & _BIT_WORDS:
         return Kind.BITFIELD
-    if unit in _CLASS_UNITS or _CLASSES.search(name):
+    if unit in _CLASS_UNITS or words & _CLASS_WORDS:
+        return Kind.CLASS
+    if scaled or words & _MEASURE_WORDS:
+        return Kind.CONTINUOUS
+    if words & _NUMBER_WORDS or _DAY_OF_YEAR.search(" ".join(listed)):
         return Kind.CLASS
     return Kind.CONTINUOUS

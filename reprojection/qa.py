@@ -101,8 +101,12 @@ class Selection:
 
 def resolve_rule(granule: Granule, layer: Layer, qa_rule: QaRule) -> tuple[Selection, ...]:
     """The clauses of a rule for a layer. Raises ChoiceRefusedError when one cannot be applied."""
-    if not qa_rule:
+    if qa_rule is None:
         return ()
+    if not qa_rule:
+        raise ChoiceRefusedError(
+            "the QA rule is empty; leave qa out, or name a preset or a QA layer and its bits"
+        )
     if isinstance(qa_rule, str):
         qa_rule = {_qa_name(layer, qa_rule): _preset(granule, layer, qa_rule)}
     selections = []
@@ -113,9 +117,33 @@ def resolve_rule(granule: Granule, layer: Layer, qa_rule: QaRule) -> tuple[Selec
                 f"its layers are: {', '.join(granule.layers)}"
             )
         fields = clause if isinstance(clause, Mapping) else {"value": clause}
+        if not fields:
+            raise ChoiceRefusedError(
+                f"the QA rule names no field of {name!r}; name one with the values to keep, like "
+                "{MODLAND: [0]}"
+            )
         for field_name, wanted in fields.items():
             selections.append(_selection(granule, layer, name, field_name, wanted))
     return tuple(selections)
+
+
+def check_values(field: str, wanted: Sequence[int], held: range | None) -> None:
+    """Raise ChoiceRefusedError for a clause that no pixel can pass.
+
+    `held` are the values that a field of QA can have, None where that is not known.
+    """
+    if not wanted:
+        raise ChoiceRefusedError(f"{field} keeps no value; list the values to keep")
+    for value in wanted:
+        if held is not None and value not in held:
+            raise ChoiceRefusedError(
+                f"{value} does not fit into {field}; it holds {held[0]} to {held[-1]}"
+            )
+
+
+def values_of(bits: BitField) -> range:
+    """The values that a bit field can have."""
+    return range(1 << bits.length)
 
 
 def decode(granule: Granule, qa_layer: str, value: int | Sequence[int]) -> list[DecodedField]:
@@ -181,7 +209,17 @@ def _selection(
     if bits is None and qa_layer.bands and not qa_layer.index:
         raise ChoiceRefusedError(f"QA layer {name!r} has several bands: name one, {name}[0]")
     _placement(granule, layer, qa_layer)
-    return Selection(qa_layer=qa_layer, field=bits, wanted=tuple(int(item) for item in wanted))
+    kept = tuple(int(item) for item in wanted)
+    held = values_of(bits) if bits is not None else _values_of_type(qa_layer.dtype)
+    check_values(f"{name}.{field_name}", kept, held)
+    return Selection(qa_layer=qa_layer, field=bits, wanted=kept)
+
+
+def _values_of_type(dtype: np.dtype[np.generic]) -> range | None:
+    if dtype.kind not in "iu":
+        return None
+    whole = np.iinfo(dtype.str)
+    return range(int(whole.min), int(whole.max) + 1)
 
 
 def _bit_field(granule: Granule, name: str, field_name: str) -> BitField | None:

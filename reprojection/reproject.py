@@ -19,7 +19,7 @@ from reprojection.catalogue import Product
 from reprojection.crs import operation
 from reprojection.encoding import Encoding, floating_encoding, stored_encoding
 from reprojection.errors import ChoiceRefusedError
-from reprojection.from_swaths import swaths_onto_grid
+from reprojection.from_swaths import newest_of_each_swath, swaths_onto_grid
 from reprojection.from_tiles import newest_of_each_place, tiles_onto_grid
 from reprojection.granule_layer import UNDATED, Place, find_places
 from reprojection.grids import Grid
@@ -51,7 +51,8 @@ class Options:
 
     `resampling` None means the layer's default. `qa` is a rule by QA layer and field
     (`{"FparLai_QC": {"MODLAND": [0]}}`), a preset's name ("best", "good") or None. `mask` False
-    keeps what the valid range and codes would remove, and only fill is empty. `units` "physical"
+    keeps what the valid range and codes would remove, and only fill is empty: there is no rule
+    with it. `units` "physical"
     gives float32. `codes` "keep" adds a class band. `search` "valid" looks within the footprint
     radius for the nearest pixel with a value, "footprint" takes the nearest whatever it holds.
     """
@@ -78,8 +79,9 @@ def reproject(
     """Reproject one layer of granules of one date onto one grid.
 
     `paths` are tile granules of one sinusoidal lattice, or swath granules; their order does not
-    matter. `product` is the catalogue's entry; None looks it up by the granules' own name. A grid
-    that no granule reaches gives a raster of nodata.
+    matter, and of several editions of one granule the newest counts. `product` is the catalogue's
+    entry; None looks it up by the granules' own name. A grid that no granule reaches gives a raster
+    of nodata.
 
     Raises UnreadableGranuleError, BadFormatError, UnknownLayerError, NoGeolocationError for a
     granule, GridError for a grid, ChoiceRefusedError for options that would give wrong values.
@@ -87,7 +89,9 @@ def reproject(
     if not paths:
         raise ChoiceRefusedError("no granule was given; name at least one")
     places = _agreeing(find_places(paths, layer))
-    if places[0].grid is not None:
+    if places[0].grid is None:
+        places = newest_of_each_swath(places)
+    else:
         places = newest_of_each_place(places)
     entry = product or catalogue.product(places[0].product, places[0].collection)
     method = _resampling(places[0], entry, grid, options)
@@ -165,6 +169,11 @@ def _coarser_by(place: Place, grid: Grid) -> float:
 
 def _check(place: Place, method: str, options: Options) -> None:
     kind, name = place.layer.kind, place.layer.name
+    if options.qa is not None and not options.mask:
+        raise ChoiceRefusedError(
+            "a qa rule removes pixels, and mask=False keeps all but fill values; leave out one of "
+            "the two"
+        )
     if options.merge not in _MERGES:
         raise ChoiceRefusedError(f"merge {options.merge!r} is not known; choose {_words(_MERGES)}")
     if place.grid is None and method not in _SWATH_METHODS:

@@ -4,6 +4,7 @@ Layout: `reprojection.tiff`. The tag SWATHMILL holds `Raster.description()` as J
 file depends on when or where it was written.
 """
 
+import contextlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -41,21 +42,26 @@ def write_cog(
     Overviews average continuous values, leaving nodata out, and pick single pixels of everything
     else (with "zstd", which GDAL writes, of all bands if one of them is not of values). The bytes
     do not depend on `threads`. The file appears under its name only when it is complete. Raises
-    OSError where it cannot be written.
+    OSError where it cannot be written; nothing of it remains then.
     """
     beside = path.with_name(path.name + ".part")
-    if compress == "zstd":
-        _write_by_gdal(raster, beside, overviews=overviews)
-    else:
-        with beside.open("w+b") as file:
-            write_tiff(
-                file,
-                _levels(raster) if overviews else [list(raster.data)],
-                _template(raster),
-                deflate=compress == "deflate",
-                threads=threads,
-            )
-    beside.replace(path)
+    try:
+        if compress == "zstd":
+            _write_by_gdal(raster, beside, overviews=overviews)
+        else:
+            with beside.open("w+b") as file:
+                write_tiff(
+                    file,
+                    _levels(raster) if overviews else [list(raster.data)],
+                    _template(raster),
+                    deflate=compress == "deflate",
+                    threads=threads,
+                )
+        beside.replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):  # of the two problems, the first is told
+            beside.unlink(missing_ok=True)
+        raise
 
 
 def _levels(raster: Raster) -> list[list[Pixels]]:
@@ -100,10 +106,10 @@ def _write_by_gdal(raster: Raster, path: Path, *, overviews: bool) -> None:
         with memory.open(**_profile(raster), width=width, height=height) as dataset:
             dataset.write(raster.data)
             _describe(dataset, raster)
-        with memory.open() as dataset:
+        with memory.open() as dataset, MemoryFile() as packed:
             rasterio.shutil.copy(
                 dataset,
-                path,
+                packed.name,
                 driver="COG",
                 BLOCKSIZE=TILE,
                 COMPRESS="ZSTD",
@@ -112,6 +118,8 @@ def _write_by_gdal(raster: Raster, path: Path, *, overviews: bool) -> None:
                 OVERVIEW_RESAMPLING="AVERAGE" if plain else "NEAREST",
                 BIGTIFF="IF_SAFER",
             )
+            # By Python, whose errors say what the matter is; GDAL's are of no public type.
+            path.write_bytes(packed.getbuffer())
 
 
 def _describe(dataset: "rasterio.io.DatasetWriter", raster: Raster) -> None:

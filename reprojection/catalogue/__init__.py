@@ -202,7 +202,8 @@ def _read_family(file_name: str) -> tuple[Product, ...]:
 def product(name: str, collection: str) -> Product | None:
     """The entry of a product in a collection ("6.1", "061" and "61" are one), or None."""
     wanted = normal_collection(collection)
-    family = re.match(r"[A-Z]{3}(\d{2})", name)
+    # The number follows instrument and platform: MOD, MYD, MCD; VNP, VJ1, VJ2.
+    family = re.match(r"(?:[A-Z]{3}|VJ\d)(\d{2})", name)
     if family is None:
         return None
     # A file per family, so that opening a granule reads one of them and not the whole catalogue.

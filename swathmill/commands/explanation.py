@@ -35,11 +35,12 @@ def explain_pixel(
         text = TypeAdapter(Explanation).dump_json(found, indent=1).decode()
         console.print(text, markup=False)
         return
-    for line in _lines(found):
+    for line in lines_of(found):
         console.print(line, markup=False)
 
 
-def _lines(found: Explanation) -> list[str]:
+def lines_of(found: Explanation) -> list[str]:
+    """An explanation as lines of text."""
     value = "no value" if found.value is None else f"{found.value:.8g} {found.units}".rstrip()
     lines = [f"{found.layer}, row {found.row}, column {found.column}: {value}"]
     lines.append(f"stored     {found.stored}")
@@ -50,6 +51,9 @@ def _lines(found: Explanation) -> list[str]:
     lines.append(f"granules   {', '.join(found.granules)}")
     if found.gdalwarp:
         lines.append(f"gdalwarp   {found.gdalwarp}")
+    if found.gdalwarp_note:
+        label = "but" if found.gdalwarp else "gdalwarp"
+        lines.append(f"{label:<10} {found.gdalwarp_note}")
     return lines
 
 

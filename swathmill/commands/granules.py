@@ -1,5 +1,7 @@
 """Commands that make files of granules without a stack: sample, reproject."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -14,6 +16,7 @@ from reprojection.reproject import Options, reproject
 from reprojection.sample import write_sample_archive
 from reprojection.write import write_cog
 from swathmill.commands.target import refused, target_grid
+from tasks.errors import SwathmillError
 
 
 class Merge(StrEnum):
@@ -65,7 +68,8 @@ def sample(
     folder: Annotated[Path, typer.Argument(help="Folder to write the granules into.")],
 ) -> None:
     """Make a small archive of true HDF4-EOS granules with synthetic values."""
-    paths = write_sample_archive(folder)
+    with _writing(folder):
+        paths = write_sample_archive(folder)
     size = sum(path.stat().st_size for path in paths)
     _console().print(
         f"{len(paths)} synthetic granules, {size / 1e6:.1f} MB, in {folder}", markup=False
@@ -80,7 +84,10 @@ def reproject_files(
     resolution: Annotated[float | None, typer.Option(help="Pixel side in the CRS's units.")] = None,
     bounds: Annotated[
         tuple[float, float, float, float] | None,
-        typer.Option(help="West, south, east, north in degrees; unless said, the granules'."),
+        typer.Option(
+            help="West, south, east, north in degrees; unless said, the granules' own, with "
+            "--modis whole tiles."
+        ),
     ] = None,
     modis: Annotated[
         int | None, typer.Option(help="The sinusoidal tile grid at 250, 500 or 1000 m instead.")
@@ -92,10 +99,15 @@ def reproject_files(
     merge: Annotated[Merge, typer.Option(help="Where swaths overlap.")] = Merge.NADIR,
     qa: Annotated[
         list[str] | None,
-        typer.Option(help="best, good, or a rule such as FparLai_QC.MODLAND=0,1; may be repeated."),
+        typer.Option(
+            help="best, good, or a rule such as FparLai_QC.MODLAND=0,1; may be repeated: pixels "
+            "must pass the rules of all fields, and have any of the values given for one field."
+        ),
     ] = None,
     physical: Annotated[bool, typer.Option("--physical", help="float32 in units.")] = False,
-    no_mask: Annotated[bool, typer.Option("--no-mask", help="Keep all but fill values.")] = False,
+    no_mask: Annotated[
+        bool, typer.Option("--no-mask", help="Keep all but fill values; not with --qa.")
+    ] = False,
     codes: Annotated[
         Codes, typer.Option(help="Codes become nodata, or also a band of their own.")
     ] = Codes.MASK,
@@ -108,6 +120,12 @@ def reproject_files(
     picture: Annotated[Path | None, typer.Option(help="Write a PNG of the result too.")] = None,
 ) -> None:
     """Reproject one layer of granules of one date onto one grid, as a Cloud Optimized GeoTIFF."""
+    if no_mask and qa:
+        raise refused(
+            "no-mask",
+            "keeps all but fill values, and --qa removes pixels.",
+            "Give one of the two.",
+        )
     options = Options(
         resampling=resampling,
         merge=merge.value,
@@ -124,38 +142,56 @@ def reproject_files(
             files, like=like, modis=modis, crs=crs, resolution=resolution, bounds=bounds
         )
         raster = reproject(files, layer, grid, options, threads=threads)
-        out.parent.mkdir(parents=True, exist_ok=True)
-        write_cog(raster, out, compress=compress.value, threads=threads)
+        with _writing(out):
+            out.parent.mkdir(parents=True, exist_ok=True)
+            write_cog(raster, out, compress=compress.value, threads=threads)
         return _about(raster)
 
     # A damaged file can crash the HDF4 library: that is to end in a message, not in a core dump.
     _console().print(f"{out}: {run_in_fork(files, make)}", markup=False)
     if picture is not None:
-        write_png(out, picture)
+        with _writing(picture):
+            write_png(out, picture)
         _console().print(f"Picture  {picture}", markup=False)
 
 
 def quality_rule(words: list[str]) -> str | dict[str, dict[str, tuple[int, ...]]] | None:
     """A preset's name, or rules by QA layer and field from words like `FparLai_QC.MODLAND=0,1`.
 
+    The values of a field that several words name are joined.
+
     Raises:
         RefusedError: a word is neither, or a preset comes with rules.
     """
     if not words:
         return None
-    if len(words) == 1 and "=" not in words[0]:
+    if len(words) == 1 and words[0].strip() and "=" not in words[0]:
         return words[0]
     rules: dict[str, dict[str, tuple[int, ...]]] = {}
     for word in words:
         place, _, values = word.partition("=")
         layer, _, name = place.rpartition(".")
         codes = values.split(",")
-        if not layer or not name or not all(code.strip().isdigit() for code in codes):
+        if not layer or not name or not all(code.strip().isdecimal() for code in codes):
             raise refused(
                 "qa", f"{word!r} is no rule.", "Write LAYER.FIELD=0,1, or one preset: best, good."
             )
-        rules.setdefault(layer, {})[name] = tuple(map(int, codes))
+        fields = rules.setdefault(layer, {})
+        # The names of fields are read without regard to case.
+        known = next((one for one in fields if one.upper() == name.upper()), name)
+        fields[known] = (*fields.get(known, ()), *map(int, codes))
     return rules
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    """Tell what keeps a file or folder from being written in one line."""
+    try:
+        yield
+    except OSError as problem:
+        raise SwathmillError(
+            f"{path} cannot be written: {problem.strerror or problem}. Name another place."
+        ) from problem
 
 
 def _about(raster: Raster) -> str:

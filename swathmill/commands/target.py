@@ -1,6 +1,6 @@
 """The target grid of `reproject`, from its options."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from math import isfinite
 from pathlib import Path
 
@@ -13,7 +13,8 @@ from reprojection.grids import (
     modis_tile_grid,
     project_bounds,
 )
-from reprojection.outline import outline
+from reprojection.outline import Outline, outline
+from reprojection.sinusoidal import TILES_ACROSS, TILES_DOWN
 from reprojection.write import read_grid
 from swathmill.errors import RefusedError
 
@@ -40,11 +41,16 @@ def target_grid(
             raise refused("like", "comes with another grid.", "Give --like alone.")
         return read_grid(like)
     lattice = _lattice(modis, crs, resolution)
-    box = Bounds(*bounds) if bounds is not None else box_around(files)
-    return lattice.snap(project_bounds(box, lattice.crs))
+    if bounds is not None:
+        return lattice.snap(project_bounds(bounds, lattice.crs))
+    places = [_outline(file) for file in files]
+    tiles = [place.tile for place in places if place.tile is not None]
+    if modis is not None and tiles and len(tiles) == len(places):
+        return _grid_of_tiles(lattice, tiles)
+    return lattice.snap(project_bounds(box_around(places), lattice.crs))
 
 
-def box_around(files: Iterable[Path]) -> Bounds:
+def box_around(places: Iterable[Outline]) -> Bounds:
     """The longitude-latitude box around granules, from where each says it lies.
 
     Raises:
@@ -52,8 +58,8 @@ def box_around(files: Iterable[Path]) -> Bounds:
     """
     longitudes: list[float] = []
     latitudes: list[float] = []
-    for file in files:
-        points = _edge(file)
+    for place in places:
+        points = _edge(place)
         longitudes += [lon for lon, _ in points]
         latitudes += [lat for _, lat in points]
     if max(longitudes) - min(longitudes) > 180.0:
@@ -86,10 +92,26 @@ def _lattice(modis: int | None, crs: str | None, resolution: float | None) -> La
     return Lattice(crs=crs or "EPSG:4326", resolution=resolution)
 
 
-def _edge(file: Path) -> list[tuple[float, float]]:
-    """Points along a granule's edge, longitude and latitude in degrees."""
+def _outline(file: Path) -> Outline:
     with open_granule(file) as granule:
-        place = outline(granule)
+        return outline(granule)
+
+
+def _grid_of_tiles(lattice: Lattice, tiles: Sequence[tuple[int, int]]) -> Grid:
+    """The grid of whole tiles (h, v) on the tiles' own lattice."""
+    size = lattice.cell_size
+    columns, rows = zip(*tiles, strict=True)
+    left, top = min(columns), min(rows)
+    return lattice.window(
+        (left - TILES_ACROSS // 2) * size,
+        (top - TILES_DOWN // 2) * size,
+        (max(columns) + 1 - left) * size,
+        (max(rows) + 1 - top) * size,
+    )
+
+
+def _edge(place: Outline) -> list[tuple[float, float]]:
+    """Points along a granule's edge, longitude and latitude in degrees."""
     points: list[tuple[float, float]] = []
     if place.tile is not None:
         edge = modis_tile_grid(*place.tile, 1000).lonlat_outline()
@@ -99,6 +121,6 @@ def _edge(file: Path) -> list[tuple[float, float]]:
         points += ring
     if not points:
         raise refused(
-            "bounds", f"{file.name} does not say where it lies.", "Give --bounds W S E N."
+            "bounds", f"{place.name} does not say where it lies.", "Give --bounds W S E N."
         )
     return points

@@ -34,6 +34,92 @@ def test_a_product_is_found_by_any_spelling_of_its_collection() -> None:
     assert catalogue.product("", "") is None
 
 
+VIIRS = (
+    ("09GA", "SurfReflect_I1_1", "SurfReflect_QF1_1"),
+    ("09GA", "SurfReflect_M11_1", "SurfReflect_QF1_1"),
+    ("09H1", "SurfReflect_I3", "SurfReflect_State_500m"),
+    ("09A1", "SurfReflect_M10", "SurfReflect_State"),
+    ("13A1", "500 m 16 days EVI2", "500 m 16 days pixel reliability"),
+    ("13A2", "1 km 16 days NDVI", "1 km 16 days pixel reliability"),
+    ("13A3", "1 km monthly EVI", "1 km monthly pixel reliability"),
+    ("21A1D", "LST_1KM", "QC"),
+    ("21A1N", "LST_1KM", "QC"),
+    ("21A2", "LST_Night_1KM", "QC_Night"),
+)
+
+
+@pytest.mark.parametrize(("number", "layer", "quality"), VIIRS)
+def test_viirs_land_tiles_have_kinds_and_presets(number: str, layer: str, quality: str) -> None:
+    for name, collection in (("VNP", "001"), ("VNP", "002"), ("VJ1", "002")):
+        found = catalogue.product(f"{name}{number}", collection)
+        assert found is not None, (name, collection)
+        entry = found.layer(layer)
+        assert entry is not None
+        assert (entry.kind, entry.qa) == (Kind.CONTINUOUS, quality)
+        held = found.layer(quality)
+        assert held is not None
+        assert held.kind is not Kind.CONTINUOUS
+        assert {"best", "good"} <= set(held.presets)
+
+
+def test_viirs_bit_fields_and_dates_are_not_blended() -> None:
+    for name, layers in (
+        ("VNP09GA", [f"SurfReflect_QF{number}_1" for number in range(1, 8)]),
+        ("VNP09GA", ["iobs_res_1", "num_observations_500m", "orbit_pnt_1", "land_water_mask_1"]),
+        ("VNP09H1", ["SurfReflect_QC_500m", "SurfReflect_State_500m"]),
+        ("VNP09A1", ["SurfReflect_QC", "SurfReflect_State", "SurfReflect_Day_Of_Year"]),
+        ("VNP13A1", ["500 m 16 days VI Quality", "500 m 16 days composite day of the year"]),
+    ):
+        found = catalogue.product(name, "2")
+        assert found is not None
+        for layer in layers:
+            assert found.default_resampling(layer) == "nearest", (name, layer)
+
+
+def test_viirs_vegetation_indices_hold_two_fills() -> None:
+    found = catalogue.product("VNP13A2", "2")
+    assert found is not None
+    for index in ("NDVI", "EVI", "EVI2"):
+        entry = found.layer(f"1 km 16 days {index}")
+        assert entry is not None
+        assert set(entry.codes) == {-15000, -13000}
+
+
+@pytest.mark.parametrize(
+    ("name", "collection", "layer", "kind"),
+    [
+        ("MCD12Q1", "051", "Land_Cover_Type_1", Kind.CLASS),
+        ("MCD12Q1", "005", "Land_Cover_Type_1_Assessment", Kind.CONTINUOUS),
+        ("MCD12Q2", "061", "Greenup", Kind.CONTINUOUS),
+        ("MCD43A1", "005", "BRDF_Albedo_Parameters_nir", Kind.CONTINUOUS),
+        ("MCD43A2", "005", "BRDF_Albedo_Band_Quality", Kind.BITFIELD),
+        ("MCD64A1", "051", "Burn Date", Kind.CLASS),
+        ("MOD10_L2", "005", "Snow_Cover", Kind.CLASS),
+        ("MOD16A2", "105", "ET_1km", Kind.CONTINUOUS),
+        ("MOD17A2", "055", "Psn_QC_1km", Kind.BITFIELD),
+        ("MOD17A3", "055", "Npp_1km", Kind.CONTINUOUS),
+        ("MYD21A1N", "061", "LST_1KM", Kind.CONTINUOUS),
+    ],
+)
+def test_older_collections_and_neighbours_are_known(
+    name: str, collection: str, layer: str, kind: Kind
+) -> None:
+    found = catalogue.product(name, collection)
+    assert found is not None
+    entry = found.layer(layer)
+    assert entry is not None
+    assert entry.kind is kind
+
+
+def test_the_coverage_of_observations_is_a_fraction_whatever_the_file_says() -> None:
+    for name, layer in (("MOD09GA", "obscov_500m_1"), ("MYD09GQ", "obscov_1")):
+        found = catalogue.product(name, "61")
+        assert found is not None
+        entry = found.layer(layer)
+        assert entry is not None
+        assert entry.units == "1"
+
+
 def test_no_product_is_described_twice() -> None:
     keys = [(item.name, key) for item in catalogue.products() for key in item.collections]
     assert len(keys) == len(set(keys))

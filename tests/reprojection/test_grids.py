@@ -94,6 +94,30 @@ def test_a_box_off_the_earth_is_refused(box: tuple[float, float, float, float]) 
         project_bounds(box, "EPSG:3035")
 
 
+@pytest.mark.parametrize(
+    ("crs", "box", "place"),
+    [
+        (
+            "EPSG:3413",
+            (-180, -90, 180, 90),
+            "latitude -90, lies outside the domain of CRS 'WGS 84 / NSIDC",
+        ),
+        ("EPSG:3031", (-10, -90, 10, 90), "latitude 90, lies outside"),
+        ("EPSG:3857", (0, 0, 90, 90), "latitude 90, lies outside"),
+    ],
+)
+def test_a_box_that_reaches_where_a_map_has_no_end_is_refused(
+    crs: str, box: tuple[float, float, float, float], place: str
+) -> None:
+    with pytest.raises(GridError, match=f"{place}.*, or narrow the bounds$"):
+        project_bounds(box, crs)
+
+
+def test_a_hemisphere_has_bounds_on_a_polar_map() -> None:
+    west, south, east, north = project_bounds((-180, 0, 180, 90), "EPSG:3413")
+    assert 1.2e7 < min(-west, -south, east, north) <= max(-west, -south, east, north) < 1.3e7
+
+
 @settings(max_examples=60)
 @given(
     west=st.floats(-180, 180),

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import h5py
+import numpy as np
 import pytest
 
 from reprojection.errors import BadFormatError
@@ -30,6 +32,14 @@ def test_what_is_no_granule_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "page.hdf"
     path.write_text("<html>")
     with pytest.raises(BadFormatError):
+        inspect(path)
+
+
+def test_a_file_without_grid_or_swath_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "weather.nc"
+    with h5py.File(path, "w") as file:
+        file["t2m"] = np.zeros((4, 5), np.float32)
+    with pytest.raises(BadFormatError, match=r"weather\.nc has no HDF-EOS grid or swath"):
         inspect(path)
 
 

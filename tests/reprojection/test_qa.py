@@ -60,6 +60,13 @@ def test_a_rule_can_be_spelled_in_several_ways(tile: Granule, rule: QaRule) -> N
         ("Lai_1km", {"QC_Day": {"Mandatory": [0]}}, "QC_Day"),
         ("Lai_1km", {"FparLai_QC": {"CLOUDS": [0]}}, "CLOUDSTATE"),
         ("Lai_1km", {"FparLai_QC": {"6-9": [0]}}, "outside its 8 bits"),
+        ("Lai_1km", {"FparLai_QC": {"MODLAND": [0, 2]}}, r"2 does not fit .*MODLAND; .* 0 to 1$"),
+        ("Lai_1km", {"FparLai_QC": {"1-3": [8]}}, r"8 does not fit .* 0 to 7$"),
+        ("Lai_1km", {"FparLai_QC": [-1]}, r"-1 does not fit .* 0 to 255$"),
+        ("Lai_1km", {"FparLai_QC": {"MODLAND": []}}, "keeps no value"),
+        ("Lai_1km", {"FparLai_QC": {}}, "names no field"),
+        ("Lai_1km", {}, "rule is empty"),
+        ("Lai_1km", "", "rule is empty"),
     ],
 )
 def test_a_rule_that_cannot_be_applied_is_refused(

@@ -184,6 +184,9 @@ def viirs_tile(path: Path) -> None:
         band.attrs["_FillValue"] = np.array([-28672], np.int16)
         band.attrs["units"] = np.bytes_("reflectance")
         fields.create_dataset("SurfReflect_QF1", data=np.zeros((8, 8), np.uint8))
+        fields.create_dataset("iobs_res_1", data=np.zeros((8, 8), np.uint8))
+        scaled = fields.create_dataset("Wetness_Index", data=np.zeros((8, 8), np.uint8))
+        scaled.attrs["scale_factor"] = np.array([0.01])
 
 
 def test_a_viirs_tile_is_read_behind_the_same_reader(tmp_path: Path) -> None:
@@ -197,6 +200,20 @@ def test_a_viirs_tile_is_read_behind_the_same_reader(tmp_path: Path) -> None:
         assert layer.units == "reflectance"
         assert layer.grid == "VNP_Grid_500m_2D"
         assert found.read(layer)[7, 7] == 63
+
+
+def test_bits_and_classes_of_an_unknown_product_are_not_continuous(tmp_path: Path) -> None:
+    path = tmp_path / "VNP99X1.A2020001.h17v03.001.2020002030405.h5"
+    viirs_tile(path)
+    with open_granule(path) as found:
+        assert found.entry is None
+        kinds = {name: layer.kind for name, layer in found.layers.items()}
+    assert kinds == {
+        "SurfReflect_I1": Kind.CONTINUOUS,
+        "SurfReflect_QF1": Kind.BITFIELD,
+        "Wetness_Index": Kind.CONTINUOUS,
+        "iobs_res_1": Kind.CLASS,
+    }
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,8 @@
 """The pipeline on the sample archive: options, refusals, provenance."""
 
+import shutil
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import numpy as np
@@ -9,9 +12,10 @@ from reprojection.cube import write_cube
 from reprojection.errors import ChoiceRefusedError, UnknownLayerError
 from reprojection.explain import explain, options_of
 from reprojection.grids import Lattice
+from reprojection.hdfeos_write import write_granule
 from reprojection.qa import Reason
 from reprojection.reproject import Options, reproject
-from reprojection.sample import write_sample_archive
+from reprojection.sample import swath_granules, write_sample_archive
 from reprojection.stac import stac_item
 from reprojection.write import read_raster, write_cog
 
@@ -116,6 +120,34 @@ def test_each_merge_takes_its_granule(archive: Path) -> None:
     assert np.abs(found["mean"].values() - mean)[some].max() <= 0.00051
 
 
+def test_a_swath_given_twice_counts_once(archive: Path, tmp_path: Path) -> None:
+    paths = swaths(archive)
+    options = Options(merge="mean", extra_bands=("count",))
+    once = reproject(paths, AEROSOL, SEA, options)
+    again = [Path(shutil.copy(path, tmp_path)) for path in paths]
+    twice = reproject(paths + again, AEROSOL, SEA, options)
+    assert np.array_equal(twice.data, once.data)
+    assert twice.description() == once.description()
+
+
+def test_of_two_editions_of_a_swath_the_newest_counts(tmp_path: Path) -> None:
+    written = next(iter(swath_granules()))
+    stem, produced = written.local_name.removesuffix(".hdf").rsplit(".", 1)
+    newer = replace(
+        written,
+        local_name=f"{stem}.{int(produced) + 1}.hdf",
+        produced=written.produced + timedelta(seconds=1),
+    )
+    paths = [tmp_path / one.local_name for one in (newer, written)]
+    for path, one in zip(paths, (newer, written), strict=True):
+        write_granule(path, one)
+    wide = Lattice(crs="EPSG:4326", resolution=0.25).snap((-60.0, 30.0, 40.0, 75.0))
+    for given in (paths, paths[::-1]):
+        found = reproject(given, AEROSOL, wide, Options(extra_bands=("count",)))
+        assert [source.name for source in found.provenance.granules] == [newer.local_name]
+        assert found.data[1].max() == 1
+
+
 def test_codes_are_masked_or_kept_in_a_band(archive: Path) -> None:
     masked = reproject(tiles(archive), "Lai_1km", LAND, Options(resampling="nearest"))
     kept = reproject(tiles(archive), "Lai_1km", LAND, Options(resampling="nearest", codes="keep"))
@@ -176,6 +208,7 @@ def test_searching_for_values_fills_gaps_within_the_footprint(archive: Path) -> 
         ("FparLai_QC", Options(resampling="average"), "nearest or mode"),
         ("Lai_1km", Options(resampling="magic"), "not known"),
         ("Lai_1km", Options(merge="best"), "nadir, latest"),  # type: ignore[arg-type]
+        ("Lai_1km", Options(mask=False, qa="best"), "mask=False keeps all but fill"),
     ],
 )
 def test_choices_that_would_give_wrong_values_are_refused(

@@ -1,8 +1,10 @@
 """What a written raster holds, how it is laid out, and that equal rasters give equal bytes."""
 
+import errno
 import struct
 from dataclasses import replace
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 import pytest
@@ -81,6 +83,31 @@ def test_equal_rasters_give_equal_bytes_and_nothing_else_remains(tmp_path: Path)
     write_cog(hills(), tmp_path / "elsewhere" / "two.tif")
     assert (tmp_path / "one.tif").read_bytes() == (tmp_path / "elsewhere/two.tif").read_bytes()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["elsewhere", "one.tif"]
+
+
+@pytest.mark.parametrize("compress", ["deflate", "zstd", "none"])
+def test_nothing_remains_of_a_file_that_cannot_be_written(
+    tmp_path: Path, compress: Compression
+) -> None:
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(IsADirectoryError):
+        write_cog(hills(), tmp_path / "folder", compress=compress)
+    with pytest.raises(FileNotFoundError):
+        write_cog(hills(), tmp_path / "absent" / "hills.tif", compress=compress)
+    assert list(tmp_path.rglob("*")) == [tmp_path / "folder"]
+
+
+def test_nothing_remains_of_a_file_half_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(file: BinaryIO, *_: object, **__: object) -> None:
+        file.write(b"half")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("reprojection.write.write_tiff", full)
+    with pytest.raises(OSError, match="No space left"):
+        write_cog(hills(), tmp_path / "hills.tif")
+    assert list(tmp_path.iterdir()) == []
 
 
 def big(kind: str) -> Raster:

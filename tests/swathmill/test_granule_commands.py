@@ -3,6 +3,7 @@
 import signal
 from pathlib import Path
 
+import h5py
 import numpy as np
 import pytest
 import rasterio
@@ -10,12 +11,15 @@ from rasterio.errors import NotGeoreferencedWarning
 from typer.testing import CliRunner
 
 from reprojection.errors import BadFormatError, GridError, UnreadableGranuleError
+from reprojection.grids import modis_lattice, modis_tile_grid, project_bounds
+from reprojection.outline import read_outline
 from reprojection.sample import write_sample_archive
 from reprojection.write import read_grid
-from swathmill.cli import COMMANDS, application
+from swathmill.cli import COMMANDS, application, main
 from swathmill.commands.granules import quality_rule
 from swathmill.commands.target import box_around, target_grid
 from swathmill.errors import RefusedError
+from tasks.errors import SwathmillError
 
 
 @pytest.fixture(scope="module")
@@ -69,6 +73,33 @@ def test_a_crash_of_the_reader_is_an_error_that_names_the_granules(
     asked = ["explain", str(out), "-3.0", "55.0", "--granules", str(tiles[0].parent)]
     with pytest.raises(UnreadableGranuleError, match="crashed"):
         CliRunner().invoke(application(), asked, catch_exceptions=False)
+
+
+def test_what_cannot_be_written_is_told_in_one_line(tiles: list[Path], tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").touch()
+    command = ["reproject", str(tiles[0]), "--layer", "Lai_1km", "--resolution", "0.1"]
+    out, picture = tmp_path / "lai.tif", tmp_path / "absent" / "lai.png"
+    for words, named in (
+        ([*command, "-o", tmp_path / "folder"], tmp_path / "folder"),
+        ([*command, "-o", tmp_path / "file" / "lai.tif"], tmp_path / "file" / "lai.tif"),
+        ([*command, "-o", out, "--picture", picture], picture),
+        (["sample", tmp_path / "file"], tmp_path / "file"),
+    ):
+        with pytest.raises(SwathmillError, match=f"^{named} cannot be written: [A-Z].*place.$"):
+            CliRunner().invoke(application(), list(map(str, words)), catch_exceptions=False)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "folder", "lai.tif"]
+
+
+def test_no_mask_and_a_quality_rule_are_refused_together(tmp_path: Path) -> None:
+    words = ["reproject", "a.hdf", "--layer", "Lai_1km", "--resolution", "0.1", "--no-mask"]
+    with pytest.raises(RefusedError, match="--qa removes pixels") as caught:
+        CliRunner().invoke(
+            application(),
+            [*words, "--qa", "best", "-o", str(tmp_path / "x.tif")],
+            catch_exceptions=False,
+        )
+    assert caught.value.field == "--no-mask"
 
 
 def test_a_quality_rule_leaves_fewer_pixels(tiles: list[Path], tmp_path: Path) -> None:
@@ -137,11 +168,47 @@ def test_inspect_as_json_is_json(tiles: list[Path]) -> None:
     assert '"name":"Lai_1km"' in run("inspect", tiles[0], "--json").replace('": "', '":"')
 
 
+def test_inspect_refuses_a_netcdf_that_is_no_granule_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "weather.nc"
+    with h5py.File(path, "w") as file:
+        file["t2m"] = np.zeros((4, 5), np.float32)
+    monkeypatch.setattr("sys.argv", ["swathmill", "inspect", str(path)])
+    with pytest.raises(SystemExit) as left:
+        main()
+    said = capsys.readouterr()
+    assert left.value.code == 1
+    assert said.out == ""
+    assert len(said.err.splitlines()) == 1
+    assert "no HDF-EOS grid or swath" in said.err
+
+
 def test_the_box_around_tiles_is_theirs(tiles: list[Path]) -> None:
-    west, south, east, north = box_around(tiles)
+    outlines = [read_outline(path) for path in tiles]
+    west, south, east, north = box_around([one for one in outlines if one is not None])
     # h17v03 and h18v03 lie between 50 and 60 degrees north; at 60 they reach 20 degrees either way.
     assert (south, north) == pytest.approx((50.0, 60.0), abs=1e-6)
     assert (west, east) == pytest.approx((-20.0, 20.0), abs=1e-2)
+
+
+def test_tiles_fill_their_own_grid(tiles: list[Path]) -> None:
+    asked = {"like": None, "crs": None, "resolution": None, "bounds": None}
+    west = next(path for path in tiles if "h17v03" in path.name)
+    east = next(path for path in tiles if "h18v03" in path.name)
+    assert target_grid([west], modis=500, **asked) == modis_tile_grid(17, 3, 500)
+    both = target_grid([east, west], modis=1000, **asked)
+    assert both.shape == (1200, 2400)
+    assert both.transform == modis_tile_grid(17, 3, 1000).transform
+
+
+def test_swaths_on_the_modis_grid_are_covered(sample: list[Path]) -> None:
+    swath = next(path for path in sample if path.name.startswith("MYD04_L2"))
+    asked = {"like": None, "crs": None, "resolution": None, "bounds": None}
+    grid = target_grid([swath], modis=1000, **asked)
+    outline = read_outline(swath)
+    assert outline is not None
+    assert grid == modis_lattice(1000).snap(project_bounds(box_around([outline]), grid.crs))
 
 
 @pytest.mark.parametrize(
@@ -171,7 +238,14 @@ def test_quality_rules_are_read_by_layer_and_field() -> None:
     }
 
 
-@pytest.mark.parametrize("words", [["best", "A.x=0"], ["A=0"], ["A.x="], ["A.x=one"]])
+def test_values_of_a_field_named_again_are_joined() -> None:
+    words = ["A.x=0", "A.y=4", "A.x=1", "A.X=3"]
+    assert quality_rule(words) == {"A": {"x": (0, 1, 3), "y": (4,)}}
+
+
+@pytest.mark.parametrize(
+    "words", [["best", "A.x=0"], ["A=0"], ["A.x="], ["A.x=one"], ["A.x=²"], [""]]
+)
 def test_quality_rules_that_are_none_are_refused(words: list[str]) -> None:
     with pytest.raises(RefusedError, match="no rule"):
         quality_rule(words)
