@@ -92,8 +92,8 @@ def layers(item: ProductItem, chosen: Sequence[str]) -> list[LayerItem]:
 
 
 def collection_text(collection: str) -> str:
-    """A collection for people: "61" is 6.1, "5" is 5."""
-    return f"{collection[0]}.{collection[1:]}" if len(collection) > 1 else collection
+    """A collection for people: "61" is 6.1, "5" is 5, "105" (of MOD16A2) is 105."""
+    return f"{collection[0]}.{collection[1]}" if len(collection) == 2 else collection
 
 
 def _age(collection: str) -> tuple[int, int]:

@@ -32,6 +32,7 @@ _TYPES: dict[str, tuple[int, str]] = {
 _DFTAG_NDG = 720  # HDF4 reference manual: numeric data group, how a Vgroup names an SDS
 _DFTAG_VG = 1965
 
+_GRID_DIMS = ("XDim", "YDim")  # the grid's own, told apart from those of bands
 _STRUCT_BYTES = 32000  # the HDF-EOS library always writes this many
 
 
@@ -173,9 +174,7 @@ def _fields_struct(fields: Sequence[FieldToWrite], word: str) -> list[str]:
 
 
 def _grid_struct(grid: GridToWrite) -> str:
-    first = grid.fields[0]
-    height = first.values.shape[first.dims.index("YDim")]
-    width = first.values.shape[first.dims.index("XDim")]
+    sizes = _sizes(grid.fields)
     corners = [
         f"{key}=({_number(x)},{_number(y)})"
         for key, (x, y) in (
@@ -186,15 +185,14 @@ def _grid_struct(grid: GridToWrite) -> str:
     body = [
         "\tGROUP=GRID_1",
         f'\t\tGridName="{grid.name}"',
-        f"\t\tXDim={width}",
-        f"\t\tYDim={height}",
+        f"\t\tXDim={sizes['XDim']}",
+        f"\t\tYDim={sizes['YDim']}",
         *(f"\t\t{line}" for line in corners),
         "\t\tProjection=GCTP_SNSOID",
         "\t\tProjParams=(6371007.181000,0,0,0,0,0,0,0,0,0,0,0,0)",
         "\t\tSphereCode=-1",
         "\t\tGridOrigin=HDFE_GD_UL",
-        "\t\tGROUP=Dimension",
-        "\t\tEND_GROUP=Dimension",
+        *_dimensions_struct({dim: size for dim, size in sizes.items() if dim not in _GRID_DIMS}),
         *_fields_struct(grid.fields, "DataField"),
         "\t\tGROUP=MergedFields",
         "\t\tEND_GROUP=MergedFields",
@@ -203,19 +201,33 @@ def _grid_struct(grid: GridToWrite) -> str:
     return _struct_text([], body)
 
 
-def _swath_struct(swath: SwathToWrite) -> str:
+def _sizes(fields: Iterable[FieldToWrite]) -> dict[str, int]:
+    """The dimensions of fields, by name."""
     sizes: dict[str, int] = {}
-    for item in (*swath.geo_fields, *swath.data_fields):
+    for item in fields:
         sizes |= dict(zip(item.dims, item.values.shape, strict=True))
-    body = ["\tGROUP=SWATH_1", f'\t\tSwathName="{swath.name}"', "\t\tGROUP=Dimension"]
+    return sizes
+
+
+def _dimensions_struct(sizes: Mapping[str, int]) -> list[str]:
+    lines = ["\t\tGROUP=Dimension"]
     for place, (dim, size) in enumerate(sizes.items(), start=1):
-        body += [
+        lines += [
             f"\t\t\tOBJECT=Dimension_{place}",
             f'\t\t\t\tDimensionName="{dim}"',
             f"\t\t\t\tSize={size}",
             f"\t\t\tEND_OBJECT=Dimension_{place}",
         ]
-    body += ["\t\tEND_GROUP=Dimension", "\t\tGROUP=DimensionMap"]
+    return [*lines, "\t\tEND_GROUP=Dimension"]
+
+
+def _swath_struct(swath: SwathToWrite) -> str:
+    body = [
+        "\tGROUP=SWATH_1",
+        f'\t\tSwathName="{swath.name}"',
+        *_dimensions_struct(_sizes((*swath.geo_fields, *swath.data_fields))),
+        "\t\tGROUP=DimensionMap",
+    ]
     for place, (geo, data, offset, increment) in enumerate(swath.maps, start=1):
         body += [
             f"\t\t\tOBJECT=DimensionMap_{place}",

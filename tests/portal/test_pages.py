@@ -6,6 +6,7 @@ import httpx
 import pytest
 
 from portal.app import CONTENT_SECURITY_POLICY
+from portal.catalogue import collection_text
 from portal.pages import duration_text, size_text
 from tasks import requests
 from tasks.services import Services
@@ -111,3 +112,10 @@ def test_durations_read_as_people_say_them(seconds: float, text: str) -> None:
 )
 def test_sizes_read_as_people_say_them(size: int, text: str) -> None:
     assert size_text(size) == text
+
+
+@pytest.mark.parametrize(
+    ("collection", "text"), [("5", "5"), ("51", "5.1"), ("61", "6.1"), ("105", "105")]
+)
+def test_collections_read_as_the_archives_write_them(collection: str, text: str) -> None:
+    assert collection_text(collection) == text

@@ -9,7 +9,6 @@ import h5py
 import numpy as np
 import pytest
 import rasterio
-from pyhdf.SD import SD, SDC
 
 from reprojection.coordinates import SourceSpace, exact_coordinates
 from reprojection.explain import Explanation, explain
@@ -74,24 +73,7 @@ def hills(tmp_path_factory: pytest.TempPathFactory) -> Path:
     name = "MOD99A1.A2012065.h14v04.061.2012153130500.hdf"
     path = tmp_path_factory.mktemp("hills") / name
     write_granule(path, wrap_up(grid, name, "MOD99A1", 61))
-    declare_dimensions(path, {"Layer": 3, "Kind": 3, "Time": 2})
     return path
-
-
-def declare_dimensions(path: Path, sizes: dict[str, int]) -> None:
-    """Name a grid's further dimensions in its metadata: without them GDAL finds no bands."""
-    items = [
-        f'OBJECT=Dimension_{number}\nDimensionName="{name}"\nSize={size}\n'
-        f"END_OBJECT=Dimension_{number}\n"
-        for number, (name, size) in enumerate(sizes.items(), 1)
-    ]
-    file = SD(str(path), SDC.WRITE)
-    text = file.attributes()["StructMetadata.0"].rstrip("\0")
-    parts = re.split(r"(?<=GROUP=Dimension\n)(?=\s*END_GROUP=Dimension\n)", text)
-    assert len(parts) == 2
-    text = "".join([parts[0], *items, parts[1]])
-    file.attr("StructMetadata.0").set(SDC.CHAR8, text.ljust(32000, "\0"))
-    file.end()
 
 
 def explained(
