@@ -1,5 +1,7 @@
 """The stack's own servers: they start, answer, and keep what they were given."""
 
+import json
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -7,9 +9,11 @@ from azure.storage.blob import BlobServiceClient
 from redis import Redis
 from redis.exceptions import AuthenticationError
 
-from swathmill.stack.azurite import Account, AzuriteServer
+from swathmill.stack import programs
+from swathmill.stack.azurite import LOOKUP, Account, AzuriteServer
 
 pytestmark = pytest.mark.integration
+PROBE = "azurite_lookup_probe.cjs"
 
 
 def test_azurite_keeps_blobs_over_a_restart_on_other_ports(tmp_path: Path) -> None:
@@ -30,6 +34,14 @@ def test_azurite_keeps_blobs_over_a_restart_on_other_ports(tmp_path: Path) -> No
             assert container.download_blob("first").readall() == b"first"
         child.stop()
     assert len(seen_ports) == 2
+
+
+def test_azurite_finds_a_row_without_reading_its_partition() -> None:
+    command = [programs.node(), "--require", LOOKUP, Path(__file__).with_name(PROBE)]
+    said = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
+    seen = json.loads(said)
+    assert seen["found"] == [1007, 2007, None, None, 5]
+    assert seen["reads"] < 300  # of 1,000 rows in each partition
 
 
 def test_redis_answers_only_with_its_password(redis_server: str) -> None:
