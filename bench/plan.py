@@ -183,7 +183,10 @@ def main() -> None:
             part = days if asked.whole else tenth
             write(MemoryStore(), FolderBlobs(folder / "memory"), "memory", part, stage)
         server = AzuriteServer.on_free_ports(
-            folder=folder / "azurite", log=folder / "azurite.log", account=Account.new()
+            folder=folder / "azurite",
+            log=folder / "azurite.log",
+            account=Account.new(),
+            in_memory=True,  # on the disk it ends at about 90,000 tasks
         )
         child = server.start()
         try:
