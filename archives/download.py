@@ -143,7 +143,7 @@ class Downloader:
 
     def _fetch(self, wanted: _Wanted, partial: Partial) -> None:
         """Ask, and ask again after each cut, as long as that gets on."""
-        followed(wanted.url, "")
+        followed(wanted.url, "")  # or it is told that it is none
         if partial.origin is not None and partial.origin.url != bare_url(wanted.url):
             partial.clear()
         whole, signed = False, False

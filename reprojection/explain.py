@@ -22,7 +22,7 @@ from reprojection.layers import Layer
 from reprojection.qa import DecodedField, Reason
 from reprojection.raster import Description
 from reprojection.reproject import ExtraBand, Merge, Options, reproject
-from reprojection.source_pixel import counting_pixel, nearest_pixel, pixel_of_coarser
+from reprojection.source_pixel import counting_pixel, nearest_pixel
 from reprojection.write import open_raster
 
 _Rule = str | None
@@ -252,9 +252,11 @@ def _qualities(
     own = [layer.qa] if layer.qa is not None and layer.qa in granule.layers else []
     for name in dict.fromkeys([*own, *named]):
         about = granule.layers[name]
-        at = pixel_of_coarser(granule, layer, about, row, column)
-        if at is None:
-            continue
+        try:
+            rows, columns = qa.placement(granule, layer, about)
+        except ChoiceRefusedError:
+            continue  # the layer's own, which no rule needs
+        at = row if rows is None else rows[row], column if columns is None else columns[column]
         numbers = [int(value) for value in granule.read_all_bands(about)[:, at[0], at[1]]]
         yield Quality(
             layer=name,

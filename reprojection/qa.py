@@ -208,7 +208,7 @@ def _selection(
         raise ChoiceRefusedError(f"layer {name!r} is not of whole numbers: it cannot serve as QA")
     if bits is None and qa_layer.bands and not qa_layer.index:
         raise ChoiceRefusedError(f"QA layer {name!r} has several bands: name one, {name}[0]")
-    _placement(granule, layer, qa_layer)
+    placement(granule, layer, qa_layer)
     kept = tuple(int(item) for item in wanted)
     held = values_of(bits) if bits is not None else _values_of_type(qa_layer.dtype)
     check_values(f"{name}.{field_name}", kept, held)
@@ -243,7 +243,7 @@ def _bit_field(granule: Granule, name: str, field_name: str) -> BitField | None:
 def _passes(granule: Granule, layer: Layer, selection: Selection) -> Mask:
     stored = granule.read(selection.qa_layer)
     passed = _by_value(stored, lambda values: _selected(values, selection)).view(np.bool_)
-    rows, columns = _placement(granule, layer, selection.qa_layer)
+    rows, columns = placement(granule, layer, selection.qa_layer)
     if rows is None or columns is None:
         return passed
     return passed[rows][:, columns]
@@ -267,7 +267,7 @@ def _selected(stored: Array, selection: Selection) -> npt.NDArray[np.uint8]:
 _Index = npt.NDArray[np.intp] | None
 
 
-def _placement(granule: Granule, layer: Layer, qa_layer: Layer) -> tuple[_Index, _Index]:
+def placement(granule: Granule, layer: Layer, qa_layer: Layer) -> tuple[_Index, _Index]:
     """QA row and column for each row and column of the layer; (None, None) when one to one.
 
     A coarser QA pixel speaks for the finer ones inside it. Raises ChoiceRefusedError otherwise.

@@ -11,7 +11,6 @@ from reprojection.from_swaths import points_along, points_grid
 from reprojection.granule import Granule
 from reprojection.granule_layer import Place
 from reprojection.grids import Grid
-from reprojection.layers import Layer
 from reprojection.qa import Reason
 from reprojection.sphere import unit_vectors
 from reprojection.swath import Swath, nearest
@@ -63,33 +62,6 @@ def counting_pixel(
     away = np.linalg.norm(there - here, axis=0) * SPHERE_RADIUS
     best = int(np.argmin(away))
     return float(away[best]), *divmod(int(seen[best]), swath.lat.shape[1])
-
-
-def pixel_of_coarser(
-    granule: Granule, layer: Layer, coarser: Layer, row: int, column: int
-) -> tuple[int, int] | None:
-    """Row and column, in a layer as fine or evenly coarser, of the pixel that holds a layer's.
-
-    None where the two do not lie over one another.
-    """
-    sizes = list(zip(layer.shape, coarser.shape, strict=True))
-    if (layer.grid, layer.swath) == (coarser.grid, coarser.swath) and layer.shape == coarser.shape:
-        return row, column
-    if layer.grid and coarser.grid:
-        if any(fine % coarse for fine, coarse in sizes):
-            return None
-        (rows, coarse_rows), (columns, coarse_columns) = sizes
-        return row * coarse_rows // rows, column * coarse_columns // columns
-    if not layer.swath or layer.swath != coarser.swath:
-        return None
-    swath = granule.swaths[layer.swath]
-    found = []
-    for axis, at in enumerate((row, column)):
-        along = swath.map_onto(layer.dims[axis])
-        if along is None or along.geo != coarser.dims[axis] or along.increment < 1:
-            return None
-        found.append(min(at // along.increment, coarser.shape[axis] - 1))
-    return found[0], found[1]
 
 
 def _counting_in_tile(tile: Grid, pixel: Grid, why: Why) -> tuple[float, int, int] | None:
