@@ -1,7 +1,5 @@
 """Phases that fail, each with its category, without processes or servers."""
 
-import os
-import subprocess
 from collections.abc import Iterator
 from datetime import date
 from pathlib import Path
@@ -12,6 +10,7 @@ from tasks.blobs import split_blob
 from tasks.categories import Category
 from tasks.model import ArtifactFile
 from tasks.spec import Input, ReprojectSpec, Spec
+from tests.worker.disks import disk_of
 from tests.worker.mill import Mill, cell, granule, grid_spec, leaf_area
 from tests.worker.world import collect_spec
 from worker.messages import Failed
@@ -104,13 +103,8 @@ def test_a_granule_unlike_its_record_is_a_failed_download(tmp_path: Path) -> Non
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of two megabytes."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=2m", "swathmill-test", str(folder)]
-    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode:
-        pytest.skip("a small file system can only be mounted by root")
-    yield folder
-    subprocess.run(["umount", "-l", str(folder)], check=True)
+    with disk_of(tmp_path / "disk", "2m") as disk:
+        yield disk
 
 
 def test_a_full_disk_is_out_of_disk_and_no_mystery(granules: Path, small_disk: Path) -> None:

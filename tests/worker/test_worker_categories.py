@@ -2,7 +2,6 @@
 
 import os
 import signal
-import subprocess
 from collections.abc import Callable, Iterator
 from datetime import date
 from pathlib import Path
@@ -17,6 +16,7 @@ from tasks.categories import Category
 from tasks.model import Attempt, State
 from tasks.spec import CollectSpec, GridSpec, Input, ReprojectSpec
 from tests.reprojection.reading_samples import small_tile
+from tests.worker.disks import disk_of
 from tests.worker.processes import Process, Stack, dead, hanging, make_stack
 from tests.worker.world import collect_spec, until
 from worker import proctree
@@ -142,13 +142,8 @@ def test_processes_of_an_attempt_that_are_killed(stack: Stack, process: Process)
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of one megabyte."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "swathmill-test", str(folder)]
-    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode:
-        pytest.skip("a small file system can only be mounted by root")
-    yield folder
-    subprocess.run(["umount", "-l", str(folder)], check=True)
+    with disk_of(tmp_path / "disk", "1m") as disk:
+        yield disk
 
 
 @pytest.mark.provokes(Category.OUT_OF_DISK)
