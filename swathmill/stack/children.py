@@ -41,6 +41,7 @@ class Child:
     def __init__(self, spec: ChildSpec) -> None:
         self.spec = spec
         self._process: subprocess.Popen[bytes] | None = None
+        self._asked = False
 
     @property
     def pid(self) -> int | None:
@@ -60,6 +61,7 @@ class Child:
             str(os.getpid()),
             *self.spec.argv,
         ]
+        self._asked = False
         with self.spec.log.open("ab") as log:
             self._process = subprocess.Popen(
                 command,
@@ -96,8 +98,10 @@ class Child:
             time.sleep(POLL_SECONDS)
 
     def ask_to_stop(self) -> None:
-        """Send SIGTERM to the child, if it runs."""
-        if self._process is not None and self._process.poll() is None:
+        """Send SIGTERM to the child, if it runs; once only, as a server that is saving its state
+        takes a second one for an order to end unsaved (Azurite and Redis do)."""
+        if self._process is not None and self._process.poll() is None and not self._asked:
+            self._asked = True
             self._process.send_signal(signal.SIGTERM)
 
     def stop(self) -> None:

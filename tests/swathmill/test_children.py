@@ -46,6 +46,14 @@ STUBBORN = (
     "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True)\n"
     "while True: time.sleep(60)"
 )
+SAVING = (
+    "import signal, sys, time\n"
+    "def save(*_):\n"
+    "    signal.signal(signal.SIGTERM, signal.SIG_DFL)\n"
+    "    print('saving', flush=True); time.sleep(0.5); print('saved', flush=True); sys.exit()\n"
+    "signal.signal(signal.SIGTERM, save); print('up', flush=True)\n"
+    "while True: time.sleep(60)"
+)
 WITH_GRANDCHILD = (
     "import subprocess, sys, signal\n"
     "p = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
@@ -74,6 +82,18 @@ def test_a_child_that_ignores_sigterm_is_killed_after_its_grace(tmp_path: Path) 
     until(lambda: "up" in child.log_tail())
     child.stop()
     assert child.exit_code() == -signal.SIGKILL
+
+
+def test_a_child_that_was_asked_to_stop_is_not_asked_again(
+    supervisor: Supervisor, tmp_path: Path
+) -> None:
+    child = supervisor.start(python("saving", tmp_path, SAVING))
+    until(lambda: "up" in child.log_tail())
+    child.ask_to_stop()
+    until(lambda: "saving" in child.log_tail())
+    supervisor.stop([["saving"]])
+    assert child.exit_code() == 0
+    assert child.log_tail().endswith("saved")
 
 
 def test_stopping_a_child_ends_what_it_started(tmp_path: Path) -> None:
