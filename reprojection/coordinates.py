@@ -270,6 +270,9 @@ def _lonlat_lines(space: SourceSpace, lat: Floats) -> tuple[Floats, Floats]:
 
 def _turns(lon: Floats) -> Iterator[tuple[int, int, int]]:
     """Runs (start, stop, turns) of longitudes that the same whole turns bring into 180."""
+    if max(abs(lon[0]), abs(lon[-1])) <= 180.0:
+        yield 0, len(lon), 0
+        return
     turn = np.rint((lon - wrap_longitude(lon)) / 360.0).astype(int)
     edges = [0, *(np.flatnonzero(np.diff(turn)) + 1).tolist(), len(turn)]
     for start, stop in itertools.pairwise(edges):

@@ -63,9 +63,12 @@ def function(
     loaded = library()
     if loaded is None:
         return None
-    found = loaded[name]
-    found.argtypes = list(argtypes)
-    found.restype = restype
+    if name not in vars(loaded):
+        made = loaded[name]
+        made.argtypes = list(argtypes)
+        made.restype = restype
+        setattr(loaded, name, made)
+    found: Callable[..., Any] = getattr(loaded, name)
     return found
 
 

@@ -20,7 +20,6 @@ number of threads, and in C (csrc/swath.c) as in numpy.
 import ctypes
 import math
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Self
 
@@ -33,6 +32,7 @@ from reprojection.kernels import address
 from reprojection.sphere import unit_vectors
 from reprojection.swath_numpy import nearest_in_numpy
 from reprojection.targets import Targets
+from reprojection.threads import share
 
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
@@ -110,7 +110,10 @@ def _nearest_in_c(swath: Swath, targets: Targets, candidates: Bools | None, thre
     strides = targets.strides
     out = np.empty((height, width), np.int32)
 
-    def search(first: int, last: int) -> bool:
+    # A granule rarely covers all of a grid: the threads take strips as they come free.
+    strip = height if threads == 1 else _TILE * max(1, height // (_TILE * _STRIPS * threads))
+
+    def search(first: int) -> None:
         status = find(
             address(swath.lat),
             address(swath.lon),
@@ -125,22 +128,14 @@ def _nearest_in_c(swath: Swath, targets: Targets, candidates: Bools | None, thre
             address(lon),
             *strides[2:],
             first,
-            last,
+            min(height, first + strip),
             width,
             address(out),
         )
-        return bool(status != 0)
+        if status != 0:
+            raise MemoryError(f"no memory to search {rows} x {cols} footprints")
 
-    if threads == 1:
-        failed = search(0, height)
-    else:
-        # A granule rarely covers all of a grid: the threads take strips as they come free.
-        strip = _TILE * max(1, height // (_TILE * _STRIPS * threads))
-        tops = range(0, height, strip)
-        with ThreadPoolExecutor(threads) as pool:
-            failed = any(list(pool.map(search, tops, [min(height, top + strip) for top in tops])))
-    if failed:
-        raise MemoryError(f"no memory to search {rows} x {cols} footprints")
+    share(search, range(0, height, max(strip, 1)), threads)
     return out
 
 

@@ -6,7 +6,6 @@ the kernel are weighed among themselves; area methods take every valid pixel the
 """
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -20,6 +19,7 @@ from reprojection.coordinates import Coordinates, RowPlan, SourceSpace, plan_row
 from reprojection.errors import ChoiceRefusedError, GridError
 from reprojection.grids import Grid
 from reprojection.places import Chunk
+from reprojection.threads import share
 from reprojection.warp_task import TilePixels, WarpTask
 
 Pixels = NDArray[np.integer | np.floating]
@@ -102,13 +102,7 @@ def warp(
         scale=scale,
     )
     warper = compiled.Warper(task) if kernels.available() else oracle.Warper(task)
-    chunks = list(_chunks(coordinates, _chunk_rows(task, threads)))
-    if threads <= 1 or len(chunks) == 1:
-        for chunk in chunks:
-            warper.run(chunk)
-    else:
-        with ThreadPoolExecutor(max_workers=threads) as pool:
-            list(pool.map(warper.run, chunks))
+    share(warper.run, _chunks(coordinates, _chunk_rows(task, threads)), threads)
     return out
 
 

@@ -54,6 +54,10 @@ static Box grown(Box box, int64_t by) {
     return wide;
 }
 
+/* A bound and a number: the lesser, and the greater, of them; the bound where that is NaN. */
+static double below(double bound, double number) { return number < bound ? number : bound; }
+static double above(double bound, double number) { return number > bound ? number : bound; }
+
 /* A box that certainly holds every place of a part of a row plan. Returns whether its rows are
    narrow: by segments. */
 static int rows_box(const Job *job, int64_t span, Part part, Box *box) {
@@ -67,10 +71,10 @@ static int rows_box(const Job *job, int64_t span, Part part, Box *box) {
         double east = at + step * (double)(part.number_col +
                                            (part.right + SEGMENT - 1) / SEGMENT * SEGMENT);
         narrow &= fabs(step) <= WIDE_STEP;
-        low[0] = fmin(low[0], fmin(west, east));
-        high[0] = fmax(high[0], fmax(west, east));
-        low[1] = fmin(low[1], job->rows[row]);
-        high[1] = fmax(high[1], job->rows[row]);
+        low[0] = below(below(low[0], west), east);
+        high[0] = above(above(high[0], west), east);
+        low[1] = below(low[1], job->rows[row]);
+        high[1] = above(high[1], job->rows[row]);
     }
     Box around = {(int64_t)floor(low[1]) - 1, (int64_t)floor(high[1]) + 2,
                   (int64_t)floor(low[0]) - 1, (int64_t)floor(high[0]) + 2};

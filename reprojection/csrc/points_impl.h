@@ -460,40 +460,42 @@ static void NAME(level_row)(const Job *job, int64_t span, Box box, const NAME(Vi
 #endif
 
 #if T_PICKED && HALVES
-INLINE void NAME(halves_segment)(T *out, const T *p, const Halves *halves, int s) {
-    if (sizeof(T) == 2)
-        halves16(out, (const int16_t *)p, halves + s / HALVES, s % HALVES);
-    else
-        halves8(out, (const uint8_t *)p, halves + s / HALVES, s % HALVES);
+/* The segments of one group, all of them. */
+INLINE void NAME(halves_group)(T *out, const T *p, const Halves *halves) {
+#pragma GCC unroll 4
+    for (int s = 0; s < HALVES; s++) {
+        if (sizeof(T) == 2)
+            halves16(out + s * SEGMENT, (const int16_t *)p, halves, s);
+        else
+            halves8(out + s * SEGMENT, (const uint8_t *)p, halves, s);
+    }
 }
 
-/* Nearest pixels of one row of a row plan, for all bands at hand: columns [left, right) of a block
-   whose first has that number. */
+/* Nearest pixels of one row of a part of a row plan, for all bands at hand. */
 static void NAME(halves_row)(const Job *job, int64_t span, Box box, const NAME(View) * views,
-                             int64_t first_band, int count, int64_t row, int64_t col,
-                             int64_t number_col, int left, int right) {
+                             int64_t first_band, int count, int64_t row, Part part) {
+    enum { GROUP = HALVES * SEGMENT };
     const double start = job->span_at[span * job->height + row];
     const double step = job->span_step[span * job->height + row];
     const int64_t down = (int64_t)floor(job->rows[row]) - box.r0;
-    Halves halves[SEGMENTS / HALVES];
-    for (int m = left / SEGMENT / HALVES; m * HALVES * SEGMENT < right; m++)
-        halves_of(halves + m, start, step, number_col + m * HALVES * SEGMENT, box.c0);
+    const T *from[BANDS_AT_ONCE];
+    T *out[BANDS_AT_ONCE];
+    int bands = 0;
     for (int n = 0; n < count; n++) {
         if (!views[n].data) continue;
-        const T *p = views[n].data + down * views[n].stride;
-        T *out = (T *)job->out[first_band + n] + row * job->out_stride + col;
-        if (left == 0 && right == BLOCK) {
-#pragma GCC unroll 8
-            for (int s = 0; s < SEGMENTS; s++) NAME(halves_segment)(out + s * SEGMENT, p, halves, s);
-            continue;
-        }
-        for (int s = left / SEGMENT; s * SEGMENT < right; s++) {
-            T part[SEGMENT];
-            int from = s * SEGMENT, whole = from >= left && from + SEGMENT <= right;
-            NAME(halves_segment)(whole ? out + from : part, p, halves, s);
+        from[bands] = views[n].data + down * views[n].stride;
+        out[bands++] = (T *)job->out[first_band + n] + row * job->out_stride + part.col0;
+    }
+    for (int left = part.left / GROUP * GROUP; left < part.right; left += GROUP) {
+        Halves halves;
+        halves_of(&halves, start, step, part.number_col + left, box.c0);
+        const int whole = left >= part.left && left + GROUP <= part.right;
+        for (int n = 0; n < bands; n++) {
+            T piece[GROUP];
+            NAME(halves_group)(whole ? out[n] + left : piece, from[n], &halves);
             if (!whole)
-                for (int k = 0; k < SEGMENT; k++)
-                    if (from + k >= left && from + k < right) out[from + k] = part[k];
+                for (int k = 0; k < GROUP; k++)
+                    if (left + k >= part.left && left + k < part.right) out[n][left + k] = piece[k];
         }
     }
 }
@@ -587,16 +589,15 @@ INLINE void NAME(part_rows)(int method, const Job *job, const Segments *segments
         const int64_t row = part.row0 + i;
         const double start = job->span_at[span * job->height + row];
         const double step = job->span_step[span * job->height + row];
+#if T_PICKED && HALVES
+        if (method == NEAREST && safe && step > 0.0 && step <= NEIGHBOURS_STEP) {
+            NAME(halves_row)(job, span, box, views, first_band, count, row, part);
+            continue;
+        }
+#endif
         for (int base = part.left / BLOCK * BLOCK; base < part.right; base += BLOCK) {
             int left = base < part.left ? part.left - base : 0;
             int right = part.right - base < BLOCK ? part.right - base : BLOCK;
-#if T_PICKED && HALVES
-            if (method == NEAREST && safe && step > 0.0 && step <= NEIGHBOURS_STEP) {
-                NAME(halves_row)(job, span, box, views, first_band, count, row, part.col0 + base,
-                                 part.number_col + base, left, right);
-                continue;
-            }
-#endif
 #if T_PICKED
             if (method == BILINEAR && safe && step > 0.0 && step <= NEIGHBOURS_STEP) {
                 NAME(level_row)(job, span, box, views, first_band, count, row, part.col0 + base,
