@@ -10,6 +10,7 @@ antimeridian, the cuts of interrupted maps, poles, seams between areas of use, a
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -169,17 +170,20 @@ def _exact_at(coordinates: Coordinates, *places: tuple[Floats, Floats]) -> list[
 
     Rows and columns (..., n) of each may have leading axes, which stay.
     """
-    rows, cols, shapes = [], [], []
+    rows, cols = [], []
     for down, across in places:
         shape = np.broadcast_shapes((*down.shape, 1), (*across.shape[:-1], 1, across.shape[-1]))
-        rows.append(np.broadcast_to(down[..., :, None], shape).ravel())
-        cols.append(np.broadcast_to(across[..., None, :], shape).ravel())
-        shapes.append(shape)
-    found = _stack(coordinates.exact(np.concatenate(rows) * BLOCK, np.concatenate(cols) * BLOCK))
-    ends = np.cumsum([len(part) for part in rows])[:-1]
-    return [
-        part.reshape(*shape, 2) for part, shape in zip(np.split(found, ends), shapes, strict=True)
-    ]
+        rows.append(np.broadcast_to(down[..., :, None] * float(BLOCK), shape))
+        cols.append(np.broadcast_to(across[..., None, :] * float(BLOCK), shape))
+    found = coordinates.exact(
+        np.concatenate([part.ravel() for part in rows]),
+        np.concatenate([part.ravel() for part in cols]),
+    )
+    points, made, start = _stack(found), [], 0
+    for part in rows:
+        made.append(points[start : start + part.size].reshape(*part.shape, 2))
+        start += part.size
+    return made
 
 
 def _is_smooth(nodes: Floats, *, seams: bool) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
@@ -190,16 +194,25 @@ def _is_smooth(nodes: Floats, *, seams: bool) -> tuple[NDArray[np.bool_], NDArra
     shape = nodes.shape[0] - 6, nodes.shape[1] - 6
     smooth, narrow = np.ones(shape, dtype=bool), np.ones(shape, dtype=bool)
     for turned in (nodes, np.swapaxes(nodes, 0, 1)):
-        bend = np.abs(np.diff(turned, n=4, axis=0))
+        step, _, swing, bend = (np.abs(one) for one in _differences(turned))
         fourth = _both(bend <= (_SEAM_DIFFERENCE if seams else _FOURTH_DIFFERENCE))
         coarse = fourth if seams else _both(bend <= _COARSE_DIFFERENCE)
-        third = _both(np.abs(np.diff(turned, n=3, axis=0)) <= _THIRD_DIFFERENCE)
-        span = _both(np.abs(np.diff(turned, axis=0)) <= _SPAN)
+        third = _both(swing <= _THIRD_DIFFERENCE)
+        span = _both(step <= _SPAN)
         flat = _four_wide((coarse[:-2] & coarse[1:-1])[:, 1:-2])
         short = _four_wide((fourth[:-2] & fourth[1:-1] & third[1:-2] & span[2:-3])[:, 1:-2])
         smooth &= flat if turned is nodes else flat.T
         narrow &= short if turned is nodes else short.T
     return smooth, narrow
+
+
+def _differences(values: Floats) -> list[Floats]:
+    """First to fourth differences along the first axis."""
+    found = []
+    for _ in range(4):
+        values = values[1:] - values[:-1]
+        found.append(values)
+    return found
 
 
 def _four_wide(lines: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -208,17 +221,23 @@ def _four_wide(lines: NDArray[np.bool_]) -> NDArray[np.bool_]:
     return pairs[..., :-2] & pairs[..., 2:]
 
 
+@lru_cache(maxsize=64)
+def _poles(crs: str) -> Points:
+    """Where both poles are in a CRS, from all sides."""
+    lon, lat = np.meshgrid(np.arange(-180.0, 180.0, 15.0), [-90.0, 90.0])
+    x, y = from_lonlat(crs, lon.ravel(), lat.ravel())
+    finite = np.isfinite(x) & np.isfinite(y)
+    return x[finite], y[finite]
+
+
 def _near_poles(
     coordinates: Coordinates, row: int, col: int, shape: tuple[int, int]
 ) -> NDArray[np.bool_]:
     """Blocks with a pole in or beside them: its singularity may hide between control points."""
-    lon, lat = np.meshgrid(np.arange(-180.0, 180.0, 15.0), [-90.0, 90.0])
-    x, y = from_lonlat(coordinates.grid.crs, lon.ravel(), lat.ravel())
+    x, y = _poles(coordinates.grid.crs)
     a, b, c, d, e, f = coordinates.grid.transform
     numbering = coordinates.numbering
     near = np.zeros(shape, dtype=bool)
-    finite = np.isfinite(x) & np.isfinite(y)
-    x, y = x[finite], y[finite]
     if coordinates.grid.is_upright:
         cols, rows = x / a - numbering.px, y / e - numbering.py
     else:
@@ -329,8 +348,8 @@ def _parts_hold(nodes: Floats, middles: Floats) -> NDArray[np.bool_]:
     with np.errstate(invalid="ignore"):
         held = _both(np.abs(between(nodes) - middles) <= _CENTRE_ERROR)
         for axis in (1, 2):
-            flat = _both(np.abs(np.diff(nodes, n=4, axis=axis)) <= _FOURTH_DIFFERENCE)
-            first, second, third = np.moveaxis(flat, axis, 0)
+            bend = _differences(nodes.swapaxes(0, axis))[-1]
+            first, second, third = _both(np.abs(bend) <= _FOURTH_DIFFERENCE).swapaxes(1, axis)
             lines = np.stack([first, first & second, second & third, third], axis=1)
             held &= _four_wide(lines).swapaxes(1, axis)
     return held

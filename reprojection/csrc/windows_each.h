@@ -15,7 +15,7 @@ typedef struct {
 } Weighed;
 
 /* Target pixels of a row that are looked at together, whether they have anything of a tile. */
-enum { PIECE = 32 };
+enum { PIECE = 32, PIECES = BLOCK / PIECE };
 
 typedef struct {
     double centres[BLOCK * BLOCK * 2];
@@ -110,6 +110,9 @@ typedef struct {
     int lost;
 } Range;
 
+static double least(double a, double b) { return a < b ? a : b; }
+static double most(double a, double b) { return a > b ? a : b; }
+
 static void widen_range(Range *range, const double *places, int64_t count) {
     Quad low = {range->low[0], range->low[1], range->low[0], range->low[1]};
     Quad high = {range->high[0], range->high[1], range->high[0], range->high[1]};
@@ -123,8 +126,8 @@ static void widen_range(Range *range, const double *places, int64_t count) {
         lost |= v != v;
     }
     for (int channel = 0; channel < 2; channel++) {
-        range->low[channel] = fmin(low[channel], low[channel + 2]);
-        range->high[channel] = fmax(high[channel], high[channel + 2]);
+        range->low[channel] = least(low[channel], low[channel + 2]);
+        range->high[channel] = most(high[channel], high[channel + 2]);
     }
     range->lost |= (lost[0] | lost[1] | lost[2] | lost[3]) != 0;
 }
@@ -136,11 +139,23 @@ static Range empty_range(void) {
 
 static Range joint_range(Range a, Range b) {
     for (int channel = 0; channel < 2; channel++) {
-        a.low[channel] = fmin(a.low[channel], b.low[channel]);
-        a.high[channel] = fmax(a.high[channel], b.high[channel]);
+        a.low[channel] = least(a.low[channel], b.low[channel]);
+        a.high[channel] = most(a.high[channel], b.high[channel]);
     }
     a.lost |= b.lost;
     return a;
+}
+
+/* The range of a row of corners, of which `count` pixels have one more, and those of its pieces. */
+static Range row_range(Range *pieces, const double *places, int count) {
+    Range range = empty_range();
+    for (int j = 0; j < count; j += PIECE) {
+        Range *piece = pieces + j / PIECE;
+        *piece = empty_range();
+        widen_range(piece, places + 2 * j, lesser(PIECE, count - j) + 1);
+        range = joint_range(range, *piece);
+    }
+    return range;
 }
 
 static double greatest_place(Range range) {

@@ -215,8 +215,8 @@ static void NAME(gdal_piece)(const Job *job, int64_t band, T *out, const double 
     const T fill = *(const T *)job->fill;
     const int64_t stride = around->view.stride;
     const Held held = held_of(around->box);
-    double sums[PIECE][2] = {{0}};
-    int32_t single[PIECE] = {0};
+    double sums[PIECE][2];
+    uint32_t single = 0; /* pixels that were made on their own */
     for (int j = 0; j < count; j++) {
         const Narrow narrow = narrow_between(upper + 2 * j, lower + 2 * j + 2, &held);
         if (narrow.inside && j % 8 == 0)
@@ -231,27 +231,27 @@ static void NAME(gdal_piece)(const Job *job, int64_t band, T *out, const double 
             NAME(gdal_wide)(&window, around, fill, sums[j]);
         } else {
             out[j] = NAME(gdal_average)(job, band, &window, around, scratch, within, failed);
-            single[j] = 1;
+            single |= UINT32_C(1) << j;
         }
     }
     for (int j = 0; j < count; j++)
-        if (!single[j])
+        if (!(single >> j & 1))
             out[j] = sums[j][1] > 0 ? NAME(finish_real)(sums[j][0] / sums[j][1], fill) : fill;
 }
 #endif
 
-/* GDAL's average of one row of pixels whose corners need no care. */
+/* GDAL's average of one row of pixels whose corners need no care; `above` and `below` are the ranges
+   of its pieces' upper and lower corners. */
 static void NAME(gdal_row)(const Job *job, int64_t band, T *out, const double *upper,
-                           const double *lower, int64_t count, const NAME(Around) * around,
-                           Scratch *scratch, const Box *within, int *failed) {
+                           const double *lower, int64_t count, const Range *above,
+                           const Range *below, const NAME(Around) * around, Scratch *scratch,
+                           const Box *within, int *failed) {
 #if T_SMALL
     const int loadable = NAME(is_loadable)(around);
 #endif
     for (int64_t j = 0; j < count; j += PIECE) {
         const int piece = (int)lesser(PIECE, count - j);
-        Range range = empty_range();
-        widen_range(&range, upper + 2 * j, piece + 1);
-        widen_range(&range, lower + 2 * j, piece + 1);
+        const Range range = joint_range(above[j / PIECE], below[j / PIECE]);
         if (!area(range_box(range, *within))) {
             NAME(fill_run)(out + j, piece, *(const T *)job->fill);
             continue;
@@ -412,14 +412,15 @@ static int NAME(window_rows)(const Job *job, const double *centres, int64_t cent
                              WindowWork *work) {
     T fill = *(const T *)job->fill;
     int failed = 0;
-    Range above = empty_range(), below = empty_range();
-    widen_range(&below, corners + 2 * (first * corner_pitch + left), right - left + 1);
+    Range pieces[2][PIECES];
+    Range below = row_range(pieces[first & 1], corners + 2 * (first * corner_pitch + left),
+                            right - left);
     for (int i = first; i < last && !failed; i++) {
         const double *upper = corners + 2 * (i * corner_pitch + left);
         const double *lower = upper + 2 * corner_pitch;
-        above = below;
-        below = empty_range();
-        widen_range(&below, lower, right - left + 1);
+        const Range above = below;
+        const Range *upper_pieces = pieces[i & 1], *lower_pieces = pieces[(i + 1) & 1];
+        below = row_range(pieces[(i + 1) & 1], lower, right - left);
         Range range = joint_range(above, below);
         const double half = half_turn(job, range);
         if (centres) widen_range(&range, centres + 2 * (i * centre_pitch + left), right - left);
@@ -437,8 +438,8 @@ static int NAME(window_rows)(const Job *job, const double *centres, int64_t cent
                 NAME(view)(job, band, around.box, &work->row, &around.view) < 0)
                 return -1;
             if (plain && job->method == GDAL_AVERAGE) {
-                NAME(gdal_row)(job, band, out + left, upper, lower, right - left, &around,
-                               &work->pixels, &within, &failed);
+                NAME(gdal_row)(job, band, out + left, upper, lower, right - left, upper_pieces,
+                               lower_pieces, &around, &work->pixels, &within, &failed);
                 continue;
             }
             for (int j = left; j < right; j++) {
