@@ -284,22 +284,25 @@ INLINE FourInts ints4(Quad a) {
 
 INLINE double sum4(Quad a) { return (a[0] + a[1]) + (a[2] + a[3]); }
 
-/* `sum4` of two. */
-INLINE void sum4_of_both(double *sums, Quad a, Quad b) {
+/* `sum4` of two, each to its place. */
+INLINE void sum4_of_both(double *first, double *second, Quad a, Quad b) {
 #if LANES > 4
     const __m256d pairs = _mm256_hadd_pd((__m256d)a, (__m256d)b);
-    _mm_storeu_pd(sums, _mm_add_pd(_mm256_castpd256_pd128(pairs), _mm256_extractf128_pd(pairs, 1)));
+    const __m128d sums =
+        _mm_add_pd(_mm256_castpd256_pd128(pairs), _mm256_extractf128_pd(pairs, 1));
+    _mm_storel_pd(first, sums);
+    _mm_storeh_pd(second, sums);
 #else
-    sums[0] = sum4(a);
-    sums[1] = sum4(b);
+    *first = sum4(a);
+    *second = sum4(b);
 #endif
 }
 
 /* What is at hand, as the ends of windows are compared with it: first column and row, and what the
    last ones are, negated. Counted from the first. */
 typedef struct {
-    Quad origin;
-    FourInts least;
+    double origin[4];
+    int32_t least[4];
 } Held;
 
 static Held held_of(Box box) {
@@ -309,47 +312,84 @@ static Held held_of(Box box) {
     return held;
 }
 
-/* `Window` in what is at hand, counted from its first pixel. Shares are of the first column and row
-   and of the last; of one row or one column, the first counts. */
+/* `Window`s of a piece in what is at hand, counted from its first pixel. Shares are of the first
+   column and row and of the last; of one row or one column, the first counts. */
 typedef struct {
-    Quad share;
-    int32_t row, col, height, width, inside;
+    double share[4][PIECE];
+    int32_t col[PIECE], row[PIECE], width[PIECE], height[PIECE];
+    int32_t beyond[PIECE]; /* not 0 where a window is not all at hand */
 } Narrow;
 
-INLINE Narrow narrow_between(const double *from, const double *to, const Held *held) {
-    const Quad a = {from[0], from[1], -from[0], -from[1]}, b = {to[0], to[1], -to[0], -to[1]};
-    const Quad low = least4(a, b), whole = floor4(low + 1e-10);
-    FourInts ends = ints4(whole - held->origin);
-    Narrow narrow;
-    narrow.share = 1.0 - (low - whole);
-    narrow.col = ends[0];
-    narrow.row = ends[1];
-    narrow.width = -(ends[0] + ends[2]);
-    narrow.height = -(ends[1] + ends[3]);
-    if (narrow.width <= 1) {
-        narrow.width = 1;
-        narrow.share[0] = 1.0;
-        ends[2] = -1 - ends[0];
+/* Columns and rows of four places. */
+INLINE void places4(const double *places, Quad *cols, Quad *rows) {
+#if LANES > 4
+    const __m256d a = _mm256_loadu_pd(places), b = _mm256_loadu_pd(places + 4);
+    *cols = (Quad)_mm256_permute4x64_pd(_mm256_unpacklo_pd(a, b), 0xd8);
+    *rows = (Quad)_mm256_permute4x64_pd(_mm256_unpackhi_pd(a, b), 0xd8);
+#else
+    *cols = (Quad){places[0], places[2], places[4], places[6]};
+    *rows = (Quad){places[1], places[3], places[5], places[7]};
+#endif
+}
+
+/* Windows j to j + 3. */
+INLINE void narrow_four(Narrow *to, int j, const double *from, const double *until,
+                        const Held *held) {
+    Quad a[4], b[4], whole[4], share[4];
+    places4(from, a, a + 1);
+    places4(until, b, b + 1);
+    FourInts ends[4], beyond = {0};
+    for (int n = 0; n < 4; n++) {
+        if (n >= 2) {
+            a[n] = -a[n - 2];
+            b[n] = -b[n - 2];
+        }
+        const Quad low = least4(a[n], b[n]);
+        whole[n] = floor4(low + 1e-10);
+        share[n] = 1.0 - (low - whole[n]);
+        ends[n] = ints4(whole[n] - held->origin[n]);
     }
-    if (narrow.height <= 1) {
-        narrow.height = 1;
-        narrow.share[1] = 1.0;
-        ends[3] = -1 - ends[1];
+    int32_t *const sizes[2] = {to->width + j, to->height + j};
+    for (int n = 0; n < 2; n++) {
+        const Quad one = (Quad){0} + 1.0, size = most4(-(whole[n] + whole[n + 2]), one);
+        const FourInts count = ints4(size);
+        share[n] = chosen4(size == one, one, share[n]);
+        ends[n + 2] = -(ends[n] + count);
+        memcpy(sizes[n], &count, sizeof count);
     }
-    const FourInts beyond = ends < held->least;
-    narrow.inside = !(beyond[0] | beyond[1] | beyond[2] | beyond[3]);
-    return narrow;
+    for (int n = 0; n < 4; n++) memcpy(to->share[n] + j, share + n, sizeof(Quad));
+    for (int n = 0; n < 4; n++) beyond |= ends[n] < held->least[n];
+    memcpy(to->col + j, ends, sizeof beyond);
+    memcpy(to->row + j, ends + 1, sizeof beyond);
+    memcpy(to->beyond + j, &beyond, sizeof beyond);
+}
+
+/* Windows between the upper corners of a piece and those of the row below it. */
+INLINE void narrow_piece(Narrow *to, const double *upper, const double *lower, int count,
+                         const Held *held) {
+    int j = 0;
+    for (; j + 4 <= count; j += 4)
+        narrow_four(to, j, upper + 2 * j, lower + 2 * j + 2, held);
+    if (j == count) return;
+    double from[8], until[8];
+    for (int k = 0; k < 4; k++) {
+        const int last = (int)lesser(j + k, count - 1);
+        memcpy(from + 2 * k, upper + 2 * last, 2 * sizeof(double));
+        memcpy(until + 2 * k, lower + 2 * last + 2, 2 * sizeof(double));
+    }
+    narrow_four(to, j, from, until, held);
 }
 
 /* Shares of the columns of a window of up to four. */
-INLINE Quad narrow_shares(const Narrow *window) {
+INLINE Quad narrow_shares(const Narrow *windows, int j) {
     static const double inner[4][4] = {{0}, {0}, {0, 1}, {0, 1, 1}};
     static const int64_t is_last[4][4] = {{0}, {0, -1}, {0, 0, -1}, {0, 0, 0, -1}};
-    const int n = window->width - 1;
+    const int n = windows->width[j] - 1;
     QuadMask last;
     memcpy(&last, is_last[n], sizeof last);
     const QuadMask first = {-1, 0, 0, 0};
-    const Quad first_share = (Quad){0} + window->share[0], last_share = (Quad){0} + window->share[2];
+    const Quad first_share = (Quad){0} + windows->share[0][j];
+    const Quad last_share = (Quad){0} + windows->share[2][j];
     return (Quad)((QuadMask)quad_at(inner[n]) | (first & (QuadMask)first_share) |
                   (last & (QuadMask)last_share));
 }

@@ -158,7 +158,8 @@ INLINE void NAME(prefetch_below)(const NAME(Around) * around, int32_t row, int32
 
 /* GDAL's average of a window that lies in what is at hand: the sums of its valid pixels and of their
    shares. */
-INLINE void NAME(gdal_wide)(const Window *window, const NAME(Around) * around, T fill, double *sums) {
+INLINE void NAME(gdal_wide)(const Window *window, const NAME(Around) * around, T fill, double *sum,
+                            double *weights) {
     const Box box = window->box;
     const int64_t stride = around->view.stride;
     const T *p = around->view.data + (box.r0 - around->box.r0) * stride + (box.c0 - around->box.c0);
@@ -171,8 +172,8 @@ INLINE void NAME(gdal_wide)(const Window *window, const NAME(Around) * around, T
         if (halves == 2) shares[1] = column_shares(window, k + 4);
         NAME(eight_columns)(p + k, stride, &rows, fill, shares, halves, &total, &weight);
     }
-    sums[0] = sum4(total);
-    sums[1] = sum4(weight);
+    *sum = sum4(total);
+    *weights = sum4(weight);
 }
 
 typedef T NAME(Four) __attribute__((vector_size(4 * sizeof(T))));
@@ -186,11 +187,14 @@ INLINE FourInts NAME(four)(const T *p, int32_t fill, FourInts *lost) {
     return wide & ~*lost;
 }
 
-/* `gdal_wide` of a window of at most four columns and at least two rows. */
-INLINE void NAME(gdal_narrow)(const T *p, int64_t stride, const Narrow *window, T fill,
-                              double *sums) {
-    const Quad first_share = (Quad){0} + window->share[1], last_share = (Quad){0} + window->share[3];
-    const int32_t inner_rows = window->height - 2;
+/* `gdal_wide` of a window of at most four columns and at least two rows, the j-th. */
+INLINE void NAME(gdal_narrow)(const NAME(Around) * around, const Narrow *windows, int j, T fill,
+                              double *sum, double *weights) {
+    const int64_t stride = around->view.stride;
+    const T *p = around->view.data + windows->row[j] * stride + windows->col[j];
+    const Quad first_share = (Quad){0} + windows->share[1][j];
+    const Quad last_share = (Quad){0} + windows->share[3][j];
+    const int32_t inner_rows = windows->height[j] - 2;
     FourInts inner = {0}, found = (FourInts){0} + inner_rows, lost_above, lost_under;
     const FourInts top = NAME(four)(p, fill, &lost_above);
     for (int32_t r = 0; r < inner_rows; r++) {
@@ -204,8 +208,23 @@ INLINE void NAME(gdal_narrow)(const T *p, int64_t stride, const Narrow *window, 
     Quad weight = reals4(found) + first_share * reals4(lost_above + 1);
     total = total + last_share * reals4(low);
     weight = weight + last_share * reals4(lost_under + 1);
-    const Quad shares = narrow_shares(window);
-    sum4_of_both(sums, shares * total, shares * weight);
+    const Quad shares = narrow_shares(windows, j);
+    sum4_of_both(sum, weights, shares * total, shares * weight);
+}
+
+/* `finish_real` of four sums and their weights, fill where there is no weight. */
+INLINE void NAME(finish_four)(T *out, const double *sums, const double *weights, T fill) {
+    const Quad weight = quad_at(weights), magic = (Quad){0} + 6755399441055744.0;
+    Quad value = quad_at(sums) / weight;
+    value = most4(value, (Quad){0} + (double)T_MIN);
+    value = least4(value, (Quad){0} + (double)T_MAX);
+    value = (value + magic) - magic;
+    const T aside = fill == (T)T_MIN ? (T)(fill + 1) : (T)(fill - 1);
+    const Quad fills = (Quad){0} + (double)fill;
+    value = chosen4(value == fills, (Quad){0} + (double)aside, value);
+    value = chosen4(weight > 0.0, value, fills);
+    const FourInts made = ints4(value);
+    for (int k = 0; k < 4; k++) out[k] = (T)made[k];
 }
 
 /* GDAL's average of up to PIECE pixels of a row whose windows are not all outside the tiles. */
@@ -213,30 +232,35 @@ static void NAME(gdal_piece)(const Job *job, int64_t band, T *out, const double 
                              const double *lower, int count, const NAME(Around) * around,
                              Scratch *scratch, const Box *within, int *failed) {
     const T fill = *(const T *)job->fill;
-    const int64_t stride = around->view.stride;
     const Held held = held_of(around->box);
-    double sums[PIECE][2];
-    uint32_t single = 0; /* pixels that were made on their own */
+    double sums[PIECE], weights[PIECE];
+    T made[PIECE];
+    uint32_t alone = 0; /* pixels whose windows are not all at hand */
+    Narrow windows;
+    narrow_piece(&windows, upper, lower, count, &held);
     for (int j = 0; j < count; j++) {
-        const Narrow narrow = narrow_between(upper + 2 * j, lower + 2 * j + 2, &held);
-        if (narrow.inside && j % 8 == 0)
-            NAME(prefetch_below)(around, narrow.row + narrow.height, narrow.col, narrow.height);
-        if (narrow.inside && narrow.height > 1 && narrow.width <= 4) {
-            NAME(gdal_narrow)(around->view.data + narrow.row * stride + narrow.col, stride, &narrow,
-                              fill, sums[j]);
-            continue;
-        }
-        const Window window = window_between(upper + 2 * j, lower + 2 * j + 2);
-        if (narrow.inside) {
-            NAME(gdal_wide)(&window, around, fill, sums[j]);
+        const int inside = !windows.beyond[j];
+        if (inside && j % 8 == 0)
+            NAME(prefetch_below)(around, windows.row[j] + windows.height[j], windows.col[j],
+                                 windows.height[j]);
+        if (inside && windows.height[j] > 1 && windows.width[j] <= 4) {
+            NAME(gdal_narrow)(around, &windows, j, fill, sums + j, weights + j);
+        } else if (inside) {
+            const Window window = window_between(upper + 2 * j, lower + 2 * j + 2);
+            NAME(gdal_wide)(&window, around, fill, sums + j, weights + j);
         } else {
-            out[j] = NAME(gdal_average)(job, band, &window, around, scratch, within, failed);
-            single |= UINT32_C(1) << j;
+            alone |= UINT32_C(1) << j;
+            sums[j] = weights[j] = 0;
         }
     }
-    for (int j = 0; j < count; j++)
-        if (!(single >> j & 1))
-            out[j] = sums[j][1] > 0 ? NAME(finish_real)(sums[j][0] / sums[j][1], fill) : fill;
+    for (int j = count; j % 4; j++) sums[j] = weights[j] = 0;
+    for (int j = 0; j < count; j += 4) NAME(finish_four)(made + j, sums + j, weights + j, fill);
+    memcpy(out, made, (size_t)count * sizeof(T));
+    for (int j = 0; alone; j++, alone >>= 1)
+        if (alone & 1) {
+            const Window window = window_between(upper + 2 * j, lower + 2 * j + 2);
+            out[j] = NAME(gdal_average)(job, band, &window, around, scratch, within, failed);
+        }
 }
 #endif
 
