@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from reprojection.crs import (
     MODIS_SINUSOIDAL,
+    Floats,
     check_crs,
     from_lonlat,
     parse_crs,
@@ -272,23 +273,31 @@ def project_bounds(lonlat_bbox: Sequence[float], crs: str) -> Bounds:
     lon, lat = np.meshgrid(np.linspace(west, east, 257), np.linspace(south, north, 257))
     if parse_crs(crs).is_projected:
         lon = np.where(lon > 180.0, lon - 360.0, lon)
-    x, y = from_lonlat(crs, lon.ravel(), lat.ravel())
+    x, y = points_on_map(f"box {tuple(lonlat_bbox)}", lon.ravel(), lat.ravel(), crs)
+    west_x, east_x = _padded_span(x.reshape(lon.shape))
+    south_y, north_y = _padded_span(y.reshape(lon.shape))
+    return Bounds(west_x, south_y, east_x, north_y)
+
+
+def points_on_map(what: str, lon: Floats, lat: Floats, crs: str) -> tuple[Floats, Floats]:
+    """Coordinates in a CRS of points (n,) of a region, NaN where one is off its domain.
+
+    Raises GridError, which names the region by `what`, where all are, or one lies where the map
+    runs off to infinity.
+    """
+    x, y = from_lonlat(crs, lon, lat)
+    remedy = "choose a CRS made for that region"
+    name = parse_crs(crs).name
     if not np.isfinite(x).any():
-        raise GridError(
-            f"box {tuple(lonlat_bbox)} lies outside the domain of CRS {parse_crs(crs).name!r}; "
-            "choose a CRS made for that region"
-        )
+        raise GridError(f"{what} lies outside the domain of CRS {name!r}; {remedy}")
     away = np.hypot(x, y) * (parse_crs(crs).axis_info[0].unit_conversion_factor or 1.0)
     farthest = int(np.nanargmax(away))
     if away[farthest] > _FARTHEST:
         raise GridError(
-            f"a part of box {tuple(lonlat_bbox)}, at longitude {lon.flat[farthest]:g} and latitude "
-            f"{lat.flat[farthest]:g}, lies outside the domain of CRS {parse_crs(crs).name!r}; "
-            "choose a CRS made for that region, or narrow the bounds"
+            f"a part of {what}, at longitude {lon[farthest]:g} and latitude {lat[farthest]:g}, "
+            f"lies outside the domain of CRS {name!r}; {remedy}, or narrow it"
         )
-    west_x, east_x = _padded_span(x.reshape(lon.shape))
-    south_y, north_y = _padded_span(y.reshape(lon.shape))
-    return Bounds(west_x, south_y, east_x, north_y)
+    return x, y
 
 
 def _check_lonlat(box: Sequence[float]) -> Bounds:

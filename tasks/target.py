@@ -7,7 +7,15 @@ import shapely
 
 from reprojection.crs import from_lonlat, is_plain_lonlat, parse_crs, to_lonlat
 from reprojection.errors import GridError
-from reprojection.grids import Bounds, Cell, Grid, Lattice, modis_lattice, project_bounds
+from reprojection.grids import (
+    Bounds,
+    Cell,
+    Grid,
+    Lattice,
+    modis_lattice,
+    points_on_map,
+    project_bounds,
+)
 from tasks.errors import RequestRefusedError
 from tasks.regions import Area, region_area, tile_numbers
 from tasks.request import Request
@@ -120,12 +128,7 @@ def _area_bounds(area: Area, crs: str) -> Bounds:
     lon = points[:, 0]
     if parse_crs(crs).is_projected:
         lon = np.where(lon > 180.0, lon - 360.0, lon)
-    x, y = from_lonlat(crs, lon, points[:, 1])
-    if not np.isfinite(x).any():
-        raise GridError(
-            f"the region lies outside the domain of CRS {parse_crs(crs).name!r}; "
-            "choose a CRS made for that region"
-        )
+    x, y = points_on_map("the region", lon, points[:, 1], crs)
     low, high = (np.nanmin(x), np.nanmin(y)), (np.nanmax(x), np.nanmax(y))
     return Bounds(float(low[0]), float(low[1]), float(high[0]), float(high[1]))
 

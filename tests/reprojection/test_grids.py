@@ -109,7 +109,7 @@ def test_a_box_off_the_earth_is_refused(box: tuple[float, float, float, float]) 
 def test_a_box_that_reaches_where_a_map_has_no_end_is_refused(
     crs: str, box: tuple[float, float, float, float], place: str
 ) -> None:
-    with pytest.raises(GridError, match=f"{place}.*, or narrow the bounds$"):
+    with pytest.raises(GridError, match=f"{place}.*, or narrow it$"):
         project_bounds(box, crs)
 
 

@@ -83,6 +83,20 @@ def test_let_through(changes: dict[str, Any]) -> None:
             "outside the domain",
             "Choose a CRS",
         ),
+        (
+            {
+                "grid": {"crs": "EPSG:3413", "resolution": 1000},
+                "region": {
+                    "geojson": {
+                        "type": "Polygon",
+                        "coordinates": [[[0, -90], [60, -90], [60, 50], [0, 50], [0, -90]]],
+                    }
+                },
+            },
+            "region.geojson",
+            "and latitude -90, lies outside the domain",
+            "or narrow it",
+        ),
         ({"region": {"tiles": ["h00v00"]}}, "region.tiles", "off the Earth", "Name tiles"),
         (
             {"products": product("MCD15A2", "LAI_1km")},
