@@ -215,6 +215,20 @@ def _selection(
     return Selection(qa_layer=qa_layer, field=bits, wanted=kept)
 
 
+def named_bits(known: Mapping[str, BitField], name: str) -> BitField | None:
+    """The bits a rule names: a field of the layer, in either case, or their numbers, "0-1"."""
+    for candidate, bits in known.items():
+        if candidate.upper() == name.upper():
+            return bits
+    match = _BITS.match(name)
+    if match:
+        first = int(match["first"])
+        last = int(match["last"] or first)
+        if first <= last < 512 and last - first < 32:
+            return BitField(start=first, length=last - first + 1)
+    return None
+
+
 def _values_of_type(dtype: np.dtype[np.generic]) -> range | None:
     if dtype.kind not in "iu":
         return None
@@ -227,15 +241,9 @@ def _bit_field(granule: Granule, name: str, field_name: str) -> BitField | None:
         return None
     entry = _entry(granule, split_index(name)[0])
     known = entry.bits if entry else {}
-    for candidate, bits in known.items():
-        if candidate.upper() == field_name.upper():
-            return bits
-    match = _BITS.match(field_name)
-    if match:
-        first = int(match["first"])
-        last = int(match["last"] or first)
-        if first <= last < 512 and last - first < 32:
-            return BitField(start=first, length=last - first + 1)
+    found = named_bits(known, field_name)
+    if found is not None:
+        return found
     fields = ", ".join(known) or "none known; bits can be named by number, like '0-1'"
     raise ChoiceRefusedError(f"QA layer {name!r} has no bit field {field_name!r}; fields: {fields}")
 

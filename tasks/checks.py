@@ -8,7 +8,7 @@ from typing import Protocol
 from reprojection.catalogue import LayerEntry, Product, product
 from reprojection.errors import ChoiceRefusedError
 from reprojection.layers import Kind, split_index
-from reprojection.qa import check_values, values_of
+from reprojection.qa import check_values, named_bits, values_of
 from tasks.errors import RequestRefusedError
 from tasks.request import ProductChoice, Request
 from tasks.target import target
@@ -294,7 +294,7 @@ def _check_rule(
 def _check_bits(field: str, name: str, values: tuple[int, ...], entry: LayerEntry) -> None:
     if name == "value":
         return
-    bits = entry.bits.get(name)
+    bits = named_bits(entry.bits, name)
     if bits is None:
         raise RequestRefusedError(
             field, f"there is no QA field {name!r}.", nearest_names(name, [*entry.bits, "value"])

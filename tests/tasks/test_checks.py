@@ -50,6 +50,7 @@ def polygon(*points: tuple[float, float]) -> dict[str, Any]:
         {"qa": "best", "products": product("MOD10A1", "NDSI_Snow_Cover", collection="6")},
         {"qa": {"FparLai_QC": {"MODLAND": [0], "SCF_QC": [0, 1]}}},
         {"qa": {"FparLai_QC": {"value": [0, 32]}}},
+        {"qa": {"FparLai_QC": {"modland": [0], "5-7": [0, 1]}}},
     ],
 )
 def test_let_through(changes: dict[str, Any]) -> None:
@@ -127,6 +128,8 @@ def test_let_through(changes: dict[str, Any]) -> None:
         ({"qa": {"FparLaiQC": {"MODLAND": [0]}}}, "qa.FparLaiQC", "no product", "FparLai_QC"),
         ({"qa": {"FparLai_QC": {"MODLND": [0]}}}, "qa.FparLai_QC.MODLND", "no QA field", "MODLAND"),
         ({"qa": {"FparLai_QC": {"MODLAND": [2]}}}, "qa.FparLai_QC.MODLAND", "2 does", "0 to 1"),
+        ({"qa": {"FparLai_QC": {"5-7": [9]}}}, "qa.FparLai_QC.5-7", "9 does", "0 to 7"),
+        ({"qa": {"FparLai_QC": {"7-5": [0]}}}, "qa.FparLai_QC.7-5", "no QA field", "MODLAND"),
         ({"qa": {"FparLai_QC": {"MODLAND": []}}}, "qa.FparLai_QC.MODLAND", "no value", "List"),
         ({"qa": {"FparLai_QC": {"value": []}}}, "qa.FparLai_QC.value", "no value", "List"),
         ({"qa": {"FparLai_QC": {}}}, "qa.FparLai_QC", "no field", "Name one"),
