@@ -2,7 +2,6 @@
 
 import base64
 import secrets
-import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ from swathmill.stack.children import Child, ChildSpec
 
 READY_SECONDS = 60.0
 LOOKUP = Path(__file__).with_name("azurite_lookup.cjs")
+JOURNAL = Path(__file__).with_name("azurite_journal.cjs")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,9 +34,9 @@ class Account:
 class AzuriteServer:
     """Azurite over one folder, on three loopback ports (blob, queue, table).
 
-    It runs as it is but for the order in which it looks for a table's row (`azurite_lookup.cjs`).
-    With `in_memory` nothing outlives it. Otherwise all its tables are one JSON text on the disk,
-    which Node ends at 512 MiB: rows of some 90,000 tasks.
+    It runs as it is but for the order in which it looks for a table's row (`azurite_lookup.cjs`)
+    and the way it keeps rows (`azurite_journal.cjs`): what it has answered outlives a SIGKILL.
+    With `in_memory` nothing outlives it.
     """
 
     folder: Path
@@ -77,7 +77,7 @@ class AzuriteServer:
             name="azurite",
             argv=(
                 str(programs.node()),
-                *("--require", str(LOOKUP)),
+                *("--require", str(LOOKUP), "--require", str(JOURNAL)),
                 str(programs.azurite()),
                 *("--silent", "--disableTelemetry", "--skipApiVersionCheck"),
                 *keeps,
@@ -92,8 +92,6 @@ class AzuriteServer:
             },
             log=self.log,
             grace_seconds=20.0,
-            # It writes its tables some seconds late: an orphan gets the chance to finish that.
-            orphan_signal=signal.SIGTERM,
         )
 
     def is_ready(self) -> bool:
