@@ -86,18 +86,19 @@ class Journal {
       }
       if (collection.dirtyIds.length) changes.push(files.changed(collection));
     }
-    if (changes.length) this.append(`${JSON.stringify(changes)}\n`);
+    if (changes.length) this.append(changes);
   }
 
-  append(text) {
+  append(changes) {
     try {
-      fs.appendFileSync(this.file, text);
+      const line = Buffer.from(`${JSON.stringify(changes)}\n`);
+      fs.appendFileSync(this.file, line);
+      this.size += line.length;
     } catch (error) {
       // What cannot be kept must not be answered; what is kept is there at the next start.
       files.say(`${this.database.filename} cannot be written: ${error.message}`);
       process.exit(1);
     }
-    this.size += Buffer.byteLength(text);
     if (this.size < this.limit || this.due) return;
     this.due = true;
     setImmediate(() => this.database.saveDatabase());

@@ -153,23 +153,58 @@ def test_a_folder_that_azurite_wrote_by_itself_is_taken_over(place: Place) -> No
         assert storage.messages() == {"message"}
 
 
+def probe(database: Path, killed_at: int, limit: str = "") -> subprocess.CompletedProcess[str]:
+    command = f'{limit} exec "$@"'
+    program = [programs.node(), "--require", JOURNAL, PROBE, database, str(killed_at)]
+    return subprocess.run(
+        ["sh", "-c", command, "sh", *program],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env=os.environ | {"AZURITE_JOURNAL_BYTES": "3000"},
+    )
+
+
+class Possible:
+    """What a database may hold: what was acknowledged last, or what was tried after that."""
+
+    def __init__(self) -> None:
+        self.contents: list[object] = [{}, {"rows": []}]
+
+    def follow(self, said: str) -> None:
+        for word, contents in map(json.loads, said.splitlines()):
+            assert word != "loaded" or contents in self.contents
+            self.contents = [*self.contents[-1:], contents] if word == "trying" else [contents]
+
+
 def test_a_kill_at_any_call_of_the_file_system_loses_nothing(tmp_path: Path) -> None:
     """Killed at the first call, the second and so on; each time again on the way back."""
     database = tmp_path / "database"
-    possible: list[object] = [{}, {"rows": []}]
+    possible = Possible()
     for call in range(1, 200):
         codes = []
         for killed_at in (call, call, 0):
-            command = [programs.node(), "--require", JOURNAL, PROBE, database, str(killed_at)]
-            env = os.environ | {"AZURITE_JOURNAL_BYTES": "3000"}
-            run = subprocess.run(command, capture_output=True, text=True, timeout=60, env=env)
+            run = probe(database, killed_at)
             codes.append(run.returncode)
             assert run.returncode == 0 or (killed_at and run.returncode == -9), run.stderr
-            for word, contents in map(json.loads, run.stdout.splitlines()):
-                assert word != "loaded" or contents in possible
-                possible = [*possible[-1:], contents] if word == "trying" else [contents]
+            possible.follow(run.stdout)
         if codes[0] == 0:
             break
     generation = json.loads(database.read_text().splitlines()[0])["generation"]
     assert codes[0] == 0, "it came through"
     assert generation > call > 30, "snapshots were taken meanwhile"
+
+
+def test_what_does_not_fit_on_the_disk_is_not_acknowledged(tmp_path: Path) -> None:
+    database = tmp_path / "database"
+    possible = Possible()
+    full = probe(database, 0, limit="ulimit -f 9;")
+    possible.follow(full.stdout)
+    assert f"No snapshot of {database}" in full.stderr
+    assert f"{database} cannot be written" in full.stderr
+    assert full.returncode == 1
+    assert len(possible.contents) == 2, "the last change was not acknowledged"
+    for _ in range(2):
+        run = probe(database, 0)
+        possible.follow(run.stdout)
+        assert run.returncode == 0
