@@ -186,7 +186,6 @@ def main() -> None:
             folder=folder / "azurite",
             log=folder / "azurite.log",
             account=Account.new(),
-            in_memory=True,  # on the disk it ends at about 90,000 tasks
         )
         child = server.start()
         try:

@@ -9,7 +9,7 @@ from pathlib import Path
 from swathmill.stack import ports, programs
 from swathmill.stack.children import Child, ChildSpec
 
-READY_SECONDS = 60.0
+READY_SECONDS = 180.0  # ten for the rows of 100,000 tasks, on a slow machine more
 LOOKUP = Path(__file__).with_name("azurite_lookup.cjs")
 JOURNAL = Path(__file__).with_name("azurite_journal.cjs")
 
@@ -36,14 +36,12 @@ class AzuriteServer:
 
     It runs as it is but for the order in which it looks for a table's row (`azurite_lookup.cjs`)
     and the way it keeps rows (`azurite_journal.cjs`): what it has answered outlives a SIGKILL.
-    With `in_memory` nothing outlives it.
     """
 
     folder: Path
     log: Path
     account: Account
     ports: tuple[int, ...]
-    in_memory: bool = False
 
     @classmethod
     def on_free_ports(
@@ -53,11 +51,10 @@ class AzuriteServer:
         log: Path,
         account: Account,
         preferred: Sequence[int] = (),
-        in_memory: bool = False,
     ) -> "AzuriteServer":
         """The server on the preferred ports where those are free, on others where they are not."""
         chosen = ports.choose(3, preferred=preferred)
-        return cls(folder=folder, log=log, account=account, ports=chosen, in_memory=in_memory)
+        return cls(folder=folder, log=log, account=account, ports=chosen)
 
     @property
     def connection_string(self) -> str:
@@ -72,7 +69,6 @@ class AzuriteServer:
     def spec(self) -> ChildSpec:
         """How it is started: Node directly on Azurite's script, so that signals reach Node."""
         blob, queue, table = (str(port) for port in self.ports)
-        keeps = ("--inMemoryPersistence",) if self.in_memory else ("--location", str(self.folder))
         return ChildSpec(
             name="azurite",
             argv=(
@@ -80,7 +76,7 @@ class AzuriteServer:
                 *("--require", str(LOOKUP), "--require", str(JOURNAL)),
                 str(programs.azurite()),
                 *("--silent", "--disableTelemetry", "--skipApiVersionCheck"),
-                *keeps,
+                *("--location", str(self.folder)),
                 *("--blobHost", ports.LOOPBACK, "--blobPort", blob),
                 *("--queueHost", ports.LOOPBACK, "--queuePort", queue),
                 *("--tableHost", ports.LOOPBACK, "--tablePort", table),
