@@ -1,9 +1,9 @@
 """`python -m bench.chaos --minutes 10 --seed 1`: the real stack under faults, then a verdict.
 
 Two workers, two managers, portal, Redis and Azurite over a data folder of their own. Processes are
-killed and stalled, connections cut, delayed, refused and swallowed, disks filled and Azurite
-restarted, while people submit and cancel. Afterwards all that ended is compared with a quiet run of
-the same requests. The seed fixes what is chosen; when it happens depends on the machine.
+killed and stalled, connections cut, delayed, refused and swallowed, disks filled and Azurite killed
+and restarted, while people submit and cancel. Afterwards all that ended is compared with a quiet
+run of the same requests. The seed fixes what is chosen; when it happens depends on the machine.
 Exit code 1 when something that must always hold does not.
 """
 

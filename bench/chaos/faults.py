@@ -101,7 +101,8 @@ class Faults:
             (35, self._bad_connections),
             (8 if self.disk else 0, self._full_disk),
             (1, self._full_quota),
-            (4, self._restart_azurite),
+            (2, self._restart_azurite),
+            (4, self._kill_azurite),
         ]
         self.choose.choices([k for _, k in kinds], weights=[w for w, _ in kinds])[0]()
 
@@ -191,6 +192,12 @@ class Faults:
         if child.exit_code() is None:
             self.journal.note("azurite restarts")
             child.ask_to_stop()
+
+    def _kill_azurite(self) -> None:
+        child = self.stack.supervisor.child("azurite")
+        if child.pid is not None and child.exit_code() is None:
+            self.journal.note("azurite is killed")
+            os.kill(child.pid, signal.SIGKILL)
 
 
 def _signal(processes: list[int], number: signal.Signals) -> None:

@@ -17,6 +17,7 @@ from reprojection.sample import write_sample_archive
 from swathmill.access import local_client
 from swathmill.client import PortalClient
 from swathmill.stack.folder import DataFolder
+from swathmill.stack.ports import answers
 from swathmill.stack.stack import Stack, StackOptions
 from tasks import workers
 from tasks.request import parse_request
@@ -93,6 +94,16 @@ class Watched:
         pid = self.stack.supervisor.child(name).pid
         assert pid is not None
         return pid
+
+    def kill_azurite(self) -> None:
+        """SIGKILL to Azurite; returns when it answers again."""
+        killed = self.pid("azurite")
+        os.kill(killed, signal.SIGKILL)
+        ports = self.folder.state().azurite_ports
+        self.until(
+            lambda: self.pid("azurite") != killed and all(answers(port) for port in ports),
+            "Azurite is back",
+        )
 
     def asleep(self) -> set[int]:
         """The hanging package's detached processes."""
@@ -187,6 +198,18 @@ def test_a_manager_that_stalls_is_followed_and_stands_by_when_it_wakes(watched: 
 
 
 NAMES = ("manager", "manager-2")
+
+
+def test_a_request_outlives_azurite_killed_when_it_is_submitted_and_while_it_runs(
+    watched: Watched,
+) -> None:
+    request = watched.submit(grid={"crs": "EPSG:4326", "resolution": 0.03})
+    watched.kill_azurite()
+    watched.until(
+        lambda: watched.client.status(request).state.value == "running", "the plan is written"
+    )
+    watched.kill_azurite()
+    watched.until_complete(request)
 
 
 def test_cancelling_frees_slots_and_leaves_no_process(watched: Watched) -> None:
