@@ -21,13 +21,14 @@ Each begins with a blob's name and ends with what is stored, the client of the b
 import argparse
 import csv
 import hashlib
+import math
 import os
 import random
 import statistics
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -51,6 +52,7 @@ COLUMNS = (
     "direction", "bytes", "way", "study", "repetitions",
     "mean_s", "deviation_s", "median_s", "best_s", "client_cpu_s", "MB_per_s",
     "time_over_sdk", "time_over_sdk_sha256", "best_over_sdk", "best_over_sdk_sha256",
+    "time_over_sdk_low", "time_over_sdk_high",
 )  # fmt: skip
 STUDY_SIZE = 64 * MB
 STUDIED = 3  # rounds
@@ -177,7 +179,17 @@ def _shape(way: str, base: Shape) -> Shape:
 
 
 def _repetitions(size: int, quick: bool) -> int:
-    most = 60 if size <= 20 * MB else 12 if size <= 64 * MB else 6 if size <= 200 * MB else 3
+    most = (
+        240
+        if size <= 8 * MB
+        else 60
+        if size <= 20 * MB
+        else 12
+        if size <= 64 * MB
+        else 6
+        if size <= 200 * MB
+        else 3
+    )
     return min(most, 5) if quick else most
 
 
@@ -222,18 +234,30 @@ def report(found: dict[Case, list[Took]], path: Path) -> None:
                 for peer in peers
             ]
             bests = [best / min(peer) for peer in peers]
+            low, high = interval(mine / its for mine, its in zip(times, peers[0], strict=True))
             table.writerow(
                 [case.direction, case.size, case.way, int(case.study), len(times),
                  *(f"{value:.5f}" for value in (mean, deviation, middle, best, cpu)),
-                 f"{case.size / MB / middle:.2f}", *(f"{ratio:.3f}" for ratio in ratios + bests)]
+                 f"{case.size / MB / middle:.2f}",
+                 *(f"{ratio:.3f}" for ratio in (*ratios, *bests, low, high))]
             )  # fmt: skip
             print(
                 f"{case.direction:4} {case.size / MB:8.3f} MB {case.way:17} "
                 f"{1000 * mean:8.1f} +- {1000 * deviation:6.1f} ms  median {1000 * middle:8.1f}  "
                 f"best {1000 * best:8.1f}  CPU {1000 * cpu:7.1f}  "
-                f"of sdk {ratios[0]:5.2f} (best {bests[0]:4.2f})  "
+                f"of sdk {ratios[0]:5.2f} ({low:4.2f} to {high:4.2f}, best {bests[0]:4.2f})  "
                 f"of sdk + SHA-256 {ratios[1]:5.2f} (best {bests[1]:4.2f})"
             )
+
+
+def interval(values: Iterable[float]) -> tuple[float, float]:
+    """Between which values the median lies, at 95%: by order, whatever their distribution."""
+    ordered = sorted(values)
+    half = 0.98 * math.sqrt(len(ordered))
+    middle = (len(ordered) - 1) / 2
+    return ordered[max(0, math.floor(middle - half))], ordered[
+        min(len(ordered) - 1, math.ceil(middle + half))
+    ]
 
 
 def plot(found: dict[Case, list[Took]], path: Path) -> None:

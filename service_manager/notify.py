@@ -155,6 +155,7 @@ class Postman:
         self._clock = clock
         self._server = server
         self._due: dict[str, float] = {}  # monotonic, by mail
+        self._taken: set[str] = set()  # mails that the server has, though storage does not say so
         self._thread: threading.Thread | None = None
 
     def tick(self) -> None:
@@ -203,12 +204,15 @@ class Postman:
         server = self._server
         if server is None:
             return False
-        try:
-            session.send_message(message(mail, server.sender), server.sender, [mail.to])
-        except (OSError, smtplib.SMTPException, ValueError) as error:
-            self._put_off(mail, error)
-            return False
+        if mail.id not in self._taken:
+            try:
+                session.send_message(message(mail, server.sender), server.sender, [mail.to])
+            except (OSError, smtplib.SMTPException, ValueError) as error:
+                self._put_off(mail, error)
+                return False
+            self._taken.add(mail.id)
         outbox.mark_sent(self._store, self._clock, mail, self._clock.now())
+        self._taken.discard(mail.id)
         self._due.pop(mail.id, None)
         log.info("mail sent", request=mail.request, kind=mail.kind)
         return True

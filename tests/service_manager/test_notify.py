@@ -24,6 +24,7 @@ from pydantic import SecretStr
 from service_manager.notify import GIVE_UP, MailServer, Postman, compose, message
 from tasks import outbox
 from tasks.clock import ManualClock
+from tasks.errors import StoreError
 from tasks.memory_store import MemoryStore
 from tasks.model import Phase, RequestState
 from tasks.outbox import Mail
@@ -147,6 +148,27 @@ def test_a_mail_whose_sending_was_not_recorded_is_sent_again_the_same(
     first, second = catcher.mails
     assert first["Message-ID"] == second["Message-ID"]
     assert first.as_bytes() == second.as_bytes()
+
+
+def test_a_mail_that_was_taken_while_storage_is_away_is_not_sent_again(
+    plain: MailServer, catcher: Catcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, clock = MemoryStore(), ManualClock()
+    outbox.put(store, clock, mail())
+    postman = Postman(store, clock, plain)
+
+    def away(*_: object) -> None:
+        raise StoreError("no answer")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(store, "transact", away)
+        for _ in range(2):
+            with pytest.raises(StoreError):
+                postman.deliver()
+    assert list(outbox.unsent(store))
+    assert postman.deliver() == 1
+    assert not list(outbox.unsent(store))
+    assert len(catcher.mails) == 1
 
 
 def test_a_mail_that_is_not_taken_waits_longer_each_time(

@@ -200,7 +200,6 @@ def test_what_does_not_fit_on_the_disk_is_not_acknowledged(tmp_path: Path) -> No
     possible = Possible()
     full = probe(database, 0, limit="ulimit -f 9;")
     possible.follow(full.stdout)
-    assert f"No snapshot of {database}" in full.stderr
     assert f"{database} cannot be written" in full.stderr
     assert full.returncode == 1
     assert len(possible.contents) == 2, "the last change was not acknowledged"
@@ -208,3 +207,19 @@ def test_what_does_not_fit_on_the_disk_is_not_acknowledged(tmp_path: Path) -> No
         run = probe(database, 0)
         possible.follow(run.stdout)
         assert run.returncode == 0
+
+
+def test_without_a_snapshot_the_journals_say_everything(tmp_path: Path) -> None:
+    database, in_the_way = tmp_path / "database", tmp_path / "database~"
+    possible = Possible()
+    possible.follow(probe(database, 0).stdout)
+    in_the_way.mkdir()
+    for _ in range(3):
+        run = probe(database, 0)
+        possible.follow(run.stdout)
+        assert run.returncode == 0
+        assert f"No snapshot of {database}" in run.stderr
+    in_the_way.rmdir()
+    run = probe(database, 0)
+    possible.follow(run.stdout)
+    assert "No snapshot" not in run.stderr

@@ -19,7 +19,7 @@ from swathmill.client import PortalClient
 from swathmill.stack.folder import DataFolder
 from swathmill.stack.ports import answers
 from swathmill.stack.stack import Stack, StackOptions
-from tasks import workers
+from tasks import outbox, workers
 from tasks.request import parse_request
 from tasks.settings import Settings
 from worker import proctree
@@ -76,6 +76,8 @@ class Watched:
         self.until(lambda: self.client.status(request).state.ended, f"{request} has ended")
         status = self.client.status(request)
         assert (status.state.value, status.gap_count) == ("complete", 0), status
+        # A manager that ends between the mail server's answer and its note of it sends it again.
+        self.until(lambda: not any(outbox.unsent(self.services.store)), "its mail has gone")
 
     def acting(self) -> tuple[int, str]:
         """The highest epoch that a manager acted in, and the manager."""
