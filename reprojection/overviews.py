@@ -20,7 +20,8 @@ def picked(plane: Pixels) -> Pixels:
 def averaged(plane: Pixels, nodata: float | int | None) -> Pixels:
     """The mean of each 2 x 2 pixels that have a value, of the plane's type; nodata where none has.
 
-    Means of whole numbers are rounded half up, and moved by one where they would equal nodata.
+    Means of whole numbers are rounded half up, and moved by one where they would equal nodata;
+    other means are moved to the next number.
     """
     if not kernels.available() or plane.dtype.name not in _TYPES:
         return averaged_in_numpy(plane, nodata)
@@ -65,7 +66,11 @@ def averaged_in_numpy(plane: Pixels, nodata: float | int | None) -> Pixels:
         total += np.where(use, part, 0.0)
     exact = total / np.maximum(count, 1)
     if plane.dtype.kind == "f":
-        mean = exact
+        mean = exact.astype(plane.dtype)
+        if nodata is not None:
+            empty = plane.dtype.type(nodata)
+            aside = np.nextafter(empty, plane.dtype.type(0 if empty else 1))
+            mean = np.where(mean == empty, aside, mean)
     else:
         mean = np.floor(exact + 0.5)
         if nodata is not None:

@@ -7,8 +7,8 @@
 #define RUN 32
 
 /* A value is one that is neither `nodata` nor NaN; the mean of whole numbers is rounded half up, and
- * moved by one where it would equal nodata. */
-#define HALVE(NAME, TYPE, IS_FLOAT)                                                                \
+ * moved by one where it would equal nodata; other means are moved to the next number. */
+#define HALVE(NAME, TYPE, IS_FLOAT, NEXT)                                                          \
     CLONES static void NAME(const TYPE *in, int64_t rows, int64_t cols, TYPE nodata, int known,   \
                             TYPE *out)                                                            \
     {                                                                                              \
@@ -55,22 +55,23 @@
                 if (count) {                                                                       \
                     double exact = sum / count;                                                    \
                     mean = IS_FLOAT ? (TYPE)exact : (TYPE)floor(exact + 0.5);                      \
-                    if (!(IS_FLOAT) && known && mean == nodata)                                    \
-                        mean = (TYPE)(mean + (exact < (double)mean ? -1 : 1));                     \
+                    if (known && mean == nodata)                                                   \
+                        mean = IS_FLOAT ? (TYPE)NEXT(nodata, nodata == 0 ? 1 : 0)                  \
+                                        : (TYPE)(mean + (exact < (double)mean ? -1 : 1));          \
                 }                                                                                  \
                 out[r * across + c] = mean;                                                        \
             }                                                                                      \
         }                                                                                          \
     }
 
-HALVE(halve_int8, int8_t, 0)
-HALVE(halve_uint8, uint8_t, 0)
-HALVE(halve_int16, int16_t, 0)
-HALVE(halve_uint16, uint16_t, 0)
-HALVE(halve_int32, int32_t, 0)
-HALVE(halve_uint32, uint32_t, 0)
-HALVE(halve_float32, float, 1)
-HALVE(halve_float64, double, 1)
+HALVE(halve_int8, int8_t, 0, nextafter)
+HALVE(halve_uint8, uint8_t, 0, nextafter)
+HALVE(halve_int16, int16_t, 0, nextafter)
+HALVE(halve_uint16, uint16_t, 0, nextafter)
+HALVE(halve_int32, int32_t, 0, nextafter)
+HALVE(halve_uint32, uint32_t, 0, nextafter)
+HALVE(halve_float32, float, 1, nextafterf)
+HALVE(halve_float64, double, 1, nextafter)
 
 /* `type` numbers int8, uint8, int16, uint16, int32, uint32, float32, float64 from 0; `nodata` points
  * to one value of that type. Returns -1 for another type. */

@@ -9,7 +9,7 @@ from typing import BinaryIO
 import numpy as np
 import pytest
 import rasterio
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from reprojection import tiff
@@ -207,6 +207,8 @@ def test_threads_change_no_byte(tmp_path: Path) -> None:
     nodata=st.sampled_from([None, 0, 3, 100]),
     seed=st.integers(0, 1000),
 )
+@example(dtype="float32", shape=(1, 20), nodata=3, seed=976)
+@example(dtype="float64", shape=(9, 200), nodata=0, seed=1)
 def test_means_in_c_are_those_in_numpy(
     dtype: str, shape: tuple[int, int], nodata: int | None, seed: int
 ) -> None:
