@@ -183,9 +183,7 @@ def main() -> None:
             part = days if asked.whole else tenth
             write(MemoryStore(), FolderBlobs(folder / "memory"), "memory", part, stage)
         server = AzuriteServer.on_free_ports(
-            folder=folder / "azurite",
-            log=folder / "azurite.log",
-            account=Account.new(),
+            folder=folder / "azurite", log=folder / "azurite.log", account=Account.new()
         )
         child = server.start()
         try:

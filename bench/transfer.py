@@ -179,17 +179,8 @@ def _shape(way: str, base: Shape) -> Shape:
 
 
 def _repetitions(size: int, quick: bool) -> int:
-    most = (
-        240
-        if size <= 8 * MB
-        else 60
-        if size <= 20 * MB
-        else 12
-        if size <= 64 * MB
-        else 6
-        if size <= 200 * MB
-        else 3
-    )
+    rounds = ((8 * MB, 240), (20 * MB, 60), (64 * MB, 12), (200 * MB, 6))
+    most = next((number for largest, number in rounds if size <= largest), 3)
     return min(most, 5) if quick else most
 
 
@@ -253,11 +244,10 @@ def report(found: dict[Case, list[Took]], path: Path) -> None:
 def interval(values: Iterable[float]) -> tuple[float, float]:
     """Between which values the median lies, at 95%: by order, whatever their distribution."""
     ordered = sorted(values)
+    last = len(ordered) - 1
     half = 0.98 * math.sqrt(len(ordered))
-    middle = (len(ordered) - 1) / 2
-    return ordered[max(0, math.floor(middle - half))], ordered[
-        min(len(ordered) - 1, math.ceil(middle + half))
-    ]
+    low, high = math.floor(last / 2 - half), math.ceil(last / 2 + half)
+    return ordered[max(0, low)], ordered[min(last, high)]
 
 
 def plot(found: dict[Case, list[Took]], path: Path) -> None:

@@ -269,7 +269,7 @@ def _lonlat_lines(space: SourceSpace, lat: Floats) -> tuple[Floats, Floats]:
 
 
 def _turns(lon: Floats) -> Iterator[tuple[int, int, int]]:
-    """Runs (start, stop, turns) of longitudes that the same whole turns bring into 180."""
+    """Runs (start, stop, turns) of ascending longitudes that equal turns bring into 180."""
     if max(abs(lon[0]), abs(lon[-1])) <= 180.0:
         yield 0, len(lon), 0
         return

@@ -45,12 +45,7 @@ class AzuriteServer:
 
     @classmethod
     def on_free_ports(
-        cls,
-        *,
-        folder: Path,
-        log: Path,
-        account: Account,
-        preferred: Sequence[int] = (),
+        cls, *, folder: Path, log: Path, account: Account, preferred: Sequence[int] = ()
     ) -> "AzuriteServer":
         """The server on the preferred ports where those are free, on others where they are not."""
         chosen = ports.choose(3, preferred=preferred)

@@ -61,7 +61,6 @@ class Child:
             str(os.getpid()),
             *self.spec.argv,
         ]
-        self._asked = False
         with self.spec.log.open("ab") as log:
             self._process = subprocess.Popen(
                 command,
@@ -98,8 +97,8 @@ class Child:
             time.sleep(POLL_SECONDS)
 
     def ask_to_stop(self) -> None:
-        """Send SIGTERM to the child, if it runs; once only, as a server that is saving its state
-        takes a second one for an order to end unsaved (Azurite and Redis do)."""
+        """Send SIGTERM to the child, if it runs; once only, as a second one ends Node (Azurite)
+        at once, while it closes its files."""
         if self._process is not None and self._process.poll() is None and not self._asked:
             self._asked = True
             self._process.send_signal(signal.SIGTERM)
