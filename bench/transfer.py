@@ -10,8 +10,8 @@ bench/out/transfer.csv (means and deviations) and bench/out/transfer.svg. Ways:
 
 - `sdk`: `upload_blob(file)`, `download_blob().readinto(file)` with the SDK's defaults, unverified.
 - `sdk + SHA-256`: the same, and the file's SHA-256, which the record of an artifact needs.
-- `swathmill`: `AzureBlobs.put_file` and `get_file`, as the workers call them: SHA-256, and MD5 of
-  each call's bytes on the way up.
+- `swathmill`: `AzureBlobs.put_file` and `get_file`, as the workers call them: with SHA-256, and MD5
+  of each block on the way up.
 
 Each begins with a blob's name and ends with what is stored, the client of the blob included.
 - with `--study`, Swathmill's at other block sizes and numbers of calls at once, in rounds of their

@@ -1,6 +1,7 @@
 """Sending results: whole files and ranges of them, and an archive of many, in constant memory."""
 
 import base64
+import hashlib
 import io
 import itertools
 import re
@@ -14,7 +15,8 @@ from urllib.parse import quote
 from fastapi import Request, Response
 from fastapi.responses import StreamingResponse
 
-from tasks.blobs import Blobs, split_blob
+from tasks.blobs import Blobs, drop_damaged, split_blob
+from tasks.errors import CorruptBlobError
 from tasks.model import ArtifactFile
 
 MEDIA_TYPES = {
@@ -74,7 +76,10 @@ def parse_range(header: str, size: int) -> Span | None:
 
 
 def send_file(request: Request, blobs: Blobs, result: ResultFile) -> Response:
-    """A result as an attachment with length, ETag (its SHA-256) and byte ranges."""
+    """A result as an attachment with length, ETag (its SHA-256) and byte ranges.
+
+    A whole file that storage has damaged breaks off before its end, and is gone from then on.
+    """
     file = result.file
     etag = f'"{file.sha256}"'
     headers = {
@@ -99,7 +104,7 @@ def send_file(request: Request, blobs: Blobs, result: ResultFile) -> Response:
     container, name = split_blob(file.blob)
     if span is None:
         headers["Content-Length"] = str(file.size)
-        body = _body(request, blobs.stream(container, name))
+        body = _body(request, checked(blobs, file))
         return _streaming(body, HTTPStatus.OK, headers, media)
     headers["Content-Length"] = str(span.length)
     headers["Content-Range"] = f"bytes {span.start}-{span.start + span.length - 1}/{file.size}"
@@ -120,7 +125,7 @@ def send_archive(blobs: Blobs, files: Iterable[ResultFile], name: str) -> Respon
 def zip_chunks(blobs: Blobs, files: Iterable[ResultFile]) -> Iterator[bytes]:
     """The bytes of a ZIP archive, as they are read from storage; entries carry no time.
 
-    A blob that ends early breaks the stream off: an incomplete archive must not look whole.
+    A blob that ends early or is damaged breaks the stream off: such an archive must not look whole.
     """
     sink = _Sink()
     with zipfile.ZipFile(sink, "w", zipfile.ZIP_STORED) as archive:
@@ -128,11 +133,35 @@ def zip_chunks(blobs: Blobs, files: Iterable[ResultFile]) -> Iterator[bytes]:
             entry = zipfile.ZipInfo(result.path, date_time=_ZIP_EPOCH)
             entry.external_attr = 0o644 << 16
             with archive.open(entry, "w", force_zip64=result.file.size > 2**31) as out:
-                for chunk in blobs.stream(*split_blob(result.file.blob)):
+                for chunk in checked(blobs, result.file):
                     out.write(chunk)
                     yield sink.drain()
             yield sink.drain()
     yield sink.drain()
+
+
+def checked(blobs: Blobs, file: ArtifactFile) -> Iterator[bytes]:
+    """A file's content, whose last part is held back unless the whole is what was recorded.
+
+    Raises BlobMissingError before the first part, and CorruptBlobError in place of the last; what
+    storage keeps damaged is deleted there, so that it is made again for the next who asks.
+    """
+    return _checked(blobs, file, blobs.stream(*split_blob(file.blob)))
+
+
+def _checked(blobs: Blobs, file: ArtifactFile, stream: Iterator[bytes]) -> Iterator[bytes]:
+    running, last = hashlib.sha256(), b""
+    for part in stream:
+        running.update(part)
+        if last:
+            yield last
+        last = part
+    found = running.hexdigest()
+    if found != file.sha256:
+        damage = CorruptBlobError(file.blob, file.sha256, found)
+        drop_damaged(blobs, damage)
+        raise damage
+    yield last
 
 
 def manifest_text(files: Iterable[ResultFile]) -> Iterator[bytes]:

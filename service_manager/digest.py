@@ -13,7 +13,7 @@ from service_manager.dependents import Dependents, Told
 from service_manager.ledger import Entry
 from service_manager.view import Live, View
 from tasks import history, rows
-from tasks.categories import Category
+from tasks.categories import RULES, Category, Retry
 from tasks.errors import ConflictError
 from tasks.keys import SHARDS, shard
 from tasks.model import State, Task
@@ -116,8 +116,8 @@ class Digest:
                 told.kept.add(one.key)
                 self._again.add(shard(one.key))
             elif one.state is State.WAITING:  # anew, or its attempt met an input that is gone
-                gone = one.category is Category.SOURCE_BLOB_MISSING
-                more = self._dependents.examine(one.key, look=gone)
+                lost = one.category is not None and RULES[one.category].retry is Retry.HEAL
+                more = self._dependents.examine(one.key, look=lost)
                 told.ready += more.ready
                 told.ended += more.ended
                 told.kept |= more.kept

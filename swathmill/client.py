@@ -15,6 +15,7 @@ from tasks.request import Request
 
 TIMEOUT_SECONDS = 60.0
 CHUNK_BYTES = 1 << 20
+_FETCH_AGAIN = "Fetch it again: swathmill results."
 
 
 class _Answer(BaseModel):
@@ -178,18 +179,20 @@ class PortalClient:
         target.parent.mkdir(parents=True, exist_ok=True)
         draft = target.with_name(f".{target.name}.part")
         digest = hashlib.sha256()
-        with draft.open("wb") as out:
-            for chunk in self._stream(result.url):
-                digest.update(chunk)
-                out.write(chunk)
-                progress(len(chunk))
-        if digest.hexdigest() != result.sha256:
-            draft.unlink()
-            raise ApiError(
-                f"{result.name} arrived damaged: its checksum is not the one announced.",
-                "Fetch it again: swathmill results.",
-            )
-        draft.replace(target)
+        try:
+            with draft.open("wb") as out:
+                for chunk in self._stream(result.url):
+                    digest.update(chunk)
+                    out.write(chunk)
+                    progress(len(chunk))
+            if digest.hexdigest() != result.sha256:
+                raise ApiError(
+                    f"{result.name} arrived damaged: its checksum is not the one announced.",
+                    _FETCH_AGAIN,
+                )
+            draft.replace(target)
+        finally:
+            draft.unlink(missing_ok=True)
         return target
 
     def _call(
@@ -226,6 +229,8 @@ class PortalClient:
                         answer.read()
                     _raise_for(answer)
                     yield from answer.iter_bytes(CHUNK_BYTES)
+            except httpx.RemoteProtocolError as error:
+                raise ApiError(f"The download broke off ({error}).", _FETCH_AGAIN) from error
             except httpx.TransportError as error:
                 raise self._unreachable(error) from error
 

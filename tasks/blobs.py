@@ -80,6 +80,23 @@ class Blobs(Protocol):
         ...
 
 
+def drop_damaged(blobs: Blobs, damage: CorruptBlobError) -> None:
+    """Delete a blob that was read with a wrong checksum and reads the same once more.
+
+    What storage keeps is damaged then, not what came from it; once it is gone it is made again like
+    any other that is missing. Nothing good is lost: blobs are never overwritten, so another content
+    under this name cannot have come meanwhile.
+    """
+    running = hashlib.sha256()
+    try:
+        for part in blobs.stream(*split_blob(damage.blob)):
+            running.update(part)
+    except BlobMissingError:
+        return
+    if running.hexdigest() == damage.found:
+        blobs.delete(*split_blob(damage.blob))
+
+
 def artifact_name(key: str, claim: str, file: str) -> str:
     """The blob name of an artifact's file: by task key and claim id."""
     return f"{key}/{claim}/{file}"

@@ -73,8 +73,8 @@ RULES: dict[Category, Rule] = {
     ),
     Category.CORRUPT_BLOB_READ: Rule(
         cause="A blob's content does not match its recorded checksum.",
-        retry=Retry.BACK_OFF,
-        remedy="Retried by itself. If it persists, check the storage account and its disk.",
+        retry=Retry.HEAL,
+        remedy="An input is made again by itself; for a package, submit again. Check the disk.",
     ),
     Category.BLOB_READ_FAILED: Rule(
         cause="Storage failed while a blob was being read.",

@@ -31,7 +31,7 @@ _CHAIN = 10  # causes looked at behind an exception
 class AttemptError(SwathmillError):
     """A failure whose category is known where it is raised.
 
-    `healing` has a bit for each input whose blobs are missing.
+    `healing` has a bit for each input whose blobs are missing or damaged.
     """
 
     def __init__(self, category: Category, message: str, *, healing: int = 0) -> None:

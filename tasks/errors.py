@@ -44,6 +44,7 @@ class CorruptBlobError(SwathmillError):
     def __init__(self, blob: str, expected: str, found: str) -> None:
         super().__init__(f"blob {blob} has the checksum {found}, recorded was {expected}")
         self.blob = blob
+        self.found = found
 
 
 class BlobExistsError(SwathmillError):

@@ -163,7 +163,8 @@ def fail(
     """RUNNING -> READY (later), WAITING or FAILED by the attempt's category.
 
     `asked` is a delay in seconds the server asked for; `healing` has a bit for each input whose
-    blob is missing. The manager calls it for a lost worker. Returns and raises as `commit`.
+    blob is missing or damaged. The manager calls it for a lost worker. Returns and raises as
+    `commit`.
     """
     jitter = services.random.random()
     now = services.clock.now()

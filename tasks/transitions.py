@@ -170,7 +170,7 @@ def fail(
     """RUNNING -> READY (later), WAITING (an input is made again) or FAILED, by the category.
 
     `asked` is the delay in seconds a server asked for; `healing` the bits of the inputs whose
-    blobs are missing. The manager calls it too, with the same claim, for a lost worker.
+    blobs are missing or damaged. The manager calls it too, with the same claim, for a lost worker.
     """
     _fence(task, attempt.claim)
     if attempt.category is None:

@@ -4,10 +4,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tasks.blobs import ARTIFACTS, Blobs, artifact_name, split_blob
+from tasks.blobs import ARTIFACTS, Blobs, artifact_name, drop_damaged, split_blob
 from tasks.categories import Category
 from tasks.classify import AttemptError
-from tasks.errors import BlobMissingError
+from tasks.errors import BlobMissingError, CorruptBlobError
 from tasks.model import ArtifactFile
 from tasks.settings import Settings
 from worker.cache import Cache
@@ -37,32 +37,44 @@ class Context:
         share of the attempt's progress that this is.
 
         Raises:
-            AttemptError: source blob missing, with a bit for every input that lacks a blob.
-            CorruptBlobError: a blob is not what was recorded.
+            AttemptError: source blob missing or corrupt blob read, with a bit for every input that
+                has to be made again.
         """
         fetched: dict[int, tuple[Path, ...]] = {}
-        healing, first = 0, ""
+        lost: dict[int, BlobMissingError | CorruptBlobError] = {}
         for n, (index, files) in enumerate(sorted(self.inputs.items())):
             self.tell(until * n / len(self.inputs), f"fetching input {n + 1} of {len(self.inputs)}")
             try:
                 fetched[index] = tuple(self._fetch(index, file) for file in files)
-            except BlobMissingError as error:
-                healing |= 1 << index
-                first = first or str(error)
-        if healing:
+            except (BlobMissingError, CorruptBlobError) as error:
+                lost[index] = error
+        if lost:
+            damaged = [error for error in lost.values() if isinstance(error, CorruptBlobError)]
+            first, *_ = damaged or lost.values()
             raise AttemptError(
-                Category.SOURCE_BLOB_MISSING,
-                f"{healing.bit_count()} of {len(self.inputs)} inputs are gone, the first: {first}",
-                healing=healing,
+                Category.CORRUPT_BLOB_READ if damaged else Category.SOURCE_BLOB_MISSING,
+                f"{len(lost)} of {len(self.inputs)} inputs are "
+                f"{'damaged or gone' if damaged else 'gone'}, the first: {first}",
+                healing=sum(1 << index for index in lost),
             )
         return fetched
 
+    def fetch(self, blob: str, sha256: str, to: Path) -> None:
+        """A blob as a verified local file; one that storage keeps damaged is deleted there.
+
+        Raises:
+            BlobMissingError: it is not in storage.
+            CorruptBlobError: it is not what was recorded.
+        """
+        try:
+            self.blobs.get_file(*split_blob(blob), to, sha256)
+        except CorruptBlobError as error:
+            drop_damaged(self.blobs, error)
+            raise
+
     def _fetch(self, index: int, file: ArtifactFile) -> Path:
         to = self.scratch / "inputs" / f"{index:04d}" / Path(file.name).name
-        container, name = split_blob(file.blob)
-        self.cache.get(
-            file, to, lambda path: self.blobs.get_file(container, name, path, file.sha256)
-        )
+        self.cache.get(file, to, lambda path: self.fetch(file.blob, file.sha256, path))
         return to
 
     def folder(self, name: str) -> Path:
@@ -74,7 +86,7 @@ class Context:
     def upload(self, path: Path, *, container: str = ARTIFACTS, keep: bool = True) -> ArtifactFile:
         """Store a file of the artifact under the claim's name, and say what was stored.
 
-        The checksum is that of the bytes sent, whose arrival storage has confirmed.
+        The checksum is that of the bytes sent; whoever reads them from storage holds them to it.
 
         `keep` also puts it into the local cache, whose next reader may well be here.
         """

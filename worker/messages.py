@@ -52,7 +52,7 @@ class Succeeded(_Message):
 
 class Failed(_Message):
     """The attempt failed; `log` is the traceback where it helps. `asked` is the delay in seconds a
-    server asked for, `healing` the bits of the inputs whose blobs are missing."""
+    server asked for, `healing` the bits of the inputs to make again."""
 
     kind: Literal["failed"] = "failed"
     category: Category

@@ -7,12 +7,10 @@ from pathlib import Path
 from tasks.blobs import PACKAGES
 from tasks.categories import Category
 from tasks.classify import AttemptError
-from tasks.errors import CorruptBlobError
 from tasks.model import ArtifactFile
 from tasks.packages import Package, unpack
 from tasks.spec import ReduceSpec
 from worker.adopt import Origin, adopt
-from worker.cache import sha256
 from worker.confined import run_confined
 from worker.context import Context
 from worker.group import MANIFEST, Manifest
@@ -77,12 +75,9 @@ def take_outputs(spec: ReduceSpec, package: Package, places: Places, to: Path) -
 
 
 def _package(spec: ReduceSpec, context: Context, to: Path) -> Package:
-    blob = f"{spec.digest}.tar"
-    archive = context.scratch / blob
-    context.blobs.get_file(PACKAGES, blob, archive)
-    found = sha256(archive)
-    if found != spec.digest:
-        raise CorruptBlobError(f"{PACKAGES}/{blob}", spec.digest, found)
+    name = f"{spec.digest}.tar"
+    archive = context.scratch / name
+    context.fetch(f"{PACKAGES}/{name}", spec.digest, archive)
     package = unpack(archive.read_bytes(), to)
     archive.unlink()
     return package

@@ -246,17 +246,23 @@ def test_results_come_while_the_rest_is_made(portal: LivePortal, services: Servi
     assert "3.txt" in missing.json()["detail"]
 
 
-def test_a_lost_blob_is_told_before_anything_is_sent(
-    portal: LivePortal, services: Services
+@pytest.mark.parametrize("left", [b"", b"contenu"])
+def test_a_lost_or_damaged_blob_is_told_before_anything_is_sent(
+    portal: LivePortal, services: Services, left: bytes
 ) -> None:
     name = submitted(services)
     put_result(services, name, "a", "b.tif", b"content")
     (blob,) = services.blobs.names("artifacts")
     services.blobs.delete("artifacts", blob)
+    if left:
+        services.blobs.put_bytes("artifacts", blob, left)
     with portal.client() as client:
-        answer = client.get(f"/api/requests/{name}/results/a/b.tif")
-    assert answer.status_code == 410
-    assert "again" in answer.json()["remedy"]
+        for call in (client.get, client.head):
+            answer = call(f"/api/requests/{name}/results/a/b.tif")
+            assert answer.status_code == 410, call
+            if call == client.get:
+                assert "again" in answer.json()["remedy"]
+    assert not services.blobs.exists("artifacts", blob)
 
 
 def test_failures_have_category_cause_remedy_and_attempts_their_log(

@@ -14,11 +14,13 @@ from portal.downloads import (
     Span,
     UnsatisfiableError,
     attachment,
+    checked,
     manifest_text,
     parse_range,
     zip_chunks,
 )
-from tasks.blobs import MemoryBlobs
+from tasks.blobs import MemoryBlobs, bytes_digest
+from tasks.errors import BlobMissingError, CorruptBlobError
 from tasks.model import ArtifactFile
 
 
@@ -41,7 +43,17 @@ class EndlessBlobs(MemoryBlobs):
             yield bytes(1 << 20)
 
 
-def result(path: str, blob: str, size: int, sha256: str = "ab" * 32) -> ResultFile:
+class PartedBlobs(MemoryBlobs):
+    """Blobs that come in parts, as large ones do."""
+
+    def stream(
+        self, container: str, name: str, start: int = 0, length: int | None = None
+    ) -> Iterator[bytes]:
+        (whole,) = super().stream(container, name, start, length)
+        return (whole[n : n + 4] for n in range(0, len(whole), 4))
+
+
+def result(path: str, blob: str, size: int, sha256: str) -> ResultFile:
     return ResultFile(path=path, file=ArtifactFile(name=path, blob=blob, size=size, sha256=sha256))
 
 
@@ -89,7 +101,7 @@ def test_an_archive_holds_the_files_as_they_are() -> None:
     files = []
     for number, (path, data) in enumerate(contents.items()):
         blobs.put_bytes("artifacts", f"{number}", data)
-        files.append(result(path, f"artifacts/{number}", len(data)))
+        files.append(result(path, f"artifacts/{number}", len(data), bytes_digest(data).sha256))
     archive = zipfile.ZipFile(io.BytesIO(b"".join(zip_chunks(blobs, files))))
     assert archive.testzip() is None
     assert {name: archive.read(name) for name in archive.namelist()} == contents
@@ -98,13 +110,38 @@ def test_an_archive_holds_the_files_as_they_are() -> None:
 
 def test_an_archive_takes_no_more_memory_for_more_bytes() -> None:
     blobs = EndlessBlobs(64 << 20)
-    files = [result(f"{n}.tif", f"artifacts/{n}", blobs.bytes) for n in range(2)]
+    digest = bytes_digest(bytes(blobs.bytes)).sha256
+    files = [result(f"{n}.tif", f"artifacts/{n}", blobs.bytes, digest) for n in range(2)]
     tracemalloc.start()
     sent = sum(len(chunk) for chunk in zip_chunks(blobs, files))
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert sent > 128 << 20
     assert peak < 16 << 20
+
+
+def test_what_storage_has_damaged_breaks_off_and_is_dropped() -> None:
+    blobs = PartedBlobs()
+    good, damaged = b"0123456789", b"0123456x89"
+    blobs.put_bytes("artifacts", "it", damaged)
+    file = result("it.tif", "artifacts/it", len(good), bytes_digest(good).sha256)
+    with pytest.raises(CorruptBlobError):
+        list(zip_chunks(blobs, [file]))
+    with pytest.raises(BlobMissingError):
+        checked(blobs, file.file)
+    assert not blobs.exists("artifacts", "it")
+    blobs.put_bytes("artifacts", "it", good)
+    assert b"".join(checked(blobs, file.file)) == good
+
+
+def test_the_last_part_of_what_is_damaged_is_held_back() -> None:
+    blobs = PartedBlobs()
+    blobs.put_bytes("artifacts", "it", b"0123456x89")
+    file = result("it.tif", "artifacts/it", 10, bytes_digest(b"0123456789").sha256)
+    stream = checked(blobs, file.file)
+    assert [next(stream), next(stream)] == [b"0123", b"456x"]
+    with pytest.raises(CorruptBlobError):
+        next(stream)
 
 
 def test_the_manifest_is_what_sha256sum_reads() -> None:

@@ -222,7 +222,8 @@ def test_a_new_manager_goes_on_where_the_old_one_died(rounds: int) -> None:
     assert len(list(outbox.mails(b.services.store))) == 1
 
 
-def test_a_lost_blob_is_made_again_for_who_needs_it() -> None:
+@pytest.mark.parametrize("how", [Category.SOURCE_BLOB_MISSING, Category.CORRUPT_BLOB_READ])
+def test_a_lost_blob_is_made_again_for_who_needs_it(how: Category) -> None:
     b = bench()
     b.until_ended(b.submit("ab"))
     task = protocol.read_task(b.services.store, A.key)
@@ -243,7 +244,7 @@ def test_a_lost_blob_is_made_again_for_who_needs_it() -> None:
                 if not all(b.services.blobs.exists(*split_blob(f.blob)) for f in files)
             )
             now = b.services.clock.now()
-            category = Category.SOURCE_BLOB_MISSING if lost else None
+            category = how if lost else None
             attempt = claimed.attempt(started=now, ended=now, duration=1, category=category)
             if lost:
                 protocol.fail(b.services, attempt, b.options.retry, healing=lost)

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import httpx
@@ -116,6 +116,16 @@ def test_a_file_that_is_there_already_is_not_fetched_again(tmp_path: Path) -> No
 def test_a_damaged_download_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(ApiError, match="damaged"):
         client(lambda _: httpx.Response(200, content=b"other")).download(RESULT, tmp_path)
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def test_a_download_that_breaks_off_leaves_nothing(tmp_path: Path) -> None:
+    def parts() -> Iterator[bytes]:
+        yield CONTENT[:3]
+        raise httpx.RemoteProtocolError("peer closed connection")
+
+    with pytest.raises(ApiError, match=r"broke off.*Fetch it again"):
+        client(lambda _: httpx.Response(200, content=parts())).download(RESULT, tmp_path)
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 

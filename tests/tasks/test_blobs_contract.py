@@ -8,7 +8,15 @@ import pytest
 from azure.storage.blob import BlobServiceClient
 
 from tasks.azure_blobs import AzureBlobs
-from tasks.blobs import ARTIFACTS, Blobs, MemoryBlobs, artifact_name, bytes_digest, split_blob
+from tasks.blobs import (
+    ARTIFACTS,
+    Blobs,
+    MemoryBlobs,
+    artifact_name,
+    bytes_digest,
+    drop_damaged,
+    split_blob,
+)
 from tasks.errors import BlobExistsError, BlobMissingError, CorruptBlobError
 from tasks.transfers import transfer_sizes
 
@@ -82,6 +90,13 @@ def test_other_content_than_recorded_leaves_no_file(
     with pytest.raises(CorruptBlobError, match="checksum"):
         blobs.get_file(ARTIFACTS, name, tmp_path / "copy", bytes_digest(b"other").sha256)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_blob_goes_when_it_reads_damaged_twice(blobs: Blobs, name: str) -> None:
+    stored = blobs.put_bytes(ARTIFACTS, name, b"damaged")
+    for found, there in (("on the way", True), (stored.sha256, False), (stored.sha256, False)):
+        drop_damaged(blobs, CorruptBlobError(f"{ARTIFACTS}/{name}", "recorded", found))
+        assert blobs.exists(ARTIFACTS, name) == there
 
 
 @pytest.mark.parametrize(

@@ -117,6 +117,11 @@ CASES: list[tuple[str, Callable[[Task], Change], dict[State, State]]] = [
         {State.RUNNING: State.WAITING},
     ),
     (
+        "fail for a damaged input",
+        failing(Category.CORRUPT_BLOB_READ, healing=1),
+        {State.RUNNING: State.WAITING},
+    ),
+    (
         "tell all",
         lambda t: transitions.tell(t, 3, 0),
         {s: State.READY if s is State.WAITING else s for s in State},

@@ -6,12 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from tasks.blobs import split_blob
+from tasks.blobs import PACKAGES, Blobs, split_blob
 from tasks.categories import Category
 from tasks.model import ArtifactFile
-from tasks.spec import Input, ReprojectSpec, Spec
+from tasks.packages import pack
+from tasks.spec import GroupSpec, Input, ReduceSpec, ReprojectSpec, Spec
 from tests.worker.disks import disk_of
 from tests.worker.mill import Mill, cell, granule, grid_spec, leaf_area
+from tests.worker.processes import GOOD, MANIFEST
 from tests.worker.world import collect_spec
 from worker.messages import Failed
 
@@ -40,14 +42,58 @@ def test_a_missing_source_heals_by_its_bit(mill: Mill) -> None:
     assert said.healing == 1
 
 
-def test_a_blob_that_is_not_what_was_recorded_is_corrupt(mill: Mill) -> None:
+def other_than_recorded(mill: Mill) -> tuple[ReprojectSpec, Blobs]:
+    """A cell whose granule's blob has other content than its task's row says."""
     collected = leaf_area(mill.archive, "001")
-    path = granule(mill.archive, "MCD15A2.A2012009.h17v03*.hdf")
-    stored = mill.world.services.blobs.put_file("granules", "other", path)
-    wrong = ArtifactFile(name=path.name, blob="granules/other", size=stored.size, sha256="0" * 64)
+    blobs = mill.world.services.blobs
+    stored = blobs.put_bytes("granules", "other", b"what came of it")
+    wrong = ArtifactFile(name="g.hdf", blob="granules/other", size=stored.size, sha256="0" * 64)
     mill.world.done(collected, [wrong])
-    said = failure(mill, cell(collected, "Lai_1km", date(2012, 1, 1)))
-    assert said.category is Category.CORRUPT_BLOB_READ
+    return cell(collected, "Lai_1km", date(2012, 1, 1)), blobs
+
+
+def test_a_blob_that_is_damaged_in_storage_is_dropped_and_heals(mill: Mill) -> None:
+    spec, blobs = other_than_recorded(mill)
+    said = failure(mill, spec)
+    assert (said.category, said.healing) == (Category.CORRUPT_BLOB_READ, 1)
+    assert "1 of 1 inputs are damaged or gone" in said.message
+    assert not blobs.exists("granules", "other")
+
+
+def test_a_blob_that_was_damaged_on_its_way_stays(
+    mill: Mill, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec, blobs = other_than_recorded(mill)
+    monkeypatch.setattr(blobs, "stream", lambda *_: iter([b"another reading"]))
+    assert failure(mill, spec).category is Category.CORRUPT_BLOB_READ
+    assert blobs.exists("granules", "other")
+
+
+def test_a_package_that_is_damaged_in_storage_can_be_sent_again(mill: Mill, tmp_path: Path) -> None:
+    blobs = mill.world.services.blobs
+    folder = tmp_path / "own"
+    folder.mkdir()
+    (folder / "package.yaml").write_text(
+        "name: own\ncommand: [python, run.py]\noutputs: [out.txt]\n"
+    )
+    (folder / "run.py").write_text(GOOD)
+    archive = pack(folder)
+    group = GroupSpec(group="g", cell="c", window="all", grid=None, bands=())
+    stored = blobs.put_bytes("artifacts", "manifest", MANIFEST)
+    manifest = ArtifactFile(
+        name="manifest.json", blob="artifacts/manifest", size=stored.size, sha256=stored.sha256
+    )
+    spec = ReduceSpec(
+        inputs=(mill.world.done(group, [manifest]),),
+        package="own",
+        digest=archive.digest,
+        outputs=("out.txt",),
+    )
+    blobs.put_bytes(PACKAGES, archive.blob, archive.data[:-1] + b"?")
+    said = failure(mill, spec)
+    assert (said.category, said.healing) == (Category.CORRUPT_BLOB_READ, 0)
+    mill.world.put_package(archive)
+    assert blobs.get_bytes(PACKAGES, archive.blob) == archive.data
 
 
 def test_a_layer_the_granule_lacks_is_unreadable_input(mill: Mill) -> None:
