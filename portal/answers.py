@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from portal.downloads import ResultFile
+from portal.results import ResultFile
 from tasks.categories import RULES
 from tasks.model import Attempt, Phase, State, Task
 from tasks.requests import RequestRow

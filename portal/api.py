@@ -18,13 +18,13 @@ from portal.answers import (
 )
 from portal.context import Here, Portal
 from portal.documents import decode, read_body
-from portal.downloads import ResultFile, attachment, manifest_text, send_archive, send_file
+from portal.downloads import attachment, manifest_text, send_archive, send_file
 from portal.identity import Caller
-from portal.problems import BadCallError, NotFoundError
+from portal.problems import BadCallError, GoneError, NotFoundError
+from portal.results import ResultFile
 from portal.submissions import LONGEST_KEY, accept, check, load_for, wait_for_preview
 from portal.tokens import Person
 from tasks import protocol, requests
-from tasks.errors import BlobMissingError
 from tasks.keys import is_key
 from tasks.model import Task
 from tasks.request import parse_request
@@ -181,13 +181,15 @@ def result(request_id: str, path: str, request: Request, caller: Caller, here: H
     """The file, with its length, its SHA-256 as ETag, and byte ranges."""
     row = load_for(here.services, caller, request_id)
     found = here.results.find(here.services, row, path)
+    reader = here.results.reader(here.services, row)
     try:
-        return send_file(request, here.services.blobs, found)
-    except BlobMissingError:
-        # An artifact that was made again has other blobs: look once more before giving up.
-        here.results.forget(row.id)
-        found = here.results.find(here.services, row, path)
-        return send_file(request, here.services.blobs, found)
+        return send_file(request, reader, found)
+    except GoneError:
+        # It may have been made again by now, and has other blobs then.
+        again = here.results.find(here.services, row, path)
+        if again == found:
+            raise
+        return send_file(request, reader, again)
 
 
 @router.get(
@@ -237,7 +239,8 @@ def archive(
             f"Request {row.id} has no finished result{f' below {below!r}' if below else ''} yet.",
             "Try again when its page shows results.",
         )
-    return send_archive(here.services.blobs, found, f"swathmill-{row.id}.zip")
+    reader = here.results.reader(here.services, row)
+    return send_archive(reader, found, f"swathmill-{row.id}.zip")
 
 
 @router.get("/tasks/{key}", tags=["tasks"], summary="A task and its attempts")

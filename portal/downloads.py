@@ -1,7 +1,6 @@
 """Sending results: whole files and ranges of them, and an archive of many, in constant memory."""
 
 import base64
-import hashlib
 import io
 import itertools
 import re
@@ -15,9 +14,7 @@ from urllib.parse import quote
 from fastapi import Request, Response
 from fastapi.responses import StreamingResponse
 
-from tasks.blobs import Blobs, drop_damaged, split_blob
-from tasks.errors import CorruptBlobError
-from tasks.model import ArtifactFile
+from portal.results import ResultFile, ResultReader
 
 MEDIA_TYPES = {
     ".tif": "image/tiff; application=geotiff; profile=cloud-optimized",
@@ -29,14 +26,6 @@ MEDIA_TYPES = {
 }
 _RANGE = re.compile(r"^bytes=(\d*)-(\d*)$")
 _ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)
-
-
-@dataclass(frozen=True, kw_only=True)
-class ResultFile:
-    """One file among a request's results: its path there, and the artifact's file it is."""
-
-    path: str
-    file: ArtifactFile
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,10 +64,10 @@ def parse_range(header: str, size: int) -> Span | None:
     return Span(start=start, length=end - start + 1)
 
 
-def send_file(request: Request, blobs: Blobs, result: ResultFile) -> Response:
+def send_file(request: Request, reader: ResultReader, result: ResultFile) -> Response:
     """A result as an attachment with length, ETag (its SHA-256) and byte ranges.
 
-    A whole file that storage has damaged breaks off before its end, and is gone from then on.
+    A whole file that storage has damaged breaks off before its end.
     """
     file = result.file
     etag = f'"{file.sha256}"'
@@ -101,28 +90,27 @@ def send_file(request: Request, blobs: Blobs, result: ResultFile) -> Response:
                 headers={"Content-Range": f"bytes */{file.size}"},
             )
     media = MEDIA_TYPES.get(PurePosixPath(result.path).suffix.lower(), "application/octet-stream")
-    container, name = split_blob(file.blob)
     if span is None:
         headers["Content-Length"] = str(file.size)
-        body = _body(request, checked(blobs, file))
+        body = _body(request, reader.whole(result))
         return _streaming(body, HTTPStatus.OK, headers, media)
     headers["Content-Length"] = str(span.length)
     headers["Content-Range"] = f"bytes {span.start}-{span.start + span.length - 1}/{file.size}"
     return _streaming(
-        _body(request, blobs.stream(container, name, span.start, span.length)),
+        _body(request, reader.part(result, span.start, span.length)),
         HTTPStatus.PARTIAL_CONTENT,
         headers,
         media,
     )
 
 
-def send_archive(blobs: Blobs, files: Iterable[ResultFile], name: str) -> Response:
+def send_archive(reader: ResultReader, files: Iterable[ResultFile], name: str) -> Response:
     """All files as one ZIP, stored without compression (COGs are compressed already)."""
     headers = {"Content-Disposition": attachment(name), "Cache-Control": "no-store"}
-    return _streaming(zip_chunks(blobs, files), HTTPStatus.OK, headers, "application/zip")
+    return _streaming(zip_chunks(reader, files), HTTPStatus.OK, headers, "application/zip")
 
 
-def zip_chunks(blobs: Blobs, files: Iterable[ResultFile]) -> Iterator[bytes]:
+def zip_chunks(reader: ResultReader, files: Iterable[ResultFile]) -> Iterator[bytes]:
     """The bytes of a ZIP archive, as they are read from storage; entries carry no time.
 
     A blob that ends early or is damaged breaks the stream off: such an archive must not look whole.
@@ -133,35 +121,11 @@ def zip_chunks(blobs: Blobs, files: Iterable[ResultFile]) -> Iterator[bytes]:
             entry = zipfile.ZipInfo(result.path, date_time=_ZIP_EPOCH)
             entry.external_attr = 0o644 << 16
             with archive.open(entry, "w", force_zip64=result.file.size > 2**31) as out:
-                for chunk in checked(blobs, result.file):
+                for chunk in reader.whole(result):
                     out.write(chunk)
                     yield sink.drain()
             yield sink.drain()
     yield sink.drain()
-
-
-def checked(blobs: Blobs, file: ArtifactFile) -> Iterator[bytes]:
-    """A file's content, whose last part is held back unless the whole is what was recorded.
-
-    Raises BlobMissingError before the first part, and CorruptBlobError in place of the last; what
-    storage keeps damaged is deleted there, so that it is made again for the next who asks.
-    """
-    return _checked(blobs, file, blobs.stream(*split_blob(file.blob)))
-
-
-def _checked(blobs: Blobs, file: ArtifactFile, stream: Iterator[bytes]) -> Iterator[bytes]:
-    running, last = hashlib.sha256(), b""
-    for part in stream:
-        running.update(part)
-        if last:
-            yield last
-        last = part
-    found = running.hexdigest()
-    if found != file.sha256:
-        damage = CorruptBlobError(file.blob, file.sha256, found)
-        drop_damaged(blobs, damage)
-        raise damage
-    yield last
 
 
 def manifest_text(files: Iterable[ResultFile]) -> Iterator[bytes]:

@@ -16,12 +16,11 @@ from pydantic import ValidationError
 from rasterio.enums import Resampling
 from rasterio.errors import RasterioError
 
-from portal.downloads import ResultFile
-from portal.problems import NotFoundError
+from portal.problems import NotFoundError, PortalError
+from portal.results import ResultFile, ResultReader
 from reprojection.picture import draw, encode_png
 from reprojection.raster import Description, Raster
 from reprojection.write import TAG
-from tasks.blobs import Blobs, split_blob
 
 SMALL, LARGE = 144, 1024
 """Longest sides in pixels: beside a file's name, and on a page of its own."""
@@ -52,10 +51,10 @@ class Pictures:
         self._lock = threading.Lock()
         self._drawing = threading.BoundedSemaphore(_AT_ONCE)
 
-    def png(self, blobs: Blobs, result: ResultFile, side: int) -> bytes:
+    def png(self, reader: ResultReader, result: ResultFile, side: int) -> bytes:
         """A PNG of a raster's first band, its longer side at most `side` pixels.
 
-        Raises NotFoundError for a file that is no raster of Swathmill.
+        Raises NotFoundError for a file that is no raster of Swathmill, and as the reader.
         """
         name = (result.file.sha256, side)
         with self._lock:
@@ -64,7 +63,7 @@ class Pictures:
                 self._kept.move_to_end(name)
                 return found
         with self._drawing:
-            raster, _ = _read(blobs, result, side)
+            raster, _ = _read(reader, result, side)
             drawn = encode_png(draw(raster))
         with self._lock:
             self._kept[name] = drawn
@@ -72,10 +71,10 @@ class Pictures:
                 self._kept.popitem(last=False)
         return drawn
 
-    def shown(self, blobs: Blobs, result: ResultFile) -> Shown:
+    def shown(self, reader: ResultReader, result: ResultFile) -> Shown:
         """What a raster says of itself, and its scale's ends; raises NotFoundError as `png`."""
         with self._drawing:
-            raster, said = _read(blobs, result, LARGE)
+            raster, said = _read(reader, result, LARGE)
         values = raster.values(0)
         known = values[np.isfinite(values)]
         low, high = (float(v) for v in np.percentile(known, _SHOWN)) if known.size else (None, None)
@@ -93,15 +92,17 @@ def has_picture(result: ResultFile) -> bool:
     return PurePosixPath(result.path).suffix.lower() in (".tif", ".tiff")
 
 
-def _read(blobs: Blobs, result: ResultFile, side: int) -> tuple[Raster, Description]:
+def _read(reader: ResultReader, result: ResultFile, side: int) -> tuple[Raster, Description]:
     """The first band at most `side` pixels long, and the description of the whole."""
     if not has_picture(result):
         raise _refused(result, "it is no raster")
 
+    failures: list[PortalError] = []
+
     def opener(path: str, _mode: str = "rb", **_: object) -> io.BufferedReader:
         if path != _NAME:
             raise FileNotFoundError(path)
-        return io.BufferedReader(_BlobFile(blobs, result), _READ_BYTES)
+        return io.BufferedReader(_BlobFile(reader, result, failures), _READ_BYTES)
 
     try:
         with (
@@ -119,6 +120,8 @@ def _read(blobs: Blobs, result: ResultFile, side: int) -> tuple[Raster, Descript
             )
             nodata = dataset.nodata
     except (RasterioError, ValidationError) as error:
+        if failures:
+            raise failures[0] from error
         raise _refused(result, "it is no raster of Swathmill") from error
     if nodata is not None and data.dtype.kind != "f":
         nodata = int(nodata)
@@ -133,12 +136,16 @@ def _refused(result: ResultFile, why: str) -> NotFoundError:
 
 
 class _BlobFile(io.RawIOBase):
-    """A result as a file that reads what is asked for, and no more, from storage."""
+    """A result as a file that reads what is asked for, and no more, from storage. GDAL takes no
+    exception through its reads, so one is left in `failures`."""
 
-    def __init__(self, blobs: Blobs, result: ResultFile) -> None:
-        self._blobs = blobs
+    def __init__(
+        self, reader: ResultReader, result: ResultFile, failures: list[PortalError]
+    ) -> None:
+        self._reader = reader
         self._size = result.file.size
-        self._blob = split_blob(result.file.blob)
+        self._result = result
+        self._failures = failures
         self._at = 0
 
     def readable(self) -> bool:
@@ -159,7 +166,11 @@ class _BlobFile(io.RawIOBase):
         length = min(len(buffer), self._size - self._at)
         if length <= 0:
             return 0
-        data = b"".join(self._blobs.stream(*self._blob, self._at, length))
+        try:
+            data = b"".join(self._reader.part(self._result, self._at, length))
+        except PortalError as error:
+            self._failures.append(error)
+            return 0
         buffer[: len(data)] = data
         self._at += len(data)
         return len(data)

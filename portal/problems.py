@@ -63,6 +63,12 @@ class NotFoundError(PortalError):
     status = HTTPStatus.NOT_FOUND
 
 
+class GoneError(PortalError):
+    """Storage has lost a result."""
+
+    status = HTTPStatus.GONE
+
+
 class IdempotencyError(PortalError):
     """An idempotency key was used before, for another request document."""
 
@@ -124,8 +130,8 @@ def problem_of(error: Exception) -> Problem:
             return Problem(
                 status=HTTPStatus.GONE,
                 title="File lost",
-                detail="Storage does not have this file any more, or has it damaged.",
-                remedy="Submit the request again: what is missing is made again.",
+                detail="Storage does not have this any more, or has it damaged.",
+                remedy="Submit the request again.",
             )
         case ConflictError():
             return Problem(

@@ -13,10 +13,10 @@ from fastapi.responses import RedirectResponse
 from portal import pictures
 from portal.api import order
 from portal.context import Here, Portal
-from portal.downloads import ResultFile
 from portal.forms import request_yaml
 from portal.identity import Caller
 from portal.problems import NotFoundError
+from portal.results import ResultFile
 from portal.retries import may_retry
 from portal.submissions import load_for
 from tasks import requests
@@ -186,7 +186,7 @@ def picture(
     row = load_for(here.services, caller, request_id)
     found = here.results.find(here.services, row, path)
     side = pictures.LARGE if size == "large" else pictures.SMALL
-    content = here.pictures.png(here.services.blobs, found, side)
+    content = here.pictures.png(here.results.reader(here.services, row), found, side)
     headers = {
         "Cache-Control": "private, max-age=31536000, immutable",
         "ETag": f'"{found.file.sha256[:32]}-{side}"',
@@ -210,7 +210,7 @@ def view(request_id: str, path: str, caller: Caller, here: Here) -> Response:
         200,
         row=row,
         item=ResultView(result=found, request=row.id),
-        shown=_shown(here, found),
+        shown=_shown(here, row, found),
         before=_view_url(row.id, paths, at - 1) if at > 0 else "",
         after=_view_url(row.id, paths, at + 1) if 0 <= at < len(paths) - 1 else "",
     )
@@ -340,9 +340,9 @@ def _results(here: Portal, row: RequestRow, page: int, find: str) -> dict[str, o
     }
 
 
-def _shown(here: Portal, found: ResultFile) -> pictures.Shown | None:
+def _shown(here: Portal, row: RequestRow, found: ResultFile) -> pictures.Shown | None:
     try:
-        return here.pictures.shown(here.services.blobs, found)
+        return here.pictures.shown(here.results.reader(here.services, row), found)
     except NotFoundError:
         return None  # no raster: its page has no picture
 

@@ -1,17 +1,31 @@
-"""A request's results by path, remembered between calls so that many downloads read them once."""
+"""A request's results: by path, remembered between calls so that many downloads read them once,
+and read from storage, which may have lost some."""
 
+import hashlib
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from portal.downloads import ResultFile
-from portal.problems import NotFoundError
-from tasks import requests
+from portal.problems import GoneError, NotFoundError
+from tasks import protocol, requests
+from tasks.blobs import drop_damaged, split_blob
+from tasks.errors import BlobMissingError, CorruptBlobError
+from tasks.model import ArtifactFile
 from tasks.requests import RequestRow
 from tasks.services import Services
 
 _REMEMBERED = 64  # requests
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResultFile:
+    """One file among a request's results: its path there, the artifact's file it is, and the task
+    that made it."""
+
+    path: str
+    file: ArtifactFile
+    key: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +65,10 @@ class ResultIndex:
             )
         return found
 
+    def reader(self, services: Services, row: RequestRow) -> "ResultReader":
+        """Reads a request's results from storage."""
+        return ResultReader(services=services, index=self, request=row.id)
+
     def forget(self, request: str) -> None:
         """Read a request's results anew the next time: a blob was not where it had been."""
         with self._lock:
@@ -58,7 +76,7 @@ class ResultIndex:
 
     def _read(self, services: Services, row: RequestRow) -> Mapping[str, ResultFile]:
         listed = {
-            path: ResultFile(path=path, file=file)
+            path: ResultFile(path=path, file=file, key=want.key)
             for want in requests.results(services, row.id)
             for file in want.files
             for path in [f"{want.output.strip('/')}/{file.name}".lstrip("/")]
@@ -70,3 +88,48 @@ class ResultIndex:
             while len(self._known) > _REMEMBERED:
                 self._known.popitem(last=False)
         return files
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResultReader:
+    """Reads results of one request. What storage has lost or damaged is told by GoneError, and made
+    again for the next request that wants it."""
+
+    services: Services
+    index: ResultIndex
+    request: str
+
+    def part(
+        self, result: ResultFile, start: int = 0, length: int | None = None
+    ) -> Iterator[bytes]:
+        """Bytes of a result as they are stored; raises before the first."""
+        try:
+            return self.services.blobs.stream(*split_blob(result.file.blob), start, length)
+        except BlobMissingError:
+            raise self._lost(result) from None
+
+    def whole(self, result: ResultFile) -> Iterator[bytes]:
+        """A result, whose last part is held back unless the whole is what was recorded: raises
+        before the first part, or in place of the last."""
+        return self._checked(result, self.part(result))
+
+    def _checked(self, result: ResultFile, stream: Iterator[bytes]) -> Iterator[bytes]:
+        running, last = hashlib.sha256(), b""
+        for part in stream:
+            running.update(part)
+            if last:
+                yield last
+            last = part
+        found, recorded = running.hexdigest(), result.file.sha256
+        if found != recorded:
+            drop_damaged(self.services.blobs, CorruptBlobError(result.file.blob, recorded, found))
+            raise self._lost(result)
+        yield last
+
+    def _lost(self, result: ResultFile) -> GoneError:
+        self.index.forget(self.request)
+        protocol.lose(self.services, result.key, result.file.blob)
+        return GoneError(
+            f"Storage has lost {result.path}, or damaged it.",
+            "Submit the request again: what is missing is made again, and comes back here, too.",
+        )

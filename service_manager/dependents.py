@@ -118,7 +118,9 @@ class Dependents:
         task = read_task(self._store, key)
         if task is None:
             return None
-        if task.state is State.DONE and look and not self._there(task):
+        if task.state is State.EXPIRED or (
+            task.state is State.DONE and look and not self._there(task)
+        ):
             missing = self._not_done(read_spec(self._store, key))
             task = change_task(self._services, key, lambda t: self._heal(t, task, missing, edge))
             if task is not None and task.state is State.READY:
@@ -133,7 +135,7 @@ class Dependents:
         return all(self._services.blobs.exists(*split_blob(file.blob)) for file in task.files)
 
     def _heal(self, task: Task, seen: Task | None, missing: int, edge: Edge) -> Change:
-        if seen is None or task.state is not State.DONE or task.files != seen.files:
+        if seen is None or task.state is not seen.state or task.files != seen.files:
             return Change(task=task, operations=())
         log.warning("blobs are gone; made again", task=task.key)
         return transitions.heal(task, missing, (edge,))

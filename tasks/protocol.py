@@ -182,6 +182,16 @@ def hand_back(services: Services, attempt: Attempt, policy: RetryPolicy) -> bool
     return fail(services, replace(attempt, category=Category.CANCELLED), policy)
 
 
+def lose(services: Services, key: str, blob: str) -> None:
+    """Somebody found this blob of an artifact gone or damaged: whoever wants it has it made again,
+    unless it has been by now.
+
+    Raises:
+        StoreError: storage failed on each of several tries.
+    """
+    change_task(services, key, lambda task: transitions.lose(task, blob))
+
+
 def change_task(
     services: Services,
     key: str,

@@ -244,9 +244,9 @@ def wake(task: Task, now: float) -> Change:
 
 
 def heal(task: Task, missing: int, edges: Sequence[rows.Edge] = ()) -> Change:
-    """DONE -> READY or WAITING: the artifact's blobs are gone and must be made again, for the
-    dependents of `edges` which wait for it."""
-    if task.state is not State.DONE:
+    """DONE or EXPIRED -> READY or WAITING: the artifact's blobs are gone and must be made again,
+    for the dependents of `edges` which wait for it."""
+    if task.state not in (State.DONE, State.EXPIRED):
         return Change(task=task, operations=())
     fresh = replace(
         _fresh(task, missing),
@@ -298,6 +298,14 @@ def expire(task: Task) -> Change:
     """DONE -> EXPIRED, before its blobs are deleted; refused while a request wants it."""
     if task.state is not State.DONE or task.wants:
         raise FencedError(f"task {task.key} is {task.state} and wanted by {len(task.wants)}")
+    return _change(task, replace(task, state=State.EXPIRED, files=()))
+
+
+def lose(task: Task, blob: str) -> Change:
+    """DONE -> EXPIRED: this blob of the artifact is not in storage any more. The requests that were
+    told of it keep their wants, and hear when another has it made again."""
+    if all(file.blob != blob for file in task.files):
+        return Change(task=task, operations=())
     return _change(task, replace(task, state=State.EXPIRED, files=()))
 
 

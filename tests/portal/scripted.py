@@ -30,7 +30,7 @@ from tasks.rows import News, Want
 from tasks.services import Services, memory_services
 from tasks.settings import Settings
 from tasks.spec import CollectSpec
-from tasks.store import Row, Upsert
+from tasks.store import Insert, Row, Upsert
 from tasks.transitions import RetryPolicy
 
 SECRET = "s" * 40
@@ -162,6 +162,23 @@ def put_result(services: Services, request: str, output: str, name: str, data: b
         ),
     )
     return key
+
+
+def put_task_of_result(services: Services, request: str) -> str:
+    """Store the task of a request's one result, with an input; returns its key."""
+    (want,) = requests.results(services, request)
+    task = Task(
+        key=want.key,
+        phase=want.phase,
+        task_class="aggregation",
+        inputs=1,
+        state=State.DONE,
+        files=want.files,
+        wants=(request,),
+    )
+    row = Insert(row=rows.task_row(task.key), entity=rows.dump_task(task))
+    services.store.transact(rows.TABLE, shard(task.key), [row])
+    return task.key
 
 
 def put_failed_task(

@@ -4,6 +4,7 @@ import hashlib
 import io
 import json
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,10 +12,10 @@ import yaml
 
 from swathmill.client import PortalClient
 from swathmill.errors import RefusedError
-from tasks import requests
+from tasks import protocol, requests
 from tasks.categories import Category
 from tasks.errors import StoreError
-from tasks.model import Phase, RequestState
+from tasks.model import Phase, RequestState, State
 from tasks.plan import Gap
 from tasks.request import parse_request
 from tasks.requests import PhaseCount
@@ -25,6 +26,8 @@ from tests.portal.scripted import (
     ScriptedManager,
     put_failed_task,
     put_result,
+    put_task_of_result,
+    put_want,
     set_row,
 )
 
@@ -263,6 +266,38 @@ def test_a_lost_or_damaged_blob_is_told_before_anything_is_sent(
             if call == client.get:
                 assert "again" in answer.json()["remedy"]
     assert not services.blobs.exists("artifacts", blob)
+
+
+def test_a_lost_result_is_known_to_be_and_there_once_it_is_made_again(
+    portal: LivePortal, services: Services, raster: bytes
+) -> None:
+    name = submitted(services)
+    put_result(services, name, "a", "b.tif", raster)
+    key = put_task_of_result(services, name)
+    address = f"/api/requests/{name}/results/a/b.tif"
+    with portal.client() as client, portal.browser() as browser:
+        assert client.get(address).status_code == 200
+        (blob,) = services.blobs.names("artifacts")
+        services.blobs.delete("artifacts", blob)
+        for answer in (
+            client.get(address),
+            client.get(address, headers={"Range": "bytes=5-9"}),
+            client.head(address),
+            browser.get(f"/requests/{name}/pictures/a/b.tif"),
+            browser.get(f"/requests/{name}/view/a/b.tif"),
+        ):
+            assert answer.status_code == 410, answer
+        assert "Submit the request again" in answer.text
+        task = protocol.read_task(services.store, key)
+        assert task is not None
+        assert (task.state, task.wants) == (State.EXPIRED, (name,))
+        (want,) = requests.results(services, name)
+        (file,) = want.files
+        services.blobs.put_bytes("artifacts", "made/again", raster)
+        made = replace(file, blob="artifacts/made/again")
+        put_want(services, replace(want, files=(made,)))
+        assert client.get(address).content == raster
+        assert browser.get(f"/requests/{name}/pictures/a/b.tif").status_code == 200
 
 
 def test_failures_have_category_cause_remedy_and_attempts_their_log(

@@ -4,24 +4,25 @@ import io
 import tracemalloc
 import zipfile
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from portal.downloads import (
-    ResultFile,
     Span,
     UnsatisfiableError,
     attachment,
-    checked,
     manifest_text,
     parse_range,
     zip_chunks,
 )
-from tasks.blobs import MemoryBlobs, bytes_digest
-from tasks.errors import BlobMissingError, CorruptBlobError
+from portal.problems import GoneError
+from portal.results import ResultFile, ResultIndex, ResultReader
+from tasks.blobs import Blobs, MemoryBlobs, bytes_digest
 from tasks.model import ArtifactFile
+from tasks.services import memory_services
 
 
 class EndlessBlobs(MemoryBlobs):
@@ -54,7 +55,14 @@ class PartedBlobs(MemoryBlobs):
 
 
 def result(path: str, blob: str, size: int, sha256: str) -> ResultFile:
-    return ResultFile(path=path, file=ArtifactFile(name=path, blob=blob, size=size, sha256=sha256))
+    file = ArtifactFile(name=path, blob=blob, size=size, sha256=sha256)
+    return ResultFile(path=path, file=file, key="ab" * 32)
+
+
+def reader(blobs: Blobs) -> ResultReader:
+    """Reads results whose tasks are unknown."""
+    services = replace(memory_services(), blobs=blobs)
+    return ResultReader(services=services, index=ResultIndex(), request="r")
 
 
 @pytest.mark.parametrize(
@@ -102,7 +110,7 @@ def test_an_archive_holds_the_files_as_they_are() -> None:
     for number, (path, data) in enumerate(contents.items()):
         blobs.put_bytes("artifacts", f"{number}", data)
         files.append(result(path, f"artifacts/{number}", len(data), bytes_digest(data).sha256))
-    archive = zipfile.ZipFile(io.BytesIO(b"".join(zip_chunks(blobs, files))))
+    archive = zipfile.ZipFile(io.BytesIO(b"".join(zip_chunks(reader(blobs), files))))
     assert archive.testzip() is None
     assert {name: archive.read(name) for name in archive.namelist()} == contents
     assert all(item.compress_type == zipfile.ZIP_STORED for item in archive.infolist())
@@ -113,35 +121,29 @@ def test_an_archive_takes_no_more_memory_for_more_bytes() -> None:
     digest = bytes_digest(bytes(blobs.bytes)).sha256
     files = [result(f"{n}.tif", f"artifacts/{n}", blobs.bytes, digest) for n in range(2)]
     tracemalloc.start()
-    sent = sum(len(chunk) for chunk in zip_chunks(blobs, files))
+    sent = sum(len(chunk) for chunk in zip_chunks(reader(blobs), files))
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert sent > 128 << 20
     assert peak < 16 << 20
 
 
-def test_what_storage_has_damaged_breaks_off_and_is_dropped() -> None:
+def test_what_storage_has_damaged_breaks_off_before_its_last_part_and_is_dropped() -> None:
     blobs = PartedBlobs()
-    good, damaged = b"0123456789", b"0123456x89"
-    blobs.put_bytes("artifacts", "it", damaged)
-    file = result("it.tif", "artifacts/it", len(good), bytes_digest(good).sha256)
-    with pytest.raises(CorruptBlobError):
-        list(zip_chunks(blobs, [file]))
-    with pytest.raises(BlobMissingError):
-        checked(blobs, file.file)
-    assert not blobs.exists("artifacts", "it")
-    blobs.put_bytes("artifacts", "it", good)
-    assert b"".join(checked(blobs, file.file)) == good
-
-
-def test_the_last_part_of_what_is_damaged_is_held_back() -> None:
-    blobs = PartedBlobs()
+    good = b"0123456789"
     blobs.put_bytes("artifacts", "it", b"0123456x89")
-    file = result("it.tif", "artifacts/it", 10, bytes_digest(b"0123456789").sha256)
-    stream = checked(blobs, file.file)
+    file = result("it.tif", "artifacts/it", len(good), bytes_digest(good).sha256)
+    stream = reader(blobs).whole(file)
     assert [next(stream), next(stream)] == [b"0123", b"456x"]
-    with pytest.raises(CorruptBlobError):
+    with pytest.raises(GoneError, match=r"it\.tif, or damaged it.*Submit the request again"):
         next(stream)
+    assert not blobs.exists("artifacts", "it")
+    with pytest.raises(GoneError):
+        reader(blobs).whole(file)
+    with pytest.raises(GoneError):
+        list(zip_chunks(reader(blobs), [file]))
+    blobs.put_bytes("artifacts", "it", good)
+    assert b"".join(reader(blobs).whole(file)) == good
 
 
 def test_the_manifest_is_what_sha256sum_reads() -> None:

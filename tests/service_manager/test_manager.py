@@ -262,6 +262,47 @@ def test_a_lost_blob_is_made_again_for_who_needs_it(how: Category) -> None:
             assert b.services.blobs.exists(*split_blob(file.blob))
 
 
+def test_a_result_known_to_be_lost_is_made_again_for_all_who_have_it() -> None:
+    b = bench()
+    request = b.submit("ab")
+    b.until_ended(request)
+    ((lost,),) = (want.files for want in requests.results(b.services, request))
+    b.services.blobs.delete(*split_blob(lost.blob))
+    b.ran.clear()
+    for _ in range(2):
+        protocol.lose(b.services, A.key, lost.blob)
+    protocol.lose(b.services, TOP.key, lost.blob)  # there is no such task yet
+    row = b.until_ended(b.submit("p"))
+    assert row.state is RequestState.COMPLETE
+    assert sorted(b.ran) == sorted(s.key for s in (G[2], G[3], A, B, TOP))
+    for name in (request, row.id):
+        for want in requests.results(b.services, name):
+            for file in want.files:
+                assert b.services.blobs.exists(*split_blob(file.blob)), (name, want)
+    assert len(list(outbox.mails(b.services.store))) == 2
+    assert left_over(b) == []
+
+
+def test_a_result_known_to_be_lost_is_made_again_for_who_needs_it_now() -> None:
+    """It is an input, too, of a task that is about to run."""
+    b = bench()
+    request = b.submit("p")
+    b.manager.tick()
+    while (task := protocol.read_task(b.services.store, TOP.key)) is None or task.missing:
+        b.work()
+        b.services.clock.sleep(1)
+        b.manager.tick()
+    (lost,) = next(w.files for w in requests.results(b.services, request) if w.key == A.key)
+    b.services.blobs.delete(*split_blob(lost.blob))
+    protocol.lose(b.services, A.key, lost.blob)
+    assert b.until_ended(request).state is RequestState.COMPLETE
+    assert b.ran.count(A.key) == 2
+    for want in requests.results(b.services, request):
+        for file in want.files:
+            assert b.services.blobs.exists(*split_blob(file.blob))
+    assert left_over(b) == []
+
+
 def test_many_gaps_are_all_listed() -> None:
     plan = Plan(
         tasks=PLAN.tasks, gaps=tuple(Gap(what=f"day {i}", reason="no granule") for i in range(80))

@@ -5,9 +5,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from service_manager.options import Options
-from tasks import rows, workers
+from tasks import protocol, rows, workers
 from tasks.blobs import MemoryBlobs, split_blob
-from tasks.errors import RequestRefusedError
+from tasks.errors import RequestRefusedError, StoreError
 from tasks.memory_store import MemoryStore
 from tasks.model import State
 from tasks.plan import Plan
@@ -98,6 +98,7 @@ class History:
         self.processes: dict[str, Process] = {}
         self.incarnation: Counter[str] = Counter()
         self.client: Client | None = None
+        self.asking = 0  # people who are about to ask for a file that was lost
         self.skews: dict[str, float] = {}
 
     # --- processes ---
@@ -222,6 +223,30 @@ class History:
             self.world.note(f"blob {blob} is lost")
             self.watch.lost_blobs.add(blob)
             self.blobs.delete(*split_blob(blob))
+            if self.world.random.random() < 0.5:
+                self._ask_for(key, blob)
+
+    def _ask_for(self, key: str, blob: str) -> None:
+        """Somebody wants to have the file that was lost, sooner or later."""
+        process = Process(name=f"client of {blob}")
+        services = self.services(process)
+        delay = self.world.random.uniform(0.1, 300)
+        self.asking += 1
+
+        def run() -> None:
+            services.clock.sleep(delay)
+            while True:
+                try:
+                    protocol.lose(services, key, blob)
+                except StoreError:
+                    services.clock.sleep(3)
+                else:
+                    break
+            self.world.faults["lost blob asked for"] += 1
+            self.watch.asked_blobs.add(blob)
+            self.asking -= 1
+
+        self.world.spawn(process, run)
 
     def people(self) -> None:
         """A client's process: requests, cancels, submissions repeated."""
@@ -311,7 +336,7 @@ class History:
     def unsettled(self) -> str:
         """What has not ended."""
         client = self.client
-        if client is None or not client.finished:
+        if client is None or not client.finished or self.asking:
             return "the client"
         live = [name for name in client.submitted if name not in self.watch.ended]
         if live:

@@ -114,8 +114,8 @@ def _epoch_ignored() -> Undo:
 def _cancel_leaves_the_want() -> Undo:
     original = transitions.drop
 
-    def drop(task: Task, request: str) -> Change:
-        change = original(task, request)
+    def drop(task: Task, request: str, ended: Callable[[str], bool] = lambda _: False) -> Change:
+        change = original(task, request, ended)
         left = tuple(
             op
             for op in change.operations
@@ -139,6 +139,17 @@ def _retention_without_expired() -> Undo:
     return _patch(Retention, "expire", expire)
 
 
+def _lost_input_forgotten() -> Undo:
+    original = transitions.heal
+
+    def heal(task: Task, missing: int, edges: Sequence[Edge] = ()) -> Change:
+        if task.state is State.EXPIRED:
+            return Change(task=task, operations=())
+        return original(task, missing, edges)
+
+    return _patch(transitions, "heal", heal)
+
+
 MUTANTS = (
     Mutant(name="no fencing", apply=_no_fencing),
     Mutant(name="claim id ignored", apply=_claim_ignored),
@@ -151,4 +162,5 @@ MUTANTS = (
     Mutant(name="epoch ignored", apply=_epoch_ignored),
     Mutant(name="cancel that leaves the want row", apply=_cancel_leaves_the_want),
     Mutant(name="retention without EXPIRED", apply=_retention_without_expired),
+    Mutant(name="input known to be lost not made again", apply=_lost_input_forgotten),
 )

@@ -27,7 +27,7 @@ class Rates:
         self.message_lost = 0.05 * scale
         self.message_doubled = 0.08 * scale
         self.message_late = 0.08 * scale
-        self.blob_lost = 0.25 if random.random() < 0.3 else 0.0  # blobs lost in a run
+        self.blob_lost = 0.8 if random.random() < 0.5 else 0.0  # blobs lost in a run
 
 
 class SimClock:

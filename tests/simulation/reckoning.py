@@ -37,6 +37,8 @@ class Reckoning:
             if task.state.live:
                 self.watch.fail(f"task {task.key[:8]} is {task.state} when all is over")
             for file in task.files:
+                if file.blob in self.watch.asked_blobs:
+                    self.watch.fail(f"task {task.key[:8]} names {file.blob}, known to be lost")
                 if file.blob in self.watch.lost_blobs:
                     continue
                 if not self.services.blobs.exists(*split_blob(file.blob)):

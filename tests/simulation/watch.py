@@ -46,6 +46,7 @@ class Watch:
     ended: dict[str, RequestRow] = field(default_factory=dict)
     was_done: set[str] = field(default_factory=set)
     lost_blobs: set[str] = field(default_factory=set)  # by the simulation
+    asked_blobs: set[str] = field(default_factory=set)  # of them, those that somebody asked for
     lost_tasks: set[str] = field(default_factory=set)  # those whose blobs they were
     failed: set[tuple[str, str]] = field(default_factory=set)  # request, task it wanted then
     wants: dict[str, Want] = field(default_factory=dict)  # by row

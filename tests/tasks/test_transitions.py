@@ -131,8 +131,14 @@ CASES: list[tuple[str, Callable[[Task], Change], dict[State, State]]] = [
     (
         "heal",
         lambda t: transitions.heal(t, 0),
-        {s: State.READY if s is State.DONE else s for s in State},
+        {s: State.READY if s in (State.DONE, State.EXPIRED) else s for s in State},
     ),
+    (
+        "lose",
+        lambda t: transitions.lose(t, FILES[0].blob),
+        {s: State.EXPIRED if s is State.DONE else s for s in State},
+    ),
+    ("lose what is not its own", lambda t: transitions.lose(t, "x/y"), {s: s for s in State}),
     (
         "retry",
         lambda t: transitions.retry(t, [want("r1")], 0),
