@@ -14,6 +14,7 @@ from urllib.parse import quote
 from fastapi import Request, Response
 from fastapi.responses import StreamingResponse
 
+from portal.problems import GoneError
 from portal.results import ResultFile, ResultReader
 
 MEDIA_TYPES = {
@@ -121,11 +122,18 @@ def zip_chunks(reader: ResultReader, files: Iterable[ResultFile]) -> Iterator[by
             entry = zipfile.ZipInfo(result.path, date_time=_ZIP_EPOCH)
             entry.external_attr = 0o644 << 16
             with archive.open(entry, "w", force_zip64=result.file.size > 2**31) as out:
-                for chunk in reader.whole(result):
+                for chunk in _whole(reader, result):
                     out.write(chunk)
                     yield sink.drain()
             yield sink.drain()
     yield sink.drain()
+
+
+def _whole(reader: ResultReader, result: ResultFile) -> Iterator[bytes]:
+    try:
+        return reader.whole(result)
+    except GoneError:
+        return reader.whole(reader.latest(result))
 
 
 def manifest_text(files: Iterable[ResultFile]) -> Iterator[bytes]:

@@ -126,12 +126,19 @@ def problem_of(error: Exception) -> Problem:
                 remedy="See /docs for what this address takes.",
                 field=".".join(str(part) for part in first["loc"]),
             )
-        case BlobMissingError() | CorruptBlobError():
+        case BlobMissingError():
             return Problem(
                 status=HTTPStatus.GONE,
-                title="File lost",
-                detail="Storage does not have this any more, or has it damaged.",
+                title="Lost",
+                detail="Storage does not have this any more.",
                 remedy="Submit the request again.",
+            )
+        case CorruptBlobError():
+            return Problem(
+                status=HTTPStatus.SERVICE_UNAVAILABLE,
+                title="Damaged on its way",
+                detail="This came from storage damaged; storage has it whole.",
+                remedy="Try again in a moment.",
             )
         case ConflictError():
             return Problem(

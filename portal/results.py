@@ -5,11 +5,11 @@ import hashlib
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from portal.problems import GoneError, NotFoundError
 from tasks import protocol, requests
-from tasks.blobs import drop_damaged, split_blob
+from tasks.blobs import is_damaged, split_blob
 from tasks.errors import BlobMissingError, CorruptBlobError
 from tasks.model import ArtifactFile
 from tasks.requests import RequestRow
@@ -93,7 +93,7 @@ class ResultIndex:
 @dataclass(frozen=True, kw_only=True)
 class ResultReader:
     """Reads results of one request. What storage has lost or damaged is told by GoneError, and made
-    again for the next request that wants it."""
+    again for the next request that wants it; what was damaged on its way, by CorruptBlobError."""
 
     services: Services
     index: ResultIndex
@@ -113,6 +113,14 @@ class ResultReader:
         before the first part, or in place of the last."""
         return self._checked(result, self.part(result))
 
+    def latest(self, result: ResultFile) -> ResultFile:
+        """A result that is gone as its task has made it again since; GoneError if it has not."""
+        task = protocol.read_task(self.services.store, result.key)
+        for file in task.files if task is not None else ():
+            if file.name == result.file.name and file.blob != result.file.blob:
+                return replace(result, file=file)
+        raise self._lost(result)
+
     def _checked(self, result: ResultFile, stream: Iterator[bytes]) -> Iterator[bytes]:
         running, last = hashlib.sha256(), b""
         for part in stream:
@@ -122,7 +130,9 @@ class ResultReader:
             last = part
         found, recorded = running.hexdigest(), result.file.sha256
         if found != recorded:
-            drop_damaged(self.services.blobs, CorruptBlobError(result.file.blob, recorded, found))
+            read = CorruptBlobError(result.file.blob, recorded, found)
+            if not is_damaged(self.services.blobs, read):
+                raise read
             raise self._lost(result)
         yield last
 

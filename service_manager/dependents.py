@@ -11,14 +11,14 @@ from service_manager.plan_writer import describe
 from service_manager.view import Live
 from tasks import rows, transitions
 from tasks.blobs import split_blob
-from tasks.errors import ConflictError, FencedError
+from tasks.errors import ConflictError, FencedError, SwathmillError
 from tasks.keys import shard
 from tasks.model import State, Task
 from tasks.protocol import change_task, read_spec, read_task
 from tasks.rows import Edge, News, Want
 from tasks.services import Services
 from tasks.spec import Input, Spec
-from tasks.store import BATCH_OPERATIONS, Entity, Merge, Operation, Replace
+from tasks.store import BATCH_OPERATIONS, Entity, Insert, Merge, Operation, Replace
 from tasks.transitions import Change
 
 log = structlog.get_logger("manager.dependents")
@@ -36,6 +36,10 @@ class Told:
     ready: list[Task] = field(default_factory=list)
     ended: list[str] = field(default_factory=list)  # keys
     kept: set[str] = field(default_factory=set)  # keys of inputs
+
+
+class _TurnedError(SwathmillError):
+    """A request's gate was turned: its wants are to be read again."""
 
 
 @dataclass
@@ -244,6 +248,9 @@ class Dependents:
         if not kept or not skipping:
             return "", task.etag
         new = spec.over(kept)
+        # Read before the requests' wants name the successor: who takes it back from then on turns
+        # the gate, and what a manager that was stalled has yet to write is refused.
+        guards = {live.id: gate.passing(self._store, shard(new.key), live.id) for live in skipping}
         try:
             noted, etag = self._noted(task, new.key, skipping)
         except ConflictError:
@@ -260,7 +267,10 @@ class Dependents:
                 name=describe(new),
                 output=old.output,
             )
-            current, want = self._want(new, want, missing)
+            try:
+                current, want = self._want(new, want, missing, guards[live.id])
+            except _TurnedError:
+                return None
             live.note(want)
         if current is not None and current.state is State.READY:
             told.ready.append(current)
@@ -296,12 +306,16 @@ class Dependents:
             etag = self._store.transact(rows.TABLE, shard(task.key), batch)[0]
         return found, etag
 
-    def _want(self, spec: Spec, want: Want, missing: int) -> tuple[Task, Want]:
-        """Create the successor, or want it when it exists; FencedError when its request ended."""
+    def _want(
+        self, spec: Spec, want: Want, missing: int, guard: Insert | Replace
+    ) -> tuple[Task, Want]:
+        """Create the successor, or want it when it exists; _TurnedError when somebody has taken it
+        back since the guard was read."""
         told: list[Want] = [want]
 
         def guarded(change: Change) -> Change:
-            guard = gate.passing(self._store, shard(want.key), want.request)
+            if not gate.holds(self._store, shard(want.key), guard):
+                raise _TurnedError(f"request {want.request} wants no {want.key} any more")
             return Change(task=change.task, operations=(*change.operations, guard))
 
         def decide(task: Task) -> Change:

@@ -4,7 +4,7 @@ The order is what makes it repeatable: statistics carry the batch's attempts in 
 transaction, telling a dependent or a request twice changes nothing, and the news goes last.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import structlog
@@ -135,34 +135,40 @@ class Digest:
 
     def _settle(self, number: str, news: Sequence[News], found: Sequence[Row], told: Told) -> None:
         """Tell the requests and delete the news, in as few transactions as there can be."""
-        batch: list[Operation] = []
-        outcomes: list[tuple[Live, str, str]] = []
+        batch: list[_Telling] = []
+        used: set[str] = set()
         for one, row in zip(news, found, strict=True):
-            operations, mine = self._operations(one, row, kept=one.key in told.kept)
-            clash = {op.row for op in batch} & {op.row for op in operations}
-            if batch and (clash or len(batch) + len(operations) > BATCH_OPERATIONS):
-                self._write(number, batch, outcomes)
-                batch, outcomes = [], []
-            while len(operations) > BATCH_OPERATIONS:  # the news is deleted with the last of them
-                self._write(number, operations[:BATCH_OPERATIONS], [])
-                del operations[:BATCH_OPERATIONS]
-            batch += operations
-            outcomes += mine
-        if batch:
-            self._write(number, batch, outcomes)
+            for telling in self._tellings(one, row, kept=one.key in told.kept):
+                names = {op.row for op in telling.operations}
+                if used & names or len(used) + len(names) > BATCH_OPERATIONS:
+                    self._write(number, batch)
+                    batch, used = [], set()
+                batch.append(telling)
+                used |= names
+        self._write(number, batch)
 
-    def _operations(
-        self, news: News, row: Row, *, kept: bool
-    ) -> tuple[list[Operation], list[tuple[Live, str, str]]]:
-        operations: list[Operation] = []
+    def _tellings(self, news: News, row: Row, *, kept: bool) -> Iterator["_Telling"]:
+        """What a news comes to: of many requests, told in parts; the last deletes it if it may."""
+        merges, outcomes = self._merges(news)
+        seen = Merge(row=row.row, entity={"counted": True})
+        last = seen if kept else Delete(row=row.row)
+        most = BATCH_OPERATIONS - 1
+        while len(merges) > most:
+            yield _Telling(merges=merges[:most], end=seen)
+            del merges[:most]
+        if merges or not kept or not news.counted:
+            yield _Telling(merges=merges, end=last, outcomes=outcomes)
+
+    def _merges(self, news: News) -> tuple[list[Merge], list[tuple[Live, str, str]]]:
+        merges: list[Merge] = []
         outcomes: list[tuple[Live, str, str]] = []
         outcome = self._outcome(news)
         for request in news.wants if outcome else ():
             live = self._view.requests.get(request)
-            entity = _told(news, outcome)
+            merge = Merge(row=rows.want_row(request, news.key), entity=_told(news, outcome))
             if live is None:
                 if self._untold(news, request, outcome):
-                    operations.append(Merge(row=rows.want_row(request, news.key), entity=entity))
+                    merges.append(merge)
                 continue
             if outcome == "superseded":
                 self._ledger(live, news.successor)
@@ -170,13 +176,9 @@ class Digest:
             if entry is not None and entry.outcome not in ("", outcome):
                 entry = self._ledger(live, news.key, afresh=True)  # untold by a retry, perhaps
             if entry is not None and entry.outcome in ("", outcome):
-                operations.append(Merge(row=rows.want_row(request, news.key), entity=entity))
+                merges.append(merge)
                 outcomes.append((live, news.key, outcome))
-        if not kept:
-            operations.append(Delete(row=row.row))
-        elif not news.counted:
-            operations.append(Merge(row=row.row, entity={"counted": True}))
-        return operations, outcomes
+        return merges, outcomes
 
     def _ledger(self, live: Live, key: str, *, afresh: bool = False) -> Entry | None:
         """What the request was told of a task; read from the table when another manager, stalled
@@ -212,25 +214,63 @@ class Digest:
             return want.files != news.files
         return not want.outcome
 
-    def _write(
-        self,
-        number: str,
-        operations: Sequence[Operation],
-        outcomes: Sequence[tuple[Live, str, str]],
-    ) -> None:
-        """A refused batch is done row by row: a want row may be gone, or the news deleted by an
-        earlier call whose answer was lost."""
+    def _write(self, number: str, batch: Sequence["_Telling"]) -> None:
+        operations = [op for telling in batch for op in telling.operations]
+        if not operations:
+            return
         try:
             self._store.transact(rows.TABLE, number, operations)
         except ConflictError as error:
             log.debug("batch refused", shard=number, error=str(error))
-            for operation in operations:
-                try:
-                    self._store.transact(rows.TABLE, number, [operation])
-                except ConflictError as gone:
-                    log.debug("row gone", row=operation.row, error=str(gone))
-        for live, key, outcome in outcomes:
-            live.tell(key, outcome)
+            for telling in batch:
+                self._write_one(number, telling)
+        else:
+            for telling in batch:
+                _tell(telling.outcomes)
+
+    def _write_one(self, number: str, telling: "_Telling") -> None:
+        """Tell one news. Refused, it is gone, or the want of one who was to be told."""
+        try:
+            self._store.transact(rows.TABLE, number, telling.operations)
+        except ConflictError as error:
+            log.debug("news refused", shard=number, error=str(error))
+        else:
+            _tell(telling.outcomes)
+            return
+        if self._store.get(rows.TABLE, number, telling.end.row) is None:
+            # Another manager has told it, or a call of ours whose answer was lost: since then it
+            # may have been taken back, and what the wants say counts.
+            for live, key, _ in telling.outcomes:
+                self._ledger(live, key, afresh=True)
+            return
+        seen = Merge(row=telling.end.row, entity={"counted": True})
+        alone: list[list[Operation]] = [[merge, seen] for merge in telling.merges]
+        alone.append([telling.end])
+        for operations in alone:
+            try:
+                self._store.transact(rows.TABLE, number, operations)
+            except ConflictError as gone:
+                log.debug("row gone", row=operations[0].row, error=str(gone))
+        _tell(telling.outcomes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Telling:
+    """Part of what a news comes to: wants to change, in one transaction with the news, which must
+    be there; and what the requests in view hear by it."""
+
+    merges: Sequence[Merge]
+    end: Merge | Delete  # of the news
+    outcomes: Sequence[tuple[Live, str, str]] = ()
+
+    @property
+    def operations(self) -> list[Operation]:
+        return [*self.merges, self.end]
+
+
+def _tell(outcomes: Iterable[tuple[Live, str, str]]) -> None:
+    for live, key, outcome in outcomes:
+        live.tell(key, outcome)
 
 
 def _told(news: News, outcome: str) -> Entity:

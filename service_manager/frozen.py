@@ -342,5 +342,11 @@ def _first_format(head: dict[str, Any], lines: Sequence[bytes]) -> Frozen:
 
 
 def _store_package(blobs: Blobs, package: PackageArchive) -> None:
-    if not blobs.exists(PACKAGES, package.blob):
+    """A package's name is its content's digest, so that other content under it is damaged."""
+    try:
+        found = blobs.get_bytes(PACKAGES, package.blob)
+    except BlobMissingError:
+        found = b""
+    if found != package.data:
+        blobs.delete(PACKAGES, package.blob)
         blobs.put_bytes(PACKAGES, package.blob, package.data)

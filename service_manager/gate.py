@@ -2,20 +2,20 @@
 
 A manager that stalled while it wrote a plan may wake after its successor has cancelled the
 request. Each transaction that makes a request want something therefore changes the gate's row, too,
-and is refused once the gate is closed.
+and is refused once the gate is closed, or has been turned since it was read.
 """
 
-from tasks import rows
+from tasks import rows, updates
 from tasks.clock import Clock
 from tasks.errors import FencedError, StoreError
 from tasks.keys import SHARDS
 from tasks.schema import SCHEMA, current
-from tasks.store import Entity, Insert, Operation, Replace, Store, Upsert
+from tasks.store import Entity, Insert, Operation, Replace, Row, Store, Upsert
 
 _TRIES = 8
 
 
-def passing(store: Store, shard: str, request: str, etag: str = "") -> Operation:
+def passing(store: Store, shard: str, request: str, etag: str = "") -> Insert | Replace:
     """The operation that guards a transaction which adds wants of the request in the shard.
 
     `etag` is what the caller's own last pass left, if it made one: the gate is not read, and the
@@ -33,6 +33,28 @@ def passing(store: Store, shard: str, request: str, etag: str = "") -> Operation
     if not current("gate", row)["open"]:
         raise FencedError(f"request {request} wants nothing any more: another manager ended it")
     return Replace(row=name, entity=_entity(is_open=True), etag=row.etag)
+
+
+def turn(store: Store, clock: Clock, shard: str, request: str) -> None:
+    """Have transactions refused whose guard was read before. Raises StoreError; may be repeated."""
+
+    def change(row: Row | None) -> tuple[Operation, ...]:
+        if row is None:
+            return (Insert(row=name, entity=_entity(is_open=True)),)
+        if not current("gate", row)["open"]:
+            return ()
+        return (Replace(row=name, entity=_entity(is_open=True), etag=row.etag),)
+
+    name = rows.gate_row(request)
+    updates.update(store, clock, rows.TABLE, shard, name, change)
+
+
+def holds(store: Store, shard: str, guard: Insert | Replace) -> bool:
+    """Whether the gate is as it was when the guard was read."""
+    row = store.get(rows.TABLE, shard, guard.row)
+    if isinstance(guard, Insert):
+        return row is None
+    return row is not None and row.etag == guard.etag
 
 
 def close(store: Store, clock: Clock, request: str) -> None:

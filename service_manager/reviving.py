@@ -5,11 +5,12 @@ and every step may be repeated. Each running request that wants a revived task w
 wants its successor, made over what there was, no longer.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import structlog
 
+from service_manager import gate
 from service_manager.dependents import Dependents, Told
 from service_manager.dispatch import Dispatch
 from service_manager.dropping import Dropping
@@ -23,6 +24,7 @@ from tasks.requests import RequestRow
 from tasks.retrying import Scope
 from tasks.rows import Edge, Want
 from tasks.services import Services
+from tasks.transitions import Change
 
 log = structlog.get_logger("manager.reviving")
 
@@ -146,18 +148,10 @@ class Reviving:
         failed = ("", *_INCOMPLETE) if task.state is State.FAILED else _INCOMPLETE
         asking = [(live, want) for live, want in told if want.outcome in failed]
         if asking:
-            missing, lacking = self._inputs(key, members)
-            wants = [want for _, want in asking]
-            task = change_task(
-                self._services,
-                key,
-                lambda found: transitions.retry(found, wants, missing, lacking),
-            )
-            for live, _ in asking:
-                if want := self._want(live, key):
-                    live.note(want)
-        for live, want in told:
-            if want.outcome != "done":
+            task = self._retry(key, [live for live, _ in asking], members)
+        for live, before in told:
+            want = self._want(live, key)
+            if want is not None and before.outcome != "done":
                 for successor in want.successors:
                     self._drop(live, successor)
         if task is not None and task.state is State.READY and not task.not_before:
@@ -167,6 +161,20 @@ class Reviving:
                 again = self._bits(key, members)
                 change_task(self._services, key, lambda found: transitions.reconsider(found, again))
             self._hear(self._dependents.examine(key, but=members))
+
+    def _retry(self, key: str, asking: Sequence[Live], members: frozenset[str]) -> Task | None:
+        missing, lacking = self._inputs(key, members)
+
+        def decide(found: Task) -> Change:
+            # Read after the task, whose row changes whenever a want names another successor.
+            wants = [want for live in asking if (want := self._want(live, key))]
+            return transitions.retry(found, wants, missing, lacking)
+
+        task = change_task(self._services, key, decide)
+        for live in asking:
+            if want := self._want(live, key):
+                live.note(want)
+        return task
 
     def _bits(self, key: str, members: frozenset[str]) -> int:
         """The inputs of a task that are tried again, too."""
@@ -192,6 +200,7 @@ class Reviving:
     def _drop(self, live: Live, successor: str) -> None:
         """Want a successor no longer, nor its own, nor what was planned over it: the last first, so
         that none is forgotten."""
+        gate.turn(self._store, self._services.clock, shard(successor), live.id)
         want = self._want(live, successor)
         if want is None:
             return

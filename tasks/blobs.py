@@ -80,21 +80,16 @@ class Blobs(Protocol):
         ...
 
 
-def drop_damaged(blobs: Blobs, damage: CorruptBlobError) -> None:
-    """Delete a blob that was read with a wrong checksum and reads the same once more.
-
-    What storage keeps is damaged then, not what came from it; once it is gone it is made again like
-    any other that is missing. Nothing good is lost: blobs are never overwritten, so another content
-    under this name cannot have come meanwhile.
-    """
+def is_damaged(blobs: Blobs, read: CorruptBlobError) -> bool:
+    """Whether a blob that was read with a wrong checksum reads the same once more: storage keeps it
+    damaged then, or has lost it since. Else it was damaged on its way."""
     running = hashlib.sha256()
     try:
-        for part in blobs.stream(*split_blob(damage.blob)):
+        for part in blobs.stream(*split_blob(read.blob)):
             running.update(part)
     except BlobMissingError:
-        return
-    if running.hexdigest() == damage.found:
-        blobs.delete(*split_blob(damage.blob))
+        return True
+    return running.hexdigest() == read.found
 
 
 def artifact_name(key: str, claim: str, file: str) -> str:

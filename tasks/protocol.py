@@ -139,7 +139,7 @@ def commit(
     files: Sequence[ArtifactFile],
     first: Task | None = None,
 ) -> bool:
-    """RUNNING -> DONE; the blobs of `files` must be stored and verified. `first` is the task as
+    """RUNNING -> DONE; the blobs of `files` must be stored. `first` is the task as
     claimed: unless its row has changed since, it need not be read again.
 
     Returns:
@@ -180,6 +180,14 @@ def fail(
 def hand_back(services: Services, attempt: Attempt, policy: RetryPolicy) -> bool:
     """RUNNING -> READY at once, without spending the budget: the worker is being shut down."""
     return fail(services, replace(attempt, category=Category.CANCELLED), policy)
+
+
+def lose_inputs(services: Services, claimed: Claimed, damaged: int) -> None:
+    """An attempt found inputs damaged in storage, `damaged` by bits: before it fails, they are
+    lost. Raises StoreError as `lose`; may be repeated."""
+    for i, given in enumerate(claimed.spec.inputs):
+        for file in claimed.input_files.get(i, ()) if damaged >> i & 1 else ():
+            lose(services, given.key, file.blob)
 
 
 def lose(services: Services, key: str, blob: str) -> None:

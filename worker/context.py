@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tasks.blobs import ARTIFACTS, Blobs, artifact_name, drop_damaged, split_blob
+from tasks.blobs import ARTIFACTS, Blobs, artifact_name, is_damaged, split_blob
 from tasks.categories import Category
 from tasks.classify import AttemptError
 from tasks.errors import BlobMissingError, CorruptBlobError
@@ -39,6 +39,7 @@ class Context:
         Raises:
             AttemptError: source blob missing or corrupt blob read, with a bit for every input that
                 has to be made again.
+            CorruptBlobError: a blob was damaged on its way.
         """
         fetched: dict[int, tuple[Path, ...]] = {}
         lost: dict[int, BlobMissingError | CorruptBlobError] = {}
@@ -46,7 +47,11 @@ class Context:
             self.tell(until * n / len(self.inputs), f"fetching input {n + 1} of {len(self.inputs)}")
             try:
                 fetched[index] = tuple(self._fetch(index, file) for file in files)
-            except (BlobMissingError, CorruptBlobError) as error:
+            except BlobMissingError as error:
+                lost[index] = error
+            except CorruptBlobError as error:
+                if not is_damaged(self.blobs, error):
+                    raise
                 lost[index] = error
         if lost:
             damaged = [error for error in lost.values() if isinstance(error, CorruptBlobError)]
@@ -59,22 +64,12 @@ class Context:
             )
         return fetched
 
-    def fetch(self, blob: str, sha256: str, to: Path) -> None:
-        """A blob as a verified local file; one that storage keeps damaged is deleted there.
-
-        Raises:
-            BlobMissingError: it is not in storage.
-            CorruptBlobError: it is not what was recorded.
-        """
-        try:
-            self.blobs.get_file(*split_blob(blob), to, sha256)
-        except CorruptBlobError as error:
-            drop_damaged(self.blobs, error)
-            raise
-
     def _fetch(self, index: int, file: ArtifactFile) -> Path:
         to = self.scratch / "inputs" / f"{index:04d}" / Path(file.name).name
-        self.cache.get(file, to, lambda path: self.fetch(file.blob, file.sha256, path))
+        container, name = split_blob(file.blob)
+        self.cache.get(
+            file, to, lambda path: self.blobs.get_file(container, name, path, file.sha256)
+        )
         return to
 
     def folder(self, name: str) -> Path:

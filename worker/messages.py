@@ -44,7 +44,7 @@ class Progress(_Message):
 
 
 class Succeeded(_Message):
-    """The artifact is in storage and verified."""
+    """The artifact is in storage."""
 
     kind: Literal["succeeded"] = "succeeded"
     files: tuple[ArtifactFile, ...]

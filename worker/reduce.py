@@ -77,7 +77,7 @@ def take_outputs(spec: ReduceSpec, package: Package, places: Places, to: Path) -
 def _package(spec: ReduceSpec, context: Context, to: Path) -> Package:
     name = f"{spec.digest}.tar"
     archive = context.scratch / name
-    context.fetch(f"{PACKAGES}/{name}", spec.digest, archive)
+    context.blobs.get_file(PACKAGES, name, archive, spec.digest)
     package = unpack(archive.read_bytes(), to)
     archive.unlink()
     return package

@@ -13,7 +13,7 @@ from tasks import protocol
 from tasks.categories import Category
 from tasks.classify import Diagnosis, classify, classify_exit
 from tasks.errors import StoreError
-from tasks.model import ArtifactFile, State
+from tasks.model import ArtifactFile, Attempt, State
 from tasks.protocol import Claimed
 from tasks.services import Services
 from tasks.settings import Settings
@@ -243,6 +243,17 @@ class Supervisor:
             return True  # the settling transaction is fenced anyway
         return task is not None and task.state is State.RUNNING and task.claim == claimed.claim
 
+    def _fail(self, claimed: Claimed, attempt: Attempt, diagnosis: Diagnosis) -> bool:
+        if diagnosis.category is Category.CORRUPT_BLOB_READ:
+            protocol.lose_inputs(self.services, claimed, diagnosis.healing)
+        return protocol.fail(
+            self.services,
+            attempt,
+            self._policy,
+            asked=diagnosis.asked,
+            healing=diagnosis.healing,
+        )
+
     def _settle(self, slot: _Slot, end: _End, log: structlog.stdlib.BoundLogger) -> None:
         """Write the end into the table; tried again for minutes while the table is out of reach."""
         clock = self.services.clock
@@ -261,14 +272,7 @@ class Supervisor:
                 protocol.commit, self.services, attempt, end.files, first=slot.claimed.task
             )
         else:
-            write = partial(
-                protocol.fail,
-                self.services,
-                attempt,
-                self._policy,
-                asked=diagnosis.asked,
-                healing=diagnosis.healing,
-            )
+            write = partial(self._fail, slot.claimed, attempt, diagnosis)
         for left in reversed(range(_SETTLE_TRIES)):
             try:
                 ours = write()

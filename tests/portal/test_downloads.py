@@ -21,6 +21,7 @@ from portal.downloads import (
 from portal.problems import GoneError
 from portal.results import ResultFile, ResultIndex, ResultReader
 from tasks.blobs import Blobs, MemoryBlobs, bytes_digest
+from tasks.errors import CorruptBlobError
 from tasks.model import ArtifactFile
 from tasks.services import memory_services
 
@@ -128,7 +129,7 @@ def test_an_archive_takes_no_more_memory_for_more_bytes() -> None:
     assert peak < 16 << 20
 
 
-def test_what_storage_has_damaged_breaks_off_before_its_last_part_and_is_dropped() -> None:
+def test_what_storage_has_damaged_breaks_off_before_its_last_part() -> None:
     blobs = PartedBlobs()
     good = b"0123456789"
     blobs.put_bytes("artifacts", "it", b"0123456x89")
@@ -137,13 +138,30 @@ def test_what_storage_has_damaged_breaks_off_before_its_last_part_and_is_dropped
     assert [next(stream), next(stream)] == [b"0123", b"456x"]
     with pytest.raises(GoneError, match=r"it\.tif, or damaged it.*Submit the request again"):
         next(stream)
-    assert not blobs.exists("artifacts", "it")
-    with pytest.raises(GoneError):
-        reader(blobs).whole(file)
     with pytest.raises(GoneError):
         list(zip_chunks(reader(blobs), [file]))
+    blobs.delete("artifacts", "it")
+    with pytest.raises(GoneError):
+        reader(blobs).whole(file)
     blobs.put_bytes("artifacts", "it", good)
     assert b"".join(reader(blobs).whole(file)) == good
+
+
+def test_what_was_damaged_on_its_way_is_not_given_up() -> None:
+    class Glitch(MemoryBlobs):
+        readings = 0
+
+        def stream(
+            self, container: str, name: str, start: int = 0, length: int | None = None
+        ) -> Iterator[bytes]:
+            self.readings += 1
+            good = super().stream(container, name, start, length)
+            return iter([b"glitch"]) if self.readings == 1 else good
+
+    blobs = Glitch()
+    stored = blobs.put_bytes("artifacts", "it", b"good")
+    with pytest.raises(CorruptBlobError):
+        list(reader(blobs).whole(result("it.tif", "artifacts/it", 4, stored.sha256)))
 
 
 def test_the_manifest_is_what_sha256sum_reads() -> None:

@@ -9,7 +9,7 @@ from service_manager import gate
 from service_manager.plan_writer import PlanWriter
 from tasks import rows
 from tasks.clock import ManualClock
-from tasks.errors import FencedError, StoreError
+from tasks.errors import ConflictError, FencedError, StoreError
 from tasks.keys import SHARDS
 from tasks.memory_store import MemoryStore
 from tasks.services import Services, memory_services
@@ -85,3 +85,18 @@ def test_a_gate_that_closes_in_the_middle_lets_nothing_more_through() -> None:
     with pytest.raises(FencedError):
         list(batches)
     assert content(store) == before
+
+
+def test_who_read_the_gate_before_it_was_turned_writes_nothing() -> None:
+    store, clock = MemoryStore(), ManualClock()
+    for _ in range(2):  # before it is first passed, and after
+        guard = gate.passing(store, "0", "r")
+        assert gate.holds(store, "0", guard)
+        gate.turn(store, clock, "0", "r")
+        assert not gate.holds(store, "0", guard)
+        with pytest.raises(ConflictError):
+            store.transact(rows.TABLE, "0", [guard])
+    gate.close(store, clock, "r")
+    gate.turn(store, clock, "0", "r")
+    with pytest.raises(FencedError):
+        gate.passing(store, "0", "r")

@@ -19,10 +19,10 @@ def test_a_request_outlives_storage_that_is_away(error: AzureError | StoreError)
     failures = [error] * (3 * TRIES)
 
     class Away(Bench):
-        def _planned(self, request: Request) -> Plan:
+        def plan_of_request(self, request: Request) -> Plan:
             if failures:
                 raise failures.pop()
-            return super()._planned(request)
+            return super().plan_of_request(request)
 
     b = Away(plans={"p": PLAN})
     row = b.until_ended(b.submit("p"))
@@ -35,7 +35,7 @@ def test_a_planner_that_fails_by_itself_is_tried_so_often_and_no_more() -> None:
     class Broken(Bench):
         tries = 0
 
-        def _planned(self, request: Request) -> Plan:
+        def plan_of_request(self, request: Request) -> Plan:
             self.tries += 1
             raise KeyError(request.title)
 

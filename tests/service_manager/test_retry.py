@@ -1,14 +1,16 @@
 """Trying again what failed: of a request, a category, a task; running or ended; through crashes."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 
+from service_manager.manager import Manager
 from tasks import outbox, protocol, requests, retrying
 from tasks.categories import Category
-from tasks.errors import StoreError
+from tasks.errors import FencedError, StoreError
 from tasks.model import RequestState, State
 from tasks.retrying import NothingToRetryError, Scope
 from tasks.rows import Want
@@ -24,14 +26,15 @@ NAMES = {spec.key: name for spec, name in zip(G, ("g0", "g1", "g2", "g3", "g4"),
 
 
 class Held(Bench):
-    """A bench on which g4 is not run before it is let go, so that requests go on; chosen granules
-    fail until they are mended."""
+    """A bench on which g4 is not run before it is let go, so that requests go on, nor anything else
+    that is held; chosen granules fail until they are mended."""
 
     broken: dict[str, Category]
     held: bool = True
+    late: str = ""
 
     def work(self) -> None:
-        kept = [key for key in self.sent if self.held and key == G[4].key]
+        kept = [key for key in self.sent if (self.held and key == G[4].key) or key == self.late]
         self.sent[:] = [key for key in self.sent if key not in kept]
         super().work()
 
@@ -294,6 +297,65 @@ def test_a_manager_that_dies_at_any_write_leaves_nothing_undone(lands: bool) -> 
             assert at > 5
             return
         at += 1
+
+
+class Stalling(Breaking):
+    """A store of which a writer stalls before write number `at`: other things happen then."""
+
+    def __init__(self, inner: Store, meanwhile: Callable[[], None]) -> None:
+        super().__init__(inner)
+        self._meanwhile = meanwhile
+
+    def transact(
+        self, table: str, partition: str, operations: Sequence[Operation]
+    ) -> tuple[str, ...]:
+        self.count += 1
+        if self.count == self.at + 1:
+            self._meanwhile()
+        return self._inner.transact(table, partition, operations)
+
+
+@pytest.mark.parametrize("published", [False, True])
+def test_a_manager_that_stalls_at_any_write_while_another_tries_again(published: bool) -> None:
+    """It plans without what failed, for two requests, when the other takes that back."""
+    at, stalled = 0, True
+    while stalled:
+        b = held(ABSENT)
+        b.late = G[0].key
+        names = [b.submit("p"), b.submit("p", owner="other")]
+        b.rounds(8)
+        store, stalled, b.late = b.services.store, False, ""
+
+        def another(b: Held = b, first: str = names[0]) -> None:
+            nonlocal stalled
+            stalled = True
+            if published:
+                b.broken.clear()
+            retrying.retry(b.services, first, Scope())
+            b.restart(epoch=2)
+            b.rounds(8)
+
+        stalling = Stalling(store, another)
+        over = Manager(
+            replace(b.services, store=stalling), b.options, b.plan_of_request, b.sent.append, 1
+        )
+        stalling.at, stalling.count = at, 0
+        for _ in range(6):
+            if not stalled:
+                with suppress(FencedError):
+                    over.tick()
+                b.work()
+                b.services.clock.sleep(1)
+        b.held = False
+        for request in names:
+            row = b.until_ended(request)
+            assert (row.outputs, row.delivered) == (3, 3), at
+            ends = RequestState.COMPLETE if published and stalled else RequestState.GAPS
+            assert row.state is ends, at
+            if published and stalled:
+                assert set(wants(b, request)) == {s.key for s in (*G, A, B, TOP, LAST)}, at
+        at += 1
+    assert at > 10, at
 
 
 @pytest.mark.parametrize(

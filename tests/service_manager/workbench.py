@@ -77,9 +77,11 @@ class Bench:
 
     def restart(self, epoch: int = 1) -> None:
         """A new manager that knows nothing but the tables."""
-        self.manager = Manager(self.services, self.options, self._planned, self.sent.append, epoch)
+        self.manager = Manager(
+            self.services, self.options, self.plan_of_request, self.sent.append, epoch
+        )
 
-    def _planned(self, request: Request) -> Plan:
+    def plan_of_request(self, request: Request) -> Plan:
         return self.plans[request.title]
 
     def submit(self, title: str, owner: str = "owner", **more: object) -> str:

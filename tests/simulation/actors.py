@@ -215,7 +215,8 @@ class SimWorker:
         length *= self._slowness()
         healing = self._missing(claimed)
         if healing:
-            category, length = Category.SOURCE_BLOB_MISSING, 0.1
+            category = random.choice([Category.SOURCE_BLOB_MISSING, Category.CORRUPT_BLOB_READ])
+            length = 0.1
         slot.length = length
         while clock.monotonic() - began < length and not (slot.killed or slot.moved):
             clock.sleep(min(3.0, length, random.uniform(0.5, 3.0)))
@@ -235,6 +236,8 @@ class SimWorker:
                 if category is None:
                     self._commit(claimed, attempt, files)
                 else:
+                    if category is Category.CORRUPT_BLOB_READ:
+                        protocol.lose_inputs(self.services, claimed, healing)
                     protocol.fail(self.services, attempt, self.options.retry, healing=healing)
             except StoreError:
                 clock.sleep(1.0 + tries)
