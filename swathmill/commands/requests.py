@@ -1,5 +1,6 @@
 """Commands about requests, spoken to a running portal: submit, status, results, cancel, retry."""
 
+from http import HTTPStatus
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +11,7 @@ from rich.table import Table
 from swathmill.access import client_for
 from swathmill.client import RequestStatus
 from swathmill.commands.options import DataOption, TokenOption, data_folder
+from swathmill.errors import RefusedError
 from swathmill.progress import PHASES, describe
 from tasks.request import load_request
 
@@ -69,14 +71,23 @@ def results(
     data: DataOption = None,
     token: TokenOption = None,
 ) -> None:
-    """List or download the finished files of a request."""
+    """List or download the finished files of a request; what storage has lost is told last."""
     client = client_for(data_folder(data), token)
     console = _console()
+    lost: list[RefusedError] = []
     for result in client.results(request_id):
         if out is None:
             console.print(f"{result.size:>12,}  {result.sha256[:12]}  {result.name}", markup=False)
-        else:
+            continue
+        try:
             console.print(str(client.download(result, out)), markup=False)
+        except RefusedError as error:
+            if error.status != HTTPStatus.GONE:
+                raise
+            console.print(f"lost: {result.name}", markup=False)
+            lost.append(error)
+    if lost:
+        raise lost[0]
 
 
 def cancel(

@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 from swathmill.client import PortalClient, ResultFile
+from swathmill.commands import requests
 from swathmill.errors import ApiError, RefusedError
 from tasks.model import RequestState
 from tasks.request import parse_request
@@ -134,3 +135,23 @@ def test_a_result_is_never_written_outside_its_folder(tmp_path: Path, name: str)
     evil = RESULT.model_copy(update={"name": name})
     with pytest.raises(ApiError, match="outside"):
         client(lambda _: httpx.Response(200, content=CONTENT)).download(evil, tmp_path / "out")
+
+
+def test_the_command_fetches_what_there_is_and_tells_what_storage_has_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lost = RESULT.model_copy(update={"name": "lost.tif", "url": "/lost"})
+    listed = [item.model_dump(mode="json") for item in (lost, RESULT)]
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        if request.url.path.endswith("/results"):
+            return httpx.Response(200, json=listed)
+        if request.url.path == "/lost":
+            told = {"detail": "Storage has lost it.", "remedy": "Submit the request again."}
+            return httpx.Response(410, json=told)
+        return httpx.Response(200, content=CONTENT)
+
+    monkeypatch.setattr(requests, "client_for", lambda *_: client(handler))
+    with pytest.raises(RefusedError, match="Storage has lost it"):
+        requests.results("r1", out=tmp_path)
+    assert [path.name for path in tmp_path.rglob("*.tif")] == [Path(RESULT.name).name]
