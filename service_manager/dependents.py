@@ -11,7 +11,7 @@ from service_manager.plan_writer import describe
 from service_manager.view import Live
 from tasks import rows, transitions
 from tasks.blobs import split_blob
-from tasks.errors import ConflictError, FencedError, SwathmillError
+from tasks.errors import ConflictError, FencedError
 from tasks.keys import shard
 from tasks.model import State, Task
 from tasks.protocol import change_task, read_spec, read_task
@@ -36,10 +36,6 @@ class Told:
     ready: list[Task] = field(default_factory=list)
     ended: list[str] = field(default_factory=list)  # keys
     kept: set[str] = field(default_factory=set)  # keys of inputs
-
-
-class _TurnedError(SwathmillError):
-    """A request's gate was turned: its wants are to be read again."""
 
 
 @dataclass
@@ -122,9 +118,10 @@ class Dependents:
         task = read_task(self._store, key)
         if task is None:
             return None
-        if task.state is State.EXPIRED or (
+        gone = task.state is State.EXPIRED or (
             task.state is State.DONE and look and not self._there(task)
-        ):
+        )
+        if gone and self._wanted(task):
             missing = self._not_done(read_spec(self._store, key))
             task = change_task(self._services, key, lambda t: self._heal(t, task, missing, edge))
             if task is not None and task.state is State.READY:
@@ -134,6 +131,11 @@ class Dependents:
         if task is not None and task.state.live:
             task = self._link(key, edge)
         return task.state if task else None
+
+    def _wanted(self, task: Task) -> bool:
+        """Whether a request that goes on wants it: else its dependent is about to be dropped."""
+        found = [self._find(request) for request in task.wants]
+        return any(live is not None and not live.leaving for live in found)
 
     def _there(self, task: Task) -> bool:
         return all(self._services.blobs.exists(*split_blob(file.blob)) for file in task.files)
@@ -248,7 +250,7 @@ class Dependents:
         if not kept or not skipping:
             return "", task.etag
         new = spec.over(kept)
-        # Read before the requests' wants name the successor: who takes it back from then on turns
+        # Read before the requests' wants name the successor: who takes it back from then on passes
         # the gate, and what a manager that was stalled has yet to write is refused.
         guards = {live.id: gate.passing(self._store, shard(new.key), live.id) for live in skipping}
         try:
@@ -269,7 +271,7 @@ class Dependents:
             )
             try:
                 current, want = self._want(new, want, missing, guards[live.id])
-            except _TurnedError:
+            except gate.TurnedError:
                 return None
             live.note(want)
         if current is not None and current.state is State.READY:
@@ -309,14 +311,12 @@ class Dependents:
     def _want(
         self, spec: Spec, want: Want, missing: int, guard: Insert | Replace
     ) -> tuple[Task, Want]:
-        """Create the successor, or want it when it exists; _TurnedError when somebody has taken it
+        """Create the successor, or want it when it exists; TurnedError when somebody has taken it
         back since the guard was read."""
         told: list[Want] = [want]
 
         def guarded(change: Change) -> Change:
-            if not gate.holds(self._store, shard(want.key), guard):
-                raise _TurnedError(f"request {want.request} wants no {want.key} any more")
-            return Change(task=change.task, operations=(*change.operations, guard))
+            return gate.guarded(self._store, shard(want.key), guard, change)
 
         def decide(task: Task) -> Change:
             told[:] = [want]

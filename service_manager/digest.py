@@ -150,14 +150,15 @@ class Digest:
     def _tellings(self, news: News, row: Row, *, kept: bool) -> Iterator["_Telling"]:
         """What a news comes to: of many requests, told in parts; the last deletes it if it may."""
         merges, outcomes = self._merges(news)
-        seen = Merge(row=row.row, entity={"counted": True})
-        last = seen if kept else Delete(row=row.row)
         most = BATCH_OPERATIONS - 1
-        while len(merges) > most:
-            yield _Telling(merges=merges[:most], end=seen)
-            del merges[:most]
+        parts = [merges[at : at + most] for at in range(0, len(merges), most)] or [[]]
+        seen = Merge(row=row.row, entity={"counted": True})
+        for part in parts[:-1]:
+            yield _Telling(merges=part, end=seen)
+        etag = row.etag if len(parts) == 1 else None  # the parts before have changed it
         if merges or not kept or not news.counted:
-            yield _Telling(merges=merges, end=last, outcomes=outcomes)
+            end = seen if kept else Delete(row=row.row, etag=etag)
+            yield _Telling(merges=parts[-1], end=end, outcomes=outcomes)
 
     def _merges(self, news: News) -> tuple[list[Merge], list[tuple[Live, str, str]]]:
         merges: list[Merge] = []
@@ -237,15 +238,19 @@ class Digest:
         else:
             _tell(telling.outcomes)
             return
-        if self._store.get(rows.TABLE, number, telling.end.row) is None:
+        news = self._store.get(rows.TABLE, number, telling.end.row)
+        known = telling.end.etag if isinstance(telling.end, Delete) else None
+        if news is None or known not in (None, news.etag):
             # Another manager has told it, or a call of ours whose answer was lost: since then it
             # may have been taken back, and what the wants say counts.
             for live, key, _ in telling.outcomes:
                 self._ledger(live, key, afresh=True)
+            self._again.add(number)
             return
         seen = Merge(row=telling.end.row, entity={"counted": True})
+        end = Delete(row=news.row) if isinstance(telling.end, Delete) else seen
         alone: list[list[Operation]] = [[merge, seen] for merge in telling.merges]
-        alone.append([telling.end])
+        alone.append([end])
         for operations in alone:
             try:
                 self._store.transact(rows.TABLE, number, operations)
@@ -257,7 +262,7 @@ class Digest:
 @dataclass(frozen=True, kw_only=True)
 class _Telling:
     """Part of what a news comes to: wants to change, in one transaction with the news, which must
-    be there; and what the requests in view hear by it."""
+    be as it was read; and what the requests in view hear by it."""
 
     merges: Sequence[Merge]
     end: Merge | Delete  # of the news

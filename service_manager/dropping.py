@@ -18,7 +18,7 @@ from tasks.model import State, Task
 from tasks.protocol import change_task, read_task
 from tasks.rows import Want
 from tasks.services import Services
-from tasks.store import BATCH_OPERATIONS, Operation
+from tasks.store import BATCH_OPERATIONS, Insert, Operation, Replace
 from tasks.transitions import Change
 
 log = structlog.get_logger("manager.dropping")
@@ -102,14 +102,18 @@ class Dropping:
         for key in keys:
             self.one(key)
 
-    def one(self, key: str) -> None:
-        """Take back the want of one task. Raises StoreError; may be repeated."""
+    def one(self, key: str, guard: Insert | Replace | None = None) -> None:
+        """Take back the want of one task. Raises StoreError, and TurnedError when there is a guard
+        of the request's gate and it does not hold; may be repeated."""
         before: list[Task] = []
 
         def decide(task: Task) -> Change:
             # The first reading counts: a later one may show this call's own success.
             before[:] = before or [task]
-            return self._decide(task)
+            change = self._decide(task)
+            if guard is None or not change.operations:
+                return change
+            return gate.guarded(self._services.store, shard(key), guard, change)
 
         after = change_task(self._services, key, decide)
         if after is not None:

@@ -2,17 +2,22 @@
 
 A manager that stalled while it wrote a plan may wake after its successor has cancelled the
 request. Each transaction that makes a request want something therefore changes the gate's row, too,
-and is refused once the gate is closed, or has been turned since it was read.
+and is refused once the gate is closed, or has been passed by another since it was read.
 """
 
-from tasks import rows, updates
+from tasks import rows
 from tasks.clock import Clock
-from tasks.errors import FencedError, StoreError
+from tasks.errors import FencedError, StoreError, SwathmillError
 from tasks.keys import SHARDS
 from tasks.schema import SCHEMA, current
-from tasks.store import Entity, Insert, Operation, Replace, Row, Store, Upsert
+from tasks.store import Entity, Insert, Replace, Store, Upsert
+from tasks.transitions import Change
 
 _TRIES = 8
+
+
+class TurnedError(SwathmillError):
+    """A gate was passed or closed since its guard was read: what was read then is old."""
 
 
 def passing(store: Store, shard: str, request: str, etag: str = "") -> Insert | Replace:
@@ -35,26 +40,17 @@ def passing(store: Store, shard: str, request: str, etag: str = "") -> Insert | 
     return Replace(row=name, entity=_entity(is_open=True), etag=row.etag)
 
 
-def turn(store: Store, clock: Clock, shard: str, request: str) -> None:
-    """Have transactions refused whose guard was read before. Raises StoreError; may be repeated."""
+def guarded(store: Store, shard: str, guard: Insert | Replace, change: Change) -> Change:
+    """A change that takes effect only while the gate is as it was when the guard was read.
 
-    def change(row: Row | None) -> tuple[Operation, ...]:
-        if row is None:
-            return (Insert(row=name, entity=_entity(is_open=True)),)
-        if not current("gate", row)["open"]:
-            return ()
-        return (Replace(row=name, entity=_entity(is_open=True), etag=row.etag),)
-
-    name = rows.gate_row(request)
-    updates.update(store, clock, rows.TABLE, shard, name, change)
-
-
-def holds(store: Store, shard: str, guard: Insert | Replace) -> bool:
-    """Whether the gate is as it was when the guard was read."""
+    Raises:
+        TurnedError: it has been passed or closed since.
+    """
     row = store.get(rows.TABLE, shard, guard.row)
-    if isinstance(guard, Insert):
-        return row is None
-    return row is not None and row.etag == guard.etag
+    now = row.etag if row is not None else ""
+    if now != (guard.etag if isinstance(guard, Replace) else ""):
+        raise TurnedError(f"the gate {guard.row} was turned")
+    return Change(task=change.task, operations=(*change.operations, guard))
 
 
 def close(store: Store, clock: Clock, request: str) -> None:

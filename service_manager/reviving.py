@@ -6,7 +6,7 @@ wants its successor, made over what there was, no longer.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import structlog
 
@@ -17,6 +17,7 @@ from service_manager.dropping import Dropping
 from service_manager.view import Live, View
 from tasks import requests, rows, transitions
 from tasks.categories import Category
+from tasks.errors import ConflictError, FencedError, StoreError
 from tasks.keys import shard
 from tasks.model import State, Task
 from tasks.protocol import change_task, read_spec, read_task
@@ -24,10 +25,12 @@ from tasks.requests import RequestRow
 from tasks.retrying import Scope
 from tasks.rows import Edge, Want
 from tasks.services import Services
+from tasks.store import Replace
 from tasks.transitions import Change
 
 log = structlog.get_logger("manager.reviving")
 
+_TRIES = 8
 _INCOMPLETE = ("failed", "gap", "superseded")
 
 
@@ -75,8 +78,9 @@ class Reviving:
                 for root in self._roots(wants, Scope.parse(text)):
                     yield from self._visit(root, order)
             members = frozenset(order)
+            standing = _Order(services=self._services, request=live.id, texts=orders)
             for key in order:
-                self._revive(key, members)
+                self._revive(key, members, standing)
                 yield
             self._hear(Told(ended=list(order)))
             log.info("tried again", request=live.id, orders=list(orders), tasks=len(order))
@@ -133,7 +137,7 @@ class Reviving:
         found = [self._find(request) for request in task.wants]
         return [live for live in found if live is not None and not live.leaving]
 
-    def _revive(self, key: str, members: frozenset[str]) -> None:
+    def _revive(self, key: str, members: frozenset[str], order: "_Order") -> None:
         task = read_task(self._store, key)
         if task is None:
             return
@@ -148,12 +152,12 @@ class Reviving:
         failed = ("", *_INCOMPLETE) if task.state is State.FAILED else _INCOMPLETE
         asking = [(live, want) for live, want in told if want.outcome in failed]
         if asking:
-            task = self._retry(key, [live for live, _ in asking], members)
+            task = self._retry(key, [live for live, _ in asking], members, order)
         for live, before in told:
             want = self._want(live, key)
             if want is not None and before.outcome != "done":
                 for successor in want.successors:
-                    self._drop(live, successor)
+                    self._drop(live, successor, key)
         if task is not None and task.state is State.READY and not task.not_before:
             self._hear(Told(ready=[task]))
         elif task is not None and task.state is State.WAITING:
@@ -162,11 +166,15 @@ class Reviving:
                 change_task(self._services, key, lambda found: transitions.reconsider(found, again))
             self._hear(self._dependents.examine(key, but=members))
 
-    def _retry(self, key: str, asking: Sequence[Live], members: frozenset[str]) -> Task | None:
+    def _retry(
+        self, key: str, asking: Sequence[Live], members: frozenset[str], order: "_Order"
+    ) -> Task | None:
         missing, lacking = self._inputs(key, members)
 
         def decide(found: Task) -> Change:
-            # Read after the task, whose row changes whenever a want names another successor.
+            # Read after the task, whose row changes when another manager obeys, and whenever a want
+            # names another successor.
+            order.must_stand()
             wants = [want for live in asking if (want := self._want(live, key))]
             return transitions.retry(found, wants, missing, lacking)
 
@@ -197,21 +205,64 @@ class Reviving:
                 missing |= own
         return missing, lacking
 
-    def _drop(self, live: Live, successor: str) -> None:
-        """Want a successor no longer, nor its own, nor what was planned over it: the last first, so
-        that none is forgotten."""
-        gate.turn(self._store, self._services.clock, shard(successor), live.id)
-        want = self._want(live, successor)
-        if want is None:
+    def _drop(self, live: Live, successor: str, of: str) -> None:
+        """Want a successor of a task no longer, nor its own, nor what was planned over it: the last
+        first, so that none is forgotten. When the task is superseded anew, it stays: another
+        manager has planned it since."""
+        for _ in range(_TRIES):
+            try:
+                guard = gate.passing(self._store, shard(successor), live.id)
+            except FencedError:
+                return  # the request leaves, and all its wants with it
+            if self._superseded(of):
+                return
+            want = self._want(live, successor)
+            try:
+                if want is None:  # a manager that stalled may be about to write it
+                    self._store.transact(rows.TABLE, shard(successor), [guard])
+                    return
+                self._drop_after(live, want, of)
+                dropping = Dropping(self._services, self._view, self._dispatch, live.id)
+                dropping.one(successor, guard)
+            except (ConflictError, gate.TurnedError):
+                continue
+            live.forget(successor)
             return
-        found = self._store.scan(
-            rows.TABLE, shard(successor), *rows.prefix_range(f"e|{successor}|")
-        )
+        raise StoreError(f"want of {successor} by {live.id}: gave up after {_TRIES} tries")
+
+    def _drop_after(self, live: Live, want: Want, of: str) -> None:
+        found = self._store.scan(rows.TABLE, shard(want.key), *rows.prefix_range(f"e|{want.key}|"))
         for after in (*want.successors, *[rows.load_edge(row).dependent for row in found]):
-            self._drop(live, after)
-        Dropping(self._services, self._view, self._dispatch, live.id).one(successor)
-        live.forget(successor)
+            if after != want.key:
+                self._drop(live, after, of)
+
+    def _superseded(self, key: str) -> bool:
+        """Whether a task is superseded. If not, its row changes, so that who is about to supersede
+        it reads what there is again."""
+
+        def touch(task: Task) -> Change:
+            if task.state is State.FAILED and task.successor:
+                return Change(task=task, operations=())
+            row = Replace(row=rows.task_row(key), entity=rows.dump_task(task), etag=task.etag)
+            return Change(task=task, operations=(row,))
+
+        task = change_task(self._services, key, touch)
+        return task is not None and task.state is State.FAILED and bool(task.successor)
 
     def _want(self, live: Live, key: str) -> Want | None:
         row = self._store.get(rows.TABLE, shard(key), rows.want_row(live.id, key))
         return rows.load_want(row) if row else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Order:
+    """Orders of a request that are being obeyed."""
+
+    services: Services
+    request: str
+    texts: Sequence[str]
+
+    def must_stand(self) -> None:
+        """Raise FencedError when another manager has obeyed them."""
+        if not set(self.texts) <= set(requests.load(self.services, self.request).retry_orders):
+            raise FencedError(f"another manager has tried again what {self.request} asked for")

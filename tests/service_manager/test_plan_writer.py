@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import cast
 
 import pytest
 
@@ -12,8 +13,10 @@ from tasks.clock import ManualClock
 from tasks.errors import ConflictError, FencedError, StoreError
 from tasks.keys import SHARDS
 from tasks.memory_store import MemoryStore
+from tasks.model import Task
 from tasks.services import Services, memory_services
 from tasks.store import Operation, Row
+from tasks.transitions import Change
 from tests.service_manager.workbench import collect, mosaic, plan_of
 
 MANY = [collect(f"m{i}") for i in range(400)]
@@ -87,16 +90,17 @@ def test_a_gate_that_closes_in_the_middle_lets_nothing_more_through() -> None:
     assert content(store) == before
 
 
-def test_who_read_the_gate_before_it_was_turned_writes_nothing() -> None:
+def test_who_read_the_gate_before_another_passed_it_writes_nothing() -> None:
     store, clock = MemoryStore(), ManualClock()
+    change = Change(task=cast(Task, None), operations=())
     for _ in range(2):  # before it is first passed, and after
         guard = gate.passing(store, "0", "r")
-        assert gate.holds(store, "0", guard)
-        gate.turn(store, clock, "0", "r")
-        assert not gate.holds(store, "0", guard)
+        assert gate.guarded(store, "0", guard, change).operations == (guard,)
+        store.transact(rows.TABLE, "0", [gate.passing(store, "0", "r")])
+        with pytest.raises(gate.TurnedError):
+            gate.guarded(store, "0", guard, change)
         with pytest.raises(ConflictError):
             store.transact(rows.TABLE, "0", [guard])
     gate.close(store, clock, "r")
-    gate.turn(store, clock, "0", "r")
     with pytest.raises(FencedError):
         gate.passing(store, "0", "r")

@@ -358,6 +358,43 @@ def test_a_manager_that_stalls_at_any_write_while_another_tries_again(published:
     assert at > 10, at
 
 
+def test_a_manager_that_stalls_at_any_write_of_a_retry_while_another_obeys_it() -> None:
+    """What it tries again has failed anew, and is made without, when it goes on."""
+    at, stalled = 0, True
+    while stalled:
+        b = held(ABSENT)
+        names = [b.submit("p"), b.submit("p", owner="other")]
+        b.rounds(8)
+        retrying.retry(b.services, names[0], Scope())
+        stalled = False
+
+        def another(b: Held = b) -> None:
+            nonlocal stalled
+            stalled = True
+            b.restart(epoch=2)
+            b.rounds(8)
+
+        stalling = Stalling(b.services.store, another)
+        over = Manager(
+            replace(b.services, store=stalling), b.options, b.plan_of_request, b.sent.append, 1
+        )
+        stalling.at, stalling.count = at, 0
+        for _ in range(6):
+            if not stalled:
+                with suppress(FencedError):
+                    over.tick()
+                b.work()
+                b.services.clock.sleep(1)
+        b.held = False
+        for request in names:
+            row = b.until_ended(request)
+            assert (row.outputs, row.delivered) == (3, 3), at
+            assert row.state is RequestState.GAPS, at
+            assert made_over(b, request) == {"a 1", "top 2", "last 1"}, at
+        at += 1
+    assert at > 10, at
+
+
 @pytest.mark.parametrize(
     ("named", "problem"),
     [
