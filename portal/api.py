@@ -20,7 +20,7 @@ from portal.context import Here, Portal
 from portal.documents import decode, read_body
 from portal.downloads import attachment, manifest_text, send_archive, send_file
 from portal.identity import Caller
-from portal.problems import BadCallError, GoneError, NotFoundError
+from portal.problems import BadCallError, NotFoundError
 from portal.results import ResultFile
 from portal.submissions import LONGEST_KEY, accept, check, load_for, wait_for_preview
 from portal.tokens import Person
@@ -182,10 +182,7 @@ def result(request_id: str, path: str, request: Request, caller: Caller, here: H
     row = load_for(here.services, caller, request_id)
     found = here.results.find(here.services, row, path)
     reader = here.results.reader(here.services, row)
-    try:
-        return send_file(request, reader, found)
-    except GoneError:
-        return send_file(request, reader, reader.latest(found))
+    return send_file(request, reader, reader.current(found))
 
 
 @router.get(

@@ -14,7 +14,6 @@ from urllib.parse import quote
 from fastapi import Request, Response
 from fastapi.responses import StreamingResponse
 
-from portal.problems import GoneError
 from portal.results import ResultFile, ResultReader
 
 MEDIA_TYPES = {
@@ -122,18 +121,11 @@ def zip_chunks(reader: ResultReader, files: Iterable[ResultFile]) -> Iterator[by
             entry = zipfile.ZipInfo(result.path, date_time=_ZIP_EPOCH)
             entry.external_attr = 0o644 << 16
             with archive.open(entry, "w", force_zip64=result.file.size > 2**31) as out:
-                for chunk in _whole(reader, result):
+                for chunk in reader.whole(reader.current(result)):
                     out.write(chunk)
                     yield sink.drain()
             yield sink.drain()
     yield sink.drain()
-
-
-def _whole(reader: ResultReader, result: ResultFile) -> Iterator[bytes]:
-    try:
-        return reader.whole(result)
-    except GoneError:
-        return reader.whole(reader.latest(result))
 
 
 def manifest_text(files: Iterable[ResultFile]) -> Iterator[bytes]:

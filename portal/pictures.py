@@ -12,15 +12,17 @@ from pathlib import PurePosixPath
 
 import numpy as np
 import rasterio
+from azure.core.exceptions import AzureError
 from pydantic import ValidationError
 from rasterio.enums import Resampling
 from rasterio.errors import RasterioError
 
-from portal.problems import NotFoundError, PortalError
+from portal.problems import NotFoundError
 from portal.results import ResultFile, ResultReader
 from reprojection.picture import draw, encode_png
 from reprojection.raster import Description, Raster
 from reprojection.write import TAG
+from tasks.errors import SwathmillError
 
 SMALL, LARGE = 144, 1024
 """Longest sides in pixels: beside a file's name, and on a page of its own."""
@@ -97,7 +99,7 @@ def _read(reader: ResultReader, result: ResultFile, side: int) -> tuple[Raster, 
     if not has_picture(result):
         raise _refused(result, "it is no raster")
 
-    failures: list[PortalError] = []
+    failures: list[Exception] = []
 
     def opener(path: str, _mode: str = "rb", **_: object) -> io.BufferedReader:
         if path != _NAME:
@@ -122,6 +124,8 @@ def _read(reader: ResultReader, result: ResultFile, side: int) -> tuple[Raster, 
     except (RasterioError, ValidationError) as error:
         if failures:
             raise failures[0] from error
+        for _ in reader.whole(result):
+            continue  # which raises if it is damaged
         raise _refused(result, "it is no raster of Swathmill") from error
     if nodata is not None and data.dtype.kind != "f":
         nodata = int(nodata)
@@ -139,9 +143,7 @@ class _BlobFile(io.RawIOBase):
     """A result as a file that reads what is asked for, and no more, from storage. GDAL takes no
     exception through its reads, so one is left in `failures`."""
 
-    def __init__(
-        self, reader: ResultReader, result: ResultFile, failures: list[PortalError]
-    ) -> None:
+    def __init__(self, reader: ResultReader, result: ResultFile, failures: list[Exception]) -> None:
         self._reader = reader
         self._size = result.file.size
         self._result = result
@@ -168,7 +170,7 @@ class _BlobFile(io.RawIOBase):
             return 0
         try:
             data = b"".join(self._reader.part(self._result, self._at, length))
-        except PortalError as error:
+        except (SwathmillError, AzureError) as error:
             self._failures.append(error)
             return 0
         buffer[: len(data)] = data

@@ -137,7 +137,7 @@ def problem_of(error: Exception) -> Problem:
             return Problem(
                 status=HTTPStatus.SERVICE_UNAVAILABLE,
                 title="Damaged on its way",
-                detail="This came from storage damaged; storage has it whole.",
+                detail="This came from storage damaged, and read differently the second time.",
                 remedy="Try again in a moment.",
             )
         case ConflictError():

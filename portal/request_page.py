@@ -16,7 +16,7 @@ from portal.context import Here, Portal
 from portal.forms import request_yaml
 from portal.identity import Caller
 from portal.problems import NotFoundError
-from portal.results import ResultFile
+from portal.results import ResultFile, ResultReader
 from portal.retries import may_retry
 from portal.submissions import load_for
 from tasks import requests
@@ -184,9 +184,10 @@ def picture(
 ) -> Response:
     """A PNG of a result raster; its address changes with the content, so browsers may keep it."""
     row = load_for(here.services, caller, request_id)
-    found = here.results.find(here.services, row, path)
+    reader = here.results.reader(here.services, row)
+    found = reader.current(here.results.find(here.services, row, path))
     side = pictures.LARGE if size == "large" else pictures.SMALL
-    content = here.pictures.png(here.results.reader(here.services, row), found, side)
+    content = here.pictures.png(reader, found, side)
     headers = {
         "Cache-Control": "private, max-age=31536000, immutable",
         "ETag": f'"{found.file.sha256[:32]}-{side}"',
@@ -198,7 +199,8 @@ def picture(
 def view(request_id: str, path: str, caller: Caller, here: Here) -> Response:
     """A result's picture and what is known of the file."""
     row = load_for(here.services, caller, request_id)
-    found = here.results.find(here.services, row, path)
+    reader = here.results.reader(here.services, row)
+    found = reader.current(here.results.find(here.services, row, path))
     paths = [
         p for p, r in here.results.files(here.services, row).items() if pictures.has_picture(r)
     ]
@@ -210,7 +212,7 @@ def view(request_id: str, path: str, caller: Caller, here: Here) -> Response:
         200,
         row=row,
         item=ResultView(result=found, request=row.id),
-        shown=_shown(here, row, found),
+        shown=_shown(here, reader, found),
         before=_view_url(row.id, paths, at - 1) if at > 0 else "",
         after=_view_url(row.id, paths, at + 1) if 0 <= at < len(paths) - 1 else "",
     )
@@ -340,9 +342,9 @@ def _results(here: Portal, row: RequestRow, page: int, find: str) -> dict[str, o
     }
 
 
-def _shown(here: Portal, row: RequestRow, found: ResultFile) -> pictures.Shown | None:
+def _shown(here: Portal, reader: ResultReader, found: ResultFile) -> pictures.Shown | None:
     try:
-        return here.pictures.shown(here.results.reader(here.services, row), found)
+        return here.pictures.shown(reader, found)
     except NotFoundError:
         return None  # no raster: its page has no picture
 

@@ -16,6 +16,7 @@ from tasks.requests import RequestRow
 from tasks.services import Services
 
 _REMEMBERED = 64  # requests
+TAIL = 2**22  # bytes at the end of a result that are sent once the whole is known to be right
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,32 +110,37 @@ class ResultReader:
             raise self._lost(result) from None
 
     def whole(self, result: ResultFile) -> Iterator[bytes]:
-        """A result, whose last part is held back unless the whole is what was recorded: raises
-        before the first part, or in place of the last."""
+        """A result, whose end is held back unless the whole is what was recorded: raises before the
+        first part, or in place of the end."""
         return self._checked(result, self.part(result))
 
-    def latest(self, result: ResultFile) -> ResultFile:
-        """A result that is gone as its task has made it again since; GoneError if it has not."""
+    def current(self, result: ResultFile) -> ResultFile:
+        """A result as its task has it now: made again, perhaps; GoneError when it is known to be
+        lost."""
         task = protocol.read_task(self.services.store, result.key)
-        for file in task.files if task is not None else ():
-            if file.name == result.file.name and file.blob != result.file.blob:
+        if task is None or result.file in task.files:
+            return result
+        for file in task.files:
+            if file.name == result.file.name:
                 return replace(result, file=file)
         raise self._lost(result)
 
     def _checked(self, result: ResultFile, stream: Iterator[bytes]) -> Iterator[bytes]:
-        running, last = hashlib.sha256(), b""
+        running, tail = hashlib.sha256(), b""
         for part in stream:
             running.update(part)
-            if last:
-                yield last
-            last = part
+            if tail:
+                yield tail
+            if len(part) > TAIL:
+                yield part[:-TAIL]
+            tail = part[-TAIL:]
         found, recorded = running.hexdigest(), result.file.sha256
         if found != recorded:
             read = CorruptBlobError(result.file.blob, recorded, found)
             if not is_damaged(self.services.blobs, read):
                 raise read
             raise self._lost(result)
-        yield last
+        yield tail
 
     def _lost(self, result: ResultFile) -> GoneError:
         self.index.forget(self.request)

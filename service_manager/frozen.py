@@ -130,7 +130,7 @@ def freeze(
     if there is not None:
         return there
     if planned.package is not None:
-        _store_package(blobs, planned.package)
+        store_package(blobs, planned.package)
     if isinstance(planned, Plan):
         return _freeze_plan(blobs, request, planned, run)
     stamp = planned.stamp()
@@ -341,12 +341,11 @@ def _first_format(head: dict[str, Any], lines: Sequence[bytes]) -> Frozen:
     )
 
 
-def _store_package(blobs: Blobs, package: PackageArchive) -> None:
+def store_package(blobs: Blobs, package: PackageArchive) -> None:
     """A package's name is its content's digest, so that other content under it is damaged."""
-    try:
-        found = blobs.get_bytes(PACKAGES, package.blob)
-    except BlobMissingError:
-        found = b""
-    if found != package.data:
+    if blobs.exists(PACKAGES, package.blob):
+        readings = (blobs.get_bytes(PACKAGES, package.blob) for _ in range(2))
+        if any(found == package.data for found in readings):
+            return
         blobs.delete(PACKAGES, package.blob)
-        blobs.put_bytes(PACKAGES, package.blob, package.data)
+    blobs.put_bytes(PACKAGES, package.blob, package.data)

@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
 
-from swathmill.errors import ApiError, RefusedError
+from swathmill.errors import ApiError, BrokenOffError, RefusedError
 from tasks.model import RequestState
 from tasks.request import Request
 
@@ -178,14 +178,12 @@ class PortalClient:
             return target
         target.parent.mkdir(parents=True, exist_ok=True)
         draft = target.with_name(f".{target.name}.part")
-        digest = hashlib.sha256()
         try:
-            with draft.open("wb") as out:
-                for chunk in self._stream(result.url):
-                    digest.update(chunk)
-                    out.write(chunk)
-                    progress(len(chunk))
-            if digest.hexdigest() != result.sha256:
+            try:
+                digest = self._fetch(result.url, draft, progress)
+            except BrokenOffError:  # by the network; or by the portal, which tells why now
+                digest = self._fetch(result.url, draft, progress)
+            if digest != result.sha256:
                 raise ApiError(
                     f"{result.name} arrived damaged: its checksum is not the one announced.",
                     _FETCH_AGAIN,
@@ -194,6 +192,16 @@ class PortalClient:
         finally:
             draft.unlink(missing_ok=True)
         return target
+
+    def _fetch(self, url: str, to: Path, progress: Callable[[int], None]) -> str:
+        """Write what comes from an address into a file; its SHA-256."""
+        digest = hashlib.sha256()
+        with to.open("wb") as out:
+            for chunk in self._stream(url):
+                digest.update(chunk)
+                out.write(chunk)
+                progress(len(chunk))
+        return digest.hexdigest()
 
     def _call(
         self,
@@ -230,7 +238,7 @@ class PortalClient:
                     _raise_for(answer)
                     yield from answer.iter_bytes(CHUNK_BYTES)
             except httpx.RemoteProtocolError as error:
-                raise ApiError(f"The download broke off ({error}).", _FETCH_AGAIN) from error
+                raise BrokenOffError(f"The download broke off ({error}).", _FETCH_AGAIN) from error
             except httpx.TransportError as error:
                 raise self._unreachable(error) from error
 

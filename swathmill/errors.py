@@ -18,6 +18,10 @@ class ApiError(StackError):
     """The portal cannot be reached, or failed."""
 
 
+class BrokenOffError(ApiError):
+    """A download ended before its end."""
+
+
 class RefusedError(SwathmillError):
     """The portal refused what it was asked, for a reason of the asker's."""
 

@@ -1,4 +1,5 @@
-"""Blobs: artifacts, granules, frozen plans and packages. Written once, never overwritten.
+"""Blobs: artifacts, granules, frozen plans and packages. Written once, never overwritten (a damaged
+package is stored anew).
 
 The artifact of an attempt is named by its task key and claim id (`artifact_name`), so that no two
 attempts ever write the same name, and whether a blob is of use can be told from its name and the

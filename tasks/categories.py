@@ -84,7 +84,7 @@ RULES: dict[Category, Rule] = {
     Category.SOURCE_BLOB_MISSING: Rule(
         cause="An input recorded as made is no longer in storage.",
         retry=Retry.HEAL,
-        remedy="The input is made again by itself, then this task runs.",
+        remedy="The input is made again by itself, then this task runs; a package: submit again.",
     ),
     Category.UNREADABLE_INPUT_FILE: Rule(
         cause="The granule is damaged or truncated, or lacks the layer or geolocation asked for.",

@@ -267,8 +267,9 @@ def test_a_lost_or_damaged_blob_is_told_before_anything_is_sent(
     assert "again" in answer.json()["remedy"]
 
 
+@pytest.mark.parametrize("damaged", [False, True])
 def test_a_lost_result_is_known_to_be_and_there_once_it_is_made_again(
-    portal: LivePortal, services: Services, raster: bytes
+    portal: LivePortal, services: Services, raster: bytes, damaged: bool
 ) -> None:
     name = submitted(services)
     put_result(services, name, "a", "b.tif", raster)
@@ -278,6 +279,8 @@ def test_a_lost_result_is_known_to_be_and_there_once_it_is_made_again(
         assert client.get(address).status_code == 200
         (blob,) = services.blobs.names("artifacts")
         services.blobs.delete("artifacts", blob)
+        if damaged:  # which is known by the whole only, and then by its parts
+            services.blobs.put_bytes("artifacts", blob, raster[:-9] + bytes(9))
         for answer in (
             client.get(address),
             client.get(address, headers={"Range": "bytes=5-9"}),

@@ -19,7 +19,7 @@ from portal.downloads import (
     zip_chunks,
 )
 from portal.problems import GoneError
-from portal.results import ResultFile, ResultIndex, ResultReader
+from portal.results import TAIL, ResultFile, ResultIndex, ResultReader
 from tasks.blobs import Blobs, MemoryBlobs, bytes_digest
 from tasks.errors import CorruptBlobError
 from tasks.model import ArtifactFile
@@ -45,6 +45,9 @@ class EndlessBlobs(MemoryBlobs):
             yield bytes(1 << 20)
 
 
+PART = 6_000_000
+
+
 class PartedBlobs(MemoryBlobs):
     """Blobs that come in parts, as large ones do."""
 
@@ -52,7 +55,7 @@ class PartedBlobs(MemoryBlobs):
         self, container: str, name: str, start: int = 0, length: int | None = None
     ) -> Iterator[bytes]:
         (whole,) = super().stream(container, name, start, length)
-        return (whole[n : n + 4] for n in range(0, len(whole), 4))
+        return (whole[n : n + PART] for n in range(0, len(whole), PART))
 
 
 def result(path: str, blob: str, size: int, sha256: str) -> ResultFile:
@@ -129,15 +132,16 @@ def test_an_archive_takes_no_more_memory_for_more_bytes() -> None:
     assert peak < 16 << 20
 
 
-def test_what_storage_has_damaged_breaks_off_before_its_last_part() -> None:
+@pytest.mark.parametrize("at", [5, 7_000_000, 16_999_999])
+def test_what_storage_has_damaged_breaks_off_before_its_end(at: int) -> None:
     blobs = PartedBlobs()
-    good = b"0123456789"
-    blobs.put_bytes("artifacts", "it", b"0123456x89")
+    good = bytes(17_000_000)
+    blobs.put_bytes("artifacts", "it", good[:at] + b"x" + good[at + 1 :])
     file = result("it.tif", "artifacts/it", len(good), bytes_digest(good).sha256)
-    stream = reader(blobs).whole(file)
-    assert [next(stream), next(stream)] == [b"0123", b"456x"]
+    sent: list[bytes] = []
     with pytest.raises(GoneError, match=r"it\.tif, or damaged it.*Submit the request again"):
-        next(stream)
+        sent.extend(reader(blobs).whole(file))
+    assert sum(map(len, sent)) == len(good) - TAIL
     with pytest.raises(GoneError):
         list(zip_chunks(reader(blobs), [file]))
     blobs.delete("artifacts", "it")

@@ -13,8 +13,8 @@ from bench.continent import Continent, request_document
 from service_manager import frozen
 from service_manager.planner import listing
 from service_manager.planner.course import Course
-from tasks.blobs import PLANS, MemoryBlobs
-from tasks.packages import Packages
+from tasks.blobs import PACKAGES, PLANS, MemoryBlobs
+from tasks.packages import Packages, pack
 from tasks.request import parse_request
 from tasks.settings import Settings
 
@@ -187,3 +187,17 @@ def test_a_plan_whose_blobs_are_gone_is_made_anew(
     anew = frozen.freeze(blobs, "anew", course(archive))
     assert all(stretch.name.startswith("anew/") for stretch in anew.stretches)
     assert tasks_of(anew) == tasks_of(plan)
+
+
+def test_a_package_that_is_damaged_in_storage_is_stored_again(tmp_path: Path) -> None:
+    (tmp_path / "package.yaml").write_text(
+        "name: own\ncommand: [python, run.py]\noutputs: [o.txt]\n"
+    )
+    (tmp_path / "run.py").write_text("print()")
+    package, blobs = pack(tmp_path), MemoryBlobs()
+    for content in (None, package.data[:-1], package.data):
+        if content is not None:
+            blobs.delete(PACKAGES, package.blob)
+            blobs.put_bytes(PACKAGES, package.blob, content)
+        frozen.store_package(blobs, package)
+        assert blobs.get_bytes(PACKAGES, package.blob) == package.data

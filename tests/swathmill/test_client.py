@@ -10,7 +10,7 @@ import pytest
 
 from swathmill.client import PortalClient, ResultFile
 from swathmill.commands import requests
-from swathmill.errors import ApiError, RefusedError
+from swathmill.errors import ApiError, BrokenOffError, RefusedError
 from tasks.model import RequestState
 from tasks.request import parse_request
 
@@ -125,9 +125,12 @@ def test_a_download_that_breaks_off_leaves_nothing(tmp_path: Path) -> None:
         yield CONTENT[:3]
         raise httpx.RemoteProtocolError("peer closed connection")
 
-    with pytest.raises(ApiError, match=r"broke off.*Fetch it again"):
+    with pytest.raises(BrokenOffError, match=r"broke off.*Fetch it again"):
         client(lambda _: httpx.Response(200, content=parts())).download(RESULT, tmp_path)
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+    answers = [httpx.Response(200, content=parts()), httpx.Response(200, content=CONTENT)]
+    path = client(lambda _: answers.pop(0)).download(RESULT, tmp_path)
+    assert path.read_bytes() == CONTENT
 
 
 @pytest.mark.parametrize("name", ["../outside.tif", "/etc/outside.tif", "a/../../outside.tif"])
