@@ -209,6 +209,13 @@ class Reviving:
         """Want a successor of a task no longer, nor its own, nor what was planned over it: the last
         first, so that none is forgotten. When the task is superseded anew, it stays: another
         manager has planned it since."""
+        want = self._want(live, successor)
+        if want is not None:
+            found = self._store.scan(
+                rows.TABLE, shard(successor), *rows.prefix_range(f"e|{successor}|")
+            )
+            for after in (*want.successors, *[rows.load_edge(row).dependent for row in found]):
+                self._drop(live, after, of)
         for _ in range(_TRIES):
             try:
                 guard = gate.passing(self._store, shard(successor), live.id)
@@ -216,12 +223,11 @@ class Reviving:
                 return  # the request leaves, and all its wants with it
             if self._superseded(of):
                 return
-            want = self._want(live, successor)
             try:
-                if want is None:  # a manager that stalled may be about to write it
+                if self._want(live, successor) is None:
+                    # A manager that stalled may be about to write it.
                     self._store.transact(rows.TABLE, shard(successor), [guard])
                     return
-                self._drop_after(live, want, of)
                 dropping = Dropping(self._services, self._view, self._dispatch, live.id)
                 dropping.one(successor, guard)
             except (ConflictError, gate.TurnedError):
@@ -229,12 +235,6 @@ class Reviving:
             live.forget(successor)
             return
         raise StoreError(f"want of {successor} by {live.id}: gave up after {_TRIES} tries")
-
-    def _drop_after(self, live: Live, want: Want, of: str) -> None:
-        found = self._store.scan(rows.TABLE, shard(want.key), *rows.prefix_range(f"e|{want.key}|"))
-        for after in (*want.successors, *[rows.load_edge(row).dependent for row in found]):
-            if after != want.key:
-                self._drop(live, after, of)
 
     def _superseded(self, key: str) -> bool:
         """Whether a task is superseded. If not, its row changes, so that who is about to supersede
