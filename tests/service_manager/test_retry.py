@@ -315,6 +315,32 @@ class Stalling(Breaking):
         return self._inner.transact(table, partition, operations)
 
 
+def stalls(b: Held, at: int, meanwhile: Callable[[], None]) -> bool:
+    """Have a manager act that stalls before its write number `at`, while another that takes over
+    goes on from `meanwhile`; then all that is left is done. Whether it wrote so often."""
+    stalled = False
+
+    def another() -> None:
+        nonlocal stalled
+        stalled = True
+        meanwhile()
+        b.restart(epoch=2)
+        b.rounds(8)
+
+    stalling = Stalling(b.services.store, another)
+    services = replace(b.services, store=stalling)
+    over = Manager(services, b.options, b.plan_of_request, b.sent.append, 1)
+    stalling.at, stalling.count = at, 0
+    for _ in range(6):
+        if not stalled:
+            with suppress(FencedError):
+                over.tick()
+            b.work()
+            b.services.clock.sleep(1)
+    b.held = False
+    return stalled
+
+
 @pytest.mark.parametrize("published", [False, True])
 def test_a_manager_that_stalls_at_any_write_while_another_tries_again(published: bool) -> None:
     """It plans without what failed, for two requests, when the other takes that back."""
@@ -324,29 +350,14 @@ def test_a_manager_that_stalls_at_any_write_while_another_tries_again(published:
         b.late = G[0].key
         names = [b.submit("p"), b.submit("p", owner="other")]
         b.rounds(8)
-        store, stalled, b.late = b.services.store, False, ""
+        b.late = ""
 
-        def another(b: Held = b, first: str = names[0]) -> None:
-            nonlocal stalled
-            stalled = True
+        def again(b: Held = b, first: str = names[0]) -> None:
             if published:
                 b.broken.clear()
             retrying.retry(b.services, first, Scope())
-            b.restart(epoch=2)
-            b.rounds(8)
 
-        stalling = Stalling(store, another)
-        over = Manager(
-            replace(b.services, store=stalling), b.options, b.plan_of_request, b.sent.append, 1
-        )
-        stalling.at, stalling.count = at, 0
-        for _ in range(6):
-            if not stalled:
-                with suppress(FencedError):
-                    over.tick()
-                b.work()
-                b.services.clock.sleep(1)
-        b.held = False
+        stalled = stalls(b, at, again)
         for request in names:
             row = b.until_ended(request)
             assert (row.outputs, row.delivered) == (3, 3), at
@@ -366,30 +377,10 @@ def test_a_manager_that_stalls_at_any_write_of_a_retry_while_another_obeys_it() 
         names = [b.submit("p"), b.submit("p", owner="other")]
         b.rounds(8)
         retrying.retry(b.services, names[0], Scope())
-        stalled = False
-
-        def another(b: Held = b) -> None:
-            nonlocal stalled
-            stalled = True
-            b.restart(epoch=2)
-            b.rounds(8)
-
-        stalling = Stalling(b.services.store, another)
-        over = Manager(
-            replace(b.services, store=stalling), b.options, b.plan_of_request, b.sent.append, 1
-        )
-        stalling.at, stalling.count = at, 0
-        for _ in range(6):
-            if not stalled:
-                with suppress(FencedError):
-                    over.tick()
-                b.work()
-                b.services.clock.sleep(1)
-        b.held = False
+        stalled = stalls(b, at, lambda: None)
         for request in names:
             row = b.until_ended(request)
-            assert (row.outputs, row.delivered) == (3, 3), at
-            assert row.state is RequestState.GAPS, at
+            assert (row.outputs, row.delivered, row.state) == (3, 3, RequestState.GAPS), at
             assert made_over(b, request) == {"a 1", "top 2", "last 1"}, at
         at += 1
     assert at > 10, at
