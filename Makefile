@@ -41,7 +41,7 @@ $(STAMP)/runtime: requirements.lock requirements-redis.lock $(STAMP)/venv
 	    { echo "No Redis server on PATH: installing one into .venv"; $(PIP) -r requirements-redis.lock; }
 	@touch $@
 
-KERNELS := $(wildcard setup.py reprojection/csrc/*)
+KERNELS := $(wildcard setup.py reprojection/kernels/csrc/*)
 $(STAMP)/package: pyproject.toml $(KERNELS) $(STAMP)/runtime
 	@echo "Compiling the reprojection kernels"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check \

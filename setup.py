@@ -7,8 +7,8 @@ from pathlib import Path
 
 from setuptools import Extension, setup
 
-SOURCES = sorted(str(path) for path in Path("reprojection/csrc").glob("*.c"))
-HEADERS = sorted(str(path) for path in Path("reprojection/csrc").glob("*.h"))
+SOURCES = sorted(str(path) for path in Path("reprojection/kernels/csrc").glob("*.c"))
+HEADERS = sorted(str(path) for path in Path("reprojection/kernels/csrc").glob("*.h"))
 
 setup(
     ext_modules=[

@@ -5,26 +5,26 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
-from archives.answers import bare_url
-from archives.cmr import CMR_URL, CmrArchive
-from archives.credentials import Credentials
-from archives.download import Downloader, Timing
 from archives.errors import SourcesSettingError
-from archives.files import RemoteFiles
-from archives.folder import FolderArchive, OutlineReader
-from archives.ftp import FtpArchive
-from archives.laads import LAADS_URL, LaadsArchive
-from archives.limits import HostLimits
-from archives.pool import PoolArchive
-from archives.sources import Source, Sources
-from archives.stac import (
+from archives.fetch.answers import bare_url
+from archives.fetch.credentials import Credentials
+from archives.fetch.download import Downloader, Timing
+from archives.fetch.files import RemoteFiles
+from archives.fetch.limits import HostLimits
+from archives.kinds.cmr import CMR_URL, CmrArchive
+from archives.kinds.folder import FolderArchive, OutlineReader
+from archives.kinds.ftp import FtpArchive
+from archives.kinds.laads import LAADS_URL, LaadsArchive
+from archives.kinds.pool import PoolArchive
+from archives.kinds.stac import (
     PLANETARY_COMPUTER_COLLECTION,
     PLANETARY_COMPUTER_SIGN,
     PLANETARY_COMPUTER_URL,
     Signing,
     StacArchive,
 )
-from archives.web import Web
+from archives.kinds.web import Web
+from archives.sources import Source, Sources
 
 NAMES = ("folder", "cmr", "laads", "planetary-computer")
 

@@ -10,6 +10,7 @@ from typing import Protocol, runtime_checkable
 import structlog
 
 from archives.errors import ArchiveError, NotPublishedError, soonest
+from archives.formats.names import parse_granule_name
 from archives.model import (
     Archive,
     Box,
@@ -20,7 +21,6 @@ from archives.model import (
     Stamped,
     normal_collection,
 )
-from archives.names import parse_granule_name
 
 log = structlog.get_logger("archives.sources")
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from archives.model import Box, Fetched, GranuleRecord, Holding, Ring
-from reprojection.orbit import DAY_SECONDS, PERIOD_SECONDS, swath
+from reprojection.grid.orbit import DAY_SECONDS, PERIOD_SECONDS, swath
 
 CONUS: Box = (-125.0, 24.5, -66.5, 49.5)
 TILES = tuple((h, v) for v in (4, 5, 6) for h in range(7, 14) if (h, v) not in {(7, 4), (13, 6)})

@@ -33,14 +33,19 @@ from pyhdf.SD import SD, SDC
 from pyproj import Transformer
 
 from bench.turns import Took, peak_mib, take_turns
-from reprojection.granule import open_granule
-from reprojection.grids import Grid, Lattice
-from reprojection.hdfeos_write import FieldToWrite, GranuleToWrite, GridToWrite, write_granule
-from reprojection.raster import Band, Provenance, Raster, Source
-from reprojection.structmetadata import TILE_SIZE
-from reprojection.warp import Source as WarpSource
-from reprojection.warp import warp
-from reprojection.write import write_cog
+from reprojection.grid.grids import Grid, Lattice
+from reprojection.read.granule import open_granule
+from reprojection.read.raster import Band, Provenance, Raster, Source
+from reprojection.read.structmetadata import TILE_SIZE
+from reprojection.sample.hdfeos_write import (
+    FieldToWrite,
+    GranuleToWrite,
+    GridToWrite,
+    write_granule,
+)
+from reprojection.warp.warp import Source as WarpSource
+from reprojection.warp.warp import warp
+from reprojection.write.write import write_cog
 
 LAYERS = tuple(f"sur_refl_b{number:02d}" for number in range(1, 8))
 SIDE = 2400

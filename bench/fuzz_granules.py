@@ -25,9 +25,14 @@ from pyhdf.SD import SD, SDC
 
 from bench.reading import read_everything
 from reprojection.errors import ReprojectionError
-from reprojection.hdfeos_write import FieldToWrite, GranuleToWrite, SwathToWrite, write_granule
-from reprojection.isolation import ReadingProcess
-from reprojection.sample import swath_granules, tile_granules
+from reprojection.read.isolation import ReadingProcess
+from reprojection.sample.hdfeos_write import (
+    FieldToWrite,
+    GranuleToWrite,
+    SwathToWrite,
+    write_granule,
+)
+from reprojection.sample.sample import swath_granules, tile_granules
 
 SECONDS = 20.0
 MEMORY = 2 << 30

@@ -24,24 +24,24 @@ from pathlib import Path
 from azure.data.tables import TableServiceClient
 
 from bench.continent import PRODUCTS, Continent, request_document
-from service_manager import frozen
-from service_manager.plan_writer import PlanWriter
 from service_manager.planner.course import Course
-from service_manager.planning import COLLECT
+from service_manager.plans import frozen
+from service_manager.plans.plan_writer import PlanWriter
+from service_manager.plans.planning import COLLECT
 from swathmill.stack.azurite import Account, AzuriteServer
-from tasks.azure_tables import AzureTables
-from tasks.blobs import Blobs, MemoryBlobs, Stored, bytes_digest
-from tasks.clock import SystemClock
-from tasks.connect import TABLES
 from tasks.errors import BlobExistsError, BlobMissingError
-from tasks.hints import MemoryHints
-from tasks.memory_store import MemoryStore
-from tasks.packages import Packages
-from tasks.queues import MemoryQueue
-from tasks.request import parse_request
-from tasks.services import Services
+from tasks.messages.hints import MemoryHints
+from tasks.messages.queues import MemoryQueue
+from tasks.model.packages import Packages
+from tasks.request.request import parse_request
+from tasks.run.connect import TABLES
 from tasks.settings import Settings
-from tasks.store import Store
+from tasks.storage.azure_tables import AzureTables
+from tasks.storage.blobs import Blobs, MemoryBlobs, Stored, bytes_digest
+from tasks.storage.clock import SystemClock
+from tasks.storage.memory_store import MemoryStore
+from tasks.storage.store import Store
+from tasks.tables.services import Services
 
 OUT = Path(__file__).parent / "out" / "plan.json"
 START = date(2003, 1, 1)

@@ -28,11 +28,11 @@ from rasterio.warp import Resampling
 from rasterio.warp import reproject as peer_reproject
 
 from bench.turns import Took, peak_mib, take_turns
-from reprojection.blocks import plan_blocks
-from reprojection.coordinates import Coordinates, SourceSpace, exact_coordinates, plan_rows
-from reprojection.grids import Grid, Lattice, modis_tile_grid, project_bounds
-from reprojection.places import Chunk, centres
-from reprojection.warp import Method, Source, warp
+from reprojection.grid.blocks import plan_blocks
+from reprojection.grid.coordinates import Coordinates, SourceSpace, exact_coordinates, plan_rows
+from reprojection.grid.grids import Grid, Lattice, modis_tile_grid, project_bounds
+from reprojection.grid.places import Chunk, centres
+from reprojection.warp.warp import Method, Source, warp
 
 FILL = -28672
 OUT = Path(__file__).parent / "out" / "reproject.json"

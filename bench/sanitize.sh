@@ -17,7 +17,7 @@ tests=${*:-tests/reprojection/test_warp.py tests/reprojection/test_warp_rows.py
     tests/reprojection/test_geolocation.py tests/reprojection/test_write.py
     tests/reprojection/test_tile_streams.py}
 for vectors in -DSWATHMILL_NO_CLONES -DSWATHMILL_BASELINE; do
-    for source in reprojection/csrc/*.c; do
+    for source in reprojection/kernels/csrc/*.c; do
         "$cc" -std=gnu11 -O1 -g -fPIC -fwrapv -ffp-contract=off -fno-omit-frame-pointer \
             -fsanitize=address,undefined -fno-sanitize-recover=undefined "$vectors" \
             -Wno-psabi -c "$source" -o "$folder/$(basename "$source" .c).o" &

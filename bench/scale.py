@@ -25,18 +25,18 @@ from pathlib import Path
 import structlog
 
 from bench.scale_rows import BIG, CLASS, Claim, GeneratedStore
-from service_manager.manager import Manager
+from service_manager.leader.manager import Manager
 from service_manager.options import Options
-from tasks import requests, rows, workers
-from tasks.clock import ManualClock
-from tasks.keys import shard
-from tasks.model import Phase, RequestState, State, Task
-from tasks.plan import Plan, PlannedTask
-from tasks.request import Request, dump_request, parse_request
-from tasks.services import Services, memory_services
-from tasks.spec import CollectSpec
-from tasks.store import Delete, Insert, Row, Upsert
-from tasks.workers import RunningAttempt, WorkerRow
+from tasks.model.keys import shard
+from tasks.model.model import Phase, RequestState, State, Task
+from tasks.model.plan import Plan, PlannedTask
+from tasks.model.spec import CollectSpec
+from tasks.request.request import Request, dump_request, parse_request
+from tasks.storage.clock import ManualClock
+from tasks.storage.store import Delete, Insert, Row, Upsert
+from tasks.tables import requests, rows, workers
+from tasks.tables.services import Services, memory_services
+from tasks.tables.workers import RunningAttempt, WorkerRow
 
 LATENCY = 0.008  # seconds of one call
 SMALL_AT = 20.0

@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from itertools import islice
 
-from tasks import rows
-from tasks.clock import ManualClock
-from tasks.keys import SHARDS
-from tasks.memory_store import MemoryStore
-from tasks.model import Phase, State, Task
-from tasks.rows import Want
-from tasks.store import Insert, Operation, Row
+from tasks.model.keys import SHARDS
+from tasks.model.model import Phase, State, Task
+from tasks.storage.clock import ManualClock
+from tasks.storage.memory_store import MemoryStore
+from tasks.storage.store import Insert, Operation, Row
+from tasks.tables import rows
+from tasks.tables.rows import Want
 
 BIG = "big"
 CLASS = "collection MOD13A2 6"

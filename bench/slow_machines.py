@@ -5,7 +5,7 @@
 A fleet works through a bag of tasks of three classes with lognormal durations. Each worker is, for
 hours at a time, 4 to 12 times slower than it should be; how often is set so that under the plain 4x
 rule 16% of the executions are hit: their worker is slow at some time while they run. What decides
-is the product's own `service_manager.monitor.Monitor`, which sees what it sees in service:
+is the product's own `service_manager.fleet.monitor.Monitor`, which sees what it sees in service:
 heartbeats, progress, ended attempts. Machine time is all seconds of all attempts, those killed
 included, over the seconds that the tasks would have taken on machines that are never slow.
 """
@@ -20,14 +20,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from bench.slow_spells import HOUR, Spells
-from service_manager.monitor import Monitor
+from service_manager.fleet.monitor import Monitor
 from service_manager.options import Options
-from service_manager.view import Running, View
-from tasks.categories import Category
-from tasks.history import ClassStatistics
-from tasks.model import Phase, State
-from tasks.rows import News
-from tasks.workers import Hold, RunningAttempt, WorkerRow
+from service_manager.tasks.view import Running, View
+from tasks.model.categories import Category
+from tasks.model.model import Phase, State
+from tasks.tables.history import ClassStatistics
+from tasks.tables.rows import News
+from tasks.tables.workers import Hold, RunningAttempt, WorkerRow
 
 BEAT = 10.0
 WORKERS, SLOTS = 60, 2

@@ -32,14 +32,19 @@ import numpy as np
 import numpy.typing as npt
 
 from bench.turns import Took, peak_mib, take_turns
-from reprojection.geolocation import Geolocation
-from reprojection.grids import Grid, modis_tile_grid
-from reprojection.hdfeos_write import FieldToWrite, GranuleToWrite, SwathToWrite, write_granule
-from reprojection.interpolation import AxisMap, interpolate_positions
-from reprojection.orbit import SCAN_SECONDS, swath
+from reprojection.grid.grids import Grid, modis_tile_grid
+from reprojection.grid.orbit import SCAN_SECONDS, swath
+from reprojection.grid.targets import pixel_centres
+from reprojection.read.geolocation import Geolocation
+from reprojection.read.interpolation import AxisMap, interpolate_positions
 from reprojection.reproject import Options, reproject
-from reprojection.swath import Swath, nearest
-from reprojection.targets import pixel_centres
+from reprojection.sample.hdfeos_write import (
+    FieldToWrite,
+    GranuleToWrite,
+    SwathToWrite,
+    write_granule,
+)
+from reprojection.warp.swath import Swath, nearest
 
 RADIUS_M = 6371007.181
 REACH_M = 1500.0

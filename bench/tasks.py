@@ -24,24 +24,25 @@ from typing import cast
 
 from redis import Redis
 
-from service_manager.manager import Manager
+from service_manager.leader.manager import Manager
+from service_manager.leader.service import serve
 from service_manager.options import Options
-from service_manager.service import serve
 from swathmill.stack.azurite import Account, AzuriteServer
 from swathmill.stack.children import Child, ChildSpec
 from swathmill.stack.redis_server import RedisServer
-from tasks import logs, protocol, requests, workers
-from tasks.celery_app import Sender, make_app
-from tasks.connect import connect
-from tasks.model import RequestState
-from tasks.plan import Plan, PlannedTask
-from tasks.request import Request, parse_request
-from tasks.services import Services
+from tasks.messages.celery_app import Sender, make_app
+from tasks.model.model import RequestState
+from tasks.model.plan import Plan, PlannedTask
+from tasks.model.spec import CollectSpec
+from tasks.request.request import Request, parse_request
+from tasks.run import logs
+from tasks.run.connect import connect
 from tasks.settings import Settings
-from tasks.spec import CollectSpec
-from tasks.transitions import RetryPolicy
-from worker.service import consume
-from worker.supervisor import Supervisor
+from tasks.tables import protocol, requests, workers
+from tasks.tables.services import Services
+from tasks.tables.transitions import RetryPolicy
+from worker.slots.service import consume
+from worker.slots.supervisor import Supervisor
 
 OUT = Path(__file__).parent / "out"
 COUNTED = "bench:counted"

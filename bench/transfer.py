@@ -38,10 +38,10 @@ from typing import NamedTuple
 from azure.storage.blob import BlobClient, BlobServiceClient
 
 from swathmill.stack.azurite import Account, AzuriteServer
-from tasks.azure_blobs import AzureBlobs
-from tasks.blobs import GRANULES, file_digest
-from tasks.connect import transport
-from tasks.transfers import DOWN, MIB, UP, Shape, download, transfer_sizes, upload
+from tasks.run.connect import transport
+from tasks.storage.azure_blobs import AzureBlobs
+from tasks.storage.blobs import GRANULES, file_digest
+from tasks.storage.transfers import DOWN, MIB, UP, Shape, download, transfer_sizes, upload
 
 OUT = Path(__file__).parent / "out"
 KB, MB = 1000, 1000 * 1000

@@ -6,8 +6,8 @@ import uvicorn
 from azure.core.exceptions import AzureError
 
 from portal.app import create_app
-from tasks import logs
-from tasks.connect import SettingMissingError, connect
+from tasks.run import logs
+from tasks.run.connect import SettingMissingError, connect
 from tasks.settings import Settings
 
 _GRACE_SECONDS = 5

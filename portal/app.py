@@ -8,7 +8,10 @@ from fastapi.staticfiles import StaticFiles
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from portal import (
+from portal.core.identity import find_person
+from portal.core.problems import ForbiddenError, Problem, register_problems
+from portal.core.results import ResultIndex
+from portal.web import (
     api,
     docs_page,
     operations_page,
@@ -18,16 +21,13 @@ from portal import (
     submit_page,
     task_page,
 )
-from portal.context import Portal
-from portal.identity import find_person
-from portal.pages import STATIC, Pages
-from portal.pictures import Pictures
-from portal.problems import ForbiddenError, Problem, register_problems
-from portal.results import ResultIndex
+from portal.web.context import Portal
+from portal.web.pages import STATIC, Pages
+from portal.web.pictures import Pictures
 from tasks.errors import StoreError
-from tasks.packages import Packages
-from tasks.services import Services
+from tasks.model.packages import Packages
 from tasks.settings import Settings
+from tasks.tables.services import Services
 
 DESCRIPTION = """
 Swathmill turns MODIS granules into analysis-ready rasters on one grid.

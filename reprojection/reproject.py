@@ -14,20 +14,21 @@ from typing import Literal, cast
 import numpy as np
 import numpy.typing as npt
 
-from reprojection import catalogue, warp
+from reprojection import catalogue
 from reprojection.catalogue import Product
-from reprojection.crs import operation
-from reprojection.encoding import Encoding, floating_encoding, stored_encoding
+from reprojection.catalogue.layers import Kind
 from reprojection.errors import ChoiceRefusedError
-from reprojection.from_swaths import newest_of_each_swath, swaths_onto_grid
-from reprojection.from_tiles import newest_of_each_place, tiles_onto_grid
-from reprojection.granule_layer import UNDATED, Place, find_places
-from reprojection.grids import Grid
-from reprojection.layers import Kind
-from reprojection.merge import Merged
-from reprojection.palette import colours_of
-from reprojection.raster import Band, Parameter, Pixels, Provenance, Raster
-from reprojection.targets import pixel_metres
+from reprojection.grid.crs import operation
+from reprojection.grid.grids import Grid
+from reprojection.grid.targets import pixel_metres
+from reprojection.read.encoding import Encoding, floating_encoding, stored_encoding
+from reprojection.read.granule_layer import UNDATED, Place, find_places
+from reprojection.read.raster import Band, Parameter, Pixels, Provenance, Raster
+from reprojection.warp import warp
+from reprojection.warp.from_swaths import newest_of_each_swath, swaths_onto_grid
+from reprojection.warp.from_tiles import newest_of_each_place, tiles_onto_grid
+from reprojection.warp.merge import Merged
+from reprojection.write.palette import colours_of
 
 __all__ = ["ALGORITHM", "ExtraBand", "Merge", "Options", "Raster", "reproject"]
 

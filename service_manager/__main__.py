@@ -13,22 +13,22 @@ from azure.core.exceptions import AzureError
 from kombu.exceptions import OperationalError
 
 from archives.errors import ArchiveError
-from reprojection.isolation import ReadingProcess
-from service_manager.index_file import IndexFile
-from service_manager.keeping import beside_rounds
-from service_manager.manager import Manager, SendError
-from service_manager.notify import MailServer, Postman
+from reprojection.read.isolation import ReadingProcess
+from service_manager.leader.keeping import beside_rounds
+from service_manager.leader.manager import Manager, SendError
+from service_manager.leader.service import serve
 from service_manager.options import Options
 from service_manager.planner.course import Course
-from service_manager.planning import COLLECT
-from service_manager.service import serve
-from tasks import logs
-from tasks.celery_app import Sender, make_app
-from tasks.connect import SettingMissingError, connect
-from tasks.packages import Packages
-from tasks.request import Request
+from service_manager.plans.planning import COLLECT
+from service_manager.requests.notify import MailServer, Postman
+from service_manager.tasks.index_file import IndexFile
+from tasks.messages.celery_app import Sender, make_app
+from tasks.model.packages import Packages
+from tasks.request.request import Request
+from tasks.run import logs
+from tasks.run.connect import SettingMissingError, connect
+from tasks.run.sources import open_sources
 from tasks.settings import Settings
-from tasks.sources import open_sources
 
 _EX_UNAVAILABLE = 69
 PLANNERS = 2  # plans made at once: a large one does not keep a small one waiting

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass, field
 
-from tasks.bounds import Bounds
 from tasks.settings import Settings
-from tasks.transitions import RetryPolicy
+from tasks.tables.bounds import Bounds
+from tasks.tables.transitions import RetryPolicy
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,6 +1,6 @@
 """Getting at a portal: this machine's stack through its data folder, another by a token."""
 
-from portal import tokens
+from portal.core import tokens
 from swathmill.client import PortalClient
 from swathmill.errors import ApiError, StackError
 from swathmill.stack.folder import DataFolder, is_running

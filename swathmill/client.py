@@ -10,8 +10,8 @@ import httpx
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
 
 from swathmill.errors import ApiError, BrokenOffError, RefusedError
-from tasks.model import RequestState
-from tasks.request import Request
+from tasks.model.model import RequestState
+from tasks.request.request import Request
 
 TIMEOUT_SECONDS = 60.0
 CHUNK_BYTES = 1 << 20

@@ -12,7 +12,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict
 
 from swathmill.client import Failure, Gap, PhaseProgress, PortalClient, RequestStatus, ResultFile
-from tasks.model import RequestState
+from tasks.model.model import RequestState
 
 MAIL_WAIT_SECONDS = 30.0
 POLL_SECONDS = 0.2

@@ -12,15 +12,15 @@ from pathlib import Path
 
 from archives.chain import parse_chains, source_name
 from archives.errors import ArchiveError
-from reprojection import kernels
+from reprojection.kernels import kernels
 from swathmill.errors import StackError
 from swathmill.stack import ports, programs
 from swathmill.stack.azurite import Account, AzuriteServer
 from swathmill.stack.folder import GIGABYTE, LEAST_FREE_BYTES, DataFolder
 from swathmill.stack.redis_server import RedisServer
+from tasks.run.sources import open_sources
 from tasks.settings import Settings
-from tasks.sources import open_sources
-from worker import sandbox
+from worker.sandbox import sandbox
 
 LEAST_MEMORY_BYTES = 2 * GIGABYTE
 

@@ -2,7 +2,7 @@
 
 import sys
 
-from worker.service import main
+from worker.slots.service import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -25,7 +25,7 @@ from bench.chaos.faults import Faults, SmallDisk
 from bench.chaos.journal import Journal
 from bench.chaos.proxy import Proxy
 from bench.chaos.scientists import Errand, Scientists
-from reprojection.sample import write_sample_archive
+from reprojection.sample.sample import write_sample_archive
 from swathmill.stack.folder import DataFolder
 from swathmill.stack.stack import Stack, StackOptions
 from tasks.settings import Settings

@@ -7,18 +7,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from service_manager.retention import Retention
-from service_manager.view import View
+from service_manager.storage.retention import Retention
+from service_manager.tasks.view import View
 from swathmill.stack.azurite import AzuriteServer
 from swathmill.stack.folder import DataFolder
-from tasks import history, protocol, requests, rows
-from tasks.blobs import ARTIFACTS, GRANULES
-from tasks.categories import Category
-from tasks.connect import connect
-from tasks.keys import SHARDS
-from tasks.model import Attempt, State, Task
-from tasks.services import Services
+from tasks.model.categories import Category
+from tasks.model.keys import SHARDS
+from tasks.model.model import Attempt, State, Task
+from tasks.run.connect import connect
 from tasks.settings import Settings
+from tasks.storage.blobs import ARTIFACTS, GRANULES
+from tasks.tables import history, protocol, requests, rows
+from tasks.tables.services import Services
 
 _ENDED = (State.DONE, State.FAILED, State.CANCELLED, State.EXPIRED)
 

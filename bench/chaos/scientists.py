@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 
 from bench.chaos.documents import Document
 from bench.chaos.journal import Journal
-from portal.tokens import Role
+from portal.core.tokens import Role
 from swathmill.access import api_token
 from swathmill.client import PortalClient
 from swathmill.errors import ApiError, RefusedError
 from swathmill.stack.folder import DataFolder
-from tasks.model import RequestState
-from tasks.request import parse_request
+from tasks.model.model import RequestState
+from tasks.request.request import parse_request
 
 PEOPLE = ("ada@example.org", "ben@example.org", "cleo@example.org")
 ROUND_SECONDS = 0.5

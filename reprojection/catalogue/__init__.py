@@ -14,8 +14,8 @@ from typing import Literal, Self
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from reprojection.layers import Kind, Scaling, split_index
-from reprojection.names import normal_collection
+from reprojection.catalogue.layers import Kind, Scaling, split_index
+from reprojection.catalogue.names import normal_collection
 
 Resampling = Literal["nearest", "bilinear", "cubic", "average", "mode"]
 QaSelection = Mapping[str, Sequence[int]]

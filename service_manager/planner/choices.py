@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from reprojection.catalogue import Product, default_resampling, product
-from reprojection.crs import parse_crs
-from tasks.checks import merge_of, says_quality, suits
-from tasks.keys import canonical
-from tasks.request import ProductChoice, Request
-from tasks.target import Target
+from reprojection.grid.crs import parse_crs
+from tasks.model.keys import canonical
+from tasks.request.checks import merge_of, says_quality, suits
+from tasks.request.request import ProductChoice, Request
+from tasks.request.target import Target
 
 METRES_PER_DEGREE = 111_194.93
 """Of latitude, on the MODIS sphere."""

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from tasks.model import Phase
-from tasks.plan import PlannedTask
-from tasks.spec import CollectSpec, CubeSpec, GroupSpec, MosaicSpec, ReprojectSpec, Spec
+from tasks.model.model import Phase
+from tasks.model.plan import PlannedTask
+from tasks.model.spec import CollectSpec, CubeSpec, GroupSpec, MosaicSpec, ReprojectSpec, Spec
 
 _PIXEL = 2  # bytes of an uncompressed value, as most layers have
 

@@ -24,15 +24,15 @@ from service_manager.planner.listing import Stretch, search_box, stretches
 from service_manager.planner.located import Locator
 from service_manager.planner.places import places
 from service_manager.planner.reductions import Groups, chosen
-from tasks.checks import Limits, check_request, request_notes
 from tasks.errors import RequestRefusedError
-from tasks.keys import canonical, key_of
-from tasks.packages import Packages
-from tasks.plan import Gap, PlannedTask
-from tasks.regions import region_tiles
-from tasks.request import Request
-from tasks.spec import ReprojectSpec, load_spec
-from tasks.target import target
+from tasks.model.keys import canonical, key_of
+from tasks.model.packages import Packages
+from tasks.model.plan import Gap, PlannedTask
+from tasks.model.spec import ReprojectSpec, load_spec
+from tasks.request.checks import Limits, check_request, request_notes
+from tasks.request.regions import region_tiles
+from tasks.request.request import Request
+from tasks.request.target import target
 
 MOST_CELLS = 20_000  # of 1024 x 1024 pixels: only a raster that is all edge has more
 VERSION = 1  # raise it when the same request on the same listing would be planned otherwise

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import Literal
 
 from service_manager.planner.draft import Draft, PlannedRaster
-from tasks.spec import CubeSpec, GridSpec, Input
+from tasks.model.spec import CubeSpec, GridSpec, Input
 
 
 class Cubes:

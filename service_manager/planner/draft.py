@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from service_manager.planner.counts import Kind, kind_of
 from tasks.errors import RequestRefusedError
-from tasks.spec import Input, MosaicSpec, Spec
+from tasks.model.spec import Input, MosaicSpec, Spec
 
 
 class Line(NamedTuple):

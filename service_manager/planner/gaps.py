@@ -8,9 +8,9 @@ from typing import Any
 from archives.model import Holding, normal_collection
 from service_manager.planner.naming import product_name, three_digits
 from service_manager.planner.windows import MONTHLY
-from tasks.plan import Gap
-from tasks.regions import tile_name
-from tasks.request import ProductChoice, Time
+from tasks.model.plan import Gap
+from tasks.request.regions import tile_name
+from tasks.request.request import ProductChoice, Time
 
 Tile = tuple[int, int]
 

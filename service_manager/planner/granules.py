@@ -3,18 +3,18 @@
 from functools import lru_cache
 from typing import Literal, Protocol, runtime_checkable
 
+from archives.formats.names import parse_granule_name
 from archives.model import Archive, GranuleRecord, normal_collection
-from archives.names import parse_granule_name
 from reprojection.catalogue import products
 from service_manager.planner.counts import Kind
 from service_manager.planner.draft import Line
 from service_manager.planner.naming import three_digits
-from tasks.checks import nearest_names
 from tasks.errors import RequestRefusedError
-from tasks.model import Phase
-from tasks.patterns import Pattern, quoted
-from tasks.request import ProductChoice, Request
-from tasks.spec import CollectSpec
+from tasks.model.model import Phase
+from tasks.model.patterns import Pattern, quoted
+from tasks.model.spec import CollectSpec
+from tasks.request.checks import nearest_names
+from tasks.request.request import ProductChoice, Request
 
 _OF_GRANULE = ("granule", "production", "source", "url", "size", "checksum", "checksum_type")
 

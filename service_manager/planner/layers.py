@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import date
 
 from archives.model import GranuleRecord
-from reprojection.grids import Grid
+from reprojection.grid.grids import Grid
 from service_manager.planner.choices import LayerChoice
 from service_manager.planner.counts import Kind, kind_of
 from service_manager.planner.draft import Draft, Line
@@ -13,11 +13,11 @@ from service_manager.planner.granules import collected
 from service_manager.planner.located import Locator, Reach
 from service_manager.planner.naming import layer_names, mosaic_name, product_name
 from service_manager.planner.places import Place
-from tasks.patterns import Given, Pattern, grid_texts, quoted, together
-from tasks.regions import area_geojson
-from tasks.request import ProductChoice, Request
-from tasks.spec import GridSpec, MosaicSpec, ReprojectSpec
-from tasks.target import Target
+from tasks.model.patterns import Given, Pattern, grid_texts, quoted, together
+from tasks.model.spec import GridSpec, MosaicSpec, ReprojectSpec
+from tasks.request.regions import area_geojson
+from tasks.request.request import ProductChoice, Request
+from tasks.request.target import Target
 
 CELL_FILE = "cell.tif"
 _PLAIN: Reach = (0.0, False)

@@ -15,8 +15,8 @@ from operator import attrgetter, itemgetter
 
 from archives.model import Archive, Box, GranuleRecord
 from service_manager.planner.choices import METRES_PER_DEGREE
-from tasks.regions import Area
-from tasks.request import ProductChoice, Request
+from tasks.request.regions import Area
+from tasks.request.request import ProductChoice, Request
 
 STRETCH = 5000  # tasks, about
 _AROUND = 2.0  # degrees about the region: the archive's boundaries are not exact to a kilometre

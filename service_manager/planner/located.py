@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from archives.lookup import Lookup
+from archives.kinds.lookup import Lookup
 from archives.model import GranuleRecord
 from service_manager.planner.places import Place
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from datetime import date
 
-from tasks.request import ProductChoice
+from tasks.request.request import ProductChoice
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 

@@ -13,21 +13,21 @@ import numpy as np
 import shapely
 from numpy.typing import NDArray
 
-from archives.boundary import Bounds, touches
+from archives.formats.boundary import Bounds, touches
 from archives.model import GranuleRecord, Ring
-from reprojection.crs import (
+from reprojection.grid.crs import (
     from_lonlat,
     is_plain_lonlat,
     lonlat_to_sinusoidal,
     parse_crs,
     to_lonlat,
 )
-from reprojection.grids import Cell, Grid
-from reprojection.sinusoidal import TILE_SIZE, TILES_ACROSS, TILES_DOWN, tiles_touching
+from reprojection.grid.grids import Cell, Grid
+from reprojection.grid.sinusoidal import TILE_SIZE, TILES_ACROSS, TILES_DOWN, tiles_touching
 from service_manager.planner.choices import METRES_PER_DEGREE
-from tasks.regions import Area, region_tiles
-from tasks.request import Region
-from tasks.target import Target, cell_name
+from tasks.request.regions import Area, region_tiles
+from tasks.request.request import Region
+from tasks.request.target import Target, cell_name
 
 Floats = NDArray[np.float64]
 

@@ -2,10 +2,10 @@
 
 from archives.model import Archive
 from service_manager.planner.course import Course
-from tasks.checks import Limits
-from tasks.packages import Packages
-from tasks.plan import Plan
-from tasks.request import Request
+from tasks.model.packages import Packages
+from tasks.model.plan import Plan
+from tasks.request.checks import Limits
+from tasks.request.request import Request
 
 
 def plan(request: Request, archive: Archive, packages: Packages, limits: Limits) -> Plan:

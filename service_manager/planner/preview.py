@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tasks.model import Phase
-from tasks.plan import Gap, Plan
-from tasks.spec import CollectSpec
+from tasks.model.model import Phase
+from tasks.model.plan import Gap, Plan
+from tasks.model.spec import CollectSpec
 
 
 @dataclass(frozen=True, kw_only=True)

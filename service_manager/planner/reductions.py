@@ -9,9 +9,9 @@ from service_manager.planner.draft import Draft
 from service_manager.planner.layers import CELL_FILE, Layout, Made, Wanted
 from service_manager.planner.windows import shares, window_end, window_kind, window_start
 from tasks.errors import RequestRefusedError
-from tasks.packages import Package, PackageArchive, PackageError, Packages, layer_labels, pack
-from tasks.request import Reduction, Request
-from tasks.spec import Band, GroupSpec, Input, MosaicSpec, ReduceSpec
+from tasks.model.packages import Package, PackageArchive, PackageError, Packages, layer_labels, pack
+from tasks.model.spec import Band, GroupSpec, Input, MosaicSpec, ReduceSpec
+from tasks.request.request import Reduction, Request
 
 _Member = tuple[int, date, int, bytes, float]
 """A cell in a window: product choice, day, layer, task key, weight."""

@@ -9,16 +9,17 @@ import typer
 from azure.core.exceptions import AzureError
 from rich.console import Console
 
-from service_manager.leadership import Leadership
+from service_manager.leader.leadership import Leadership
 from swathmill.commands.options import DataOption, data_folder
 from swathmill.errors import StackError
 from swathmill.stack.azurite import AzuriteServer
 from swathmill.stack.folder import DataFolder, FolderLock, is_running
-from tasks import backup, requests
-from tasks.connect import connect_storage
 from tasks.errors import FencedError
-from tasks.services import Services
+from tasks.run import backup
+from tasks.run.connect import connect_storage
 from tasks.settings import Settings
+from tasks.tables import requests
+from tasks.tables.services import Services
 
 _EVERY = 500  # rows between two looks at the lease
 

@@ -7,8 +7,8 @@ import typer
 from pydantic import TypeAdapter
 from rich.console import Console
 
-from reprojection.explain import Explanation, Origin, explain
-from reprojection.isolation import run_in_fork
+from reprojection.explain.explain import Explanation, Origin, explain
+from reprojection.read.isolation import run_in_fork
 
 
 def register(app: typer.Typer) -> None:

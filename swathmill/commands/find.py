@@ -11,14 +11,14 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from archives.boundary import Bounds, touches
+from archives.formats.boundary import Bounds, touches
 from archives.model import Box, GranuleRecord, Holding
 from archives.sources import Sources
-from reprojection.isolation import ReadingProcess
+from reprojection.read.isolation import ReadingProcess
 from swathmill.commands.options import archive_place
 from swathmill.commands.target import refused
+from tasks.run.sources import open_sources
 from tasks.settings import Settings
-from tasks.sources import open_sources
 
 EXIT_NOTHING = 3
 _DAYS = re.compile(r"(\d{4}-\d\d-\d\d)(?:(?:\.\.|/)(\d{4}-\d\d-\d\d))?$")

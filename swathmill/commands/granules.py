@@ -9,12 +9,12 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from reprojection.isolation import run_in_fork
-from reprojection.picture import write_png
-from reprojection.raster import Raster
+from reprojection.read.isolation import run_in_fork
+from reprojection.read.raster import Raster
 from reprojection.reproject import Options, reproject
-from reprojection.sample import write_sample_archive
-from reprojection.write import write_cog
+from reprojection.sample.sample import write_sample_archive
+from reprojection.write.picture import write_png
+from reprojection.write.write import write_cog
 from swathmill.commands.target import refused, target_grid
 from tasks.errors import SwathmillError
 

@@ -9,9 +9,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from reprojection.inspect import GranuleReport, LayerReport, inspect
-from reprojection.isolation import ReadingProcess
-from reprojection.layers import Kind
+from reprojection.catalogue.layers import Kind
+from reprojection.read.inspect import GranuleReport, LayerReport, inspect
+from reprojection.read.isolation import ReadingProcess
 
 TABLE_WIDTH = 140
 _COLUMNS = ("layer", "type", "size", "kind", "values", "units", "valid", "fill", "codes")

@@ -13,7 +13,7 @@ from swathmill.client import RequestStatus
 from swathmill.commands.options import DataOption, TokenOption, data_folder
 from swathmill.errors import RefusedError
 from swathmill.progress import PHASES, describe
-from tasks.request import load_request
+from tasks.request.request import load_request
 
 
 def register(app: typer.Typer) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from reprojection.picture import write_png
+from reprojection.write.picture import write_png
 from swathmill.access import local_client
 from swathmill.commands.options import DataOption, SlotsOption, WorkersOption, stack_options
 from swathmill.commands.up import interrupt
@@ -15,8 +15,8 @@ from swathmill.delivery import Delivery, collect_mails, fetch_results, read_mail
 from swathmill.following import Follower, Unfinished
 from swathmill.progress import ProgressView
 from swathmill.stack.stack import Stack, StackOptions
-from tasks.model import RequestState
-from tasks.request import Request, load_request
+from tasks.model.model import RequestState
+from tasks.request.request import Request, load_request
 
 GRACE_SECONDS = 5.0
 GIVE_UP_AFTER = 5

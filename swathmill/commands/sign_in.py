@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from portal.tokens import Role
+from portal.core.tokens import Role
 from swathmill.access import api_token, sign_in_link
 from swathmill.commands.options import DataOption, data_folder
 from tasks.settings import Settings

@@ -9,17 +9,17 @@ import typer
 from rich.console import Console
 from rich.table import Column, Table
 
-from portal.pages import size_text
+from portal.web.pages import size_text
 from service_manager.options import Options
-from service_manager.retention import survey
-from service_manager.worth import Kept, Policy, Why
+from service_manager.storage.retention import survey
+from service_manager.storage.worth import Kept, Policy, Why
 from swathmill.commands.backup import open_storage
 from swathmill.commands.options import DataOption, data_folder
-from tasks import history
-from tasks.keys import SHARDS
-from tasks.model import Phase
-from tasks.services import Services
+from tasks.model.keys import SHARDS
+from tasks.model.model import Phase
 from tasks.settings import Settings
+from tasks.tables import history
+from tasks.tables.services import Services
 
 _GB = 1e9
 _NEXT = 10

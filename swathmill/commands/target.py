@@ -4,8 +4,7 @@ from collections.abc import Iterable, Sequence
 from math import isfinite
 from pathlib import Path
 
-from reprojection.granule import open_granule
-from reprojection.grids import (
+from reprojection.grid.grids import (
     Bounds,
     Grid,
     Lattice,
@@ -13,9 +12,10 @@ from reprojection.grids import (
     modis_tile_grid,
     project_bounds,
 )
-from reprojection.outline import Outline, outline
-from reprojection.sinusoidal import TILES_ACROSS, TILES_DOWN
-from reprojection.write import read_grid
+from reprojection.grid.sinusoidal import TILES_ACROSS, TILES_DOWN
+from reprojection.read.granule import open_granule
+from reprojection.read.outline import Outline, outline
+from reprojection.write.write import read_grid
 from swathmill.errors import RefusedError
 
 Box = tuple[float, float, float, float]

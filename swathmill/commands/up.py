@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from portal.tokens import Role
+from portal.core.tokens import Role
 from swathmill.access import sign_in_link
 from swathmill.commands.options import DataOption, SlotsOption, WorkersOption, stack_options
 from swathmill.stack.stack import Stack, StackOptions

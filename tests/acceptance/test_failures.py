@@ -16,7 +16,7 @@ import pytest
 from swathmill.access import local_client, local_token
 from swathmill.client import PortalClient, RequestStatus
 from swathmill.stack.folder import DataFolder
-from tasks.request import parse_request
+from tasks.request.request import parse_request
 
 pytestmark = pytest.mark.integration
 

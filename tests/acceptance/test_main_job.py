@@ -26,9 +26,9 @@ from numpy.typing import NDArray
 from scipy.ndimage import binary_fill_holes
 from zarr.storage import ZipStore
 
-from tasks.checks import check_request
 from tasks.errors import RequestRefusedError
-from tasks.request import parse_request
+from tasks.request.checks import check_request
+from tasks.request.request import parse_request
 from tasks.settings import Settings
 from tests.acceptance.oracles import Target, nadir_of_swaths, nearest_of_tiles
 

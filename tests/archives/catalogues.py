@@ -9,10 +9,10 @@ from urllib.parse import parse_qs, urlsplit
 
 from pydantic import SecretStr
 
-from archives.credentials import Credentials
-from archives.download import Downloader, Timing
-from archives.limits import LocalLimits
-from archives.web import Web
+from archives.fetch.credentials import Credentials
+from archives.fetch.download import Downloader, Timing
+from archives.fetch.limits import LocalLimits
+from archives.kinds.web import Web
 from tests.archives.servers import Act, FileServer, Request
 
 TOKEN = "an-earthdata-token-that-nobody-may-see"

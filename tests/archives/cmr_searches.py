@@ -2,7 +2,7 @@
 
 from datetime import date, timedelta
 
-from archives.cmr import CmrArchive
+from archives.kinds.cmr import CmrArchive
 from archives.model import GranuleRecord
 from tests.archives.catalogues import (
     Cmr,

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from archives.checksums import Cksum
-from archives.download import Downloader, Timing
-from archives.limits import LocalLimits
+from archives.fetch.download import Downloader, Timing
+from archives.fetch.limits import LocalLimits
+from archives.formats.checksums import Cksum
 from tests.archives.servers import FileServer, granule
 
 DATA = granule(300_000)

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from archives.boundary import Bounds, tile_ring, tiles_touching, touches
+from archives.formats.boundary import Bounds, tile_ring, tiles_touching, touches
 from archives.model import GranuleRecord, Ring
-from reprojection.orbit import SCAN_SECONDS, Swath, swath
+from reprojection.grid.orbit import SCAN_SECONDS, Swath, swath
 
 START = datetime(2020, 1, 1, tzinfo=UTC)
 

@@ -10,15 +10,15 @@ import numpy.typing as npt
 import pytest
 from pyhdf.SD import SD
 
-from archives.boundary import Bounds, touches
-from archives.folder import describe
-from archives.geometa import read_geometa
-from archives.layout import Listed
-from archives.layout import record_of as listed_record
+from archives.formats.boundary import Bounds, touches
+from archives.formats.geometa import read_geometa
+from archives.formats.layout import Listed
+from archives.formats.layout import record_of as listed_record
+from archives.formats.names import parse_granule_name
+from archives.formats.umm import record_of
+from archives.kinds.folder import describe
 from archives.model import GranuleRecord
-from archives.names import parse_granule_name
-from archives.umm import record_of
-from reprojection.outline import read_outline
+from reprojection.read.outline import read_outline
 from tests.archives.catalogues import umm
 
 HEAD = (

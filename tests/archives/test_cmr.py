@@ -11,10 +11,10 @@ import pytest
 import yaml
 
 from archives import errors
-from archives.checksums import digest
-from archives.cmr import CmrArchive
+from archives.formats.checksums import digest
+from archives.formats.umm import record_of
+from archives.kinds.cmr import CmrArchive
 from archives.model import GranuleRecord, Holding
-from archives.umm import record_of
 from tests.archives.catalogues import (
     TOKEN,
     Cmr,

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from archives import errors
-from tasks.categories import Category
-from tasks.classify import classify
+from tasks.model.categories import Category
+from tasks.run.classify import classify
 from tests.archives.catalogues import Cmr
 from tests.archives.cmr_searches import MODERN, archive, found, swaths
 from tests.archives.servers import (

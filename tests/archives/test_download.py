@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from archives import errors
-from archives.download import Downloader, NoCredentials
-from archives.limits import LocalLimits
-from tasks import logs
-from tasks.categories import Category
-from tasks.classify import classify
+from archives.fetch.download import Downloader, NoCredentials
+from archives.fetch.limits import LocalLimits
+from tasks.model.categories import Category
+from tasks.run import logs
+from tasks.run.classify import classify
 from tests.archives.downloads import DATA, PATH, QUICK, TOKEN, Fetch, TokenFor, digest_of, fetcher
 from tests.archives.servers import (
     FileServer,
@@ -195,7 +195,7 @@ def test_a_full_disk_is_seen_before_a_byte_comes(
     server: FileServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     usage = shutil.disk_usage(tmp_path)._replace(free=200_000)
-    monkeypatch.setattr("archives.partial.shutil.disk_usage", lambda _path: usage)
+    monkeypatch.setattr("archives.fetch.partial.shutil.disk_usage", lambda _path: usage)
     fetch = fetcher(server, tmp_path)
     with pytest.raises(OSError, match="make room") as caught:
         fetch(server.url + PATH)

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from archives import errors
-from archives.download import Downloader, NoCredentials
-from archives.limits import LocalLimits
-from archives.partial import Origin, Partial
+from archives.fetch.download import Downloader, NoCredentials
+from archives.fetch.limits import LocalLimits
+from archives.fetch.partial import Origin, Partial
 from tests.archives.downloads import DATA, PATH, QUICK, Fetch, digest_of, fetcher
 from tests.archives.servers import (
     HDF4,
@@ -180,8 +180,8 @@ def test_a_left_over_of_unknown_origin_is_not_used(
 CHILD = """
 import sys
 from pathlib import Path
-from archives.download import Downloader, NoCredentials
-from archives.limits import LocalLimits
+from archives.fetch.download import Downloader, NoCredentials
+from archives.fetch.limits import LocalLimits
 url, to, size = sys.argv[1:]
 Downloader(NoCredentials(), LocalLimits()).get(
     [url], Path(to), size=int(size), checksum=None, checksum_type=None,

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from archives.checksums import file_checksum
 from archives.errors import DownloadFailedError, IndexUnusableError, NotPublishedError
-from archives.folder import FolderArchive
+from archives.formats.checksums import file_checksum
+from archives.formats.names import parse_granule_name
+from archives.kinds.folder import FolderArchive
 from archives.model import GranuleRecord
-from archives.names import parse_granule_name
-from reprojection.hdfeos_write import write_granule
-from reprojection.outline import read_outline
+from reprojection.read.outline import read_outline
+from reprojection.sample.hdfeos_write import write_granule
 from tests.reprojection.reading_samples import small_tile
 
 DAY = date(2012, 3, 5)

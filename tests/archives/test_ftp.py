@@ -15,13 +15,13 @@ from urllib.parse import quote
 import pytest
 
 from archives import errors
-from archives.download import Timing
-from archives.ftp import FtpArchive
-from archives.limits import LocalLimits
+from archives.fetch.download import Timing
+from archives.fetch.limits import LocalLimits
+from archives.fetch.partial import Partial
+from archives.kinds.ftp import FtpArchive
 from archives.model import GranuleRecord
-from archives.partial import Partial
-from tasks.categories import Category
-from tasks.classify import classify
+from tasks.model.categories import Category
+from tasks.run.classify import classify
 from tests.archives.catalogues import minutes, swath_name
 from tests.archives.ftp_servers import (
     Act,
@@ -255,7 +255,9 @@ def test_a_full_disk_is_seen_before_a_byte_comes_and_is_no_fault_of_the_server(
     record = found(of)[0]
     server.commands.clear()
     with monkeypatch.context() as patched:
-        patched.setattr("archives.partial.shutil.disk_usage", lambda _: SimpleNamespace(free=1000))
+        patched.setattr(
+            "archives.fetch.partial.shutil.disk_usage", lambda _: SimpleNamespace(free=1000)
+        )
         with pytest.raises(OSError, match="make room") as caught:
             of.fetch(record, tmp_path / NAME)
     assert classify(caught.value).category is Category.OUT_OF_DISK

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import pytest
 
 from archives.errors import ServerBusyError
-from archives.limits import LocalLimits
-from tasks.categories import Category
-from tasks.classify import classify
+from archives.fetch.limits import LocalLimits
+from tasks.model.categories import Category
+from tasks.run.classify import classify
 
 
 @dataclass

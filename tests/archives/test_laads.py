@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from archives import errors
-from archives.geometa import geometa_path, read_geometa
-from archives.laads import LaadsArchive
-from archives.layout import archive_set
-from tasks.categories import Category
-from tasks.classify import classify
+from archives.formats.geometa import geometa_path, read_geometa
+from archives.formats.layout import archive_set
+from archives.kinds.laads import LaadsArchive
+from tasks.model.categories import Category
+from tasks.run.classify import classify
 from tests.archives.catalogues import (
     TOKEN,
     Json,

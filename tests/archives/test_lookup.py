@@ -5,10 +5,10 @@ import datetime as dt
 import numpy as np
 import pytest
 
-from archives.boundary import Area, Bounds, touches
-from archives.lookup import Lookup
+from archives.formats.boundary import Area, Bounds, touches
+from archives.kinds.lookup import Lookup
 from archives.model import GranuleRecord, Ring
-from reprojection.orbit import SCAN_SECONDS, swath
+from reprojection.grid.orbit import SCAN_SECONDS, swath
 
 
 def granule(rings: tuple[Ring, ...] | None, tile: tuple[int, int] | None = None) -> GranuleRecord:

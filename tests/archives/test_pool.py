@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from archives import errors
-from archives.checksums import Cksum
-from archives.pool import PoolArchive
-from tasks.categories import Category
-from tasks.classify import classify
+from archives.formats.checksums import Cksum
+from archives.kinds.pool import PoolArchive
+from tasks.model.categories import Category
+from tasks.run.classify import classify
 from tests.archives.catalogues import TOKEN, credentials, downloader, web
 from tests.archives.servers import (
     Act,

@@ -10,10 +10,10 @@ import pytest
 from azure.storage.blob import ContainerClient
 
 from archives.errors import DownloadFailedError, IndexUnusableError, NotPublishedError
-from archives.files import RemoteFiles
-from archives.folder import FolderArchive
-from reprojection.hdfeos_write import write_granule
-from reprojection.outline import read_outline
+from archives.fetch.files import RemoteFiles
+from archives.kinds.folder import FolderArchive
+from reprojection.read.outline import read_outline
+from reprojection.sample.hdfeos_write import write_granule
 from tests.reprojection.reading_samples import small_tile
 
 DAY = date(2012, 3, 5)

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from archives.checksums import Cksum, digest, file_checksum
+from archives.formats.checksums import Cksum, digest, file_checksum
+from archives.formats.names import parse_granule_name
+from archives.formats.sidecar import read_sidecar
 from archives.model import normal_collection
-from archives.names import parse_granule_name
-from archives.sidecar import read_sidecar
 
 
 @given(st.lists(st.binary(max_size=300), max_size=4))

@@ -9,8 +9,6 @@ import pytest
 from pydantic import SecretStr
 
 from archives.chain import Wanted, make_sources, parse_chains, source_name
-from archives.cmr import CmrArchive
-from archives.credentials import Credentials
 from archives.errors import (
     ArchiveError,
     ConnectionFailedError,
@@ -20,14 +18,16 @@ from archives.errors import (
     SourcesSettingError,
     TokenRefusedError,
 )
-from archives.folder import FolderArchive
-from archives.ftp import FtpArchive
-from archives.laads import LaadsArchive
-from archives.limits import LocalLimits
+from archives.fetch.credentials import Credentials
+from archives.fetch.limits import LocalLimits
+from archives.kinds.cmr import CmrArchive
+from archives.kinds.folder import FolderArchive
+from archives.kinds.ftp import FtpArchive
+from archives.kinds.laads import LaadsArchive
+from archives.kinds.pool import PoolArchive
+from archives.kinds.stac import StacArchive
 from archives.model import Box, Fetched, GranuleRecord, Holding, Progress
-from archives.pool import PoolArchive
 from archives.sources import Sources
-from archives.stac import StacArchive
 
 FIRST = date(2018, 1, 1)
 TEN = date(2018, 1, 10)

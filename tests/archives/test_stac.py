@@ -10,10 +10,10 @@ from urllib.parse import urlsplit
 import pytest
 
 from archives import errors
-from archives.checksums import digest
-from archives.stac import Signing, StacArchive
-from tasks.categories import Category
-from tasks.classify import classify
+from archives.formats.checksums import digest
+from archives.kinds.stac import Signing, StacArchive
+from tasks.model.categories import Category
+from tasks.run.classify import classify
 from tests.archives.catalogues import (
     TOKEN,
     Json,

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, ViewportSize, expect
 
-from portal.pages import STATIC
-from tasks import requests
-from tasks.categories import Category
-from tasks.model import Phase, RequestState
-from tasks.request import parse_request
-from tasks.requests import PhaseCount
-from tasks.services import Services
+from portal.web.pages import STATIC
+from tasks.model.categories import Category
+from tasks.model.model import Phase, RequestState
+from tasks.request.request import parse_request
+from tasks.tables import requests
+from tasks.tables.requests import PhaseCount
+from tasks.tables.services import Services
 from tests.portal.scripted import (
     LivePortal,
     ScriptedManager,

@@ -14,7 +14,7 @@ import pytest
 import rasterio
 from playwright.sync_api import Browser, ViewportSize, expect
 
-from portal.pages import STATIC
+from portal.web.pages import STATIC
 
 pytestmark = [pytest.mark.browser, pytest.mark.integration]
 

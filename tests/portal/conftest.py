@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 import structlog
 
-from tasks.services import Services
+from tasks.tables.services import Services
 from tests.portal.scripted import LivePortal, live_portal, live_services, raster_bytes, settings
 
 

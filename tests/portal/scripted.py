@@ -12,26 +12,26 @@ import httpx
 import numpy as np
 import uvicorn
 
-from portal import tokens
 from portal.app import create_app
-from portal.identity import COOKIE
-from reprojection.grids import Grid
-from reprojection.raster import Band, Provenance, Raster, Source
-from reprojection.write import write_cog
-from tasks import history, protocol, requests, rows, transitions, workers
-from tasks.blobs import ARTIFACTS
-from tasks.categories import Category
-from tasks.clock import Clock, SystemClock
-from tasks.keys import canonical, key_of, shard
-from tasks.model import ArtifactFile, Attempt, Phase, RequestState, State, Task
-from tasks.plan import Gap
-from tasks.requests import PhaseCount, Preview, RequestRow
-from tasks.rows import News, Want
-from tasks.services import Services, memory_services
+from portal.core import tokens
+from portal.core.identity import COOKIE
+from reprojection.grid.grids import Grid
+from reprojection.read.raster import Band, Provenance, Raster, Source
+from reprojection.write.write import write_cog
+from tasks.model.categories import Category
+from tasks.model.keys import canonical, key_of, shard
+from tasks.model.model import ArtifactFile, Attempt, Phase, RequestState, State, Task
+from tasks.model.plan import Gap
+from tasks.model.spec import CollectSpec
 from tasks.settings import Settings
-from tasks.spec import CollectSpec
-from tasks.store import Insert, Row, Upsert
-from tasks.transitions import RetryPolicy
+from tasks.storage.blobs import ARTIFACTS
+from tasks.storage.clock import Clock, SystemClock
+from tasks.storage.store import Insert, Row, Upsert
+from tasks.tables import history, protocol, requests, rows, transitions, workers
+from tasks.tables.requests import PhaseCount, Preview, RequestRow
+from tasks.tables.rows import News, Want
+from tasks.tables.services import Services, memory_services
+from tasks.tables.transitions import RetryPolicy
 
 SECRET = "s" * 40
 _POLICY = RetryPolicy()

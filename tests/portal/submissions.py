@@ -1,8 +1,8 @@
 """What the tests of pages submit: a request, and a form as a browser sends it."""
 
-from tasks import requests
-from tasks.request import parse_request
-from tasks.services import Services
+from tasks.request.request import parse_request
+from tasks.tables import requests
+from tasks.tables.services import Services
 
 DOCUMENT = {
     "title": "Leaf <area>",

@@ -12,16 +12,16 @@ import yaml
 
 from swathmill.client import PortalClient
 from swathmill.errors import RefusedError
-from tasks import protocol, requests, rows
-from tasks.categories import Category
 from tasks.errors import StoreError
-from tasks.keys import shard
-from tasks.model import Phase, RequestState, State
-from tasks.plan import Gap
-from tasks.request import parse_request
-from tasks.requests import PhaseCount
-from tasks.services import Services
-from tasks.store import Upsert
+from tasks.model.categories import Category
+from tasks.model.keys import shard
+from tasks.model.model import Phase, RequestState, State
+from tasks.model.plan import Gap
+from tasks.request.request import parse_request
+from tasks.storage.store import Upsert
+from tasks.tables import protocol, requests, rows
+from tasks.tables.requests import PhaseCount
+from tasks.tables.services import Services
 from tests.portal.scripted import (
     SECRET,
     LivePortal,
@@ -151,7 +151,7 @@ def test_a_dry_run_counts_and_is_not_listed(
 def test_a_dry_run_that_is_not_counted_in_time_can_be_asked_for_later(
     portal: LivePortal, services: Services, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("portal.api.PREVIEW_SECONDS", 0.1)
+    monkeypatch.setattr("portal.web.api.PREVIEW_SECONDS", 0.1)
     with portal.client() as client:
         late = client.post("/api/requests?dry_run=true", json=DOCUMENT)
         (row,) = requests.list_requests(services)

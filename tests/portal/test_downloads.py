@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from portal.downloads import (
+from portal.core.downloads import (
     Span,
     UnsatisfiableError,
     attachment,
@@ -18,12 +18,12 @@ from portal.downloads import (
     parse_range,
     zip_chunks,
 )
-from portal.problems import GoneError
-from portal.results import TAIL, ResultFile, ResultIndex, ResultReader
-from tasks.blobs import Blobs, MemoryBlobs, bytes_digest
+from portal.core.problems import GoneError
+from portal.core.results import TAIL, ResultFile, ResultIndex, ResultReader
 from tasks.errors import CorruptBlobError
-from tasks.model import ArtifactFile
-from tasks.services import memory_services
+from tasks.model.model import ArtifactFile
+from tasks.storage.blobs import Blobs, MemoryBlobs, bytes_digest
+from tasks.tables.services import memory_services
 
 
 class EndlessBlobs(MemoryBlobs):

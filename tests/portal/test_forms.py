@@ -7,10 +7,10 @@ import pytest
 import yaml
 from starlette.datastructures import FormData
 
-from portal.documents import decode
-from portal.forms import Form, document, form_of, new_card, read_form, request_yaml
+from portal.core.documents import decode
+from portal.web.forms import Form, document, form_of, new_card, read_form, request_yaml
 from tasks.errors import RequestRefusedError
-from tasks.request import Request, parse_request
+from tasks.request.request import Request, parse_request
 
 PLAIN = {
     "products": [{"name": "MCD15A2", "collection": "5", "layers": ["Lai_1km"]}],

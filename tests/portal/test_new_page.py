@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from tasks import requests
-from tasks.model import RequestState
-from tasks.services import Services
+from tasks.model.model import RequestState
+from tasks.tables import requests
+from tasks.tables.services import Services
 from tests.portal.scripted import LivePortal, set_row
 from tests.portal.submissions import FORM, submitted
 

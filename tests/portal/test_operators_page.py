@@ -5,9 +5,9 @@ import re
 
 import pytest
 
-from tasks import workers
-from tasks.categories import Category
-from tasks.services import Services
+from tasks.model.categories import Category
+from tasks.tables import workers
+from tasks.tables.services import Services
 from tests.portal.scripted import LivePortal, put_executions, put_running_task, put_worker
 from tests.portal.submissions import submitted
 

@@ -6,10 +6,10 @@ import httpx
 import pytest
 
 from portal.app import CONTENT_SECURITY_POLICY
-from portal.catalogue import collection_text
-from portal.pages import duration_text, size_text
-from tasks import requests
-from tasks.services import Services
+from portal.core.catalogue import collection_text
+from portal.web.pages import duration_text, size_text
+from tasks.tables import requests
+from tasks.tables.services import Services
 from tests.portal.scripted import LivePortal
 from tests.portal.submissions import FORM, submitted
 

@@ -1,10 +1,10 @@
 """The page of a request: progress, orders, results, pictures, failures and confirming."""
 
-from tasks import requests
-from tasks.categories import Category
-from tasks.model import Phase, RequestState
-from tasks.requests import PhaseCount, Preview
-from tasks.services import Services
+from tasks.model.categories import Category
+from tasks.model.model import Phase, RequestState
+from tasks.tables import requests
+from tasks.tables.requests import PhaseCount, Preview
+from tasks.tables.services import Services
 from tests.portal.scripted import LivePortal, put_failed_task, put_result, set_row
 from tests.portal.submissions import submitted
 

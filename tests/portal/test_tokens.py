@@ -2,8 +2,8 @@
 
 import pytest
 
-from portal import tokens
-from portal.tokens import Person, Role, Use
+from portal.core import tokens
+from portal.core.tokens import Person, Role, Use
 
 SECRET = "k" * 40
 

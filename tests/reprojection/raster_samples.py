@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from reprojection.grids import Grid, Lattice
-from reprojection.raster import Band, Provenance, Raster, Source
+from reprojection.grid.grids import Grid, Lattice
+from reprojection.read.raster import Band, Provenance, Raster, Source
 
 LATTICE = Lattice(crs="EPSG:32631", resolution=500.0, cell_size=64)
 GRID = LATTICE.window(800, -11000, 150, 130)

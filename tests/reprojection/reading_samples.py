@@ -4,13 +4,13 @@ from datetime import UTC, datetime, timedelta
 
 import numpy as np
 
-from reprojection.hdfeos_write import (
+from reprojection.read.structmetadata import TILE_SIZE
+from reprojection.sample.hdfeos_write import (
     FieldToWrite,
     GranuleToWrite,
     GridToWrite,
     SwathToWrite,
 )
-from reprojection.structmetadata import TILE_SIZE
 
 START = datetime(2012, 3, 5, tzinfo=UTC)
 

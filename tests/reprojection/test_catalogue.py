@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from reprojection import catalogue
 from reprojection.catalogue import LayerEntry
-from reprojection.layers import Kind
+from reprojection.catalogue.layers import Kind
 
 FAMILIES = ("03", "04", "05", "06", "07", "09", "10", "11", "12", "13", "14", "15", "16", "17")
 

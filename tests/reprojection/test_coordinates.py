@@ -5,10 +5,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from reprojection.blocks import plan_blocks
-from reprojection.coordinates import Coordinates, SourceSpace, exact_coordinates, plan_rows
-from reprojection.grids import Grid, Lattice
-from reprojection.places import Chunk, centres
+from reprojection.grid.blocks import plan_blocks
+from reprojection.grid.coordinates import Coordinates, SourceSpace, exact_coordinates, plan_rows
+from reprojection.grid.grids import Grid, Lattice
+from reprojection.grid.places import Chunk, centres
 from tests.reprojection.warp_samples import target, tile
 
 WITHIN = 0.01

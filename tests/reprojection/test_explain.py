@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 import rasterio
 
-from reprojection.coordinates import SourceSpace, exact_coordinates
-from reprojection.explain import Explanation, explain
-from reprojection.grids import Grid, Lattice
-from reprojection.hdfeos_write import FieldToWrite, GridToWrite, SwathToWrite, write_granule
-from reprojection.qa import Reason
+from reprojection.explain.explain import Explanation, explain
+from reprojection.grid.coordinates import SourceSpace, exact_coordinates
+from reprojection.grid.grids import Grid, Lattice
+from reprojection.read.qa import Reason
+from reprojection.read.structmetadata import SPHERE_RADIUS, TILE_SIZE
 from reprojection.reproject import Options, reproject
-from reprojection.structmetadata import SPHERE_RADIUS, TILE_SIZE
-from reprojection.write import write_cog
+from reprojection.sample.hdfeos_write import FieldToWrite, GridToWrite, SwathToWrite, write_granule
+from reprojection.write.write import write_cog
 from swathmill.commands.explanation import lines_of
 from tests.reprojection.reading_samples import wrap_up
 from tests.reprojection.warp_samples import smooth, target

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reprojection import kernels
-from reprojection.interpolation import (
+from reprojection.grid.orbit import SCAN_SECONDS, Swath, swath
+from reprojection.kernels import kernels
+from reprojection.read.interpolation import (
     AxisMap,
     Positions,
     axis_weights,
@@ -16,7 +17,6 @@ from reprojection.interpolation import (
     interpolate_values,
     positions_in_numpy,
 )
-from reprojection.orbit import SCAN_SECONDS, Swath, swath
 
 SCANS = 20
 ROWS, COLUMNS = SCANS * 10, 1354

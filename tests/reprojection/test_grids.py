@@ -8,10 +8,15 @@ import shapely
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reprojection.crs import MODIS_SINUSOIDAL, is_modis_sinusoidal, lonlat_to_sinusoidal, operation
 from reprojection.errors import GridError
-from reprojection.grids import Grid, Lattice, modis_tile_grid, project_bounds
-from reprojection.sinusoidal import TILE_SIZE, tiles_touching
+from reprojection.grid.crs import (
+    MODIS_SINUSOIDAL,
+    is_modis_sinusoidal,
+    lonlat_to_sinusoidal,
+    operation,
+)
+from reprojection.grid.grids import Grid, Lattice, modis_tile_grid, project_bounds
+from reprojection.grid.sinusoidal import TILE_SIZE, tiles_touching
 
 
 def test_a_grid_survives_json() -> None:
@@ -155,7 +160,7 @@ def test_a_box_across_the_antimeridian_touches_both_rims() -> None:
 
 @pytest.mark.parametrize("crs", ["EPSG:3035", "EPSG:27700", "EPSG:32631", "EPSG:4326"])
 def test_projected_bounds_hold_every_point(crs: str) -> None:
-    from reprojection.crs import from_lonlat
+    from reprojection.grid.crs import from_lonlat
 
     box = (-4.0, 50.0, 2.0, 56.0)
     bounds = project_bounds(box, crs)

@@ -10,10 +10,10 @@ import numpy.typing as npt
 import pytest
 from pyhdf.SD import SD, SDC
 
-from reprojection.hdf4 import Hdf4Container
-from reprojection.hdf4_data import StoredData
-from reprojection.hdfeos_write import write_granule
-from reprojection.sample import swath_granules, tile_granules
+from reprojection.read.hdf4 import Hdf4Container
+from reprojection.read.hdf4_data import StoredData
+from reprojection.sample.hdfeos_write import write_granule
+from reprojection.sample.sample import swath_granules, tile_granules
 
 Elements = dict[tuple[int, int], bytes]
 SHORT = np.dtype(np.int16)

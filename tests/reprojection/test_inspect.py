@@ -6,10 +6,10 @@ import h5py
 import numpy as np
 import pytest
 
+from reprojection.catalogue.layers import Kind
 from reprojection.errors import BadFormatError
-from reprojection.hdfeos_write import write_granule
-from reprojection.inspect import inspect
-from reprojection.layers import Kind
+from reprojection.read.inspect import inspect
+from reprojection.sample.hdfeos_write import write_granule
 from tests.reprojection.reading_samples import small_tile
 
 

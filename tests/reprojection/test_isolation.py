@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from reprojection.errors import ReprojectionError, UnknownLayerError, UnreadableGranuleError
-from reprojection.granule import open_granule
-from reprojection.hdfeos_write import write_granule
-from reprojection.isolation import ReadingProcess, run_in_fork
+from reprojection.read.granule import open_granule
+from reprojection.read.isolation import ReadingProcess, run_in_fork
+from reprojection.sample.hdfeos_write import write_granule
 from tests.reprojection.reading_samples import small_tile
 
 
@@ -89,7 +89,7 @@ def test_a_fork_that_crashes_is_an_error_that_names_the_files() -> None:
 def test_a_fork_that_hangs_is_an_error_that_names_the_files(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("reprojection.isolation._PATIENCE", 1.0)
+    monkeypatch.setattr("reprojection.read.isolation._PATIENCE", 1.0)
     assert run_in_fork(FILES, time.sleep, 2.0) is None  # the lock is free meanwhile
     with pytest.raises(UnreadableGranuleError, match=r"one\.hdf, two\.hdf hung for 1 s"):
         run_in_fork(FILES, ctypes.PyDLL(None).pause)  # the lock is kept
@@ -97,7 +97,7 @@ def test_a_fork_that_hangs_is_an_error_that_names_the_files(
 
 SLEEPER = """
 import sys, time
-from reprojection.isolation import run_in_fork
+from reprojection.read.isolation import run_in_fork
 def sleep():
     print("asleep", flush=True)
     time.sleep(60)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from reprojection.layers import (
+from reprojection.catalogue.layers import (
     Kind,
     Scaling,
     as_unsigned,
@@ -14,7 +14,7 @@ from reprojection.layers import (
     reads_unsigned,
     split_index,
 )
-from reprojection.names import normal_collection, parse_name
+from reprojection.catalogue.names import normal_collection, parse_name
 
 
 @pytest.mark.parametrize(

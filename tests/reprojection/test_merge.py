@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from reprojection.merge import Merger, nominal_zenith
-from reprojection.qa import Reason
+from reprojection.read.qa import Reason
+from reprojection.warp.merge import Merger, nominal_zenith
 
 NODATA = -99
 

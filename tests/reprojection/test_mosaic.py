@@ -7,12 +7,12 @@ import pytest
 from shapely import Polygon, box
 
 from reprojection.errors import ChoiceRefusedError, GridError
-from reprojection.grids import Lattice
-from reprojection.mosaic import mosaic
-from reprojection.qa import Reason
-from reprojection.raster import Raster
-from reprojection.targets import pixel_centres
-from reprojection.write import write_cog
+from reprojection.grid.grids import Lattice
+from reprojection.grid.targets import pixel_centres
+from reprojection.read.qa import Reason
+from reprojection.read.raster import Raster
+from reprojection.write.mosaic import mosaic
+from reprojection.write.write import write_cog
 from tests.reprojection.raster_samples import GRID, LATTICE, hills, plain
 
 

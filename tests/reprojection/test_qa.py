@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from reprojection.errors import ChoiceRefusedError
-from reprojection.granule import Granule, open_granule
-from reprojection.hdfeos_write import FieldToWrite, SwathToWrite, write_granule
-from reprojection.qa import QaRule, Reason, decode, reasons, valid_mask
+from reprojection.read.granule import Granule, open_granule
+from reprojection.read.qa import QaRule, Reason, decode, reasons, valid_mask
+from reprojection.sample.hdfeos_write import FieldToWrite, SwathToWrite, write_granule
 from tests.reprojection.reading_samples import small_tile, wrap_up
 
 

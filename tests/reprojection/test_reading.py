@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyhdf.SD import SD
 
+from reprojection.catalogue.layers import Kind
 from reprojection.errors import (
     BadFormatError,
     ChoiceRefusedError,
@@ -16,10 +17,9 @@ from reprojection.errors import (
     UnknownLayerError,
     UnreadableGranuleError,
 )
-from reprojection.granule import open_granule
-from reprojection.hdfeos_write import FieldToWrite, SwathToWrite, write_granule
-from reprojection.layers import Kind
-from reprojection.structmetadata import TILE_SIZE
+from reprojection.read.granule import open_granule
+from reprojection.read.structmetadata import TILE_SIZE
+from reprojection.sample.hdfeos_write import FieldToWrite, SwathToWrite, write_granule
 from tests.reprojection.reading_samples import small_tile, wrap_up
 
 

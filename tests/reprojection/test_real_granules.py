@@ -5,10 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from reprojection.catalogue.layers import Kind
 from reprojection.errors import NoGeolocationError
-from reprojection.granule import Granule, open_granule
-from reprojection.layers import Kind
-from reprojection.outline import outline
+from reprojection.read.granule import Granule, open_granule
+from reprojection.read.outline import outline
 
 pytestmark = pytest.mark.real_data
 

@@ -8,16 +8,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from reprojection.cube import write_cube
 from reprojection.errors import ChoiceRefusedError, UnknownLayerError
-from reprojection.explain import explain, options_of
-from reprojection.grids import Lattice
-from reprojection.hdfeos_write import write_granule
-from reprojection.qa import Reason
+from reprojection.explain.explain import explain, options_of
+from reprojection.grid.grids import Lattice
+from reprojection.read.qa import Reason
 from reprojection.reproject import Options, reproject
-from reprojection.sample import swath_granules, write_sample_archive
-from reprojection.stac import stac_item
-from reprojection.write import read_raster, write_cog
+from reprojection.sample.hdfeos_write import write_granule
+from reprojection.sample.sample import swath_granules, write_sample_archive
+from reprojection.write.cube import write_cube
+from reprojection.write.stac import stac_item
+from reprojection.write.write import read_raster, write_cog
 
 LAND = Lattice(crs="EPSG:4326", resolution=0.05).snap((-4.0, 51.0, 4.0, 56.0))
 SEA = Lattice(crs="EPSG:4326", resolution=0.1).snap((-10.0, 45.0, 10.0, 60.0))
@@ -363,7 +363,7 @@ def test_a_grid_made_a_few_rows_at_a_time_is_the_same(
 ) -> None:
     options = Options(extra_bands=("count", "source", "reason"))
     whole = reproject(swaths(archive), AEROSOL, SEA, options)
-    monkeypatch.setattr("reprojection.from_swaths._PIXELS_AT_ONCE", 7 * SEA.width)
+    monkeypatch.setattr("reprojection.warp.from_swaths._PIXELS_AT_ONCE", 7 * SEA.width)
     parts = reproject(swaths(archive), AEROSOL, SEA, options)
     assert SEA.height > 7
     assert np.array_equal(parts.data, whole.data, equal_nan=True)

@@ -10,8 +10,8 @@ import pytest
 from pyhdf.SD import SD
 from scipy.spatial import cKDTree
 
-from reprojection.grids import Lattice
-from reprojection.qa import Reason
+from reprojection.grid.grids import Lattice
+from reprojection.read.qa import Reason
 from reprojection.reproject import Options, reproject
 
 pytestmark = pytest.mark.real_data

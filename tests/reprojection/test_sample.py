@@ -7,9 +7,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from reprojection.granule import open_granule
-from reprojection.qa import valid_mask
-from reprojection.sample import SWATH_DAYS, SYNTHETIC_NOTE, TILE_DAYS, TILES, write_sample_archive
+from reprojection.read.granule import open_granule
+from reprojection.read.qa import valid_mask
+from reprojection.sample.sample import (
+    SWATH_DAYS,
+    SYNTHETIC_NOTE,
+    TILE_DAYS,
+    TILES,
+    write_sample_archive,
+)
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,7 @@
 import pytest
 
 from reprojection.errors import GridError, UnreadableGranuleError
-from reprojection.structmetadata import TILE_SIZE, GridInfo, parse_structure
+from reprojection.read.structmetadata import TILE_SIZE, GridInfo, parse_structure
 
 GRID = """GROUP=GridStructure
 GROUP=GRID_1

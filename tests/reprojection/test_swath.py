@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reprojection import kernels
-from reprojection.geolocation import Geolocation
-from reprojection.grids import Grid, Lattice, modis_lattice
-from reprojection.orbit import SCAN_SECONDS, swath
-from reprojection.sphere import unit_vectors
-from reprojection.swath import Swath, nearest
-from reprojection.swath_numpy import nearest_in_numpy
-from reprojection.targets import Targets, pixel_centres
+from reprojection.grid.grids import Grid, Lattice, modis_lattice
+from reprojection.grid.orbit import SCAN_SECONDS, swath
+from reprojection.grid.sphere import unit_vectors
+from reprojection.grid.targets import Targets, pixel_centres
+from reprojection.kernels import kernels
+from reprojection.read.geolocation import Geolocation
+from reprojection.warp.swath import Swath, nearest
+from reprojection.warp.swath_numpy import nearest_in_numpy
 
 Floats = npt.NDArray[np.float64]
 RADIUS_M = 6371007.181

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from reprojection.coordinates import Numbering
-from reprojection.crs import to_lonlat
-from reprojection.grids import Bounds, Grid, Lattice, project_bounds
-from reprojection.sphere import unit_vectors
-from reprojection.targets import Centres, pixel_centres
+from reprojection.grid.coordinates import Numbering
+from reprojection.grid.crs import to_lonlat
+from reprojection.grid.grids import Bounds, Grid, Lattice, project_bounds
+from reprojection.grid.sphere import unit_vectors
+from reprojection.grid.targets import Centres, pixel_centres
 
 RADIUS_M = 6371007.181
 

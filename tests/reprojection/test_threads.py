@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from reprojection.threads import share
+from reprojection.kernels.threads import share
 
 LIMIT_SECONDS = 20.0
 

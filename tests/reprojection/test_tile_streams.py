@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reprojection import kernels, tiff
+from reprojection.kernels import kernels
+from reprojection.write import tiff
 
 Tile = npt.NDArray[np.generic]
 

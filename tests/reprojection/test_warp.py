@@ -9,14 +9,15 @@ import pytest
 import rasterio
 from numpy.typing import NDArray
 
-from reprojection import kernels, oracle
-from reprojection import warp as warp_module
-from reprojection.coordinates import SourceSpace, exact_coordinates
-from reprojection.crs import MODIS_SINUSOIDAL
 from reprojection.errors import ChoiceRefusedError, GridError
-from reprojection.grids import Grid, Lattice, modis_tile_grid
-from reprojection.sinusoidal import TILE_SIZE
-from reprojection.warp import METHODS, Source, warp
+from reprojection.grid.coordinates import SourceSpace, exact_coordinates
+from reprojection.grid.crs import MODIS_SINUSOIDAL
+from reprojection.grid.grids import Grid, Lattice, modis_tile_grid
+from reprojection.grid.sinusoidal import TILE_SIZE
+from reprojection.kernels import kernels
+from reprojection.warp import oracle
+from reprojection.warp import warp as warp_module
+from reprojection.warp.warp import METHODS, Source, warp
 from tests.reprojection.warp_samples import FILL, noisy, smooth, source, target, tile
 
 WEST, EAST = tile(17, 3), tile(18, 3)

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from reprojection import kernels
-from reprojection import warp as warp_module
-from reprojection.grids import Lattice, modis_tile_grid, project_bounds
-from reprojection.warp import Method, Source, warp
+from reprojection.grid.grids import Lattice, modis_tile_grid, project_bounds
+from reprojection.kernels import kernels
+from reprojection.warp import warp as warp_module
+from reprojection.warp.warp import Method, Source, warp
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "int8", "int16", "uint16"])

@@ -12,12 +12,12 @@ import rasterio
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from reprojection import tiff
 from reprojection.errors import BadFormatError
-from reprojection.overviews import averaged, averaged_in_numpy
-from reprojection.picture import write_png
-from reprojection.raster import Band, Raster
-from reprojection.write import Compression, open_raster, read_raster, write_cog
+from reprojection.read.raster import Band, Raster
+from reprojection.write import tiff
+from reprojection.write.overviews import averaged, averaged_in_numpy
+from reprojection.write.picture import write_png
+from reprojection.write.write import Compression, open_raster, read_raster, write_cog
 from tests.reprojection.raster_samples import classes, hills, plain
 
 
@@ -104,7 +104,7 @@ def test_nothing_remains_of_a_file_half_written(
         file.write(b"half")
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("reprojection.write.write_tiff", full)
+    monkeypatch.setattr("reprojection.write.write.write_tiff", full)
     with pytest.raises(OSError, match="No space left"):
         write_cog(hills(), tmp_path / "hills.tif")
     assert list(tmp_path.iterdir()) == []

@@ -3,8 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from reprojection.grids import Grid, Lattice, modis_tile_grid, project_bounds
-from reprojection.warp import Source
+from reprojection.grid.grids import Grid, Lattice, modis_tile_grid, project_bounds
+from reprojection.warp.warp import Source
 
 FILL = -28672
 

@@ -8,11 +8,11 @@ from typing import Any
 
 from archives.model import Box, Fetched, GranuleRecord, Holding, Progress, newest_editions
 from service_manager.planner.plan import plan
-from tasks.packages import Packages
-from tasks.plan import Plan
-from tasks.request import parse_request
+from tasks.model.packages import Packages
+from tasks.model.plan import Plan
+from tasks.model.spec import MosaicSpec
+from tasks.request.request import parse_request
 from tasks.settings import Settings
-from tasks.spec import MosaicSpec
 
 LIMITS = Settings()
 REQUEST: dict[str, Any] = {

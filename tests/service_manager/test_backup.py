@@ -9,24 +9,25 @@ from pathlib import Path
 
 import pytest
 
-from service_manager.leadership import Leadership
+from service_manager.leader.leadership import Leadership
 from service_manager.options import Options
 from swathmill.commands import backup as command
 from swathmill.stack.azurite import Account, AzuriteServer
-from tasks import backup, protocol, requests, rows
-from tasks.backup import BackupError
-from tasks.blobs import split_blob
-from tasks.categories import Category
-from tasks.clock import ManualClock
-from tasks.connect import connect_storage
 from tasks.errors import FencedError
-from tasks.keys import SHARDS
-from tasks.memory_store import MemoryStore
-from tasks.model import RequestState, State
-from tasks.schema import SCHEMA, NewerSchemaError
-from tasks.services import memory_services
-from tasks.store import Store, Upsert
-from tasks.transitions import RetryPolicy
+from tasks.model.categories import Category
+from tasks.model.keys import SHARDS
+from tasks.model.model import RequestState, State
+from tasks.run import backup
+from tasks.run.backup import BackupError
+from tasks.run.connect import connect_storage
+from tasks.storage.blobs import split_blob
+from tasks.storage.clock import ManualClock
+from tasks.storage.memory_store import MemoryStore
+from tasks.storage.schema import SCHEMA, NewerSchemaError
+from tasks.storage.store import Store, Upsert
+from tasks.tables import protocol, requests, rows
+from tasks.tables.services import memory_services
+from tasks.tables.transitions import RetryPolicy
 from tests.service_manager.workbench import Bench, collect, mosaic, plan_of
 
 G = [collect(f"g{i}") for i in range(8)]

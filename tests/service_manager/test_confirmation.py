@@ -3,8 +3,8 @@
 import pytest
 
 from service_manager.options import Options
-from tasks import outbox, requests
-from tasks.model import RequestState
+from tasks.model.model import RequestState
+from tasks.tables import outbox, requests
 from tests.service_manager.workbench import Bench, collect, mosaic, plan_of
 
 PLAN = plan_of(collect("g"), mosaic("top", collect("g")), outputs={"top": "out"})

@@ -5,12 +5,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from service_manager.options import Options
-from tasks import protocol, requests, rows
-from tasks.clock import ManualClock
-from tasks.model import RequestState
-from tasks.services import memory_services
-from tasks.spec import Spec
-from tasks.store import Operation, Row, Store
+from tasks.model.model import RequestState
+from tasks.model.spec import Spec
+from tasks.storage.clock import ManualClock
+from tasks.storage.store import Operation, Row, Store
+from tasks.tables import protocol, requests, rows
+from tasks.tables.services import memory_services
 from tests.service_manager.workbench import Bench, collect, document, mosaic, plan_of
 
 

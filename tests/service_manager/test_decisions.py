@@ -2,18 +2,18 @@
 
 import pytest
 
-from service_manager.dispatch import Dispatch
-from service_manager.ending import judge, lacking
-from service_manager.monitor import GiveUp, Kill, Monitor, Verdicts
+from service_manager.fleet.monitor import GiveUp, Kill, Monitor, Verdicts
 from service_manager.options import Options
-from service_manager.view import Live, Running, View
-from tasks.categories import Category
-from tasks.history import ClassStatistics
-from tasks.model import Phase, RequestState
-from tasks.plan import Gap
-from tasks.requests import RequestRow
-from tasks.rows import Want
-from tasks.workers import RunningAttempt, WorkerRow
+from service_manager.requests.ending import judge, lacking
+from service_manager.tasks.dispatch import Dispatch
+from service_manager.tasks.view import Live, Running, View
+from tasks.model.categories import Category
+from tasks.model.model import Phase, RequestState
+from tasks.model.plan import Gap
+from tasks.tables.history import ClassStatistics
+from tasks.tables.requests import RequestRow
+from tasks.tables.rows import Want
+from tasks.tables.workers import RunningAttempt, WorkerRow
 
 OPTIONS = Options(heartbeat=5, lease=30, floor=60, ceiling=3600, factor=4, samples=5)
 

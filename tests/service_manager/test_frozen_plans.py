@@ -10,13 +10,13 @@ import pytest
 from archives.errors import ConnectionFailedError
 from archives.model import Box, Fetched, GranuleRecord, Holding, Progress
 from bench.continent import Continent, request_document
-from service_manager import frozen
 from service_manager.planner import listing
 from service_manager.planner.course import Course
-from tasks.blobs import PACKAGES, PLANS, MemoryBlobs
-from tasks.packages import Packages, pack
-from tasks.request import parse_request
+from service_manager.plans import frozen
+from tasks.model.packages import Packages, pack
+from tasks.request.request import parse_request
 from tasks.settings import Settings
+from tasks.storage.blobs import PACKAGES, PLANS, MemoryBlobs
 
 START = date(2004, 6, 1)
 DAYS = 10  # three stretches

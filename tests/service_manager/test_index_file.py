@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from service_manager.index_file import IndexFile
+from service_manager.tasks.index_file import IndexFile
 
 
 def test_a_second_manager_takes_another_index_until_the_first_is_free(tmp_path: Path) -> None:

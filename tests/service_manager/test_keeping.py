@@ -5,11 +5,11 @@ from collections.abc import Callable
 
 import pytest
 
-from service_manager.keeping import LONGEST_ROUND, Keeper
-from service_manager.leadership import Leadership
-from tasks.clock import ManualClock
+from service_manager.leader.keeping import LONGEST_ROUND, Keeper
+from service_manager.leader.leadership import Leadership
 from tasks.errors import FencedError
-from tasks.services import Services, memory_services
+from tasks.storage.clock import ManualClock
+from tasks.tables.services import Services, memory_services
 
 LEASE = 30.0
 

@@ -6,12 +6,12 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service_manager.letter import Outcome, compose, merge_gaps, outcome, usable_address
-from tasks.categories import Category
-from tasks.model import ArtifactFile, Phase, RequestState
-from tasks.plan import Gap
-from tasks.requests import PhaseCount
-from tasks.rows import Want
+from service_manager.requests.letter import Outcome, compose, merge_gaps, outcome, usable_address
+from tasks.model.categories import Category
+from tasks.model.model import ArtifactFile, Phase, RequestState
+from tasks.model.plan import Gap
+from tasks.tables.requests import PhaseCount
+from tasks.tables.rows import Want
 
 LINK = "http://portal/requests/r1"
 FILE = ArtifactFile(name="a.tif", blob="artifacts/a", size=1_500_000, sha256="0")

@@ -3,15 +3,15 @@
 import pytest
 
 from service_manager.options import Options
-from tasks import history, outbox, protocol, requests, workers
-from tasks.blobs import split_blob
-from tasks.categories import Category
 from tasks.errors import RequestRefusedError, StoreError
-from tasks.model import Phase, RequestState, State
-from tasks.plan import Gap, Plan
-from tasks.request import Request
-from tasks.schema import SCHEMA
-from tasks.transitions import RetryPolicy
+from tasks.model.categories import Category
+from tasks.model.model import Phase, RequestState, State
+from tasks.model.plan import Gap, Plan
+from tasks.request.request import Request
+from tasks.storage.blobs import split_blob
+from tasks.storage.schema import SCHEMA
+from tasks.tables import history, outbox, protocol, requests, workers
+from tasks.tables.transitions import RetryPolicy
 from tests.service_manager.workbench import Bench, collect, mosaic, plan_of
 
 G = [collect(f"g{i}") for i in range(4)]

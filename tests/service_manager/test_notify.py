@@ -21,16 +21,16 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from pydantic import SecretStr
 
-from service_manager.notify import GIVE_UP, MailServer, Postman, compose, message
-from tasks import outbox
-from tasks.clock import ManualClock
+from service_manager.requests.notify import GIVE_UP, MailServer, Postman, compose, message
 from tasks.errors import StoreError
-from tasks.memory_store import MemoryStore
-from tasks.model import Phase, RequestState
-from tasks.outbox import Mail
-from tasks.requests import RequestRow
-from tasks.rows import Want
+from tasks.model.model import Phase, RequestState
 from tasks.settings import Settings
+from tasks.storage.clock import ManualClock
+from tasks.storage.memory_store import MemoryStore
+from tasks.tables import outbox
+from tasks.tables.outbox import Mail
+from tasks.tables.requests import RequestRow
+from tasks.tables.rows import Want
 
 pytestmark = pytest.mark.integration
 

@@ -6,17 +6,17 @@ from typing import cast
 
 import pytest
 
-from service_manager import gate
-from service_manager.plan_writer import PlanWriter
-from tasks import rows
-from tasks.clock import ManualClock
+from service_manager.plans import gate
+from service_manager.plans.plan_writer import PlanWriter
 from tasks.errors import ConflictError, FencedError, StoreError
-from tasks.keys import SHARDS
-from tasks.memory_store import MemoryStore
-from tasks.model import Task
-from tasks.services import Services, memory_services
-from tasks.store import Operation, Row
-from tasks.transitions import Change
+from tasks.model.keys import SHARDS
+from tasks.model.model import Task
+from tasks.storage.clock import ManualClock
+from tasks.storage.memory_store import MemoryStore
+from tasks.storage.store import Operation, Row
+from tasks.tables import rows
+from tasks.tables.services import Services, memory_services
+from tasks.tables.transitions import Change
 from tests.service_manager.workbench import collect, mosaic, plan_of
 
 MANY = [collect(f"m{i}") for i in range(400)]

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from service_manager.planner.preview import preview
-from tasks.model import Phase
-from tasks.plan import Plan
-from tasks.spec import CollectSpec, CubeSpec, GroupSpec, MosaicSpec, ReduceSpec, ReprojectSpec
+from tasks.model.model import Phase
+from tasks.model.plan import Plan
+from tasks.model.spec import CollectSpec, CubeSpec, GroupSpec, MosaicSpec, ReduceSpec, ReprojectSpec
 from tests.service_manager.shelf import composites, made, outputs, specs, tile_granule
 
 

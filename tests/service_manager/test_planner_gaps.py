@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from service_manager.planner.gaps import expected_days
 from service_manager.planner.preview import preview
 from service_manager.planner.windows import shares, window_of
-from tasks.plan import Gap
-from tasks.request import Time
+from tasks.model.plan import Gap
+from tasks.request.request import Time
 from tests.service_manager.shelf import composites, made
 
 YEAR = Time(start=dt.date(2012, 1, 1), end=dt.date(2012, 12, 31))

@@ -4,11 +4,11 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reprojection.crs import lonlat_to_sinusoidal, to_lonlat
-from reprojection.sinusoidal import TILE_SIZE
+from reprojection.grid.crs import lonlat_to_sinusoidal, to_lonlat
+from reprojection.grid.sinusoidal import TILE_SIZE
 from service_manager.planner.places import Place, places
-from tasks.request import parse_request
-from tasks.target import Target, target
+from tasks.request.request import parse_request
+from tasks.request.target import Target, target
 
 GRIDS = (
     ("EPSG:4326", 0.05),

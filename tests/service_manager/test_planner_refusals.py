@@ -6,8 +6,8 @@ import pytest
 
 from service_manager.planner.plan import plan
 from tasks.errors import RequestRefusedError
-from tasks.packages import Packages
-from tasks.request import parse_request
+from tasks.model.packages import Packages
+from tasks.request.request import parse_request
 from tasks.settings import Settings
 from tests.service_manager.shelf import REQUEST, Shelf, composites, made
 

@@ -3,7 +3,7 @@
 import datetime as dt
 from dataclasses import replace
 
-from tasks.spec import CollectSpec, ReprojectSpec
+from tasks.model.spec import CollectSpec, ReprojectSpec
 from tests.service_manager.shelf import SWATHS, made, specs, swath_granule
 
 

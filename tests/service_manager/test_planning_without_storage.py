@@ -3,11 +3,11 @@
 import pytest
 from azure.core.exceptions import AzureError, ServiceRequestError
 
-from service_manager.intake import TRIES
+from service_manager.requests.intake import TRIES
 from tasks.errors import StoreError
-from tasks.model import RequestState
-from tasks.plan import Plan
-from tasks.request import Request
+from tasks.model.model import RequestState
+from tasks.model.plan import Plan
+from tasks.request.request import Request
 from tests.service_manager.workbench import Bench, collect, mosaic, plan_of
 
 GRANULE = collect("g")

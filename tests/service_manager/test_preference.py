@@ -6,19 +6,19 @@ from random import Random
 
 import pytest
 
-from service_manager.dispatch import Dispatch
-from service_manager.holders import REMEMBERED, Holders
-from service_manager.manager import Manager
+from service_manager.leader.manager import Manager
 from service_manager.options import Options
-from service_manager.preference import LOOK
-from service_manager.view import View
-from tasks import protocol, requests, workers
-from tasks.clock import ManualClock
-from tasks.model import ArtifactFile, Phase
-from tasks.plan import Plan
-from tasks.services import memory_services
-from tasks.spec import Spec
-from tasks.workers import RunningAttempt, WorkerRow
+from service_manager.tasks.dispatch import Dispatch
+from service_manager.tasks.holders import REMEMBERED, Holders
+from service_manager.tasks.preference import LOOK
+from service_manager.tasks.view import View
+from tasks.model.model import ArtifactFile, Phase
+from tasks.model.plan import Plan
+from tasks.model.spec import Spec
+from tasks.storage.clock import ManualClock
+from tasks.tables import protocol, requests, workers
+from tasks.tables.services import memory_services
+from tasks.tables.workers import RunningAttempt, WorkerRow
 from tests.service_manager.workbench import collect, document, mosaic, plan_of
 
 STEP, BEAT = 0.25, 5.0

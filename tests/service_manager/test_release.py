@@ -1,8 +1,8 @@
 """What a request wants after its end: what its pages show, and no more."""
 
-from tasks import protocol, requests
-from tasks.categories import Category
-from tasks.model import RequestState
+from tasks.model.categories import Category
+from tasks.model.model import RequestState
+from tasks.tables import protocol, requests
 from tests.service_manager.workbench import Bench, collect, mosaic, plan_of
 
 G = [collect(f"g{i}") for i in range(3)]

@@ -2,12 +2,12 @@
 
 from dataclasses import replace
 
-from service_manager.retention import Retention
-from service_manager.worth import Policy
-from tasks import protocol, requests
-from tasks.blobs import ARTIFACTS, artifact_name, split_blob
-from tasks.keys import SHARDS
-from tasks.model import RequestState, State
+from service_manager.storage.retention import Retention
+from service_manager.storage.worth import Policy
+from tasks.model.keys import SHARDS
+from tasks.model.model import RequestState, State
+from tasks.storage.blobs import ARTIFACTS, artifact_name, split_blob
+from tasks.tables import protocol, requests
 from tests.service_manager.workbench import Bench, collect, mosaic, plan_of
 
 G = collect("g")

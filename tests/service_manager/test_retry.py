@@ -7,14 +7,14 @@ from itertools import pairwise
 
 import pytest
 
-from service_manager.manager import Manager
-from tasks import outbox, protocol, requests, retrying
-from tasks.categories import Category
+from service_manager.leader.manager import Manager
 from tasks.errors import FencedError, StoreError
-from tasks.model import RequestState, State
-from tasks.retrying import NothingToRetryError, Scope
-from tasks.rows import Want
-from tasks.store import Operation, Row, Store
+from tasks.model.categories import Category
+from tasks.model.model import RequestState, State
+from tasks.storage.store import Operation, Row, Store
+from tasks.tables import outbox, protocol, requests, retrying
+from tasks.tables.retrying import NothingToRetryError, Scope
+from tasks.tables.rows import Want
 from tests.service_manager.workbench import Bench, collect, mosaic, plan_of
 
 G = [collect(f"g{i}") for i in range(5)]

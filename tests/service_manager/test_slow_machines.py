@@ -5,15 +5,15 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from service_manager.machines import Machines, Order
-from service_manager.monitor import Monitor, Verdicts
+from service_manager.fleet.machines import Machines, Order
+from service_manager.fleet.monitor import Monitor, Verdicts
 from service_manager.options import Options
-from service_manager.pace import Course, Pace
-from service_manager.view import Running, View
-from tasks.categories import Category
-from tasks.model import Phase, State
-from tasks.rows import News
-from tasks.workers import Hold, RunningAttempt, WorkerRow
+from service_manager.tasks.pace import Course, Pace
+from service_manager.tasks.view import Running, View
+from tasks.model.categories import Category
+from tasks.model.model import Phase, State
+from tasks.tables.rows import News
+from tasks.tables.workers import Hold, RunningAttempt, WorkerRow
 
 OPTIONS = Options(heartbeat=5, lease=30, floor=10, ceiling=3600, factor=4, samples=5, probe=600)
 

@@ -4,9 +4,9 @@ from random import Random
 
 import pytest
 
-from service_manager.worth import Kept, Policy, Wanting, Why, beyond_quota, kept
+from service_manager.storage.worth import Kept, Policy, Wanting, Why, beyond_quota, kept
 from swathmill.commands.storage import look
-from tasks.model import ArtifactFile, Phase, State, Task
+from tasks.model.model import ArtifactFile, Phase, State, Task
 from tests.service_manager.workbench import Bench, collect, mosaic, plan_of
 
 GB = 10**9

@@ -4,17 +4,18 @@ import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from service_manager.manager import Manager
+from service_manager.leader.manager import Manager
 from service_manager.options import Options
-from tasks import blobs, protocol, requests
-from tasks.categories import Category
-from tasks.clock import ManualClock
-from tasks.model import ArtifactFile
-from tasks.plan import Plan, PlannedTask
-from tasks.request import Request, parse_request
-from tasks.requests import RequestRow
-from tasks.services import Services, memory_services
-from tasks.spec import CollectSpec, GridSpec, Input, MosaicSpec, Spec
+from tasks.model.categories import Category
+from tasks.model.model import ArtifactFile
+from tasks.model.plan import Plan, PlannedTask
+from tasks.model.spec import CollectSpec, GridSpec, Input, MosaicSpec, Spec
+from tasks.request.request import Request, parse_request
+from tasks.storage import blobs
+from tasks.storage.clock import ManualClock
+from tasks.tables import protocol, requests
+from tasks.tables.requests import RequestRow
+from tasks.tables.services import Services, memory_services
 
 GRID = GridSpec(crs="EPSG:4326", transform=(1, 0, 0, 0, -1, 0), width=8, height=8)
 Outcome = Category | None

@@ -7,19 +7,20 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import cast
 
-from service_manager import service
-from service_manager.manager import Manager
+from service_manager.leader import service
+from service_manager.leader.manager import Manager
 from service_manager.options import Options
-from service_manager.retention import Retention
-from tasks import blobs, protocol, requests, retrying, workers
-from tasks.categories import Category
+from service_manager.storage.retention import Retention
 from tasks.errors import BlobMissingError, FencedError, StoreError
-from tasks.keys import SHARDS
-from tasks.model import ArtifactFile, Attempt
-from tasks.plan import Plan
-from tasks.request import Request
-from tasks.services import Services, new_id
-from tasks.workers import Hold, RunningAttempt, WorkerRow
+from tasks.model.categories import Category
+from tasks.model.keys import SHARDS
+from tasks.model.model import ArtifactFile, Attempt
+from tasks.model.plan import Plan
+from tasks.request.request import Request
+from tasks.storage import blobs
+from tasks.tables import protocol, requests, retrying, workers
+from tasks.tables.services import Services, new_id
+from tasks.tables.workers import Hold, RunningAttempt, WorkerRow
 from tests.simulation.network import Broker
 from tests.simulation.world import DiedError, Process, ViolationError, World
 
@@ -250,9 +251,10 @@ class SimWorker:
         if not (self.delete_on_conflict or self.lost_is_failure):
             protocol.commit(self.services, attempt, files, claimed.task)
             return
-        from tasks import rows, transitions  # the mutants write as careless workers did
+        from tasks import transitions  # the mutants write as careless workers did
         from tasks.errors import ConflictError
-        from tasks.keys import shard
+        from tasks.model.keys import shard
+        from tasks.tables import rows
 
         task = protocol.read_task(self.services.store, claimed.task.key)
         try:

@@ -5,15 +5,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from service_manager.options import Options
-from tasks import protocol, rows, workers
-from tasks.blobs import MemoryBlobs, split_blob
 from tasks.errors import RequestRefusedError, StoreError
-from tasks.memory_store import MemoryStore
-from tasks.model import State
-from tasks.plan import Plan
-from tasks.request import Request, parse_request
-from tasks.services import Services
-from tasks.transitions import RetryPolicy
+from tasks.model.model import State
+from tasks.model.plan import Plan
+from tasks.request.request import Request, parse_request
+from tasks.storage.blobs import MemoryBlobs, split_blob
+from tasks.storage.memory_store import MemoryStore
+from tasks.tables import protocol, rows, workers
+from tasks.tables.services import Services
+from tasks.tables.transitions import RetryPolicy
 from tests.simulation.actors import Client, Script, SimWorker, manager
 from tests.simulation.network import Broker, Mailbox, Rates, SimClock, SimStore, services_of
 from tests.simulation.reckoning import Reckoning

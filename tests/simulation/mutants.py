@@ -6,17 +6,17 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from service_manager import plan_writer
-from service_manager.leadership import Leadership
-from service_manager.plan_writer import PlanWriter, Written
-from service_manager.retention import Retention
-from tasks import history, protocol, rows, transitions
-from tasks.blobs import split_blob
-from tasks.model import ArtifactFile, Attempt, State, Task
-from tasks.rows import Edge, News, Want
-from tasks.spec import Spec
-from tasks.store import Delete, Store
-from tasks.transitions import Change
+from service_manager.leader.leadership import Leadership
+from service_manager.plans import plan_writer
+from service_manager.plans.plan_writer import PlanWriter, Written
+from service_manager.storage.retention import Retention
+from tasks.model.model import ArtifactFile, Attempt, State, Task
+from tasks.model.spec import Spec
+from tasks.storage.blobs import split_blob
+from tasks.storage.store import Delete, Store
+from tasks.tables import history, protocol, rows, transitions
+from tasks.tables.rows import Edge, News, Want
+from tasks.tables.transitions import Change
 from tests.simulation.history import Mutant
 
 Undo = Callable[[], None]

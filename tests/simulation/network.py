@@ -4,12 +4,12 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from random import Random
 
-from tasks.blobs import MemoryBlobs, Stored
 from tasks.errors import ConflictError, StoreError
-from tasks.memory_store import MemoryStore
-from tasks.queues import Ack
-from tasks.services import Services
-from tasks.store import Operation, Row
+from tasks.messages.queues import Ack
+from tasks.storage.blobs import MemoryBlobs, Stored
+from tasks.storage.memory_store import MemoryStore
+from tasks.storage.store import Operation, Row
+from tasks.tables.services import Services
 from tests.simulation.world import Process, World
 
 Watch = Callable[[str, str, Sequence[Operation]], None]

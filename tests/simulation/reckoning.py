@@ -3,14 +3,14 @@
 from collections import Counter
 from dataclasses import replace
 
-from tasks import history as executions
-from tasks import requests, rows
-from tasks.blobs import split_blob
-from tasks.model import RequestState, State, Task
-from tasks.plan import Plan
-from tasks.rows import Want
-from tasks.services import memory_services
-from tasks.spec import Spec
+from tasks.model.model import RequestState, State, Task
+from tasks.model.plan import Plan
+from tasks.model.spec import Spec
+from tasks.storage.blobs import split_blob
+from tasks.tables import history as executions
+from tasks.tables import requests, rows
+from tasks.tables.rows import Want
+from tasks.tables.services import memory_services
 from tests.simulation.actors import Client, content
 from tests.simulation.scenario import Scenario
 from tests.simulation.watch import Watch

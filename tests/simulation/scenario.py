@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from random import Random
 
-from tasks.plan import Plan, PlannedTask
-from tasks.spec import CollectSpec, GridSpec, Input, MosaicSpec, Spec
+from tasks.model.plan import Plan, PlannedTask
+from tasks.model.spec import CollectSpec, GridSpec, Input, MosaicSpec, Spec
 
 GRID = GridSpec(crs="EPSG:4326", transform=(1, 0, 0, 0, -1, 0), width=8, height=8)
 

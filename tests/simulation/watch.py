@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from tasks import outbox, requests, rows
-from tasks.blobs import MemoryBlobs, split_blob
-from tasks.memory_store import MemoryStore
-from tasks.model import State, Task
-from tasks.requests import RequestRow
-from tasks.rows import Want
-from tasks.store import Operation, Row
+from tasks.model.model import State, Task
+from tasks.storage.blobs import MemoryBlobs, split_blob
+from tasks.storage.memory_store import MemoryStore
+from tasks.storage.store import Operation, Row
+from tasks.tables import outbox, requests, rows
+from tasks.tables.requests import RequestRow
+from tasks.tables.rows import Want
 from tests.simulation.world import ViolationError, World
 
 _LEGAL = {

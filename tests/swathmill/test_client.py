@@ -11,8 +11,8 @@ import pytest
 from swathmill.client import PortalClient, ResultFile
 from swathmill.commands import requests
 from swathmill.errors import ApiError, BrokenOffError, RefusedError
-from tasks.model import RequestState
-from tasks.request import parse_request
+from tasks.model.model import RequestState
+from tasks.request.request import parse_request
 
 DOCUMENT = {
     "title": "Leaves",

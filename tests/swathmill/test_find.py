@@ -7,7 +7,7 @@ import pytest
 from pydantic import SecretStr
 from typer.testing import CliRunner
 
-from reprojection.sample import write_sample_archive
+from reprojection.sample.sample import write_sample_archive
 from swathmill.cli import application
 from swathmill.commands.find import span_of
 from swathmill.diagnosis import Verdict, sources_finding

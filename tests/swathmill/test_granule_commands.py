@@ -11,10 +11,10 @@ from rasterio.errors import NotGeoreferencedWarning
 from typer.testing import CliRunner
 
 from reprojection.errors import BadFormatError, GridError, UnreadableGranuleError
-from reprojection.grids import modis_lattice, modis_tile_grid, project_bounds
-from reprojection.outline import read_outline
-from reprojection.sample import write_sample_archive
-from reprojection.write import read_grid
+from reprojection.grid.grids import modis_lattice, modis_tile_grid, project_bounds
+from reprojection.read.outline import read_outline
+from reprojection.sample.sample import write_sample_archive
+from reprojection.write.write import read_grid
 from swathmill.cli import COMMANDS, application, main
 from swathmill.commands.granules import quality_rule
 from swathmill.commands.target import box_around, target_grid
@@ -63,13 +63,13 @@ def test_a_crash_of_the_reader_is_an_error_that_names_the_granules(
 ) -> None:
     out = tmp_path / "lai.tif"
     command = ["reproject", *map(str, tiles), "--layer", "Lai_1km", "--resolution", "0.1"]
-    monkeypatch.setattr("reprojection.hdf4.SD", lambda *_: signal.raise_signal(signal.SIGKILL))
+    monkeypatch.setattr("reprojection.read.hdf4.SD", lambda *_: signal.raise_signal(signal.SIGKILL))
     with pytest.raises(UnreadableGranuleError, match=rf"{tiles[0].name}.* crashed \(signal 9\)"):
         CliRunner().invoke(application(), [*command, "-o", str(out)], catch_exceptions=False)
     assert list(tmp_path.iterdir()) == []
     monkeypatch.undo()
     run(*command, "-o", out)
-    monkeypatch.setattr("reprojection.hdf4.SD", lambda *_: signal.raise_signal(signal.SIGKILL))
+    monkeypatch.setattr("reprojection.read.hdf4.SD", lambda *_: signal.raise_signal(signal.SIGKILL))
     asked = ["explain", str(out), "-3.0", "55.0", "--granules", str(tiles[0].parent)]
     with pytest.raises(UnreadableGranuleError, match="crashed"):
         CliRunner().invoke(application(), asked, catch_exceptions=False)

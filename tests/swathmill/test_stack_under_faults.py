@@ -13,16 +13,16 @@ import pytest
 
 from bench.chaos.audit import audit, is_settled, services_of
 from bench.chaos.proxy import Proxy, Weather
-from reprojection.sample import write_sample_archive
+from reprojection.sample.sample import write_sample_archive
 from swathmill.access import local_client
 from swathmill.client import PortalClient
 from swathmill.stack.folder import DataFolder
 from swathmill.stack.ports import answers
 from swathmill.stack.stack import Stack, StackOptions
-from tasks import outbox, workers
-from tasks.request import parse_request
+from tasks.request.request import parse_request
 from tasks.settings import Settings
-from worker import proctree
+from tasks.tables import outbox, workers
+from worker.sandbox import proctree
 
 pytestmark = pytest.mark.integration
 

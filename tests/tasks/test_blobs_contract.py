@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from azure.storage.blob import BlobServiceClient
 
-from tasks.azure_blobs import AzureBlobs
-from tasks.blobs import (
+from tasks.errors import BlobExistsError, BlobMissingError, CorruptBlobError
+from tasks.storage.azure_blobs import AzureBlobs
+from tasks.storage.blobs import (
     ARTIFACTS,
     Blobs,
     MemoryBlobs,
@@ -17,8 +18,7 @@ from tasks.blobs import (
     is_damaged,
     split_blob,
 )
-from tasks.errors import BlobExistsError, BlobMissingError, CorruptBlobError
-from tasks.transfers import transfer_sizes
+from tasks.storage.transfers import transfer_sizes
 
 
 @pytest.fixture(params=["memory", pytest.param("azurite", marks=pytest.mark.integration)])

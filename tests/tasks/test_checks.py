@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from tasks.checks import check_request, request_notes
 from tasks.errors import RequestRefusedError
-from tasks.request import Request, parse_request
+from tasks.request.checks import check_request, request_notes
+from tasks.request.request import Request, parse_request
 from tasks.settings import Settings
 
 LIMITS = Settings(max_pixels=10_000_000)

@@ -7,7 +7,7 @@ import pytest
 from azure.core.exceptions import AzureError
 from azure.storage.blob import BlobServiceClient
 
-from tasks.connect import looks_in_environment, transport
+from tasks.run.connect import looks_in_environment, transport
 
 STORAGE = (
     "DefaultEndpointsProtocol=http;AccountName=mill;AccountKey=a2V5;"

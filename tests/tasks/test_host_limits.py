@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from archives.errors import ServerBusyError
-from archives.limits import LocalLimits
-from tasks.host_limits import RedisLimits, host_limits
+from archives.fetch.limits import LocalLimits
+from tasks.messages.host_limits import RedisLimits, host_limits
 from tasks.settings import Settings
 
 pytestmark = pytest.mark.integration
@@ -61,7 +61,7 @@ def test_requests_of_all_keep_their_distance(redis_server: str, host: str) -> No
 
 HOLD = """
 import sys, time
-from tasks.host_limits import RedisLimits
+from tasks.messages.host_limits import RedisLimits
 url, host = sys.argv[1:]
 with RedisLimits(url, connections=2, rate=1e4, lease=1.0).place(host):
     print("held", flush=True)

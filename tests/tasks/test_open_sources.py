@@ -10,11 +10,11 @@ import pytest
 from pydantic import SecretStr
 
 from archives.errors import SourcesSettingError
-from tasks.categories import Category
-from tasks.classify import AttemptError
+from tasks.model.categories import Category
+from tasks.model.spec import CollectSpec
+from tasks.run.classify import AttemptError
+from tasks.run.sources import open_sources
 from tasks.settings import Settings
-from tasks.sources import open_sources
-from tasks.spec import CollectSpec
 from tests.archives.servers import (
     FileServer,
     Served,
@@ -23,7 +23,7 @@ from tests.archives.servers import (
     granule,
     redirect,
 )
-from worker.collect import open_archive
+from worker.phases.collect import open_archive
 
 NAME = "MOD13A2.A2018001.h18v04.061.2018059000000.hdf"
 DAY = date(2018, 1, 1)

@@ -5,16 +5,16 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from tasks import history, outbox, protocol, requests, rows, transitions, workers
-from tasks.categories import Category
 from tasks.errors import ConflictError, FencedError, StoreError
-from tasks.model import ArtifactFile, Phase, State
-from tasks.request import Request, parse_request
-from tasks.rows import News, Want
-from tasks.services import Services, memory_services
-from tasks.spec import CollectSpec, GridSpec, Input, MosaicSpec
-from tasks.store import Operation, Row, Store
-from tasks.transitions import RetryPolicy
+from tasks.model.categories import Category
+from tasks.model.model import ArtifactFile, Phase, State
+from tasks.model.spec import CollectSpec, GridSpec, Input, MosaicSpec
+from tasks.request.request import Request, parse_request
+from tasks.storage.store import Operation, Row, Store
+from tasks.tables import history, outbox, protocol, requests, rows, transitions, workers
+from tasks.tables.rows import News, Want
+from tasks.tables.services import Services, memory_services
+from tasks.tables.transitions import RetryPolicy
 
 GRID = GridSpec(crs="EPSG:4326", transform=(1, 0, 0, 0, -1, 0), width=8, height=8)
 GRANULE = CollectSpec(product="MOD13A2", collection="6", granule="g", production="1")

@@ -1,11 +1,11 @@
 """What a request shows as its results."""
 
-from tasks import requests, rows
-from tasks.keys import shard
-from tasks.model import Phase
-from tasks.rows import Want
-from tasks.services import memory_services
-from tasks.store import Insert
+from tasks.model.keys import shard
+from tasks.model.model import Phase
+from tasks.storage.store import Insert
+from tasks.tables import requests, rows
+from tasks.tables.rows import Want
+from tasks.tables.services import memory_services
 
 T, STAND_IN, OTHER = "a" * 64, "b" * 64, "c" * 64
 

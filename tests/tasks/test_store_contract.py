@@ -6,12 +6,22 @@ from collections.abc import Callable, Iterator, Sequence
 import pytest
 from azure.data.tables import TableServiceClient
 
-from tasks import updates
-from tasks.azure_tables import AzureTables
-from tasks.clock import ManualClock
 from tasks.errors import ConflictError, StoreError
-from tasks.memory_store import MemoryStore
-from tasks.store import Delete, Entity, Insert, Merge, Operation, Replace, Row, Store, Upsert
+from tasks.storage.azure_tables import AzureTables
+from tasks.storage.clock import ManualClock
+from tasks.storage.memory_store import MemoryStore
+from tasks.storage.store import (
+    Delete,
+    Entity,
+    Insert,
+    Merge,
+    Operation,
+    Replace,
+    Row,
+    Store,
+    Upsert,
+)
+from tasks.tables import updates
 
 Make = Callable[[], Store]
 

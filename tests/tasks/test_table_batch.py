@@ -18,12 +18,12 @@ from azure.data.tables import (
     UpdateMode,
 )
 
-from tasks import table_batch
-from tasks.azure_tables import AzureTables
-from tasks.categories import Category
-from tasks.classify import classify
 from tasks.errors import ConflictError, StoreError
-from tasks.store import Delete, Entity, Insert, Merge, Operation, Replace, Upsert
+from tasks.model.categories import Category
+from tasks.run.classify import classify
+from tasks.storage import table_batch
+from tasks.storage.azure_tables import AzureTables
+from tasks.storage.store import Delete, Entity, Insert, Merge, Operation, Replace, Upsert
 
 STORAGE = (
     "DefaultEndpointsProtocol=http;AccountName=a;AccountKey=a2V5;"

@@ -9,11 +9,11 @@ import shapely
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reprojection.crs import from_lonlat
-from reprojection.grids import modis_tile_grid
-from tasks.regions import area_geojson, region_area, region_tiles, tile_area
-from tasks.request import Region, parse_request
-from tasks.target import Target, normal_crs, target
+from reprojection.grid.crs import from_lonlat
+from reprojection.grid.grids import modis_tile_grid
+from tasks.request.regions import area_geojson, region_area, region_tiles, tile_area
+from tasks.request.request import Region, parse_request
+from tasks.request.target import Target, normal_crs, target
 
 
 def target_of(region: dict[str, Any], grid: dict[str, Any]) -> Target:

@@ -4,8 +4,8 @@ import datetime as dt
 
 import pytest
 
-from tasks.keys import canonical
-from tasks.spec import (
+from tasks.model.keys import canonical
+from tasks.model.spec import (
     ALGORITHM,
     Band,
     CollectSpec,

@@ -6,15 +6,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks import rows, transitions
-from tasks.categories import RULES, Category, Retry
 from tasks.errors import FencedError
-from tasks.memory_store import MemoryStore
-from tasks.model import ArtifactFile, Attempt, Phase, State, Task
-from tasks.rows import Want
-from tasks.spec import CollectSpec, GridSpec, Input, MosaicSpec
-from tasks.store import Row
-from tasks.transitions import Change, RetryPolicy
+from tasks.model.categories import RULES, Category, Retry
+from tasks.model.model import ArtifactFile, Attempt, Phase, State, Task
+from tasks.model.spec import CollectSpec, GridSpec, Input, MosaicSpec
+from tasks.storage.memory_store import MemoryStore
+from tasks.storage.store import Row
+from tasks.tables import rows, transitions
+from tasks.tables.rows import Want
+from tasks.tables.transitions import Change, RetryPolicy
 
 GRID = GridSpec(crs="EPSG:4326", transform=(1, 0, 0, 0, -1, 0), width=8, height=8)
 SPEC = CollectSpec(product="MOD13A2", collection="6", granule="g", production="1")

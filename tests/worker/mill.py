@@ -3,17 +3,17 @@
 from datetime import date
 from pathlib import Path
 
-from reprojection.grids import modis_tile_grid
-from tasks import protocol
-from tasks.blobs import split_blob
-from tasks.model import ArtifactFile
-from tasks.services import memory_services
+from reprojection.grid.grids import modis_tile_grid
+from tasks.model.model import ArtifactFile
+from tasks.model.spec import CollectSpec, GridSpec, Input, ReprojectSpec, Spec
 from tasks.settings import Settings
-from tasks.spec import CollectSpec, GridSpec, Input, ReprojectSpec, Spec
-from tasks.transitions import RetryPolicy
+from tasks.storage.blobs import split_blob
+from tasks.tables import protocol
+from tasks.tables.services import memory_services
+from tasks.tables.transitions import RetryPolicy
 from tests.worker.world import World, collect_spec
-from worker.child import perform
-from worker.messages import Failed, Job, Succeeded
+from worker.sandbox.messages import Failed, Job, Succeeded
+from worker.slots.child import perform
 
 
 class Mill:

@@ -8,14 +8,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tasks import celery_app
-from tasks.connect import connect
-from tasks.model import ArtifactFile, State, Task
-from tasks.packages import pack
+from tasks.messages import celery_app
+from tasks.model.model import ArtifactFile, State, Task
+from tasks.model.packages import pack
+from tasks.model.spec import GroupSpec, Input, ReduceSpec
+from tasks.run.connect import connect
 from tasks.settings import Settings
-from tasks.spec import GroupSpec, Input, ReduceSpec
 from tests.worker.world import World, until
-from worker import proctree
+from worker.sandbox import proctree
 
 ROOT = Path(__file__).parents[2]
 

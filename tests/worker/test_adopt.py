@@ -7,14 +7,14 @@ import pytest
 import rasterio
 from rasterio.transform import Affine
 
-from reprojection.write import open_raster, read_raster
-from tasks.categories import Category
-from tasks.classify import AttemptError
-from tasks.packages import Package
-from tasks.spec import GridSpec, ReduceSpec
-from worker.group import Granule, Manifest, ManifestBand
-from worker.reduce import take_outputs
-from worker.sandbox import Places
+from reprojection.write.write import open_raster, read_raster
+from tasks.model.categories import Category
+from tasks.model.packages import Package
+from tasks.model.spec import GridSpec, ReduceSpec
+from tasks.run.classify import AttemptError
+from worker.phases.group import Granule, Manifest, ManifestBand
+from worker.phases.reduce import take_outputs
+from worker.sandbox.sandbox import Places
 
 GRID = GridSpec(crs="EPSG:4326", transform=(0.5, 0, 10, 0, -0.5, 50), width=6, height=4)
 PACKAGE = Package(name="own", command=("sh",), outputs=("{layer}_mean.tif", "all.tif", "table.csv"))

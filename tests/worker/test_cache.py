@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from tasks.model import ArtifactFile
+from tasks.model.model import ArtifactFile
 from tasks.settings import Settings
 from tests.worker.world import until
-from worker.cache import Cache
-from worker.scratch import Scratch, WorkerNameTakenError
-from worker.service import cache_folder
+from worker.files.cache import Cache
+from worker.files.scratch import Scratch, WorkerNameTakenError
+from worker.slots.service import cache_folder
 
 
 def artifact(data: bytes, name: str = "granule.hdf") -> ArtifactFile:
@@ -69,7 +69,7 @@ def test_an_entry_that_another_slot_evicts_meanwhile_still_serves(
         path.unlink()
         raise FileNotFoundError(path)
 
-    monkeypatch.setattr("worker.cache.os.utime", evicted)
+    monkeypatch.setattr("worker.files.cache.os.utime", evicted)
     assert cache.get(artifact(b"abc"), tmp_path / "b" / "f", source)
     assert (tmp_path / "b" / "f").read_bytes() == b"abc"
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from worker import proctree
-from worker.messages import Ended, Message, Progress, encode
+from worker.sandbox import proctree
+from worker.sandbox.messages import Ended, Message, Progress, encode
 
 # Everything here needs a process whose forkserver was started before its threads: a program of its
 # own for each test, which is also what can be killed.
@@ -21,7 +21,7 @@ PROGRAM = """
 import sys, time, os, threading
 from functools import partial
 from tests.worker.test_children import *
-from worker.children import Child, start_forkserver
+from worker.sandbox.children import Child, start_forkserver
 
 if __name__ == "__main__":
     start_forkserver()
@@ -207,7 +207,7 @@ def test_a_kill_order_takes_detached_grandchildren_too(tmp_path: Path) -> None:
 GUARDLESS = """
     import tests.worker.test_children as here
     from pathlib import Path
-    from worker import proctree
+    from worker.sandbox import proctree
     here.until(lambda: len(here.pids(Path({folder!r}))) == 4, 60)
     (forkserver,) = [p for p in proctree.children(os.getpid()) if proctree.children(p)]
     (guard,) = proctree.children(forkserver)

@@ -16,11 +16,11 @@ from azure.storage.blob import BlobServiceClient
 
 from archives.errors import CredentialsRefusedError, NotPublishedError, ServerBusyError
 from reprojection.errors import NoGeolocationError, UnknownLayerError
-from reprojection.granule import open_granule
-from tasks.azure_blobs import AzureBlobs
-from tasks.categories import RULES, Category
-from tasks.classify import AttemptError, Diagnosis, classify, classify_exit, classify_status
+from reprojection.read.granule import open_granule
 from tasks.errors import BlobMissingError, CorruptBlobError, StoreError
+from tasks.model.categories import RULES, Category
+from tasks.run.classify import AttemptError, Diagnosis, classify, classify_exit, classify_status
+from tasks.storage.azure_blobs import AzureBlobs
 
 KEY = "a2V5" * 16
 

@@ -6,23 +6,23 @@ from pathlib import Path
 
 import pytest
 
-from archives.download import Downloader, NoCredentials
 from archives.errors import ServerBusyError
-from archives.limits import LocalLimits
+from archives.fetch.download import Downloader, NoCredentials
+from archives.fetch.limits import LocalLimits
 from archives.model import Fetched, GranuleRecord, Progress
 from service_manager.options import Options
-from tasks import protocol
-from tasks.blobs import GRANULES
-from tasks.clock import ManualClock
-from tasks.model import RequestState
-from tasks.services import Services, memory_services
+from tasks.model.model import RequestState
+from tasks.model.spec import CollectSpec
 from tasks.settings import Settings
-from tasks.spec import CollectSpec
+from tasks.storage.blobs import GRANULES
+from tasks.storage.clock import ManualClock
+from tasks.tables import protocol
+from tasks.tables.services import Services, memory_services
 from tests.archives.servers import FileServer, Served, cut, file_server, granule, status
 from tests.service_manager.workbench import Bench, collect, mosaic, plan_of
-from worker.cache import Cache
-from worker.collect import fetch
-from worker.context import Context
+from worker.files.cache import Cache
+from worker.phases.collect import fetch
+from worker.phases.context import Context
 
 DATA = granule(500_000)
 GRANULE = "MOD13A2.A2020001.h18v04.061.2020020001122.hdf"

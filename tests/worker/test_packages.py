@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tasks.packages import PackageError, Packages, layer_labels, load_package, pack, unpack
+from tasks.model.packages import PackageError, Packages, layer_labels, load_package, pack, unpack
+from tasks.model.spec import Band
 from tasks.settings import Settings
-from tasks.spec import Band
 
 
 def make(folder: Path, manifest: str) -> Path:

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 from tests.worker.world import until
-from worker.partials import Partials
+from worker.files.partials import Partials
 
 KEYS = ("a" * 64, "b" * 64, "c" * 64)
 

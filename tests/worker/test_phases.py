@@ -13,11 +13,11 @@ import xarray
 from pyhdf.SD import SD
 from zarr.storage import ZipStore
 
-import worker.cube
-from tasks.packages import Packages, pack
-from tasks.spec import Band, CubeSpec, GroupSpec, Input, MosaicSpec, ReduceSpec
+import worker.phases.cube
+from tasks.model.packages import Packages, pack
+from tasks.model.spec import Band, CubeSpec, GroupSpec, Input, MosaicSpec, ReduceSpec
 from tests.worker.mill import Mill, cell, granule, grid_spec, leaf_area
-from worker.collect import check_granule
+from worker.phases.collect import check_granule
 
 pytestmark = pytest.mark.real_data
 
@@ -172,7 +172,7 @@ def test_dates_become_one_cube_with_equal_bytes(
     time.sleep(1.1)  # HDF5 and zip note times to the second, if they do
     (tmp_path / "again").mkdir()
     rasters = [mill.fetch(*mill.world.task(given.key).files) for given in inputs]
-    again = worker.cube.write(made, rasters, days, tmp_path / "again")
+    again = worker.phases.cube.write(made, rasters, days, tmp_path / "again")
     assert again.read_bytes() == path.read_bytes()
 
 

@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from tasks.blobs import PACKAGES, Blobs, split_blob
-from tasks.categories import Category
-from tasks.model import ArtifactFile
-from tasks.packages import pack
-from tasks.spec import GroupSpec, Input, ReduceSpec, ReprojectSpec, Spec
+from tasks.model.categories import Category
+from tasks.model.model import ArtifactFile
+from tasks.model.packages import pack
+from tasks.model.spec import GroupSpec, Input, ReduceSpec, ReprojectSpec, Spec
+from tasks.storage.blobs import PACKAGES, Blobs, split_blob
 from tests.worker.disks import disk_of
 from tests.worker.mill import Mill, cell, granule, grid_spec, leaf_area
 from tests.worker.processes import GOOD, MANIFEST
 from tests.worker.world import collect_spec
-from worker.messages import Failed
+from worker.sandbox.messages import Failed
 
 pytestmark = pytest.mark.real_data
 

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from tasks.categories import Category
-from tasks.classify import AttemptError
+from tasks.model.categories import Category
+from tasks.run.classify import AttemptError
 from tasks.settings import Settings
-from worker import confine, proctree, sandbox
-from worker.confined import run_confined
-from worker.sandbox import Bounds, Places, SandboxError, Tier
+from worker.sandbox import confine, proctree, sandbox
+from worker.sandbox.confined import run_confined
+from worker.sandbox.sandbox import Bounds, Places, SandboxError, Tier
 
 PYTHON = ("python", "run.py")
 SECRET = "AccountKey=do-not-show"

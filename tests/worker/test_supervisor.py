@@ -7,22 +7,22 @@ from pathlib import Path
 
 import pytest
 
-from tasks import protocol, transitions, workers
-from tasks.categories import Category
-from tasks.clock import ManualClock
 from tasks.errors import StoreError
-from tasks.memory_store import MemoryStore
-from tasks.model import ArtifactFile, State
-from tasks.services import Services, memory_services
+from tasks.model.categories import Category
+from tasks.model.model import ArtifactFile, State
+from tasks.model.spec import CollectSpec
 from tasks.settings import Settings
-from tasks.spec import CollectSpec
-from tasks.store import Operation
-from tasks.workers import Hold, WorkerRow
+from tasks.storage.clock import ManualClock
+from tasks.storage.memory_store import MemoryStore
+from tasks.storage.store import Operation
+from tasks.tables import protocol, transitions, workers
+from tasks.tables.services import Services, memory_services
+from tasks.tables.workers import Hold, WorkerRow
 from tests.worker.world import REQUEST, World, until
-from worker.heartbeat import Heartbeat
-from worker.messages import Ended, Failed, Job, Message, Progress, Succeeded
-from worker.scratch import Scratch
-from worker.supervisor import Order, Supervisor
+from worker.files.scratch import Scratch
+from worker.sandbox.messages import Ended, Failed, Job, Message, Progress, Succeeded
+from worker.slots.heartbeat import Heartbeat
+from worker.slots.supervisor import Order, Supervisor
 
 FILE = ArtifactFile(name="g.hdf", blob="granules/k/c/g.hdf", size=3, sha256="0" * 64)
 SPEC = CollectSpec(product="MOD", collection="61", granule="g.hdf", production="1")

@@ -8,18 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from reprojection.grids import modis_tile_grid
-from reprojection.hdfeos_write import write_granule
-from tasks import protocol, workers
-from tasks.blobs import split_blob
-from tasks.categories import Category
-from tasks.model import Attempt, State
-from tasks.spec import CollectSpec, GridSpec, Input, ReprojectSpec
+from reprojection.grid.grids import modis_tile_grid
+from reprojection.sample.hdfeos_write import write_granule
+from tasks.model.categories import Category
+from tasks.model.model import Attempt, State
+from tasks.model.spec import CollectSpec, GridSpec, Input, ReprojectSpec
+from tasks.storage.blobs import split_blob
+from tasks.tables import protocol, workers
 from tests.reprojection.reading_samples import small_tile
 from tests.worker.disks import disk_of
 from tests.worker.processes import Process, Stack, dead, hanging, make_stack
 from tests.worker.world import collect_spec, until
-from worker import proctree
+from worker.sandbox import proctree
 
 pytestmark = pytest.mark.integration
 

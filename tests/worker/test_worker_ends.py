@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from swathmill.stack.redis_server import RedisServer
-from tasks import protocol, workers
-from tasks.categories import Category
-from tasks.model import State
+from tasks.model.categories import Category
+from tasks.model.model import State
+from tasks.tables import protocol, workers
 from tests.worker.processes import GOOD, Stack, dead, hanging, make_stack, reduction
 from tests.worker.world import until
 

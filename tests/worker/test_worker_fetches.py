@@ -5,12 +5,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from reprojection.hdfeos_write import write_granule
-from tasks import protocol, workers
-from tasks.blobs import GRANULES
-from tasks.categories import Category
-from tasks.model import State
-from tasks.spec import CollectSpec
+from reprojection.sample.hdfeos_write import write_granule
+from tasks.model.categories import Category
+from tasks.model.model import State
+from tasks.model.spec import CollectSpec
+from tasks.storage.blobs import GRANULES
+from tasks.tables import protocol, workers
 from tests.archives.servers import (
     Act,
     FileServer,

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 import redis
 
-from tasks import celery_app, protocol, workers
-from tasks.categories import Category
-from tasks.model import State
+from tasks.messages import celery_app
+from tasks.model.categories import Category
+from tasks.model.model import State
+from tasks.tables import protocol, workers
 from tests.worker.processes import (
     GOOD,
     Process,

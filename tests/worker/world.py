@@ -5,14 +5,14 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tasks import protocol, transitions
-from tasks.keys import shard
-from tasks.model import ArtifactFile, State, Task
-from tasks.packages import PackageArchive
-from tasks.rows import TABLE, Want, dump_task, task_row
-from tasks.services import Services
-from tasks.spec import CollectSpec, Input, Spec
-from tasks.store import Insert
+from tasks.model.keys import shard
+from tasks.model.model import ArtifactFile, State, Task
+from tasks.model.packages import PackageArchive
+from tasks.model.spec import CollectSpec, Input, Spec
+from tasks.storage.store import Insert
+from tasks.tables import protocol, transitions
+from tasks.tables.rows import TABLE, Want, dump_task, task_row
+from tasks.tables.services import Services
 
 REQUEST = "request-1"
 

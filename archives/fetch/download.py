@@ -1,0 +1,348 @@
+"""Fetching one file over HTTP: resumed where it was cut, verified, visible only when whole.
+
+The redirects are followed here and not by the HTTP library: each hop's headers are asked for anew,
+so that a token goes to its own hosts and never on to the signed address they redirect to
+(CloudFront and S3 refuse a request with two kinds of permission). After a cut the address first
+asked is asked again, with Range and If-Range (RFC 9110, 13.1.5 and 14.2), since a signed one may
+have expired.
+"""
+
+import re
+import ssl
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+from urllib.parse import urlsplit
+
+import httpx
+
+from archives.errors import (
+    AnswerBrokenError,
+    ArchiveError,
+    ArchiveTimeoutError,
+    ConnectionFailedError,
+    DownloadFailedError,
+    NotPublishedError,
+    SignatureExpiredError,
+    soonest,
+)
+from archives.fetch.answers import answer_error, bare_url, followed, see_granule
+from archives.fetch.limits import HostLimits
+from archives.fetch.partial import Origin, Partial, check_room
+from archives.model import Fetched
+
+Progress = Callable[[int, int], None]
+"""Told the bytes so far and the bytes in all (0: unknown)."""
+
+_HOPS = 10
+_RESUMES = 20
+_BODY = 64 * 1024  # bytes of an error's body that are read
+_LEAST = 1024  # bytes a second; less over a whole stall's time is a stall
+_CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)$")
+_CUT = ("peer closed connection", "Server disconnected")  # httpx has one class for these and worse
+
+
+class Credentials(Protocol):
+    """What is sent along to which address."""
+
+    def headers(self, url: str) -> Mapping[str, str]:
+        """The headers that permit a request to this very URL; empty for a host of nobody's."""
+        ...
+
+
+class NoCredentials:
+    """For archives that ask for none."""
+
+    def headers(self, _url: str) -> Mapping[str, str]:
+        """No headers."""
+        return {}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timing:
+    """Seconds: to connect, of silence that is a stall, and between a cut and going on."""
+
+    connect: float = 10.0
+    stall: float = 60.0
+    pause: float = 1.0
+
+
+class _AgainError(Exception):
+    """What was kept is of no use: ask for the whole."""
+
+
+class _ExpiredError(Exception):
+    """What a redirect permitted is permitted no longer: the address first asked gives another."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Wanted:
+    url: str
+    size: int
+    progress: Progress | None
+
+
+class Downloader:
+    """Fetches files by HTTP and HTTPS. `context` replaces the usual trust in certificates."""
+
+    def __init__(
+        self,
+        credentials: Credentials,
+        limits: HostLimits,
+        *,
+        timing: Timing | None = None,
+        context: ssl.SSLContext | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._credentials = credentials
+        self._limits = limits
+        self._timing = timing or Timing()
+        self._context = context
+        self._sleep = sleep
+
+    def get(
+        self,
+        urls: Sequence[str],
+        to: Path,
+        *,
+        size: int,
+        checksum: str | None,
+        checksum_type: str | None,
+        progress: Progress | None = None,
+    ) -> Fetched:
+        """Bring the file to `to` from the first of the URLs that gives it.
+
+        `size` is in bytes, 0 when the catalogue does not say; `checksum_type` as in
+        `archives.formats.checksums`, and a kind unknown there is not checked. Bytes so far wait beside `to`
+        in `<to>.part` for the next call, by whatever process.
+
+        Raises:
+            ArchiveError: by its class, why none of the URLs gave the file; of several reasons the
+                one that passes soonest.
+            OSError: ENOSPC, also before a byte is written.
+        """
+        to.parent.mkdir(parents=True, exist_ok=True)
+        errors: list[ArchiveError] = []
+        partial = Partial(to, checksum_type)
+        try:
+            for url in urls:
+                wanted = _Wanted(url=url, size=size, progress=progress)
+                try:
+                    self._fetch(wanted, partial)
+                    return partial.finish(size, checksum)
+                except ArchiveError as error:
+                    errors.append(error)
+        finally:
+            partial.close()
+        if not errors:
+            raise NotPublishedError(f"{to.name} has no address to be fetched from")
+        raise soonest(errors)
+
+    def _fetch(self, wanted: _Wanted, partial: Partial) -> None:
+        """Ask, and ask again after each cut, as long as that gets on."""
+        followed(wanted.url, "")  # or it is told that it is none
+        if partial.origin is not None and partial.origin.url != bare_url(wanted.url):
+            partial.clear()
+        whole, signed = False, False
+        with self._client() as client:
+            for left in reversed(range(_RESUMES)):
+                before = partial.length
+                try:
+                    self._ask(client, wanted, partial)
+                    return
+                except _AgainError:
+                    partial.clear()
+                    if whole:
+                        raise DownloadFailedError(
+                            f"{bare_url(wanted.url)} does not send the range or the whole asked for"
+                        ) from None
+                    whole = True
+                except _ExpiredError as expired:
+                    if signed and expired.__cause__ is not None:
+                        raise expired.__cause__ from None
+                    signed = True
+                except (ConnectionFailedError, ArchiveTimeoutError):
+                    if partial.length <= before or not left:
+                        raise
+                    self._sleep(self._timing.pause)
+        raise DownloadFailedError(f"{bare_url(wanted.url)} was cut {_RESUMES} times; try later")
+
+    @contextmanager
+    def _client(self) -> Iterator[httpx.Client]:
+        """A client of one download's own: cookies of a sign-in do not live longer."""
+        timing = self._timing
+        with httpx.Client(
+            verify=self._context or True,
+            follow_redirects=False,
+            timeout=httpx.Timeout(timing.stall, connect=timing.connect),
+            headers={"User-Agent": "swathmill", "Accept-Encoding": "identity"},
+        ) as client:
+            yield client
+
+    def _ask(self, client: httpx.Client, wanted: _Wanted, partial: Partial) -> None:
+        """One request for what is missing, with all its redirects; the bytes go to `partial`."""
+        origin = partial.origin
+        if (
+            origin is not None
+            and partial.length
+            and partial.length == (wanted.size or origin.total)
+        ):
+            return
+        if origin is not None and not origin.validator:
+            partial.clear()
+        ranges = _range_headers(partial)
+        url = wanted.url
+        for _ in range(_HOPS):
+            with self._answer(client, url, ranges) as answer:
+                to = _redirection(answer, url)
+                if to is None:
+                    try:
+                        self._take(answer, url, wanted, partial)
+                    except SignatureExpiredError as error:
+                        if url == wanted.url:
+                            raise
+                        raise _ExpiredError from error
+                    return
+            url = to
+        raise DownloadFailedError(f"{bare_url(wanted.url)} redirects more than {_HOPS} times")
+
+    @contextmanager
+    def _answer(
+        self, client: httpx.Client, url: str, ranges: Mapping[str, str]
+    ) -> Iterator[httpx.Response]:
+        where = bare_url(url)
+        with ExitStack() as stack:
+            stack.enter_context(self._limits.place(urlsplit(url).netloc.rpartition("@")[2]))
+            headers = {**self._credentials.headers(url), **ranges}
+            try:
+                yield stack.enter_context(client.stream("GET", url, headers=headers))
+            except (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError) as error:
+                raise ConnectionFailedError(f"no connection to {where}: {error}") from None
+            except httpx.TimeoutException:
+                stall = self._timing.stall
+                raise ArchiveTimeoutError(f"{where} was silent for {stall:g} s") from None
+            except httpx.NetworkError as error:
+                raise ConnectionFailedError(f"{where} was cut off: {error}") from None
+            except (httpx.UnsupportedProtocol, httpx.InvalidURL) as error:
+                raise DownloadFailedError(f"{where} is no address to fetch from: {error}") from None
+            except httpx.TransportError as error:
+                if str(error).startswith(_CUT):
+                    raise ConnectionFailedError(f"{where} was cut off: {error}") from None
+                raise AnswerBrokenError(f"{where} answered with broken HTTP: {error}") from None
+
+    def _take(self, answer: httpx.Response, url: str, wanted: _Wanted, partial: Partial) -> None:
+        """Judge an answer that is no redirect, and keep its bytes."""
+        if answer.status_code == 416 and partial.length:
+            raise _AgainError
+        if answer.status_code not in (200, 206):
+            body = _some_text(answer)
+            raise answer_error(answer.status_code, url, answer.headers, body, now=time.time())
+        if answer.headers.get("content-encoding", "identity") != "identity":
+            raise DownloadFailedError(f"{bare_url(url)} sent it compressed, unasked")
+        pieces = self._paced(answer.iter_raw(), bare_url(url))
+        if answer.status_code == 206:
+            total = _check_range(answer, partial)
+        else:
+            pieces = see_granule(pieces, partial.to.name, bare_url(url))
+            total = _length(answer)
+        _compare_sizes(total, wanted.size, bare_url(url))
+        total = total or wanted.size
+        if answer.status_code == 200:
+            partial.begin(
+                Origin(url=bare_url(wanted.url), validator=_validator(answer), total=total)
+            )
+        check_room(partial.to.parent, total - partial.length)
+        self._keep(pieces, total, wanted, partial)
+
+    def _keep(self, pieces: Iterator[bytes], total: int, wanted: _Wanted, partial: Partial) -> None:
+        where = bare_url(wanted.url)
+        for piece in pieces:
+            if total and partial.length + len(piece) > total:
+                partial.clear()
+                raise DownloadFailedError(f"{where} sends more than the announced {total} bytes")
+            partial.append(piece)
+            if wanted.progress is not None:
+                wanted.progress(partial.length, total)
+        if partial.length < total:
+            found = partial.length
+            partial.clear()
+            raise DownloadFailedError(f"{where} ended after {found} of {total} bytes")
+
+    def _paced(self, pieces: Iterator[bytes], where: str) -> Iterator[bytes]:
+        """The pieces, as long as they come at more than a drip."""
+        stall = self._timing.stall
+        since, got = time.monotonic(), 0
+        for piece in pieces:
+            got += len(piece)
+            now = time.monotonic()
+            if now - since > stall:
+                if got < stall * _LEAST:
+                    raise ArchiveTimeoutError(f"{where} sent only {got} bytes in {stall:g} s")
+                since, got = now, 0
+            yield piece
+
+
+def _range_headers(partial: Partial) -> dict[str, str]:
+    if partial.origin is None or not partial.length:
+        return {}
+    return {"Range": f"bytes={partial.length}-", "If-Range": partial.origin.validator}
+
+
+def _redirection(answer: httpx.Response, url: str) -> str | None:
+    """Where an answer redirects to, None when it does not."""
+    location = str(answer.headers.get("location", ""))
+    if answer.status_code not in (301, 302, 303, 307, 308) or not location:
+        return None
+    to = followed(url, location)
+    schemes = urlsplit(url).scheme, urlsplit(to).scheme
+    if schemes[1] not in ("http", "https") or schemes == ("https", "http"):
+        raise DownloadFailedError(
+            f"{bare_url(url)} redirects to {bare_url(to)}, which is not protected by https"
+        )
+    return to
+
+
+def _check_range(answer: httpx.Response, partial: Partial) -> int:
+    """The whole file's bytes by an answer that goes on where `partial` ends (0: not said)."""
+    match = _CONTENT_RANGE.match(answer.headers.get("content-range", ""))
+    if match is None or int(match[1]) != partial.length or partial.origin is None:
+        raise _AgainError
+    # Not every server that knows Range knows If-Range: what it says of the file must be the same.
+    known = partial.origin.validator
+    now = answer.headers.get("etag" if known.startswith('"') else "last-modified", known)
+    total = 0 if match[3] == "*" else int(match[3])
+    if now != known or (total and partial.origin.total and total != partial.origin.total):
+        raise _AgainError
+    return total
+
+
+def _length(answer: httpx.Response) -> int:
+    text = str(answer.headers.get("content-length", ""))
+    return int(text) if text.isdigit() else 0
+
+
+def _validator(answer: httpx.Response) -> str:
+    """What proves later that the file is still the same: a strong ETag, or its date."""
+    tag = str(answer.headers.get("etag", ""))
+    if tag.startswith('"'):
+        return tag
+    return str(answer.headers.get("last-modified", ""))
+
+
+def _compare_sizes(total: int, size: int, where: str) -> None:
+    if total and size and total != size:
+        raise DownloadFailedError(
+            f"{where} announces {total} bytes, the catalogue says {size}: one is out of date"
+        )
+
+
+def _some_text(answer: httpx.Response) -> str:
+    body = b""
+    for piece in answer.iter_raw():
+        body += piece
+        if len(body) >= _BODY:
+            break
+    return body[:_BODY].decode("utf-8", "replace")

@@ -1,0 +1,204 @@
+"""The files of a folder archive: a folder of this machine, or anything fsspec can open."""
+
+import hashlib
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+from typing import Protocol
+
+import azure.core.exceptions as azure
+import fsspec
+
+from archives.errors import (
+    ArchiveError,
+    ConnectionFailedError,
+    IndexUnusableError,
+    NotPermittedError,
+    NotPublishedError,
+    ServerBusyError,
+)
+from archives.fetch.answers import bare_url
+from archives.formats.checksums import read_chunks
+from archives.formats.names import GRANULE_SUFFIXES
+from archives.formats.sidecar import MAX_BYTES, Sidecar, parse_sidecar, read_sidecar
+
+Stamp = tuple[int, int, str]
+"""A file's size in bytes, a number that changes with its content, and the same of its sidecar."""
+
+_BLOCK = 1 << 22
+
+
+class Files(Protocol):
+    """Files below a place, by their path relative to it (with slashes)."""
+
+    @property
+    def place(self) -> str:
+        """The place, fit for a message."""
+
+    @property
+    def near(self) -> bool:
+        """Whether opening a file costs next to nothing."""
+
+    def stamps(self) -> Iterator[tuple[str, Stamp]]:
+        """Every granule file with its stamp."""
+
+    def sidecar(self, file: str) -> Sidecar | None:
+        """What the `.xml` beside a file says, None when there is none."""
+
+    def local(self, file: str) -> AbstractContextManager[Path]:
+        """The file on this machine's disk, for as long as the context lasts."""
+
+    def chunks(self, file: str) -> Iterator[bytes]:
+        """A file's bytes. Raises NotPublishedError, at once, when it is not there."""
+
+
+class LocalFiles:
+    """Files of a folder. Raises IndexUnusableError when it is none."""
+
+    near = True
+
+    def __init__(self, path: Path) -> None:
+        if not path.is_dir():
+            raise IndexUnusableError(f"archive folder {path} is no folder: name an existing one")
+        self._path = path.resolve()
+        self.place = str(self._path)
+
+    def stamps(self) -> Iterator[tuple[str, Stamp]]:
+        """As `Files.stamps`."""
+        for folder, subfolders, names in os.walk(self._path):
+            subfolders.sort()
+            present = set(names)
+            for name in sorted(names):
+                if not name.lower().endswith(GRANULE_SUFFIXES) or name.startswith("."):
+                    continue
+                path = Path(folder) / name
+                try:
+                    about = path.stat()
+                    sidecar = path.with_name(name + ".xml")
+                    beside = str(sidecar.stat().st_mtime_ns) if sidecar.name in present else ""
+                except FileNotFoundError:
+                    continue  # it vanished while we looked
+                relative = path.relative_to(self._path).as_posix()
+                yield relative, (about.st_size, about.st_mtime_ns, beside)
+
+    def sidecar(self, file: str) -> Sidecar | None:
+        """As `Files.sidecar`."""
+        return read_sidecar(self._path / f"{file}.xml")
+
+    def local(self, file: str) -> AbstractContextManager[Path]:
+        """As `Files.local`."""
+        return nullcontext(self._path / file)
+
+    def chunks(self, file: str) -> Iterator[bytes]:
+        """As `Files.chunks`."""
+        # Links are followed, as they were for the index; a record may not climb out by its name.
+        source = Path(os.path.normpath(self._path / file))
+        if not source.is_relative_to(self._path) or not source.is_file():
+            raise _missing(file, self.place)
+        return read_chunks(source)
+
+
+class RemoteFiles:
+    """Files below a URL of fsspec: `abfs://container@account.dfs.core.windows.net/folder`, say.
+
+    `options` are those of the URL's file system; for `abfs`, without any, Azure's usual
+    credentials serve.
+    """
+
+    near = False
+
+    def __init__(self, url: str, options: Mapping[str, object] | None = None) -> None:
+        self.place = bare_url(url)
+        chosen = dict(options or {})
+        if url.startswith(("abfs://", "abfss://", "az://")):
+            chosen.setdefault("anon", False)
+        try:
+            self._system, root = fsspec.core.url_to_fs(url, **chosen)
+        except (ImportError, ValueError) as error:
+            raise IndexUnusableError(
+                f"the archive {self.place} cannot be opened ({error}): correct SWATHMILL_ARCHIVE"
+            ) from error
+        self._root = str(root).rstrip("/")
+
+    def stamps(self) -> Iterator[tuple[str, Stamp]]:
+        """As `Files.stamps`."""
+        with self._named_errors(self.place):
+            self._system.invalidate_cache()
+            found = self._system.find(self._root, detail=True)
+        changes = {str(path): _change(about) for path, about in found.items()}
+        for path, about in sorted(found.items()):
+            name = path.rpartition("/")[2]
+            if name.lower().endswith(GRANULE_SUFFIXES) and not name.startswith("."):
+                beside = str(changes.get(f"{path}.xml", ""))
+                yield path[len(self._root) + 1 :], (int(about["size"]), changes[path], beside)
+
+    def sidecar(self, file: str) -> Sidecar | None:
+        """As `Files.sidecar`."""
+        try:
+            with self._named_errors(file):
+                return parse_sidecar(
+                    self._system.cat_file(self._path(f"{file}.xml"), end=MAX_BYTES)
+                )
+        except NotPublishedError:
+            return None
+
+    @contextmanager
+    def local(self, file: str) -> Iterator[Path]:
+        """As `Files.local`: a copy that is deleted afterwards."""
+        with tempfile.TemporaryDirectory(prefix="swathmill-") as folder:
+            path = Path(folder) / file.rpartition("/")[2]
+            with path.open("wb") as copy:
+                for chunk in self.chunks(file):
+                    copy.write(chunk)
+            yield path
+
+    def chunks(self, file: str) -> Iterator[bytes]:
+        """As `Files.chunks`."""
+        with self._named_errors(file):
+            opened = self._system.open(self._path(file), "rb", block_size=_BLOCK)
+        return self._read(opened, file)
+
+    def _read(self, opened: fsspec.spec.AbstractBufferedFile, file: str) -> Iterator[bytes]:
+        with opened, self._named_errors(file):
+            while chunk := opened.read(_BLOCK):
+                yield bytes(chunk)
+
+    def _path(self, file: str) -> str:
+        if ".." in file.split("/") or file.startswith("/"):
+            raise _missing(file, self.place)
+        return f"{self._root}/{file}"
+
+    @contextmanager
+    def _named_errors(self, file: str) -> Iterator[None]:
+        """What file systems raise, as ours."""
+        try:
+            yield
+        except ArchiveError:
+            raise
+        except (FileNotFoundError, azure.ResourceNotFoundError):
+            raise _missing(file, self.place) from None
+        except (PermissionError, azure.ClientAuthenticationError) as error:
+            raise NotPermittedError(f"{self.place} refuses us: {error}") from error
+        except azure.HttpResponseError as error:
+            if error.status_code in (401, 403):
+                raise NotPermittedError(f"{self.place} refuses us: {error.message}") from error
+            if error.status_code in (429, 503):
+                raise ServerBusyError(f"{self.place} is busy: {error.message}") from error
+            raise ConnectionFailedError(f"{self.place} failed: {error.message}") from error
+        except (azure.AzureError, OSError) as error:
+            raise ConnectionFailedError(f"{self.place} cannot be reached: {error}") from error
+
+
+def _missing(file: str, place: str) -> NotPublishedError:
+    name = file.rpartition("/")[2]
+    return NotPublishedError(
+        f"{name} is no longer in {place}: put it back, or plan again without it"
+    )
+
+
+def _change(about: Mapping[str, object]) -> int:
+    """A number out of whatever a file system says that changes with a file."""
+    said = [about.get(key) for key in ("etag", "last_modified", "mtime", "created", "size")]
+    return int.from_bytes(hashlib.sha256(repr(said).encode()).digest()[:7], "big")

@@ -1,0 +1,129 @@
+"""A download under way: the bytes so far beside the final name, and what they are bytes of."""
+
+import errno
+import json
+import shutil
+from dataclasses import asdict, dataclass
+from io import FileIO
+from pathlib import Path
+
+from archives.errors import DownloadFailedError
+from archives.formats.checksums import Digest, digest, read_chunks, same_checksum
+from archives.model import Fetched
+
+_SPARE = 64 * 2**20  # bytes of disk left to others
+
+
+@dataclass(frozen=True, kw_only=True)
+class Origin:
+    """What the bytes of a partial file belong to.
+
+    `url` is the address first asked, without its query; `validator` a strong ETag or a
+    Last-Modified for If-Range, empty when the server gave none; `total` the announced size in
+    bytes, 0 when it did not say.
+    """
+
+    url: str
+    validator: str
+    total: int
+
+
+class Partial:
+    """The file `<to>.part`, which outlives a killed process, and its state `<to>.part.json`.
+
+    Checksums run along as bytes are appended, so that the whole is read once.
+    """
+
+    def __init__(self, to: Path, checksum_type: str | None) -> None:
+        self.to = to
+        self.path = to.with_name(f"{to.name}.part")
+        self._state = to.with_name(f"{to.name}.part.json")
+        self._kind = checksum_type or ""
+        self.length = 0
+        self.origin: Origin | None = None
+        self._digests = self._fresh()
+        self._file: FileIO | None = None
+        self._read()
+
+    def clear(self) -> None:
+        """Forget all bytes."""
+        self.close()
+        self._state.unlink(missing_ok=True)
+        self.path.unlink(missing_ok=True)
+        self.length, self.origin, self._digests = 0, None, self._fresh()
+
+    def begin(self, origin: Origin) -> None:
+        """Start anew with the bytes of an origin; the state is on disk before the first of them."""
+        self.clear()
+        draft = self._state.with_name(f"{self._state.name}.new")
+        draft.write_text(json.dumps(asdict(origin)), "utf-8")
+        draft.replace(self._state)
+        self.origin = origin
+
+    def append(self, data: bytes) -> None:
+        """Add bytes at the end."""
+        if self._file is None:
+            self._file = self.path.open("ab", buffering=0)
+        self._file.write(data)
+        self._count(data)
+
+    def close(self) -> None:
+        """Let go of the file; its bytes stay for another time."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def finish(self, size: int, checksum: str | None) -> Fetched:
+        """Verify the whole and give it its final name.
+
+        Raises:
+            DownloadFailedError: size (0: unknown) or checksum differ; the bytes are forgotten.
+        """
+        self.close()
+        self.path.touch()
+        found = {kind: running.hexdigest() for kind, running in self._digests.items()}
+        if size and self.length != size:
+            self._refuse(f"has {self.length} bytes, announced were {size}")
+        if checksum and self._kind in found and not same_checksum(found[self._kind], checksum):
+            self._refuse(f"has {self._kind} {found[self._kind]}, announced was {checksum}")
+        self.path.replace(self.to)
+        self._state.unlink(missing_ok=True)
+        return Fetched(path=self.to, size=self.length, sha256=found["sha256"])
+
+    def _refuse(self, what: str) -> None:
+        self.clear()
+        raise DownloadFailedError(f"{self.to.name} {what}; it is fetched again from the start")
+
+    def _fresh(self) -> dict[str, Digest]:
+        kinds = {kind: digest(kind) for kind in ("sha256", self._kind) if kind}
+        return {kind: running for kind, running in kinds.items() if running is not None}
+
+    def _count(self, data: bytes) -> None:
+        self.length += len(data)
+        for running in self._digests.values():
+            running.update(data)
+
+    def _read(self) -> None:
+        """Take up what an earlier process left, unless it does not say what it is."""
+        try:
+            state = json.loads(self._state.read_text("utf-8"))
+            self.origin = Origin(
+                url=str(state["url"]),
+                validator=str(state["validator"]),
+                total=int(state["total"]),
+            )
+            for chunk in read_chunks(self.path):
+                self._count(chunk)
+        except (FileNotFoundError, ValueError, KeyError, TypeError):
+            self.clear()
+
+
+def check_room(folder: Path, wanted: int) -> None:
+    """Raise OSError (ENOSPC) when so many bytes, and some to spare, have no room in a folder."""
+    free = shutil.disk_usage(folder).free
+    if wanted > 0 and wanted + _SPARE > free:
+        raise OSError(
+            errno.ENOSPC,
+            f"{wanted} bytes are still to come and only {free} are free in the data folder: "
+            "make room",
+        )

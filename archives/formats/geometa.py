@@ -1,0 +1,72 @@
+"""The daily `geoMeta` files of LAADS: where each 5-minute swath of a satellite lies.
+
+Source: the files' own head (`# GranuleID,StartDateTime,ArchiveSet,OrbitNumber,DayNightFlag,
+EastBoundingCoord,...,GRingLongitude1..4,GRingLatitude1..4`); 288 lines a day, one per granule of
+the geolocation product, MOD03 and the like.
+"""
+
+import csv
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import date
+
+from archives.formats.names import parse_granule_name
+from archives.model import Ring
+
+_FLAGS = {"D": "day", "N": "night", "B": "both"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class SwathPlace:
+    """The ring through a swath's four corners, and `day`, `night`, `both` or nothing."""
+
+    ring: Ring
+    day_night: str
+
+
+def geometa_path(product: str, day: date) -> str | None:
+    """The file for a product's satellite and day below the archive, None for another satellite."""
+    for prefix, (folder, stem) in _SATELLITES.items():
+        if product.startswith(prefix):
+            return f"{folder}/{day.year}/{stem}_{day.isoformat()}.txt"
+    return None
+
+
+_SATELLITES: Mapping[str, tuple[str, str]] = {
+    "MOD": ("geoMeta/61/TERRA", "MOD03"),
+    "MYD": ("geoMeta/61/AQUA", "MYD03"),
+    "VNP": ("geoMetaVIIRS/5200/NPP", "VNP03MOD"),
+    "VJ1": ("geoMetaVIIRS/5201/NOAA-20", "VJ103MOD"),
+    "VJ2": ("geoMetaVIIRS/5200/NOAA-21", "VJ203MOD"),
+}
+
+
+def read_geometa(text: str) -> dict[str, SwathPlace]:
+    """Places by the swath's start, HHMM. Lines that cannot be read are left out."""
+    found = {}
+    for line in _lines(text):
+        name = parse_granule_name(line.get("GranuleID", ""))
+        try:
+            ring = tuple(
+                (float(line[f"GRingLongitude{n}"]), float(line[f"GRingLatitude{n}"]))
+                for n in range(1, 5)
+            )
+        except (KeyError, ValueError, TypeError):
+            continue
+        if name is None or not all(abs(lon) <= 180.0 and abs(lat) <= 90.0 for lon, lat in ring):
+            continue
+        found[f"{name.start:%H%M}"] = SwathPlace(
+            ring=ring, day_night=_FLAGS.get(line.get("DayNightFlag", "").upper(), "")
+        )
+    return found
+
+
+def _lines(text: str) -> Iterator[dict[str, str]]:
+    """The lines as columns by name, by the last head line that names them."""
+    columns: list[str] = []
+    for values in csv.reader(text.splitlines(), skipinitialspace=True):
+        if values and values[0].startswith("#"):
+            head = [value.strip(" #") for value in values]
+            columns = head if "GranuleID" in head else columns
+        elif columns and len(values) == len(columns):
+            yield dict(zip(columns, values, strict=True))

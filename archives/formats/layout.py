@@ -1,0 +1,95 @@
+"""The folders of LAADS and of the FTP servers before it: set / product / year / day of the year."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+
+from archives.formats.geometa import SwathPlace
+from archives.formats.names import GRANULE_SUFFIXES, parse_granule_name
+from archives.model import GranuleRecord, normal_collection
+
+_SWATH = timedelta(minutes=5)
+# Archive sets of collections: MODIS by number, VIIRS 1 and 2 in the 5000s (LAADS, "Using LAADS
+# APIs": the collection is the version of a product, the archive set its place).
+_MODIS_SETS = (("5", "5"), ("51", "51"), ("6", "6"), ("61", "61"), ("7", "7"))
+_VIIRS_SETS = {
+    "VNP": (("1", "5000"), ("2", "5200")),
+    "VJ1": (("2", "5201"), ("21", "5201")),
+    "VJ2": (("2", "5200"),),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Listed:
+    """An entry of a folder; size 0 is a folder."""
+
+    name: str
+    size: int
+    url: str
+    checksum: str | None = None
+    checksum_type: str | None = None
+
+    @property
+    def is_swath(self) -> bool:
+        """Whether it is a swath's granule by its name."""
+        parts = parse_granule_name(self.name)
+        return parts is not None and parts.is_swath
+
+
+def held_sets(product: str) -> tuple[tuple[str, str], ...]:
+    """(collection, archive set) that a product may have."""
+    return next((s for p, s in _VIIRS_SETS.items() if product.startswith(p)), _MODIS_SETS)
+
+
+def archive_set(product: str, collection: str) -> str:
+    """The archive set of a product's collection: the folder it lies in."""
+    wanted = normal_collection(collection)
+    return dict(held_sets(product)).get(wanted, wanted)
+
+
+def day_folders(
+    start_day: date, end_day: date, listed: Callable[[int], list[str]]
+) -> Iterator[date]:
+    """The days in an inclusive span that have a folder; `listed` names those of a year, `001`."""
+    for year in range(start_day.year, end_day.year + 1):
+        for name in sorted(set(listed(year))):
+            if len(name) == 3 and name.isdigit() and 1 <= int(name) <= 366:
+                day = date(year, 1, 1) + timedelta(days=int(name) - 1)
+                if start_day <= day <= end_day and day.year == year:
+                    yield day
+
+
+def record_of(
+    item: Listed,
+    product: str,
+    collection: str,
+    source: str,
+    places: Mapping[str, SwathPlace],
+) -> GranuleRecord | None:
+    """A granule by its entry in a day's folder; None for files that are not of the product."""
+    parts = parse_granule_name(item.name)
+    if parts is None or not item.name.lower().endswith(GRANULE_SUFFIXES):
+        return None
+    if (parts.product, parts.collection) != (product, collection):
+        return None
+    place = places.get(f"{parts.start:%H%M}") if parts.is_swath else None
+    return GranuleRecord(
+        name=item.name,
+        product=product,
+        collection=collection,
+        start=parts.start,
+        end=parts.start + _SWATH if parts.is_swath else _end_of_day(parts.start),
+        tile=parts.tile,
+        boundary=(place.ring,) if place else None,
+        production_time=parts.production_time,
+        size=item.size,
+        checksum=item.checksum,
+        checksum_type=item.checksum_type,
+        url=item.url,
+        day_night=place.day_night if place else "",
+        source=source,
+    )
+
+
+def _end_of_day(start: datetime) -> datetime:
+    return start.astimezone(UTC).replace(hour=23, minute=59, second=59)

@@ -1,0 +1,209 @@
+"""Granule and collection records as the CMR writes them: UMM-G 1.6 and UMM-C 1.18 JSON.
+
+Source: the schemas at cdn.earthdata.nasa.gov/umm/granule and .../collection.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+from urllib.parse import urlsplit
+
+from archives.formats.checksums import digest
+from archives.formats.names import GRANULE_SUFFIXES, parse_granule_name
+from archives.model import GranuleRecord, Ring, normal_collection
+
+_FEW_DEGREES = 2.0  # between the points of a box's parallels, which are no great circles
+_WIDEST = 170.0  # degrees: a ring bounds the smaller part of the sphere
+
+Json = Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Collection:
+    """A collection of a product: `version` as its provider spells it, `concept` its CMR name."""
+
+    product: str
+    version: str
+    concept: str
+    provider: str
+    first: date | None
+    last: date | None
+
+    @property
+    def collection(self) -> str:
+        """The version in the one spelling."""
+        return normal_collection(self.version)
+
+
+def collection_of(item: Json) -> Collection:
+    """A collection from an item of `collections.umm_json`; KeyError or ValueError: it is none."""
+    umm, meta = item["umm"], item["meta"]
+    begins, ends, present = [], [], False
+    for extent in umm.get("TemporalExtents", ()):
+        present = present or bool(extent.get("EndsAtPresentFlag"))
+        for span in extent.get("RangeDateTimes", ()):
+            begins.append(moment(span["BeginningDateTime"]).date())
+            if span.get("EndingDateTime"):
+                ends.append(moment(span["EndingDateTime"]).date())
+            else:
+                present = True
+    return Collection(
+        product=str(umm["ShortName"]),
+        version=str(umm["Version"]),
+        concept=str(meta["concept-id"]),
+        provider=str(meta.get("provider-id", "")),
+        first=min(begins, default=None),
+        last=None if present else max(ends, default=None),
+    )
+
+
+def record_of(item: Json, product: str, collection: str, source: str) -> GranuleRecord | None:
+    """A granule from an item of `granules.umm_json`; None when it has no file for us.
+
+    Product and collection are those it was asked by. Raises KeyError or ValueError where the item
+    is no UMM-G granule.
+    """
+    umm = item["umm"]
+    urls = list(_file_urls(umm))
+    if not urls:
+        return None
+    name = _name(umm, urls)
+    url = next((u for u in urls if _base(u) == name), urls[0])
+    begin, end = _times(umm)
+    parts = parse_granule_name(name)
+    data = umm.get("DataGranule", {})
+    about = _about_file(data, name)
+    produced = data.get("ProductionDateTime")
+    tile = parts.tile if parts else None
+    return GranuleRecord(
+        name=name,
+        product=product,
+        collection=collection,
+        start=parts.start if parts else begin,
+        end=end,
+        tile=tile,
+        boundary=None if tile else _boundary(umm),
+        production_time=(parts.production_time if parts else "")
+        or (f"{moment(produced):%Y%j%H%M%S}" if produced else ""),
+        size=int(about.get("SizeInBytes") or 0),
+        **_checksum(about),
+        url=url,
+        day_night=_day_night(data),
+        source=source,
+    )
+
+
+def beginning(item: Json) -> datetime:
+    """When a granule's time span begins, by which the CMR orders."""
+    return _times(item["umm"])[0]
+
+
+def moment(text: str) -> datetime:
+    """A moment as UMM writes it, in UTC."""
+    found = datetime.fromisoformat(text)
+    return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+
+
+def _file_urls(umm: Json) -> Iterator[str]:
+    """Addresses of the data file by HTTPS; s3:// is for machines within Amazon's one region."""
+    for link in umm.get("RelatedUrls", ()):
+        url = str(link.get("URL", ""))
+        if link.get("Type") != "GET DATA" or not url.startswith(("https://", "http://")):
+            continue
+        if _base(url).lower().endswith(GRANULE_SUFFIXES):
+            yield url
+
+
+def _base(url: str) -> str:
+    return urlsplit(url).path.rpartition("/")[2]
+
+
+def _name(umm: Json, urls: list[str]) -> str:
+    said = [
+        str(each["Identifier"])
+        for each in umm.get("DataGranule", {}).get("Identifiers", ())
+        if each.get("IdentifierType") == "ProducerGranuleId"
+    ]
+    bases = [_base(url) for url in urls]
+    return next((n for n in (*said, *bases) if parse_granule_name(n)), bases[0])
+
+
+def _times(umm: Json) -> tuple[datetime, datetime]:
+    extent = umm["TemporalExtent"]
+    if "SingleDateTime" in extent:
+        only = moment(extent["SingleDateTime"])
+        return only, only + timedelta(minutes=5)
+    span = extent["RangeDateTime"]
+    begin = moment(span["BeginningDateTime"])
+    end = moment(span["EndingDateTime"]) if span.get("EndingDateTime") else begin
+    return begin, max(begin, end)
+
+
+def _about_file(data: Json, name: str) -> Json:
+    """Size and checksum of the named file; providers list it alone or in a package."""
+    listed: list[Json] = []
+    for each in data.get("ArchiveAndDistributionInformation", ()):
+        listed.extend(each.get("Files", ()) or (each,))
+    named = [each for each in listed if each.get("Name") == name]
+    others = [each for each in listed if not str(each.get("Name", "")).endswith(".xml")]
+    return (named or others or [{}])[0]
+
+
+def _checksum(about: Json) -> dict[str, str | None]:
+    """The checksum in our spelling of its kind; of a kind we cannot compute, none."""
+    said = about.get("Checksum") or {}
+    value, kind = str(said.get("Value") or ""), str(said.get("Algorithm") or "")
+    kind = kind.lower().replace("-", "")
+    if not value or digest(kind) is None:
+        return {"checksum": None, "checksum_type": None}
+    return {"checksum": value, "checksum_type": kind}
+
+
+def _day_night(data: Json) -> str:
+    said = str(data.get("DayNightFlag", "")).lower()
+    return said if said in ("day", "night", "both") else ""
+
+
+def _boundary(umm: Json) -> tuple[Ring, ...] | None:
+    """The granule's polygons, or boxes; None when it may lie anywhere, or what it says is none."""
+    try:
+        domain = umm.get("SpatialExtent", {}).get("HorizontalSpatialDomain", {})
+        return _rings(domain.get("Geometry", {}))
+    except (KeyError, ValueError, TypeError, AttributeError):
+        return None
+
+
+def _rings(geometry: Json) -> tuple[Ring, ...] | None:
+    rings: list[Ring] = []
+    for polygon in geometry.get("GPolygons", ()):
+        points = [
+            (float(p["Longitude"]), float(p["Latitude"])) for p in polygon["Boundary"]["Points"]
+        ]
+        if len(points) > 3 and points[0] == points[-1]:
+            points.pop()
+        if len(points) >= 3:
+            rings.append(tuple(points))
+    if rings:
+        return tuple(rings)
+    boxes = [
+        box_ring(
+            float(box["WestBoundingCoordinate"]),
+            float(box["SouthBoundingCoordinate"]),
+            float(box["EastBoundingCoordinate"]),
+            float(box["NorthBoundingCoordinate"]),
+        )
+        for box in geometry.get("BoundingRectangles", ())
+    ]
+    return tuple(box for box in boxes if box) if boxes and all(boxes) else None
+
+
+def box_ring(west: float, south: float, east: float, north: float) -> Ring | None:
+    """A ring around a box (west > east crosses the antimeridian), or None when it is too wide."""
+    width = east - west if east >= west else east - west + 360.0
+    if width > _WIDEST or north <= south:
+        return None
+    steps = max(1, round(width / _FEW_DEGREES))
+    lons = [west + width * step / steps for step in range(steps + 1)]
+    lons = [(lon + 180.0) % 360.0 - 180.0 for lon in lons]
+    return (*((lon, south) for lon in lons), *((lon, north) for lon in reversed(lons)))

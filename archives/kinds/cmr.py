@@ -1,0 +1,249 @@
+"""NASA's Common Metadata Repository: granules of every data centre, by one search.
+
+Asked directly over HTTP and not by the `earthaccess` package: what is needed is two documented
+calls, a search must not sign in, and the downloads need a redirect loop of our own anyway. Source:
+the CMR Search API (cmr.earthdata.nasa.gov/search/site/docs/search/api), "Search After".
+"""
+
+import heapq
+import math
+from collections.abc import Iterator
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from archives.errors import AnswerBrokenError, ArchiveTimeoutError
+from archives.fetch.answers import bare_url
+from archives.fetch.download import Downloader
+from archives.formats.umm import Collection, beginning, collection_of, record_of
+from archives.kinds.web import Answer, Web
+from archives.model import (
+    Box,
+    Fetched,
+    GranuleRecord,
+    Holding,
+    Progress,
+    newest_by_day,
+    normal_collection,
+)
+
+CMR_URL = "https://cmr.earthdata.nasa.gov/search"
+
+_PAGE = 2000  # the most the API gives at once
+_EARLY = timedelta(days=1)
+"""A nominal start day may lie this much before a granule's time span begins, and any time after."""
+
+_NEVER = datetime(1, 1, 1, tzinfo=UTC)
+_WIDER = 3.0  # degrees
+_POLAR = 75.0  # degrees of latitude beyond which boxes go all around
+
+
+class CmrArchive:
+    """The CMR at `url`. What it lists is all there is: no granule of a collection it serves is
+    published and missing here."""
+
+    authoritative = True
+
+    def __init__(
+        self, web: Web, downloader: Downloader, *, url: str = CMR_URL, name: str = "cmr"
+    ) -> None:
+        self.name = name
+        self._web = web
+        self._downloader = downloader
+        self._url = url.rstrip("/")
+        self._collections: dict[str, tuple[Collection, ...]] = {}
+
+    def refresh(self) -> None:
+        """Forget which collections there are: they are asked for again."""
+        self._collections.clear()
+
+    def search(
+        self,
+        product: str,
+        collection: str,
+        start_day: date,
+        end_day: date,
+        box: Box | None = None,
+    ) -> Iterator[GranuleRecord]:
+        """As `Archive.search`, page by page. Nothing when the collection is not served."""
+        wanted = normal_collection(collection)
+        asked = self._asked(product, wanted, start_day, end_day, box)
+        if not asked:
+            return
+        parameters = [
+            *asked,
+            ("sort_key[]", "start_date"),
+            ("sort_key[]", "producer_granule_id"),
+            ("page_size", str(_PAGE)),
+        ]
+        found = self._ordered(parameters, product, wanted)
+        yield from newest_by_day(r for r in found if start_day <= r.start_day <= end_day)
+
+    def stamp(
+        self,
+        product: str,
+        collection: str,
+        start_day: date,
+        end_day: date,
+        box: Box | None = None,
+    ) -> str:
+        """As `Stamped.stamp`, by one call: how many granules there are, and which was revised last,
+        and when. Whatever is added or changed has a later revision, what is removed is counted."""
+        asked = self._asked(product, normal_collection(collection), start_day, end_day, box)
+        if not asked:
+            return "no collection"
+        answer = self._web.get(
+            f"{self._url}/granules.umm_json",
+            [*asked, ("sort_key[]", "-revision_date"), ("page_size", "1")],
+        )
+        items = _items(answer)
+        hits = answer.headers.get("cmr-hits", "")
+        try:
+            last = [(i["meta"]["concept-id"], i["meta"]["revision-date"]) for i in items]
+        except (KeyError, TypeError):
+            return ""
+        return f"{asked} {hits} {last}" if hits and (last or hits == "0") else ""
+
+    def _asked(
+        self, product: str, wanted: str, start_day: date, end_day: date, box: Box | None
+    ) -> list[tuple[str, str]]:
+        """What a search of a collection's granules asks for; nothing when it is not served."""
+        concepts = [c.concept for c in self._known(product) if c.collection == wanted]
+        if not concepts:
+            return []
+        asked = [
+            *(("collection_concept_id[]", concept) for concept in concepts),
+            ("temporal", f"{start_day:%Y-%m-%d}T00:00:00Z,{end_day:%Y-%m-%d}T23:59:59Z"),
+        ]
+        if box is not None:
+            asked.append(("bounding_box", _around(box)))
+        return asked
+
+    def holdings(self, product: str) -> list[Holding]:
+        """The collections of a product that have granules, whichever data centre serves them."""
+        spans: dict[str, list[Collection]] = {}
+        for each in self._known(product):
+            spans.setdefault(each.collection, []).append(each)
+        return [
+            Holding(
+                product=product,
+                collection=collection,
+                first=min((c.first for c in same if c.first), default=None),
+                last=None
+                if any(c.last is None for c in same)
+                else max(c.last for c in same if c.last),
+            )
+            for collection, same in sorted(spans.items())
+        ]
+
+    def fetch(self, record: GranuleRecord, to: Path, progress: Progress | None = None) -> Fetched:
+        """Download the granule from the address the CMR gave."""
+        return self._downloader.get(
+            [record.url],
+            to,
+            size=record.size,
+            checksum=record.checksum,
+            checksum_type=record.checksum_type,
+            progress=progress,
+        )
+
+    def _known(self, product: str) -> tuple[Collection, ...]:
+        if product not in self._collections:
+            answer = self._web.get(
+                f"{self._url}/collections.umm_json",
+                [("short_name", product), ("has_granules", "true"), ("page_size", str(_PAGE))],
+            )
+            items = _items(answer)
+            try:
+                self._collections[product] = tuple(collection_of(item) for item in items)
+            except (KeyError, ValueError, TypeError, AttributeError) as error:
+                raise _unreadable(answer, error) from error
+        return self._collections[product]
+
+    def _ordered(
+        self, parameters: list[tuple[str, str]], product: str, collection: str
+    ) -> Iterator[GranuleRecord]:
+        """Records by nominal start: a few days are held back, since the CMR goes by another time.
+
+        A composite's nominal day may lie up to its whole period after the beginning of its span.
+        """
+        held: list[tuple[datetime, str, int, GranuleRecord]] = []
+        for number, item in enumerate(self._pages(parameters)):
+            try:
+                record = record_of(item, product, collection, self.name)
+            except (KeyError, ValueError, TypeError, AttributeError) as error:
+                raise AnswerBrokenError(
+                    f"{bare_url(self._url)} lists a granule of {product} that cannot be read "
+                    f"({type(error).__name__}: {error})"
+                ) from error
+            while held and held[0][0] < beginning(item) - _EARLY:
+                yield heapq.heappop(held)[3]
+            if record is not None:
+                heapq.heappush(held, (record.start, record.name, number, record))
+        while held:
+            yield heapq.heappop(held)[3]
+
+    def _pages(self, parameters: list[tuple[str, str]]) -> Iterator[dict[str, Any]]:
+        """Every item of a granule search. A page that repeats or a list that shrinks is refused."""
+        url = f"{self._url}/granules.umm_json"
+        after, before, last, got = "", frozenset[str](), _NEVER, 0
+        while True:
+            headers = {"CMR-Search-After": after} if after else {}
+            answer = self._web.get(url, parameters, headers)
+            items = _items(answer)
+            try:
+                here = frozenset(str(item["meta"]["concept-id"]) for item in items)
+                starts = [beginning(item) for item in items]
+            except (KeyError, ValueError, TypeError) as error:
+                raise _unreadable(answer, error) from error
+            if here & before or len(here) < len(items) or (starts and starts[0] < last):
+                raise AnswerBrokenError(
+                    f"{bare_url(url)} lists granules twice: its pages repeat; search again"
+                )
+            got += len(items)
+            yield from items
+            if starts:
+                last = starts[-1]
+            after, before = answer.headers.get("cmr-search-after", ""), here
+            if not after or not items:
+                break
+        hits = answer.headers.get("cmr-hits", str(got))
+        if not hits.isdecimal():
+            raise AnswerBrokenError(f"{bare_url(url)} announced {hits[:20]!r} granules")
+        if got < (total := int(hits)):
+            raise AnswerBrokenError(
+                f"{bare_url(url)} announced {total} granules and listed {got}: the list shrank "
+                "while it was read; search again"
+            )
+
+
+def _around(box: Box) -> str:
+    """The box as the CMR takes it, widened: its polygons have few corners, joined by great circles,
+    which cut off parts of tiles and swaths."""
+    west, south, east, north = box
+    low, high = max(south - _WIDER, -90.0), min(north + _WIDER, 90.0)
+    far = max(abs(low), abs(high))
+    width = east - west if east >= west else east - west + 360.0
+    aside = _WIDER / math.cos(math.radians(min(far, _POLAR)))
+    if far > _POLAR or width + 2 * aside >= 360.0:
+        west, east = -180.0, 180.0
+    else:
+        west, east = ((side + 180.0) % 360.0 - 180.0 for side in (west - aside, east + aside))
+    return ",".join(f"{side:.6f}" for side in (west, low, east, high))
+
+
+def _items(answer: Answer) -> list[dict[str, Any]]:
+    if answer.headers.get("cmr-timed-out", "").lower() == "true":
+        raise ArchiveTimeoutError(f"{bare_url(answer.url)} gave up half-way through its search")
+    page = answer.json()
+    items = page.get("items") if isinstance(page, dict) else None
+    if not isinstance(items, list):
+        raise AnswerBrokenError(f"{bare_url(answer.url)} answered without a list of items")
+    return items
+
+
+def _unreadable(answer: Answer, error: Exception) -> AnswerBrokenError:
+    return AnswerBrokenError(
+        f"{bare_url(answer.url)} lists an item that cannot be read "
+        f"({type(error).__name__}: {error})"
+    )

@@ -1,0 +1,338 @@
+"""An archive that is a folder of files: indexed once, then kept up with what changes in it.
+
+The index is one SQLite file. A granule is described by what is surest: the file's own structure
+(through a reader the caller hands in), then its sidecar, then its name. A file that cannot be read
+is still listed by its name, so that asking for it fails with the right cause and is not overlooked.
+"""
+
+import hashlib
+import json
+import os
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass, replace
+from datetime import date, datetime, timedelta
+from pathlib import Path
+from typing import Protocol
+
+from archives.errors import DownloadFailedError, IndexUnusableError
+from archives.fetch.files import Files, LocalFiles
+from archives.fetch.partial import check_room
+from archives.formats.checksums import digest, same_checksum
+from archives.formats.names import GranuleName, parse_granule_name
+from archives.formats.sidecar import Sidecar
+from archives.model import (
+    Box,
+    Fetched,
+    GranuleRecord,
+    Holding,
+    Progress,
+    Ring,
+    newest_editions,
+    normal_collection,
+)
+
+_SCHEMA = 1
+_SWATH_MINUTES = 5
+
+
+class Outline(Protocol):
+    """What a reader finds in a granule; every item may be missing ("" or None)."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def product(self) -> str: ...
+    @property
+    def collection(self) -> str: ...
+    @property
+    def start(self) -> datetime | None: ...
+    @property
+    def end(self) -> datetime | None: ...
+    @property
+    def tile(self) -> tuple[int, int] | None: ...
+    @property
+    def boundary(self) -> tuple[Ring, ...] | None: ...
+    @property
+    def production_time(self) -> str: ...
+    @property
+    def day_night(self) -> str: ...
+
+
+OutlineReader = Callable[[Path], Outline | None]
+"""Reads a granule's outline, or returns None when the file cannot be read. Must not raise for bad
+files, and should read in a process of its own: HDF4 can crash."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Refreshed:
+    """What bringing the index up to date found."""
+
+    files: int
+    added: int
+    removed: int
+    unrecognised: tuple[str, ...]
+
+
+class FolderArchive:
+    """A folder of granules, here or elsewhere (`RemoteFiles`), searched through its index.
+
+    `index_path` is a file outside or inside the folder; its directory is made. `read_outline` is
+    used once per new or changed file; of a file elsewhere only when neither sidecar nor name say
+    where it lies, since it must be fetched for that. Raises IndexUnusableError when
+    the folder or the index cannot be used.
+    """
+
+    authoritative = False
+
+    def __init__(
+        self,
+        place: Path | Files,
+        index_path: Path,
+        read_outline: OutlineReader | None = None,
+        *,
+        name: str = "folder",
+    ) -> None:
+        self.name = name
+        self._files = LocalFiles(place) if isinstance(place, Path) else place
+        self._index_path = index_path
+        self._read_outline = read_outline
+        self._fresh = False
+
+    def refresh(self) -> Refreshed:
+        """Bring the index up to date with the folder: new, changed and vanished files."""
+        on_disk = dict(self._files.stamps())
+        with closing(self._open()) as index, index:
+            known = {
+                str(url): (int(size), int(changed), str(sidecar))
+                for url, size, changed, sidecar in index.execute(
+                    "SELECT url, size, changed, sidecar FROM files"
+                )
+            }
+            gone = [url for url in known if url not in on_disk]
+            index.executemany("DELETE FROM files WHERE url = ?", ((url,) for url in gone))
+            news = [url for url, stamp in on_disk.items() if known.get(url) != stamp]
+            for url in news:
+                self._store(index, url, on_disk[url])
+            lost = index.execute("SELECT url FROM files WHERE product IS NULL ORDER BY url")
+            unrecognised = tuple(str(url) for (url,) in lost)
+        self._fresh = True
+        return Refreshed(
+            files=len(on_disk), added=len(news), removed=len(gone), unrecognised=unrecognised
+        )
+
+    def search(
+        self,
+        product: str,
+        collection: str,
+        start_day: date,
+        end_day: date,
+        box: Box | None = None,
+    ) -> Iterator[GranuleRecord]:
+        """The granules of a product whose nominal start day is in the inclusive span, by start."""
+        del box  # the index goes by days alone
+        self._refresh_once()
+        asked = (product, normal_collection(collection))
+        with closing(self._open()) as index:
+            days = index.execute(
+                "SELECT DISTINCT start_day FROM files WHERE product = ? AND collection = ? "
+                "AND start_day BETWEEN ? AND ? ORDER BY start_day",
+                (*asked, start_day.isoformat(), end_day.isoformat()),
+            ).fetchall()
+            # A day at a time: a read that stayed open would keep others from refreshing the index.
+            for (day,) in days:
+                rows = index.execute(
+                    "SELECT record FROM files WHERE product = ? AND collection = ? "
+                    "AND start_day = ?",
+                    (*asked, day),
+                ).fetchall()
+                yield from newest_editions(self._record(text) for (text,) in rows)
+
+    def stamp(
+        self,
+        product: str,
+        collection: str,
+        start_day: date,
+        end_day: date,
+        box: Box | None = None,
+    ) -> str:
+        """As `Stamped.stamp`: of the files' names, sizes and times as the index has them."""
+        del box
+        self._refresh_once()
+        with closing(self._open()) as index:
+            rows = index.execute(
+                "SELECT url, size, changed, sidecar FROM files WHERE product = ? AND "
+                "collection = ? AND start_day BETWEEN ? AND ? ORDER BY url",
+                (product, normal_collection(collection), f"{start_day}", f"{end_day}"),
+            )
+            found = hashlib.sha256()
+            for row in rows:
+                found.update(repr(row).encode())
+        return found.hexdigest()
+
+    def holdings(self, product: str) -> list[Holding]:
+        """The collections of a product in the folder, with their first and last start day."""
+        self._refresh_once()
+        with closing(self._open()) as index:
+            rows = index.execute(
+                "SELECT collection, min(start_day), max(start_day) FROM files WHERE product = ? "
+                "GROUP BY collection ORDER BY collection",
+                (product,),
+            ).fetchall()
+        return [
+            Holding(
+                product=product,
+                collection=str(collection),
+                first=date.fromisoformat(first),
+                last=date.fromisoformat(last),
+            )
+            for collection, first, last in rows
+        ]
+
+    def products(self) -> list[tuple[str, str]]:
+        """Every (product, collection) the folder holds."""
+        self._refresh_once()
+        with closing(self._open()) as index:
+            rows = index.execute(
+                "SELECT DISTINCT product, collection FROM files WHERE product IS NOT NULL "
+                "ORDER BY product, collection"
+            )
+            return [(str(product), str(collection)) for product, collection in rows]
+
+    def fetch(self, record: GranuleRecord, to: Path, progress: Progress | None = None) -> Fetched:
+        """Copy the granule's file to `to`, verified against its size and published checksum."""
+        chunks = self._files.chunks(record.url)
+        partial = to.with_name(to.name + ".partial")
+        running, published = hashlib.sha256(), digest(record.checksum_type or "")
+        size = 0
+        try:
+            to.parent.mkdir(parents=True, exist_ok=True)
+            check_room(to.parent, record.size)
+            with partial.open("wb") as file:
+                for chunk in chunks:
+                    running.update(chunk)
+                    if published is not None:
+                        published.update(chunk)
+                    size += len(chunk)
+                    file.write(chunk)
+                    if progress is not None:
+                        progress(size, record.size)
+                file.flush()
+                os.fsync(file.fileno())
+            if size != record.size:
+                raise DownloadFailedError(
+                    f"{record.name} has {size} bytes, its record says {record.size}: it changed "
+                    "while it was copied; refresh the archive's index"
+                )
+            if published and not same_checksum(published.hexdigest(), record.checksum or ""):
+                raise DownloadFailedError(
+                    f"{record.name} has {record.checksum_type} {published.hexdigest()}, its "
+                    f"sidecar says {record.checksum}: the file is damaged, fetch it again"
+                )
+            partial.replace(to)
+        finally:
+            partial.unlink(missing_ok=True)
+        return Fetched(path=to, size=size, sha256=running.hexdigest())
+
+    def _refresh_once(self) -> None:
+        if not self._fresh:
+            self.refresh()
+
+    def _record(self, text: str) -> GranuleRecord:
+        return replace(GranuleRecord.from_json(json.loads(text)), source=self.name)
+
+    def _open(self) -> sqlite3.Connection:
+        try:
+            self._index_path.parent.mkdir(parents=True, exist_ok=True)
+            index = sqlite3.connect(self._index_path, timeout=30.0)
+            version = index.execute("PRAGMA user_version").fetchone()[0]
+            if version != _SCHEMA:
+                index.executescript(
+                    "DROP TABLE IF EXISTS files;"
+                    "CREATE TABLE files (url TEXT PRIMARY KEY, size INTEGER, changed INTEGER,"
+                    " sidecar TEXT, product TEXT, collection TEXT, start_day TEXT, record TEXT);"
+                    "CREATE INDEX by_day ON files (product, collection, start_day);"
+                    f"PRAGMA user_version = {_SCHEMA};"
+                )
+        except (OSError, sqlite3.Error) as problem:
+            raise IndexUnusableError(
+                f"the archive index {self._index_path} cannot be used ({problem}): delete it, or "
+                "choose a folder that can be written"
+            ) from problem
+        return index
+
+    def _store(self, index: sqlite3.Connection, url: str, stamp: tuple[int, int, str]) -> None:
+        record = self._describe(url, stamp[0])
+        index.execute(
+            "INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                url,
+                *stamp,
+                record.product if record else None,
+                record.collection if record else None,
+                record.start_day.isoformat() if record else None,
+                json.dumps(record.to_json()) if record else None,
+            ),
+        )
+
+    def _describe(self, url: str, size: int) -> GranuleRecord | None:
+        name = url.rpartition("/")[2]
+        sidecar = self._files.sidecar(url)
+        known = describe(name, url, size, None, sidecar)
+        placed = known is not None and (known.tile is not None or known.boundary is not None)
+        if self._read_outline is None or (placed and not self._files.near):
+            return known
+        with self._files.local(url) as path:
+            return describe(name, url, size, self._read_outline(path), sidecar)
+
+
+def describe(
+    file_name: str, url: str, size: int, outline: Outline | None, sidecar: Sidecar | None
+) -> GranuleRecord | None:
+    """Join what structure, sidecar and name say into a record; None when nobody knows the granule.
+
+    Where a file was read, its place is what the file says, even when the name says a whole tile.
+    """
+    official = (outline.name if outline else "") or (sidecar.name if sidecar else "")
+    parts = parse_granule_name(official) or parse_granule_name(file_name)
+    product = (outline.product if outline else "") or (sidecar.product if sidecar else "")
+    collection = (outline.collection if outline else "") or (sidecar.collection if sidecar else "")
+    day_night = (outline.day_night if outline else "") or (sidecar.day_night if sidecar else "")
+    start = (
+        (parts.start if parts else None)
+        or (outline.start if outline else None)
+        or (sidecar.start if sidecar else None)
+    )
+    product = product or (parts.product if parts else "")
+    collection = collection or (parts.collection if parts else "")
+    if not product or not collection or start is None:
+        return None
+    end = (outline.end if outline else None) or (sidecar.end if sidecar else None)
+    tile, boundary = _place(outline, sidecar, parts)
+    return GranuleRecord(
+        name=official if parse_granule_name(official) else file_name,
+        product=product,
+        collection=normal_collection(collection),
+        start=start,
+        end=end if end is not None and end >= start else start + timedelta(minutes=_SWATH_MINUTES),
+        tile=tile,
+        boundary=boundary,
+        production_time=(parts.production_time if parts else "")
+        or (outline.production_time if outline else ""),
+        size=size,
+        checksum=sidecar.checksum if sidecar else None,
+        checksum_type=sidecar.checksum_type if sidecar else None,
+        url=url,
+        day_night=day_night,
+    )
+
+
+def _place(
+    outline: Outline | None, sidecar: Sidecar | None, parts: GranuleName | None
+) -> tuple[tuple[int, int] | None, tuple[Ring, ...] | None]:
+    if outline is not None and (outline.tile is not None or outline.boundary is not None):
+        return outline.tile, outline.boundary
+    if parts is not None and parts.tile is not None:
+        return parts.tile, None
+    return None, sidecar.boundary if sidecar else None

@@ -1,0 +1,251 @@
+"""What the HTTP API answers, as models."""
+
+import datetime as dt
+from typing import Self
+from urllib.parse import quote
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from portal.core.results import ResultFile
+from tasks.model.categories import RULES
+from tasks.model.model import Attempt, Phase, State, Task
+from tasks.tables.requests import RequestRow
+from tasks.tables.rows import Want
+
+
+class _Answer(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class PhaseAnswer(_Answer):
+    """Tasks of one phase by what became of them; `done` includes `reused`, which were there."""
+
+    total: int
+    done: int
+    failed: int
+    running: int
+    reused: int
+
+
+class GapAnswer(_Answer):
+    """Something asked for that cannot be had."""
+
+    what: str
+    why: str
+
+
+class FailureAnswer(_Answer):
+    """A task that failed for good, or a result that could not be made."""
+
+    key: str
+    phase: Phase
+    name: str
+    output: str
+    category: str
+    message: str
+    cause: str
+    remedy: str
+    attempts_url: str
+
+    @classmethod
+    def of(cls, want: Want) -> Self:
+        """The failure a want row tells of."""
+        rule = RULES[want.category] if want.category else None
+        return cls(
+            key=want.key,
+            phase=want.phase,
+            name=want.name,
+            output=want.output,
+            category=want.category.value if want.category else "upstream failed",
+            message=want.message,
+            cause=rule.cause if rule else "",
+            remedy=rule.remedy if rule else "",
+            attempts_url=f"/api/tasks/{want.key}",
+        )
+
+
+class RequestAnswer(_Answer):
+    """Where a request stands. `outputs` counts the results planned, `delivered` those made."""
+
+    id: str
+    title: str
+    owner: str
+    state: str
+    paused: bool
+    submitted: dt.datetime
+    ended: dt.datetime | None
+    message: str
+    phases: dict[Phase, PhaseAnswer]
+    outputs: int
+    delivered: int
+    gap_count: int
+    gaps: tuple[GapAnswer, ...] = ()
+    failures: tuple[FailureAnswer, ...] = ()
+    retry_of: str = Field("", description="The ended request that this one tries again.")
+    retried_as: str = Field("", description="The request that tries this one again.")
+    url: str
+
+    @classmethod
+    def of(cls, row: RequestRow, *, failures: tuple[Want, ...] = ()) -> Self:
+        """The answer for a row; the first gaps come with it."""
+        return cls(
+            id=row.id,
+            title=row.title,
+            owner=row.owner,
+            state=row.state.value,
+            paused=row.paused,
+            submitted=moment(row.submitted),
+            ended=moment(row.ended) if row.ended else None,
+            message=row.message,
+            phases={
+                phase: PhaseAnswer(
+                    total=count.total,
+                    done=count.done,
+                    failed=count.failed,
+                    running=count.running,
+                    reused=count.reused,
+                )
+                for phase, count in row.phases.items()
+            },
+            outputs=row.outputs,
+            delivered=row.delivered,
+            gap_count=row.gap_count,
+            gaps=tuple(GapAnswer(what=gap.what, why=gap.reason) for gap in row.gaps),
+            failures=tuple(FailureAnswer.of(want) for want in failures),
+            retry_of=row.retry_of,
+            retried_as=row.retried_as,
+            url=f"/requests/{row.id}",
+        )
+
+
+class PreviewAnswer(_Answer):
+    """What a request would take, counted by a dry run. `bytes` are to be fetched."""
+
+    id: str
+    state: str
+    granules: int
+    tasks: int
+    reused: int
+    bytes: int
+    gaps: int
+    stored: int = Field(0, description="Bytes to keep, at most.")
+    exact: bool = Field(True, description="False: `reused` is estimated from a sample.")
+    core_hours: float = Field(0, description="Expected, by what such tasks took.")
+    unmeasured: int = Field(0, description="Tasks never timed, not in `core_hours`.")
+    elapsed: float = Field(0, description="Expected seconds with all workers; 0: unknown.")
+    cost: float = Field(0, description="Expected, with a month of storage.")
+    message: str = Field("", description="Also says whether it would wait for confirmation.")
+    missing: tuple[str, ...] = Field((), description="The first gaps, each with its reason.")
+
+    @classmethod
+    def of(cls, row: RequestRow) -> Self:
+        """The counts of a dry run that has ended."""
+        counts = row.preview
+        return cls(
+            id=row.id,
+            state=row.state.value,
+            granules=counts.granules,
+            tasks=counts.tasks,
+            reused=counts.reused,
+            bytes=counts.size,
+            gaps=counts.gaps,
+            stored=counts.stored,
+            exact=counts.exact,
+            core_hours=round(counts.busy / 3600, 3),
+            unmeasured=counts.unmeasured,
+            elapsed=counts.elapsed,
+            cost=counts.cost,
+            message=row.message,
+            missing=tuple(f"{gap.what}: {gap.reason}" for gap in row.gaps),
+        )
+
+
+class ResultAnswer(_Answer):
+    """One finished file. `name` is its path among the results, `url` where to fetch it."""
+
+    name: str
+    size: int
+    sha256: str
+    url: str
+
+    @classmethod
+    def of(cls, request: str, result: ResultFile) -> Self:
+        """The answer for a result of a request."""
+        return cls(
+            name=result.path,
+            size=result.file.size,
+            sha256=result.file.sha256,
+            url=f"/api/requests/{request}/results/{quote(result.path)}",
+        )
+
+
+class ManifestAnswer(_Answer):
+    """All finished files of a request, with what it still lacks."""
+
+    request: str
+    title: str
+    state: str
+    complete: bool
+    files: tuple[ResultAnswer, ...]
+    gaps: tuple[GapAnswer, ...]
+
+
+class AttemptAnswer(_Answer):
+    """One ended execution of a task. Durations in seconds, memory in bytes."""
+
+    key: str
+    number: int
+    phase: Phase
+    task_class: str
+    worker: str
+    started: dt.datetime
+    ended: dt.datetime
+    duration: float
+    outcome: str
+    message: str
+    peak_memory: int
+    log: str = ""
+
+    @classmethod
+    def of(cls, attempt: Attempt, *, with_log: bool = False) -> Self:
+        """The answer for an attempt."""
+        return cls(
+            key=attempt.key,
+            number=attempt.number,
+            phase=attempt.phase,
+            task_class=attempt.task_class,
+            worker=attempt.worker,
+            started=moment(attempt.started),
+            ended=moment(attempt.ended),
+            duration=attempt.duration,
+            outcome=attempt.category.value if attempt.category else "success",
+            message=attempt.message,
+            peak_memory=attempt.peak_memory,
+            log=attempt.log if with_log else "",
+        )
+
+
+class TaskAnswer(_Answer):
+    """A task with all its ended attempts."""
+
+    key: str
+    phase: Phase
+    task_class: str
+    state: State
+    attempts: tuple[AttemptAnswer, ...]
+
+    @classmethod
+    def of(cls, task: Task, attempts: list[Attempt]) -> Self:
+        """The answer for a task."""
+        return cls(
+            key=task.key,
+            phase=task.phase,
+            task_class=task.task_class,
+            state=task.state,
+            attempts=tuple(AttemptAnswer.of(attempt) for attempt in attempts),
+        )
+
+
+def moment(seconds: float) -> dt.datetime:
+    """POSIX seconds as a time in UTC."""
+    return dt.datetime.fromtimestamp(seconds, dt.UTC)

@@ -1,0 +1,70 @@
+"""Request documents as they arrive: JSON or YAML text, of a bounded size."""
+
+import json
+
+import yaml
+from fastapi import Request
+
+from portal.core.problems import TooLargeError
+from tasks.errors import RequestRefusedError
+
+MOST_BYTES = 2 * 2**20
+_DEEPEST = 64
+
+# libyaml's parser is some ten times faster and does not recurse.
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+async def read_body(request: Request) -> bytes:
+    """The body of a call; TooLargeError beyond 2 MiB."""
+    parts: list[bytes] = []
+    size = 0
+    async for part in request.stream():
+        size += len(part)
+        if size > MOST_BYTES:
+            raise TooLargeError(
+                f"The document is larger than {MOST_BYTES >> 20} MiB.",
+                "Simplify its polygon, or split the request.",
+            )
+        parts.append(part)
+    return b"".join(parts)
+
+
+def decode(text: bytes) -> object:
+    """The content of a document in JSON or YAML (of which JSON is a part).
+
+    Raises RequestRefusedError when it is neither, or is made to exhaust its reader: nested too
+    deeply, or with YAML aliases, a few of which can stand for a document without end.
+    """
+    try:
+        plain = text.decode("utf-8")
+        if plain.lstrip().startswith("{"):
+            return json.loads(plain)
+        _check_events(plain)
+        return yaml.load(plain, _LOADER)
+    except (UnicodeDecodeError, ValueError, yaml.YAMLError) as error:
+        where = " ".join(str(error).split())[:200]
+        raise RequestRefusedError(
+            "document",
+            f"is neither JSON nor YAML: {where}.",
+            "Mend it; examples/ has some to copy.",
+        ) from None
+    except RecursionError:
+        raise _too_deep() from None
+
+
+def _check_events(text: str) -> None:
+    depth = 0
+    for event in yaml.parse(text, _LOADER):
+        if isinstance(event, yaml.AliasEvent):
+            raise yaml.YAMLError(f"the alias *{event.anchor} is not allowed here")
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+        if depth > _DEEPEST:
+            raise _too_deep()
+
+
+def _too_deep() -> RequestRefusedError:
+    return RequestRefusedError("document", "is nested too deeply.", "Write it as the examples do.")

@@ -1,0 +1,176 @@
+"""Sending results: whole files and ranges of them, and an archive of many, in constant memory."""
+
+import base64
+import io
+import itertools
+import re
+import zipfile
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from http import HTTPStatus
+from pathlib import PurePosixPath
+from urllib.parse import quote
+
+from fastapi import Request, Response
+from fastapi.responses import StreamingResponse
+
+from portal.core.results import ResultFile, ResultReader
+
+MEDIA_TYPES = {
+    ".tif": "image/tiff; application=geotiff; profile=cloud-optimized",
+    ".json": "application/geo+json",
+    ".csv": "text/csv; charset=utf-8",
+    ".txt": "text/plain; charset=utf-8",
+    ".png": "image/png",
+    ".nc": "application/x-netcdf",
+}
+_RANGE = re.compile(r"^bytes=(\d*)-(\d*)$")
+_ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Span:
+    """Bytes of a file: the first, and how many."""
+
+    start: int
+    length: int
+
+
+class UnsatisfiableError(ValueError):
+    """The range asked for has no byte of the file."""
+
+
+def parse_range(header: str, size: int) -> Span | None:
+    """The span of a `Range` header (RFC 9110, 14.2), or None to send the whole file.
+
+    Several ranges and malformed headers give the whole file, as the standard allows. Raises
+    UnsatisfiableError when the range begins beyond the end.
+    """
+    match = _RANGE.match(header.replace(" ", ""))
+    if match is None or match.group() == "bytes=-":
+        return None
+    first, last = match.groups()
+    if not first:
+        length = min(int(last), size)
+        if length == 0:
+            raise UnsatisfiableError(header)
+        return Span(start=size - length, length=length)
+    start = int(first)
+    if last and int(last) < start:
+        return None
+    if start >= size:
+        raise UnsatisfiableError(header)
+    end = min(int(last), size - 1) if last else size - 1
+    return Span(start=start, length=end - start + 1)
+
+
+def send_file(request: Request, reader: ResultReader, result: ResultFile) -> Response:
+    """A result as an attachment with length, ETag (its SHA-256) and byte ranges.
+
+    A whole file that storage has damaged breaks off before its end.
+    """
+    file = result.file
+    etag = f'"{file.sha256}"'
+    headers = {
+        "ETag": etag,
+        "Accept-Ranges": "bytes",
+        "Cache-Control": "private, max-age=31536000, immutable",
+        "Content-Disposition": attachment(PurePosixPath(result.path).name),
+        "Repr-Digest": f"sha-256=:{_base64_of_hex(file.sha256)}:",
+    }
+    if etag in request.headers.get("if-none-match", ""):
+        return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
+    span = None
+    if request.headers.get("if-range", etag) == etag:
+        try:
+            span = parse_range(request.headers.get("range", ""), file.size)
+        except UnsatisfiableError:
+            return Response(
+                status_code=HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE,
+                headers={"Content-Range": f"bytes */{file.size}"},
+            )
+    media = MEDIA_TYPES.get(PurePosixPath(result.path).suffix.lower(), "application/octet-stream")
+    if span is None:
+        headers["Content-Length"] = str(file.size)
+        body = _body(request, reader.whole(result))
+        return _streaming(body, HTTPStatus.OK, headers, media)
+    headers["Content-Length"] = str(span.length)
+    headers["Content-Range"] = f"bytes {span.start}-{span.start + span.length - 1}/{file.size}"
+    return _streaming(
+        _body(request, reader.part(result, span.start, span.length)),
+        HTTPStatus.PARTIAL_CONTENT,
+        headers,
+        media,
+    )
+
+
+def send_archive(reader: ResultReader, files: Iterable[ResultFile], name: str) -> Response:
+    """All files as one ZIP, stored without compression (COGs are compressed already)."""
+    headers = {"Content-Disposition": attachment(name), "Cache-Control": "no-store"}
+    return _streaming(zip_chunks(reader, files), HTTPStatus.OK, headers, "application/zip")
+
+
+def zip_chunks(reader: ResultReader, files: Iterable[ResultFile]) -> Iterator[bytes]:
+    """The bytes of a ZIP archive, as they are read from storage; entries carry no time.
+
+    A blob that ends early or is damaged breaks the stream off: such an archive must not look whole.
+    """
+    sink = _Sink()
+    with zipfile.ZipFile(sink, "w", zipfile.ZIP_STORED) as archive:
+        for result in files:
+            entry = zipfile.ZipInfo(result.path, date_time=_ZIP_EPOCH)
+            entry.external_attr = 0o644 << 16
+            with archive.open(entry, "w", force_zip64=result.file.size > 2**31) as out:
+                for chunk in reader.whole(reader.current(result)):
+                    out.write(chunk)
+                    yield sink.drain()
+            yield sink.drain()
+    yield sink.drain()
+
+
+def manifest_text(files: Iterable[ResultFile]) -> Iterator[bytes]:
+    """Lines that `sha256sum --check` reads."""
+    for result in files:
+        yield f"{result.file.sha256}  {result.path}\n".encode()
+
+
+def attachment(name: str) -> str:
+    """A Content-Disposition that offers a file under this name (RFC 6266)."""
+    plain = "".join(c if c.isascii() and c.isprintable() and c not in '"\\' else "_" for c in name)
+    return f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(name, safe='')}"
+
+
+class _Sink(io.RawIOBase):
+    """A write-only stream that holds what has been written until it is drained."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: "bytes | bytearray | memoryview") -> int:  # type: ignore[override]
+        self._parts.append(bytes(data))
+        return len(data)
+
+    def drain(self) -> bytes:
+        content = b"".join(self._parts)
+        self._parts.clear()
+        return content
+
+
+def _body(request: Request, stream: Iterator[bytes]) -> Iterable[bytes]:
+    """The stream with its first part read, so that a missing blob is told by the status."""
+    if request.method == "HEAD":
+        return ()
+    return itertools.chain([next(stream, b"")], stream)
+
+
+def _streaming(
+    body: Iterable[bytes], status: HTTPStatus, headers: dict[str, str], media: str
+) -> Response:
+    return StreamingResponse(body, status, headers, media)
+
+
+def _base64_of_hex(digest: str) -> str:
+    return base64.b64encode(bytes.fromhex(digest)).decode("ascii")

@@ -1,0 +1,74 @@
+"""What a request would make, said at once from its document: raster size, cells, tiles."""
+
+import math
+from dataclasses import dataclass
+
+from reprojection.grid.crs import parse_crs
+from tasks.request.checks import Limits, check_request, request_notes
+from tasks.request.regions import region_tiles, tile_name
+from tasks.request.request import Request
+from tasks.request.target import target
+
+_MOST_TILES = 24
+
+
+@dataclass(frozen=True, kw_only=True)
+class Estimate:
+    """A raster's size in pixels, its pixel's side and unit, and what the region touches."""
+
+    width: int
+    height: int
+    pixel: float
+    unit: str
+    cells: int
+    layers: int
+    days: int
+    tiles: tuple[str, ...]
+    more_tiles: int
+    notes: tuple[str, ...]
+
+    @property
+    def pixels(self) -> int:
+        """Pixels of one raster."""
+        return self.width * self.height
+
+    @property
+    def bytes_each(self) -> int:
+        """Size of one uncompressed raster of 16-bit values, in bytes."""
+        return 2 * self.pixels
+
+
+def estimate(request: Request, limits: Limits) -> Estimate:
+    """Check a request by its document and say what it would make.
+
+    Raises RequestRefusedError, naming the field, as `tasks.request.checks.check_request` does.
+    """
+    check_request(request, limits)
+    made = target(request)
+    tiles = sorted(region_tiles(request.region), key=lambda hv: (hv[1], hv[0]))
+    crs = parse_crs(made.lattice.crs)
+    return Estimate(
+        width=made.grid.width,
+        height=made.grid.height,
+        pixel=made.lattice.resolution,
+        unit="degree" if crs.is_geographic else _unit(crs.axis_info[0].unit_name),
+        cells=_cells(
+            made.grid.width, made.grid.height, made.lattice.index(made.grid), made.lattice.cell_size
+        ),
+        layers=sum(len(choice.layers) for choice in request.products),
+        days=(request.time.end - request.time.start).days + 1,
+        tiles=tuple(tile_name(h, v) for h, v in tiles[:_MOST_TILES]),
+        more_tiles=max(0, len(tiles) - _MOST_TILES),
+        notes=request_notes(request),
+    )
+
+
+def _cells(width: int, height: int, first: tuple[int, int], size: int) -> int:
+    col, row = first
+    across = math.floor((col + width - 1) / size) - math.floor(col / size) + 1
+    down = math.floor((row + height - 1) / size) - math.floor(row / size) + 1
+    return across * down
+
+
+def _unit(name: str) -> str:
+    return "m" if name in ("metre", "meter") else name

@@ -1,0 +1,229 @@
+"""What operators look at: running attempts, tasks to be tried again, executions, workers."""
+
+import datetime as dt
+import heapq
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from tasks.model.categories import Category
+from tasks.model.keys import SHARDS
+from tasks.model.model import Phase
+from tasks.settings import Settings
+from tasks.storage.store import Row
+from tasks.tables import history, protocol, rows, workers
+from tasks.tables.bounds import Bounds
+from tasks.tables.history import ClassStatistics, DayCount
+from tasks.tables.services import Services
+from tasks.tables.workers import Hold, RunningAttempt, WorkerRow
+
+DAYS = 14
+_MOST_RUNNING = 500
+_MOST_LATER = 50
+
+
+@dataclass(frozen=True, kw_only=True)
+class Running:
+    """An attempt that runs: its age against its class's mean and the bound it is killed at.
+
+    Times in seconds; `mean` is None before the class has enough successes.
+    """
+
+    key: str
+    attempt: int
+    phase: Phase
+    task_class: str
+    worker: str
+    sponsor: str
+    age: float
+    mean: float | None
+    bound: float
+    progress: float
+    note: str
+    ordered: bool
+
+    @property
+    def late(self) -> bool:
+        """Whether it runs longer than twice its class's mean."""
+        return self.mean is not None and self.age > 2 * self.mean
+
+    @property
+    def share(self) -> float:
+        """Its age as a share of the bound, at most 1."""
+        return min(1.0, self.age / self.bound) if self.bound else 0.0
+
+    @property
+    def mean_share(self) -> float:
+        """The mean as a share of the bound, at most 1; 0 without a mean."""
+        return min(1.0, (self.mean or 0.0) / self.bound) if self.bound else 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Later:
+    """A task that failed and will be tried again."""
+
+    key: str
+    due: float
+    attempt: int
+    category: Category | None
+    task_class: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Health:
+    """A worker and how it is: running, ready, drained or probing (it was slow), draining (it
+    ends), or lost."""
+
+    worker: WorkerRow
+    silence: float  # seconds since its last beat
+    state: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Executions:
+    """Executions by day and outcome over the last days, oldest day first."""
+
+    days: tuple[dt.date, ...]
+    table: Mapping[str, tuple[int, ...]]  # outcome -> counts by day; "success" first
+    seconds: Mapping[str, float]
+
+    @property
+    def total(self) -> int:
+        """All executions."""
+        return sum(map(sum, self.table.values()))
+
+    @property
+    def failed(self) -> int:
+        """Executions that did not succeed."""
+        return self.total - sum(self.table.get("success", ()))
+
+    @property
+    def by_day(self) -> tuple[tuple[int, int], ...]:
+        """Successes and failures of each day."""
+        succeeded = self.table.get("success", (0,) * len(self.days))
+        return tuple(
+            (succeeded[i], sum(counts[i] for counts in self.table.values()) - succeeded[i])
+            for i in range(len(self.days))
+        )
+
+
+def running(services: Services, settings: Settings) -> list[Running]:
+    """What runs now, the nearest to its bound first."""
+    statistics = history.class_statistics(services.store)
+    listed = workers.list_workers(services.store)
+    by_claim = {
+        attempt.claim: (worker, attempt) for worker in listed for attempt in worker.attempts
+    }
+    now = services.clock.now()
+    found = [
+        _running(row, settings, statistics, by_claim, now)
+        for shard in SHARDS
+        for row in services.store.scan(
+            rows.TABLE, shard, *rows.prefix_range("x|"), limit=_MOST_RUNNING
+        )
+    ]
+    return sorted(found, key=lambda one: -one.share)[:_MOST_RUNNING]
+
+
+def _running(
+    row: Row,
+    settings: Settings,
+    statistics: Mapping[str, ClassStatistics],
+    by_claim: Mapping[str, tuple[WorkerRow, RunningAttempt]],
+    now: float,
+) -> Running:
+    e = row.entity
+    task_class, claim = str(e["task_class"]), str(e["claim"])
+    known = statistics.get(task_class)
+    worker, beat = by_claim.get(claim, (None, None))
+    age = now - float(e["claimed_at"])
+    if worker is not None and beat is not None:
+        # The worker's own monotonic count, and what has passed since it told.
+        age = beat.started_ago + max(0.0, now - worker.beat_at)
+    bounds = Bounds.of(settings)
+    return Running(
+        key=str(e["key"]),
+        attempt=int(e["attempt"]),
+        phase=Phase(str(e["phase"])),
+        task_class=task_class,
+        worker=str(e["worker"]),
+        sponsor=str(e["sponsor"]),
+        age=max(0.0, age),
+        mean=bounds.mean(known),
+        bound=bounds.bound(known, int(e["retries"])),
+        progress=beat.progress if beat else 0.0,
+        note=beat.note if beat else "",
+        ordered=worker is not None and claim in (*worker.orders, *worker.moves),
+    )
+
+
+def later(services: Services) -> list[Later]:
+    """Tasks that failed and wait for another try, the soonest first."""
+    markers = heapq.nsmallest(
+        _MOST_LATER,
+        (
+            row.row
+            for shard in SHARDS
+            for row in services.store.scan(
+                rows.TABLE, shard, *rows.prefix_range("z|"), limit=_MOST_LATER
+            )
+        ),
+    )
+    return [*_later(services, markers)]
+
+
+def _later(services: Services, markers: list[str]) -> Iterator[Later]:
+    for marker in markers:
+        _, due, key = marker.split("|")
+        task = protocol.read_task(services.store, key)
+        if task is not None:
+            yield Later(
+                key=key,
+                due=int(due) / 1000,
+                attempt=task.attempt,
+                category=task.category,
+                task_class=task.task_class,
+            )
+
+
+def health(services: Services, settings: Settings) -> list[Health]:
+    """The workers by name; one silent for longer than a lease is lost."""
+    now = services.clock.now()
+    found = []
+    for worker in sorted(workers.list_workers(services.store), key=lambda w: w.name):
+        silence = max(0.0, now - worker.beat_at)
+        state = "running" if worker.attempts else "ready"
+        if worker.hold is not Hold.NONE:
+            state = "drained" if worker.hold is Hold.DRAINED else "probing"
+        if worker.draining:
+            state = "draining"
+        if silence > settings.lease_seconds:
+            state = "lost"
+        found.append(Health(worker=worker, silence=silence, state=state))
+    return found
+
+
+def executions(services: Services, days: int = DAYS) -> Executions:
+    """Executions of the last days by outcome: success first, then the most frequent failures."""
+    today = dt.datetime.fromtimestamp(services.clock.now(), dt.UTC).date()
+    span = tuple(today - dt.timedelta(days=days - 1 - i) for i in range(days))
+    place = {day: i for i, day in enumerate(span)}
+    table: dict[str, list[int]] = {"success": [0] * days}
+    seconds: dict[str, float] = {}
+    for one in history.executions(services.store, days, today):
+        if one.day in place:
+            outcome = _outcome(one)
+            table.setdefault(outcome, [0] * days)[place[one.day]] += one.count
+            seconds[outcome] = seconds.get(outcome, 0.0) + one.seconds
+    order = sorted(table, key=lambda outcome: (outcome != "success", -sum(table[outcome]), outcome))
+    return Executions(
+        days=span, table={name: tuple(table[name]) for name in order}, seconds=seconds
+    )
+
+
+def classes(services: Services) -> list[ClassStatistics]:
+    """Statistics of all task classes, by name."""
+    return sorted(history.class_statistics(services.store).values(), key=lambda s: s.task_class)
+
+
+def _outcome(one: DayCount) -> str:
+    return one.category.value if one.category else "success"

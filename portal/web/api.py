@@ -1,0 +1,278 @@
+"""The HTTP API of requests and results: what the command line speaks, and scientists' scripts."""
+
+from collections.abc import Iterable
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Header, Query, Request, Response
+from fastapi.responses import PlainTextResponse, StreamingResponse
+
+from portal.core.answers import (
+    AttemptAnswer,
+    FailureAnswer,
+    GapAnswer,
+    ManifestAnswer,
+    PreviewAnswer,
+    RequestAnswer,
+    ResultAnswer,
+    TaskAnswer,
+)
+from portal.core.documents import decode, read_body
+from portal.core.downloads import attachment, manifest_text, send_archive, send_file
+from portal.core.identity import Caller
+from portal.core.problems import BadCallError, NotFoundError
+from portal.core.results import ResultFile
+from portal.core.submissions import LONGEST_KEY, accept, check, load_for, wait_for_preview
+from portal.core.tokens import Person
+from portal.web.context import Here, Portal
+from tasks.model.keys import is_key
+from tasks.model.model import Task
+from tasks.request.request import parse_request
+from tasks.tables import protocol, requests
+from tasks.tables.requests import RequestRow
+
+router = APIRouter(prefix="/api", tags=["requests"])
+
+PREVIEW_SECONDS = 50.0
+_FAILURES_ON_STATUS = 100
+
+Body = Annotated[bytes, Depends(read_body)]
+_BODY_SCHEMA = {
+    "requestBody": {
+        "required": True,
+        "description": "A request document; docs/requests.md describes each field.",
+        "content": {
+            "application/json": {"schema": {"type": "object"}},
+            "application/yaml": {"schema": {"type": "string"}},
+        },
+    }
+}
+
+
+@router.post(
+    "/requests",
+    status_code=202,
+    response_model=RequestAnswer | PreviewAnswer,
+    openapi_extra=_BODY_SCHEMA,
+    summary="Submit a request, or count what it would take",
+)
+def submit(
+    body: Body,
+    response: Response,
+    caller: Caller,
+    here: Here,
+    dry_run: Annotated[bool, Query(description="Only count granules, tasks, bytes, gaps.")] = False,
+    idempotency_key: Annotated[
+        str, Header(max_length=LONGEST_KEY, description="Sent again, it makes no second request.")
+    ] = "",
+) -> RequestAnswer | PreviewAnswer:
+    """Check a request document, JSON or YAML, and hand it to the manager.
+
+    With `dry_run` the call waits for planning and answers with its counts.
+    """
+    request = parse_request(decode(body))
+    check(request, here.settings, here.packages)
+    row = accept(here.services, caller, request, key=idempotency_key, dry_run=dry_run)
+    if not dry_run:
+        response.headers["Location"] = f"/api/requests/{row.id}"
+        return RequestAnswer.of(row)
+    response.status_code = 200
+    # Each wait holds a thread: when many wait, the rest are told where to look.
+    patience = PREVIEW_SECONDS if here.waiting.acquire(blocking=False) else 0.0
+    try:
+        return PreviewAnswer.of(wait_for_preview(here.services, row.id, patience))
+    finally:
+        if patience:
+            here.waiting.release()
+
+
+@router.get("/requests", summary="Requests, newest first")
+def list_requests(
+    caller: Caller,
+    here: Here,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+    everybody: Annotated[bool, Query(description="Operators: all owners' requests.")] = False,
+) -> list[RequestAnswer]:
+    """The caller's requests; an operator may ask for everybody's."""
+    owner = None if everybody and caller.is_operator else caller.owner
+    found = requests.list_requests(here.services, owner, limit)
+    return [RequestAnswer.of(row) for row in found if not row.dry_run]
+
+
+@router.get("/requests/{request_id}", summary="Where a request stands")
+def status(request_id: str, caller: Caller, here: Here) -> RequestAnswer:
+    """State, progress by phase, the first gaps and failures."""
+    row = load_for(here.services, caller, request_id)
+    failed = any(count.failed for count in row.phases.values()) or row.gap_count
+    found = list(requests.failures(here.services, row.id)) if failed else []
+    return RequestAnswer.of(row, failures=tuple(found[:_FAILURES_ON_STATUS]))
+
+
+@router.get("/requests/{request_id}/preview", summary="What a dry run has counted")
+def preview(request_id: str, caller: Caller, here: Here) -> PreviewAnswer:
+    """The counts of a dry run; zeros until its state is `previewed`."""
+    return PreviewAnswer.of(load_for(here.services, caller, request_id))
+
+
+@router.get("/requests/{request_id}/document", summary="The request document")
+def document(request_id: str, caller: Caller, here: Here) -> Response:
+    """The document as it was submitted, without what was left at its default."""
+    row = load_for(here.services, caller, request_id)
+    return Response(row.document, media_type="application/json")
+
+
+@router.post("/requests/{request_id}/cancel", status_code=202, summary="Cancel a request")
+def cancel(request_id: str, caller: Caller, here: Here) -> RequestAnswer:
+    """Stop a request; what other requests want goes on. An ended one stays as it is."""
+    return RequestAnswer.of(order(here, caller, request_id, "cancel"))
+
+
+@router.post("/requests/{request_id}/pause", status_code=202, summary="Pause a request")
+def pause(request_id: str, caller: Caller, here: Here) -> RequestAnswer:
+    """Start nothing more for a request; what runs goes on to its end."""
+    return RequestAnswer.of(order(here, caller, request_id, "pause"))
+
+
+@router.post("/requests/{request_id}/resume", status_code=202, summary="Resume a request")
+def resume(request_id: str, caller: Caller, here: Here) -> RequestAnswer:
+    """Go on with a paused request."""
+    return RequestAnswer.of(order(here, caller, request_id, "resume"))
+
+
+@router.post("/requests/{request_id}/confirm", status_code=202, summary="Confirm a request")
+def confirm(request_id: str, caller: Caller, here: Here) -> RequestAnswer:
+    """Let a request go on that takes so much that it waits for confirmation."""
+    return RequestAnswer.of(order(here, caller, request_id, "confirm"))
+
+
+def order(here: Portal, caller: Person, request_id: str, what: str) -> RequestRow:
+    """Give the manager an order about a request this person may see; the row afterwards."""
+    row = load_for(here.services, caller, request_id)
+    requests.order(here.services, row.id, what)
+    return requests.load(here.services, row.id)
+
+
+@router.get("/requests/{request_id}/failures", summary="What failed, and why")
+def failures(request_id: str, caller: Caller, here: Here) -> list[FailureAnswer]:
+    """Every task that failed for good, with category, cause and remedy."""
+    row = load_for(here.services, caller, request_id)
+    return [FailureAnswer.of(want) for want in requests.failures(here.services, row.id)]
+
+
+@router.get("/requests/{request_id}/gaps", summary="What cannot be had, and why")
+def gaps(request_id: str, caller: Caller, here: Here) -> list[GapAnswer]:
+    """All gaps of a request."""
+    return _gaps(here, load_for(here.services, caller, request_id))
+
+
+@router.get("/requests/{request_id}/results", summary="Finished results")
+def results(request_id: str, caller: Caller, here: Here) -> list[ResultAnswer]:
+    """The files that are finished, while the rest is being made too."""
+    row = load_for(here.services, caller, request_id)
+    return _results(row.id, here.results.files(here.services, row).values())
+
+
+@router.head("/requests/{request_id}/results/{path:path}", include_in_schema=False)
+@router.get(
+    "/requests/{request_id}/results/{path:path}",
+    response_class=StreamingResponse,
+    summary="One result",
+)
+def result(request_id: str, path: str, request: Request, caller: Caller, here: Here) -> Response:
+    """The file, with its length, its SHA-256 as ETag, and byte ranges."""
+    row = load_for(here.services, caller, request_id)
+    found = here.results.find(here.services, row, path)
+    reader = here.results.reader(here.services, row)
+    return send_file(request, reader, reader.current(found))
+
+
+@router.get(
+    "/requests/{request_id}/manifest", response_model=ManifestAnswer, summary="Manifest of results"
+)
+def manifest(
+    request_id: str,
+    caller: Caller,
+    here: Here,
+    form: Annotated[str, Query(alias="format", pattern="^(json|sha256)$")] = "json",
+) -> ManifestAnswer | Response:
+    """All finished files with size and SHA-256; `format=sha256` is for `sha256sum --check`."""
+    row = load_for(here.services, caller, request_id)
+    found = here.results.files(here.services, row).values()
+    if form == "sha256":
+        return PlainTextResponse(
+            b"".join(manifest_text(found)),
+            headers={"Content-Disposition": attachment(f"{row.id}.sha256")},
+        )
+    return ManifestAnswer(
+        request=row.id,
+        title=row.title,
+        state=row.state.value,
+        complete=row.state.ended,
+        files=tuple(_results(row.id, found)),
+        gaps=tuple(_gaps(here, row)),
+    )
+
+
+@router.get(
+    "/requests/{request_id}/archive.zip",
+    response_class=StreamingResponse,
+    summary="All finished results as one ZIP",
+)
+def archive(
+    request_id: str,
+    caller: Caller,
+    here: Here,
+    below: Annotated[str, Query(description="Only the results whose path begins so.")] = "",
+) -> Response:
+    """A ZIP without compression, made while it is sent."""
+    row = load_for(here.services, caller, request_id)
+    every = here.results.files(here.services, row).values()
+    found = [item for item in every if item.path.startswith(below)]
+    if not found:
+        raise NotFoundError(
+            f"Request {row.id} has no finished result{f' below {below!r}' if below else ''} yet.",
+            "Try again when its page shows results.",
+        )
+    reader = here.results.reader(here.services, row)
+    return send_archive(reader, found, f"swathmill-{row.id}.zip")
+
+
+@router.get("/tasks/{key}", tags=["tasks"], summary="A task and its attempts")
+def task(key: str, caller: Caller, here: Here) -> TaskAnswer:
+    """State and all ended attempts, retried ones too."""
+    found = task_for(here, caller, key)
+    return TaskAnswer.of(found, protocol.attempts_of(here.services.store, found.key))
+
+
+@router.get("/tasks/{key}/attempts/{number}", tags=["tasks"], summary="An attempt with its log")
+def attempt(key: str, number: int, caller: Caller, here: Here) -> AttemptAnswer:
+    """Outcome, duration, peak memory and the tail of the log."""
+    found = task_for(here, caller, key)
+    for ended in protocol.attempts_of(here.services.store, found.key):
+        if ended.number == number:
+            return AttemptAnswer.of(ended, with_log=True)
+    raise NotFoundError(
+        f"Task {key} has no ended attempt {number}.", f"Its attempts are at /api/tasks/{key}."
+    )
+
+
+def task_for(here: Portal, caller: Person, key: str) -> Task:
+    """A task that belongs to a request this person may see; NotFoundError otherwise."""
+    if not is_key(key):
+        raise BadCallError(f"{key!r} is not a task key.", "A key has 64 hexadecimal digits.")
+    found = protocol.read_task(here.services.store, key)
+    if found is not None and (caller.is_operator or _wanted_by(here, caller, found)):
+        return found
+    raise NotFoundError(f"There is no task {key}.", "Follow the links on a request's page.")
+
+
+def _wanted_by(here: Portal, caller: Person, found: Task) -> bool:
+    owners = (requests.load(here.services, request).owner for request in found.wants)
+    return caller.owner in owners
+
+
+def _gaps(here: Portal, row: RequestRow) -> list[GapAnswer]:
+    return [GapAnswer(what=gap.what, why=gap.reason) for gap in requests.gaps(here.services, row)]
+
+
+def _results(request: str, files: Iterable[ResultFile]) -> list[ResultAnswer]:
+    return [ResultAnswer.of(request, item) for item in files]

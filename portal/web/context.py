@@ -1,0 +1,42 @@
+"""What a running portal holds, and how an address gets at it."""
+
+import threading
+from dataclasses import dataclass, field
+from typing import Annotated
+
+from fastapi import Depends, Request
+
+from portal.core.results import ResultIndex
+from portal.web.pages import Pages
+from portal.web.pictures import Pictures
+from tasks.model.packages import Packages
+from tasks.settings import Settings
+from tasks.tables.services import Services
+
+MOST_WAITING = 8  # API calls that wait for planning at once
+
+
+@dataclass(frozen=True, kw_only=True)
+class Portal:
+    """One portal: its settings, the outside world, its templates and what it remembers."""
+
+    settings: Settings
+    services: Services
+    packages: Packages
+    pages: Pages
+    results: ResultIndex
+    pictures: Pictures
+    waiting: threading.BoundedSemaphore = field(
+        default_factory=lambda: threading.BoundedSemaphore(MOST_WAITING)
+    )
+
+
+def portal_of(request: Request) -> Portal:
+    """The portal an application was made for."""
+    portal = request.app.state.portal
+    if not isinstance(portal, Portal):
+        raise TypeError("the application was not made by create_app")
+    return portal
+
+
+Here = Annotated[Portal, Depends(portal_of)]

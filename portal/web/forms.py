@@ -1,0 +1,309 @@
+"""The submission form: what was typed, kept as typed, and the request document it means."""
+
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+
+import yaml
+from starlette.datastructures import FormData
+
+from reprojection.catalogue.names import normal_collection
+from tasks.errors import RequestRefusedError
+from tasks.request.request import Request
+
+Document = dict[str, object]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProductCard:
+    """One product on the form: the layers ticked, and names typed besides."""
+
+    uid: str
+    name: str
+    collection: str
+    layers: tuple[str, ...] = ()
+    more: str = ""
+    day_night: str = "any"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Form:
+    """Every field of the form as text; what is empty is absent from the document."""
+
+    title: str = ""
+    products: tuple[ProductCard, ...] = ()
+    region_kind: str = "bbox"
+    west: str = ""
+    south: str = ""
+    east: str = ""
+    north: str = ""
+    tiles: str = ""
+    geojson: str = ""
+    clip: str = ""
+    start: str = ""
+    end: str = ""
+    grid_kind: str = "crs"
+    crs: str = "EPSG:4326"
+    resolution: str = "0.01"
+    modis: str = "1000"
+    resampling: str = ""
+    resampling_map: str = ""
+    merge: str = "nadir"
+    qa: str = ""
+    qa_rule: str = ""
+    mask: str = "yes"
+    units: str = "stored"
+    codes: str = "mask"
+    extra_bands: tuple[str, ...] = ()
+    cells: str = ""
+    cube: str = "none"
+    weight: str = "none"
+    on_missing: str = "skip"
+    package: str = ""
+    window: str = "month"
+    parameters: str = ""
+    notify: str = ""
+    submission: str = field(default_factory=lambda: secrets.token_hex(8))
+
+
+def read_form(data: FormData) -> Form:
+    """The form as a browser sent it; fields it did not send are off."""
+    blank = {f.name: "" for f in fields(Form) if f.name not in ("products", "extra_bands")}
+    texts = {name: str(data.get(name, "")).strip() for name in blank}
+    return replace(
+        Form(),
+        **{name: value for name, value in texts.items() if name != "submission" or value},
+        products=tuple(_card(data, str(value)) for value in data.getlist("product")),
+        extra_bands=tuple(str(value) for value in data.getlist("extra_bands")),
+    )
+
+
+def _card(data: FormData, value: str) -> ProductCard:
+    uid, _, rest = value.partition("|")
+    name, _, collection = rest.partition("|")
+    return ProductCard(
+        uid=uid[:16],
+        name=name,
+        collection=collection,
+        layers=tuple(str(layer) for layer in data.getlist(f"layer-{uid}")),
+        more=str(data.get(f"more-{uid}", "")).strip(),
+        day_night=str(data.get(f"day_night-{uid}", "any")),
+    )
+
+
+def new_card(name: str, collection: str, layers: Sequence[str] = ()) -> ProductCard:
+    """A card for a product newly put on the form."""
+    return ProductCard(
+        uid=secrets.token_hex(4),
+        name=name.strip(),
+        collection=normal_collection(collection.strip()) if collection.strip() else "",
+        layers=tuple(layers),
+    )
+
+
+def form_of(request: Request) -> Form:
+    """The form that would submit this request, for submitting it again with changes."""
+    form = Form(
+        title=request.title,
+        products=tuple(
+            replace(new_card(p.name, p.collection, p.layers), day_night=p.day_night)
+            for p in request.products
+        ),
+        start=request.time.start.isoformat(),
+        end=request.time.end.isoformat(),
+        clip="yes" if request.region.clip else "",
+        merge=request.merge,
+        mask="yes" if request.mask else "",
+        units=request.units,
+        codes=request.codes,
+        extra_bands=request.extra_bands,
+        cells="yes" if request.cells else "",
+        cube=request.cube,
+        weight=request.weight,
+        on_missing=request.on_missing,
+        notify=request.notify,
+    )
+    return _with_choices(_with_places(form, request), request)
+
+
+def _with_places(form: Form, request: Request) -> Form:
+    region, grid = request.region, request.grid
+    if region.bbox is not None:
+        west, south, east, north = (f"{edge:.10g}" for edge in region.bbox)
+        form = replace(form, west=west, south=south, east=east, north=north)
+    elif region.tiles is not None:
+        form = replace(form, region_kind="tiles", tiles=", ".join(region.tiles))
+    else:
+        text = yaml.safe_dump(region.geojson, default_flow_style=True, width=100)
+        form = replace(form, region_kind="geojson", geojson=text.strip())
+    if grid.modis is not None:
+        return replace(form, grid_kind="modis", modis=str(grid.modis))
+    return replace(form, crs=grid.crs or "", resolution=f"{grid.resolution or 0:.12g}")
+
+
+def _with_choices(form: Form, request: Request) -> Form:
+    if isinstance(request.resampling, dict):
+        form = replace(form, resampling="map", resampling_map=_lines(request.resampling))
+    elif request.resampling:
+        form = replace(form, resampling=request.resampling)
+    if isinstance(request.qa, dict):
+        rule = {
+            layer: {name: list(values) for name, values in rules.items()}
+            for layer, rules in request.qa.items()
+        }
+        form = replace(form, qa="rule", qa_rule=yaml.safe_dump(rule, default_flow_style=None))
+    elif request.qa:
+        form = replace(form, qa=request.qa)
+    if request.reduction is not None:
+        window = next(g for g in request.reduction.group_by if g != "cell")
+        form = replace(
+            form,
+            package=request.reduction.package,
+            window=window,
+            parameters=_lines(request.reduction.parameters),
+        )
+    return form
+
+
+def _lines(values: Mapping[str, str]) -> str:
+    return "\n".join(f"{name}: {value}" for name, value in values.items())
+
+
+def document(form: Form) -> Document:
+    """The request document a form means, values still as typed where they must be checked.
+
+    Raises RequestRefusedError for what only a form can get wrong: a part left out, or text that
+    is not in the notation its field asks for.
+    """
+    made: Document = {
+        "title": form.title,
+        "products": [_product(index, card) for index, card in enumerate(form.products)],
+        "region": _region(form),
+        "time": _time(form),
+        "grid": _grid(form),
+        "merge": form.merge or "nadir",
+        "mask": bool(form.mask),
+        "units": form.units or "stored",
+        "codes": form.codes or "mask",
+        "extra_bands": list(form.extra_bands),
+        "cells": bool(form.cells),
+        "cube": form.cube or "none",
+        "weight": form.weight or "none",
+        "on_missing": form.on_missing or "skip",
+        "notify": form.notify,
+    }
+    if not form.products:
+        raise RequestRefusedError(
+            "products", "none is chosen.", "Add a product from the list and tick its layers."
+        )
+    if form.resampling:
+        made["resampling"] = (
+            _pairs("resampling", form.resampling_map)
+            if form.resampling == "map"
+            else form.resampling
+        )
+    if form.qa:
+        made["qa"] = _yaml_mapping("qa", form.qa_rule) if form.qa == "rule" else form.qa
+    if form.package:
+        made["reduction"] = {
+            "package": form.package,
+            "group_by": ["cell", form.window or "month"],
+            "parameters": _pairs("reduction.parameters", form.parameters),
+        }
+    return made
+
+
+def _product(index: int, card: ProductCard) -> Document:
+    typed = [name.strip() for name in card.more.replace("\n", ",").split(",")]
+    layers = [name for name in dict.fromkeys([*card.layers, *typed]) if name]
+    if not layers:
+        raise RequestRefusedError(
+            f"products.{index}.layers",
+            f"no layer of {card.name} is chosen.",
+            "Tick at least one layer, or remove the product.",
+        )
+    made: Document = {"name": card.name, "collection": card.collection, "layers": layers}
+    return made if card.day_night == "any" else {**made, "day_night": card.day_night}
+
+
+def _region(form: Form) -> Document:
+    clip: Document = {"clip": True} if form.clip else {}
+    if form.region_kind == "tiles":
+        tiles = form.tiles.replace(",", " ").split()
+        if not tiles:
+            raise RequestRefusedError(
+                "region.tiles", "none is named.", "Click tiles on the map, or type them: h18v03."
+            )
+        return {"tiles": tiles, **clip}
+    if form.region_kind == "geojson":
+        return {"geojson": _yaml_mapping("region.geojson", form.geojson), **clip}
+    edges = {"west": form.west, "south": form.south, "east": form.east, "north": form.north}
+    absent = [name for name, value in edges.items() if not value]
+    if absent:
+        raise RequestRefusedError(
+            "region.bbox",
+            f"{_listed(absent)} {'is' if len(absent) == 1 else 'are'} empty.",
+            "Draw a box on the map or type its four edges.",
+        )
+    return {"bbox": list(edges.values()), **clip}
+
+
+def _listed(names: Sequence[str]) -> str:
+    *most, last = names
+    return f"{', '.join(most)} and {last}" if most else last
+
+
+def _time(form: Form) -> Document:
+    if not form.start or not form.end:
+        raise RequestRefusedError(
+            f"time.{'end' if form.start else 'start'}", "is empty.", "Choose a day."
+        )
+    return {"start": form.start, "end": form.end}
+
+
+def _grid(form: Form) -> Document:
+    if form.grid_kind == "modis":
+        return {"modis": int(form.modis) if form.modis.isdigit() else form.modis}
+    if not form.crs:
+        raise RequestRefusedError(
+            "grid.crs", "is empty.", "Name a coordinate reference system, EPSG:4326 say."
+        )
+    if not form.resolution:
+        raise RequestRefusedError(
+            "grid.resolution", "is empty.", "Give a pixel's side in the CRS's units."
+        )
+    return {"crs": form.crs, "resolution": form.resolution}
+
+
+def _pairs(name: str, text: str) -> dict[str, str]:
+    pairs: dict[str, str] = {}
+    for line in filter(None, (line.strip() for line in text.splitlines())):
+        key, colon, value = line.partition(":")
+        if not colon or not key.strip() or not value.strip():
+            raise RequestRefusedError(
+                name, f"{line!r} is not a pair.", "Write one pair to a line: name: value."
+            )
+        pairs[key.strip()] = value.strip()
+    return pairs
+
+
+def _yaml_mapping(name: str, text: str) -> object:
+    if not text:
+        raise RequestRefusedError(name, "is empty.", "Fill it in, or choose another way.")
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f" at line {mark.line + 1}" if mark is not None else ""
+        raise RequestRefusedError(
+            name, f"cannot be read{where}.", "Write it as JSON or YAML."
+        ) from None
+
+
+def request_yaml(request: Request) -> str:
+    """The request as a person would write it in YAML, defaults left out."""
+    made = request.model_dump(mode="json", exclude_defaults=True)
+    made["time"] = {"start": request.time.start, "end": request.time.end}
+    return yaml.safe_dump(
+        made, sort_keys=False, default_flow_style=None, width=96, allow_unicode=True
+    )

@@ -1,0 +1,191 @@
+"""The operators' page, and the same as JSON; the catalogue as JSON."""
+
+import datetime as dt
+
+from fastapi import APIRouter, Depends, Response
+from pydantic import BaseModel, ConfigDict
+
+from portal.core import catalogue, operations
+from portal.core.answers import moment
+from portal.core.identity import Operator, operator, person
+from portal.web.context import Here
+from tasks.model.categories import RULES
+
+pages = APIRouter(include_in_schema=False)
+api = APIRouter(prefix="/api", tags=["operations"])
+
+
+class _Answer(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class RunningAnswer(_Answer):
+    """An attempt that runs; times in seconds, `mean` null before its class has one."""
+
+    key: str
+    attempt: int
+    phase: str
+    task_class: str
+    worker: str
+    request: str
+    age: float
+    mean: float | None
+    bound: float
+    progress: float
+    note: str
+
+
+class ExecutionsAnswer(_Answer):
+    """Executions by day and outcome: `success` or a failure category."""
+
+    days: tuple[dt.date, ...]
+    outcomes: dict[str, tuple[int, ...]]
+
+
+class WorkerAnswer(_Answer):
+    """A worker with its last beat; `silence` in seconds."""
+
+    name: str
+    host: str
+    slots: int
+    running: int
+    state: str
+    last_beat: dt.datetime
+    silence: float
+    sandbox: str
+    draining: bool
+    version: str
+
+
+class OperationsAnswer(_Answer):
+    """What operators see."""
+
+    running: tuple[RunningAnswer, ...]
+    executions: ExecutionsAnswer
+    workers: tuple[WorkerAnswer, ...]
+
+
+class LayerAnswer(_Answer):
+    """A layer of a product: `continuous`, `class` or `bitfield`."""
+
+    name: str
+    kind: str
+
+
+class ProductAnswer(_Answer):
+    """A product of the catalogue in one collection; resolution in metres."""
+
+    name: str
+    collection: str
+    title: str
+    geometry: str
+    resolution: float
+    layers: tuple[LayerAnswer, ...]
+
+
+@api.get(
+    "/operations",
+    summary="Running attempts, executions and workers (operators)",
+    dependencies=[Depends(operator)],
+)
+def operations_answer(here: Here) -> OperationsAnswer:
+    """Everything on the operators' page."""
+    made = operations.executions(here.services)
+    return OperationsAnswer(
+        running=tuple(
+            RunningAnswer(
+                key=one.key,
+                attempt=one.attempt,
+                phase=one.phase.value,
+                task_class=one.task_class,
+                worker=one.worker,
+                request=one.sponsor,
+                age=one.age,
+                mean=one.mean,
+                bound=one.bound,
+                progress=one.progress,
+                note=one.note,
+            )
+            for one in operations.running(here.services, here.settings)
+        ),
+        executions=ExecutionsAnswer(days=made.days, outcomes=dict(made.table)),
+        workers=tuple(
+            WorkerAnswer(
+                name=one.worker.name,
+                host=one.worker.host,
+                slots=one.worker.slots,
+                running=len(one.worker.attempts),
+                state=one.state,
+                last_beat=moment(one.worker.beat_at),
+                silence=one.silence,
+                sandbox=one.worker.sandbox,
+                draining=one.worker.draining,
+                version=one.worker.version,
+            )
+            for one in operations.health(here.services, here.settings)
+        ),
+    )
+
+
+@api.get(
+    "/products", tags=["catalogue"], summary="The product catalogue", dependencies=[Depends(person)]
+)
+def products(q: str = "") -> list[ProductAnswer]:
+    """Products that match a search; all of them without one. Others work too, by name."""
+    return [
+        ProductAnswer(
+            name=item.name,
+            collection=item.collection,
+            title=item.title,
+            geometry=item.geometry,
+            resolution=item.resolution,
+            layers=tuple(LayerAnswer(name=one.name, kind=one.kind) for one in item.layers),
+        )
+        for item in catalogue.search(q[:200])
+    ]
+
+
+@pages.get("/operations")
+def show(caller: Operator, here: Here) -> Response:
+    """The operators' page."""
+    return here.pages.page(
+        "operations.html",
+        caller,
+        "operations",
+        200,
+        **_live(here),
+        **_history(here),
+    )
+
+
+@pages.get("/operations/live", dependencies=[Depends(operator)])
+def live(here: Here) -> Response:
+    """The part that changes by the second."""
+    return here.pages.part("operations_live.html", **_live(here))
+
+
+@pages.get("/operations/history", dependencies=[Depends(operator)])
+def past(here: Here) -> Response:
+    """The part that changes by the minute."""
+    return here.pages.part("operations_history.html", **_history(here))
+
+
+def _live(here: Here) -> dict[str, object]:
+    return {
+        "running": operations.running(here.services, here.settings),
+        "later": operations.later(here.services),
+        "workers": operations.health(here.services, here.settings),
+        "lease": here.settings.lease_seconds,
+        "factor": here.settings.timeout_factor,
+    }
+
+
+def _history(here: Here) -> dict[str, object]:
+    made = operations.executions(here.services)
+    return {
+        "executions": made,
+        "highest": max((sum(day) for day in made.by_day), default=0),
+        "rules": {category.value: rule for category, rule in RULES.items()},
+        "classes": operations.classes(here.services),
+        "samples": here.settings.timeout_samples,
+    }

@@ -1,0 +1,144 @@
+"""Templates, and what every page needs of the caller and the moment."""
+
+import datetime as dt
+import hashlib
+import re
+from collections.abc import Callable
+from functools import lru_cache
+from importlib.metadata import version
+from pathlib import Path
+
+from fastapi import Response
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
+from markupsafe import Markup, escape
+
+from portal.core.tokens import Person
+from tasks.storage.clock import Clock
+
+ROOT = Path(__file__).parents[1]
+STATIC = ROOT / "static"
+
+_CODE = re.compile(r"`([^`]+)`")
+
+_TONES = {
+    "complete": "good",
+    "done": "good",
+    "success": "good",
+    "complete with gaps": "warn",
+    "cancelled": "warn",
+    "waiting for confirmation": "warn",
+    "draining": "warn",
+    "drained": "warn",
+    "probing": "warn",
+    "refused": "bad",
+    "failed": "bad",
+    "lost": "bad",
+    "running": "busy",
+    "planning": "busy",
+    "submitted": "busy",
+}
+
+
+class Pages:
+    """The portal's templates over one clock."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._env = Environment(
+            loader=FileSystemLoader(ROOT / "templates"),
+            autoescape=select_autoescape(),
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        self._env.globals.update(
+            asset=asset, tone=tone, version=version("swathmill"), me=None, here=""
+        )
+        filters: dict[str, Callable[..., str]] = {
+            "bytes": size_text,
+            "code": code_text,
+            "iso": iso_text,
+            "moment": self._moment,
+            "seconds": duration_text,
+        }
+        self._env.filters.update(filters)
+
+    def text(self, template: str, /, **values: object) -> str:
+        """A template filled in."""
+        return self._env.get_template(template).render(**values)
+
+    def page(
+        self, template: str, me: Person | None, here: str, status: int = 200, /, **values: object
+    ) -> Response:
+        """A whole page for a person, `here` naming the part of the portal it belongs to."""
+        return _html(self.text(template, me=me, here=here, **values), status)
+
+    def part(self, template: str, /, **values: object) -> Response:
+        """A part of a page, which htmx puts in its place."""
+        return _html(self.text(template, **values), 200)
+
+    def _moment(self, seconds: float) -> str:
+        """A time for people: how long ago for an hour, then the clock, then the day."""
+        ago = self._clock.now() - seconds
+        if ago < 60:
+            return "just now"
+        if ago < 3600:
+            return f"{int(ago // 60)} min ago"
+        at = dt.datetime.fromtimestamp(seconds, dt.UTC)
+        return f"{at:%Y-%m-%d %H:%M}"
+
+
+def tone(state: str) -> str:
+    """The colour class of a state; what is not in the table is a failure category."""
+    return _TONES.get(state, "plain" if state in ("waiting", "ready", "previewed") else "bad")
+
+
+def size_text(size: float) -> str:
+    """A number of bytes for people, in powers of 1000."""
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if size < 1000 or unit == "TB":
+            break
+        size /= 1000
+    return f"{size:.0f} {unit}" if unit == "B" or size >= 99.5 else f"{size:.3g} {unit}"
+
+
+def duration_text(seconds: float) -> str:
+    """A duration for people: 0.4 s, 12 s, 3 min 20 s, 2 h 5 min, 3 d 4 h."""
+    if seconds < 10:
+        return f"{max(seconds, 0.0):.1f} s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    for large, unit, small, rest in (
+        (86400, "d", 3600, "h"),
+        (3600, "h", 60, "min"),
+        (60, "min", 1, "s"),
+    ):
+        if whole >= large:
+            left = whole % large // small
+            return f"{whole // large} {unit}" + (f" {left} {rest}" if left else "")
+    return f"{whole} s"
+
+
+def code_text(text: str) -> Markup:
+    """Text for a page in which `what stands in backquotes` is set as code."""
+    return Markup(_CODE.sub(r"<code>\1</code>", str(escape(text))))
+
+
+def iso_text(seconds: float) -> str:
+    """A time as ISO 8601 in UTC, to the second."""
+    return dt.datetime.fromtimestamp(seconds, dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+@lru_cache(maxsize=64)
+def asset(name: str) -> str:
+    """The address of a static file, with a part that changes when the file does."""
+    path = STATIC / name
+    if not path.is_file():
+        return f"/static/{name}"
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()[:10]
+    return f"/static/{name}?v={digest}"
+
+
+def _html(content: str, status: int) -> Response:
+    return Response(content, status, {"Cache-Control": "no-store"}, "text/html; charset=utf-8")

@@ -1,0 +1,353 @@
+"""A request's page: progress while it runs, failures, gaps, results, pictures of them."""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Literal
+from urllib.parse import quote
+
+from fastapi import APIRouter, Response
+from fastapi.responses import RedirectResponse
+
+from portal.core.identity import Caller
+from portal.core.problems import NotFoundError
+from portal.core.results import ResultFile, ResultReader
+from portal.core.submissions import load_for
+from portal.web import pictures
+from portal.web.api import order
+from portal.web.context import Here, Portal
+from portal.web.forms import request_yaml
+from portal.web.retries import may_retry
+from tasks.model.categories import RULES, Category, Rule
+from tasks.model.model import Phase, RequestState
+from tasks.tables import requests
+from tasks.tables.requests import PhaseCount, RequestRow
+from tasks.tables.rows import Want
+
+router = APIRouter(include_in_schema=False)
+
+PAGE = 50  # results or requests on one page
+_FAILURES_SHOWN = 20  # of one category
+_CALM = 2000  # tasks beyond which a page asks less often
+
+
+@dataclass(frozen=True, kw_only=True)
+class PhaseView:
+    """One phase's bar and the text beside it."""
+
+    name: str
+    count: PhaseCount
+
+    @property
+    def text(self) -> str:
+        """ "12 of 32 done, 3 running, 2 reused, 1 failed": what the bar shows, in words."""
+        count = self.count
+        parts = [f"{count.done:,} of {count.total:,}"]
+        for number, word in ((count.running, "running"), (count.reused, "reused")):
+            if number:
+                parts.append(f"{number:,} {word}")
+        if count.failed:
+            parts.append(f"{count.failed:,} failed")
+        return ", ".join(parts)
+
+    @property
+    def parts(self) -> tuple[tuple[str, int], ...]:
+        """The bar's parts in order, each with its class."""
+        count = self.count
+        return (
+            ("reused", count.reused),
+            ("done", count.done - count.reused),
+            ("failed", count.failed),
+            ("running", count.running),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class FailureGroup:
+    """The failures of one category."""
+
+    category: str
+    rule: Rule | None
+    shown: tuple[Want, ...]
+    count: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResultView:
+    """A finished file as its row shows it."""
+
+    result: ResultFile
+    request: str
+
+    @property
+    def name(self) -> str:
+        """The file's own name."""
+        return PurePosixPath(self.result.path).name
+
+    @property
+    def folder(self) -> str:
+        """The folder it lies in among the results."""
+        parent = str(PurePosixPath(self.result.path).parent)
+        return "" if parent == "." else parent
+
+    @property
+    def url(self) -> str:
+        """Where it is downloaded."""
+        return f"/api/requests/{self.request}/results/{quote(self.result.path)}"
+
+    @property
+    def view(self) -> str:
+        """Its page, empty when there is nothing to draw."""
+        if not pictures.has_picture(self.result):
+            return ""
+        return f"/requests/{self.request}/view/{quote(self.result.path)}"
+
+    def picture(self, size: str) -> str:
+        """The address of its picture, which changes with its content."""
+        version = self.result.file.sha256[:12]
+        return (
+            f"/requests/{self.request}/pictures/{quote(self.result.path)}?size={size}&v={version}"
+        )
+
+
+@router.get("/")
+def index(caller: Caller, here: Here, everybody: bool = False, page: int = 1) -> Response:
+    """The caller's requests, newest first; an operator may look at everybody's."""
+    everybody = everybody and caller.is_operator
+    page = max(1, page)
+    owner = None if everybody else caller.owner
+    found = requests.list_requests(here.services, owner, 4 * PAGE * page + 1)
+    rows = [row for row in found if not row.dry_run]
+    shown = rows[PAGE * (page - 1) : PAGE * page]
+    return here.pages.page(
+        "requests.html",
+        caller,
+        "requests",
+        200,
+        rows=[(row, percent(row)) for row in shown],
+        everybody=everybody,
+        page=page,
+        more=len(rows) > PAGE * page,
+    )
+
+
+@router.get("/requests/{request_id}")
+def show(request_id: str, caller: Caller, here: Here) -> Response:
+    """The page of one request."""
+    row = load_for(here.services, caller, request_id)
+    made = requests.document_of(row)
+    return here.pages.page(
+        "request.html",
+        caller,
+        "requests",
+        200,
+        yaml=request_yaml(made),
+        made=made,
+        **_progress(row),
+        **_lacks(here, row),
+        **_results(here, row, 1, ""),
+    )
+
+
+@router.get("/requests/{request_id}/progress")
+def progress(
+    request_id: str, caller: Caller, here: Here, seen: str = "", said: str = ""
+) -> Response:
+    """The part of the page that follows a running request; it says when others are out of date."""
+    row = load_for(here.services, caller, request_id)
+    values = _progress(row)
+    response = here.pages.part("progress.html", **{**values, "polled": True, "said": said})
+    if values["mark"] != seen:
+        event = "request-ended" if row.state.ended else "request-changed"
+        response.headers["HX-Trigger"] = json.dumps({event: {}})
+    return response
+
+
+@router.get("/requests/{request_id}/lacks")
+def lacks(request_id: str, caller: Caller, here: Here) -> Response:
+    """Failures and gaps."""
+    row = load_for(here.services, caller, request_id)
+    return here.pages.part("lacks.html", row=row, **_lacks(here, row))
+
+
+@router.get("/requests/{request_id}/results")
+def results(request_id: str, caller: Caller, here: Here, page: int = 1, find: str = "") -> Response:
+    """One page of the finished results."""
+    row = load_for(here.services, caller, request_id)
+    return here.pages.part("results.html", row=row, **_results(here, row, page, find))
+
+
+@router.get("/requests/{request_id}/pictures/{path:path}")
+def picture(
+    request_id: str, path: str, caller: Caller, here: Here, size: str = "small"
+) -> Response:
+    """A PNG of a result raster; its address changes with the content, so browsers may keep it."""
+    row = load_for(here.services, caller, request_id)
+    reader = here.results.reader(here.services, row)
+    found = reader.current(here.results.find(here.services, row, path))
+    side = pictures.LARGE if size == "large" else pictures.SMALL
+    content = here.pictures.png(reader, found, side)
+    headers = {
+        "Cache-Control": "private, max-age=31536000, immutable",
+        "ETag": f'"{found.file.sha256[:32]}-{side}"',
+    }
+    return Response(content, headers=headers, media_type="image/png")
+
+
+@router.get("/requests/{request_id}/view/{path:path}")
+def view(request_id: str, path: str, caller: Caller, here: Here) -> Response:
+    """A result's picture and what is known of the file."""
+    row = load_for(here.services, caller, request_id)
+    reader = here.results.reader(here.services, row)
+    found = reader.current(here.results.find(here.services, row, path))
+    paths = [
+        p for p, r in here.results.files(here.services, row).items() if pictures.has_picture(r)
+    ]
+    at = paths.index(found.path) if found.path in paths else -1
+    return here.pages.page(
+        "view.html",
+        caller,
+        "requests",
+        200,
+        row=row,
+        item=ResultView(result=found, request=row.id),
+        shown=_shown(here, reader, found),
+        before=_view_url(row.id, paths, at - 1) if at > 0 else "",
+        after=_view_url(row.id, paths, at + 1) if 0 <= at < len(paths) - 1 else "",
+    )
+
+
+@router.post("/requests/{request_id}/{what}")
+def give_order(
+    request_id: str,
+    what: Literal["cancel", "pause", "resume", "confirm"],
+    caller: Caller,
+    here: Here,
+) -> Response:
+    """Cancel, pause, resume or confirm, and show the page again."""
+    row = order(here, caller, request_id, what)
+    return RedirectResponse(f"/requests/{row.id}", 303)
+
+
+def percent(row: RequestRow) -> int:
+    """How far a request is, from 0 to 100, by its tasks; 100 only when it is complete."""
+    total = sum(count.total for count in row.phases.values())
+    if row.state in (RequestState.COMPLETE, RequestState.GAPS):
+        return 100
+    ended = sum(count.done + count.failed for count in row.phases.values())
+    return min(99, 100 * ended // total) if total else 0
+
+
+def _progress(row: RequestRow) -> dict[str, object]:
+    phases = [
+        PhaseView(name=phase.value, count=row.phases[phase])
+        for phase in Phase
+        if phase in row.phases and row.phases[phase].total
+    ]
+    failed = sum(view.count.failed for view in phases)
+    tasks = sum(view.count.total for view in phases)
+    tenth = percent(row) // 10 * 10
+    retrying = len(row.retry_orders)
+    mark = (row.state.value, row.order, row.paused, row.delivered, failed, row.gap_count, retrying)
+    return {
+        "row": row,
+        "phases": phases,
+        "tasks": tasks,
+        "reused": sum(view.count.reused for view in phases),
+        "percent": percent(row),
+        "mark": ".".join(map(str, mark)),
+        "every": 2 if tasks < _CALM else 5,
+        "said": "",
+        "polled": False,
+        "saying": row.state.value if row.state.ended else f"{row.state.value}, {tenth} percent",
+        "waits": row.state is RequestState.HELD,
+        "orders": _orders(row),
+        "hints": _hints(row),
+    }
+
+
+def _orders(row: RequestRow) -> tuple[str, ...]:
+    """What its owner may ask for now."""
+    if row.state.ended or row.order == "cancel":
+        return ()
+    if row.state is RequestState.HELD:
+        return ("cancel",) if row.order == "confirm" else ("confirm", "cancel")
+    paused = row.order == "pause" or (row.paused and row.order != "resume")
+    return ("resume" if paused else "pause", "cancel")
+
+
+def _hints(row: RequestRow) -> str:
+    """What a state means for the one who waits, where the word alone does not say it."""
+    if row.order == "cancel" and not row.state.ended:
+        return "Being cancelled."
+    if row.paused and not row.state.ended:
+        return "Paused: what runs goes on to its end, nothing more is started."
+    match row.state:
+        case RequestState.SUBMITTED:
+            return "Waiting for the service manager to plan it."
+        case RequestState.HELD:
+            return "Confirmed: it goes on." if row.order == "confirm" else ""
+        case RequestState.PLANNING:
+            return "Looking for granules and planning tasks."
+        case _:
+            return ""
+
+
+def _lacks(here: Portal, row: RequestRow) -> dict[str, object]:
+    failed = any(count.failed for count in row.phases.values())
+    found = list(requests.failures(here.services, row.id)) if failed or row.gap_count else []
+    return {
+        "groups": list(_groups(found)),
+        "gaps": requests.gaps(here.services, row),
+        "may_retry": may_retry(row),
+    }
+
+
+def _groups(found: Iterable[Want]) -> Iterable[FailureGroup]:
+    by_category: dict[Category | None, list[Want]] = {}
+    for want in found:
+        by_category.setdefault(want.category, []).append(want)
+    # What merely follows from other failures comes last.
+    ordered = sorted(
+        by_category.items(), key=lambda item: (item[0] is Category.UPSTREAM_FAILED, -len(item[1]))
+    )
+    for category, wants in ordered:
+        yield FailureGroup(
+            category=category.value if category else "gap",
+            rule=RULES[category] if category else None,
+            shown=tuple(wants[:_FAILURES_SHOWN]),
+            count=len(wants),
+        )
+
+
+def _results(here: Portal, row: RequestRow, page: int, find: str) -> dict[str, object]:
+    planned = row.outputs or row.state is not RequestState.SUBMITTED
+    files = here.results.files(here.services, row) if planned else {}
+    words = find.lower().split()
+    found = [item for path, item in files.items() if all(w in path.lower() for w in words)]
+    pages = max(1, -(-len(found) // PAGE))
+    page = min(max(1, page), pages)
+    return {
+        "items": [
+            ResultView(result=item, request=row.id)
+            for item in found[PAGE * (page - 1) : PAGE * page]
+        ],
+        "found": len(found),
+        "file_count": len(files),
+        "file_bytes": sum(item.file.size for item in files.values()),
+        "page": page,
+        "pages": pages,
+        "find": find,
+    }
+
+
+def _shown(here: Portal, reader: ResultReader, found: ResultFile) -> pictures.Shown | None:
+    try:
+        return here.pictures.shown(reader, found)
+    except NotFoundError:
+        return None  # no raster: its page has no picture
+
+
+def _view_url(request: str, paths: list[str], at: int) -> str:
+    return f"/requests/{request}/view/{quote(paths[at])}"

@@ -1,0 +1,51 @@
+"""A task's page: what it makes, from what, and every attempt with its log."""
+
+from fastapi import APIRouter, Response
+
+from portal.core.identity import Caller
+from portal.core.tokens import Person
+from portal.web.api import task_for
+from portal.web.context import Here, Portal
+from tasks.errors import StoreError
+from tasks.model.categories import RULES
+from tasks.model.spec import Spec
+from tasks.tables import protocol, requests
+from tasks.tables.requests import RequestRow
+
+router = APIRouter(include_in_schema=False)
+
+_MOST_WANTING = 20  # requests that are named
+
+
+@router.get("/tasks/{key}")
+def task(key: str, caller: Caller, here: Here) -> Response:
+    """A task: what it makes, from what, and every attempt with its log."""
+    found = task_for(here, caller, key)
+    store = here.services.store
+    try:
+        spec: Spec | None = protocol.read_spec(store, found.key)
+    except StoreError:
+        spec = None
+    return here.pages.page(
+        "task.html",
+        caller,
+        "operations" if caller.is_operator else "requests",
+        200,
+        task=found,
+        spec=spec,
+        facts=_facts(spec) if spec else (),
+        attempts=list(reversed(protocol.attempts_of(store, found.key))),
+        rules=RULES,
+        wanted=_wanted(here, caller, found.wants),
+    )
+
+
+def _facts(spec: Spec) -> tuple[tuple[str, str], ...]:
+    """What a specification says, without its inputs and its grid's numbers."""
+    said = spec.model_dump(mode="json", exclude={"inputs", "bands", "grid", "clip"})
+    return tuple((name.replace("_", " "), str(value)) for name, value in said.items() if value)
+
+
+def _wanted(here: Portal, caller: Person, wants: tuple[str, ...]) -> list[RequestRow]:
+    rows = [requests.load(here.services, request) for request in wants[:_MOST_WANTING]]
+    return [row for row in rows if caller.may_see(row.owner)]

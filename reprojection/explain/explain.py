@@ -1,0 +1,269 @@
+"""Where a pixel of a raster came from: granule, row, column, stored value and quality."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, cast
+
+import numpy as np
+import numpy.typing as npt
+import rasterio
+from rasterio.windows import Window
+
+from reprojection.catalogue.layers import Layer
+from reprojection.errors import ChoiceRefusedError
+from reprojection.explain.gdal_line import gdalwarp_line
+from reprojection.explain.source_pixel import counting_pixel, nearest_pixel
+from reprojection.grid.crs import from_lonlat
+from reprojection.grid.grids import Grid
+from reprojection.read import qa
+from reprojection.read.granule import Granule, open_granule
+from reprojection.read.granule_layer import Place, find_places
+from reprojection.read.qa import DecodedField, Reason
+from reprojection.read.raster import Description
+from reprojection.reproject import ExtraBand, Merge, Options, reproject
+from reprojection.write.write import open_raster
+
+_Rule = str | None
+_REASONS = {
+    Reason.VALID: "it has a value",
+    Reason.FILL: "the nearest source pixel is fill",
+    Reason.CODE: "the nearest source pixel holds a code, or lies outside the valid range",
+    Reason.QA: "the nearest source pixel fails the QA rule",
+    Reason.NO_GRANULE: "no granule reaches it",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Quality:
+    """One QA layer at a pixel: its stored value and what its bit fields say."""
+
+    layer: str
+    stored: int
+    fields: tuple[DecodedField, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Origin:
+    """The source pixel: granule, row and column of the layer counted from 0, stored value."""
+
+    granule: str
+    row: int
+    column: int
+    stored: float | int
+    reason: str
+    quality: tuple[Quality, ...]
+    sensor_zenith: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Explanation:
+    """A pixel of a raster. `value` is in `units`, None where there is none.
+
+    `origin` is None when no granule reaches the pixel, or when the granule is not at hand; `note`
+    says which. With blending methods the origin is the nearest of the source pixels that count.
+    `gdalwarp` is the shell command that comes nearest to how the raster was made, "" where there
+    is none; `gdalwarp_note` says in what its pixels differ, or why there is no command.
+    """
+
+    layer: str
+    row: int
+    column: int
+    stored: float | int
+    value: float | None
+    units: str
+    granules: tuple[str, ...]
+    origin: Origin | None
+    note: str
+    gdalwarp: str
+    gdalwarp_note: str
+
+
+def explain(path: Path, lon: float, lat: float, *, granules: Iterable[Path] = ()) -> Explanation:
+    """Explain the pixel of a raster at a WGS84 longitude and latitude in degrees.
+
+    `granules` are the granules' files, or folders to look for them in, by the names the raster
+    gives. Raises BadFormatError for a file that is not a raster of Swathmill, and
+    ChoiceRefusedError for a place outside it.
+    """
+    opened = open_raster(path)
+    said, grid = opened.said, opened.said.grid.grid()
+    row, column = _pixel(grid, lon, lat)
+    with rasterio.open(path) as dataset:
+        stored = dataset.read(1, window=Window(column, row, 1, 1)).item()
+    empty = opened.nodata is not None and (stored == opened.nodata or stored != stored)
+    found = _find(said, granules)
+    origin, note = _trace(said, _one_pixel(grid, row, column), found, empty=empty)
+    line, line_note = gdalwarp_line(said, grid, opened.dtype, opened.nodata, found)
+    return Explanation(
+        layer=said.provenance.layer,
+        row=row,
+        column=column,
+        stored=stored,
+        value=None if empty else stored * said.scale + said.offset,
+        units=said.units,
+        granules=tuple(source.name for source in said.provenance.granules),
+        origin=origin,
+        note=note,
+        gdalwarp=line,
+        gdalwarp_note=line_note,
+    )
+
+
+def _pixel(grid: Grid, lon: float, lat: float) -> tuple[int, int]:
+    a, b, c, d, e, f = grid.transform
+    for turn in (0.0, 360.0, -360.0):
+        x, y = from_lonlat(grid.crs, np.array([lon + turn]), np.array([lat]))
+        column = (e * (x - c) - b * (y - f)) / (a * e - b * d)
+        row = (a * (y - f) - d * (x - c)) / (a * e - b * d)
+        if 0 <= row[0] < grid.height and 0 <= column[0] < grid.width:
+            return int(row[0]), int(column[0])
+    raise ChoiceRefusedError(
+        f"longitude {lon}, latitude {lat} is outside the raster, whose bounds in its CRS are "
+        f"{tuple(grid.bounds)}"
+    )
+
+
+def _one_pixel(grid: Grid, row: int, column: int) -> Grid:
+    a, b, c, d, e, f = grid.transform
+    corner = (a * column + b * row + c, d * column + e * row + f)
+    return Grid(crs=grid.crs, transform=(a, b, corner[0], d, e, corner[1]), width=1, height=1)
+
+
+def _find(said: Description, granules: Iterable[Path]) -> dict[str, Path]:
+    """The raster's granules that are at hand, by name, in its order."""
+    files: dict[str, Path] = {}
+    for path in granules:
+        for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
+            files.setdefault(file.name, file)
+    names = [source.name for source in said.provenance.granules]
+    return {name: files[name] for name in names if name in files}
+
+
+def _trace(
+    said: Description, pixel: Grid, found: Mapping[str, Path], *, empty: bool
+) -> tuple[Origin | None, str]:
+    names = [source.name for source in said.provenance.granules]
+    missing = [name for name in names if name not in found]
+    if missing:
+        return None, f"to see the source pixel, name where {', '.join(missing)} can be found"
+    options = options_of(said)
+    layer = said.provenance.layer
+    nearest_only = Options(
+        resampling="nearest",
+        merge=options.merge if options.merge != "mean" else "nadir",
+        qa=options.qa,
+        mask=options.mask,
+        search=options.search,
+        extra_bands=("source", "reason"),
+    )
+    paths = list(found.values())
+    seen = reproject(paths, layer, pixel, nearest_only)
+    number, reason = int(seen.data[1].item()), Reason(int(seen.data[2].item()))
+    places = find_places(paths, layer)
+    if number == 0 and not empty:
+        return _counting(places, pixel, options)
+    # Where nothing has a value, the granule that came closest to giving one.
+    candidates = [places[number - 1]] if number else places
+    for place in candidates:
+        origin = _origin(place, pixel, options)
+        if origin is not None and (number or origin.reason == _REASONS[reason]):
+            return origin, ""
+    return (None, _REASONS[reason]) if empty else _counting(places, pixel, options)
+
+
+def _counting(places: Sequence[Place], pixel: Grid, options: Options) -> tuple[Origin | None, str]:
+    """Of the source pixels a blending method counts, the nearest: the very nearest has no value."""
+    best: tuple[float, int, int, Place] | None = None
+    for place in places:
+        with open_granule(place.path) as granule:
+            why = _why(granule, place, options, granule.read(place.layer))
+            found = counting_pixel(granule, place, pixel, why)
+        if found is not None and (best is None or found[0] < best[0]):
+            best = (*found, place)
+    if best is None:
+        return None, "its value comes from source pixels around it that could not be singled out"
+    _, row, column, place = best
+    return _origin(place, pixel, options, (row, column)), ""
+
+
+def options_of(said: Description) -> Options:
+    """The options a raster was made with, from its provenance."""
+    chosen = dict(said.provenance.parameters)
+    rule = chosen.get("qa")
+    extra = str(chosen.get("extra_bands") or "")
+    return Options(
+        resampling=str(chosen.get("resampling", "nearest")),
+        merge=cast(Merge, chosen.get("merge", "nadir")),
+        qa=json.loads(rule)
+        if isinstance(rule, str) and rule.startswith("{")
+        else cast(_Rule, rule),
+        mask=bool(chosen.get("mask", True)),
+        units=cast(Literal["stored", "physical"], chosen.get("units", "stored")),
+        codes=cast(Literal["mask", "keep"], chosen.get("codes", "mask")),
+        search=cast(Literal["footprint", "valid"], chosen.get("search", "footprint")),
+        extra_bands=cast(tuple[ExtraBand, ...], tuple(extra.split(",")) if extra else ()),
+    )
+
+
+def _why(
+    granule: Granule, place: Place, options: Options, values: npt.NDArray[np.generic]
+) -> npt.NDArray[np.uint8]:
+    why = qa.reasons(granule, place.layer, options.qa if options.mask else None, values)
+    if not options.mask:
+        why[why != Reason.FILL] = Reason.VALID
+    return why
+
+
+def _origin(
+    place: Place, pixel: Grid, options: Options, at: tuple[int, int] | None = None
+) -> Origin | None:
+    """The source pixel at a row and column, or else the nearest; None beyond the granule."""
+    with open_granule(place.path) as granule:
+        values = granule.read(place.layer)
+        why = _why(granule, place, options, values)
+        search_valid = options.search == "valid"
+        at = at or nearest_pixel(granule, place, pixel, why, search_valid=search_valid)
+        if at is None:
+            return None
+        row, column = at
+        zenith = None
+        if place.grid is None:
+            angles = granule.geolocation(place.layer).sensor_zenith
+            zenith = None if angles is None else float(angles[row, column])
+        return Origin(
+            granule=place.name,
+            row=row,
+            column=column,
+            stored=values[row, column].item(),
+            reason=_REASONS[Reason(int(why[row, column]))],
+            quality=tuple(_qualities(granule, place.layer, options, row, column)),
+            sensor_zenith=zenith,
+        )
+
+
+def _qualities(
+    granule: Granule, layer: Layer, options: Options, row: int, column: int
+) -> Iterator[Quality]:
+    """The layer's own QA layer and those the rule names, as they speak for a pixel."""
+    rule = options.qa if options.mask else None
+    named = [found.qa_layer.base_name for found in qa.resolve_rule(granule, layer, rule)]
+    own = [layer.qa] if layer.qa is not None and layer.qa in granule.layers else []
+    for name in dict.fromkeys([*own, *named]):
+        about = granule.layers[name]
+        try:
+            rows, columns = qa.placement(granule, layer, about)
+        except ChoiceRefusedError:
+            continue  # the layer's own, which no rule needs
+        at = row if rows is None else rows[row], column if columns is None else columns[column]
+        numbers = [int(value) for value in granule.read_all_bands(about)[:, at[0], at[1]]]
+        yield Quality(
+            layer=name,
+            stored=numbers[0] if len(numbers) == 1 else _joined(numbers),
+            fields=tuple(qa.decode(granule, name, numbers[0] if len(numbers) == 1 else numbers)),
+        )
+
+
+def _joined(numbers: Sequence[int]) -> int:
+    return sum((number & 0xFF) << (8 * place) for place, number in enumerate(numbers))

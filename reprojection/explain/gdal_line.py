@@ -1,0 +1,247 @@
+"""The gdalwarp command that comes nearest to how a raster was made, and in what it falls short."""
+
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from reprojection.grid.coordinates import Coordinates, SourceSpace
+from reprojection.grid.crs import from_lonlat, is_modis_sinusoidal, to_lonlat
+from reprojection.grid.grids import Grid
+from reprojection.read.granule_layer import Place, find_places
+from reprojection.read.raster import Description
+from reprojection.warp.warp_task import WIDENING
+
+_METHODS = {"nearest": "near", "gdal-average": "average", "median": "med"}
+_BOXED = ("average", "mode", "min", "max", "median")
+_TYPES = {
+    "uint8": "Byte",
+    "int16": "Int16",
+    "uint16": "UInt16",
+    "int32": "Int32",
+    "uint32": "UInt32",
+    "float32": "Float32",
+    "float64": "Float64",
+}
+# Latitudes of the sphere are WGS84 latitudes: no datum shift.
+_SINUSOIDAL = "+proj=sinu +R=6371007.181 +nadgrids=@null +units=m +wktext"
+_HDF5_MAGIC = b"\x89HDF\r\n\x1a\n"
+
+_SAMPLES = 41
+"""Pixels along each side at which the width of a kernel is looked up."""
+
+_SAME = 1e-3
+"""Share by which kernel widths may differ and still count as one."""
+
+Floats = npt.NDArray[np.float64]
+
+
+def gdalwarp_line(
+    said: Description,
+    grid: Grid,
+    dtype: np.dtype[np.generic],
+    nodata: float | int | None,
+    found: Mapping[str, Path],
+) -> tuple[str, str]:
+    """A shell command for gdalwarp, and a note in plain words on how its pixels differ.
+
+    The command is "" where there is none, and the note says why: a granule is not at hand (`found`
+    holds them by name), or GDAL cannot open the layer. For tiles it gives the same pixels where the
+    kernel touches no fill, code or edge of a tile, except as the note says, and but for places
+    that differ by up to 0.006 of a source pixel: a unit or so, more where values are rough. For
+    swaths GDAL has no search within footprints: geolocation arrays come closest.
+    """
+    missing = [one.name for one in said.provenance.granules if one.name not in found]
+    if missing:
+        return "", f"to see the command, name where {', '.join(missing)} can be found"
+    origins = find_places(list(found.values()), said.provenance.layer)
+    why_not = _no_equivalent(origins, grid)
+    if why_not:
+        return "", why_not
+    chosen = dict(said.provenance.parameters)
+    method = str(chosen.get("resampling", "nearest"))
+    notes = _notes(origins, method, chosen)
+    words = ["gdalwarp", "-et", "0", "-r", _METHODS.get(method, method)]
+    tile = origins[0].grid
+    if tile is None:
+        words.append("-geoloc")
+    else:
+        words += ["-s_srs", _gdal_crs(tile.crs)]
+        if method in ("bilinear", "cubic"):
+            scale, note = _scale(grid, [one.grid for one in origins if one.grid is not None])
+            words += scale
+            notes += note
+    words += ["-t_srs", _gdal_crs(grid.crs)]
+    words += ["-te", *(repr(float(edge)) for edge in grid.bounds)]
+    words += ["-ts", str(grid.width), str(grid.height)]
+    if dtype.name in _TYPES:
+        words += ["-ot", _TYPES[dtype.name]]
+    if origins[0].layer.fill is not None:
+        words += ["-srcnodata", str(origins[0].layer.fill)]
+    if nodata is not None:
+        words += ["-dstnodata", str(nodata)]
+    before, sources = _sources(origins)
+    commands = [*before, [*words, *sources, "out.tif"]]
+    return " && ".join(shlex.join(command) for command in commands), "; ".join(notes)
+
+
+def _is_hdf5(place: Place) -> bool:
+    with place.path.open("rb") as file:
+        return file.read(len(_HDF5_MAGIC)) == _HDF5_MAGIC
+
+
+def _no_equivalent(origins: Sequence[Place], grid: Grid) -> str:
+    """Why no gdalwarp command can be given, or ""."""
+    _, b, _, d, e, _ = grid.transform
+    if b or d or e > 0:
+        return "none: gdalwarp cannot make a grid that is turned or has its south on top"
+    if any(_is_hdf5(one) and one.grid is None for one in origins):
+        return "none: GDAL does not read where the pixels of an HDF5-EOS swath lie"
+    if any(_is_hdf5(one) and one.layer.bands for one in origins):
+        return "none: GDAL does not say which band of an HDF5-EOS layer is which"
+    if len(origins[0].layer.bands) > 1:
+        return "none: GDAL shows not all bands of a layer with two dimensions of bands"
+    return ""
+
+
+def _notes(origins: Sequence[Place], method: str, chosen: Mapping[str, object]) -> list[str]:
+    """What gdalwarp does not know of how the raster was made."""
+    notes = []
+    layer, on_tiles = origins[0].layer, origins[0].grid is not None
+    if not on_tiles:
+        notes.append(
+            "GDAL does not search within footprints and places a swath's pixels by its own rule, "
+            "so that many pixels differ; of overlapping granules the last one counts"
+        )
+    elif method in _BOXED:
+        notes.append(
+            f"gdalwarp takes the {method} of the box between two corners of a pixel, Swathmill of "
+            "the pixel's exact outline, so that values differ"
+        )
+    if on_tiles and len(origins) > 1 and method != "nearest":
+        notes.append("gdalwarp's kernel stops at the edge of each granule")
+    if chosen.get("mask", True):
+        if layer.codes or layer.valid_range is not None:
+            notes.append("GDAL takes codes and values outside the valid range for values")
+        if chosen.get("qa"):
+            notes.append("GDAL does not apply the QA rule")
+    if on_tiles and chosen.get("search") == "valid":
+        notes.append("GDAL leaves a pixel empty where the nearest source pixel is fill")
+    if chosen.get("units") == "physical" and (layer.scale, layer.offset) != (1.0, 0.0):
+        notes.append(
+            f"GDAL gives stored values; the raster's are stored * {layer.scale} + {layer.offset}"
+        )
+    return notes
+
+
+def _gdal_crs(text: str) -> str:
+    return _SINUSOIDAL if is_modis_sinusoidal(text) else text
+
+
+def _sources(origins: Sequence[Place]) -> tuple[list[list[str]], list[str]]:
+    """Commands to run first, and the names of what to warp."""
+    before, names = [], []
+    for number, one in enumerate(origins, 1):
+        name = _subdataset(one)
+        if _is_hdf5(one) and one.grid is not None:
+            # GDAL before 3.7 does not georeference HDF5-EOS grids.
+            left, bottom, right, top = one.grid.bounds
+            corners = [repr(float(edge)) for edge in (left, top, right, bottom)]
+            placed = ["-a_srs", _gdal_crs(one.grid.crs), "-a_ullr", *corners]
+            file = f"granule{number}.vrt"
+            before.append(["gdal_translate", "-q", "-of", "VRT", *placed, name, file])
+            name = file
+        names.append(name)
+    return before, names
+
+
+def _subdataset(one: Place) -> str:
+    """The layer as GDAL names it; a band of it through a virtual raster, which GDAL 3.1 knows."""
+    layer = one.layer
+    structure = layer.grid or layer.swath or ""
+    field = layer.base_name.removeprefix(f"{structure}/")
+    if _is_hdf5(one):
+        inside = f"//HDFEOS/GRIDS/{structure}/Data Fields/{field}".replace(" ", "_")
+        return f'HDF5:"{one.path}":{inside}'
+    kind = "EOS_GRID" if one.grid is not None else "EOS_SWATH"
+    name = f'HDF4_EOS:{kind}:"{one.path}":{structure}:{field}'
+    if not layer.bands:
+        return name
+    band = layer.index[0] + 1 if layer.index else 1
+    return f"vrt://{name}?bands={band}"
+
+
+def _scale(grid: Grid, tiles: Sequence[Grid]) -> tuple[list[str], list[str]]:
+    """The options that fix how far gdalwarp widens bilinear and cubic, and a note.
+
+    gdalwarp otherwise estimates one scale for the whole raster. Swathmill widens by as many source
+    pixels as a pixel spans where it lies, which one number can follow only where all span as many.
+    """
+    spans = _spans(grid, tiles)
+    if not spans.size:
+        return ["-wo", "XSCALE=1", "-wo", "YSCALE=1"], []
+    middle, low, high = np.median(spans, axis=0), spans.min(axis=0), spans.max(axis=0)
+    options = []
+    for axis, span in zip("XY", middle, strict=True):
+        options += ["-wo", f"{axis}SCALE={1 / span:.10g}"]
+    if (high <= low * (1 + _SAME)).all():
+        return options, []
+    return options, [
+        "Swathmill widens the kernel by what each pixel spans, here "
+        f"{low[0]:.3g} to {high[0]:.3g} source columns and {low[1]:.3g} to {high[1]:.3g} source "
+        "rows; gdalwarp takes one number for all, here the middle one, so that values differ "
+        "where the span does"
+    ]
+
+
+def _spans(grid: Grid, tiles: Sequence[Grid]) -> Floats:
+    """Source columns and rows (n, 2) by which kernels widen, at places all over tiles and grid."""
+    space = SourceSpace.of(tiles[0])
+    places = [_cells(grid)] + [_cells_of_tile(grid, tile) for tile in tiles]
+    rows, cols = (np.concatenate([place[axis] for place in places]) for axis in (0, 1))
+    coordinates = Coordinates(grid=grid, space=space)
+    numbering = coordinates.numbering
+
+    def at(down: float, right: float) -> Floats:
+        found = coordinates.exact(rows + (numbering.row + down), cols + (numbering.col + right))
+        return np.stack(found, axis=1)
+
+    centre = at(0.5, 0.5)
+    inside = np.zeros(len(centre), np.bool_)
+    for tile in tiles:
+        first = np.array(space.offset(tile))
+        size = np.array([tile.width, tile.height])
+        with np.errstate(invalid="ignore"):
+            inside |= ((centre >= first) & (centre < first + size)).all(axis=1)
+    a, b, c, d = (at(down, right)[inside] for down, right in ((0, 0), (0, 1), (1, 1), (1, 0)))
+    along, down = ((b - a) + (c - d)) / 2, ((d - a) + (c - b)) / 2
+    height = np.hypot(down[:, 1], along[:, 1])
+    with np.errstate(invalid="ignore", divide="ignore"):
+        width = np.abs(along[:, 0] * down[:, 1] - down[:, 0] * along[:, 1]) / height
+    spans = np.stack([width, height], axis=1)
+    spans = spans[np.isfinite(spans).all(axis=1)]
+    if spans.size:
+        # Pixels astride the antimeridian seem to span the Earth.
+        spans = spans[(spans <= 4 * np.median(spans, axis=0)).all(axis=1)]
+    return np.where(spans > WIDENING, spans, 1.0)
+
+
+def _cells(grid: Grid) -> tuple[Floats, Floats]:
+    """Rows and columns of pixels spread evenly over a grid."""
+    rows = np.unique(np.linspace(0, grid.height - 1, _SAMPLES).round())
+    cols = np.unique(np.linspace(0, grid.width - 1, _SAMPLES).round())
+    return np.repeat(rows, len(cols)), np.tile(cols, len(rows))
+
+
+def _cells_of_tile(grid: Grid, tile: Grid) -> tuple[Floats, Floats]:
+    """Rows and columns of the pixels of a grid that lie under places spread over a tile."""
+    rows, cols = _cells(tile)
+    a, _, c, _, e, f = tile.transform
+    x, y = from_lonlat(grid.crs, *to_lonlat(tile.crs, c + a * (cols + 0.5), f + e * (rows + 0.5)))
+    a, _, c, _, e, f = grid.transform
+    row, col = np.floor((y - f) / e), np.floor((x - c) / a)
+    with np.errstate(invalid="ignore"):
+        within = (row >= 0) & (row < grid.height) & (col >= 0) & (col < grid.width)
+    return row[within], col[within]

@@ -1,0 +1,90 @@
+"""Which source pixel of a granule a target pixel comes from."""
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from reprojection.grid.coordinates import SourceSpace, exact_coordinates
+from reprojection.grid.crs import SPHERE_RADIUS
+from reprojection.grid.grids import Grid
+from reprojection.grid.sphere import unit_vectors
+from reprojection.grid.targets import pixel_centres, pixel_metres
+from reprojection.read.granule import Granule
+from reprojection.read.granule_layer import Place
+from reprojection.read.qa import Reason
+from reprojection.warp.from_swaths import points_along, points_grid
+from reprojection.warp.swath import Swath, nearest
+
+Why = npt.NDArray[np.uint8]
+
+_KERNEL = 3.0
+"""Source pixels, or target pixels where those are larger, that the widest kernel reaches."""
+
+
+def nearest_pixel(
+    granule: Granule, place: Place, pixel: Grid, why: Why, *, search_valid: bool
+) -> tuple[int, int] | None:
+    """Row and column of the source pixel nearest to a grid of one pixel; None beyond the granule.
+
+    `why` holds a Reason for each source pixel. For swaths the footprint must reach the pixel.
+    """
+    if place.grid is not None:
+        column, row = _tile_position(place.grid, pixel)
+        if not (math.isfinite(column) and math.isfinite(row)):
+            return None
+        at = math.floor(row), math.floor(column)
+        return at if 0 <= at[0] < place.grid.height and 0 <= at[1] < place.grid.width else None
+    swath = Swath.of(granule.geolocation(place.layer))
+    candidates = why == Reason.VALID if search_valid else None
+    index = int(nearest(swath, pixel_centres(pixel), candidates=candidates).item())
+    return None if index < 0 else divmod(index, swath.lat.shape[1])
+
+
+def counting_pixel(
+    granule: Granule, place: Place, pixel: Grid, why: Why
+) -> tuple[float, int, int] | None:
+    """The source pixel with a value that lies nearest, of those a kernel may count.
+
+    Returns its distance in metres, row and column; None where there is none.
+    """
+    if place.grid is not None:
+        return _counting_in_tile(place.grid, pixel, why)
+    swath = Swath.of(granule.geolocation(place.layer))
+    finer = points_grid(pixel, points_along(swath, pixel))
+    seen = np.unique(nearest(swath, pixel_centres(finer)))
+    seen = seen[(seen >= 0) & (why.ravel()[seen] == Reason.VALID)]
+    if not seen.size:
+        return None
+    middle = pixel_centres(pixel)
+    here = np.stack(unit_vectors(middle.lat, middle.lon)).reshape(3, 1)
+    there = np.stack(unit_vectors(swath.lat.ravel()[seen], swath.lon.ravel()[seen]))
+    away = np.linalg.norm(there - here, axis=0) * SPHERE_RADIUS
+    best = int(np.argmin(away))
+    return float(away[best]), *divmod(int(seen[best]), swath.lat.shape[1])
+
+
+def _counting_in_tile(tile: Grid, pixel: Grid, why: Why) -> tuple[float, int, int] | None:
+    column, row = _tile_position(tile, pixel)
+    if not (math.isfinite(column) and math.isfinite(row)):
+        return None
+    side = pixel_metres(tile)
+    reach = math.ceil(_KERNEL * max(1.0, pixel_metres(pixel) / side))
+    top, left = max(math.floor(row) - reach, 0), max(math.floor(column) - reach, 0)
+    bottom, right = math.floor(row) + reach + 1, math.floor(column) + reach + 1
+    if bottom <= 0 or right <= 0:
+        return None
+    down, across = np.nonzero(why[top:bottom, left:right] == Reason.VALID)
+    if not down.size:
+        return None
+    away = np.hypot(down + (top + 0.5) - row, across + (left + 0.5) - column)
+    best = int(np.argmin(away))
+    return float(away[best]) * side, int(down[best]) + top, int(across[best]) + left
+
+
+def _tile_position(tile: Grid, pixel: Grid) -> tuple[float, float]:
+    """Fractional column and row of a pixel's centre in a tile; NaN where it is no place."""
+    space = SourceSpace.of(tile)
+    column, row = exact_coordinates(pixel, space, np.array([[0]]), np.array([[0]]))
+    left, top = space.offset(tile)
+    return column.item() - left, row.item() - top

@@ -1,0 +1,324 @@
+"""Grids: a CRS, an affine transform and a shape; lattices and the cells they are cut into."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Self, TypedDict
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reprojection.errors import GridError
+from reprojection.grid.crs import (
+    MODIS_SINUSOIDAL,
+    Floats,
+    check_crs,
+    from_lonlat,
+    parse_crs,
+    to_lonlat,
+)
+from reprojection.grid.sinusoidal import (
+    MODIS_PIXELS,
+    TILE_SIZE,
+    TILES_ACROSS,
+    TILES_DOWN,
+    tiles_touching,
+)
+
+__all__ = [
+    "CELL_SIZE",
+    "MODIS_SINUSOIDAL",
+    "Bounds",
+    "Cell",
+    "Grid",
+    "GridDocument",
+    "Lattice",
+    "modis_lattice",
+    "modis_tile_grid",
+    "project_bounds",
+    "tiles_touching",
+]
+
+CELL_SIZE = 1024
+"""Rows and columns of a cell of a user's grid."""
+
+_SNAP = 1e-6
+"""Fraction of a pixel by which bounds may miss a lattice line and still count as on it."""
+
+_MAX_PIXELS = 2**40
+
+_FARTHEST = 1e8
+"""Metres from a CRS's origin, more than twice around the Earth: beyond them a map has no places."""
+
+
+class Bounds(NamedTuple):
+    """A box in CRS units (or degrees): west, south, east, north; west > east crosses 180 degrees
+    where the box is in longitude and latitude."""
+
+    west: float
+    south: float
+    east: float
+    north: float
+
+
+class Cell(NamedTuple):
+    """Column and row of a cell in its lattice, counted from CRS (0, 0), rows downward."""
+
+    col: int
+    row: int
+
+
+class GridDocument(TypedDict):
+    """A Grid as JSON."""
+
+    crs: str
+    transform: list[float]
+    width: int
+    height: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grid:
+    """A raster's place: CRS (WKT, authority code or PROJ string), affine transform and shape.
+
+    `transform` is (a, b, c, d, e, f) in CRS units: x = a col + b row + c, y = d col + e row + f,
+    with (col, row) = (0, 0) the outer corner of the first pixel. Raises GridError for a
+    degenerate transform or an empty shape.
+    """
+
+    crs: str
+    transform: tuple[float, float, float, float, float, float]
+    width: int
+    height: int
+
+    def __post_init__(self) -> None:
+        a, b, _, d, e, _ = self.transform
+        if not all(map(math.isfinite, self.transform)) or a * e - b * d == 0.0:
+            raise GridError(f"grid transform {self.transform} has no inverse; give a pixel size")
+        if self.width < 1 or self.height < 1 or self.width * self.height > _MAX_PIXELS:
+            raise GridError(
+                f"grid of {self.width} x {self.height} pixels; both sides must be at least 1 and "
+                f"the whole at most 2**40 pixels"
+            )
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns, as numpy orders them."""
+        return self.height, self.width
+
+    @property
+    def is_upright(self) -> bool:
+        """Whether rows and columns run along the CRS axes."""
+        return self.transform[1] == 0.0 and self.transform[3] == 0.0
+
+    @property
+    def bounds(self) -> Bounds:
+        """The box of the outer pixel edges in CRS units."""
+        a, b, c, d, e, f = self.transform
+        xs = [c, c + a * self.width, c + b * self.height, c + a * self.width + b * self.height]
+        ys = [f, f + d * self.width, f + e * self.height, f + d * self.width + e * self.height]
+        return Bounds(min(xs), min(ys), max(xs), max(ys))
+
+    def lonlat_outline(self, points_per_edge: int = 33) -> NDArray[np.float64]:
+        """The outer edge as an array (n, 2) of WGS84 longitude and latitude in degrees.
+
+        Clockwise from the first corner; NaN where the edge lies outside the projection's domain.
+        """
+        t = np.linspace(0.0, 1.0, points_per_edge)[:-1]
+        zero, one = np.zeros_like(t), np.ones_like(t)
+        cols = np.concatenate([t, one, 1 - t, zero]) * self.width
+        rows = np.concatenate([zero, t, one, 1 - t]) * self.height
+        a, b, c, d, e, f = self.transform
+        lon, lat = to_lonlat(self.crs, a * cols + b * rows + c, d * cols + e * rows + f)
+        return np.stack([lon, lat], axis=1)
+
+    def to_dict(self) -> GridDocument:
+        """The grid as a JSON document."""
+        return {
+            "crs": self.crs,
+            "transform": list(self.transform),
+            "width": self.width,
+            "height": self.height,
+        }
+
+    @classmethod
+    def from_dict(cls, document: GridDocument) -> Self:
+        """The grid of a JSON document made by `to_dict`; GridError where it is malformed."""
+        try:
+            a, b, c, d, e, f = (float(number) for number in document["transform"])
+            return cls(
+                crs=str(document["crs"]),
+                transform=(a, b, c, d, e, f),
+                width=int(document["width"]),
+                height=int(document["height"]),
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise GridError(
+                "a grid document needs crs, transform (6 numbers), width and height"
+            ) from error
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lattice:
+    """All grids of one CRS and pixel size whose pixel edges meet CRS coordinate (0, 0).
+
+    `resolution` is the pixel's side in CRS units. Raises GridError for a CRS that cannot be a
+    target and a resolution that is not positive.
+    """
+
+    crs: str
+    resolution: float
+    cell_size: int = CELL_SIZE
+
+    def __post_init__(self) -> None:
+        check_crs(self.crs)
+        if not (math.isfinite(self.resolution) and self.resolution > 0):
+            raise GridError(f"resolution {self.resolution} must be a positive number of CRS units")
+
+    def window(self, col: int, row: int, width: int, height: int) -> Grid:
+        """The grid of `width` x `height` pixels whose first pixel has this lattice index."""
+        size = self.resolution
+        return Grid(
+            crs=self.crs,
+            transform=(size, 0.0, col * size, 0.0, -size, -row * size),
+            width=width,
+            height=height,
+        )
+
+    def snap(self, bounds: Sequence[float]) -> Grid:
+        """The smallest grid that covers bounds (west, south, east, north) in CRS units.
+
+        Raises GridError when the bounds are not finite or reversed.
+        """
+        west, south, east, north = bounds
+        if not all(map(math.isfinite, bounds)) or west > east or south > north:
+            raise GridError(
+                f"bounds {tuple(bounds)} must be finite with west <= east and south <= north"
+            )
+        left, right = self._span(west, east)
+        top, bottom = self._span(-north, -south)
+        return self.window(left, top, right - left, bottom - top)
+
+    def _span(self, low: float, high: float) -> tuple[int, int]:
+        first = math.floor(low / self.resolution + _SNAP)
+        last = math.ceil(high / self.resolution - _SNAP)
+        return first, max(last, first + 1)
+
+    def index(self, grid: Grid) -> tuple[int, int]:
+        """Lattice column and row of a grid's first pixel; GridError if it is not on the lattice."""
+        a, b, c, d, e, f = grid.transform
+        size = self.resolution
+        col, row = round(c / size), round(-f / size)
+        aligned = (
+            (a, b, d, e) == (size, 0.0, 0.0, -size)
+            and abs(c - col * size) <= _SNAP * size
+            and abs(f + row * size) <= _SNAP * size
+        )
+        if not aligned or (grid.crs != self.crs and parse_crs(grid.crs) != parse_crs(self.crs)):
+            raise GridError(
+                f"the grid at {grid.bounds} is not of the lattice of {size} units; snap it first"
+            )
+        return col, row
+
+    def cells(self, grid: Grid) -> list[Cell]:
+        """The cells that share a pixel with the grid, by row, then column."""
+        col, row = self.index(grid)
+        size = self.cell_size
+        rows = range(row // size, (row + grid.height - 1) // size + 1)
+        cols = range(col // size, (col + grid.width - 1) // size + 1)
+        return [Cell(c, r) for r in rows for c in cols]
+
+    def cell_grid(self, col: int, row: int) -> Grid:
+        """The grid of one whole cell."""
+        size = self.cell_size
+        return self.window(col * size, row * size, size, size)
+
+
+def modis_lattice(resolution_m: int) -> Lattice:
+    """The MODIS sinusoidal lattice at 250, 500 or 1000 m, whose cells are the MODIS tiles.
+
+    Cell (col, row) is tile (h - 18, v - 9). The true pixel sides are 231.66, 463.31 and 926.63 m.
+    """
+    pixels = _pixels(resolution_m)
+    return Lattice(crs=MODIS_SINUSOIDAL, resolution=TILE_SIZE / pixels, cell_size=pixels)
+
+
+def modis_tile_grid(h: int, v: int, resolution_m: int) -> Grid:
+    """The grid of MODIS sinusoidal tile (h, v) at 250, 500 or 1000 m: 4800, 2400 or 1200 pixels.
+
+    Raises GridError for a tile outside h 0-35, v 0-17.
+    """
+    if not (0 <= h < TILES_ACROSS and 0 <= v < TILES_DOWN):
+        raise GridError(f"tile h{h:02d}v{v:02d} does not exist; h is 0 to 35 and v is 0 to 17")
+    return modis_lattice(resolution_m).cell_grid(h - TILES_ACROSS // 2, v - TILES_DOWN // 2)
+
+
+def _pixels(resolution_m: int) -> int:
+    try:
+        return MODIS_PIXELS[resolution_m]
+    except KeyError:
+        raise GridError(f"MODIS resolution {resolution_m} m; choose 250, 500 or 1000") from None
+
+
+def project_bounds(lonlat_bbox: Sequence[float], crs: str) -> Bounds:
+    """The box in a CRS that holds a longitude-latitude box (west, south, east, north).
+
+    The box is sampled densely, edges and inside, and padded by the curvature between samples; the
+    part outside the CRS's domain is left out. West > east crosses the antimeridian. Raises
+    GridError for a box off the Earth, an unusable CRS, or a box wholly outside its domain or
+    reaching where the map runs off to infinity, such as the far pole of a polar CRS.
+    """
+    west, south, east, north = _check_lonlat(lonlat_bbox)
+    check_crs(crs)
+    lon, lat = np.meshgrid(np.linspace(west, east, 257), np.linspace(south, north, 257))
+    if parse_crs(crs).is_projected:
+        lon = np.where(lon > 180.0, lon - 360.0, lon)
+    x, y = points_on_map(f"box {tuple(lonlat_bbox)}", lon.ravel(), lat.ravel(), crs)
+    west_x, east_x = _padded_span(x.reshape(lon.shape))
+    south_y, north_y = _padded_span(y.reshape(lon.shape))
+    return Bounds(west_x, south_y, east_x, north_y)
+
+
+def points_on_map(what: str, lon: Floats, lat: Floats, crs: str) -> tuple[Floats, Floats]:
+    """Coordinates in a CRS of points (n,) of a region, NaN where one is off its domain.
+
+    Raises GridError, which names the region by `what`, where all are, or one lies where the map
+    runs off to infinity.
+    """
+    x, y = from_lonlat(crs, lon, lat)
+    remedy = "choose a CRS made for that region"
+    name = parse_crs(crs).name
+    if not np.isfinite(x).any():
+        raise GridError(f"{what} lies outside the domain of CRS {name!r}; {remedy}")
+    away = np.hypot(x, y) * (parse_crs(crs).axis_info[0].unit_conversion_factor or 1.0)
+    farthest = int(np.nanargmax(away))
+    if away[farthest] > _FARTHEST:
+        raise GridError(
+            f"a part of {what}, at longitude {lon[farthest]:g} and latitude {lat[farthest]:g}, "
+            f"lies outside the domain of CRS {name!r}; {remedy}, or narrow it"
+        )
+    return x, y
+
+
+def _check_lonlat(box: Sequence[float]) -> Bounds:
+    west, south, east, north = box
+    on_earth = -90.0 <= south <= north <= 90.0 and -180.0 <= west <= 180.0
+    if not (all(map(math.isfinite, box)) and on_earth and -180.0 <= east <= 540.0):
+        raise GridError(
+            f"box {tuple(box)} is not on the Earth; give west, south, east, north in degrees, "
+            "south <= north, longitudes from -180 to 180"
+        )
+    return Bounds(west, south, east + 360.0 if east < west else east, north)
+
+
+def _padded_span(values: NDArray[np.float64]) -> tuple[float, float]:
+    low, high = float(np.nanmin(values)), float(np.nanmax(values))
+    step = (high - low) / 64
+    bends = [0.0]
+    for axis in (0, 1):
+        bend = np.abs(np.diff(values, n=2, axis=axis))
+        bend = bend[np.isfinite(bend) & (bend < step)]
+        bends.append(float(bend.max(initial=0.0)) / 4)
+    noise = 1e-9 * max(abs(low), abs(high))
+    pad = max(bends)
+    return (low - pad, high + pad) if pad > noise else (low, high)

@@ -1,0 +1,105 @@
+"""The MODIS sinusoidal tile grid: 36 x 18 tiles, and which of them a region touches."""
+
+import math
+from collections.abc import Iterator, Sequence
+
+import shapely
+from shapely.geometry.base import BaseGeometry
+
+from reprojection.errors import GridError
+from reprojection.grid.crs import SPHERE_RADIUS
+
+TILES_ACROSS = 36
+TILES_DOWN = 18
+TILE_SIZE = math.pi * SPHERE_RADIUS / TILES_DOWN
+"""Side of a tile in metres, 1111950.5197 (MODIS Land, "Grids")."""
+
+MODIS_PIXELS = {250: 4800, 500: 2400, 1000: 1200}
+"""Pixels along a tile's side by nominal resolution in metres."""
+
+_TOUCH = 1e-9
+"""Degrees by which a region must enter a tile to touch it; no pixel centre is that close."""
+
+_STRIP = 0.25
+"""Height in degrees of the strips a polygon is cut into to bound its x in each."""
+
+
+def tiles_touching(region: Sequence[float] | BaseGeometry) -> list[tuple[int, int]]:
+    """The MODIS tiles (h, v) that a region enters, by v, then h.
+
+    `region` is a longitude-latitude box (west, south, east, north; west > east crosses the
+    antimeridian, as east > 180 does) or a shapely polygon in degrees. No tile with a pixel centre
+    in the region is missed; near a polygon's slanted edge a tile more may be named. Raises
+    GridError for a box that is not on the Earth.
+    """
+    spans = _polygon_spans(region) if isinstance(region, BaseGeometry) else _box_spans(region)
+    found: set[tuple[int, int]] = set()
+    for west, south, east, north in spans:
+        for part_west, part_east in _within_180(west, east):
+            found.update(_tiles_of_span(part_west, south, part_east, north))
+    return sorted(found, key=lambda tile: (tile[1], tile[0]))
+
+
+def _box_spans(box: Sequence[float]) -> Iterator[tuple[float, float, float, float]]:
+    west, south, east, north = box
+    finite = all(map(math.isfinite, box))
+    if not finite or not -90.0 <= south <= north <= 90.0 or abs(west) > 540 or abs(east) > 540:
+        raise GridError(
+            f"box {tuple(box)} is not on the Earth; give west, south, east, north in degrees"
+        )
+    yield west, south, east + 360.0 if east < west else east, north
+
+
+def _polygon_spans(polygon: BaseGeometry) -> Iterator[tuple[float, float, float, float]]:
+    west, south, east, north = polygon.bounds
+    if not (-90.0 <= south <= north <= 90.0 and -540.0 <= west <= east <= 540.0):
+        raise GridError(
+            f"polygon with bounds {polygon.bounds} is not on the Earth; give longitude and "
+            "latitude in degrees"
+        )
+    for strip in range(math.floor(south / _STRIP), math.floor(north / _STRIP) + 1):
+        box = shapely.box(west - 1, strip * _STRIP, east + 1, (strip + 1) * _STRIP)
+        part = shapely.intersection(polygon, box)
+        for piece in getattr(part, "geoms", [part]):
+            if not piece.is_empty:
+                yield piece.bounds
+
+
+def _within_180(west: float, east: float) -> Iterator[tuple[float, float]]:
+    """The span cut at odd multiples of 180 degrees, each part brought into [-180, 180]."""
+    if east - west >= 360.0:
+        yield -180.0, 180.0
+        return
+    turn = math.floor((west + 180.0) / 360.0)
+    while turn * 360.0 - 180.0 <= east:
+        low = max(west, turn * 360.0 - 180.0) - turn * 360.0
+        high = min(east, turn * 360.0 + 180.0) - turn * 360.0
+        if low <= high:
+            yield low, high
+        turn += 1
+
+
+def _tiles_of_span(
+    west: float, south: float, east: float, north: float
+) -> Iterator[tuple[int, int]]:
+    thin = north - south <= 2 * _TOUCH
+    margin = -_TOUCH if thin else _TOUCH
+    first = max(0, math.floor((90.0 - north + margin) / 10.0))
+    last = min(TILES_DOWN - 1, math.floor((90.0 - south - margin) / 10.0))
+    for v in range(first, last + 1):
+        low = max(south, 80.0 - 10.0 * v)
+        high = min(north, 90.0 - 10.0 * v)
+        # Inside one row of tiles latitude keeps its sign, so cos is monotone: ends are extremes.
+        cosines = (math.cos(math.radians(low)), math.cos(math.radians(high)))
+        left = min(west * c for c in cosines)
+        right = max(east * c for c in cosines)
+        for h in _columns(left, right):
+            yield h, v
+
+
+def _columns(left: float, right: float) -> range:
+    """Tile columns that [left, right], in degrees of the equator, enters."""
+    margin = _TOUCH if right - left > 2 * _TOUCH else -_TOUCH
+    first = max(0, math.floor((left + 180.0 + margin) / 10.0))
+    last = min(TILES_ACROSS - 1, math.floor((right + 180.0 - margin) / 10.0))
+    return range(first, last + 1)

@@ -1,0 +1,135 @@
+"""Where the pixel centres of a grid lie on the Earth."""
+
+import itertools
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from reprojection.grid.bicubic import BLOCK
+from reprojection.grid.blocks import BlockPlan, plan_blocks
+from reprojection.grid.coordinates import Coordinates, SourceSpace
+from reprojection.grid.crs import (
+    MODIS_SINUSOIDAL,
+    SPHERE_RADIUS,
+    is_modis_sinusoidal,
+    is_plain_lonlat,
+    parse_crs,
+    wrap_longitude,
+)
+from reprojection.grid.grids import Grid
+from reprojection.grid.places import Chunk, centres
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Targets:
+    """Latitudes and longitudes of pixel centres in WGS84 degrees, NaN where there is no Earth.
+
+    The two arrays broadcast to the grid's shape (height, width): where a row has one latitude,
+    `lat` is (height, 1), and where a column has one longitude, `lon` is (1, width).
+    """
+
+    lat: Floats
+    lon: Floats
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return self.lat.shape[0], self.lon.shape[1]
+
+    @property
+    def strides(self) -> tuple[int, int, int, int]:
+        """Elements to the next row and column of `lat`, then of `lon`; 0 where they repeat."""
+        return *_strides(self.lat), *_strides(self.lon)
+
+
+def _strides(array: Floats) -> tuple[int, int]:
+    rows, cols = array.shape
+    return (cols if rows > 1 else 0), (1 if cols > 1 else 0)
+
+
+class Centres:
+    """The pixel centres of a grid, a run of rows at a time.
+
+    By formula where there is one, else to within a metre: by the block plan of a warp onto
+    sinusoidal pixels of 100 m, which is exact (PROJ at each pixel) where a map is not smooth. What
+    a pixel gets depends neither on the run of rows nor, in an upright grid, on the grid's bounds.
+    """
+
+    def __init__(self, grid: Grid) -> None:
+        self._grid = grid
+        by_formula = is_plain_lonlat(grid.crs) or is_modis_sinusoidal(grid.crs)
+        self._plan = None
+        if not (grid.is_upright and by_formula):
+            self._plan = plan_blocks(Coordinates(grid=grid, space=_METRES))
+
+    def rows(self, first: int, last: int) -> Targets:
+        """The centres of rows [first, last)."""
+        if self._plan is not None:
+            return _by_plan(self._plan, first, last)
+        x, y = _axes(self._grid)
+        if is_plain_lonlat(self._grid.crs):
+            lat = np.where(np.abs(y) <= 90.0, y, np.nan)[first:last]
+            return Targets(lat=lat[:, None], lon=wrap_longitude(x)[None, :])
+        return _sinusoidal_centres(x, y[first:last])
+
+
+def pixel_centres(grid: Grid) -> Targets:
+    """All pixel centres of a grid."""
+    return Centres(grid).rows(0, grid.height)
+
+
+_METRES = SourceSpace(crs=MODIS_SINUSOIDAL, pixel_width=100.0, pixel_height=-100.0, x0=0.0, y0=0.0)
+
+
+def _by_plan(plan: BlockPlan, first: int, last: int) -> Targets:
+    width = plan.coordinates.grid.width
+    lat, lon = np.empty((last - first, width)), np.empty((last - first, width))
+    # Whole rows of blocks, so that none is evaluated twice.
+    ahead = BLOCK - (plan.numbering.row + first) % BLOCK
+    edges = [first, *range(first + ahead, last, BLOCK), last]
+    for top, bottom in itertools.pairwise(edges):
+        places = centres(plan, Chunk(top=top, bottom=bottom, left=0, right=width), quick=False)
+        phi = places[..., 1] * (_METRES.pixel_height / SPHERE_RADIUS)
+        rows = slice(top - first, bottom - first)
+        lat[rows] = np.degrees(phi)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            lon[rows] = np.degrees(
+                places[..., 0] * (_METRES.pixel_width / SPHERE_RADIUS) / np.cos(phi)
+            )
+    return Targets(lat=lat, lon=lon)
+
+
+def _sinusoidal_centres(x: Floats, y: Floats) -> Targets:
+    """Snyder 1987, eqs. 30-6 and 30-7 with longitude 0: a row is one latitude, evenly divided."""
+    phi = y / SPHERE_RADIUS
+    on_map = np.abs(phi) <= math.pi / 2
+    with np.errstate(divide="ignore"):
+        per_metre = np.degrees(1.0 / (SPHERE_RADIUS * np.cos(phi)))
+    lon = per_metre[:, None] * x[None, :]
+    lon[np.abs(lon) > 180.0] = np.nan
+    return Targets(lat=np.where(on_map, np.degrees(phi), np.nan)[:, None], lon=lon)
+
+
+def _axes(grid: Grid) -> tuple[Floats, Floats]:
+    """x of columns and y of rows of an upright grid, the same in every cell of a lattice."""
+    a, _, c, _, e, f = grid.transform
+    return _centres(c, a, grid.width), _centres(f, e, grid.height)
+
+
+def _centres(start: float, step: float, count: int) -> Floats:
+    first = round(start / step)
+    if abs(start - first * step) <= 1e-6 * abs(step):
+        return np.asarray((first + np.arange(count) + 0.5) * step)
+    return np.asarray(start + (np.arange(count) + 0.5) * step)
+
+
+def pixel_metres(grid: Grid) -> float:
+    """The side of a grid's pixel in metres: of the plane, or of the equator for a degree grid."""
+    a, b, _, d, e, _ = grid.transform
+    crs = parse_crs(grid.crs)
+    factor = crs.axis_info[0].unit_conversion_factor
+    return math.sqrt(abs(a * e - b * d)) * (factor * SPHERE_RADIUS if crs.is_geographic else factor)

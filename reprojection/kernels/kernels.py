@@ -1,0 +1,77 @@
+"""The C kernels as Python callables, or the word that they are absent.
+
+The library is built from `reprojection/kernels/csrc` as the extension module `reprojection._kernels` and
+loaded with ctypes, so that every call releases the GIL. SWATHMILL_KERNELS names another library
+(one with sanitizers, for example), or is `none` to use the numpy versions.
+"""
+
+import ctypes
+import importlib.machinery
+import logging
+import os
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+_VERSION = 5
+_log = logging.getLogger(__name__)
+
+CType = type[ctypes.c_int32] | type[ctypes.c_int64] | type[ctypes.c_double] | type[ctypes.c_void_p]
+
+
+@lru_cache(maxsize=1)
+def library() -> ctypes.CDLL | None:
+    """The loaded library, or None (said once in the log, with how to build it)."""
+    chosen = os.environ.get("SWATHMILL_KERNELS", "")
+    if chosen == "none":
+        return None
+    for path in [Path(chosen)] if chosen else _candidates():
+        if path.is_file():
+            loaded = ctypes.CDLL(str(path))
+            if loaded.swathmill_kernels_version() == _VERSION:
+                return loaded
+            _log.warning("%s is of another version; rebuild it with `make kernels`", path)
+    _log.warning(
+        "the C kernels are not built, so reprojection uses numpy and is many times slower; "
+        "install a C compiler and run `make kernels`"
+    )
+    return None
+
+
+def _candidates() -> list[Path]:
+    here = Path(__file__).parent
+    return [here / f"_kernels{suffix}" for suffix in importlib.machinery.EXTENSION_SUFFIXES]
+
+
+def available() -> bool:
+    """Whether the C kernels can be used; callers fall back to the numpy versions otherwise."""
+    return library() is not None
+
+
+def function(
+    name: str, argtypes: Sequence[CType], restype: CType | None = None
+) -> Callable[..., Any] | None:
+    """The kernel of that name with its argument types, or None when the library is absent.
+
+    Pointers are `ctypes.c_void_p`: pass `address(array)`. Raises AttributeError for a name the
+    library does not export, which is a programming error.
+    """
+    loaded = library()
+    if loaded is None:
+        return None
+    if name not in vars(loaded):
+        made = loaded[name]
+        made.argtypes = list(argtypes)
+        made.restype = restype
+        setattr(loaded, name, made)
+    found: Callable[..., Any] = getattr(loaded, name)
+    return found
+
+
+def address(array: NDArray[np.generic] | None) -> int | None:
+    """The address of an array's first element; None stays None (a null pointer)."""
+    return None if array is None else array.ctypes.data

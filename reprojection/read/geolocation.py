@@ -1,0 +1,212 @@
+"""Where the pixels of a swath lie: coarse geolocation brought to a layer's own resolution.
+
+A MODIS scan is ten 1 km lines recorded at once, and neighbouring scans overlap away from nadir
+(the bow-tie). Interpolating from one scan's lines into the next would blur that, so every scan
+stands alone: its edge lines and edge columns are extrapolated. HDF-EOS dimension maps place coarse
+element `i` on fine element `offset + increment * i` ("HDF-EOS Library Users Guide", volume 1,
+section on geolocation mapping).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from reprojection.catalogue import Product
+from reprojection.catalogue.layers import Layer, split_index
+from reprojection.container import AttributeValue
+from reprojection.errors import NoGeolocationError
+from reprojection.grid.orbit import ALTITUDE_KM, EARTH_RADIUS_KM, PIXEL_RADIANS, PIXELS_PER_SCAN
+from reprojection.read.interpolation import AxisMap, interpolate_positions, interpolate_values
+from reprojection.read.structmetadata import SwathInfo
+
+KM_LINES_PER_SCAN = 10
+"""MODIS records 10 lines of 1 km per scan (MODIS Level 1A Earth Location ATBD, section 2)."""
+
+MAX_SCANS = 210
+_LINES_PER_SCAN = (1, 2, 10, 20, 40)  # at 10 km, 5 km, 1 km, 500 m and 250 m
+
+_SCAN_COUNTS = ("Number_of_Instrument_Scans", "Number of Scans", "Number_of_Scans")
+_ZENITH_NAMES = ("sensor_zenith", "sensorzenith", "sensor_zenith_angle", "view_angle", "viewzenith")
+
+
+class SwathGranule(Protocol):
+    """What the geolocation of a layer is worked out from: an open granule."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def swaths(self) -> Mapping[str, SwathInfo]: ...
+    @property
+    def layers(self) -> Mapping[str, Layer]: ...
+    @property
+    def entry(self) -> Product | None: ...
+    @property
+    def attributes(self) -> Mapping[str, AttributeValue]: ...
+    def read(self, layer: Layer) -> npt.NDArray[np.generic]:
+        """The stored values of a layer, shape (rows, columns)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Geolocation:
+    """Pixel centres of a swath layer.
+
+    `lat` and `lon` are float64 WGS84 degrees, shape (rows, columns), NaN where unknown.
+    `sensor_zenith` is float32 degrees of the same shape, NaN where unknown, or None when the
+    granule neither holds it nor is a MODIS swath. `scan_lines` is the number of the layer's lines
+    in one scan.
+    """
+
+    lat: npt.NDArray[np.float64]
+    lon: npt.NDArray[np.float64]
+    sensor_zenith: npt.NDArray[np.float32] | None
+    scan_lines: int
+
+
+def locate(granule: SwathGranule, layer: Layer) -> Geolocation:
+    """The geolocation of a layer of a granule. Raises NoGeolocationError when it has none."""
+    swath = granule.swaths.get(layer.swath) if layer.swath else None
+    latitude, longitude = _geo_layers(granule, layer, swath)
+    rows, columns = _axis_maps(granule, layer, latitude, swath)
+    lat = _degrees(granule, latitude, 90.0)
+    lon = _degrees(granule, longitude, 180.0)
+    unknown = np.isnan(lat) | np.isnan(lon)
+    lat[unknown] = lon[unknown] = np.nan
+    fine_lat, fine_lon = interpolate_positions(lat, lon, rows, columns)
+    return Geolocation(
+        lat=np.asarray(fine_lat, np.float64),
+        lon=np.asarray(fine_lon, np.float64),
+        sensor_zenith=_sensor_zenith(granule, layer, latitude, (rows, columns)),
+        scan_lines=rows.group,
+    )
+
+
+def _geo_layers(
+    granule: SwathGranule, layer: Layer, swath: SwathInfo | None
+) -> tuple[Layer, Layer]:
+    found: dict[str, Layer] = {}
+    for name, candidate in granule.layers.items():
+        word = name.rsplit("/", 1)[-1].lower()
+        if word in ("latitude", "longitude") and candidate.swath == layer.swath and swath:
+            found.setdefault(word, candidate)
+    if swath is None or len(found) != 2 or found["latitude"].shape != found["longitude"].shape:
+        remedy = (
+            "use a product that carries geolocation; fire masks of MOD14 need their MOD03"
+            if layer.grid is None
+            else "it lies on a grid: use the grid"
+        )
+        raise NoGeolocationError(
+            f"layer {layer.name!r} of {granule.name} has no latitude and longitude: {remedy}"
+        )
+    return found["latitude"], found["longitude"]
+
+
+def _axis_maps(
+    granule: SwathGranule, layer: Layer, geo: Layer, swath: SwathInfo | None
+) -> tuple[AxisMap, AxisMap]:
+    scan_lines = _scan_lines(granule, layer)
+    maps = []
+    for axis, group in ((0, scan_lines), (1, layer.shape[1])):
+        dim, geo_dim = layer.dims[axis], geo.dims[axis]
+        if dim == geo_dim:
+            offset, increment = 0, 1
+        else:
+            found = swath.map_onto(dim) if swath else None
+            if found is None or found.geo != geo_dim:
+                raise NoGeolocationError(
+                    f"layer {layer.name!r} of {granule.name} cannot be placed: nothing maps its "
+                    f"dimension {dim!r} onto the geolocation's {geo_dim!r}; choose a layer of the "
+                    "geolocation's resolution"
+                )
+            offset, increment = found.offset, found.increment
+        maps.append(
+            AxisMap(
+                fine=layer.shape[axis],
+                coarse=geo.shape[axis],
+                offset=offset,
+                increment=increment,
+                group=group,
+            )
+        )
+    return maps[0], maps[1]
+
+
+def _scan_lines(granule: SwathGranule, layer: Layer) -> int:
+    """Lines of one scan in a layer, from the file's scan count, else the usual 203 or 204 scans."""
+    rows = layer.shape[0]
+    counts = [granule.attributes.get(name) for name in _SCAN_COUNTS]
+    for scans in [*(item for item in counts if isinstance(item, int)), 203, 204]:
+        # MOD06 writes its number of lines as its number of scans; five minutes hold 204 at most.
+        if 0 < scans <= MAX_SCANS and rows % scans == 0 and rows // scans in _LINES_PER_SCAN:
+            return rows // scans
+    if granule.entry is not None:
+        nominal = round(KM_LINES_PER_SCAN * 1000 / granule.entry.resolution)
+        return nominal if nominal >= 1 and rows % nominal == 0 else 1
+    return 1
+
+
+def _degrees(granule: SwathGranule, layer: Layer, bound: float) -> npt.NDArray[np.float64]:
+    stored = granule.read(layer)
+    values = stored.astype(np.float64)
+    values *= layer.scale
+    values += layer.offset
+    with np.errstate(invalid="ignore"):
+        bad = ~((values <= bound) & (values >= -bound))
+    if layer.fill is not None:
+        bad |= stored == layer.fill
+    values[bad] = np.nan
+    return values
+
+
+def _sensor_zenith(
+    granule: SwathGranule, layer: Layer, geo: Layer, maps: tuple[AxisMap, AxisMap]
+) -> npt.NDArray[np.float32] | None:
+    """Sensor zenith at the layer's pixels: its own, or interpolated from the geolocation's."""
+    on_layer = _zenith_layer(granule.layers, layer)
+    if on_layer is not None:
+        return _angles(granule, on_layer)
+    coarse = _zenith_layer(granule.layers, geo)
+    if coarse is None:
+        return _scan_zenith(granule, layer)
+    return interpolate_values(_angles(granule, coarse), *maps)
+
+
+def _scan_zenith(granule: SwathGranule, layer: Layer) -> npt.NDArray[np.float32] | None:
+    """Sensor zenith from the scan's geometry, for MODIS swaths that do not store it.
+
+    A pixel's angle off nadir is its place in the scan; on a sphere the zenith at the ground follows
+    by the sine rule (MODIS Level 1A Earth Location ATBD, section 2). Within 0.3 degrees of the
+    stored angles of MYD04.
+    """
+    if granule.entry is None or granule.entry.geometry != "swath":
+        return None
+    columns = layer.shape[1]
+    per_cell = (
+        round(PIXELS_PER_SCAN / columns) if columns < PIXELS_PER_SCAN else PIXELS_PER_SCAN / columns
+    )
+    pixels = (np.arange(columns) + 0.5) * per_cell - 0.5
+    look = np.abs(pixels - (PIXELS_PER_SCAN - 1) / 2) * PIXEL_RADIANS
+    ratio = (EARTH_RADIUS_KM + ALTITUDE_KM) / EARTH_RADIUS_KM
+    zenith = np.degrees(np.arcsin(np.minimum(ratio * np.sin(np.minimum(look, 1.2)), 1.0)))
+    return np.tile(zenith.astype(np.float32), (layer.shape[0], 1))
+
+
+def _zenith_layer(layers: Mapping[str, Layer], like: Layer) -> Layer | None:
+    for name, candidate in layers.items():
+        word = split_index(name)[0].rsplit("/", 1)[-1].lower().replace(" ", "_")
+        same = candidate.swath == like.swath and candidate.dims == like.dims
+        if word in _ZENITH_NAMES and same and not candidate.bands:
+            return candidate
+    return None
+
+
+def _angles(granule: SwathGranule, layer: Layer) -> npt.NDArray[np.float32]:
+    stored = granule.read(layer)
+    values = (stored.astype(np.float64) * layer.scale + layer.offset).astype(np.float32)
+    bad = ~(np.abs(values) <= 90.0)
+    if layer.fill is not None:
+        bad |= stored == layer.fill
+    values[bad] = np.nan
+    return values

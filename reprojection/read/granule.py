@@ -1,0 +1,274 @@
+"""One reader for MODIS and VIIRS granules: HDF4-EOS and HDF5-EOS grids and swaths.
+
+The C libraries underneath are not thread-safe and trust their input: read in a process that may
+die, one granule reader per process at a time.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+from reprojection import catalogue
+from reprojection.catalogue import Product
+from reprojection.catalogue.layers import Kind, Layer, split_index
+from reprojection.catalogue.names import NameParts, normal_collection, parse_name
+from reprojection.container import AttributeValue, Container, DataSet
+from reprojection.errors import (
+    BadFormatError,
+    ChoiceRefusedError,
+    UnknownLayerError,
+    UnreadableGranuleError,
+)
+from reprojection.read import odl
+from reprojection.read.geolocation import Geolocation, locate
+from reprojection.read.layer_builder import LayerBuilder
+from reprojection.read.structmetadata import GridInfo, Structure, SwathInfo, parse_structure
+
+__all__ = ["Geolocation", "Granule", "Kind", "Layer", "open_granule"]
+
+# Files that say `value = scale_factor * (stored - add_offset)` in a global attribute.
+_ATMOSPHERE_NOTES = ("Slope_and_Offset_Usage", "ScaleFactor_AddOffset_Application")
+
+_HDF4_MAGIC = b"\x0e\x03\x13\x01"
+_HDF5_MAGIC = b"\x89HDF\r\n\x1a\n"
+
+
+def open_granule(path: Path) -> "Granule":
+    """Open a granule for reading; use it as a context manager.
+
+    Raises BadFormatError when the file is not HDF (judged by its first bytes, not by its name), and
+    UnreadableGranuleError when it is damaged.
+    """
+    container = _open_container(path)
+    try:
+        return _describe(path, container)
+    except BaseException:
+        container.close()
+        raise
+
+
+@dataclass(kw_only=True)
+class Granule:
+    """An open granule: what it is, its layers, and their stored values.
+
+    `layers` holds what can be drawn as a raster, by name; `others` names the data sets that cannot
+    (tables, compact lists, zero-length ones). `start` is the nominal start in UTC.
+    `production_time` is written YYYYDDDHHMMSS as in granule names, "" when unknown.
+    """
+
+    path: Path
+    name: str
+    product: str
+    collection: str
+    start: datetime | None
+    end: datetime | None
+    production_time: str
+    day_night: str
+    grids: Mapping[str, GridInfo]
+    swaths: Mapping[str, SwathInfo]
+    layers: Mapping[str, Layer]
+    others: tuple[str, ...]
+    entry: Product | None
+    attributes: Mapping[str, AttributeValue] = field(repr=False)
+    inventory: Mapping[str, tuple[odl.Scalar, ...]] = field(repr=False)
+    _container: Container = field(repr=False)
+    _datasets: Mapping[str, DataSet] = field(repr=False)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Release the file."""
+        self._container.close()
+
+    def layer(self, name: str) -> Layer:
+        """The layer of that name, or the band `Name[2]` (from 0; `Name[1,2]` for two extra axes).
+
+        Raises UnknownLayerError for an unknown name or an index outside the layer's bands.
+        """
+        if name in self.layers:
+            return self.layers[name]
+        base, index = split_index(name)
+        if not index or base not in self.layers:
+            raise UnknownLayerError(name, self.layers)
+        whole = self.layers[base]
+        sizes = tuple(size for _, size in whole.bands)
+        if len(index) != len(sizes) or any(
+            at >= size for at, size in zip(index, sizes, strict=True)
+        ):
+            bands = ", ".join(f"{dim} of {size}" for dim, size in whole.bands) or "none"
+            raise UnknownLayerError(name, [f"{base} (bands, from 0: {bands})"])
+        return replace(whole, name=name, index=index)
+
+    def read(self, layer: Layer | str) -> npt.NDArray[np.generic]:
+        """The stored values of a layer, shape (rows, columns), unscaled and unmasked.
+
+        A layer with several bands needs one named (ChoiceRefusedError). Raises UnknownLayerError,
+        and UnreadableGranuleError when the values cannot be decoded.
+        """
+        found = layer if isinstance(layer, Layer) else self.layer(layer)
+        dataset = self._dataset(found)
+        index = found.index or tuple(0 for _, size in found.bands if size == 1)
+        if len(index) != len(found.bands):
+            bands = " x ".join(f"{size} ({dim})" for dim, size in found.bands)
+            raise ChoiceRefusedError(
+                f"layer {found.name!r} has {bands} bands: name one, like {found.name}[0]"
+            )
+        at = iter(index)
+        start, count = [], []
+        for dim, size in zip(dataset.dims, dataset.shape, strict=True):
+            inside = dim in found.dims
+            start.append(0 if inside else next(at))
+            count.append(size if inside else 1)
+        block = self._container.read(dataset, tuple(start), tuple(count))
+        rows_first = dataset.dims.index(found.dims[0]) < dataset.dims.index(found.dims[1])
+        flat = block.reshape(found.shape if rows_first else found.shape[::-1])
+        values = flat if rows_first else np.ascontiguousarray(flat.T)
+        return values.view(found.dtype) if values.dtype != found.dtype else values
+
+    def read_all_bands(self, layer: Layer | str) -> npt.NDArray[np.generic]:
+        """Every band of a layer, shape (bands, rows, columns); one band for a plain layer."""
+        found = layer if isinstance(layer, Layer) else self.layer(layer)
+        base = self.layers[found.base_name]
+        if not base.bands:
+            return self.read(base)[np.newaxis]
+        sizes = tuple(size for _, size in base.bands)
+        return np.stack(
+            [self.read(replace(base, index=index)) for index in np.ndindex(*sizes)], axis=0
+        )
+
+    def geolocation(self, layer: Layer | str) -> Geolocation:
+        """Where the pixels of a swath layer lie, at the layer's own resolution.
+
+        Raises NoGeolocationError when the granule does not say.
+        """
+        found = layer if isinstance(layer, Layer) else self.layer(layer)
+        return locate(self, found)
+
+    def _dataset(self, layer: Layer) -> DataSet:
+        try:
+            return self._datasets[layer.base_name]
+        except KeyError:
+            raise UnknownLayerError(layer.name, self.layers) from None
+
+
+def _open_container(path: Path) -> Container:
+    try:
+        with path.open("rb") as file:
+            head = file.read(512)
+    except OSError as problem:
+        raise UnreadableGranuleError(f"{path} cannot be opened: {problem.strerror}") from problem
+    if head.startswith(_HDF4_MAGIC):
+        from reprojection.read.hdf4 import Hdf4Container
+
+        return Hdf4Container(path)
+    if head.startswith(_HDF5_MAGIC):
+        from reprojection.read.hdf5 import Hdf5Container
+
+        return Hdf5Container(path)
+    if not head:
+        what = "is empty"
+    elif head.lstrip()[:1] == b"<":
+        what = "is a web page or XML (a sign-in or error page saved under a granule's name?)"
+    else:
+        what = f"begins with {head[:4].hex(' ')}"
+    raise BadFormatError(f"{path.name} is not an HDF file: it {what}; fetch the granule again")
+
+
+def _describe(path: Path, container: Container) -> Granule:
+    attributes = container.attributes
+    struct = attributes.get("StructMetadata")
+    structure = (
+        parse_structure(struct) if isinstance(struct, str) else Structure(grids=(), swaths=())
+    )
+    lists = _inventory(attributes)
+    inventory = {key: str(items[0]) for key, items in lists.items() if items}
+    parts = parse_name(inventory.get("LOCALGRANULEID", "")) or parse_name(path.name)
+    product, collection = _identity(inventory, parts)
+    entry = catalogue.product(product, collection)
+    grids = {grid.name: grid for grid in structure.grids}
+    swaths = {swath.name: swath for swath in structure.swaths}
+    builder = LayerBuilder(
+        grids=grids,
+        swaths=swaths,
+        entry=entry,
+        atmosphere_note=any(name in attributes for name in _ATMOSPHERE_NOTES),
+    )
+    layers: dict[str, Layer] = {}
+    datasets: dict[str, DataSet] = {}
+    others: list[str] = []
+    for dataset in container.datasets:
+        name = dataset.name if dataset.name not in datasets else _qualified(dataset)
+        layer = builder.build(name, dataset)
+        if layer is None:
+            others.append(name)
+        else:
+            layers[name] = layer
+            datasets[name] = dataset
+    return Granule(
+        path=path,
+        name=inventory.get("LOCALGRANULEID", "") or path.name,
+        product=product,
+        collection=collection,
+        start=parts.start if parts else _moment(inventory, "RANGEBEGINNING"),
+        end=_moment(inventory, "RANGEENDING"),
+        production_time=parts.production_time if parts else "",
+        day_night=inventory.get("DAYNIGHTFLAG", "").lower(),
+        grids=grids,
+        swaths=swaths,
+        layers=layers,
+        others=tuple(others),
+        entry=entry,
+        attributes=attributes,
+        inventory=lists,
+        _container=container,
+        _datasets=datasets,
+    )
+
+
+def _qualified(dataset: DataSet) -> str:
+    return f"{dataset.structure or dataset.key}/{dataset.name}"
+
+
+def _inventory(attributes: Mapping[str, AttributeValue]) -> dict[str, tuple[odl.Scalar, ...]]:
+    """The values of the inventory metadata, by upper-case object name; the first of each name."""
+    text = attributes.get("CoreMetadata") or attributes.get("OldCoreMetadata.0")
+    if not isinstance(text, str):
+        return {}
+    found: dict[str, tuple[odl.Scalar, ...]] = {}
+    for node in odl.parse(text).walk():
+        value = node.values.get("VALUE")
+        if value is not None and node.name.upper() not in found:
+            found[node.name.upper()] = value if isinstance(value, tuple) else (value,)
+    return found
+
+
+def _identity(inventory: Mapping[str, str], parts: NameParts | None) -> tuple[str, str]:
+    product = inventory.get("SHORTNAME") or (parts.product if parts else "")
+    version = inventory.get("VERSIONID")
+    collection = normal_collection(version) if version else parts.collection if parts else ""
+    return product, collection
+
+
+def _moment(inventory: Mapping[str, str], which: str) -> datetime | None:
+    day, time = inventory.get(f"{which}DATE"), inventory.get(f"{which}TIME", "00:00:00")
+    if day is None:
+        return None
+    try:
+        return datetime.fromisoformat(f"{day}T{time.rstrip('Z')}").replace(tzinfo=UTC)
+    except ValueError:
+        return None

@@ -1,0 +1,105 @@
+"""One granule's layer, read and masked: what both swaths and tiles start from."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from reprojection.catalogue.layers import Layer
+from reprojection.grid.grids import Grid
+from reprojection.read import qa
+from reprojection.read.geolocation import Geolocation
+from reprojection.read.granule import Granule, open_granule
+from reprojection.read.qa import Reason
+from reprojection.read.raster import Source
+
+Rule = str | Mapping[str, Mapping[str, Sequence[int]]] | None
+
+
+UNDATED = datetime(1, 1, 1, tzinfo=UTC)
+"""The start of a granule that does not say when it starts."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """What a granule is and where a layer of it lies, before any pixel is read."""
+
+    path: Path
+    name: str
+    product: str
+    collection: str
+    produced: str
+    start: datetime
+    end: datetime | None
+    layer: Layer
+    grid: Grid | None  # None for a swath
+
+    @property
+    def source(self) -> Source:
+        """The granule as provenance names it."""
+        return Source(name=self.name, produced=self.produced)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MaskedLayer:
+    """Stored values of a layer, why each pixel has no value, and for swaths where pixels lie."""
+
+    place: Place
+    values: npt.NDArray[np.generic]
+    why: npt.NDArray[np.uint8]
+    geolocation: Geolocation | None
+
+
+def find_places(paths: Sequence[Path], layer: str) -> list[Place]:
+    """The granules by start, then name, whatever the order of `paths`.
+
+    Raises what `open_granule` and `Granule.layer` raise.
+    """
+    places = []
+    for path in paths:
+        with open_granule(path) as granule:
+            places.append(_place(path, granule, granule.layer(layer)))
+    return sorted(places, key=lambda place: (place.start, place.name))
+
+
+def read_masked(place: Place, rule: Rule, *, mask: bool) -> MaskedLayer:
+    """Read a layer and say of every pixel whether it is data.
+
+    Without `mask`, only the fill has no value, and the rule does not count.
+    """
+    with open_granule(place.path) as granule:
+        values = granule.read(place.layer)
+        why = qa.reasons(granule, place.layer, rule if mask else None, values)
+        if not mask:
+            why[why != Reason.FILL] = Reason.VALID
+        geolocation = granule.geolocation(place.layer) if place.grid is None else None
+    return MaskedLayer(place=place, values=values, why=why, geolocation=geolocation)
+
+
+def _place(path: Path, granule: Granule, layer: Layer) -> Place:
+    return Place(
+        path=path,
+        name=granule.name,
+        product=granule.product,
+        collection=granule.collection,
+        produced=granule.production_time,
+        start=granule.start or UNDATED,
+        end=granule.end,
+        layer=layer,
+        grid=_grid(granule, layer),
+    )
+
+
+def _grid(granule: Granule, layer: Layer) -> Grid | None:
+    if layer.grid is None:
+        return None
+    info = granule.grids[layer.grid]
+    return Grid(
+        crs=info.crs,
+        transform=(info.pixel_width, 0.0, info.left, 0.0, -info.pixel_height, info.top),
+        width=info.width,
+        height=info.height,
+    )

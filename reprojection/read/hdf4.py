@@ -1,0 +1,202 @@
+"""HDF4 files through pyhdf, and values past it where they can be had more quickly.
+
+HDF4 is a C library without locks that trusts its files: read in a process that may die.
+"""
+
+import ctypes
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from pyhdf import hdfext
+from pyhdf.error import HDF4Error
+from pyhdf.SD import SD, SDC, SDS
+
+from reprojection.container import MAX_ELEMENTS, AttributeValue, DataSet
+from reprojection.errors import UnreadableGranuleError
+from reprojection.read.hdf4_data import StoredData
+
+MAGIC = b"\x0e\x03\x13\x01"
+
+MAX_ATTRIBUTES = 5000
+MAX_DATASETS = 5000  # MOD08 has about 1,000; a damaged count must not become a long loop
+
+_DTYPES: dict[int, str] = {
+    SDC.CHAR8: "u1",
+    SDC.UCHAR8: "u1",
+    SDC.INT8: "i1",
+    SDC.UINT8: "u1",
+    SDC.INT16: "i2",
+    SDC.UINT16: "u2",
+    SDC.INT32: "i4",
+    SDC.UINT32: "u4",
+    SDC.FLOAT32: "f4",
+    SDC.FLOAT64: "f8",
+}
+
+_TEXT = (SDC.CHAR8, SDC.UCHAR8)
+
+_SEQUENCE = re.compile(r"^(?P<base>StructMetadata|CoreMetadata|ArchiveMetadata)\.(?P<part>\d+)$")
+
+# What pyhdf raises on damaged input: its own error, and ordinary ones from unpacking attributes.
+_DAMAGE = (HDF4Error, ValueError, TypeError, IndexError, KeyError, OverflowError, UnicodeError)
+
+
+class Hdf4Container:
+    """An open HDF4 file. Raises UnreadableGranuleError when its directory cannot be read."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._stored = StoredData(path)
+        try:
+            self._file = SD(str(path), SDC.READ)
+        except _DAMAGE as problem:
+            raise self._damaged(str(problem)) from problem
+        try:
+            count, attribute_count = self._file.info()
+            if not (0 <= count <= MAX_DATASETS and 0 <= attribute_count <= MAX_ATTRIBUTES):
+                raise self._damaged(f"it claims {count} data sets, {attribute_count} attributes")
+            self._attributes = join_metadata(_attributes(self._file, attribute_count))
+            self._datasets = tuple(
+                found for index in range(count) if (found := self._describe(index)) is not None
+            )
+        except _DAMAGE as problem:
+            self.close()
+            raise self._damaged(str(problem)) from problem
+        except UnreadableGranuleError:
+            self.close()
+            raise
+
+    @property
+    def attributes(self) -> Mapping[str, AttributeValue]:
+        """The file's own attributes, metadata texts joined."""
+        return self._attributes
+
+    @property
+    def datasets(self) -> tuple[DataSet, ...]:
+        """Every SDS of a numeric type, dimension scales left out."""
+        return self._datasets
+
+    def read(
+        self, dataset: DataSet, start: tuple[int, ...], count: tuple[int, ...]
+    ) -> npt.NDArray[np.generic]:
+        """The block of shape `count` from `start`, as stored."""
+        if 0 in count:
+            # pyhdf fails on a zero-length SDS, which is ordinary in fire products.
+            return np.empty(count, dataset.dtype)
+        try:
+            sds = self._file.select(int(dataset.key))
+            try:
+                block = self._stored.read(
+                    sds.ref(), shape=dataset.shape, dtype=dataset.dtype, start=start, count=count
+                )
+                if block is None:
+                    block = np.asarray(sds.get(list(start), list(count), [1] * len(count)))
+            finally:
+                sds.endaccess()
+        except (*_DAMAGE, MemoryError) as problem:
+            raise UnreadableGranuleError(
+                f"{self._path.name}: layer {dataset.name!r} cannot be decoded ({problem}); the "
+                "file is truncated or damaged: fetch it again"
+            ) from problem
+        # pyhdf drops axes of length one.
+        return block.reshape(count).astype(dataset.dtype, copy=False)
+
+    def close(self) -> None:
+        """Release the file."""
+        try:
+            self._file.end()
+        except HDF4Error as problem:
+            raise self._damaged(str(problem)) from problem
+
+    def _describe(self, index: int) -> DataSet | None:
+        sds = self._file.select(index)
+        try:
+            name, rank, sizes, number_type, attribute_count = sds.info()
+            if sds.iscoordvar() or number_type not in _DTYPES:
+                return None
+            shape = tuple(int(size) for size in (sizes if rank > 1 else [sizes]))
+            # An unlimited dimension that was never written to counts as zero long.
+            elements = 1
+            for size in shape:
+                if size < 0:
+                    raise self._damaged(f"data set {name!r} has shape {shape}")
+                elements *= size
+            if elements > MAX_ELEMENTS:
+                raise self._damaged(f"data set {name!r} claims {elements} elements")
+            labels = [str(sds.dim(axis).info()[0]) for axis in range(rank)]
+            attributes = _attributes(sds, min(attribute_count, MAX_ATTRIBUTES))
+        finally:
+            sds.endaccess()
+        pairs = [label.partition(":") for label in labels]
+        structures = {structure for _, colon, structure in pairs if colon}
+        return DataSet(
+            key=str(index),
+            name=str(name),
+            shape=shape,
+            dtype=np.dtype(_DTYPES[number_type]),
+            dims=tuple(dim for dim, _, _ in pairs),
+            structure=structures.pop() if len(structures) == 1 else None,
+            attributes=attributes,
+        )
+
+    def _damaged(self, problem: str) -> UnreadableGranuleError:
+        return UnreadableGranuleError(
+            f"{self._path.name} is an HDF4 file that cannot be read ({problem}); it is truncated "
+            "or damaged: fetch it again"
+        )
+
+
+# Most of a granule's 150 kB of text is documentation: only what is used, or short, is read.
+_SHORT = 256
+_LONGEST = 1 << 22  # a damaged length must not ask for all memory
+_WANTED = re.compile(
+    r"^(?:StructMetadata\.\d+|CoreMetadata\.\d+|OldCoreMetadata\.\d+|Slope_and_Offset_Usage"
+    r"|long_name|units|valid_range|valid_min|valid_max|_FillValue|scale_factor|add_offset)$"
+)
+
+
+def _attributes(holder: SD | SDS, count: int) -> dict[str, AttributeValue]:
+    found: dict[str, AttributeValue] = {}
+    for index in range(count):
+        attribute = holder.attr(index)
+        name, number_type, length = attribute.info()
+        wanted = _WANTED.match(name) and number_type in _TEXT and length <= _LONGEST
+        if length > _SHORT and not wanted:
+            continue
+        value = _long_text(holder, index, length) if length > _SHORT else attribute.get()
+        if isinstance(value, str):
+            found[name] = value.rstrip("\0")
+        elif isinstance(value, int | float):
+            found[name] = value
+        elif isinstance(value, list):
+            found[name] = tuple(item for item in value if isinstance(item, int | float))
+    return found
+
+
+def _long_text(holder: SD | SDS, index: int, length: int) -> str:
+    """A text attribute in one copy; pyhdf's own way takes 10 ms for a StructMetadata."""
+    buffer = hdfext.array_byte(length)
+    if hdfext.SDreadattr(holder._id, index, buffer) < 0:
+        raise HDF4Error(f"attribute {index} cannot be read")
+    return ctypes.string_at(int(buffer.this), length).decode("latin-1")
+
+
+def join_metadata(attributes: Mapping[str, AttributeValue]) -> dict[str, AttributeValue]:
+    """Join texts that continue in .1, .2, ... under the bare name (`StructMetadata`).
+
+    HDF-EOS cuts them at 32,000 bytes, in the middle of a word if need be.
+    """
+    joined: dict[str, AttributeValue] = {}
+    parts: dict[str, dict[int, str]] = {}
+    for name, value in attributes.items():
+        match = _SEQUENCE.match(name)
+        if match and isinstance(value, str):
+            parts.setdefault(match["base"], {})[int(match["part"])] = value
+        else:
+            joined[name] = value
+    for base, texts in parts.items():
+        joined[base] = "".join(texts[part] for part in sorted(texts))
+    return joined

@@ -1,0 +1,151 @@
+"""HDF5-EOS files (VIIRS land tiles) through h5py."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import h5py
+import numpy as np
+import numpy.typing as npt
+
+from reprojection.container import MAX_ELEMENTS, AttributeValue, DataSet
+from reprojection.errors import UnreadableGranuleError
+from reprojection.read.hdf4 import join_metadata
+
+_DAMAGE = (OSError, ValueError, TypeError, KeyError, RuntimeError, UnicodeError, OverflowError)
+
+
+class Hdf5Container:
+    """An open HDF5-EOS file. Raises UnreadableGranuleError when its directory cannot be read."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        try:
+            self._file = h5py.File(path, "r")
+        except _DAMAGE as problem:
+            raise self._damaged(str(problem)) from problem
+        try:
+            self._attributes = self._metadata()
+            self._datasets = tuple(self._walk())
+        except _DAMAGE as problem:
+            self._file.close()
+            raise self._damaged(str(problem)) from problem
+        except UnreadableGranuleError:
+            self._file.close()
+            raise
+
+    @property
+    def attributes(self) -> Mapping[str, AttributeValue]:
+        """The file's own attributes and the texts of /HDFEOS INFORMATION, joined."""
+        return self._attributes
+
+    @property
+    def datasets(self) -> tuple[DataSet, ...]:
+        """Every numeric field of every grid and swath under /HDFEOS."""
+        return self._datasets
+
+    def read(
+        self, dataset: DataSet, start: tuple[int, ...], count: tuple[int, ...]
+    ) -> npt.NDArray[np.generic]:
+        """The block of shape `count` from `start`, as stored."""
+        block = tuple(slice(at, at + size) for at, size in zip(start, count, strict=True))
+        try:
+            return np.asarray(self._file[dataset.key][block]).astype(dataset.dtype, copy=False)
+        except (*_DAMAGE, MemoryError) as problem:
+            raise UnreadableGranuleError(
+                f"{self._path.name}: layer {dataset.name!r} cannot be decoded ({problem}); the "
+                "file is truncated or damaged: fetch it again"
+            ) from problem
+
+    def close(self) -> None:
+        """Release the file."""
+        self._file.close()
+
+    def _metadata(self) -> dict[str, AttributeValue]:
+        found = _attributes(self._file.attrs)
+        information = self._file.get("HDFEOS INFORMATION")
+        if isinstance(information, h5py.Group):
+            found |= _attributes(information.attrs)
+            for name, item in information.items():
+                if isinstance(item, h5py.Dataset) and item.shape == ():
+                    text = item[()]
+                    if isinstance(text, bytes):
+                        found[name.replace("coremetadata", "CoreMetadata")] = text.decode(
+                            "ascii", "replace"
+                        ).rstrip("\0")
+        return join_metadata(found)
+
+    def _walk(self) -> list[DataSet]:
+        found: list[DataSet] = []
+        for kind in ("GRIDS", "SWATHS"):
+            structures = self._file.get(f"HDFEOS/{kind}")
+            if not isinstance(structures, h5py.Group):
+                continue
+            for structure, group in structures.items():
+                for fields in ("Geolocation Fields", "Data Fields"):
+                    inner = group.get(fields) if isinstance(group, h5py.Group) else None
+                    if isinstance(inner, h5py.Group):
+                        found += self._fields(str(structure), inner, kind == "GRIDS")
+        return found
+
+    def _fields(self, structure: str, group: h5py.Group, on_grid: bool) -> list[DataSet]:
+        found = []
+        for name, item in group.items():
+            if not isinstance(item, h5py.Dataset) or item.dtype.kind not in "iuf":
+                continue
+            if item.size > MAX_ELEMENTS:
+                raise self._damaged(f"data set {name!r} claims {item.size} elements")
+            found.append(
+                DataSet(
+                    key=str(item.name),
+                    name=str(name),
+                    shape=tuple(map(int, item.shape)),
+                    dtype=item.dtype.newbyteorder("="),
+                    dims=_dims(item, on_grid),
+                    structure=structure,
+                    attributes=_attributes(item.attrs),
+                )
+            )
+        return found
+
+    def _damaged(self, problem: str) -> UnreadableGranuleError:
+        return UnreadableGranuleError(
+            f"{self._path.name} is an HDF5 file that cannot be read ({problem}); it is truncated "
+            "or damaged: fetch it again"
+        )
+
+
+def _dims(item: h5py.Dataset, on_grid: bool) -> tuple[str, ...]:
+    """Dimension names from the attached scales; grids without scales are (YDim, XDim)."""
+    names = []
+    for axis, dim in enumerate(item.dims):
+        scales = list(dim.keys()) if len(dim) else []
+        label = dim.label or (scales[0] if scales else "")
+        names.append(str(label).rsplit("/", 1)[-1] or f"axis {axis}")
+    if on_grid and len(names) == 2 and not {"YDim", "XDim"} <= set(names):
+        return ("YDim", "XDim")
+    return tuple(names)
+
+
+def _attributes(attrs: h5py.AttributeManager) -> dict[str, AttributeValue]:
+    found: dict[str, AttributeValue] = {}
+    for name, value in attrs.items():
+        if isinstance(value, bytes):
+            found[name] = value.decode("utf-8", "replace").rstrip("\0")
+        elif isinstance(value, str):
+            found[name] = value
+        elif isinstance(value, np.ndarray | np.generic):
+            found |= {name: converted} if (converted := _numbers(np.asarray(value))) else {}
+    return found
+
+
+def _numbers(value: npt.NDArray[np.generic]) -> AttributeValue | None:
+    if value.dtype.kind in "SU":
+        items = [
+            item.decode("utf-8", "replace") if isinstance(item, bytes) else str(item)
+            for item in value.ravel().tolist()
+        ]
+        return "".join(items).rstrip("\0")
+    if value.dtype.kind not in "iuf":
+        return None
+    numbers = value.ravel().tolist()
+    return numbers[0] if len(numbers) == 1 else tuple(numbers)

@@ -1,0 +1,344 @@
+"""Reading in a process of its own, so that a crash, hang or memory hunger of HDF4 costs one call.
+
+A child process with everything imported forks once per call: a call starts in milliseconds, and
+what a damaged file leaves behind in the C library (HDF4 refuses good files after some bad ones)
+ends with it. All of them end when their parent does: their input closes.
+"""
+
+import contextlib
+import ctypes
+import importlib
+import os
+import pickle
+import resource
+import select
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import IO, NoReturn, ParamSpec, Self, TypeVar, cast
+
+from reprojection.errors import ReprojectionError, UnreadableGranuleError
+from reprojection.read.outline import Outline, read_outline
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_HEADER_BYTES = 8
+_MAX_ANSWER = 1 << 30
+_PIPE_BYTES = 1 << 16
+_REMEDY = "a file is damaged: fetch it again (of several, `swathmill inspect` says which)"
+_PATIENCE = 60.0  # seconds that a fork may give no sign of life
+_PR_SET_PDEATHSIG = 1  # prctl(2)
+
+_BOOTSTRAP = """
+import sys
+sys.path[:] = {path!r}
+from reprojection.read.isolation import serve
+serve({memory!r}, {modules!r})
+"""
+
+
+class ReadingProcess:
+    """A child process that runs module-level functions on granule files.
+
+    `seconds` bounds each call, `memory` the bytes of address space of each; `modules` are imported
+    once, beside the readers, instead of by each call that needs them. One call at a time: threads
+    that share a ReadingProcess wait for one another.
+    """
+
+    def __init__(
+        self, *, seconds: float = 60.0, memory: int = 4 << 30, modules: Sequence[str] = ()
+    ) -> None:
+        self._seconds = seconds
+        self._memory = memory
+        self._modules = tuple(modules)
+        self._child: subprocess.Popen[bytes] | None = None
+        self._turn = threading.RLock()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the child and the call it may be running."""
+        child, self._child = self._child, None
+        if child is None:
+            return
+        # The child leads a session of its own, which holds the running call too.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)
+        child.wait()
+        for pipe in (child.stdin, child.stdout):
+            if pipe is not None:
+                # What could not be flushed to a dead child is of no use to anyone.
+                with contextlib.suppress(BrokenPipeError):
+                    pipe.close()
+
+    def run(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call a function in the child; arguments and result are pickled.
+
+        Raises what the function raised, and UnreadableGranuleError when the call died, took too
+        long or ran out of memory.
+        """
+        with self._turn:
+            answer = self._answer_to(pickle.dumps((function, args, kwargs)), args)
+        try:
+            return cast("R", _result(answer))
+        except MemoryError:
+            raise _damaged(args, "ran out of memory") from None
+
+    def _answer_to(self, call: bytes, args: tuple[object, ...]) -> bytes:
+        child = self._started()
+        try:
+            _send(_pipe(child.stdin), call)
+            return _receive(_pipe(child.stdout).fileno(), time.monotonic() + self._seconds)
+        except (OSError, EOFError, TimeoutError) as problem:
+            self.close()
+            late = isinstance(problem, TimeoutError)
+            how = f"took over {self._seconds:g} s" if late else "ended the reading process"
+            raise _damaged(args, how) from None
+
+    def read_outline(self, path: Path) -> Outline | None:
+        """The outline of a granule file, or None when the file cannot be read."""
+        try:
+            return self.run(read_outline, path)
+        except ReprojectionError:
+            return None
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        if self._child is None or self._child.poll() is not None:
+            self.close()
+            self._child = subprocess.Popen(
+                [
+                    sys.executable,
+                    "-P",
+                    "-c",
+                    _BOOTSTRAP.format(path=sys.path, memory=self._memory, modules=self._modules),
+                ],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        return self._child
+
+
+def serve(memory: int, modules: Sequence[str] = ()) -> None:
+    """The child's side: fork for every call from standard input, until that closes."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+    calls = sys.stdin.fileno()
+    # What C libraries print must not get among the answers.
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    _import_readers()
+    for module in modules:
+        importlib.import_module(module)
+    while True:
+        try:
+            call = _receive(calls, None)
+        except EOFError:
+            return
+        answer = _run_forked(call, calls)
+        if answer is None:
+            return
+        _send(answers, answer)
+
+
+def _import_readers() -> None:
+    """Import once what every call would otherwise import for itself."""
+    import reprojection.read.hdf4
+    import reprojection.read.hdf5
+    import reprojection.read.inspect  # noqa: F401
+
+
+def _run_forked(call: bytes, calls: int) -> bytes | None:
+    """Run a call in a fork and bring back its answer; None when nobody waits for it any more."""
+    reading, writing = os.pipe()
+    fork = os.fork()
+    if fork == 0:
+        os.close(reading)
+        _answer(call, writing)
+    os.close(writing)
+    parts: list[bytes] = []
+    with os.fdopen(reading, "rb", buffering=0) as pipe:
+        while True:
+            ready, _, _ = select.select([reading, calls], [], [])
+            if calls in ready:  # no second call is sent before the first is answered: it closed
+                os.kill(fork, signal.SIGKILL)
+                os.waitpid(fork, 0)
+                return None
+            part = pipe.read(_PIPE_BYTES)
+            if not part:
+                break
+            parts.append(part)
+    _, status = os.waitpid(fork, 0)
+    if status == 0:
+        return b"".join(parts)
+    _, args, _ = pickle.loads(call)
+    return pickle.dumps((False, _damaged(args, _manner(status))))
+
+
+def _answer(call: bytes, writing: int) -> NoReturn:
+    """The fork's side of one call."""
+
+    def work() -> object:
+        function, args, kwargs = pickle.loads(call)
+        return function(*args, **kwargs)
+
+    _deliver(work, writing)
+
+
+def _deliver(work: Callable[[], object], writing: int) -> NoReturn:
+    """Write what some work gives or raises, pickled; end without any clean-up."""
+    code = 1
+    try:
+        try:
+            answer = pickle.dumps((True, work()))
+        except Exception as problem:  # noqa: BLE001 - handed to the caller, which raises it
+            answer = pickle.dumps((False, problem))
+        with os.fdopen(writing, "wb") as pipe:
+            pipe.write(answer)
+        code = 0
+    finally:
+        os._exit(code)
+
+
+def run_in_fork(
+    files: Sequence[Path],
+    function: Callable[P, R],
+    *args: P.args,
+    **kwargs: P.kwargs,
+) -> R:
+    """Call a function in a fork of this process, for a program that reads these files just once.
+
+    It starts in milliseconds, with all that is imported here, and has as much time and memory as
+    this process. Raises what the function raised, and UnreadableGranuleError when the fork died or
+    hung: a call into HDF4 that did not come back for a minute.
+    """
+    subject = ", ".join(file.name for file in files)
+    reading, writing = os.pipe()
+    listening, beating = os.pipe()
+    fork = os.fork()
+    if fork == 0:
+        os.close(reading)
+        os.close(listening)
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        _end_with_parent()
+        threading.Thread(target=_beat, args=(beating,), daemon=True).start()
+        _deliver(lambda: function(*args, **kwargs), writing)
+    os.close(writing)
+    os.close(beating)
+    try:
+        with os.fdopen(reading, "rb", buffering=0), os.fdopen(listening, "rb", buffering=0):
+            answer = _answer_of_living(reading, listening)
+    except BaseException as problem:
+        os.kill(fork, signal.SIGKILL)
+        os.waitpid(fork, 0)
+        if isinstance(problem, TimeoutError):
+            how = f"hung for {_PATIENCE:g} s"
+            raise UnreadableGranuleError(f"reading {subject} {how}: {_REMEDY}") from None
+        raise
+    _, status = os.waitpid(fork, 0)
+    if status != 0:
+        raise UnreadableGranuleError(f"reading {subject} {_manner(status)}: {_REMEDY}")
+    try:
+        return cast("R", _result(answer))
+    except MemoryError:
+        too_large = "a smaller region or coarser pixels take less, if the file is not damaged"
+        raise ReprojectionError(f"reading {subject} ran out of memory: {too_large}") from None
+
+
+def _beat(pipe: int) -> None:
+    """Say again and again that this process lives: that no call keeps the interpreter's lock."""
+    with contextlib.suppress(BrokenPipeError):
+        while True:
+            os.write(pipe, b".")
+            time.sleep(_PATIENCE / 20)
+
+
+def _answer_of_living(reading: int, listening: int) -> bytes:
+    """All that comes from one pipe; TimeoutError when both are silent for too long."""
+    parts: list[bytes] = []
+    pipes, silent = [reading, listening], 0
+    while True:
+        ready, _, _ = select.select(pipes, [], [], _PATIENCE / 2)
+        # Once, it may be that both processes were stopped by the keyboard and go on now.
+        silent = 0 if ready else silent + 1
+        if silent == 2:
+            raise TimeoutError
+        if listening in ready and not os.read(listening, _PIPE_BYTES):
+            pipes.remove(listening)  # it has ended, and so will its answer
+        if reading in ready:
+            part = os.read(reading, _PIPE_BYTES)
+            if not part:
+                return b"".join(parts)
+            parts.append(part)
+
+
+def _end_with_parent() -> None:
+    """Have the system kill this process when its parent dies; only Linux can."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _result(answer: bytes) -> object:
+    succeeded, result = cast("tuple[bool, object]", pickle.loads(answer))
+    if succeeded:
+        return result
+    raise cast("Exception", result)
+
+
+def _send(pipe: IO[bytes], data: bytes) -> None:
+    pipe.write(len(data).to_bytes(_HEADER_BYTES, "big") + data)
+    pipe.flush()
+
+
+def _receive(pipe: int, deadline: float | None) -> bytes:
+    size = int.from_bytes(_read_exactly(pipe, _HEADER_BYTES, deadline), "big")
+    if size > _MAX_ANSWER:
+        raise EOFError(f"an answer of {size} bytes is announced")
+    return _read_exactly(pipe, size, deadline)
+
+
+def _read_exactly(pipe: int, size: int, deadline: float | None) -> bytes:
+    parts: list[bytes] = []
+    while size:
+        left = None if deadline is None else deadline - time.monotonic()
+        if left is not None and (left <= 0 or not select.select([pipe], [], [], left)[0]):
+            raise TimeoutError
+        part = os.read(pipe, min(size, _PIPE_BYTES))
+        if not part:
+            raise EOFError
+        parts.append(part)
+        size -= len(part)
+    return b"".join(parts)
+
+
+def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
+    if pipe is None:
+        raise EOFError
+    return pipe
+
+
+def _manner(status: int) -> str:
+    """How a fork ended that gave no answer, by what waiting for it says."""
+    died = os.WIFSIGNALED(status)
+    return f"crashed (signal {os.WTERMSIG(status)})" if died else "ended the reading process"
+
+
+def _damaged(args: tuple[object, ...], how: str) -> UnreadableGranuleError:
+    subject = next((item.name for item in args if isinstance(item, Path)), "a granule")
+    return UnreadableGranuleError(f"reading {subject} {how}: the file is damaged, fetch it again")

@@ -1,0 +1,157 @@
+"""From a stored data set to a layer: axes, type, scale and meaning."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from reprojection.catalogue import LayerEntry, Product
+from reprojection.catalogue.layers import (
+    Layer,
+    Scaling,
+    as_unsigned,
+    guess_kind,
+    guess_scaling,
+    named_units,
+    normal_scaling,
+    read_valid_range,
+    reads_unsigned,
+)
+from reprojection.container import AttributeValue, DataSet
+from reprojection.read.structmetadata import GridInfo, SwathInfo
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerBuilder:
+    """Turns data sets into layers, with the catalogue's word over the file's."""
+
+    grids: Mapping[str, GridInfo]
+    swaths: Mapping[str, SwathInfo]
+    entry: Product | None
+    atmosphere_note: bool
+
+    def build(self, name: str, dataset: DataSet) -> Layer | None:
+        """The layer a data set is, or None when it is not a raster."""
+        if len(dataset.shape) < 2 or prod(dataset.shape) == 0 or dataset.dtype.kind not in "iuf":
+            return None
+        grid, swath = self._structure(dataset)
+        axes = self._axes(dataset, grid, swath)
+        if axes is None:
+            return None
+        rows, columns = axes
+        known = self.entry.layer(dataset.name) if self.entry else None
+        attributes = dataset.attributes
+        stored_range = read_valid_range(attributes)
+        dtype, fill = dataset.dtype, _number(attributes.get("_FillValue"))
+        if reads_unsigned(dtype, stored_range) and stored_range is not None:
+            low, high = (as_unsigned(value, dtype) for value in stored_range)
+            stored_range = (low or 0, high or 0)
+            fill = as_unsigned(fill, dtype)
+            dtype = np.dtype(f"u{dtype.itemsize}")
+        units = _text(attributes.get("units"))
+        scale, offset = self._scaling(name, units, attributes, known)
+        return Layer(
+            name=name,
+            dtype=dtype,
+            shape=(dataset.shape[rows], dataset.shape[columns]),
+            kind=known.kind
+            if known
+            else guess_kind(dataset.name, dtype, units, scaled=(scale, offset) != (1.0, 0.0)),
+            fill=known.fill if known and known.fill is not None else fill,
+            valid_range=(known.valid_range if known and known.valid_range else stored_range),
+            scale=scale,
+            offset=offset,
+            units=known.units if known and known.units is not None else named_units(units),
+            codes=known.codes if known else {},
+            classes=known.classes if known else {},
+            description=_text(attributes.get("long_name")) or (known.title if known else ""),
+            qa=known.qa if known else None,
+            grid=grid.name if grid else None,
+            swath=swath.name if swath else None,
+            dims=(dataset.dims[rows], dataset.dims[columns]),
+            bands=tuple(
+                (dim, size)
+                for axis, (dim, size) in enumerate(zip(dataset.dims, dataset.shape, strict=True))
+                if axis not in (rows, columns)
+            ),
+        )
+
+    def _structure(self, dataset: DataSet) -> tuple[GridInfo | None, SwathInfo | None]:
+        if dataset.structure is not None:
+            return self.grids.get(dataset.structure), self.swaths.get(dataset.structure)
+        for grid in self.grids.values():
+            if any(item.name == dataset.name for item in grid.fields):
+                return grid, None
+        for swath in self.swaths.values():
+            if any(item.name == dataset.name for item in swath.geo_fields + swath.data_fields):
+                return None, swath
+        return None, None
+
+    def _axes(
+        self, dataset: DataSet, grid: GridInfo | None, swath: SwathInfo | None
+    ) -> tuple[int, int] | None:
+        """(row axis, column axis) by dimension name; by size only where no structure names them."""
+        dims = dataset.dims
+        if grid is not None:
+            if "YDim" in dims and "XDim" in dims:
+                axes = dims.index("YDim"), dims.index("XDim")
+                sizes = tuple(dataset.shape[axis] for axis in axes)
+                return axes if sizes == (grid.height, grid.width) else None
+            return None
+        if swath is not None:
+            for rows, columns in _swath_axes(swath):
+                if rows in dims and columns in dims:
+                    return dims.index(rows), dims.index(columns)
+        if len(dims) == 2:
+            return 0, 1
+        return None
+
+    def _scaling(
+        self,
+        name: str,
+        units: str,
+        attributes: Mapping[str, AttributeValue],
+        known: LayerEntry | None,
+    ) -> tuple[float, float]:
+        factor, shift = attributes.get("scale_factor"), attributes.get("add_offset")
+        if known and known.scaling:
+            scaling = known.scaling
+        elif self.entry:
+            scaling = self.entry.scaling
+        else:
+            scaling = guess_scaling(factor, name, units, self.atmosphere_note)
+        # One product writes its scale either way round in different collections; a factor that
+        # divides is always large.
+        if scaling is Scaling.DIVIDE and isinstance(factor, int | float) and abs(factor) <= 1:
+            scaling = Scaling.ADD
+        scale, offset = normal_scaling(factor, shift, scaling)
+        if known and known.scale is not None:
+            scale = known.scale
+        if known and known.offset is not None:
+            offset = known.offset
+        return scale, offset
+
+
+def _swath_axes(swath: SwathInfo) -> list[tuple[str, str]]:
+    """The (along, across) dimension names a swath's layers may lie on, geolocation's own first."""
+    fields = [item for item in swath.geo_fields if item.name.lower() == "latitude"]
+    if not fields or len(fields[0].dims) != 2:
+        return []
+    along, across = fields[0].dims
+    pairs = [(along, across)]
+    alongs = [found.data for found in swath.maps if found.geo == along]
+    acrosses = [found.data for found in swath.maps if found.geo == across]
+    pairs += [(rows, columns) for rows in alongs for columns in acrosses]
+    pairs += [(along, columns) for columns in acrosses] + [(rows, across) for rows in alongs]
+    return pairs
+
+
+def _number(value: AttributeValue | None) -> int | float | None:
+    if isinstance(value, tuple) and len(value) == 1:
+        value = value[0]
+    return value if isinstance(value, int | float) else None
+
+
+def _text(value: AttributeValue | None) -> str:
+    return value.strip() if isinstance(value, str) else ""

@@ -1,0 +1,148 @@
+"""A granule's outline: what planning wants to know without keeping the file open."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from reprojection.errors import GridError, ReprojectionError
+from reprojection.read.granule import Granule, open_granule
+from reprojection.read.structmetadata import SPHERE_RADIUS, GridInfo
+
+Ring = tuple[tuple[float, float], ...]
+
+_SIDE_POINTS = 24
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outline:
+    """Identity, time and place of a granule.
+
+    `tile` is (h, v) for a whole sinusoidal tile; otherwise `boundary` holds rings of (longitude,
+    latitude) degrees through the outermost pixel centres of a swath or along a grid's edge.
+    """
+
+    name: str
+    product: str
+    collection: str
+    start: datetime | None
+    end: datetime | None
+    tile: tuple[int, int] | None
+    boundary: tuple[Ring, ...] | None
+    production_time: str
+    day_night: str
+
+
+def outline(granule: Granule) -> Outline:
+    """The outline of an open granule."""
+    tile = None
+    boundary: tuple[Ring, ...] | None = None
+    if granule.grids:
+        tiles = {grid.tile for grid in granule.grids.values()}
+        tile = tiles.pop() if len(tiles) == 1 else None
+        if tile is None:
+            boundary = _grid_boundary(granule)
+    elif granule.swaths:
+        boundary = _swath_boundary(granule)
+    if tile is None and boundary is None:
+        boundary = _inventory_boundary(granule)
+    return Outline(
+        name=granule.name,
+        product=granule.product,
+        collection=granule.collection,
+        start=granule.start,
+        end=granule.end,
+        tile=tile,
+        boundary=boundary,
+        production_time=granule.production_time,
+        day_night=granule.day_night,
+    )
+
+
+def read_outline(path: Path) -> Outline | None:
+    """The outline of a granule file, or None when the file cannot be read."""
+    try:
+        with open_granule(path) as granule:
+            return outline(granule)
+    except ReprojectionError:
+        return None
+
+
+def _swath_boundary(granule: Granule) -> tuple[Ring, ...] | None:
+    rings = []
+    for swath in granule.swaths.values():
+        latitude = next(
+            (
+                layer
+                for name, layer in granule.layers.items()
+                if layer.swath == swath.name and name.rsplit("/", 1)[-1].lower() == "latitude"
+            ),
+            None,
+        )
+        if latitude is None:
+            return None
+        place = granule.geolocation(latitude)
+        ring = _edge_ring(place.lat, place.lon)
+        if ring is None:
+            return None
+        rings.append(ring)
+    return tuple(rings) or None
+
+
+def _edge_ring(lat: npt.NDArray[np.float64], lon: npt.NDArray[np.float64]) -> Ring | None:
+    """The outermost known pixel centres, going round; lines with unknown pixels are left out."""
+    known = np.flatnonzero(np.isfinite(lat).all(axis=1))
+    if known.size < 2 or lat.shape[1] < 2:
+        return None
+    first, last = int(known[0]), int(known[-1])
+    rows = np.unique(known[np.linspace(0, known.size - 1, _SIDE_POINTS).round().astype(int)])
+    columns = np.unique(np.linspace(0, lat.shape[1] - 1, _SIDE_POINTS).round().astype(int))
+    path = [(first, int(column)) for column in columns]
+    path += [(int(row), lat.shape[1] - 1) for row in rows[1:]]
+    path += [(last, int(column)) for column in columns[-2::-1]]
+    path += [(int(row), 0) for row in rows[-2:0:-1]]
+    return tuple((float(lon[at]), float(lat[at])) for at in path)
+
+
+def _grid_boundary(granule: Granule) -> tuple[Ring, ...] | None:
+    try:
+        return tuple(_grid_ring(grid) for grid in granule.grids.values())
+    except GridError:
+        return None
+
+
+def _grid_ring(grid: GridInfo) -> Ring:
+    steps = np.linspace(0.0, 1.0, _SIDE_POINTS)
+    xs = grid.left + steps * (grid.right - grid.left)
+    ys = grid.top + steps * (grid.bottom - grid.top)
+    edge = [(float(x), grid.top) for x in xs]
+    edge += [(grid.right, float(y)) for y in ys[1:]]
+    edge += [(float(x), grid.bottom) for x in xs[-2::-1]]
+    edge += [(grid.left, float(y)) for y in ys[-2:0:-1]]
+    if grid.crs.startswith("EPSG:4326"):
+        return tuple(edge)
+    lats = [np.degrees(y / SPHERE_RADIUS) for _, y in edge]
+    ring = []
+    for (x, _), lat in zip(edge, lats, strict=True):
+        shrink = max(float(np.cos(np.radians(lat))), 1e-9)
+        lon = float(np.clip(np.degrees(x / SPHERE_RADIUS) / shrink, -180.0, 180.0))
+        ring.append((lon, float(lat)))
+    return tuple(ring)
+
+
+def _inventory_boundary(granule: Granule) -> tuple[Ring, ...] | None:
+    """The ring of the inventory metadata, for granules like MOD14 that hold no coordinates."""
+    lons = granule.inventory.get("GRINGPOINTLONGITUDE", ())
+    lats = granule.inventory.get("GRINGPOINTLATITUDE", ())
+    if len(lons) != len(lats) or len(lons) < 3:
+        return None
+    points = []
+    for lon, lat in zip(lons, lats, strict=True):
+        if not isinstance(lon, int | float) or not isinstance(lat, int | float):
+            return None
+        if not (abs(lon) <= 180.0 and abs(lat) <= 90.0):
+            return None
+        points.append((float(lon), float(lat)))
+    return (tuple(points),)

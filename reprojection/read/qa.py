@@ -1,0 +1,333 @@
+"""Which pixels of a layer are data: fill, valid range, codes and quality, at native resolution.
+
+A QA rule says which values of which bit fields are wanted, in the request's own words:
+`{"FparLai_QC": {"MODLAND": [0]}}`. A list alone means the whole value, `{"Quality_Flag": [2, 3]}`;
+a field may also be bits by number, `{"QC": {"0-1": [0]}}`. "best" and "good" name a preset of the
+layer's own QA layer in the catalogue.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+import numpy.typing as npt
+
+from reprojection.catalogue import BitField, LayerEntry
+from reprojection.catalogue.layers import Kind, Layer, split_index
+from reprojection.errors import ChoiceRefusedError
+from reprojection.read.granule import Granule
+
+QaRule = str | Mapping[str, Mapping[str, Sequence[int]] | Sequence[int]] | None
+Mask = npt.NDArray[np.bool_]
+Array = npt.NDArray[np.generic]
+
+_BITS = re.compile(r"^(?P<first>\d{1,3})(?:-(?P<last>\d{1,3}))?$")
+
+
+class Reason(IntEnum):
+    """Why a pixel is empty, as the reason band stores it."""
+
+    VALID = 0
+    FILL = 1
+    CODE = 2  # a code, or outside the valid range
+    QA = 3
+    NO_GRANULE = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecodedField:
+    """One bit field of one QA value: its number and what the catalogue says of it."""
+
+    name: str
+    value: int
+    meaning: str
+
+
+def valid_mask(
+    granule: Granule, layer: Layer | str, qa_rule: QaRule = None, values: Array | None = None
+) -> Mask:
+    """True where a layer's pixel is data and passes the rule, shape of the layer.
+
+    `values` are the layer's stored values when they were read already. Raises ChoiceRefusedError
+    for a rule that cannot be applied.
+    """
+    return np.equal(reasons(granule, layer, qa_rule, values), Reason.VALID)
+
+
+def reasons(
+    granule: Granule, layer: Layer | str, qa_rule: QaRule = None, values: Array | None = None
+) -> npt.NDArray[np.uint8]:
+    """A `Reason` for every pixel of a layer, uint8; the first that applies, in the enum's order."""
+    found = layer if isinstance(layer, Layer) else granule.layer(layer)
+    selections = resolve_rule(granule, found, qa_rule)
+    stored = granule.read(found) if values is None else values
+    why = _by_value(stored, lambda values: _own_reasons(values, found))
+    for selection in selections:
+        failed = ~_passes(granule, found, selection)
+        why[failed & (why == Reason.VALID)] = Reason.QA
+    return why
+
+
+def _own_reasons(stored: Array, layer: Layer) -> npt.NDArray[np.uint8]:
+    """The reasons that lie in the values themselves."""
+    why = np.where(_in_range(stored, layer), Reason.VALID, Reason.CODE).astype(np.uint8)
+    if layer.codes:
+        why[np.isin(stored, np.array(sorted(layer.codes), dtype=np.int64))] = Reason.CODE
+    why[_is_fill(stored, layer)] = Reason.FILL
+    return why
+
+
+def _by_value(
+    stored: Array, judge: Callable[[Array], npt.NDArray[np.uint8]]
+) -> npt.NDArray[np.uint8]:
+    """Judge each value, through a table of all values where there are at most 65,536."""
+    if stored.dtype.kind not in "iu" or stored.dtype.itemsize > 2 or stored.size < 1 << 12:
+        return judge(stored)
+    unsigned = np.dtype(f"u{stored.dtype.itemsize}")
+    every = np.arange(1 << (8 * unsigned.itemsize)).astype(unsigned).view(stored.dtype)
+    return np.asarray(judge(every)[stored.view(unsigned)])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Selection:
+    """One clause of a rule: the wanted values of one bit field of one QA layer."""
+
+    qa_layer: Layer
+    field: BitField | None  # None: the whole value
+    wanted: tuple[int, ...]
+
+
+def resolve_rule(granule: Granule, layer: Layer, qa_rule: QaRule) -> tuple[Selection, ...]:
+    """The clauses of a rule for a layer. Raises ChoiceRefusedError when one cannot be applied."""
+    if qa_rule is None:
+        return ()
+    if not qa_rule:
+        raise ChoiceRefusedError(
+            "the QA rule is empty; leave qa out, or name a preset or a QA layer and its bits"
+        )
+    if isinstance(qa_rule, str):
+        qa_rule = {_qa_name(layer, qa_rule): _preset(granule, layer, qa_rule)}
+    selections = []
+    for name, clause in qa_rule.items():
+        if name not in granule.layers and split_index(name)[0] not in granule.layers:
+            raise ChoiceRefusedError(
+                f"the QA rule names layer {name!r}, which {granule.name} does not hold; "
+                f"its layers are: {', '.join(granule.layers)}"
+            )
+        fields = clause if isinstance(clause, Mapping) else {"value": clause}
+        if not fields:
+            raise ChoiceRefusedError(
+                f"the QA rule names no field of {name!r}; name one with the values to keep, like "
+                "{MODLAND: [0]}"
+            )
+        for field_name, wanted in fields.items():
+            selections.append(_selection(granule, layer, name, field_name, wanted))
+    return tuple(selections)
+
+
+def check_values(field: str, wanted: Sequence[int], held: range | None) -> None:
+    """Raise ChoiceRefusedError for a clause that no pixel can pass.
+
+    `held` are the values that a field of QA can have, None where that is not known.
+    """
+    if not wanted:
+        raise ChoiceRefusedError(f"{field} keeps no value; list the values to keep")
+    for value in wanted:
+        if held is not None and value not in held:
+            raise ChoiceRefusedError(
+                f"{value} does not fit into {field}; it holds {held[0]} to {held[-1]}"
+            )
+
+
+def values_of(bits: BitField) -> range:
+    """The values that a bit field can have."""
+    return range(1 << bits.length)
+
+
+def decode(granule: Granule, qa_layer: str, value: int | Sequence[int]) -> list[DecodedField]:
+    """What one QA value means, field by field; a layer of several bytes takes them all in order."""
+    entry = _entry(granule, qa_layer)
+    if entry is None:
+        return []
+    number = (
+        value
+        if isinstance(value, int)
+        else sum((int(byte) & 0xFF) << (8 * place) for place, byte in enumerate(value))
+    )
+    decoded = []
+    for name, bits in entry.bits.items():
+        part = (number >> bits.start) & ((1 << bits.length) - 1)
+        decoded.append(DecodedField(name=name, value=part, meaning=bits.values.get(part, "")))
+    return decoded
+
+
+def _qa_name(layer: Layer, preset: str) -> str:
+    if layer.qa is None:
+        raise ChoiceRefusedError(
+            f"qa: {preset} was asked for, but no QA layer is known for layer {layer.name!r}; leave "
+            "qa out, or name a QA layer and its bits"
+        )
+    return layer.qa
+
+
+def _preset(granule: Granule, layer: Layer, preset: str) -> Mapping[str, Sequence[int]]:
+    entry = _entry(granule, _qa_name(layer, preset))
+    presets = entry.presets if entry else {}
+    if preset not in presets:
+        known = ", ".join(presets) or "none"
+        raise ChoiceRefusedError(
+            f"qa: {preset!r} is no preset of layer {layer.qa!r} (presets: {known}); write the rule "
+            "out, like {layer: {field: [values]}}"
+        )
+    return presets[preset]
+
+
+def _entry(granule: Granule, name: str) -> LayerEntry | None:
+    if granule.entry is None:
+        return None
+    # A name may hold its structure, `grid/name`, or a slash of its own, `Land/SeaMask`.
+    return granule.entry.layer(name) or granule.entry.layer(name.rsplit("/", 1)[-1])
+
+
+def _selection(
+    granule: Granule, layer: Layer, name: str, field_name: str, wanted: Sequence[int]
+) -> Selection:
+    bits = _bit_field(granule, name, field_name)
+    base, index = split_index(name)
+    qa_layer = granule.layers[name] if name in granule.layers else granule.layer(name)
+    if bits is not None and qa_layer.bands and not index:
+        qa_layer = granule.layer(f"{base}[{bits.start // 8}]")
+        bits = bits.model_copy(update={"start": bits.start % 8})
+    if bits is not None and bits.start + bits.length > 8 * qa_layer.dtype.itemsize:
+        raise ChoiceRefusedError(
+            f"bits {field_name!r} of {name!r} lie outside its {8 * qa_layer.dtype.itemsize} bits"
+        )
+    if qa_layer.dtype.kind not in "iu":
+        raise ChoiceRefusedError(f"layer {name!r} is not of whole numbers: it cannot serve as QA")
+    if bits is None and qa_layer.bands and not qa_layer.index:
+        raise ChoiceRefusedError(f"QA layer {name!r} has several bands: name one, {name}[0]")
+    placement(granule, layer, qa_layer)
+    kept = tuple(int(item) for item in wanted)
+    held = values_of(bits) if bits is not None else _values_of_type(qa_layer.dtype)
+    check_values(f"{name}.{field_name}", kept, held)
+    return Selection(qa_layer=qa_layer, field=bits, wanted=kept)
+
+
+def named_bits(known: Mapping[str, BitField], name: str) -> BitField | None:
+    """The bits a rule names: a field of the layer, in either case, or their numbers, "0-1"."""
+    for candidate, bits in known.items():
+        if candidate.upper() == name.upper():
+            return bits
+    match = _BITS.match(name)
+    if match:
+        first = int(match["first"])
+        last = int(match["last"] or first)
+        if first <= last < 512 and last - first < 32:
+            return BitField(start=first, length=last - first + 1)
+    return None
+
+
+def _values_of_type(dtype: np.dtype[np.generic]) -> range | None:
+    if dtype.kind not in "iu":
+        return None
+    whole = np.iinfo(dtype.str)
+    return range(int(whole.min), int(whole.max) + 1)
+
+
+def _bit_field(granule: Granule, name: str, field_name: str) -> BitField | None:
+    if field_name == "value":
+        return None
+    entry = _entry(granule, split_index(name)[0])
+    known = entry.bits if entry else {}
+    found = named_bits(known, field_name)
+    if found is not None:
+        return found
+    fields = ", ".join(known) or "none known; bits can be named by number, like '0-1'"
+    raise ChoiceRefusedError(f"QA layer {name!r} has no bit field {field_name!r}; fields: {fields}")
+
+
+def _passes(granule: Granule, layer: Layer, selection: Selection) -> Mask:
+    stored = granule.read(selection.qa_layer)
+    passed = _by_value(stored, lambda values: _selected(values, selection)).view(np.bool_)
+    rows, columns = placement(granule, layer, selection.qa_layer)
+    if rows is None or columns is None:
+        return passed
+    return passed[rows][:, columns]
+
+
+def _selected(stored: Array, selection: Selection) -> npt.NDArray[np.uint8]:
+    """1 where a QA value is wanted, else 0."""
+    part = stored
+    if selection.field is not None:
+        bits = stored.view(f"u{stored.dtype.itemsize}")
+        ones = bits.dtype.type((1 << selection.field.length) - 1)
+        part = np.bitwise_and(np.right_shift(bits, selection.field.start), ones)
+    passed = np.isin(part, np.array(selection.wanted, dtype=np.int64))
+    # A zero fill of a bit field cannot be told from "all bits clear", so it is not held against it.
+    fill = selection.qa_layer.fill
+    if fill is not None and not (fill == 0 and selection.qa_layer.kind is Kind.BITFIELD):
+        passed &= ~_is_fill(stored, selection.qa_layer)
+    return passed.astype(np.uint8)
+
+
+_Index = npt.NDArray[np.intp] | None
+
+
+def placement(granule: Granule, layer: Layer, qa_layer: Layer) -> tuple[_Index, _Index]:
+    """QA row and column for each row and column of the layer; (None, None) when one to one.
+
+    A coarser QA pixel speaks for the finer ones inside it. Raises ChoiceRefusedError otherwise.
+    """
+    same_place = (layer.grid, layer.swath) == (qa_layer.grid, qa_layer.swath)
+    if same_place and layer.shape == qa_layer.shape:
+        return None, None
+    if layer.grid and qa_layer.grid:
+        ours, theirs = granule.grids[layer.grid], granule.grids[qa_layer.grid]
+        slack = 0.01 * ours.pixel_width  # corners of one tile differ by fractions of a millimetre
+        edges = zip(
+            (ours.left, ours.top, ours.right, ours.bottom),
+            (theirs.left, theirs.top, theirs.right, theirs.bottom),
+            strict=True,
+        )
+        even = all(fine % coarse == 0 for fine, coarse in _sizes(layer, qa_layer))
+        if even and all(abs(one - other) <= slack for one, other in edges):
+            rows, columns = (
+                np.arange(fine) // (fine // coarse) for fine, coarse in _sizes(layer, qa_layer)
+            )
+            return rows, columns
+    elif layer.swath and same_place:
+        swath = granule.swaths[layer.swath]
+        placed: list[npt.NDArray[np.intp]] = []
+        for axis, (fine, coarse) in enumerate(_sizes(layer, qa_layer)):
+            found = swath.map_onto(layer.dims[axis])
+            if found is None or found.geo != qa_layer.dims[axis] or found.increment < 1:
+                break
+            placed.append(np.minimum(np.arange(fine) // found.increment, coarse - 1))
+        if len(placed) == 2:
+            return placed[0], placed[1]
+    raise ChoiceRefusedError(
+        f"QA layer {qa_layer.name!r} {qa_layer.shape} cannot be laid over layer {layer.name!r} "
+        f"{layer.shape}: it must cover the same ground, at the same or an evenly coarser resolution"
+    )
+
+
+def _sizes(layer: Layer, qa_layer: Layer) -> list[tuple[int, int]]:
+    return list(zip(layer.shape, qa_layer.shape, strict=True))
+
+
+def _in_range(stored: Array, layer: Layer) -> Mask:
+    if layer.valid_range is None:
+        finite = np.isfinite(stored) if stored.dtype.kind == "f" else None
+        return np.ones(stored.shape, np.bool_) if finite is None else np.asarray(finite)
+    low, high = layer.valid_range
+    return np.asarray(np.greater_equal(stored, low) & np.less_equal(stored, high))
+
+
+def _is_fill(stored: Array, layer: Layer) -> Mask:
+    unknown = np.isnan(stored) if stored.dtype.kind == "f" else np.zeros(stored.shape, np.bool_)
+    if layer.fill is None:
+        return np.asarray(unknown)
+    fill = np.float32(layer.fill) if stored.dtype == np.float32 else layer.fill
+    return np.asarray(unknown | (stored == fill))

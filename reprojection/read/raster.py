@@ -1,0 +1,178 @@
+"""What reprojection makes: pixels on a grid, with everything a file must say about them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import BaseModel, ConfigDict
+
+from reprojection.grid.grids import Grid
+from reprojection.read.qa import Reason
+
+Pixels = npt.NDArray[np.generic]
+Kind = Literal["continuous", "class", "bitfield"]
+Role = Literal["data", "class", "count", "source", "reason"]
+Parameter = str | int | float | bool | None
+
+# The parts of a colour: red, green, blue, opacity, each 0..255.
+Colour = tuple[int, int, int, int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Band:
+    """One band of a raster: its name as written in the file, and what it holds.
+
+    Bands of role "data" and "class" hold the layer's values; "count" the number of granules with a
+    value there, "source" the number of the granule the value came from (1 is the first of
+    `Provenance.granules`, 0 none), "reason" a `reprojection.read.qa.Reason`.
+    """
+
+    name: str
+    role: Role = "data"
+
+    @property
+    def is_index(self) -> bool:
+        """Whether the band counts or names things, and so is never empty."""
+        return self.role in ("count", "source", "reason")
+
+    def empty(self, nodata: float | int | None) -> float | int:
+        """What the band holds where no granule says anything."""
+        if self.role == "reason":
+            return int(Reason.NO_GRANULE)
+        return 0 if nodata is None or self.is_index else nodata
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """A granule that went into a raster: its file name, and when the provider made it."""
+
+    name: str
+    produced: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Provenance:
+    """What determined a raster's pixels. Holds no time of making, no host and no folder."""
+
+    product: str
+    collection: str
+    layer: str
+    granules: tuple[Source, ...]
+    start: str = ""  # of the first granule, ISO 8601, UTC
+    end: str = ""  # of the last granule
+    parameters: tuple[tuple[str, Parameter], ...] = ()
+    operation: str = ""  # the coordinate operation, as PROJ names it
+    accuracy: float | None = None  # of that operation in metres, as PROJ states it
+    software: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Raster:
+    """Pixels on a grid. A pixel is worth `stored * scale + offset` in `units`.
+
+    `data` has the shape (bands, height, width) and one dtype; a pixel equal to `nodata` has no
+    value (bands of role "count", "source" and "reason" are never empty). `codes` names the
+    values of a class layer, or of the class band, `colours` paints them.
+    """
+
+    data: Pixels
+    grid: Grid
+    nodata: float | int | None
+    kind: Kind
+    bands: tuple[Band, ...]
+    provenance: Provenance
+    scale: float = 1.0
+    offset: float = 0.0
+    units: str = ""
+    codes: Mapping[int, str] = field(default_factory=dict)
+    colours: Mapping[int, Colour] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.data.ndim != 3 or len(self.data) != len(self.bands):
+            raise ValueError(f"{self.data.shape} pixels do not fit {len(self.bands)} bands")
+
+    def valid(self, band: int = 0) -> npt.NDArray[np.bool_]:
+        """True where the band (numbered from 0) has a value, shape (height, width)."""
+        plane = self.data[band]
+        if self.nodata is None or self.bands[band].is_index:
+            return np.ones(plane.shape, bool)
+        valid: npt.NDArray[np.bool_] = np.not_equal(plane, self.nodata)
+        if np.isnan(self.nodata):
+            valid = ~np.isnan(plane.astype(np.float64))
+        return valid
+
+    def values(self, band: int = 0) -> npt.NDArray[np.float64]:
+        """The band in physical units, float64, NaN where it has no value."""
+        physical: npt.NDArray[np.float64] = self.data[band].astype(np.float64)
+        if self.bands[band].role == "data":
+            physical = physical * self.scale + self.offset
+        physical[~self.valid(band)] = np.nan
+        return physical
+
+    def description(self) -> "Description":
+        """Everything but pixels and nodata, as a file says it in JSON."""
+        return Description(
+            kind=self.kind,
+            units=self.units,
+            scale=self.scale,
+            offset=self.offset,
+            bands=self.bands,
+            codes=dict(sorted(self.codes.items())),
+            colours=dict(sorted(self.colours.items())),
+            provenance=self.provenance,
+            grid=GridDescription(
+                crs=self.grid.crs,
+                transform=self.grid.transform,
+                width=self.grid.width,
+                height=self.grid.height,
+            ),
+        )
+
+
+class GridDescription(BaseModel):
+    """A grid as a file says it in JSON; the fields are `Grid`'s."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    crs: str
+    transform: tuple[float, float, float, float, float, float]
+    width: int
+    height: int
+
+    def grid(self) -> Grid:
+        """The grid. Raises GridError where it cannot be one."""
+        return Grid(crs=self.crs, transform=self.transform, width=self.width, height=self.height)
+
+
+class Description(BaseModel):
+    """A raster without its pixels. Equal rasters have equal JSON."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    kind: Kind
+    units: str
+    scale: float
+    offset: float
+    bands: tuple[Band, ...]
+    codes: dict[int, str]
+    colours: dict[int, Colour]
+    provenance: Provenance
+    grid: GridDescription
+
+    def raster(self, data: Pixels, nodata: float | int | None, grid: Grid | None = None) -> Raster:
+        """The raster with these pixels, on another grid if one is given."""
+        return Raster(
+            data=data,
+            grid=grid or self.grid.grid(),
+            nodata=nodata,
+            kind=self.kind,
+            bands=self.bands,
+            scale=self.scale,
+            offset=self.offset,
+            units=self.units,
+            codes=self.codes,
+            colours=self.colours,
+            provenance=self.provenance,
+        )

@@ -1,0 +1,239 @@
+"""The structure of an HDF-EOS file: its grids and swaths, from `StructMetadata.0` (and .1, .2...).
+
+The corners of a grid are the OUTER corners of its corner pixels, whatever `PixelRegistration` says:
+so write all MODIS and VIIRS land products.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from reprojection.errors import GridError, UnreadableGranuleError
+from reprojection.read import odl
+
+SPHERE_RADIUS = 6371007.181
+"""Radius in metres of the sphere of the MODIS sinusoidal grid."""
+
+TILE_SIZE = 2 * math.pi * SPHERE_RADIUS / 36
+"""Width and height in metres of a sinusoidal tile: the equator's length over 36."""
+
+MAX_SIDE = 200_000  # the whole sinusoidal grid at 250 m has 172,800 columns
+
+
+@dataclass(frozen=True, kw_only=True)
+class FieldInfo:
+    """A field of a grid or swath: its name, HDF number type and dimension names."""
+
+    name: str
+    dtype: str
+    dims: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DimensionMap:
+    """Geolocation element `i` along `geo` sits on data element `offset + increment * i`."""
+
+    geo: str
+    data: str
+    offset: int
+    increment: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class GridInfo:
+    """A grid of a granule. Edges are outer pixel edges in metres of the projection `crs`."""
+
+    name: str
+    width: int
+    height: int
+    left: float
+    top: float
+    right: float
+    bottom: float
+    projection: str
+    params: tuple[float, ...]
+    fields: tuple[FieldInfo, ...]
+
+    @property
+    def pixel_width(self) -> float:
+        """Metres from one column to the next."""
+        return (self.right - self.left) / self.width
+
+    @property
+    def pixel_height(self) -> float:
+        """Metres from one row to the next, positive southward."""
+        return (self.top - self.bottom) / self.height
+
+    @property
+    def crs(self) -> str:
+        """The grid's CRS as a PROJ string. Raises GridError for a projection we do not know."""
+        if self.projection in ("GCTP_SNSOID", "HE5_GCTP_SNSOID"):
+            radius = self.params[0] if self.params and self.params[0] > 0 else SPHERE_RADIUS
+            return f"+proj=sinu +lon_0=0 +x_0=0 +y_0=0 +R={radius:.3f} +units=m +no_defs"
+        if self.projection in ("GCTP_GEO", "HE5_GCTP_GEO"):
+            return "EPSG:4326"
+        raise GridError(
+            f"grid {self.name!r} has projection {self.projection!r}, which Swathmill cannot place; "
+            "sinusoidal (GCTP_SNSOID) and geographic (GCTP_GEO) grids are read"
+        )
+
+    @property
+    def tile(self) -> tuple[int, int] | None:
+        """The (h, v) of the sinusoidal tile this grid is, or None when it is not a whole tile."""
+        if self.projection not in ("GCTP_SNSOID", "HE5_GCTP_SNSOID"):
+            return None
+        h = (self.left / TILE_SIZE) + 18
+        v = 9 - (self.top / TILE_SIZE)
+        whole = (
+            abs(h - round(h)) < 1e-6
+            and abs(v - round(v)) < 1e-6
+            and abs((self.right - self.left) / TILE_SIZE - 1) < 1e-6
+            and abs((self.top - self.bottom) / TILE_SIZE - 1) < 1e-6
+        )
+        return (round(h), round(v)) if whole else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SwathInfo:
+    """A swath of a granule: dimensions by name, how geolocation maps onto data, and its fields."""
+
+    name: str
+    dimensions: Mapping[str, int]
+    maps: tuple[DimensionMap, ...]
+    geo_fields: tuple[FieldInfo, ...]
+    data_fields: tuple[FieldInfo, ...]
+
+    def map_onto(self, data_dim: str) -> DimensionMap | None:
+        """How geolocation runs along `data_dim`, when a map says so."""
+        return next((found for found in self.maps if found.data == data_dim), None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Structure:
+    """All grids and swaths of a file."""
+
+    grids: tuple[GridInfo, ...]
+    swaths: tuple[SwathInfo, ...]
+
+
+def parse_structure(text: str) -> Structure:
+    """Parse the joined text of StructMetadata.0, .1, ...
+
+    Raises UnreadableGranuleError when the text is damaged or a grid or swath lacks what places it.
+    """
+    root = odl.parse(text)
+    grids = root.child("GridStructure")
+    swaths = root.child("SwathStructure")
+    return Structure(
+        grids=tuple(_grid(node) for node in grids.children) if grids else (),
+        swaths=tuple(_swath(node) for node in swaths.children) if swaths else (),
+    )
+
+
+def _grid(node: odl.Node) -> GridInfo:
+    name = _text(node, "GridName")
+    width, height = (_integer(node, key) for key in ("XDim", "YDim"))
+    left, top = _pair(node, "UpperLeftPointMtrs")
+    right, bottom = _pair(node, "LowerRightMtrs")
+    if not (0 < width <= MAX_SIDE and 0 < height <= MAX_SIDE):
+        raise UnreadableGranuleError(
+            f"grid {name!r} claims {width} x {height} pixels: damaged metadata"
+        )
+    projection = _text(node, "Projection")
+    if projection.endswith("GCTP_GEO"):
+        left, top, right, bottom = (_packed_degrees(edge) for edge in (left, top, right, bottom))
+    edges = (left, top, right, bottom)
+    if not all(map(math.isfinite, edges)) or not (right > left and top > bottom):
+        raise UnreadableGranuleError(f"grid {name!r} has corners {edges}: damaged metadata")
+    raw_params = node.values.get("ProjParams", ())
+    params = raw_params if isinstance(raw_params, tuple) else (raw_params,)
+    return GridInfo(
+        name=name,
+        width=width,
+        height=height,
+        left=left,
+        top=top,
+        right=right,
+        bottom=bottom,
+        projection=projection,
+        params=tuple(float(item) for item in params if isinstance(item, int | float)),
+        fields=_fields(node, "DataField", "DataFieldName"),
+    )
+
+
+def _packed_degrees(packed: float) -> float:
+    """Decode a GCTP packed angle DDDMMMSSS.SS, as geographic grids write their corners."""
+    sign = -1.0 if packed < 0 else 1.0
+    whole, seconds = divmod(abs(packed), 1000.0)
+    degrees, minutes = divmod(whole, 1000.0)
+    return sign * (degrees + minutes / 60.0 + seconds / 3600.0)
+
+
+def _swath(node: odl.Node) -> SwathInfo:
+    dimensions: dict[str, int] = {}
+    group = node.child("Dimension")
+    for item in group.children if group else ():
+        dimensions[_text(item, "DimensionName")] = _integer(item, "Size")
+    maps = []
+    group = node.child("DimensionMap")
+    for item in group.children if group else ():
+        found = DimensionMap(
+            geo=_text(item, "GeoDimension"),
+            data=_text(item, "DataDimension"),
+            offset=_integer(item, "Offset"),
+            increment=_integer(item, "Increment"),
+        )
+        if found.increment == 0:
+            raise UnreadableGranuleError(
+                f"dimension map {found.geo!r} -> {found.data!r} has increment 0: damaged metadata"
+            )
+        maps.append(found)
+    return SwathInfo(
+        name=_text(node, "SwathName"),
+        dimensions=dimensions,
+        maps=tuple(maps),
+        geo_fields=_fields(node, "GeoField", "GeoFieldName"),
+        data_fields=_fields(node, "DataField", "DataFieldName"),
+    )
+
+
+def _fields(node: odl.Node, group_name: str, name_key: str) -> tuple[FieldInfo, ...]:
+    group = node.child(group_name)
+    found = []
+    for item in group.children if group else ():
+        dims = item.values.get("DimList", ())
+        found.append(
+            FieldInfo(
+                name=_text(item, name_key),
+                dtype=str(item.values.get("DataType", "")),
+                dims=tuple(map(str, dims)) if isinstance(dims, tuple) else (str(dims),),
+            )
+        )
+    return tuple(found)
+
+
+def _text(node: odl.Node, key: str) -> str:
+    value = node.values.get(key)
+    if value is None or isinstance(value, tuple):
+        raise UnreadableGranuleError(f"{node.name} has no {key} in StructMetadata: damaged file")
+    return str(value)
+
+
+def _integer(node: odl.Node, key: str) -> int:
+    value = node.values.get(key)
+    if not isinstance(value, int):
+        raise UnreadableGranuleError(
+            f"{node.name} has {key}={value!r} in StructMetadata, not a whole number: damaged file"
+        )
+    return value
+
+
+def _pair(node: odl.Node, key: str) -> tuple[float, float]:
+    value = node.values.get(key)
+    if isinstance(value, tuple) and len(value) == 2:
+        first, second = value
+        if isinstance(first, int | float) and isinstance(second, int | float):
+            return float(first), float(second)
+    raise UnreadableGranuleError(
+        f"{node.name} has {key}={value!r} in StructMetadata, not two numbers: damaged file"
+    )

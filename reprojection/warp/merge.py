@@ -1,0 +1,183 @@
+"""Several granules onto one grid: which granule's value a pixel gets.
+
+Granules are added in the order of their start. Among those with a value at a pixel
+
+- `nadir` takes the smallest sensor zenith, and of equal ones the newest,
+- `latest` takes the newest, `first` the oldest,
+- `mean` takes the mean of all, rounded half to even in stored integers.
+
+A pixel without a value has the reason of the granule that came closest to giving one: QA before
+code before fill before "no granule". A code is kept by the same rule, where no value is.
+"""
+
+from dataclasses import dataclass, field
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+from reprojection.read.qa import Reason
+from reprojection.read.raster import Pixels
+
+At = npt.NDArray[np.intp]
+
+EARTH_RADIUS_KM = 6371.007
+ORBIT_KM = 705.0
+HALF_SCAN_DEGREES = 55.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Merged:
+    """What merging leaves, each of the grid's shape; `values` and `codes` hold nodata where empty.
+
+    `sources` numbers granules from 1 in the order added, 0 where there is none (or, in a mean,
+    where there are several).
+    """
+
+    values: Pixels
+    codes: Pixels
+    counts: npt.NDArray[np.uint16]
+    sources: npt.NDArray[np.uint16]
+    reasons: npt.NDArray[np.uint8]
+
+    @classmethod
+    def empty(
+        cls,
+        shape: tuple[int, int],
+        dtype: np.dtype[np.generic],
+        nodata: int | float,
+        *,
+        codes: bool,
+        extra: bool,
+    ) -> Self:
+        """Pixels yet to be put, shape (rows, columns): all empty.
+
+        Without `codes` the codes, and without `extra` counts, sources and reasons, stay empty and
+        take no memory.
+        """
+        nothing: Pixels = np.asarray(nodata, dtype)
+        none, zero = np.uint16(0), np.uint8(0)
+        return cls(
+            values=np.full(shape, nodata, dtype),
+            codes=np.full(shape, nodata, dtype) if codes else np.broadcast_to(nothing, shape),
+            counts=np.zeros(shape, np.uint16) if extra else np.broadcast_to(none, shape),
+            sources=np.zeros(shape, np.uint16) if extra else np.broadcast_to(none, shape),
+            reasons=np.zeros(shape, np.uint8) if extra else np.broadcast_to(zero, shape),
+        )
+
+    def put(self, first: int, part: "Merged") -> None:
+        """Put rows from `first` on, of what is kept."""
+        for whole, rows in (
+            (self.values, part.values),
+            (self.codes, part.codes),
+            (self.counts, part.counts),
+            (self.sources, part.sources),
+            (self.reasons, part.reasons),
+        ):
+            if whole.flags.writeable:
+                whole[first : first + len(rows)] = rows
+
+
+@dataclass(kw_only=True)
+class Merger:
+    """Collects granules; `dtype` and `nodata` are those of the result, `merge` the rule's name."""
+
+    shape: tuple[int, int]
+    dtype: np.dtype[np.generic]
+    nodata: int | float
+    merge: str
+    _added: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        size = self.shape[0] * self.shape[1]
+        self._values = np.full(
+            size, self.nodata, np.float64 if self.merge == "mean" else self.dtype
+        )
+        self._codes = np.full(size, self.nodata, self.dtype)
+        self._zenith = np.full(size, np.inf, np.float32)
+        self._code_zenith = np.full(size, np.inf, np.float32)
+        self._counts = np.zeros(size, np.uint16)
+        self._coded = np.zeros(size, np.bool_)
+        self._sources = np.zeros(size, np.uint16)
+        self._reasons = np.zeros(size, np.uint8)
+
+    def add(
+        self,
+        at: At,
+        values: Pixels,
+        why: npt.NDArray[np.uint8],
+        zenith: npt.NDArray[np.float32],
+    ) -> None:
+        """Add the pixels `at` (flat) that one granule sees: value, `Reason` and sensor zenith.
+
+        A granule that sees nothing is added too, so that numbers of granules stay in order.
+        """
+        self._added += 1
+        zenith = np.where(np.isnan(zenith), np.float32(np.inf), zenith)
+        good = why == Reason.VALID
+        self._reasons[at] = np.maximum(self._reasons[at], why)
+        coded = why == Reason.CODE
+        self._take_codes(at[coded], values[coded], zenith[coded])
+        self._take_values(at[good], values[good], zenith[good])
+
+    def _take_values(self, at: At, values: Pixels, zenith: npt.NDArray[np.float32]) -> None:
+        earlier = self._counts[at] > 0
+        self._counts[at] += 1
+        if self.merge == "mean":
+            self._values[at] = np.where(earlier, self._values[at], 0.0) + values
+            self._sources[at] = np.where(earlier, 0, self._added)
+            return
+        wins = self._wins(earlier, zenith, self._zenith[at])
+        at = at[wins]
+        self._values[at] = values[wins]
+        self._zenith[at] = zenith[wins]
+        self._sources[at] = self._added
+
+    def _take_codes(self, at: At, codes: Pixels, zenith: npt.NDArray[np.float32]) -> None:
+        wins = self._wins(self._coded[at], zenith, self._code_zenith[at])
+        self._coded[at] = True
+        self._codes[at[wins]] = codes[wins]
+        self._code_zenith[at[wins]] = zenith[wins]
+
+    def _wins(
+        self,
+        earlier: npt.NDArray[np.bool_],
+        zenith: npt.NDArray[np.float32],
+        best: npt.NDArray[np.float32],
+    ) -> npt.NDArray[np.bool_]:
+        if self.merge == "first":
+            return ~earlier
+        if self.merge == "nadir":
+            return np.asarray(zenith <= best)
+        return np.ones(len(earlier), np.bool_)
+
+    def result(self) -> Merged:
+        """The merged pixels."""
+        some = self._counts > 0
+        values = self._values
+        if self.merge == "mean":
+            values = np.full(len(some), self.nodata, self.dtype)
+            mean = self._values[some] / self._counts[some]
+            values[some] = mean if self.dtype.kind == "f" else np.rint(mean)
+        reasons = np.where(self._reasons == 0, np.uint8(Reason.NO_GRANULE), self._reasons)
+        reasons[some] = Reason.VALID
+        codes = np.where(some, np.asarray(self.nodata, self.dtype), self._codes)
+        return Merged(
+            values=values.reshape(self.shape),
+            codes=codes.reshape(self.shape),
+            counts=self._counts.reshape(self.shape),
+            sources=self._sources.reshape(self.shape),
+            reasons=reasons.reshape(self.shape),
+        )
+
+
+def nominal_zenith(columns: int) -> npt.NDArray[np.float32]:
+    """Sensor zenith in degrees across a MODIS scan, for granules that do not hold it.
+
+    A scan turns 55 degrees to either side from 705 km above a sphere (MODIS Level 1A Earth Location
+    ATBD, section 2): sin(zenith) = (R + h) / R * sin(scan angle).
+    """
+    angle = (np.arange(columns) + 0.5) / columns * 2.0 - 1.0
+    sine = np.sin(np.radians(np.abs(angle) * HALF_SCAN_DEGREES))
+    ratio = (EARTH_RADIUS_KM + ORBIT_KM) / EARTH_RADIUS_KM
+    return np.degrees(np.arcsin(np.minimum(1.0, ratio * sine))).astype(np.float32)

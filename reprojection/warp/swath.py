@@ -1,0 +1,188 @@
+"""Swath to grid: which footprint of a granule each pixel of a grid sees.
+
+**The rule.** Positions are points of the unit sphere at the WGS84 latitude and longitude, distances
+are chords in float64. The *spacing* of a footprint across track is the larger of the distances to
+the next centre on either side; along track likewise, but only to lines of its own scan, since
+neighbouring scans overlap (where a scan is one line, to the next lines). Its *radius* is half the
+diagonal, `sqrt(across**2 + along**2) / 2`. A pixel sees the footprint whose centre is nearest to
+the pixel's centre, if it lies within that footprint's radius; else the granule says nothing there.
+Of equally near centres the first in row-major order wins. Centres without geolocation do not exist.
+
+A radius is at most four times the 95th percentile of the granule's radii (sampled): a stray
+coordinate would otherwise claim half the map. Real footprints stay far below.
+
+`search="valid"` looks only among footprints with a value; radii do not change by that.
+
+The rule knows nothing of the grid's extent: a pixel gets the same footprint in any cell, at any
+number of threads, and in C (csrc/swath.c) as in numpy.
+"""
+
+import ctypes
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+from reprojection.grid.sphere import unit_vectors
+from reprojection.grid.targets import Targets
+from reprojection.kernels import kernels
+from reprojection.kernels.kernels import address
+from reprojection.kernels.threads import share
+from reprojection.read.geolocation import Geolocation
+from reprojection.warp.swath_numpy import nearest_in_numpy
+
+Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
+Index = npt.NDArray[np.int32]
+
+_CAP = 4.0
+_SAMPLED_LINES = 32
+_SAMPLED_COLUMNS = 170
+_BLOCK_COLUMNS = 32  # as in csrc/swath.h
+_TILE = 128  # targets along the side of a block there
+_STRIPS = 8  # for each thread, of a grid that is large enough
+_TYPES: dict[str, kernels.CType] = {
+    "p": ctypes.c_void_p,
+    "i": ctypes.c_int64,
+    "d": ctypes.c_double,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Swath:
+    """The footprints of one granule at a layer's resolution, ready to be searched.
+
+    `lat`, `lon`: float64 degrees, C order, shape (rows, columns), NaN where unknown. `scan_lines`
+    is the number of lines of a scan, `cap` the largest radius as a chord of the unit sphere,
+    `finest` the side of the granule's small footprints (5th percentile) likewise.
+    """
+
+    lat: Floats
+    lon: Floats
+    scan_lines: int
+    cap: float
+    finest: float
+
+    @classmethod
+    def of(cls, geolocation: Geolocation) -> Self:
+        """The swath of a granule's geolocation."""
+        lat = np.ascontiguousarray(geolocation.lat, dtype=np.float64)
+        lon = np.ascontiguousarray(geolocation.lon, dtype=np.float64)
+        scan = max(1, min(geolocation.scan_lines, lat.shape[0]))
+        radii = _sampled_radii(lat, lon, scan)
+        low, high = np.percentile(radii, [5, 95]) if radii.size else (0.0, 0.0)
+        return cls(
+            lat=lat,
+            lon=lon,
+            scan_lines=scan,
+            cap=_CAP * float(high),
+            finest=2.0**0.5 * float(low),
+        )
+
+
+def nearest(
+    swath: Swath, targets: Targets, *, candidates: Bools | None = None, threads: int = 1
+) -> Index:
+    """The footprint each target sees, as row * columns + column, or -1: int32, shape of the grid.
+
+    `candidates` (rows, columns) limits what may be seen. Raises MemoryError when scratch memory
+    cannot be had.
+    """
+    if not swath.cap > 0.0:
+        return np.full(targets.shape, -1, np.int32)
+    if not kernels.available():
+        return nearest_in_numpy(
+            swath.lat, swath.lon, swath.scan_lines, swath.cap, targets.lat, targets.lon, candidates
+        )
+    return _nearest_in_c(swath, targets, candidates, threads)
+
+
+def _nearest_in_c(swath: Swath, targets: Targets, candidates: Bools | None, threads: int) -> Index:
+    find = _kernel("sw_nearest", "ppiiippdpiipiiiiip", ctypes.c_int32)
+    height, width = targets.shape
+    rows, cols = swath.lat.shape
+    extents = _extents(swath, targets)
+    chosen = None if candidates is None else np.ascontiguousarray(candidates, dtype=np.uint8)
+    lat, lon = np.ascontiguousarray(targets.lat), np.ascontiguousarray(targets.lon)
+    strides = targets.strides
+    out = np.empty((height, width), np.int32)
+
+    # A granule rarely covers all of a grid: the threads take strips as they come free.
+    strip = height if threads == 1 else _TILE * max(1, height // (_TILE * _STRIPS * threads))
+
+    def search(first: int) -> None:
+        status = find(
+            address(swath.lat),
+            address(swath.lon),
+            rows,
+            cols,
+            swath.scan_lines,
+            address(chosen),
+            address(extents),
+            swath.cap,
+            address(lat),
+            *strides[:2],
+            address(lon),
+            *strides[2:],
+            first,
+            min(height, first + strip),
+            width,
+            address(out),
+        )
+        if status != 0:
+            raise MemoryError(f"no memory to search {rows} x {cols} footprints")
+
+    share(search, range(0, height, max(strip, 1)), threads)
+    return out
+
+
+def _extents(swath: Swath, targets: Targets) -> Floats:
+    """Latitude and longitude ranges of the blocks by which the search passes over footprints.
+
+    Blocks that lie farther than any radius from the targets' latitudes get no longitudes.
+    """
+    rows, cols = swath.lat.shape
+    block_rows = _kernel("sw_block_rows", "i", ctypes.c_int64)(swath.scan_lines)
+    extents = np.empty((-(-rows // block_rows), -(-cols // _BLOCK_COLUMNS), 4))
+    known = targets.lat[~np.isnan(targets.lat)]
+    reach = 1.01 * math.degrees(2.0 * math.asin(min(swath.cap / 2.0, 0.5))) + 0.01
+    low, high = (float(known.min()) - reach, float(known.max()) + reach) if known.size else (1, 0)
+    fill = _kernel("sw_extents", "ppiiipdd")
+    fill(
+        address(swath.lat), address(swath.lon), rows, cols, block_rows, address(extents), low, high
+    )
+    return extents
+
+
+def _kernel(name: str, signature: str, restype: kernels.CType | None = None) -> Callable[..., int]:
+    """A kernel by its arguments' letters: p pointer, i integer, d double."""
+    found = kernels.function(name, [_TYPES[letter] for letter in signature], restype)
+    if found is None:
+        raise RuntimeError("the C kernels vanished after they were found")
+    return found
+
+
+def _sampled_radii(lat: Floats, lon: Floats, scan: int) -> Floats:
+    """Radii of footprints spread over the granule; none where nothing has a neighbour."""
+    rows, cols = lat.shape
+    if rows < 2 or cols < 2:
+        lines, across = np.arange(rows), np.arange(cols)
+    else:
+        first_lines = np.arange(0, rows - 1, scan if scan > 1 else 1)
+        lines = first_lines[:: -(-len(first_lines) // _SAMPLED_LINES)]
+        across = np.arange(0, cols - 1, -(-(cols - 1) // _SAMPLED_COLUMNS))
+    here = _vectors_at(lat, lon, lines, across)
+    right = _vectors_at(lat, lon, lines, np.minimum(across + 1, cols - 1))
+    below = _vectors_at(lat, lon, np.minimum(lines + 1, rows - 1), across)
+    spacing = ((here - right) ** 2).sum(0) + ((here - below) ** 2).sum(0)
+    return np.asarray(np.sqrt(spacing[np.isfinite(spacing)]) / 2.0)
+
+
+def _vectors_at(
+    lat: Floats, lon: Floats, rows: npt.NDArray[np.int_], cols: npt.NDArray[np.int_]
+) -> Floats:
+    at = np.ix_(rows, cols)
+    return np.stack(unit_vectors(lat[at], lon[at]))

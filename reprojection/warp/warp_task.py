@@ -1,0 +1,124 @@
+"""One warp as its kernels get it: tiles in source space, the plan of places, and where to write."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reprojection.grid.bicubic import BLOCK
+from reprojection.grid.blocks import BlockPlan
+from reprojection.grid.coordinates import RowPlan, SourceSpace
+from reprojection.grid.crs import SPHERE_RADIUS, is_modis_sinusoidal, is_plain_lonlat
+from reprojection.grid.places import Chunk, block_numbers
+
+Pixels = NDArray[np.integer | np.floating]
+
+WIDENING = 1.0 / 0.95
+"""Source pixels per target pixel beyond which bilinear and cubic widen; GDAL's threshold."""
+
+_NEARLY = 0.97 * WIDENING
+"""Scale of a block's outline up to which none of its pixels can pass WIDENING."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TilePixels:
+    """One band of one tile with its first row and column in source space."""
+
+    row: int
+    col: int
+    pixels: Pixels
+
+
+@dataclass(frozen=True, kw_only=True)
+class Turn:
+    """Source columns once around the Earth at a row: columns * cos(angle + row * step)."""
+
+    columns: float
+    angle: float = 0.0
+    step: float = 0.0
+
+    @classmethod
+    def of(cls, space: SourceSpace) -> "Turn | None":
+        """The turn of a source space; None where columns do not run around the Earth."""
+        if is_modis_sinusoidal(space.crs):
+            around = 2 * math.pi * SPHERE_RADIUS / abs(space.pixel_width)
+            angle, step = space.y0 / SPHERE_RADIUS, space.pixel_height / SPHERE_RADIUS
+            return cls(columns=around, angle=angle, step=step)
+        if is_plain_lonlat(space.crs):
+            return cls(columns=360.0 / abs(space.pixel_width))
+        return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class WarpTask:
+    """What a warp kernel needs. `tiles` holds each band's tiles, `out` is (bands, rows, columns).
+
+    `edge_plan` is the row plan of pixel edges where `plan` is one of centres. `scale` fixes the
+    widening of bilinear and cubic; None takes it from the place.
+    """
+
+    tiles: Sequence[Sequence[TilePixels]]
+    out: Pixels
+    method: str
+    plan: RowPlan | BlockPlan
+    edge_plan: RowPlan | None
+    space: SourceSpace
+    fill: float | int
+    nearest_rule: bool
+    scale: tuple[float, float] | None
+
+    @property
+    def turn(self) -> Turn | None:
+        """How many source columns run around the Earth."""
+        return Turn.of(self.space)
+
+    def by_window(self, chunk: Chunk) -> NDArray[np.uint8]:
+        """Which blocks of a chunk (down, across) the window kernels make.
+
+        All for area methods, none for nearest; for bilinear and cubic those where a pixel may span
+        more than a source pixel, so that the choice depends on the block alone.
+        """
+        rows, cols = block_numbers(self.plan, chunk)
+        shape = len(rows), len(cols)
+        if self.method == "nearest":
+            return np.zeros(shape, np.uint8)
+        if self.method not in ("bilinear", "cubic"):
+            return np.ones(shape, np.uint8)
+        if self.scale is not None:
+            return np.full(shape, max(self.scale) > WIDENING, np.uint8)
+        if isinstance(self.plan, RowPlan):
+            wide = [self._row_scale(self.plan, row) > WIDENING for row in rows]
+            return np.repeat(np.array(wide, np.uint8)[:, None], len(cols), axis=1)
+        top, left = rows[0] - self.plan.row, cols[0] - self.plan.col
+        nodes = self.plan.nodes[top + 1 : top + 2 + shape[0], left + 1 : left + 2 + shape[1]]
+        a, b, c, d = nodes[:-1, :-1], nodes[:-1, 1:], nodes[1:, 1:], nodes[1:, :-1]
+        along, down = ((b - a) + (c - d)) / (2 * BLOCK), ((d - a) + (c - b)) / (2 * BLOCK)
+        height = np.hypot(along[..., 1], down[..., 1])
+        with np.errstate(invalid="ignore", divide="ignore"):
+            area = np.abs(along[..., 0] * down[..., 1] - down[..., 0] * along[..., 1])
+            narrow = (height <= _NEARLY) & (area / height <= _NEARLY)
+        return np.asarray(~narrow).astype(np.uint8)
+
+    def by_window_pixels(self, chunk: Chunk) -> NDArray[np.bool_]:
+        """`by_window` for each pixel of a chunk."""
+        blocks = self.by_window(chunk).astype(bool)
+        numbering = self.plan.numbering
+        first = (numbering.row + chunk.top) // BLOCK
+        left = (numbering.col + chunk.left) // BLOCK
+        rows = (np.arange(chunk.top, chunk.bottom) + numbering.row) // BLOCK - first
+        cols = (np.arange(chunk.left, chunk.right) + numbering.col) // BLOCK - left
+        return blocks[rows[:, None], cols[None, :]]
+
+    def _row_scale(self, plan: RowPlan, block: int) -> float:
+        """The most source pixels a target pixel of a row of blocks spans."""
+        a, e = plan.numbering.grid.transform[0], plan.numbering.grid.transform[4]
+        wide, high = abs(a / self.space.pixel_width), abs(e / self.space.pixel_height)
+        plane = is_modis_sinusoidal(plan.numbering.grid.crs)
+        if plane or not is_modis_sinusoidal(self.space.crs):
+            return max(wide, high)
+        degree = SPHERE_RADIUS * math.radians(1.0)
+        ends = [(number + plan.numbering.py) * e for number in (block * BLOCK, (block + 1) * BLOCK)]
+        nearest = 0.0 if min(ends) < 0 < max(ends) else min(map(abs, ends))
+        return max(wide * degree * math.cos(math.radians(min(nearest, 90.0))), high * degree)

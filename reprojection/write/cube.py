@@ -1,0 +1,302 @@
+"""Rasters of several dates as one cube over time: CF NetCDF or Zarr, which xarray opens.
+
+Conventions: CF-1.11, sections 4 (coordinates), 5.6 (grid mapping) and 8.1 (packed data). Rasters
+are written one after the other, so memory holds one of them. Needs the optional packages netCDF4
+(NetCDF) or zarr (Zarr).
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from reprojection.errors import ChoiceRefusedError
+from reprojection.grid.crs import parse_crs
+from reprojection.read.raster import Pixels
+from reprojection.write.write import Opened, open_raster, read_raster
+
+Attribute = str | int | float | list[float]
+Format = Literal["netcdf", "zarr"]
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_CHUNK = 512
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Variable:
+    """A variable of the cube, its values if they are known at once, and its attributes."""
+
+    name: str
+    dims: tuple[str, ...]
+    dtype: np.dtype[np.generic]
+    attributes: Mapping[str, Attribute]
+    fill: float | int | None = None
+    values: Pixels | None = None
+
+
+class _Writer(Protocol):
+    """A file that takes variables, then rasters one by one."""
+
+    def define(self, variable: _Variable, shape: tuple[int, ...]) -> None: ...
+
+    def put(self, name: str, index: int, plane: Pixels) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def write_cube(
+    paths: Sequence[Path],
+    out: Path,
+    *,
+    kind: Format = "netcdf",
+    times: Sequence[datetime] | None = None,
+) -> None:
+    """Write rasters of one layer and grid as one cube, by `times`: when their granules started,
+    unless given.
+
+    `out` is a file for NetCDF, a folder for Zarr. Raises ChoiceRefusedError for rasters that differ
+    in layer, grid, type or scale, that have no time or one time twice, and where the package that
+    writes the format is not installed.
+    """
+    if not paths:
+        raise ChoiceRefusedError("no raster was given; a cube needs at least one")
+    found = [open_raster(path) for path in paths]
+    opened, axis = _in_order(found, times or [_start(one) for one in found])
+    _agree(opened)
+    first = opened[0]
+    grid = first.said.grid
+    sizes = {"time": len(opened), "y": grid.height, "x": grid.width}
+    writer = _netcdf(out, first, sizes) if kind == "netcdf" else _zarr(out, first)
+    try:
+        variables = _variables(opened, axis)
+        for variable in variables:
+            writer.define(variable, tuple(sizes[dim] for dim in variable.dims))
+        names = [variable.name for variable in variables if variable.values is None]
+        for index, one in enumerate(opened):
+            data = read_raster(one.path).data
+            for name, plane in zip(names, data, strict=True):
+                writer.put(name, index, plane)
+    finally:
+        writer.close()
+
+
+def _agree(opened: Sequence[Opened]) -> None:
+    first = opened[0]
+    for one in opened:
+        alike = all(
+            mine == theirs
+            for mine, theirs in (
+                (one.said.provenance.layer, first.said.provenance.layer),
+                (one.said.grid, first.said.grid),
+                (one.said.bands, first.said.bands),
+                ((one.said.scale, one.said.offset), (first.said.scale, first.said.offset)),
+                (one.dtype, first.dtype),
+                (repr(one.nodata), repr(first.nodata)),
+            )
+        )
+        if not alike:
+            raise ChoiceRefusedError(
+                f"{one.path.name} and {first.path.name} do not fit in one cube: layer, grid, "
+                "bands, type, nodata and scale must agree"
+            )
+
+
+def _start(one: Opened) -> datetime:
+    try:
+        return datetime.fromisoformat(one.said.provenance.start)
+    except ValueError as problem:
+        raise ChoiceRefusedError(f"{one.path.name} has no date; give its time") from problem
+
+
+def _in_order(
+    found: Sequence[Opened], times: Sequence[datetime]
+) -> tuple[list[Opened], list[float]]:
+    """The rasters by time, and the days since 1970 of each."""
+    order = sorted(range(len(found)), key=lambda index: times[index])
+    axis = [(times[index] - _EPOCH).total_seconds() / 86400.0 for index in order]
+    for index, day, before in zip(order[1:], axis[1:], axis, strict=False):
+        if day == before:
+            raise ChoiceRefusedError(
+                f"the cube has several rasters of {times[index]}; give one for each date"
+            )
+    return [found[index] for index in order], axis
+
+
+def _variables(opened: Sequence[Opened], axis: Sequence[float]) -> list[_Variable]:
+    said, grid = opened[0].said, opened[0].said.grid
+    a, b, c, d, e, f = grid.transform
+    if b or d:
+        raise ChoiceRefusedError("a cube's grid must run along its axes; this one is rotated")
+    crs = parse_crs(grid.crs)
+    words = {item["axis"]: item for item in crs.cs_to_cf() if item.get("axis") in ("X", "Y")}
+    mapping = {key: _plain(value) for key, value in crs.to_cf().items()}
+    mapping["GeoTransform"] = " ".join(repr(number) for number in (c, a, b, f, d, e))
+    wide = np.dtype(np.float64)
+    variables = [
+        _Variable(
+            name="time",
+            dims=("time",),
+            dtype=wide,
+            values=np.array(axis),
+            attributes={
+                "standard_name": "time",
+                "axis": "T",
+                "units": "days since 1970-01-01 00:00:00",
+                "calendar": "standard",
+            },
+        ),
+        _Variable(
+            name="y",
+            dims=("y",),
+            dtype=wide,
+            values=f + (np.arange(grid.height) + 0.5) * e,
+            attributes=dict(words.get("Y", {"axis": "Y"})),
+        ),
+        _Variable(
+            name="x",
+            dims=("x",),
+            dtype=wide,
+            values=c + (np.arange(grid.width) + 0.5) * a,
+            attributes=dict(words.get("X", {"axis": "X"})),
+        ),
+        _Variable(
+            name="crs",
+            dims=(),
+            dtype=np.dtype(np.int32),
+            values=np.zeros((), np.int32),
+            attributes=mapping,
+        ),
+    ]
+    base = _identifier(said.provenance.layer)
+    for number, band in enumerate(said.bands):
+        about: dict[str, Attribute] = {"long_name": band.name, "grid_mapping": "crs"}
+        if band.role == "data":
+            if (said.scale, said.offset) != (1.0, 0.0):
+                about |= {"scale_factor": said.scale, "add_offset": said.offset}
+            if said.units and said.units.lower() != "none":
+                about["units"] = said.units
+        if said.codes and band.role in ("data", "class") and said.kind != "continuous":
+            about["flag_values"] = [float(code) for code in said.codes]
+            about["flag_meanings"] = " ".join(_identifier(text) for text in said.codes.values())
+        variables.append(
+            _Variable(
+                name=base if number == 0 else f"{base}_{_identifier(band.role)}",
+                dims=("time", "y", "x"),
+                dtype=opened[0].dtype,
+                attributes=about,
+                fill=None if band.is_index else opened[0].nodata,
+            )
+        )
+    return variables
+
+
+def _identifier(text: str) -> str:
+    cleaned = re.sub(r"\W+", "_", text).strip("_")
+    return cleaned if cleaned[:1].isalpha() else f"v_{cleaned}"
+
+
+def _plain(value: object) -> Attribute:
+    if isinstance(value, list | tuple):
+        return [float(item) for item in value]
+    return value if isinstance(value, str | int | float) else str(value)
+
+
+def _title(first: Opened) -> dict[str, str]:
+    said = first.said.provenance
+    return {
+        "Conventions": "CF-1.11",
+        "title": f"{said.product} {said.layer}".strip(),
+        "source": f"{said.product} collection {said.collection}; {said.software}",
+    }
+
+
+def _netcdf(out: Path, first: Opened, sizes: Mapping[str, int]) -> _Writer:
+    try:
+        import netCDF4
+    except ImportError as problem:
+        raise ChoiceRefusedError(
+            "NetCDF needs the package netCDF4: install swathmill[cube], or choose zarr"
+        ) from problem
+
+    class NetCdf:
+        def __init__(self) -> None:
+            self._file = netCDF4.Dataset(str(out), "w", format="NETCDF4")
+            self._file.setncatts(_title(first))
+            for name, size in sizes.items():
+                self._file.createDimension(name, size)
+            self._file.set_auto_maskandscale(False)
+
+        def define(self, variable: _Variable, shape: tuple[int, ...]) -> None:
+            chunks = (1, min(_CHUNK, shape[1]), min(_CHUNK, shape[2])) if len(shape) == 3 else None
+            made = self._file.createVariable(
+                variable.name,
+                variable.dtype.name,
+                variable.dims,
+                fill_value=variable.fill,
+                chunksizes=chunks,
+                zlib=chunks is not None,
+                complevel=4,
+                shuffle=variable.dtype.itemsize > 1,
+            )
+            made.set_auto_maskandscale(False)
+            made.setncatts(
+                {key: _typed(key, value, variable) for key, value in variable.attributes.items()}
+            )
+            if variable.values is not None:
+                made[...] = variable.values
+
+        def put(self, name: str, index: int, plane: Pixels) -> None:
+            self._file[name][index] = plane
+
+        def close(self) -> None:
+            self._file.close()
+
+    return NetCdf()
+
+
+def _zarr(out: Path, first: Opened) -> _Writer:
+    try:
+        import zarr
+    except ImportError as problem:
+        raise ChoiceRefusedError(
+            "Zarr needs the package zarr: install swathmill[cube], or choose netcdf"
+        ) from problem
+
+    class Zarr:
+        def __init__(self) -> None:
+            self._group = zarr.open_group(str(out), mode="w", zarr_format=2)
+            self._group.attrs.update(_title(first))
+
+        def define(self, variable: _Variable, shape: tuple[int, ...]) -> None:
+            chunks = (1, min(_CHUNK, shape[1]), min(_CHUNK, shape[2])) if len(shape) == 3 else shape
+            made = self._group.create_array(
+                variable.name,
+                shape=shape,
+                dtype=variable.dtype,
+                chunks=chunks,
+                fill_value=variable.fill,
+            )
+            made.attrs.update({**variable.attributes, "_ARRAY_DIMENSIONS": list(variable.dims)})
+            if variable.values is not None:
+                made[...] = variable.values
+
+        def put(self, name: str, index: int, plane: Pixels) -> None:
+            array = self._group[name]
+            if not isinstance(array, zarr.Array):
+                raise TypeError(f"{name} is not an array of the cube")
+            array[index] = plane
+
+        def close(self) -> None:
+            zarr.consolidate_metadata(str(out), zarr_format=2)
+
+    return Zarr()
+
+
+def _typed(key: str, value: Attribute, variable: _Variable) -> Attribute | npt.NDArray[np.generic]:
+    """CF wants flag values in the variable's own type."""
+    return np.array(value, variable.dtype) if key == "flag_values" else value

@@ -1,0 +1,164 @@
+"""Cells to one raster on a region's grid."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import rasterio
+import shapely
+from rasterio.windows import Window
+from shapely import MultiPolygon, Polygon
+
+from reprojection.errors import ChoiceRefusedError, GridError
+from reprojection.grid.grids import Grid
+from reprojection.grid.targets import pixel_centres
+from reprojection.read.raster import Description, Pixels, Provenance, Raster
+from reprojection.write.write import open_raster
+
+_SNAP = 1e-3  # of a pixel, by which a cell may miss the region's lattice
+_ROWS_AT_ONCE = 256
+
+
+def mosaic(
+    cell_paths: Sequence[Path], grid: Grid, clip: Polygon | MultiPolygon | None = None
+) -> Raster:
+    """Assemble cells of one layer and date into one raster on `grid`, which lies on their lattice.
+
+    `clip` is in EPSG:4326 (longitude, latitude); pixels whose centre is outside become nodata.
+    Where there is no cell there is nodata, and the reason is "no granule". Cells are read one after
+    the other, each only where the region needs it. Provenance lists the granules of all cells;
+    numbers of source bands are brought in line with it.
+
+    Raises ChoiceRefusedError for no cells or cells that differ in more than place and granules,
+    GridError for a cell off the lattice, BadFormatError for a file that is not a cell.
+    """
+    if not cell_paths:
+        raise ChoiceRefusedError("no cell was given; a mosaic needs at least one")
+    opened = [open_raster(path) for path in cell_paths]
+    first, nodata, dtype = opened[0].said, opened[0].nodata, opened[0].dtype
+    for one in opened[1:]:
+        same = (one.dtype, _common(one.said)) == (dtype, _common(first))
+        if not same or repr(one.nodata) != repr(nodata):
+            raise ChoiceRefusedError(
+                f"{one.path.name} and {opened[0].path.name} are not cells of one layer: type, "
+                "nodata, bands, scale and units must agree"
+            )
+    provenance = _together([one.said.provenance for one in opened])
+    data = _empty(first, grid, nodata, dtype)
+    numbers = {source: number for number, source in enumerate(provenance.granules, 1)}
+    for one in opened:
+        placed = _place(one.said.grid.grid(), grid)
+        if placed is None:
+            continue
+        window, rows, cols = placed
+        with rasterio.open(one.path) as dataset:
+            part = dataset.read(window=window)
+        renumber = np.array([0, *(numbers[source] for source in one.said.provenance.granules)])
+        for band, about in enumerate(first.bands):
+            plane = renumber[part[band]].astype(dtype) if about.role == "source" else part[band]
+            data[band, rows, cols] = plane
+    if clip is not None:
+        _clip(data, first, grid, nodata, clip)
+    said = first.model_copy(update={"provenance": provenance})
+    return said.raster(data, nodata, grid)
+
+
+def _common(said: Description) -> tuple[str, str]:
+    """A description without what cells of one raster may differ in."""
+    return said.provenance.layer, said.model_dump_json(exclude={"provenance", "grid"})
+
+
+def _together(parts: Sequence[Provenance]) -> Provenance:
+    granules = sorted({source for part in parts for source in part.granules}, key=lambda s: s.name)
+    starts = [part.start for part in parts if part.start]
+    ends = [part.end for part in parts if part.end]
+    first = parts[0]
+    return Provenance(
+        product=first.product,
+        collection=first.collection,
+        layer=first.layer,
+        granules=tuple(granules),
+        start=min(starts, default=""),
+        end=max(ends, default=""),
+        parameters=first.parameters,
+        operation=first.operation,
+        accuracy=first.accuracy,
+        software=first.software,
+    )
+
+
+def _empty(
+    said: Description, grid: Grid, nodata: float | int | None, dtype: np.dtype[np.generic]
+) -> Pixels:
+    data = np.empty((len(said.bands), *grid.shape), dtype)
+    for band, about in enumerate(said.bands):
+        data[band] = about.empty(nodata)
+    return data
+
+
+def _place(cell: Grid, grid: Grid) -> tuple[Window, slice, slice] | None:
+    """The window of a cell that lies in the grid, and the rows and columns it goes to."""
+    a, b, c, d, e, f = grid.transform
+    pixel = (a, b, d, e)
+    of_cell = (*cell.transform[:2], *cell.transform[3:5])
+    col, row = (cell.transform[2] - c) / a, (cell.transform[5] - f) / e
+    aligned = (
+        grid.is_upright
+        and all(
+            abs(one - other) <= 1e-9 * abs(a) for one, other in zip(pixel, of_cell, strict=True)
+        )
+        and abs(col - round(col)) <= _SNAP
+        and abs(row - round(row)) <= _SNAP
+    )
+    if not aligned:
+        raise GridError(
+            f"a cell at {cell.bounds} is not on the lattice of the grid at {grid.bounds}; "
+            "cells and region must share one lattice"
+        )
+    left, top = round(col), round(row)
+    cols = slice(max(left, 0), min(left + cell.width, grid.width))
+    rows = slice(max(top, 0), min(top + cell.height, grid.height))
+    if cols.start >= cols.stop or rows.start >= rows.stop:
+        return None
+    window = Window(
+        cols.start - left, rows.start - top, cols.stop - cols.start, rows.stop - rows.start
+    )
+    return window, rows, cols
+
+
+def _clip(
+    data: Pixels,
+    said: Description,
+    grid: Grid,
+    nodata: float | int | None,
+    polygon: Polygon | MultiPolygon,
+) -> None:
+    shapely.prepare(polygon)
+    for first in range(0, grid.height, _ROWS_AT_ONCE):
+        rows = slice(first, min(first + _ROWS_AT_ONCE, grid.height))
+        outside = ~_inside(polygon, _strip(grid, rows))
+        for band, about in enumerate(said.bands):
+            data[band, rows][outside] = about.empty(nodata)
+
+
+def _strip(grid: Grid, rows: slice) -> Grid:
+    a, b, c, d, e, f = grid.transform
+    return Grid(
+        crs=grid.crs,
+        transform=(a, b, c + b * rows.start, d, e, f + e * rows.start),
+        width=grid.width,
+        height=rows.stop - rows.start,
+    )
+
+
+def _inside(polygon: Polygon | MultiPolygon, grid: Grid) -> npt.NDArray[np.bool_]:
+    """Whether a pixel's centre is in the polygon, whose longitudes may run beyond 180."""
+    centres = pixel_centres(grid)
+    lat, lon = np.broadcast_arrays(centres.lat, centres.lon)
+    inside = np.zeros(grid.shape, np.bool_)
+    west, _, east, _ = polygon.bounds
+    for turn in (-360.0, 0.0, 360.0):
+        if -180.0 + turn <= east and 180.0 + turn >= west:
+            inside |= shapely.contains_xy(polygon, lon + turn, lat)
+    return inside

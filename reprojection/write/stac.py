@@ -1,0 +1,200 @@
+"""A STAC item for a raster: what it shows, where, when, and how to read its bands.
+
+Formats: STAC 1.1.0 core and common metadata, Projection extension 2.0.0, Raster extension 2.0.0,
+Processing extension 1.2.0. Nothing in an item depends on when or where it was made.
+"""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import shapely
+from pydantic import JsonValue
+from shapely import Polygon
+from shapely.affinity import translate
+from shapely.geometry import mapping
+from shapely.geometry.base import BaseGeometry
+
+from reprojection.grid.crs import is_plain_lonlat, parse_crs
+from reprojection.grid.grids import Grid
+from reprojection.grid.targets import pixel_centres
+from reprojection.read.raster import Provenance
+from reprojection.write.write import Opened, open_raster
+
+_EXTENSIONS: list[JsonValue] = [
+    "https://stac-extensions.github.io/projection/v2.0.0/schema.json",
+    "https://stac-extensions.github.io/raster/v2.0.0/schema.json",
+    "https://stac-extensions.github.io/processing/v1.2.0/schema.json",
+]
+_COG = "image/tiff; application=geotiff; profile=cloud-optimized"
+_DIGITS = 7
+_EDGE_POINTS = 33
+_NO_DATE = "1970-01-01T00:00:00Z"
+
+
+def stac_item(
+    path: Path, *, item_id: str | None = None, href: str | None = None
+) -> dict[str, JsonValue]:
+    """The item of a raster's file, as JSON types.
+
+    `item_id` is the file's stem by default, `href` its name. Raises BadFormatError for a file that
+    is not a raster of Swathmill.
+    """
+    opened = open_raster(path)
+    said, grid = opened.said, opened.said.grid.grid()
+    outline = footprint(grid)
+    return {
+        "type": "Feature",
+        "stac_version": "1.1.0",
+        "stac_extensions": _EXTENSIONS,
+        "id": item_id or path.stem,
+        "geometry": _geojson(outline),
+        "bbox": _box(outline),
+        "properties": {
+            **_times(said.provenance),
+            **_projection(grid),
+            "instruments": ["modis"],
+            "processing:software": _software(said.provenance),
+            "swathmill:product": said.provenance.product,
+            "swathmill:collection": said.provenance.collection,
+            "swathmill:layer": said.provenance.layer,
+            "swathmill:granules": [source.name for source in said.provenance.granules],
+            "swathmill:parameters": dict(said.provenance.parameters),
+        },
+        "links": [],
+        "assets": {
+            "data": {
+                "href": href or path.name,
+                "type": _COG,
+                "title": said.provenance.layer,
+                "roles": ["data"],
+                "bands": [_band(opened, number) for number in range(len(said.bands))],
+            }
+        },
+    }
+
+
+def footprint(grid: Grid) -> BaseGeometry:
+    """A grid's outline in longitude and latitude, cut at the antimeridian.
+
+    Where the outline leaves the projection's map or goes round a pole, the box of the pixel
+    centres instead.
+    """
+    ring = grid.lonlat_outline(_EDGE_POINTS)
+    if is_plain_lonlat(grid.crs):
+        west, south, east, north = grid.bounds
+        box = shapely.box(west, max(south, -90.0), min(east, west + 360.0), min(north, 90.0))
+        return _cut(box)
+    steps = np.diff(np.concatenate([ring[:, 0], ring[:1, 0]]))
+    turns = np.rint(steps / 360.0)
+    if np.isnan(ring).any() or turns.sum() != 0:
+        return _centre_box(grid)
+    lon = ring[:, 0] - 360.0 * np.concatenate([[0.0], np.cumsum(turns)[:-1]])
+    polygon = Polygon(np.stack([lon, ring[:, 1]], axis=1))
+    return _cut(polygon) if polygon.is_valid else _centre_box(grid)
+
+
+def _cut(polygon: Polygon) -> BaseGeometry:
+    """The polygon's parts, each brought into [-180, 180]."""
+    west, _, east, _ = polygon.bounds
+    parts: list[BaseGeometry] = []
+    for turn in range(math.floor((west + 180.0) / 360.0), math.floor((east + 180.0) / 360.0) + 1):
+        world = shapely.box(turn * 360.0 - 180.0, -90.0, turn * 360.0 + 180.0, 90.0)
+        part = shapely.intersection(polygon, world)
+        if part.area > 0.0:
+            parts.append(translate(part, -turn * 360.0))
+    return parts[0] if len(parts) == 1 else shapely.union_all(parts)
+
+
+def _centre_box(grid: Grid) -> BaseGeometry:
+    """The box of some pixel centres; the whole world where none of them is on the Earth."""
+    coarse = pixel_centres(_coarser(grid))
+    lat, lon = np.broadcast_arrays(coarse.lat, coarse.lon)
+    known = np.isfinite(lat) & np.isfinite(lon)
+    if not known.any():
+        return shapely.box(-180.0, -90.0, 180.0, 90.0)
+    spread: npt.NDArray[np.float64] = np.sort(lon[known])
+    gaps = np.diff(np.concatenate([spread, spread[:1] + 360.0]))
+    widest = int(np.argmax(gaps))
+    south, north = float(lat[known].min()), float(lat[known].max())
+    if gaps[widest] < 30.0:
+        # Longitudes all around: the pole is inside.
+        south, north = (south, 90.0) if abs(north) > abs(south) else (-90.0, north)
+        return shapely.box(-180.0, south, 180.0, north)
+    west = float(spread[(widest + 1) % len(spread)])
+    east = float(spread[widest])
+    return _cut(shapely.box(west, south, east + (360.0 if east < west else 0.0), north))
+
+
+def _coarser(grid: Grid) -> Grid:
+    rows, cols = min(grid.height, _EDGE_POINTS), min(grid.width, _EDGE_POINTS)
+    down, across = grid.height / rows, grid.width / cols
+    a, b, c, d, e, f = grid.transform
+    return Grid(
+        crs=grid.crs,
+        transform=(a * across, b * down, c, d * across, e * down, f),
+        width=cols,
+        height=rows,
+    )
+
+
+def _geojson(outline: BaseGeometry) -> JsonValue:
+    rounded = shapely.set_precision(shapely.normalize(outline), 10.0**-_DIGITS)
+    found: JsonValue = _lists(mapping(rounded))
+    return found
+
+
+def _lists(value: object) -> JsonValue:
+    if isinstance(value, dict):
+        return {str(key): _lists(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_lists(item) for item in value]
+    return round(value, _DIGITS) if isinstance(value, float) else str(value)
+
+
+def _box(outline: BaseGeometry) -> JsonValue:
+    """West, south, east, north; west > east where the outline crosses the antimeridian."""
+    west, south, east, north = outline.bounds
+    parts = sorted(part.bounds for part in getattr(outline, "geoms", [outline]))
+    crosses = len(parts) > 1 and parts[0][0] <= -180.0 + 1e-9 and parts[-1][2] >= 180.0 - 1e-9
+    if crosses:
+        west, east = parts[-1][0], parts[0][2]
+    return [round(number, _DIGITS) for number in (west, south, east, north)]
+
+
+def _times(said: Provenance) -> dict[str, JsonValue]:
+    start = said.start or _NO_DATE
+    if not said.end or said.end == start:
+        return {"datetime": start}
+    return {"datetime": None, "start_datetime": start, "end_datetime": said.end}
+
+
+def _projection(grid: Grid) -> dict[str, JsonValue]:
+    crs = parse_crs(grid.crs)
+    authority = crs.to_authority()
+    box = grid.bounds
+    return {
+        "proj:code": ":".join(authority) if authority else None,
+        "proj:wkt2": crs.to_wkt(),
+        "proj:shape": list(grid.shape),
+        "proj:transform": list(grid.transform),
+        "proj:bbox": [box.west, box.south, box.east, box.north],
+    }
+
+
+def _software(said: Provenance) -> JsonValue:
+    name, _, version = said.software.partition(" ")
+    return {name or "swathmill": version}
+
+
+def _band(opened: Opened, number: int) -> JsonValue:
+    said, band = opened.said, opened.said.bands[number]
+    about: dict[str, JsonValue] = {"name": band.name, "data_type": opened.dtype.name}
+    if not band.is_index and opened.nodata is not None:
+        about["nodata"] = "nan" if math.isnan(opened.nodata) else opened.nodata
+    if band.role == "data":
+        about |= {"raster:scale": said.scale, "raster:offset": said.offset}
+        if said.units:
+            about["unit"] = said.units
+    return about

@@ -1,0 +1,204 @@
+"""Rasters to Cloud Optimized GeoTIFF and back.
+
+Layout: `reprojection.write.tiff`. The tag SWATHMILL holds `Raster.description()` as JSON; nothing in a
+file depends on when or where it was written.
+"""
+
+import contextlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import rasterio
+import rasterio.shutil
+from rasterio.crs import CRS
+from rasterio.enums import ColorInterp
+from rasterio.errors import RasterioIOError
+from rasterio.io import MemoryFile
+from rasterio.transform import Affine
+
+from reprojection.errors import BadFormatError, GridError
+from reprojection.grid.grids import Grid
+from reprojection.read.raster import Description, Pixels, Raster
+from reprojection.write.overviews import averaged, picked
+from reprojection.write.tiff import TILE, write_tiff
+
+Compression = Literal["deflate", "zstd", "none"]
+
+TAG = "SWATHMILL"
+
+
+def write_cog(
+    raster: Raster,
+    path: Path,
+    *,
+    overviews: bool = True,
+    compress: Compression = "deflate",
+    threads: int = 1,
+) -> None:
+    """Write a raster as a Cloud Optimized GeoTIFF. Equal rasters give equal bytes.
+
+    Overviews average continuous values, leaving nodata out, and pick single pixels of everything
+    else (with "zstd", which GDAL writes, of all bands if one of them is not of values). The bytes
+    do not depend on `threads`. The file appears under its name only when it is complete. Raises
+    OSError where it cannot be written; nothing of it remains then.
+    """
+    beside = path.with_name(path.name + ".part")
+    try:
+        if compress == "zstd":
+            _write_by_gdal(raster, beside, overviews=overviews)
+        else:
+            with beside.open("w+b") as file:
+                write_tiff(
+                    file,
+                    _levels(raster) if overviews else [list(raster.data)],
+                    _template(raster),
+                    deflate=compress == "deflate",
+                    threads=threads,
+                )
+        beside.replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):  # of the two problems, the first is told
+            beside.unlink(missing_ok=True)
+        raise
+
+
+def _levels(raster: Raster) -> list[list[Pixels]]:
+    """The planes at full size, then halved until a tile holds them."""
+    levels = [list(raster.data)]
+    while max(levels[-1][0].shape) > TILE:
+        levels.append(
+            [
+                averaged(plane, raster.nodata)
+                if raster.kind == "continuous" and band.role == "data"
+                else picked(plane)
+                for plane, band in zip(levels[-1], raster.bands, strict=True)
+            ]
+        )
+    return levels
+
+
+def _profile(raster: Raster) -> dict[str, object]:
+    return {
+        "driver": "GTiff",
+        "dtype": raster.data.dtype.name,
+        "count": len(raster.bands),
+        "crs": CRS.from_user_input(raster.grid.crs),
+        "transform": Affine(*raster.grid.transform),
+        "nodata": raster.nodata,
+        "interleave": "pixel",
+    }
+
+
+def _template(raster: Raster) -> bytes:
+    """A GeoTIFF of one pixel that says everything of a raster but its pixels."""
+    with MemoryFile() as memory:
+        with memory.open(**_profile(raster), width=1, height=1) as dataset:
+            _describe(dataset, raster)
+        return bytes(memory.getbuffer())
+
+
+def _write_by_gdal(raster: Raster, path: Path, *, overviews: bool) -> None:
+    plain = raster.kind == "continuous" and all(band.role == "data" for band in raster.bands)
+    height, width = raster.grid.shape
+    with rasterio.Env(GDAL_NUM_THREADS="1"), MemoryFile() as memory:
+        with memory.open(**_profile(raster), width=width, height=height) as dataset:
+            dataset.write(raster.data)
+            _describe(dataset, raster)
+        with memory.open() as dataset, MemoryFile() as packed:
+            rasterio.shutil.copy(
+                dataset,
+                packed.name,
+                driver="COG",
+                BLOCKSIZE=TILE,
+                COMPRESS="ZSTD",
+                PREDICTOR="YES",
+                OVERVIEWS="AUTO" if overviews else "NONE",
+                OVERVIEW_RESAMPLING="AVERAGE" if plain else "NEAREST",
+                BIGTIFF="IF_SAFER",
+            )
+            # By Python, whose errors say what the matter is; GDAL's are of no public type.
+            path.write_bytes(packed.getbuffer())
+
+
+def _describe(dataset: "rasterio.io.DatasetWriter", raster: Raster) -> None:
+    said = raster.description()
+    dataset.update_tags(
+        **{TAG: said.model_dump_json(), "TIFFTAG_SOFTWARE": said.provenance.software}
+    )
+    valued = [band.role == "data" for band in raster.bands]
+    dataset.scales = [raster.scale if one else 1.0 for one in valued]
+    dataset.offsets = [raster.offset if one else 0.0 for one in valued]
+    dataset.units = [raster.units if one else "" for one in valued]
+    for number, band in enumerate(raster.bands, 1):
+        dataset.set_band_description(number, band.name)
+    if raster.colours and raster.data.dtype == np.uint8 and len(raster.bands) == 1:
+        dataset.write_colormap(1, dict(raster.colours))
+    else:
+        dataset.colorinterp = [ColorInterp.gray] + [ColorInterp.undefined] * (len(valued) - 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Opened:
+    """A raster's file, described but not read."""
+
+    path: Path
+    said: Description
+    nodata: float | int | None
+    dtype: np.dtype[np.generic]
+
+
+def open_raster(path: Path) -> Opened:
+    """What a raster says of itself, without its pixels.
+
+    Raises BadFormatError for a file that is not a GeoTIFF of Swathmill.
+    """
+    try:
+        with rasterio.open(path) as dataset:
+            text = dataset.tags().get(TAG)
+            nodata, dtype = dataset.nodata, np.dtype(dataset.dtypes[0])
+    except RasterioIOError as problem:
+        raise BadFormatError(f"{path} cannot be opened as a raster: {problem}") from problem
+    if text is None:
+        raise BadFormatError(f"{path} was not written by Swathmill: it has no {TAG} tag")
+    if nodata is not None and dtype.kind != "f":
+        nodata = int(nodata)
+    said = Description.model_validate_json(text)
+    return Opened(path=path, said=said, nodata=nodata, dtype=dtype)
+
+
+def read_raster(path: Path) -> Raster:
+    """Read a raster that `write_cog` wrote, with its metadata.
+
+    Raises BadFormatError for a file that is not a GeoTIFF of Swathmill.
+    """
+    opened = open_raster(path)
+    with rasterio.open(path) as dataset:
+        data = dataset.read()
+    return opened.said.raster(data, opened.nodata)
+
+
+def read_grid(path: Path) -> Grid:
+    """The grid of any raster that GDAL opens; of one of Swathmill's, just the grid it was made on.
+
+    Raises BadFormatError for a file that is no raster, GridError for a raster without a place.
+    """
+    try:
+        with rasterio.open(path) as dataset:
+            text = dataset.tags().get(TAG)
+            crs, transform, shape = dataset.crs, dataset.transform, dataset.shape
+    except RasterioIOError as problem:
+        raise BadFormatError(f"{path} cannot be opened as a raster: {problem}") from problem
+    if text is not None:
+        return Description.model_validate_json(text).grid.grid()
+    if not crs or transform == Affine.identity():
+        raise GridError(f"{path} does not say where it lies: name a raster with CRS and transform")
+    authority = crs.to_authority()
+    a, b, c, d, e, f = tuple(transform)[:6]
+    return Grid(
+        crs=":".join(authority) if authority else crs.to_wkt(),
+        transform=(a, b, c, d, e, f),
+        width=shape[1],
+        height=shape[0],
+    )

@@ -1,0 +1,149 @@
+"""The running attempts as the manager watches them: kills ordered, lost ones given up."""
+
+from collections.abc import Callable, Sequence
+
+import structlog
+
+from service_manager.fleet.machines import Order
+from service_manager.fleet.monitor import GiveUp, Kill, Monitor
+from service_manager.options import Options
+from service_manager.tasks.dispatch import Dispatch
+from service_manager.tasks.sweep import read_running
+from service_manager.tasks.view import Running, View
+from tasks.model.keys import shard
+from tasks.model.model import Attempt, State
+from tasks.tables import history, protocol, workers
+from tasks.tables.rows import News
+from tasks.tables.services import Services
+
+log = structlog.get_logger("manager.attempts")
+
+
+class Attempts:
+    """Looks at the workers' beats. `hint` hears of shards that have news by it."""
+
+    def __init__(
+        self,
+        services: Services,
+        options: Options,
+        view: View,
+        dispatch: Dispatch,
+        hint: Callable[[Sequence[str]], None],
+    ) -> None:
+        self._services = services
+        self._store = services.store
+        self._clock = services.clock
+        self._options = options
+        self._view = view
+        self._dispatch = dispatch
+        self._hint = hint
+        self._monitor = Monitor(options, view)
+        self._statistics: dict[str, history.ClassStatistics] = {}
+        self._statistics_due = 0.0
+        self._strays: dict[str, int] = {}  # beats that listed a claim nobody knows
+
+    def look(self) -> bool:
+        """One look. Raises StoreError; what was not done is found again by the next."""
+        now = self._clock.monotonic()
+        if now >= self._statistics_due:
+            self._statistics = history.class_statistics(self._store)
+            self._statistics_due = now + self._options.sweep
+        found = workers.list_workers(self._store)
+        self._monitor.hear(found, now)
+        self._strays_of(found, now)
+        for running in self._view.running.values():
+            self._dispatch.remove(running.key)
+        for live in self._view.requests.values():
+            live.changed = True
+        verdicts = self._monitor.look(self._statistics, now)
+        for order in verdicts.holds:
+            self._hold(order)
+        for running in verdicts.moves:
+            self._move(running)
+        for kill in verdicts.kills:
+            self._kill(kill)
+        for verdict in verdicts.given_up:
+            self._give_up(verdict)
+        return False
+
+    def ended(self, news: News) -> None:
+        """An attempt has ended: what it took tells of its class and of its worker."""
+        running = self._view.running.get(news.key)
+        if running is not None and running.attempt <= news.number:
+            del self._view.running[news.key]
+        mine = running if running is not None and running.attempt == news.number else None
+        self._monitor.ended(news, mine, self._statistics, self._clock.monotonic())
+
+    def _strays_of(self, found: list[workers.WorkerRow], now: float) -> None:
+        """Attempts that workers list and the view lacks: new ones, or ones nobody waits for."""
+        known = {running.claim for running in self._view.running.values()}
+        unknown = [
+            (worker.name, attempt)
+            for worker in found
+            for attempt in worker.attempts
+            if attempt.claim not in known and not self._monitor.lost(worker.name, now)
+        ]
+        # A scan of a shard costs no more calls than a read of one task, and tells of all its new.
+        running: dict[str, Running] = {}
+        for number in sorted({shard(attempt.key) for _, attempt in unknown}):
+            running |= read_running(self._store, number, now)
+        listed: dict[str, int] = {}
+        for worker_name, attempt in unknown:
+            new = running.get(attempt.key)
+            if new is not None and new.claim == attempt.claim:
+                new.since = now - attempt.started_ago
+                self._view.running[attempt.key] = new
+            elif self._stray(attempt):
+                beats = listed[attempt.claim] = self._strays.get(attempt.claim, 0) + 1
+                if beats > 1:
+                    workers.order_kill(self._store, self._clock, worker_name, attempt.claim)
+        self._strays = listed
+
+    def _stray(self, attempt: workers.RunningAttempt) -> bool:
+        """Whether nobody waits for an attempt any more; a commit may be under way just now."""
+        task = protocol.read_task(self._store, attempt.key)
+        return task is not None and (task.claim != attempt.claim or task.state is State.CANCELLED)
+
+    def _kill(self, kill: Kill) -> None:
+        running = kill.running
+        log.warning(
+            "attempt runs too long",
+            task=running.key,
+            attempt=running.attempt,
+            worker=running.worker,
+            bound=round(kill.bound, 1),
+            least=round(kill.least, 1),
+        )
+        workers.order_kill(self._store, self._clock, running.worker, running.claim)
+        running.ordered = self._clock.monotonic()
+
+    def _move(self, running: Running) -> None:
+        log.warning("attempt moved off a slow worker", task=running.key, worker=running.worker)
+        workers.order_move(self._store, self._clock, running.worker, running.claim)
+        running.ordered = self._clock.monotonic()
+
+    def _hold(self, order: Order) -> None:
+        log.warning("worker held", worker=order.worker, hold=order.hold.value or "released")
+        workers.order_hold(self._store, self._clock, order.worker, order.started, order.hold)
+
+    def _give_up(self, verdict: GiveUp) -> None:
+        running = verdict.running
+        now = self._clock.now()
+        attempt = Attempt(
+            key=running.key,
+            number=running.attempt,
+            claim=running.claim,
+            phase=running.phase,
+            task_class=running.task_class,
+            worker=running.worker,
+            started=running.claimed_at,
+            ended=now,
+            duration=self._clock.monotonic() - running.since,
+            category=verdict.category,
+            message=verdict.message,
+            log=verdict.message,
+        )
+        log.warning("attempt given up", task=running.key, why=verdict.message)
+        protocol.fail(self._services, attempt, self._options.retry)
+        self._view.running.pop(running.key, None)
+        self._hint([shard(running.key)])

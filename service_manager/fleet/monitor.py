@@ -1,0 +1,166 @@
+"""The monitor: which running attempts are killed or given up, and which workers are lost.
+
+Decisions only; `Monitor.look` says what is to be done. All times are durations on the manager's own
+monotonic clock: no other machine's clock is trusted.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from service_manager.fleet.machines import Machines, Order
+from service_manager.options import Options
+from service_manager.tasks.pace import Pace
+from service_manager.tasks.view import Running, View
+from tasks.model.categories import Category
+from tasks.tables.history import ClassStatistics
+from tasks.tables.rows import News
+from tasks.tables.workers import WorkerRow
+
+_BEATS = 2  # of a worker that does not list a claim, before the claim counts as lost
+_SEEN = 0.5  # of its bound that an attempt has, before its progress is held against it
+_MISSES = 1.5  # times its bound that it would take at least, to be killed for that
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kill:
+    """Order the worker to kill this attempt: beyond its bound, or on its way to `least` seconds."""
+
+    running: Running
+    bound: float
+    least: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class GiveUp:
+    """End this attempt for its worker, which will not."""
+
+    running: Running
+    category: Category
+    message: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdicts:
+    """What is to be done. `moves` are to be killed and handed back: others end them sooner."""
+
+    kills: list[Kill] = field(default_factory=list)
+    given_up: list[GiveUp] = field(default_factory=list)
+    moves: list[Running] = field(default_factory=list)
+    holds: list[Order] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Seen:
+    beat: tuple[float, int]  # incarnation and number of the latest beat
+    at: float
+
+
+class Monitor:
+    """Watches workers' heartbeats, attempts' ages and progress, and the pace of machines."""
+
+    def __init__(self, options: Options, view: View) -> None:
+        self._view = view
+        self._bounds = options.bounds
+        self._pace = Pace(options.samples)
+        self._machines = Machines(self._pace, self._bounds, options.probe)
+        self._seen: dict[str, _Seen] = {}
+        self._orders: list[Order] = []
+        self._silence = options.lease + 2 * options.heartbeat
+
+    def hear(self, workers: Iterable[WorkerRow], now: float) -> None:
+        """Take note of the workers' rows."""
+        present: dict[str, WorkerRow] = {w.name: w for w in workers}
+        running: dict[str, list[Running]] = {}
+        for one in self._view.running.values():
+            running.setdefault(one.worker, []).append(one)
+        for worker in present.values():
+            beat = (worker.started, worker.sequence)
+            old = self._seen.get(worker.name)
+            if old is not None and old.beat == beat:
+                continue
+            self._seen[worker.name] = _Seen(beat, now)
+            self._listed(worker, running.get(worker.name, ()), now)
+        for name in [n for n in self._seen if n not in present]:
+            del self._seen[name]
+        self._pace.hear(one.task_class for one in self._view.running.values())
+        beating = [w for w in present.values() if not self.lost(w.name, now)]
+        self._orders = self._machines.hear(beating, running, now)
+        self._view.workers = {w.name: (w.host, self._machines.slots(w)) for w in beating}
+        self._view.slots = sum(slots for _, slots in self._view.workers.values())
+
+    def lost(self, worker: str, now: float) -> bool:
+        """Whether a worker has been silent for longer than it goes on by itself."""
+        seen = self._seen.get(worker)
+        return seen is None or now - seen.at > self._silence
+
+    def ended(
+        self,
+        news: News,
+        running: Running | None,
+        statistics: Mapping[str, ClassStatistics],
+        now: float,
+    ) -> None:
+        """An attempt has ended; `running` is what was known of it."""
+        self._machines.ended(news, statistics, now)
+        if news.category is None and not self._machines.slow(news.worker):
+            self._pace.learn(news.task_class, news.duration, running.course if running else None)
+
+    def look(self, statistics: Mapping[str, ClassStatistics], now: float) -> Verdicts:
+        """What is to be done about the running attempts and the workers."""
+        holds, moves = self._machines.look(statistics, now)
+        verdicts = Verdicts(holds=self._orders + holds, moves=moves)
+        self._orders = []
+        moved = {running.key for running in moves}
+        for running in self._view.running.values():
+            if running.key in moved:
+                continue
+            verdict = self._judge(running, statistics, now)
+            if isinstance(verdict, Kill):
+                verdicts.kills.append(verdict)
+            elif verdict is not None:
+                verdicts.given_up.append(verdict)
+        return verdicts
+
+    def _listed(self, worker: WorkerRow, running: Iterable[Running], now: float) -> None:
+        listed = {a.claim: a for a in worker.attempts}
+        for one in running:
+            attempt = listed.get(one.claim)
+            one.missed = 0 if attempt else one.missed + 1
+            if attempt:
+                one.since = min(one.since, now - max(0.0, attempt.started_ago))
+                one.course.note(attempt.progress, attempt.started_ago)
+
+    def _judge(
+        self, running: Running, statistics: Mapping[str, ClassStatistics], now: float
+    ) -> Kill | GiveUp | None:
+        age = now - running.since
+        lost = self.lost(running.worker, now)
+        if lost and age > self._silence:
+            text = f"worker {running.worker} was silent for {self._silence:.0f} s"
+            return GiveUp(running=running, category=Category.WORKER_LOST, message=text)
+        if not lost and running.missed > _BEATS and running.ordered is None:
+            text = f"worker {running.worker} does not run it (any more)"
+            return GiveUp(running=running, category=Category.WORKER_LOST, message=text)
+        limit = self._bounds.bound(statistics.get(running.task_class), running.retries)
+        if running.ordered is None:
+            return self._late(running, age, limit)
+        if age > limit and now - running.ordered > self._silence:
+            text = f"ran longer than {limit:.0f} s, and its worker did not end it"
+            return GiveUp(running=running, category=Category.EXECUTION_TIMEOUT, message=text)
+        return None
+
+    def _late(self, running: Running, age: float, limit: float) -> Kill | None:
+        """An attempt beyond its bound, or that will miss it.
+
+        Progress alone kills nothing: the attempt has had half of its bound, and still has not got
+        as far as earlier ones of its class had in the first third of their time, so that it would
+        take half as long again as its bound. An honest slow phase is slow in the earlier ones, too.
+        """
+        if age > limit:
+            return Kill(running=running, bound=limit)
+        if age < _SEEN * limit:
+            return None
+        least = self._pace.least(running.task_class, age, running.course)
+        if least > _MISSES * limit:
+            return Kill(running=running, bound=limit, least=least)
+        return None

@@ -1,0 +1,136 @@
+"""One manager acts: a lease in a row, and an epoch that rises when another takes over.
+
+The row is renewed under its ETag. Another manager takes over when it has seen no renewal for a
+lease on its own monotonic clock, or at once when the row was released. A lease is no fence: what a
+stalled manager still writes is guarded by the rows' ETags and by the epoch in the statistics.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tasks.errors import FencedError
+from tasks.storage.schema import SCHEMA, current
+from tasks.storage.store import Entity, Insert, Operation, Replace, Row
+from tasks.tables import requests, updates
+from tasks.tables.services import Services, new_id
+
+ROW = "manager"
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Lease:
+    epoch: int
+    holder: str
+    beat: int
+
+
+class Leadership:
+    """This process's claim to be the acting manager. `lease` is in seconds."""
+
+    def __init__(self, services: Services, lease: float) -> None:
+        self._services = services
+        self._lease = lease
+        self._holder = new_id(services.random)
+        self._seen: tuple[_Lease, float] | None = None
+        self._renewed = 0.0
+        self.epoch = 0
+
+    def acquire(self) -> bool:
+        """Try to become the acting manager; call again until it does. Raises StoreError."""
+        now = self._services.clock.monotonic()
+        free = False
+
+        def change(row: Row | None) -> tuple[Operation, ...]:
+            nonlocal free
+            old = _load(row) if row else _Lease(epoch=0, holder="", beat=0)
+            if old.holder == self._holder:
+                self.epoch, free = old.epoch, True
+                return ()
+            if self._seen is None or self._seen[0] != old:
+                self._seen = (old, now)
+            free = not old.holder or now - self._seen[1] > self._lease
+            if not free:
+                return ()
+            self.epoch = old.epoch + 1
+            return _write(row, _Lease(epoch=self.epoch, holder=self._holder, beat=0))
+
+        self._update(change)
+        self._renewed = now
+        return free
+
+    def renew(self) -> None:
+        """Say that this manager still acts, when a third of the lease has gone by.
+
+        Raises:
+            FencedError: another manager acts.
+            StoreError: storage does not answer.
+        """
+        now = self._services.clock.monotonic()
+        if now - self._renewed < self._lease / 3:
+            return
+
+        def change(row: Row | None) -> tuple[Operation, ...]:
+            old = _load(row) if row else _Lease(epoch=0, holder="", beat=0)
+            if old.holder != self._holder:
+                raise FencedError(f"manager epoch {self.epoch} is over; epoch {old.epoch} acts")
+            return _write(row, _Lease(epoch=self.epoch, holder=self._holder, beat=old.beat + 1))
+
+        self._update(change)
+        self._renewed = now
+
+    def seize(self) -> Iterator[None]:
+        """Become the acting manager whoever acts, and wait until it has noticed; renews at each
+        item taken. Raises StoreError."""
+        if self.acquire():
+            return
+
+        def change(row: Row | None) -> tuple[Operation, ...]:
+            old = _load(row) if row else _Lease(epoch=0, holder="", beat=0)
+            if old.holder == self._holder:
+                return ()
+            self.epoch = old.epoch + 1
+            return _write(row, _Lease(epoch=self.epoch, holder=self._holder, beat=0))
+
+        self._update(change)
+        self._renewed = begun = self._services.clock.monotonic()
+        while self._services.clock.monotonic() < begun + self._lease:
+            self._services.clock.sleep(min(1.0, self._lease / 6))
+            self.renew()
+            yield
+
+    def release(self) -> None:
+        """Let another manager act at once. Raises StoreError."""
+
+        def change(row: Row | None) -> tuple[Operation, ...]:
+            if row is None or _load(row).holder != self._holder:
+                return ()
+            return _write(row, _Lease(epoch=self.epoch, holder="", beat=0))
+
+        self._update(change)
+
+    def _update(self, change: updates.Change) -> None:
+        updates.update(
+            self._services.store,
+            self._services.clock,
+            requests.TABLE,
+            requests.PARTITION,
+            ROW,
+            change,
+        )
+
+
+def _write(row: Row | None, lease: _Lease) -> tuple[Operation, ...]:
+    entity: Entity = {
+        "schema": SCHEMA,
+        "epoch": lease.epoch,
+        "holder": lease.holder,
+        "beat": lease.beat,
+    }
+    if row is None:
+        return (Insert(row=ROW, entity=entity),)
+    return (Replace(row=ROW, entity=entity, etag=row.etag),)
+
+
+def _load(row: Row) -> _Lease:
+    e = current("lease", row)
+    return _Lease(epoch=int(e["epoch"]), holder=str(e["holder"]), beat=int(e["beat"]))

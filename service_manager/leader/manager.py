@@ -1,0 +1,206 @@
+"""The acting manager: one round after another, each concern on its own.
+
+A concern that fails because storage does not answer is tried again in the next round; none keeps
+anything in memory that the tables do not have.
+"""
+
+import itertools
+from collections.abc import Callable, Iterator
+
+import structlog
+
+from service_manager.fleet.attempts import Attempts
+from service_manager.options import Options
+from service_manager.plans.planning import Planner, Run, inline
+from service_manager.requests.dropping import Release
+from service_manager.requests.intake import Intake
+from service_manager.requests.lifecycle import TRANSIENT, Lifecycle
+from service_manager.storage.retention import Retention
+from service_manager.storage.worth import Policy
+from service_manager.tasks.dependents import Dependents, Told
+from service_manager.tasks.digest import Digest
+from service_manager.tasks.dispatch import Dispatch
+from service_manager.tasks.holders import Holders
+from service_manager.tasks.ready import Ready
+from service_manager.tasks.sweep import Sweep
+from service_manager.tasks.view import Live, View
+from tasks.model.keys import SHARDS, shard
+from tasks.model.model import State
+from tasks.tables.rows import News
+from tasks.tables.services import Services
+
+log = structlog.get_logger("manager")
+
+CLEANING = 0.1  # seconds of one round
+
+Send = Callable[[str], None]
+SendTo = Callable[[str, str], None]
+
+
+class SendError(Exception):
+    """The broker did not take a message."""
+
+
+class Manager:
+    """Acts until a round raises FencedError. `send` wakes a worker for a task key and raises
+    SendError when it cannot, `send_to` one of a host; without it no host is preferred. `plan` is
+    the planner."""
+
+    def __init__(
+        self,
+        services: Services,
+        options: Options,
+        plan: Planner,
+        send: Send,
+        epoch: int,
+        run: Run = inline,
+        send_to: SendTo | None = None,
+    ) -> None:
+        self._services = services
+        self._clock = services.clock
+        self._send = send
+        self._send_to = send_to
+        self.view = View()
+        self._holders = Holders(self.view) if send_to is not None else None
+        self._dispatch = Dispatch(options.window, options.resend, self._holders, options.patience)
+        self._ready = Ready(services, options, self.view, self._dispatch)
+        self._dependents = Dependents(services, self._find, self._holders)
+        self._digest = Digest(services, self.view, self._dependents, epoch)
+        self._attempts = Attempts(services, options, self.view, self._dispatch, self._digest.hint)
+        self._lifecycle = Lifecycle(
+            services,
+            options,
+            self.view,
+            self._dispatch,
+            self._ready,
+            Intake(services, options, plan, run),
+            self._dependents,
+            self._hear,
+            epoch,
+            self._holders,
+        )
+        self._release = Release(services, self.view, self._dispatch, options.sweep)
+        self._sweep = Sweep(services, self.view, self._dispatch, options.sweep)
+        self._swept = False  # all shards, once
+        self._retention = Retention(
+            services, self.view, wait=options.orphans, policy=Policy.of(options)
+        )
+        self._cleaned: Iterator[bool] | None = None  # a pass under way
+        self._clean_period = options.orphans / len(SHARDS)
+        self._due_clean = self._clock.monotonic() + options.orphans
+        self._shards_looked_at = itertools.cycle(SHARDS)
+        self._due: dict[str, float] = {}
+        self._concerns: tuple[tuple[str, Callable[[], bool], float], ...] = (
+            ("requests", self._lifecycle.take_up, 1.0),
+            ("sweep", self._sweeping, 0.0),
+            ("digest", self._digesting, 0.0),
+            ("work", self._lifecycle.work, 0.0),
+            ("wake", self._ready.wake, 0.0),
+            ("monitor", self._attempts.look, options.heartbeat),
+            ("ends", self._lifecycle.ends, 0.0),
+            ("dispatch", self._dispatching, 0.0),
+            ("progress", self._lifecycle.progress, 1.0),
+            ("release", self._release.step, 0.0),
+            ("cleaning", self._cleaning, 0.0),
+        )
+
+    def tick(self) -> bool:
+        """One round; returns whether there is more to do at once.
+
+        Raises:
+            FencedError: another manager acts.
+        """
+        busy = False
+        for name, concern, period in self._concerns:
+            now = self._clock.monotonic()
+            if now < self._due.get(name, 0.0):
+                continue
+            self._due[name] = now + period
+            try:
+                busy = concern() or busy
+            except TRANSIENT as error:
+                log.warning("tried again in the next round", concern=name, error=str(error))
+        return busy
+
+    def close(self) -> None:
+        """Let go of plans that are made beside the rounds."""
+        self._lifecycle.close()
+
+    def _find(self, request: str) -> Live | None:
+        return self._lifecycle.find(request)
+
+    def _hear(self, told: Told) -> None:
+        for task in told.ready:
+            self._ready.now(task)
+        self._digest.hint([shard(ended) for ended in told.ended])
+
+    def _sweeping(self) -> bool:
+        for _ in range(1 if self._swept else len(SHARDS)):
+            number = self._sweep.due()
+            if number is None:
+                break
+            found = self._sweep.run(number)
+            for at, key in found.later:
+                self._ready.later(at, key)
+            if found.news:
+                self._digest.hint([number])
+        self._swept = True
+        return False
+
+    def _digesting(self) -> bool:
+        self._digest.hint([shard(key) for key in self._services.hints.drain() if key])
+        result = self._digest.run()
+        for news in result.ended:
+            self._ended(news)
+        for task in result.ready:
+            self._ready.now(task)
+        for at, key in result.later:
+            self._ready.later(at, key)
+        return result.more
+
+    def _ended(self, news: News) -> None:
+        self._attempts.ended(news)
+        if self._holders is not None:
+            self._holders.ended(news.key, news.worker)
+        self._dispatch.remove(news.key)
+        self._dispatch.freed(self._clock.monotonic())
+        if news.state is State.READY and not news.not_before:
+            self._dispatch.add(news.key, news.sponsor)
+
+    def _dispatching(self) -> bool:
+        for request in self._dispatch.hungry():
+            self._sweep.feed(request)
+        chosen = self._dispatch.choose(self.view, self._clock.monotonic())
+        for number, key in enumerate(chosen):
+            try:
+                host = self._dispatch.host(key)
+                if host and self._send_to is not None:
+                    self._send_to(key, host)
+                else:
+                    self._send(key)
+            except SendError as error:
+                log.warning("the broker takes no messages", error=str(error))
+                self._dispatch.unsend(chosen[number:])
+                return False
+        return False
+
+    def _cleaning(self) -> bool:
+        """Expire what is not worth keeping and delete blobs of no use, a shard after another, for
+        a little of each round. Raises StoreError; the shard's turn comes again then."""
+        now = self._clock.monotonic()
+        if self._cleaned is None:
+            if now < self._due_clean:
+                return False
+            self._due_clean = now + self._clean_period
+            self._cleaned = self._retention.passing(next(self._shards_looked_at))
+        passing, self._cleaned = self._cleaned, None
+        until = now + CLEANING
+        gone = 0
+        for went in passing:
+            gone += went
+            if self._clock.monotonic() >= until:
+                self._cleaned = passing
+                break
+        if gone:
+            log.info("artifacts expired and useless blobs deleted", count=gone)
+        return False

@@ -1,0 +1,84 @@
+"""The manager as a process: stands by, acts, and stands by again when another acts."""
+
+import threading
+from collections.abc import Callable
+
+import structlog
+
+from service_manager.leader.keeping import Keep, Turn, between_rounds
+from service_manager.leader.leadership import Leadership
+from service_manager.leader.manager import Manager
+from service_manager.options import Options
+from tasks.errors import FencedError, StoreError
+from tasks.tables.services import Services
+
+log = structlog.get_logger("manager.service")
+
+Make = Callable[[int], Manager]  # by epoch
+
+
+def serve(
+    services: Services,
+    options: Options,
+    make: Make,
+    stop: threading.Event,
+    each: Callable[[], None] = lambda: None,
+    keep: Keep = between_rounds,
+) -> None:
+    """Run until `stop` is set; `each` is called once a round while this process acts. `keep` says
+    how the lease is renewed."""
+    leadership = Leadership(services, options.lease)
+    while not stop.is_set():
+        if not _wait(leadership, options, stop):
+            return
+        log.info("acting", epoch=leadership.epoch)
+        try:
+            with keep(leadership) as turn:
+                _act(turn, make(leadership.epoch), options, stop, each)
+        except FencedError as error:
+            log.warning("standing by", reason=str(error))
+        except StoreError as error:
+            log.warning("storage does not answer", error=str(error))
+            stop.wait(options.tick)
+    _release(leadership)
+
+
+def _wait(leadership: Leadership, options: Options, stop: threading.Event) -> bool:
+    told = False
+    while not stop.is_set():
+        try:
+            if leadership.acquire():
+                return True
+        except StoreError as error:
+            log.warning("storage does not answer", error=str(error))
+        else:
+            if not told:
+                log.info("standing by: another manager acts")
+            told = True
+        stop.wait(min(1.0, options.lease / 10))
+    return False
+
+
+def _act(
+    turn: Turn,
+    manager: Manager,
+    options: Options,
+    stop: threading.Event,
+    each: Callable[[], None],
+) -> None:
+    try:
+        while not stop.is_set():
+            turn()
+            busy = manager.tick()
+            each()
+            if not busy:
+                stop.wait(options.tick)
+    finally:
+        manager.close()
+
+
+def _release(leadership: Leadership) -> None:
+    try:
+        leadership.release()
+    except StoreError as error:
+        log.warning("the lease was not released; it runs out by itself", error=str(error))

@@ -1,0 +1,75 @@
+"""The gate of a request in each shard: closed for good when its wants are taken back.
+
+A manager that stalled while it wrote a plan may wake after its successor has cancelled the
+request. Each transaction that makes a request want something therefore changes the gate's row, too,
+and is refused once the gate is closed, or has been passed by another since it was read.
+"""
+
+from tasks.errors import FencedError, StoreError, SwathmillError
+from tasks.model.keys import SHARDS
+from tasks.storage.clock import Clock
+from tasks.storage.schema import SCHEMA, current
+from tasks.storage.store import Entity, Insert, Replace, Store, Upsert
+from tasks.tables import rows
+from tasks.tables.transitions import Change
+
+_TRIES = 8
+
+
+class TurnedError(SwathmillError):
+    """A gate was passed or closed since its guard was read: what was read then is old."""
+
+
+def passing(store: Store, shard: str, request: str, etag: str = "") -> Insert | Replace:
+    """The operation that guards a transaction which adds wants of the request in the shard.
+
+    `etag` is what the caller's own last pass left, if it made one: the gate is not read, and the
+    transaction is refused when anybody has changed it since.
+
+    Raises:
+        FencedError: the gate is closed; another manager has taken the request's wants back.
+    """
+    name = rows.gate_row(request)
+    if etag:
+        return Replace(row=name, entity=_entity(is_open=True), etag=etag)
+    row = store.get(rows.TABLE, shard, name)
+    if row is None:
+        return Insert(row=name, entity=_entity(is_open=True))
+    if not current("gate", row)["open"]:
+        raise FencedError(f"request {request} wants nothing any more: another manager ended it")
+    return Replace(row=name, entity=_entity(is_open=True), etag=row.etag)
+
+
+def guarded(store: Store, shard: str, guard: Insert | Replace, change: Change) -> Change:
+    """A change that takes effect only while the gate is as it was when the guard was read.
+
+    Raises:
+        TurnedError: it has been passed or closed since.
+    """
+    row = store.get(rows.TABLE, shard, guard.row)
+    now = row.etag if row is not None else ""
+    if now != (guard.etag if isinstance(guard, Replace) else ""):
+        raise TurnedError(f"the gate {guard.row} was turned")
+    return Change(task=change.task, operations=(*change.operations, guard))
+
+
+def close(store: Store, clock: Clock, request: str) -> None:
+    """Close the gate in every shard. Raises StoreError; may be repeated."""
+    for shard in SHARDS:
+        for tries in range(_TRIES):
+            try:
+                store.transact(
+                    rows.TABLE,
+                    shard,
+                    [Upsert(row=rows.gate_row(request), entity=_entity(is_open=False))],
+                )
+            except StoreError:
+                if tries == _TRIES - 1:
+                    raise
+                clock.sleep(0.05 * 2**tries)
+            else:
+                break
+
+
+def _entity(*, is_open: bool) -> Entity:
+    return {"schema": SCHEMA, "open": is_open}

@@ -1,0 +1,326 @@
+"""Writing a plan into the table: in batches per shard, inputs before dependents, repeatable.
+
+A plan is written section by section, in memory bounded by one. A task's transaction holds its row,
+its want and the edges to its dependents, so that its state seen there is exact: either it is DONE
+and no dependent waits for it, or its end comes later and finds the edges. A plan written again
+after a crash leaves alone what the request already wants.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from service_manager.plans import gate
+from tasks.errors import ConflictError, StoreError
+from tasks.model.keys import shard
+from tasks.model.model import State, Task
+from tasks.model.plan import PlannedTask
+from tasks.model.spec import (
+    CollectSpec,
+    CubeSpec,
+    GroupSpec,
+    MosaicSpec,
+    ReduceSpec,
+    ReprojectSpec,
+    Spec,
+)
+from tasks.storage.limits import operation_size
+from tasks.storage.store import BATCH_BYTES, BATCH_OPERATIONS, Operation, Upsert
+from tasks.tables import rows, transitions
+from tasks.tables.protocol import read_task
+from tasks.tables.rows import Edge, Want
+from tasks.tables.services import Services
+
+_TOGETHER = 60  # edges written in the transaction of their input; more go before it
+_BYTES = BATCH_BYTES * 3 // 4
+_TRIES = 8
+
+
+@dataclass
+class Written:
+    """What one batch came to: tasks as they are now, with the wants told to the request."""
+
+    tasks: list[tuple[Task, Want]] = field(default_factory=list)
+    waiting: list[str] = field(default_factory=list)  # there is news: their inputs are looked at
+    made: list[tuple[str, str, str, int]] = field(default_factory=list)
+    """Of tasks that are ready, for each input: task, input, the worker that made it, bytes."""
+
+
+@dataclass
+class _Step:
+    key: str
+    planned: PlannedTask
+    edges: tuple[Edge, ...]
+    created: transitions.Change | None = None  # if it is new
+
+
+@dataclass
+class _Link:
+    """A task of a section before that has more dependents now."""
+
+    key: str
+    edges: tuple[Edge, ...]
+
+
+_Item = _Step | _Link
+
+
+class PlanWriter:
+    """Writes the plan of one request, a batch for each item taken from `batches`.
+
+    `sections` are tasks, inputs first; an input may be of a section before.
+    """
+
+    def __init__(
+        self,
+        services: Services,
+        request: str,
+        sections: Iterable[Sequence[PlannedTask]],
+    ) -> None:
+        self._services = services
+        self._request = request
+        self._sections = sections
+        self._gates: dict[str, str] = {}  # by shard: the ETag that the last pass left
+        self._states: dict[str, State] = {}
+        self._makers: dict[str, tuple[str, int]] = {}  # of what was there: worker, bytes
+        self._fresh = True  # the last batch was all new: the next may be, too
+
+    def batches(self) -> Iterator[Written]:
+        """Write; raises StoreError when storage fails, and ValueError on a plan out of order."""
+        for section in self._sections:
+            self._states.clear()
+            self._makers.clear()
+            for level in _levels(section):
+                members: dict[str, list[_Item]] = {}
+                for step in level:
+                    members.setdefault(shard(step.key), []).append(step)
+                for number in sorted(members):
+                    yield from self._shard(number, members[number])
+
+    def _shard(self, number: str, steps: Sequence[_Item]) -> Iterator[Written]:
+        for step in steps:
+            early = [
+                Upsert(row=rows.edge_row(edge.key, edge.dependent), entity=rows.dump_edge(edge))
+                for edge in step.edges[_TOGETHER:]
+            ]
+            for start in range(0, len(early), BATCH_OPERATIONS):
+                self._put(early[start : start + BATCH_OPERATIONS], number)
+        batch: list[_Item] = []
+        count = size = 0
+        for step in steps:
+            operations = self._expected(step)
+            more = sum(operation_size(number, op) for op in operations)
+            # Room for the gate, and one more operation each: an existing row's markers change, too.
+            if batch and (
+                count + len(operations) + len(batch) + 2 > BATCH_OPERATIONS or size + more > _BYTES
+            ):
+                yield self._write(number, batch)
+                batch, count, size = [], 0, 0
+            batch.append(step)
+            count += len(operations)
+            size += more
+        if batch:
+            yield self._write(number, batch)
+
+    def _write(self, number: str, batch: Sequence[_Item]) -> Written:
+        """Write a batch, whatever of it exists, until it holds."""
+        last: StoreError | None = None
+        for tries in range(_TRIES):
+            if tries > 1 and len(batch) > 1:  # someone changes these rows: one by one
+                written = Written()
+                for step in batch:
+                    one = self._write(number, [step])
+                    written.tasks += one.tasks
+                    written.waiting += one.waiting
+                    written.made += one.made
+                return written
+            try:
+                return self._attempt(number, batch, fresh=self._fresh and not tries)
+            except ConflictError as error:
+                last = error
+            except StoreError as error:
+                last = error
+                self._services.clock.sleep(0.05 * 2**tries)
+            self._gates.pop(number, None)
+        raise StoreError(f"plan of {self._request}: gave up: {last}") from last
+
+    def _attempt(self, number: str, batch: Sequence[_Item], *, fresh: bool) -> Written:
+        written = Written()
+        operations: list[Operation] = []
+        absent = 0
+        for step in batch:
+            if isinstance(step, _Link):
+                operations += self._link(step)
+                continue
+            task = None if fresh else read_task(self._services.store, step.key)
+            if task is None:
+                absent += 1
+                change = self._create(step)
+                told = self._want(step)
+            else:
+                told = self._told(step, task)
+                change = self._existing(step, task, told)
+            operations += change.operations
+            written.tasks.append((change.task, told))
+            if change.task.state is State.WAITING and self._stale(step, task):
+                written.waiting.append(step.key)
+                if task is None or task.state.live:  # else it begins again, and that is news
+                    operations.append(rows.news_of_wait(change.task))
+        if operations:
+            store, known = self._services.store, self._gates.get(number, "")
+            operations.append(gate.passing(store, number, self._request, known))
+            etags = store.transact(rows.TABLE, number, operations)
+            self._gates[number] = etags[-1] if etags else ""
+        self._fresh = absent == sum(isinstance(step, _Step) for step in batch)
+        for step, (task, _) in zip(_steps(batch), written.tasks, strict=True):
+            self._see(task)
+            if task.state is State.READY:
+                written.made += [
+                    (task.key, given.key, *self._makers[given.key])
+                    for given in step.planned.spec.inputs
+                    if given.key in self._makers
+                ]
+        return written
+
+    def _see(self, task: Task) -> None:
+        """Remember a task for those that need it."""
+        self._states[task.key] = task.state
+        if task.state is State.DONE and task.worker:
+            self._makers[task.key] = task.worker, sum(file.size for file in task.files)
+
+    def _expected(self, step: _Item) -> tuple[Operation, ...]:
+        """What a step comes to at most, whose number and size batches are made by."""
+        if isinstance(step, _Step):
+            return self._create(step).operations
+        return tuple(
+            Upsert(row=rows.edge_row(edge.key, edge.dependent), entity=rows.dump_edge(edge))
+            for edge in step.edges[:_TOGETHER]
+        )
+
+    def _link(self, step: _Link) -> tuple[Operation, ...]:
+        """More dependents of a task that this request wants already."""
+        task = read_task(self._services.store, step.key)
+        if task is None or self._request not in task.wants:
+            raise ValueError(f"task {step.key} is needed, but no section before has it")
+        self._see(task)
+        if task.state is State.DONE:
+            return ()
+        return transitions.link(task, step.edges[:_TOGETHER]).operations
+
+    def _create(self, step: _Step) -> transitions.Change:
+        """The step as a new task. All its inputs have been written, so that it stays as it is."""
+        if step.created is None:
+            step.created = transitions.create(
+                step.planned.spec, self._want(step), self._missing(step), step.edges[:_TOGETHER]
+            )
+        return step.created
+
+    def _existing(self, step: _Step, task: Task, told: Want) -> transitions.Change:
+        if self._request in task.wants:
+            if task.state is State.DONE or not step.edges:
+                return transitions.Change(task=task, operations=())
+            return transitions.link(task, step.edges[:_TOGETHER])
+        return transitions.want(task, told, self._missing(step), step.edges[:_TOGETHER])
+
+    def _told(self, step: _Step, task: Task) -> Want:
+        """The want row of an existing task: told already when the task is DONE."""
+        if self._request in task.wants:
+            name = rows.want_row(self._request, task.key)
+            row = self._services.store.get(rows.TABLE, shard(task.key), name)
+            return rows.load_want(row) if row else self._want(step)
+        if task.state is not State.DONE:
+            return self._want(step)
+        return Want(
+            request=self._request,
+            key=task.key,
+            phase=task.phase,
+            name=describe(step.planned.spec),
+            output=step.planned.output,
+            outcome="done",
+            reused=True,
+            files=task.files,
+        )
+
+    def _want(self, step: _Step) -> Want:
+        spec = step.planned.spec
+        return Want(
+            request=self._request,
+            key=step.key,
+            phase=spec.phase,
+            name=describe(spec),
+            output=step.planned.output,
+        )
+
+    def _missing(self, step: _Step) -> int:
+        return sum(
+            1 << i
+            for i, given in enumerate(step.planned.spec.inputs)
+            if self._states.get(given.key) is not State.DONE
+        )
+
+    def _stale(self, step: _Step, before: Task | None) -> bool:
+        """Whether an input's news may have been told before this task could hear them."""
+        revived = before is not None and not before.state.live
+        ended = any(
+            self._states[i.key] not in (State.DONE, State.READY, State.WAITING, State.RUNNING)
+            for i in step.planned.spec.inputs
+        )
+        return revived or ended
+
+    def _put(self, operations: Sequence[Operation], number: str) -> None:
+        for tries in range(_TRIES):
+            try:
+                self._services.store.transact(rows.TABLE, number, operations)
+            except StoreError:
+                if tries == _TRIES - 1:
+                    raise
+                self._services.clock.sleep(0.05 * 2**tries)
+            else:
+                return
+
+
+def _steps(batch: Sequence[_Item]) -> list[_Step]:
+    return [item for item in batch if isinstance(item, _Step)]
+
+
+def _levels(section: Sequence[PlannedTask]) -> list[list[_Item]]:
+    """The tasks of a section by how many others they wait for in a row, and before them those of
+    sections before that they wait for."""
+    tasks: dict[str, PlannedTask] = {}
+    for planned in section:
+        tasks.setdefault(planned.key, planned)
+    edges: dict[str, dict[str, int]] = {}
+    depth: dict[str, int] = {}
+    for key, planned in tasks.items():
+        for i, given in enumerate(planned.spec.inputs):
+            if given.key in tasks and given.key not in depth:
+                raise ValueError(f"task {key} comes before its input {given.key}")
+            bits = edges.setdefault(given.key, {})
+            bits[key] = bits.get(key, 0) | 1 << i
+            depth.setdefault(given.key, 0)
+        depth[key] = 1 + max((depth[i.key] for i in planned.spec.inputs), default=-1)
+    levels: list[list[_Item]] = [[] for _ in range(1 + max(depth.values(), default=-1))]
+    for key, level in depth.items():
+        own = tuple(Edge(key=key, dependent=d, bits=b) for d, b in edges.get(key, {}).items())
+        found = tasks.get(key)
+        step = _Step(key=key, planned=found, edges=own) if found else _Link(key=key, edges=own)
+        levels[level].append(step)
+    return levels
+
+
+def describe(spec: Spec) -> str:
+    """What a task makes, for people."""
+    match spec:
+        case CollectSpec():
+            return spec.granule
+        case ReprojectSpec():
+            corner = f"{spec.grid.transform[2]:g}, {spec.grid.transform[5]:g}"
+            return f"{spec.product}.{spec.collection} {spec.layer} {spec.day} cell at {corner}"
+        case MosaicSpec():
+            return spec.name
+        case CubeSpec():
+            return f"{spec.name} over time"
+        case GroupSpec():
+            return spec.group
+        case ReduceSpec():
+            of = spec.inputs[0].name if spec.inputs else ""
+            return f"{spec.package} {of}".strip()

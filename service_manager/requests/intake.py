@@ -1,0 +1,264 @@
+"""Taking requests up: planning them, holding those that take much, writing their plans."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import structlog
+from azure.core.exceptions import AzureError
+
+from archives.errors import ArchiveError
+from service_manager.options import Options
+from service_manager.plans import frozen
+from service_manager.plans.plan_writer import PlanWriter, Written
+from service_manager.plans.planning import Planner, Planning, Ready, Run, inline
+from service_manager.requests import ending, notify
+from service_manager.tasks.view import Live
+from tasks.errors import RequestRefusedError, StoreError
+from tasks.model.model import RequestState
+from tasks.storage.schema import SCHEMA
+from tasks.storage.store import Operation, Row, Upsert
+from tasks.tables import requests, updates
+from tasks.tables.requests import PhaseCount, Preview, RequestRow
+from tasks.tables.rows import Want
+from tasks.tables.services import Services
+
+log = structlog.get_logger("manager.intake")
+
+TRIES = 3  # to plan one request without coming any farther, crashes of the manager included
+
+_GB = 1e9
+
+
+class Intake:
+    """Plans requests, beside the manager's rounds if `run` says so."""
+
+    def __init__(
+        self, services: Services, options: Options, plan: Planner, run: Run = inline
+    ) -> None:
+        self._services = services
+        self._options = options
+        self._planning = Planning(services, options, plan, run)
+        self._spared: set[str] = set()  # requests whose latest try failed for want of storage
+
+    @property
+    def planning(self) -> tuple[str, ...]:
+        """The requests whose plans are under way."""
+        return self._planning.requests
+
+    def load(self, request: str) -> Live | None:
+        """A request as it stands, with its ledger; None when it has ended."""
+        row = requests.load(self._services, request)
+        if row.state.ended:
+            return None
+        live = Live(row=row, policy=requests.document_of(row).on_missing)
+        if row.state in (RequestState.PLANNING, RequestState.RUNNING):
+            recount(self._services, live)
+        return live
+
+    def take(self, row: RequestRow) -> RequestRow:
+        """Plan a SUBMITTED request: its row afterwards is PLANNING, HELD or has ended, or is as it
+        was while its plan is under way.
+
+        Raises:
+            StoreError: storage failed; it is tried again.
+        """
+        if row.id not in self._planning.requests:
+            spared = row.id in self._spared
+            tries = TRIES + frozen.begun(self._services.blobs, row.id)
+            if row.attempts >= tries and not spared:
+                return self._failed(row, f"planning was tried {TRIES} times and did not end")
+
+            def begin(current: RequestRow) -> RequestRow:
+                if current.state is not RequestState.SUBMITTED:
+                    return current
+                return replace(current, attempts=row.attempts + (not spared))
+
+            row = requests.change_request(self._services, row.id, begin)
+            self._spared.discard(row.id)
+            if row.state is not RequestState.SUBMITTED:
+                return row
+            self._planning.begin(row)
+        full = requests.load(self._services, row.id)
+        ready = self._ready(full)
+        if ready is None:
+            return full
+        return ready if isinstance(ready, RequestRow) else self._planned(full, ready)
+
+    def abandon(self, request: str) -> None:
+        """Let go of a request's plan that may be under way."""
+        self._planning.abandon(request)
+
+    def confirm(self, live: Live) -> RequestRow:
+        """Let a HELD request go on that was ordered to. Raises StoreError."""
+
+        def confirmed(current: RequestRow) -> RequestRow:
+            if current.state is not RequestState.HELD or current.order != "confirm":
+                return current
+            return replace(current, state=RequestState.PLANNING, order="", message="")
+
+        return requests.change_request(self._services, live.id, confirmed)
+
+    def write(self, live: Live) -> Iterator[Written]:
+        """Write the frozen plan, a batch for each item taken; RUNNING after the last.
+
+        Raises:
+            StoreError: storage failed; begin again.
+        """
+        plan = frozen.thaw(self._services.blobs, live.id)
+        if plan is None:
+            raise StoreError(f"the plan of {live.id} is not in storage")
+        first = _sections_written(self._services, live.id)
+        for number, section in enumerate(plan.sections(first), first):
+            writer = PlanWriter(self._services, live.id, [section])
+            for written in writer.batches():
+                for _, want in written.tasks:
+                    live.note(want)
+                yield written
+            # Only now has the manager seen to all that the section came to.
+            _note_written(self._services, live.id, number + 1)
+
+        def running(current: RequestRow) -> RequestRow:
+            if current.state is not RequestState.PLANNING:
+                return current
+            return replace(current, state=RequestState.RUNNING)
+
+        live.row = requests.change_request(self._services, live.id, running)
+
+    def _ready(self, row: RequestRow) -> Ready | RequestRow | None:
+        """The plan, or None while it is under way, or the row of the request that ended for want
+        of one."""
+        try:
+            return self._planning.take(row.id)
+        except (StoreError, AzureError):
+            self._spared.add(row.id)
+            raise
+        except RequestRefusedError as error:
+            return self._end(row, RequestState.REFUSED, str(error))
+        except Exception as error:
+            log.exception("planning failed", request=row.id, attempt=row.attempts)
+            if row.attempts < TRIES:
+                raise StoreError(f"planning of {row.id} failed: {error}") from error
+            if isinstance(error, ArchiveError):
+                return self._failed(row, f"the archive cannot be searched: {error}")
+            return self._failed(row, f"planning failed: {type(error).__name__}: {error}")
+
+    def _planned(self, row: RequestRow, ready: Ready) -> RequestRow:
+        counts = ready.plan.counts
+        if counts.tasks > self._options.max_tasks:
+            return self._end(
+                row,
+                RequestState.REFUSED,
+                f"the plan has {counts.tasks} tasks; SWATHMILL_MAX_TASKS allows "
+                f"{self._options.max_tasks}. Ask for fewer days or a smaller region.",
+            )
+        much = self._much(ready)
+        if row.dry_run:
+            said = f"{counts.tasks} tasks"
+            if much:
+                said += f"; it would wait for confirmation: {much}"
+            return self._end(_counted(row, ready), RequestState.PREVIEWED, said)
+        becomes = RequestState.PLANNING
+        message = ""
+        if much:
+            becomes, message = RequestState.HELD, f"confirm it to go on: {much}"
+            held = replace(_counted(row, ready), state=becomes, message=message)
+            notify.ask(self._services, held, portal_url=self._options.portal_url)
+
+        def frozen_plan(current: RequestRow) -> RequestRow:
+            if current.state is not RequestState.SUBMITTED:
+                return current
+            return replace(_counted(current, ready), state=becomes, message=message)
+
+        return requests.change_request(self._services, row.id, frozen_plan)
+
+    def _much(self, ready: Ready) -> str:
+        """Why a request waits for confirmation; empty when it does not."""
+        options, found = self._options, ready.forecast
+        said = []
+        if ready.plan.counts.tasks > options.confirm_tasks:
+            said.append(
+                f"{ready.plan.counts.tasks:,} tasks, more than the {options.confirm_tasks:,} of "
+                "SWATHMILL_CONFIRM_TASKS"
+            )
+        if found.download > options.confirm_gb * _GB:
+            said.append(
+                f"{found.download / _GB:,.0f} GB to fetch, more than the {options.confirm_gb:g} of "
+                "SWATHMILL_CONFIRM_GB"
+            )
+        if found.cost > options.confirm_cost:
+            said.append(
+                f"an expected cost of {found.cost:,.0f}, more than the {options.confirm_cost:g} of "
+                "SWATHMILL_CONFIRM_COST"
+            )
+        return "; ".join(said)
+
+    def _failed(self, row: RequestRow, message: str) -> RequestRow:
+        return self._end(row, RequestState.FAILED, message)
+
+    def _end(self, row: RequestRow, state: RequestState, message: str) -> RequestRow:
+        return ending.end_without_plan(
+            self._services, row, state, message, portal_url=self._options.portal_url
+        )
+
+
+def recount(services: Services, live: Live) -> list[Want]:
+    """Fill the ledger anew from the want rows. Returned are those that say how the request ends:
+    all but the intermediate ones that were made, or not yet."""
+    telling = []
+    live.ledger.clear()
+    for want in requests.wants(services, live.id):
+        live.note(want)
+        if want.output or want.outcome not in ("", "done"):
+            telling.append(want)
+    return telling
+
+
+def _counted(row: RequestRow, ready: Ready) -> RequestRow:
+    """The row with what was counted of its plan."""
+    plan, found = ready.plan, ready.forecast
+    phases = {
+        phase: PhaseCount(
+            total=total, done=found.reused.get(phase, 0), reused=found.reused.get(phase, 0)
+        )
+        for phase, total in plan.counts.phases.items()
+    }
+    return replace(
+        row,
+        phases=phases,
+        outputs=plan.counts.results,
+        preview=Preview(
+            granules=plan.counts.granules,
+            tasks=plan.counts.tasks,
+            gaps=len(plan.gaps),
+            reused=sum(found.reused.values()),
+            size=found.download,
+            exact=found.exact,
+            stored=found.stored,
+            busy=found.busy,
+            unmeasured=found.unmeasured,
+            elapsed=found.elapsed,
+            cost=found.cost,
+        ),
+        gaps=plan.gaps[: requests.GAPS_ON_ROW],
+        gap_count=len(plan.gaps),
+        notes=plan.notes,
+    )
+
+
+def _sections_written(services: Services, request: str) -> int:
+    """How many sections of a plan are in the table, and seen to."""
+    row = services.store.get(requests.TABLE, requests.PARTITION, _written_row(request))
+    return int(row.entity["sections"]) if row else 0
+
+
+def _note_written(services: Services, request: str, sections: int) -> None:
+    name = _written_row(request)
+
+    def once(_found: Row | None) -> tuple[Operation, ...]:
+        return (Upsert(row=name, entity={"schema": SCHEMA, "sections": sections}),)
+
+    updates.update(services.store, services.clock, requests.TABLE, requests.PARTITION, name, once)
+
+
+def _written_row(request: str) -> str:
+    return f"y|{request}"

@@ -1,0 +1,234 @@
+"""Mail about ended requests: written into the outbox once, sent from it at least once.
+
+The Message-ID is computed from what a mail is about, so that a mail sent twice (the server took
+it, its answer was lost) is one mail in any mailbox.
+"""
+
+import smtplib
+import ssl
+import threading
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from email.message import EmailMessage
+from email.utils import formataddr, formatdate
+
+import structlog
+
+from service_manager.requests.letter import compose as compose_letter
+from service_manager.requests.letter import outcome, usable_address
+from tasks.errors import StoreError
+from tasks.model.plan import Gap
+from tasks.settings import Settings
+from tasks.storage.clock import Clock
+from tasks.storage.store import Store
+from tasks.tables import outbox, requests
+from tasks.tables.outbox import Mail
+from tasks.tables.requests import RequestRow
+from tasks.tables.rows import Want
+from tasks.tables.services import Services
+
+KIND = "end"  # of the mails about a request's end
+ASK = "ask"  # of those that ask for its confirmation
+GIVE_UP = 5 * 86_400.0  # seconds: how long mail servers, too, try to hand on a mail
+FIRST_DELAY = 10.0
+LONGEST_DELAY = 1_800.0
+TIMEOUT = 20.0  # seconds for each step of the talk with the mail server
+
+log = structlog.get_logger()
+
+
+def compose(
+    row: RequestRow,
+    wants: Iterable[Want],
+    gaps: Sequence[Gap],
+    *,
+    to: str,
+    portal_url: str,
+    now: float,
+    notes: Sequence[str] = (),
+) -> Mail | None:
+    """The mail about a request's end; None when it has no address to go to.
+
+    `wants` are those that say how the request ended, `gaps` those of its plan, `notes` what
+    planning had to say.
+    """
+    if not usable_address(to):
+        return None
+    letter = compose_letter(
+        title=row.title,
+        state=row.state,
+        outcome=outcome(wants, gaps, row.phases),
+        link=request_link(portal_url, row.id),
+        message=row.message,
+        notes=notes,
+    )
+    return Mail(
+        request=row.id, to=to, kind=KIND, subject=letter.subject, body=letter.body, written=now
+    )
+
+
+def ask(services: Services, row: RequestRow, *, portal_url: str) -> None:
+    """Write to the owner of a request that waits for confirmation, once. `row` has its document.
+
+    Raises StoreError.
+    """
+    now = services.clock.now()
+    to = requests.document_of(row).notify
+    mail = compose(row, (), row.gaps, to=to, portal_url=portal_url, now=now, notes=row.notes)
+    if mail is not None:
+        outbox.put(services.store, services.clock, replace(mail, kind=ASK))
+
+
+def request_link(portal_url: str, request: str) -> str:
+    """The address of a request's page in the portal."""
+    return f"{portal_url.rstrip('/')}/requests/{request}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class MailServer:
+    """Where mail is handed over, and how. `tls` is none, starttls or tls."""
+
+    host: str
+    port: int
+    sender: str
+    user: str = ""
+    password: str = ""
+    tls: str = "none"
+    trust: ssl.SSLContext | None = None  # None: the machine's certificate authorities
+
+    @classmethod
+    def of(cls, settings: Settings) -> "MailServer | None":
+        """The server the settings name; None when they name none."""
+        if not settings.smtp_host:
+            return None
+        return cls(
+            host=settings.smtp_host,
+            port=settings.smtp_port,
+            sender=settings.mail_from,
+            user=settings.smtp_user,
+            password=settings.smtp_password.get_secret_value(),
+            tls=settings.smtp_tls,
+        )
+
+    def connect(self) -> smtplib.SMTP:
+        """A session, encrypted and signed in as asked; raises OSError or SMTPException."""
+        trust = self.trust or ssl.create_default_context()
+        if self.tls == "tls":
+            session: smtplib.SMTP = smtplib.SMTP_SSL(
+                self.host, self.port, timeout=TIMEOUT, context=trust
+            )
+        else:
+            session = smtplib.SMTP(self.host, self.port, timeout=TIMEOUT)
+        try:
+            if self.tls == "starttls":
+                session.starttls(context=trust)
+            if self.user:
+                session.login(self.user, self.password)
+        except (OSError, smtplib.SMTPException):
+            session.close()
+            raise
+        return session
+
+
+def message(mail: Mail, sender: str) -> EmailMessage:
+    """A mail as it goes over the wire: the same each time it is sent."""
+    text = EmailMessage()
+    text["From"] = formataddr(("Swathmill", sender))
+    text["To"] = mail.to
+    text["Subject"] = " ".join(mail.subject.split())
+    text["Date"] = formatdate(mail.written)
+    text["Message-ID"] = mail.message_id
+    text["Auto-Submitted"] = "auto-generated"
+    text.set_content(mail.body)
+    return text
+
+
+class Postman:
+    """Sends the outbox's mails, each until the server takes it or five days have gone by.
+
+    A mail that was not taken waits 10 s, then twice as long each time, up to half an hour. `tick`
+    returns at once: the talk with the server goes on in a thread of its own.
+    """
+
+    def __init__(self, store: Store, clock: Clock, server: MailServer | None) -> None:
+        self._store = store
+        self._clock = clock
+        self._server = server
+        self._due: dict[str, float] = {}  # monotonic, by mail
+        self._taken: set[str] = set()  # mails that the server has, though storage does not say so
+        self._thread: threading.Thread | None = None
+
+    def tick(self) -> None:
+        """Begin a round unless one is under way or there is no mail server."""
+        if self._server is None or (self._thread is not None and self._thread.is_alive()):
+            return
+        self._thread = threading.Thread(target=self._round, name="postman", daemon=True)
+        self._thread.start()
+
+    def close(self, timeout: float) -> None:
+        """Wait for the round under way, at most so many seconds."""
+        if self._thread is not None:
+            self._thread.join(timeout)
+
+    def deliver(self) -> int:
+        """Send what is due; how many mails the server took. Raises StoreError."""
+        due = [mail for mail in outbox.unsent(self._store) if self._is_due(mail)]
+        if self._server is None or not due:
+            return 0
+        try:
+            session = self._server.connect()
+        except (OSError, smtplib.SMTPException) as error:
+            for mail in due:
+                self._put_off(mail, error)
+            return 0
+        sent = 0
+        try:
+            for mail in due:
+                sent += self._send(session, mail)
+        finally:
+            _leave(session)
+        return sent
+
+    def _round(self) -> None:
+        try:
+            self.deliver()
+        except StoreError as error:
+            log.warning("the outbox could not be read or written; next round", error=str(error))
+
+    def _is_due(self, mail: Mail) -> bool:
+        if self._clock.now() - mail.written > GIVE_UP:
+            return False
+        return self._due.get(mail.id, 0.0) <= self._clock.monotonic()
+
+    def _send(self, session: smtplib.SMTP, mail: Mail) -> bool:
+        server = self._server
+        if server is None:
+            return False
+        if mail.id not in self._taken:
+            try:
+                session.send_message(message(mail, server.sender), server.sender, [mail.to])
+            except (OSError, smtplib.SMTPException, ValueError) as error:
+                self._put_off(mail, error)
+                return False
+            self._taken.add(mail.id)
+        outbox.mark_sent(self._store, self._clock, mail, self._clock.now())
+        self._taken.discard(mail.id)
+        self._due.pop(mail.id, None)
+        log.info("mail sent", request=mail.request, kind=mail.kind)
+        return True
+
+    def _put_off(self, mail: Mail, error: Exception) -> None:
+        said = f"{type(error).__name__}: {error}"
+        delay = min(LONGEST_DELAY, FIRST_DELAY * 2.0 ** min(mail.tries, 20))
+        self._due[mail.id] = self._clock.monotonic() + delay
+        outbox.mark_failed(self._store, self._clock, mail, said)
+        log.warning("mail not taken", request=mail.request, error=said, again_in=delay)
+
+
+def _leave(session: smtplib.SMTP) -> None:
+    """End a session politely; a server that has gone already took the mails it answered for."""
+    try:
+        session.quit()
+    except (OSError, smtplib.SMTPException) as error:
+        log.debug("the mail server left first", error=str(error))
+        session.close()

@@ -1,0 +1,268 @@
+"""Trying failures of a running request again, and all that could not be made for want of them.
+
+Dependents go first and what failed last, so that a crash anywhere leaves what failed to begin from,
+and every step may be repeated. Each running request that wants a revived task waits for it anew and
+wants its successor, made over what there was, no longer.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import structlog
+
+from service_manager.plans import gate
+from service_manager.requests.dropping import Dropping
+from service_manager.tasks.dependents import Dependents, Told
+from service_manager.tasks.dispatch import Dispatch
+from service_manager.tasks.view import Live, View
+from tasks.errors import ConflictError, FencedError, StoreError
+from tasks.model.categories import Category
+from tasks.model.keys import shard
+from tasks.model.model import State, Task
+from tasks.storage.store import Replace
+from tasks.tables import requests, rows, transitions
+from tasks.tables.protocol import change_task, read_spec, read_task
+from tasks.tables.requests import RequestRow
+from tasks.tables.retrying import Scope
+from tasks.tables.rows import Edge, Want
+from tasks.tables.services import Services
+from tasks.tables.transitions import Change
+
+log = structlog.get_logger("manager.reviving")
+
+_TRIES = 8
+_INCOMPLETE = ("failed", "gap", "superseded")
+
+
+class Reviving:
+    """Obeys retry orders. `find` gives a running request by id, `hear` takes what telling
+    dependents came to."""
+
+    def __init__(
+        self,
+        services: Services,
+        view: View,
+        dispatch: Dispatch,
+        dependents: Dependents,
+        find: Callable[[str], Live | None],
+        hear: Callable[[Told], None],
+    ) -> None:
+        self._services = services
+        self._store = services.store
+        self._view = view
+        self._dispatch = dispatch
+        self._dependents = dependents
+        self._find = find
+        self._hear = hear
+
+    def batches(self, live: Live) -> Iterator[None]:
+        """Obey the retry orders of a request, a task for each item taken, and strike them out.
+
+        Raises StoreError; may be repeated from the start.
+        """
+        self._view.reviving.add(live.id)
+        try:
+            yield from self._obey(live)
+        finally:
+            self._view.reviving.discard(live.id)
+
+    def _obey(self, live: Live) -> Iterator[None]:
+        # As they are now: while this manager stalled, another may have obeyed.
+        stored = requests.load(self._services, live.id)
+        orders = () if stored.state.ended else stored.retry_orders
+        # A request that fails at the first failure has none to try again.
+        if orders and live.policy != "fail":
+            wants = {want.key: want for want in requests.wants(self._services, live.id)}
+            order: dict[str, None] = {}
+            for text in orders:
+                for root in self._roots(wants, Scope.parse(text)):
+                    yield from self._visit(root, order)
+            members = frozenset(order)
+            standing = _Order(services=self._services, request=live.id, texts=orders)
+            for key in order:
+                self._revive(key, members, standing)
+                yield
+            self._hear(Told(ended=list(order)))
+            log.info("tried again", request=live.id, orders=list(orders), tasks=len(order))
+
+        def obeyed(row: RequestRow) -> RequestRow:
+            left = tuple(text for text in row.retry_orders if text not in orders)
+            return replace(row, retry_orders=left)
+
+        document = live.row.document
+        row = requests.change_request(self._services, live.id, obeyed)
+        live.row = replace(row, document=document)
+        live.changed = True
+
+    def _roots(self, wants: Mapping[str, Want], scope: Scope) -> Iterator[str]:
+        """The tasks that failed by themselves, of all that a scope means."""
+        seen: set[str] = set()
+        todo = [want.key for want in wants.values() if scope.covers(want)]
+        while todo:
+            key = todo.pop()
+            want = wants.get(key)
+            if key in seen or want is None or want.outcome not in _INCOMPLETE:
+                continue
+            seen.add(key)
+            if want.outcome == "failed":
+                yield key
+            else:
+                todo += [given.key for given in read_spec(self._store, key).inputs]
+
+    def _visit(self, key: str, order: dict[str, None]) -> Iterator[None]:
+        """Add a task and, before it, all that could not be made for want of it."""
+        if key in order:
+            return
+        partition = shard(key)
+        found = self._store.scan(rows.TABLE, partition, *rows.prefix_range(f"e|{key}|"))
+        for dependent in [rows.load_edge(row).dependent for row in found]:
+            task = read_task(self._store, dependent)
+            if task is not None and self._held_up(task):
+                yield from self._visit(dependent, order)
+            yield
+        order[key] = None
+
+    def _held_up(self, task: Task) -> bool:
+        """Whether a task waits, or a running request was told that it lacks an input: others may
+        have had it made since."""
+        lives = self._lives(task)
+        if task.state is State.FAILED and task.category is not Category.UPSTREAM_FAILED:
+            return False
+        if task.state in (State.WAITING, State.FAILED):
+            return bool(lives)
+        told = (self._want(live, task.key) for live in lives)
+        return any(want is not None and want.outcome in ("gap", "superseded") for want in told)
+
+    def _lives(self, task: Task) -> list[Live]:
+        found = [self._find(request) for request in task.wants]
+        return [live for live in found if live is not None and not live.leaving]
+
+    def _revive(self, key: str, members: frozenset[str], order: "_Order") -> None:
+        task = read_task(self._store, key)
+        if task is None:
+            return
+        told = [
+            (live, want.succeeded(task.successor))
+            for live in self._lives(task)
+            if (want := self._want(live, key))
+        ]
+        for live, want in told:
+            live.note(want)  # an earlier try may have untold it and got no further
+        # News of a failure may be on its way to a request; it says nothing once revived.
+        failed = ("", *_INCOMPLETE) if task.state is State.FAILED else _INCOMPLETE
+        asking = [(live, want) for live, want in told if want.outcome in failed]
+        if asking:
+            task = self._retry(key, [live for live, _ in asking], members, order)
+        for live, before in told:
+            want = self._want(live, key)
+            if want is not None and before.outcome != "done":
+                for successor in want.successors:
+                    self._drop(live, successor, key)
+        if task is not None and task.state is State.READY and not task.not_before:
+            self._hear(Told(ready=[task]))
+        elif task is not None and task.state is State.WAITING:
+            if task.lacking:
+                again = self._bits(key, members)
+                change_task(self._services, key, lambda found: transitions.reconsider(found, again))
+            self._hear(self._dependents.examine(key, but=members))
+
+    def _retry(
+        self, key: str, asking: Sequence[Live], members: frozenset[str], order: "_Order"
+    ) -> Task | None:
+        missing, lacking = self._inputs(key, members)
+
+        def decide(found: Task) -> Change:
+            # Read after the task, whose row changes when another manager obeys, and whenever a want
+            # names another successor.
+            order.must_stand()
+            wants = [want for live in asking if (want := self._want(live, key))]
+            return transitions.retry(found, wants, missing, lacking)
+
+        task = change_task(self._services, key, decide)
+        for live in asking:
+            if want := self._want(live, key):
+                live.note(want)
+        return task
+
+    def _bits(self, key: str, members: frozenset[str]) -> int:
+        """The inputs of a task that are tried again, too."""
+        inputs = read_spec(self._store, key).inputs
+        return sum(1 << i for i, given in enumerate(inputs) if given.key in members)
+
+    def _inputs(self, key: str, members: frozenset[str]) -> tuple[int, int]:
+        """Bits of a task's inputs that may still come, and of those that made nothing and are not
+        tried again. Each that may come has the edge by which its end is heard."""
+        bits: dict[str, int] = {}
+        for i, given in enumerate(read_spec(self._store, key).inputs):
+            bits[given.key] = bits.get(given.key, 0) | 1 << i
+        missing = lacking = 0
+        for given_key, own in bits.items():
+            edge = Edge(key=given_key, dependent=key, bits=own)
+            state = self._dependents.linked(edge)
+            if state is State.FAILED and given_key not in members:
+                lacking |= own
+            elif state is not State.DONE:
+                missing |= own
+        return missing, lacking
+
+    def _drop(self, live: Live, successor: str, of: str) -> None:
+        """Want a successor of a task no longer, nor its own, nor what was planned over it: the last
+        first, so that none is forgotten. When the task is superseded anew, it stays: another
+        manager has planned it since."""
+        want = self._want(live, successor)
+        if want is not None:
+            found = self._store.scan(
+                rows.TABLE, shard(successor), *rows.prefix_range(f"e|{successor}|")
+            )
+            for after in (*want.successors, *[rows.load_edge(row).dependent for row in found]):
+                self._drop(live, after, of)
+        for _ in range(_TRIES):
+            try:
+                guard = gate.passing(self._store, shard(successor), live.id)
+            except FencedError:
+                return  # the request leaves, and all its wants with it
+            if self._superseded(of):
+                return
+            try:
+                if self._want(live, successor) is None:
+                    # A manager that stalled may be about to write it.
+                    self._store.transact(rows.TABLE, shard(successor), [guard])
+                    return
+                dropping = Dropping(self._services, self._view, self._dispatch, live.id)
+                dropping.one(successor, guard)
+            except (ConflictError, gate.TurnedError):
+                continue
+            live.forget(successor)
+            return
+        raise StoreError(f"want of {successor} by {live.id}: gave up after {_TRIES} tries")
+
+    def _superseded(self, key: str) -> bool:
+        """Whether a task is superseded. If not, its row changes, so that who is about to supersede
+        it reads what there is again."""
+
+        def touch(task: Task) -> Change:
+            if task.state is State.FAILED and task.successor:
+                return Change(task=task, operations=())
+            row = Replace(row=rows.task_row(key), entity=rows.dump_task(task), etag=task.etag)
+            return Change(task=task, operations=(row,))
+
+        task = change_task(self._services, key, touch)
+        return task is not None and task.state is State.FAILED and bool(task.successor)
+
+    def _want(self, live: Live, key: str) -> Want | None:
+        row = self._store.get(rows.TABLE, shard(key), rows.want_row(live.id, key))
+        return rows.load_want(row) if row else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Order:
+    """Orders of a request that are being obeyed."""
+
+    services: Services
+    request: str
+    texts: Sequence[str]
+
+    def must_stand(self) -> None:
+        """Raise FencedError when another manager has obeyed them."""
+        if not set(self.texts) <= set(requests.load(self.services, self.request).retry_orders):
+            raise FencedError(f"another manager has tried again what {self.request} asked for")

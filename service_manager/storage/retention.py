@@ -1,0 +1,182 @@
+"""Deleting what is not worth keeping: artifacts, and blobs of attempts that came to nothing.
+
+A task is EXPIRED before any of its blobs goes: a request that comes meanwhile finds it either DONE
+with its blobs, or EXPIRED and to be made again. Blobs are judged by name and task row alone, and
+artifacts by `worth`.
+"""
+
+import heapq
+from collections.abc import Iterator
+
+import structlog
+
+from service_manager.storage.worth import Kept, Policy, Wanting, Why, beyond_quota, ended, kept
+from service_manager.tasks.view import View
+from tasks.errors import FencedError
+from tasks.model.keys import SHARDS
+from tasks.model.model import State, Task
+from tasks.storage.blobs import ARTIFACTS, GRANULES
+from tasks.tables import history, requests, rows, transitions
+from tasks.tables.protocol import change_task, read_task
+from tasks.tables.services import Services
+from tasks.tables.transitions import Change
+
+log = structlog.get_logger("manager.retention")
+
+_CANDIDATES = 2000  # of a shard, for the quota: those of least worth
+_PAUSE = 100  # rows or blobs between two points at which a pass may pause
+
+NOTHING = Policy(storage=float("inf"), results=float("inf"))
+"""Keeps nothing that no request wants, ended or not."""
+
+
+class Retention:
+    """Goes through a shard's tasks and blobs. A blob is deleted in the second pass that finds it to
+    be of no use, at least `wait` seconds after the first: a reader may be at it."""
+
+    def __init__(
+        self, services: Services, view: View, wait: float, policy: Policy = NOTHING
+    ) -> None:
+        self._services = services
+        self._view = view
+        self._wait = wait
+        self._policy = policy
+        self._useless: dict[tuple[str, str], float] = {}
+        self._sizes: dict[str, int] = {}  # bytes kept, by shard
+        self._least: dict[str, list[Kept]] = {}  # of a shard, what would go first
+        self._ended: dict[str, float] = {}  # when requests ended
+
+    def expire(self, shard: str) -> int:
+        """DONE -> EXPIRED for a shard's tasks that are not worth keeping; how many."""
+        return sum(1 for expired in self.expiring(shard) if expired)
+
+    def collect(self, shard: str) -> int:
+        """Delete a shard's useless blobs; how many were deleted."""
+        return sum(1 for deleted in self.collecting(shard) if deleted)
+
+    def passing(self, shard: str) -> Iterator[bool]:
+        """Both, with points at which to pause: true for each task expired or blob deleted."""
+        yield from self.expiring(shard)
+        yield from self.collecting(shard)
+
+    def expiring(self, shard: str) -> Iterator[bool]:
+        """`expire`, with points at which to pause."""
+        means = history.class_means(self._services.store)
+        size = 0
+        least: list[Kept] = []
+        self._ended.clear()
+        for number, one in enumerate(survey(self._services, shard, means, self._ended)):
+            now = self._services.clock.now()
+            why = one.why(self._policy, now)
+            if why is Why.NOT and self._expire(one):
+                yield True
+                continue
+            size += one.size
+            if self._policy.quota and why in (Why.WORTH, Why.NOT):
+                least.append(one)
+                if len(least) > 2 * _CANDIDATES:
+                    least = heapq.nsmallest(_CANDIDATES, least, key=self._density)
+            if number % _PAUSE == 0:
+                yield False
+        self._sizes[shard] = size
+        self._least[shard] = least
+        yield from self._meet_quota()
+
+    def collecting(self, shard: str) -> Iterator[bool]:
+        """`collect`, with points at which to pause."""
+        now = self._services.clock.monotonic()
+        seen: set[tuple[str, str]] = set()
+        for number, (container, name) in enumerate(self._names(shard)):
+            if number % _PAUSE == 0:
+                yield False
+            key, claim, *_ = name.split("/")
+            task = read_task(self._services.store, key)
+            if _of_use(task, claim, f"{container}/{name}"):
+                continue
+            seen.add((container, name))
+            if now - self._useless.setdefault((container, name), now) < self._wait:
+                continue
+            self._services.blobs.delete(container, name)
+            del self._useless[(container, name)]
+            yield True
+        for known in [k for k in self._useless if k[1][0] == shard and k not in seen]:
+            del self._useless[known]
+
+    def _meet_quota(self) -> Iterator[bool]:
+        """Once all shards were looked at: what is kept beyond the quota goes."""
+        if not self._policy.quota or len(self._sizes) < len(SHARDS):
+            return
+        candidates = [one for least in self._least.values() for one in least]
+        now = self._services.clock.now()
+        for one in beyond_quota(candidates, sum(self._sizes.values()), self._policy, now):
+            if self._expire(one):
+                self._sizes[one.key[0]] -= one.size
+                self._least[one.key[0]].remove(one)
+                yield True
+
+    def _density(self, one: Kept) -> float:
+        return one.density(self._policy)
+
+    def _expire(self, one: Kept) -> bool:
+        """Take back the wants of requests whose results are kept no longer, then expire."""
+        lapsed = {wanting.request for wanting in one.wanted}
+
+        def decide(task: Task) -> Change:
+            if task.state is State.EXPIRED or not lapsed.issuperset(task.wants):
+                return Change(task=task, operations=())
+            if task.wants:
+                return transitions.drop(task, task.wants[0])
+            return transitions.expire(task)
+
+        task: Task | None = None
+        try:
+            for _ in range(len(lapsed) + 1):
+                task = change_task(self._services, one.key, decide)
+                if task is None or task.state is not State.DONE:
+                    break
+        except FencedError as error:
+            log.debug("kept", task=one.key, why=str(error))
+            return False
+        return task is not None and task.state is State.EXPIRED
+
+    def _names(self, shard: str) -> Iterator[tuple[str, str]]:
+        for container in (ARTIFACTS, GRANULES):
+            for name in self._services.blobs.names(container, shard):
+                if name.count("/") >= 2:
+                    yield container, name
+
+
+def _of_use(task: Task | None, claim: str, blob: str) -> bool:
+    """Whether a blob is the artifact's, or may become so: claim ids never come back, so a claim
+    that is not the row's own can commit no more."""
+    if task is None:
+        return False
+    if task.state is State.RUNNING:
+        return task.claim == claim
+    return any(file.blob == blob for file in task.files)
+
+
+def survey(
+    services: Services, shard: str, means: dict[str, float], known: dict[str, float]
+) -> Iterator[Kept]:
+    """The artifacts of a shard. `known` remembers when requests ended, from call to call."""
+    start, end = rows.prefix_range("t|")
+    for row in services.store.scan(rows.TABLE, shard, start, end):
+        task = rows.load_task(row)
+        if task.state is State.DONE:
+            wanted = [
+                Wanting(request=name, ended=_when_ended(services, name, known))
+                for name in task.wants
+            ]
+            yield kept(task, means, wanted)
+
+
+def _when_ended(services: Services, request: str, known: dict[str, float]) -> float:
+    if request not in known:
+        try:
+            row = requests.load(services, request)
+        except requests.NoSuchRequestError:
+            known[request] = 1.0
+        else:
+            known[request] = ended(row.state, row.ended)
+    return known[request]

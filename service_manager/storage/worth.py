@@ -1,0 +1,136 @@
+"""What artifacts are worth: keeping one is right while that is cheaper than making it again.
+
+The rule is the ski rental's: an artifact is kept until its storage has cost as much as making it
+again would, which never costs more than twice the best choice. Pure: no I/O, no clock.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from service_manager.options import Options
+from tasks.model.model import Phase, RequestState, Task
+
+_GB = 1e9
+_HOUR = 3600.0
+_DAY = 86_400.0
+_MONTH = 30 * _DAY
+_UNMEASURED = 60.0  # seconds of a class without a mean
+
+
+class Why(StrEnum):
+    """Why an artifact is kept, or that it is not."""
+
+    NEEDED = "a request that has not ended needs it"
+    RESULT = "it is a result of a request that ended lately"
+    WORTH = "making it again would cost more than keeping it has"
+    NOT = "keeping it has cost as much as making it again"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Policy:
+    """Prices in one currency: of a GB kept for a month, an hour of one core, a GB fetched; how
+    long results are kept, in seconds; bytes to keep at most, 0: no bound."""
+
+    storage: float = 0.02
+    core_hour: float = 0.05
+    download: float = 0.0
+    results: float = 30 * _DAY
+    quota: int = 0
+
+    @classmethod
+    def of(cls, options: Options) -> "Policy":
+        """The policy that the settings ask for."""
+        return cls(
+            storage=options.price_storage,
+            core_hour=options.price_core_hour,
+            download=options.price_download,
+            results=options.result_days * _DAY,
+            quota=round(options.storage_quota_gb * _GB),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanting:
+    """A request that wants an artifact; `ended` is 0 while it has not."""
+
+    request: str
+    ended: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kept:
+    """An artifact in the store: bytes, seconds to make it again, when it was made, by whom it is
+    wanted."""
+
+    key: str
+    phase: Phase
+    size: int
+    seconds: float
+    made: float
+    wanted: tuple[Wanting, ...] = ()
+
+    def remake(self, policy: Policy) -> float:
+        """What making it again costs."""
+        fetched = self.size / _GB * policy.download if self.phase is Phase.COLLECTION else 0.0
+        return self.seconds / _HOUR * policy.core_hour + fetched
+
+    def spent(self, policy: Policy, now: float) -> float:
+        """What keeping it has cost since it was last of use, as far as is known."""
+        since = max([self.made, *(wanting.ended for wanting in self.wanted)])
+        return self.size / _GB * policy.storage * max(0.0, now - since) / _MONTH
+
+    def worth(self, policy: Policy, now: float) -> float:
+        """How much more making it again costs than keeping it has; below 0: not worth it."""
+        return self.remake(policy) - self.spent(policy, now)
+
+    def density(self, policy: Policy) -> float:
+        """What making it again costs for each GB it takes."""
+        return self.remake(policy) / max(self.size, 1) * _GB
+
+    def turn(self, policy: Policy, now: float) -> tuple[bool, float, float, str]:
+        """Who goes first: what is not worth keeping; then, where there is a quota, what costs least
+        for its size, else what is worth least."""
+        worth = self.worth(policy, now)
+        return worth > 0, self.density(policy) if policy.quota else worth, self.made, self.key
+
+    def why(self, policy: Policy, now: float) -> Why:
+        """Why it is kept, or that it is not."""
+        if any(not wanting.ended for wanting in self.wanted):
+            return Why.NEEDED
+        if any(now - wanting.ended < policy.results for wanting in self.wanted):
+            return Why.RESULT
+        return Why.WORTH if self.worth(policy, now) > 0 else Why.NOT
+
+
+def kept(task: Task, means: Mapping[str, float], wanted: Sequence[Wanting]) -> Kept:
+    """A DONE task's artifact. `means` are seconds by task class."""
+    return Kept(
+        key=task.key,
+        phase=task.phase,
+        size=sum(file.size for file in task.files),
+        seconds=means.get(task.task_class, _UNMEASURED),
+        made=task.claimed_at,
+        wanted=tuple(wanted),
+    )
+
+
+def ended(state: RequestState, when: float) -> float:
+    """When a request ended, 0 while it has not: `Wanting.ended`."""
+    return max(when, 1.0) if state.ended else 0.0
+
+
+def beyond_quota(candidates: Iterable[Kept], total: int, policy: Policy, now: float) -> list[Kept]:
+    """What goes, least worth for its size first, until the quota is met; nothing that is needed
+    or a result. `total` is the bytes of all that is kept."""
+    over = total - policy.quota
+    if not policy.quota or over <= 0:
+        return []
+    gone: list[Kept] = []
+    for one in sorted(candidates, key=lambda item: item.turn(policy, now)):
+        if over <= 0:
+            break
+        if one.why(policy, now) in (Why.WORTH, Why.NOT):
+            gone.append(one)
+            over -= one.size
+    return gone

@@ -1,0 +1,409 @@
+"""Telling dependents that their inputs ended, and planning a task anew over those that exist."""
+
+from collections.abc import Callable, Container, Sequence
+from dataclasses import dataclass, field, replace
+
+import structlog
+
+from service_manager.plans import gate
+from service_manager.plans.plan_writer import describe
+from service_manager.tasks.holders import Holders
+from service_manager.tasks.view import Live
+from tasks.errors import ConflictError, FencedError
+from tasks.model.keys import shard
+from tasks.model.model import State, Task
+from tasks.model.spec import Input, Spec
+from tasks.storage.blobs import split_blob
+from tasks.storage.store import BATCH_OPERATIONS, Entity, Insert, Merge, Operation, Replace
+from tasks.tables import rows, transitions
+from tasks.tables.protocol import change_task, read_spec, read_task
+from tasks.tables.rows import Edge, News, Want
+from tasks.tables.services import Services
+from tasks.tables.transitions import Change
+
+log = structlog.get_logger("manager.dependents")
+
+_REMEMBERED = 20_000  # rows of waiting tasks
+
+Find = Callable[[str], Live | None]  # a request that has not ended, by id
+
+
+@dataclass
+class Told:
+    """What telling came to: tasks that became ready, tasks that have news of their own by it, and
+    news to keep for a dependent that does not exist yet."""
+
+    ready: list[Task] = field(default_factory=list)
+    ended: list[str] = field(default_factory=list)  # keys
+    kept: set[str] = field(default_factory=set)  # keys of inputs
+
+
+@dataclass
+class _Ends:
+    """Bits of one dependent's inputs that ended, and of those, by input, that made nothing."""
+
+    made: int = 0
+    lacking: dict[str, int] = field(default_factory=dict)
+    inputs: set[str] = field(default_factory=set)
+
+
+class Dependents:
+    """Satisfies inputs. Only the manager does; every step may be repeated."""
+
+    def __init__(self, services: Services, find: Find, holders: Holders | None = None) -> None:
+        self._services = services
+        self._holders = holders
+        self._store = services.store
+        self._find = find
+        self._told: dict[str, Task] = {}  # rows as last told, still waiting
+
+    def tell(self, news: Sequence[News]) -> Told:
+        """Tell all dependents of ended tasks, each dependent in one transaction."""
+        told = Told()
+        for dependent, ends in self._ends(news).items():
+            first = self._told.pop(dependent, None)
+            task = change_task(self._services, dependent, self._decision(ends), first=first)
+            if task is None:
+                # Its row comes later in a plan that is being written; the news waits for it.
+                told.kept |= ends.inputs
+            else:
+                self._remember(task)
+                self._settled(task, told)
+        return told
+
+    def _remember(self, task: Task) -> None:
+        """Keep the row of a task that waits on: its next input need not read it again, unless it
+        has changed, as its ETag shows."""
+        if task.state is State.WAITING and task.missing:
+            if len(self._told) >= _REMEMBERED:
+                self._told.clear()
+            self._told[task.key] = task
+
+    def examine(self, key: str, *, look: bool = False, but: Container[str] = ()) -> Told:
+        """Read all inputs a task waits for except `but`, and tell it what became of them.
+
+        `look` looks into storage, too, for the blobs of inputs that are DONE: one whose blobs are
+        gone is made again.
+        """
+        told = Told()
+        task = read_task(self._store, key)
+        if task is None or task.state is not State.WAITING or not (task.missing or task.lacking):
+            return told
+        spec = read_spec(self._store, key)
+        by_input: dict[str, int] = {}
+        for i, given in enumerate(spec.inputs):
+            if task.missing >> i & 1 and given.key not in but:
+                by_input[given.key] = by_input.get(given.key, 0) | 1 << i
+        ends = _Ends()
+        for given_key, bits in by_input.items():
+            found = self._look(given_key, Edge(key=given_key, dependent=key, bits=bits), look, told)
+            if found is State.DONE:
+                ends.made |= bits
+            elif found is State.FAILED:
+                ends.lacking[given_key] = bits
+        after = change_task(self._services, key, self._decision(ends))
+        if after is not None:
+            self._settled(after, told)
+        return told
+
+    def linked(self, edge: Edge) -> State | None:
+        """The state of an input; of one that is live, with the edge that makes its end heard."""
+        task = read_task(self._store, edge.key)
+        if task is not None and task.state not in (State.DONE, State.EXPIRED):
+            task = self._link(edge.key, edge)
+        return task.state if task else None
+
+    def _look(self, key: str, edge: Edge, look: bool, told: Told) -> State | None:
+        """The state of an input, with the edge that makes its later end heard."""
+        task = read_task(self._store, key)
+        if task is None:
+            return None
+        gone = task.state is State.EXPIRED or (
+            task.state is State.DONE and look and not self._there(task)
+        )
+        if gone and self._wanted(task):
+            missing = self._not_done(read_spec(self._store, key))
+            task = change_task(self._services, key, lambda t: self._heal(t, task, missing, edge))
+            if task is not None and task.state is State.READY:
+                told.ready.append(task)
+            elif task is not None and task.state is State.WAITING:
+                self._merge(told, self.examine(key))
+        if task is not None and task.state.live:
+            task = self._link(key, edge)
+        return task.state if task else None
+
+    def _wanted(self, task: Task) -> bool:
+        """Whether a request that goes on wants it: else its dependent is about to be dropped."""
+        found = [self._find(request) for request in task.wants]
+        return any(live is not None and not live.leaving for live in found)
+
+    def _there(self, task: Task) -> bool:
+        return all(self._services.blobs.exists(*split_blob(file.blob)) for file in task.files)
+
+    def _heal(self, task: Task, seen: Task | None, missing: int, edge: Edge) -> Change:
+        if seen is None or task.state is not seen.state or task.files != seen.files:
+            return Change(task=task, operations=())
+        log.warning("blobs are gone; made again", task=task.key)
+        return transitions.heal(task, missing, (edge,))
+
+    def _not_done(self, spec: Spec) -> int:
+        missing = 0
+        for i, given in enumerate(spec.inputs):
+            task = read_task(self._store, given.key)
+            missing |= (task is None or task.state is not State.DONE) << i
+        return missing
+
+    def _ends(self, news: Sequence[News]) -> dict[str, _Ends]:
+        found: dict[str, _Ends] = {}
+        for one in news:
+            if not one.has_dependents or one.state not in (State.DONE, State.FAILED):
+                continue
+            for row in self._store.scan(
+                rows.TABLE, shard(one.key), *rows.prefix_range(f"e|{one.key}|")
+            ):
+                edge = rows.load_edge(row)
+                ends = found.setdefault(edge.dependent, _Ends())
+                ends.inputs.add(one.key)
+                if one.state is State.DONE:
+                    ends.made |= edge.bits
+                    if self._holders is not None:
+                        size = sum(file.size for file in one.files)
+                        self._holders.made(edge.dependent, one.key, one.worker, size)
+                else:
+                    ends.lacking[one.key] = edge.bits
+        return found
+
+    def _decision(self, ends: _Ends) -> transitions.Decision:
+        """What the ends make of a dependent. An input that failed is read again after the
+        dependent: it may have been revived, and then its next end is heard."""
+
+        def decide(task: Task) -> Change:
+            if task.state is not State.WAITING:
+                return Change(task=task, operations=())
+            lacking = 0
+            for key, bits in ends.lacking.items():
+                given = read_task(self._store, key)
+                if given is not None and given.state is State.FAILED:
+                    lacking |= bits
+            return transitions.tell(task, ends.made | lacking, lacking)
+
+        return decide
+
+    def _settled(self, task: Task, told: Told) -> None:
+        if task.state is State.READY and not task.not_before:
+            told.ready.append(task)
+        elif task.state is State.WAITING and task.lacking and not task.missing:
+            self._supersede(task.key, told)
+
+    def _supersede(self, key: str, told: Told) -> None:
+        """All inputs of a task ended and some made nothing: plan it over those that exist.
+
+        The task's requests that skip what is missing want the successor in its place.
+        """
+        while True:
+            task = read_task(self._store, key)
+            if task is None or task.state is not State.WAITING:
+                return
+            if task.missing or not task.lacking:
+                return
+            spec = read_spec(self._store, key)
+            revived = self._revived(task, spec)
+            if revived:
+                change_task(self._services, key, lambda t: transitions.reconsider(t, revived))  # noqa: B023
+                self._merge(told, self.examine(key))
+                return
+            planned = self._plan_successor(task, spec, told)
+            if planned is None:
+                continue
+            successor, etag = planned
+            try:
+                after = change_task(
+                    self._services,
+                    key,
+                    lambda t: _superseded(t, etag, successor),  # noqa: B023
+                )
+            except FencedError:
+                continue  # somebody wants it now, too, or an input was revived: look again
+            if after is not None:
+                told.ended.append(key)
+                return
+
+    def _revived(self, task: Task, spec: Spec) -> int:
+        """Bits of lacking inputs that are not failures any more."""
+        revived = 0
+        for i, given in enumerate(spec.inputs):
+            if task.lacking >> i & 1:
+                found = read_task(self._store, given.key)
+                revived |= (found is not None and found.state is not State.FAILED) << i
+        return revived
+
+    def _plan_successor(self, task: Task, spec: Spec, told: Told) -> tuple[str, str] | None:
+        """Plan the successor for all who skip: its key, or empty when there is nothing to make,
+        and the ETag of the task's row since; None when the task has changed meanwhile."""
+        wanting = [self._find(request) for request in task.wants]
+        skipping = [
+            live
+            for live in wanting
+            if live is not None and live.policy == "skip" and not live.leaving
+        ]
+        kept = self._kept(task, spec)
+        if not kept or not skipping:
+            return "", task.etag
+        new = spec.over(kept)
+        # Read before the requests' wants name the successor: who takes it back from then on passes
+        # the gate, and what a manager that was stalled has yet to write is refused.
+        guards = {live.id: gate.passing(self._store, shard(new.key), live.id) for live in skipping}
+        try:
+            noted, etag = self._noted(task, new.key, skipping)
+        except ConflictError:
+            return None
+        if not noted:
+            return "", etag
+        missing, stale = self._inputs_of(new, {i.key for i in kept.values()} - _keys(spec))
+        current: Task | None = None
+        for live, old in noted:
+            want = Want(
+                request=live.id,
+                key=new.key,
+                phase=new.phase,
+                name=describe(new),
+                output=old.output,
+            )
+            try:
+                current, want = self._want(new, want, missing, guards[live.id])
+            except gate.TurnedError:
+                return None
+            live.note(want)
+        if current is not None and current.state is State.READY:
+            told.ready.append(current)
+        if stale or (current is not None and current.state is State.WAITING):
+            self._merge(told, self.examine(new.key))
+        return new.key, etag
+
+    def _noted(
+        self, task: Task, successor: str, wanting: Sequence[Live]
+    ) -> tuple[list[tuple[Live, Want]], str]:
+        """The requests and their wants of a task, once these name the successor, so that whatever
+        comes then a retry drops it; and the ETag of the task's row since.
+
+        Raises:
+            ConflictError: the task has changed since it was read; a manager that was stalled names
+                nothing.
+        """
+        found: list[tuple[Live, Want]] = []
+        for live in wanting:
+            row = self._store.get(rows.TABLE, shard(task.key), rows.want_row(live.id, task.key))
+            if row is not None:
+                found.append((live, rows.load_want(row)))
+        named: list[Operation] = []
+        for _, old in found:
+            want = old.succeeded(successor)
+            if want != old:
+                entity: Entity = {"successor": want.successor, "earlier": " ".join(want.earlier)}
+                named.append(Merge(row=rows.want_row(want.request, task.key), entity=entity))
+        etag = task.etag
+        for start in range(0, len(named), BATCH_OPERATIONS - 1):
+            fence = Replace(row=rows.task_row(task.key), entity=rows.dump_task(task), etag=etag)
+            batch = [fence, *named[start : start + BATCH_OPERATIONS - 1]]
+            etag = self._store.transact(rows.TABLE, shard(task.key), batch)[0]
+        return found, etag
+
+    def _want(
+        self, spec: Spec, want: Want, missing: int, guard: Insert | Replace
+    ) -> tuple[Task, Want]:
+        """Create the successor, or want it when it exists; TurnedError when somebody has taken it
+        back since the guard was read."""
+        told: list[Want] = [want]
+
+        def guarded(change: Change) -> Change:
+            return gate.guarded(self._store, shard(want.key), guard, change)
+
+        def decide(task: Task) -> Change:
+            told[:] = [want]
+            if want.request in task.wants:
+                row = self._store.get(
+                    rows.TABLE, shard(task.key), rows.want_row(want.request, task.key)
+                )
+                told[:] = [rows.load_want(row) if row else want]
+                return Change(task=task, operations=())
+            if task.state is State.DONE:
+                told[:] = [replace(want, outcome="done", reused=True, files=task.files)]
+            return guarded(transitions.want(task, told[0], missing))
+
+        task = change_task(
+            self._services,
+            want.key,
+            decide,
+            create=lambda: guarded(transitions.create(spec, want, missing)),
+        )
+        if task is None:
+            raise FencedError(f"task {want.key} can neither be read nor created")
+        return task, told[0]
+
+    def _kept(self, task: Task, spec: Spec) -> dict[int, Input]:
+        kept: dict[int, Input] = {}
+        for i, given in enumerate(spec.inputs):
+            if not task.lacking >> i & 1:
+                kept[i] = given
+                continue
+            heir = self._heir(given.key)
+            if heir:
+                kept[i] = given.model_copy(update={"key": heir})
+        return kept
+
+    def _heir(self, key: str) -> str:
+        """The last successor of a task that made nothing; empty when that made nothing, too."""
+        seen = {key}
+        task = read_task(self._store, key)
+        while task is not None and task.state is State.FAILED:
+            if not task.successor or task.successor in seen:
+                return ""
+            seen.add(task.successor)
+            task = read_task(self._store, task.successor)
+        return task.key if task else ""
+
+    def _inputs_of(self, spec: Spec, heirs: Container[str]) -> tuple[int, bool]:
+        """Bits of a new task's inputs that are not DONE, each with an edge written; and whether
+        one of them ended meanwhile, so that its end must be looked at again. An heir has an edge
+        in any case: who wants it no longer finds by it what was planned over it."""
+        bits: dict[str, int] = {}
+        for i, given in enumerate(spec.inputs):
+            bits[given.key] = bits.get(given.key, 0) | 1 << i
+        missing, stale = 0, False
+        for key, own in bits.items():
+            task = read_task(self._store, key)
+            edge = Edge(key=key, dependent=spec.key, bits=own)
+            if task is not None and key in heirs:
+                task = change_task(self._services, key, lambda t: transitions.link(t, (edge,)))  # noqa: B023
+            elif task is not None and task.state is not State.DONE:
+                task = self._link(key, edge)
+            if task is None or task.state is not State.DONE:
+                missing |= own
+                stale = stale or task is None or not task.state.live
+        return missing, stale
+
+    def _link(self, key: str, edge: Edge) -> Task | None:
+        return change_task(self._services, key, lambda task: _link(task, edge))
+
+    def _merge(self, told: Told, more: Told) -> None:
+        told.ready += more.ready
+        told.ended += more.ended
+        told.kept |= more.kept
+
+
+def _keys(spec: Spec) -> set[str]:
+    return {given.key for given in spec.inputs}
+
+
+def _link(task: Task, edge: Edge) -> Change:
+    if task.state is State.DONE:
+        return Change(task=task, operations=())
+    return transitions.link(task, (edge,))
+
+
+def _superseded(task: Task, etag: str, successor: str) -> Change:
+    if task.state is State.FAILED and task.successor == successor:
+        return Change(task=task, operations=())
+    if task.etag != etag:
+        raise FencedError(f"task {task.key} has changed")
+    return transitions.supersede(task, successor)

@@ -1,0 +1,69 @@
+"""Which tasks are kept for the host that holds their inputs, as of one look at the fleet.
+
+A task is kept while that host takes it soon: while it has been given no more than its slots take
+in two turns, and while no other host is idle when it is not. So a host that holds all inputs is no
+bottleneck.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from itertools import islice
+
+from service_manager.tasks.holders import Holders
+from service_manager.tasks.view import View
+
+LOOK = 64  # tasks looked at for one that has its host
+_TURNS = 2  # running, which the manager may not know yet, and next
+
+
+class Preference:
+    """Chooses tasks and hosts for the messages of one round."""
+
+    def __init__(self, view: View, holders: Holders) -> None:
+        self._holders = holders
+        self._room: Counter[str] = Counter()
+        self._idle: Counter[str] = Counter()
+        for host, slots in view.workers.values():
+            if slots:
+                self._room[host] += _TURNS * slots
+                self._idle[host] += slots
+        self._hosts = tuple(self._room)
+        for running in view.running.values():
+            host = view.workers.get(running.worker, ("", 0))[0]
+            if host in self._hosts:
+                self._idle[host] -= 1
+        self._found: dict[str, str] = {}
+
+    def waiting(self, host: str) -> None:
+        """A message of before waits for this host."""
+        self._room[host] -= 1
+
+    def first(self, keys: Iterable[str]) -> str:
+        """Of the first keys the first that has its host; empty: none."""
+        if len(self._hosts) < 2 or not any(self._room[host] > 0 for host in self._hosts):
+            return ""
+        return next((key for key in islice(keys, LOOK) if self._has_room(self._host(key))), "")
+
+    def give(self, key: str) -> str:
+        """Have the task wait for its host, which `first` found."""
+        host = self._host(key)
+        self._room[host] -= 1
+        self._idle[host] -= 1
+        self._holders.given(key, host)
+        return host
+
+    def give_all(self) -> None:
+        """A task is sent to all: an idle slot takes it."""
+        idle = next((host for host in self._hosts if self._idle[host] > 0), "")
+        if idle:
+            self._idle[idle] -= 1
+
+    def _host(self, key: str) -> str:
+        if key not in self._found:
+            self._found[key] = self._holders.host(key, self._hosts)
+        return self._found[key]
+
+    def _has_room(self, host: str) -> bool:
+        if self._room[host] <= 0:
+            return False
+        return self._idle[host] > 0 or not any(self._idle[other] > 0 for other in self._hosts)

@@ -1,0 +1,71 @@
+"""Ready tasks handed to dispatch, and tasks that are ready later woken when their time has come."""
+
+import heapq
+
+from service_manager.options import Options
+from service_manager.tasks.dispatch import Dispatch
+from service_manager.tasks.view import View
+from tasks.model.model import State, Task
+from tasks.tables import protocol, transitions
+from tasks.tables.services import Services
+from tasks.tables.transitions import Change
+
+
+class Ready:
+    """What is ready, under a sponsor that may be dispatched; what is ready later, by its time."""
+
+    def __init__(
+        self, services: Services, options: Options, view: View, dispatch: Dispatch
+    ) -> None:
+        self._services = services
+        self._clock = services.clock
+        self._options = options
+        self._view = view
+        self._dispatch = dispatch
+        self._later: list[tuple[float, str]] = []
+        self._known_later: set[str] = set()
+
+    def now(self, task: Task) -> None:
+        """A task is ready. Raises StoreError when it needs another sponsor and storage fails."""
+        sponsor = self._view.requests.get(task.sponsor)
+        if sponsor is not None and not sponsor.dispatchable:
+            for live in self._view.wanted_by(task):
+                if live.dispatchable:
+                    moved = self._sponsor(task.key, live.id)
+                    self._dispatch.add(task.key, moved.sponsor if moved else live.id)
+                    return
+        self._dispatch.add(task.key, task.sponsor)
+
+    def later(self, at: float, key: str) -> None:
+        """A task is ready at a time, in POSIX seconds."""
+        if key not in self._known_later:
+            # A worker's clock may be far ahead: no wait is longer than the longest delay.
+            longest = self._clock.now() + self._options.retry.most
+            heapq.heappush(self._later, (min(at, longest), key))
+            self._known_later.add(key)
+
+    def wake(self) -> bool:
+        """Make ready what is due. Raises StoreError; the rest is woken the next time."""
+        now = self._clock.now()
+        while self._later and self._later[0][0] <= now:
+            key = self._later[0][1]
+
+            def decide(task: Task) -> Change:
+                if task.state is not State.READY or not task.not_before:
+                    return Change(task=task, operations=())
+                return transitions.wake(task, max(now, task.not_before))
+
+            task = protocol.change_task(self._services, key, decide)
+            heapq.heappop(self._later)
+            self._known_later.discard(key)
+            if task is not None and task.state is State.READY:
+                self.now(task)
+        return False
+
+    def _sponsor(self, key: str, request: str) -> Task | None:
+        def decide(task: Task) -> Change:
+            if task.sponsor == request or request not in task.wants:
+                return Change(task=task, operations=())
+            return transitions.sponsor(task, request)
+
+        return protocol.change_task(self._services, key, decide)

@@ -1,0 +1,129 @@
+"""What the manager keeps in memory. All of it can be read again from the tables."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from service_manager.tasks.ledger import Entry, Ledger
+from service_manager.tasks.pace import Course
+from tasks.model.model import Phase, RequestState, Task
+from tasks.tables.requests import PhaseCount, RequestRow
+from tasks.tables.rows import Want
+
+_FEW = 1000  # running tasks
+
+
+@dataclass
+class Live:
+    """A request that has not ended."""
+
+    row: RequestRow
+    policy: str  # on_missing
+    ledger: Ledger = field(default_factory=Ledger)
+    changed: bool = True  # since its progress was written
+    heard: bool = True  # something of its tasks, since it was last recounted or found quiet
+    quiet: int = 0  # sweeps without hearing anything
+    leaving: bool = False  # its wants are being taken back
+
+    @property
+    def id(self) -> str:
+        return self.row.id
+
+    @property
+    def dispatchable(self) -> bool:
+        """Whether its tasks may be sent to workers."""
+        return not self.row.paused and self.row.order != "cancel"
+
+    @property
+    def pending(self) -> int:
+        """Tasks that the request was told nothing of."""
+        return self.ledger.pending
+
+    def note(self, want: Want) -> None:
+        """Take a want row into the ledger, in place of what was there."""
+        entry = Entry(want.phase, want.outcome, want.reused, bool(want.output))
+        self.ledger.put(want.key, entry)
+        self.changed = True
+
+    def tell(self, key: str, outcome: str) -> None:
+        """What became of a task."""
+        entry = self.ledger.get(key)
+        if entry is None or entry.outcome:
+            return
+        self.ledger.put(key, replace(entry, outcome=outcome))
+        self.changed = self.heard = True
+
+    def forget(self, key: str) -> None:
+        """The request wants a task no longer."""
+        self.ledger.remove(key)
+        self.changed = True
+
+    def with_progress(self, running: Iterable[str]) -> RequestRow:
+        """The request's row with its counts; `running` are the keys of running tasks."""
+        counts = {phase: [0, 0, 0, 0, 0] for phase in Phase}
+        outputs = delivered = 0
+        for entry, number in self.ledger.counts():
+            if entry.outcome == "superseded":
+                continue
+            count = counts[entry.phase]
+            count[0] += number
+            count[1] += number * (entry.outcome == "done")
+            count[2] += number * (entry.outcome in ("failed", "gap"))
+            count[4] += number * entry.reused
+            outputs += number * entry.output
+            delivered += number * (entry.output and entry.outcome == "done")
+        for key in running:
+            found = self.ledger.get(key)
+            if found is not None and not found.outcome:
+                counts[found.phase][3] += 1
+        phases = {
+            phase: PhaseCount(total=t, done=d, failed=f, running=r, reused=u)
+            for phase, (t, d, f, r, u) in counts.items()
+            if t
+        }
+        return replace(self.row, phases=phases, outputs=outputs, delivered=delivered)
+
+
+@dataclass(slots=True)
+class Running:
+    """A running attempt as the manager sees it. Times are on the manager's monotonic clock."""
+
+    key: str
+    claim: str
+    worker: str
+    attempt: int
+    retries: int
+    phase: Phase
+    task_class: str
+    sponsor: str
+    claimed_at: float  # the worker's wall clock
+    since: float
+    ordered: float | None = None  # when its kill was ordered
+    missed: int = 0  # beats of its worker that did not list it
+    course: Course = field(default_factory=Course)
+
+
+@dataclass
+class View:
+    """Requests that have not ended, and attempts that run."""
+
+    requests: dict[str, Live] = field(default_factory=dict)
+    running: dict[str, Running] = field(default_factory=dict)  # by key
+    slots: int = 0
+    workers: dict[str, tuple[str, int]] = field(default_factory=dict)
+    """Host, and slots that take attempts, of each worker that beats."""
+    reviving: set[str] = field(default_factory=set)  # requests whose retry orders are being obeyed
+
+    def wanted_by(self, task: Task) -> list[Live]:
+        """The live requests that want a task."""
+        return [self.requests[w] for w in task.wants if w in self.requests]
+
+    def running_of(self, live: Live) -> list[str]:
+        """Keys of running tasks, to count those a request wants: all of them while they are few,
+        else those that run on its account."""
+        if len(self.running) <= _FEW:
+            return list(self.running)
+        return [key for key, one in self.running.items() if one.sponsor == live.id]
+
+    def planning(self) -> bool:
+        """Whether some request's plan is being written."""
+        return any(r.row.state is RequestState.PLANNING for r in self.requests.values())

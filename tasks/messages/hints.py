@@ -1,0 +1,72 @@
+"""Hints: keys of tasks whose attempts ended, from workers to the manager by a Redis list.
+
+Losing them loses time, no work: the manager's sweep reads all news from the table.
+"""
+
+import threading
+from typing import Protocol
+
+import redis
+import structlog
+
+LIST = "swathmill:news"
+MOST = 100_000  # a list nobody drains does not grow beyond this
+
+
+class Hints(Protocol):
+    """Keys on their way to the manager; any may be lost or doubled."""
+
+    def publish(self, key: str) -> None:
+        """Say that the task has news. Never raises: a hint may be lost."""
+        ...
+
+    def drain(self) -> list[str]:
+        """The keys published since the last call."""
+        ...
+
+
+class MemoryHints:
+    """Hints in this process."""
+
+    def __init__(self) -> None:
+        self._keys: list[str] = []
+        self._lock = threading.Lock()
+
+    def publish(self, key: str) -> None:
+        with self._lock:
+            self._keys.append(key)
+
+    def drain(self) -> list[str]:
+        with self._lock:
+            found, self._keys = self._keys, []
+        return found
+
+
+class RedisHints:
+    """Hints over Redis."""
+
+    def __init__(self, url: str) -> None:
+        self._redis = redis.Redis.from_url(
+            url, socket_timeout=5, socket_connect_timeout=2, decode_responses=True
+        )
+        self._log = structlog.get_logger("tasks.messages.hints")
+
+    def publish(self, key: str) -> None:
+        try:
+            with self._redis.pipeline() as pipe:
+                pipe.rpush(LIST, key)
+                pipe.ltrim(LIST, -MOST, -1)
+                pipe.execute()
+        except redis.RedisError as error:
+            self._log.warning("hint lost", key=key, error=str(error))
+
+    def drain(self) -> list[str]:
+        try:
+            with self._redis.pipeline() as pipe:
+                pipe.lrange(LIST, 0, -1)
+                pipe.delete(LIST)
+                keys, _ = pipe.execute()
+        except redis.RedisError as error:
+            self._log.warning("hints not drained", error=str(error))
+            return []
+        return list(keys)

@@ -1,0 +1,120 @@
+"""Tasks, attempts and requests as values. What may change them is in `transitions`."""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from tasks.model.categories import Category
+
+
+class Phase(StrEnum):
+    """The four phases of a request."""
+
+    COLLECTION = "collection"
+    REPROJECTION = "reprojection"
+    AGGREGATION = "aggregation"
+    REDUCTION = "reduction"
+
+
+class State(StrEnum):
+    """Where a task is. See docs/architecture.md for the arrows."""
+
+    WAITING = "waiting"
+    READY = "ready"
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    EXPIRED = "expired"
+
+    @property
+    def live(self) -> bool:
+        """Whether the task may still run."""
+        return self in (State.WAITING, State.READY, State.RUNNING)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArtifactFile:
+    """One file of an artifact: its name within the artifact, and the blob that holds it."""
+
+    name: str
+    blob: str
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """The task row, the only truth about a task.
+
+    `missing` has bit i set while input i has not ended; `lacking` has bit i set when it ended
+    without an artifact. `attempt` is the number of the latest attempt and never restarts;
+    `retries` counts the budget spent in this generation; `strikes` the times killed for memory.
+    `successor` is the key of the task planned in this one's place when inputs were lacking.
+    """
+
+    key: str
+    phase: Phase
+    task_class: str
+    inputs: int
+    state: State
+    generation: int = 1
+    attempt: int = 0
+    claim: str = ""
+    worker: str = ""
+    claimed_at: float = 0.0
+    retries: int = 0
+    strikes: int = 0
+    not_before: float = 0.0
+    missing: int = 0
+    lacking: int = 0
+    has_dependents: bool = False
+    wants: tuple[str, ...] = ()
+    sponsor: str = ""
+    category: Category | None = None
+    successor: str = ""
+    files: tuple[ArtifactFile, ...] = ()
+    etag: str = field(default="", compare=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attempt:
+    """One execution of a task that has ended; kept for good."""
+
+    key: str
+    number: int
+    claim: str
+    phase: Phase
+    task_class: str
+    worker: str
+    started: float  # POSIX seconds, worker's clock
+    ended: float
+    duration: float  # seconds on one monotonic clock
+    category: Category | None = None  # None: success
+    message: str = ""  # one line for people
+    log: str = ""  # the tail of what the attempt printed, traceback included
+    peak_memory: int = 0  # bytes, the attempt's whole process tree
+
+
+class RequestState(StrEnum):
+    """Where a request is. COMPLETE, GAPS, FAILED, CANCELLED and REFUSED are ends."""
+
+    SUBMITTED = "submitted"
+    PREVIEWED = "previewed"  # a dry run: counted, not planned
+    HELD = "waiting for confirmation"  # planned; it takes more than the settings let pass unasked
+    PLANNING = "planning"
+    RUNNING = "running"
+    COMPLETE = "complete"
+    GAPS = "complete with gaps"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    REFUSED = "refused"
+
+    @property
+    def ended(self) -> bool:
+        """Whether the request will not change any more."""
+        return self not in (
+            RequestState.SUBMITTED,
+            RequestState.HELD,
+            RequestState.PLANNING,
+            RequestState.RUNNING,
+        )

@@ -1,0 +1,246 @@
+"""Reduction packages: a folder with `package.yaml` and an executable, and its one archive.
+
+A package's archive is a tar with sorted names and no times, owners or links, so that equal folders
+have equal digests. Planning puts it in the blob `packages/<digest>.tar`; a worker unpacks it.
+"""
+
+import hashlib
+import io
+import re
+import tarfile
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Annotated, Literal
+
+import yaml
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
+
+from tasks.errors import SwathmillError
+from tasks.model.spec import Band
+from tasks.settings import Settings
+
+MANIFEST = "package.yaml"
+SHIPPED = Path(__file__).resolve().parents[2] / "worker" / "packages"
+CONTAINER = "packages"
+MAX_BYTES = 512 * 2**20  # of a package's files together
+
+_EXECUTABLE = 0o755
+_PLAIN = 0o644
+_SKIPPED = frozenset({"__pycache__", ".git", ".DS_Store"})
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.-]+")
+
+
+class PackageError(SwathmillError):
+    """A reduction package cannot be used: what is wrong with it, and what to do."""
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Output(_Model):
+    """One file the package writes into OUTPUT_DIR; `{layer}` stands for each layer's label.
+
+    A `raster` is a GeoTIFF on the group's grid, which is mosaicked over the cells; a `file` is
+    handed over as it is.
+    """
+
+    name: str = Field(pattern=r"^[A-Za-z0-9_.{}-]{1,120}$")
+    kind: Literal["raster", "file"]
+
+    @field_validator("name")
+    @classmethod
+    def _one_place(cls, name: str) -> str:
+        rest = name.replace("{layer}", "")
+        if "{" in rest or "}" in rest or name.startswith("."):
+            raise ValueError(
+                f"{name!r}: only {{layer}} is filled in, and no name starts with a dot"
+            )
+        return name
+
+
+def _output(value: object) -> object:
+    """A bare file name as an output: a raster when it ends like a GeoTIFF."""
+    if isinstance(value, str):
+        raster = value.lower().endswith((".tif", ".tiff"))
+        return {"name": value, "kind": "raster" if raster else "file"}
+    return value
+
+
+class Resources(_Model):
+    """What one run may use; beyond it the run is ended."""
+
+    memory_gb: Annotated[float, Field(gt=0, le=1024)] = 2.0
+    timeout_seconds: Annotated[float, Field(gt=0, le=7 * 86400)] = 600.0
+    processes: Annotated[int, Field(ge=1, le=4096)] = 64
+    output_gb: Annotated[float, Field(gt=0, le=1024)] = 8.0
+
+
+class Package(_Model):
+    """A package's manifest. `command` is run in the package's folder as
+    `command... INPUT_DIR OUTPUT_DIR`."""
+
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")
+    version: str = Field("1", max_length=40)
+    description: str = Field("", max_length=2000)
+    command: tuple[str, ...] = Field(min_length=1, max_length=64)
+    outputs: tuple[Annotated[Output, BeforeValidator(_output)], ...] = Field(
+        min_length=1, max_length=64
+    )
+    resources: Resources = Resources()
+
+    @field_validator("version", mode="before")
+    @classmethod
+    def _as_text(cls, version: object) -> object:
+        return str(version) if isinstance(version, int | float) else version
+
+    def expand(self, labels: Iterable[str]) -> tuple[str, ...]:
+        """The file names one run must write for layers with these labels."""
+        return tuple(name for name, _ in self.expand_outputs(labels))
+
+    def expand_outputs(self, labels: Iterable[str]) -> tuple[tuple[str, Output], ...]:
+        """As `expand`, each name with the output it comes from."""
+        layers = tuple(labels)
+        names: dict[str, Output] = {}
+        for output in self.outputs:
+            fills = layers if "{layer}" in output.name else ("",)
+            for label in fills:
+                names.setdefault(output.name.replace("{layer}", label), output)
+        return tuple(names.items())
+
+
+@dataclass(frozen=True, kw_only=True)
+class FoundPackage:
+    """A package on this machine: its manifest and its folder."""
+
+    package: Package
+    folder: Path
+
+
+@dataclass(frozen=True, kw_only=True)
+class PackageArchive:
+    """A package as one deterministic tar; its blob is `packages/<digest>.tar`."""
+
+    data: bytes
+    digest: str  # SHA-256 of `data`, in hexadecimal
+
+    @property
+    def blob(self) -> str:
+        """The blob's name within the container `packages`."""
+        return f"{self.digest}.tar"
+
+
+class Packages:
+    """The packages of some folders, each a folder of packages; a later one hides an earlier."""
+
+    def __init__(self, folders: Sequence[Path]) -> None:
+        self._folders = tuple(folders)
+
+    @classmethod
+    def of(cls, settings: Settings) -> "Packages":
+        """The shipped packages, then those of the folder that SWATHMILL_PACKAGES names."""
+        more = (Path(settings.packages),) if settings.packages else ()
+        return cls((SHIPPED, *more))
+
+    def names(self) -> tuple[str, ...]:
+        """The names of all packages, sorted."""
+        found = {
+            manifest.parent.name
+            for folder in self._folders
+            if folder.is_dir()
+            for manifest in folder.glob(f"*/{MANIFEST}")
+        }
+        return tuple(sorted(found))
+
+    def find(self, name: str) -> FoundPackage:
+        """The package of this name; PackageError when there is none or its manifest is wrong."""
+        for folder in reversed(self._folders):
+            place = folder / name
+            if PurePosixPath(name).name == name and (place / MANIFEST).is_file():
+                return FoundPackage(package=load_package(place), folder=place)
+        raise PackageError(
+            f"there is no reduction package {name!r}; there are: {', '.join(self.names())}. "
+            "Put yours into the folder that SWATHMILL_PACKAGES names."
+        )
+
+
+def load_package(folder: Path) -> Package:
+    """The manifest in a package's folder; PackageError names the offending field."""
+    path = folder / MANIFEST
+    try:
+        document = yaml.safe_load(path.read_text("utf-8"))
+    except FileNotFoundError:
+        raise PackageError(
+            f"{folder} has no {MANIFEST}; add one, see docs/reductions.md."
+        ) from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise PackageError(f"{path} is not YAML: {error}. Mend it.") from None
+    try:
+        package = Package.model_validate(document)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        field = ".".join(str(part) for part in first["loc"]) or "document"
+        raise PackageError(f"{path}: {field}: {first['msg']}. Mend this field.") from None
+    return package
+
+
+def pack(folder: Path) -> PackageArchive:
+    """The deterministic archive of a package's folder.
+
+    Raises:
+        PackageError: a link or a special file, no manifest, or more than 512 MiB in all.
+    """
+    load_package(folder)
+    buffer = io.BytesIO()
+    total = 0
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as tar:
+        for path in sorted(folder.rglob("*")):
+            relative = path.relative_to(folder)
+            if _SKIPPED.intersection(relative.parts) or (path.is_dir() and not path.is_symlink()):
+                continue
+            if path.is_symlink() or not path.is_file():
+                raise PackageError(f"{path} is not a plain file; a package holds plain files only.")
+            data = path.read_bytes()
+            total += len(data)
+            if total > MAX_BYTES:
+                raise PackageError(
+                    f"{folder} is larger than {MAX_BYTES >> 20} MiB; make it smaller."
+                )
+            entry = tarfile.TarInfo(relative.as_posix())
+            entry.size = len(data)
+            entry.mode = _EXECUTABLE if path.stat().st_mode & 0o100 else _PLAIN
+            tar.addfile(entry, io.BytesIO(data))
+    data = buffer.getvalue()
+    return PackageArchive(data=data, digest=hashlib.sha256(data).hexdigest())
+
+
+def unpack(data: bytes, to: Path) -> Package:
+    """Unpack an archive into an empty folder and load its manifest.
+
+    Raises:
+        PackageError: the archive is damaged, or holds links or paths out of the folder.
+    """
+    try:
+        with tarfile.open(fileobj=io.BytesIO(data), mode="r:") as tar:
+            tar.extractall(to, filter="data")
+    except tarfile.TarError as error:
+        raise PackageError(f"the package archive is damaged: {error}. Submit again.") from error
+    return load_package(to)
+
+
+def layer_labels(bands: Iterable[Band]) -> dict[tuple[str, str, str], str]:
+    """File-name labels of the layers among bands, by (product, collection, layer), in order.
+
+    A layer's label is its name; where two products have it, the product is put before.
+    """
+    layers = list(dict.fromkeys((b.product, b.collection, b.layer) for b in bands))
+    plain = [_clean(layer) for _, _, layer in layers]
+    return {
+        key: label if plain.count(label) == 1 else f"{_clean(key[0])}.{key[1]}.{label}"
+        for key, label in zip(layers, plain, strict=True)
+    }
+
+
+def _clean(name: str) -> str:
+    return _NOT_IN_NAMES.sub("_", name).strip("._") or "layer"

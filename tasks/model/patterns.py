@@ -1,0 +1,77 @@
+"""Tasks as text: the keys and specifications of a plan of a million without their objects.
+
+Specifications that are alike but for a few fields have a pattern. Filled in, it is the text of an
+identity, whose digest is the key, and the JSON that `load_spec` reads.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from tasks.model.keys import canonical, key_of
+from tasks.model.spec import GridSpec, Spec
+
+quoted = json.encoder.encode_basestring_ascii
+"""A text as canonical JSON."""
+
+
+class Pattern:
+    """What specifications have in common with this one: all but the fields in `varying`, whose
+    values, as JSON, `key` and `text` take in that order."""
+
+    def __init__(self, spec: Spec, *varying: str) -> None:
+        self._identity, self._of_identity = _form(json.loads(spec.identity), varying)
+        self._text, self._of_text = _form(json.loads(spec.model_dump_json()), varying)
+
+    def key(self, *values: str) -> str:
+        """The key of the task with these values as they are in identities; those that determine no
+        artifact do no harm."""
+        parts = self._identity.copy()
+        parts[1::2] = [values[i] for i in self._of_identity]
+        return key_of("".join(parts))
+
+    def text(self, *values: str) -> str:
+        """The specification with these values, as JSON."""
+        parts = self._text.copy()
+        parts[1::2] = [values[i] for i in self._of_text]
+        return "".join(parts)
+
+
+class Given(NamedTuple):
+    """A task as an input of others: what is part of their identity, and its JSON."""
+
+    identity: str
+    text: str
+
+    @classmethod
+    def of(cls, key: str, name: str, file: str = "") -> "Given":
+        """An input as `tasks.model.spec.Input` has it."""
+        chosen = quoted(file)
+        return cls(
+            f'["{key}",{chosen}]', f'{{"key":"{key}","name":{quoted(name)},"file":{chosen}}}'
+        )
+
+
+def together(inputs: Iterable[Given]) -> Given:
+    """Some inputs, at least one, as values of the field `inputs`."""
+    identities, texts = zip(*inputs, strict=True)
+    return Given(f"[{','.join(identities)}]", f"[{','.join(texts)}]")
+
+
+def grid_texts(grid: GridSpec) -> Given:
+    """A grid, as values of the field `grid`."""
+    return Given(grid.text, grid.model_dump_json())
+
+
+def _form(fields: Mapping[str, object], varying: Sequence[str]) -> tuple[list[str], list[int]]:
+    """A JSON object with places to fill in: every second text is one; and which value it takes."""
+    parts, order, before = list[str](), list[int](), "{"
+    for name, value in fields.items():
+        before += f'"{name}":'
+        if name in varying:
+            parts += [before, ""]
+            order.append(varying.index(name))
+            before = ","
+        else:
+            before += canonical(value).decode("ascii") + ","
+    return [*parts, before.removesuffix(",") + "}"], order

@@ -1,0 +1,324 @@
+"""What can be said of a request before any archive is asked: used by the portal and the planner."""
+
+import datetime as dt
+import difflib
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Protocol
+
+from reprojection.catalogue import LayerEntry, Product, product
+from reprojection.catalogue.layers import Kind, split_index
+from reprojection.errors import ChoiceRefusedError
+from reprojection.read.qa import check_values, named_bits, values_of
+from tasks.errors import RequestRefusedError
+from tasks.request.request import ProductChoice, Request
+from tasks.request.target import target
+
+FIRST_LIGHT = dt.date(2000, 2, 18)
+"""The day of the oldest granule in the archives (Terra's composites; its swaths begin later)."""
+
+CLASS_METHODS = ("nearest", "mode", "min", "max")
+"""What classes and bit fields may be resampled by: methods that never make a value up."""
+
+SWATH_METHODS = ("nearest", "average")
+"""What swaths may be resampled by: the footprints of a swath are no lattice."""
+
+
+class Limits(Protocol):
+    """The limits a request is held to; `tasks.settings.Settings` has them."""
+
+    @property
+    def max_tasks(self) -> int:
+        """Largest plan."""
+        ...
+
+    @property
+    def max_pixels(self) -> int:
+        """Largest raster among the results, in pixels."""
+        ...
+
+
+def check_request(request: Request, limits: Limits) -> None:
+    """Refuse a request that cannot mean anything, by what the document alone says.
+
+    A product that the catalogue does not know is let through, and so is a layer that its entry does
+    not list: they are checked when granules are read.
+
+    Raises:
+        RequestRefusedError: naming the first offending field, what is wrong and what to do.
+    """
+    if request.time.end < FIRST_LIGHT:
+        raise RequestRefusedError(
+            "time.end",
+            f"{request.time.end} is before the first MODIS data.",
+            f"Ask for days from {FIRST_LIGHT} on.",
+        )
+    known = [_check_choice(index, choice) for index, choice in enumerate(request.products)]
+    _check_repeats(request)
+    _check_resampling(request)
+    _check_qa(request, known)
+    _check_size(request, limits)
+
+
+def request_notes(request: Request) -> tuple[str, ...]:
+    """What a scientist should know of a request that is not refused."""
+    notes = []
+    strange = [
+        f"{choice.name} {layer} (like {' or '.join(like)})" if like else f"{choice.name} {layer}"
+        for choice, known, layer in _layers(request)
+        if known is not None and not _is_listed(known, layer)
+        for like in [difflib.get_close_matches(layer, known.layer_names, 2, 0.6)]
+    ]
+    if strange:
+        notes.append(
+            "The catalogue does not list these layers, so their granules alone describe them; a "
+            f"name that no granule has fails: {', '.join(strange)}."
+        )
+    method = request.resampling
+    own = [
+        f"{choice.name} {layer}"
+        for choice, known, layer in _layers(request)
+        if isinstance(method, str) and not suits(known, layer, method)
+    ]
+    if own:
+        notes.append(
+            f"{method} does not suit every layer; resampled by their own default instead: "
+            f"{', '.join(own)}."
+        )
+    classes = [
+        f"{choice.name} {layer}"
+        for choice, known, layer in _layers(request)
+        if request.merge == "mean" and merge_of(request, known, layer) != "mean"
+    ]
+    if classes:
+        notes.append(
+            f"merge: mean applies to continuous layers; merged by nadir: {', '.join(classes)}."
+        )
+    return tuple(notes)
+
+
+def suits(known: Product | None, layer: str, method: str) -> bool:
+    """Whether a method chosen for the whole request goes for a layer, by what the catalogue says.
+
+    Not a blending one for classes, bit fields and what is nearest by nature (an azimuth); for
+    swaths none that needs a lattice.
+    """
+    entry = known.layer(layer) if known else None
+    nearest = entry is not None and entry.resampling == "nearest"
+    classes = entry is not None and (nearest or entry.kind is not Kind.CONTINUOUS)
+    swath = known is not None and known.geometry == "swath"
+    return (method in CLASS_METHODS or not classes) and (method in SWATH_METHODS or not swath)
+
+
+def merge_of(request: Request, known: Product | None, layer: str) -> str:
+    """How a layer's swaths are merged: classes and bit fields have no mean."""
+    entry = known.layer(layer) if known else None
+    if entry is None or entry.kind is Kind.CONTINUOUS or known is None or known.geometry == "tile":
+        return request.merge
+    return "nadir" if request.merge == "mean" else request.merge
+
+
+def _layers(request: Request) -> Iterator[tuple[ProductChoice, Product | None, str]]:
+    for choice in request.products:
+        known = product(choice.name, choice.collection)
+        for layer in choice.layers:
+            yield choice, known, layer
+
+
+def nearest_names(name: str, known: Iterable[str]) -> str:
+    """A remedy for a misspelt name: the ones like it, or all when there are few."""
+    names = sorted(known)
+    by_lower = {n.lower(): n for n in names}
+    like = [by_lower[n] for n in difflib.get_close_matches(name.lower(), by_lower, 3, 0.6)]
+    if like:
+        return f"Did you mean {' or '.join(like)}?"
+    shown = ", ".join(names[:30])
+    return f"There are: {shown}{', ...' if len(names) > 30 else ''}."
+
+
+def _check_choice(index: int, choice: ProductChoice) -> Product | None:
+    known = product(choice.name, choice.collection)
+    if len(set(choice.layers)) != len(choice.layers):
+        raise RequestRefusedError(
+            f"products.{index}.layers", "names a layer twice.", "Name each layer once."
+        )
+    if known is None:
+        return None
+    for place, layer in enumerate(choice.layers):
+        meant = None if _is_listed(known, layer) else _misspelt(layer, known.layer_names)
+        if meant is not None:
+            raise RequestRefusedError(
+                f"products.{index}.layers.{place}",
+                f"{choice.name} collection {choice.collection} has no layer {layer!r}.",
+                f"Did you mean {meant}?",
+            )
+    return known
+
+
+def _is_listed(known: Product, layer: str) -> bool:
+    return known.layer(layer) is not None or split_index(layer)[0] in known.listed
+
+
+def _misspelt(layer: str, known: Iterable[str]) -> str | None:
+    """The name that differs from a layer's in case, spaces and punctuation alone, or of which it is
+    the beginning."""
+
+    def bare(name: str) -> str:
+        return "".join(filter(str.isalnum, split_index(name)[0])).lower()
+
+    named = [(bare(name), name) for name in known]
+    same = [name for text, name in named if text == bare(layer)]
+    return next(iter(same + [name for text, name in named if text.startswith(bare(layer))]), None)
+
+
+def _check_repeats(request: Request) -> None:
+    seen: set[tuple[str, str, str, str]] = set()
+    for index, choice in enumerate(request.products):
+        for layer in choice.layers:
+            wanted = (choice.name, choice.collection, layer, choice.day_night)
+            if wanted in seen:
+                raise RequestRefusedError(
+                    f"products.{index}.layers",
+                    f"{choice.name} {layer} is asked for twice.",
+                    "Name each product and layer once.",
+                )
+            seen.add(wanted)
+
+
+def _check_resampling(request: Request) -> None:
+    if not isinstance(request.resampling, dict):
+        return
+    layers = [layer for choice in request.products for layer in choice.layers]
+    for layer, method in request.resampling.items():
+        field = f"resampling.{layer}"
+        if layer not in layers:
+            raise RequestRefusedError(
+                field, f"no layer {layer!r} is asked for.", nearest_names(layer, layers)
+            )
+        for choice in request.products:
+            if layer in choice.layers:
+                _check_method(field, choice, layer, method)
+
+
+def _check_method(field: str, choice: ProductChoice, layer: str, method: str) -> None:
+    known = product(choice.name, choice.collection)
+    entry = known.layer(layer) if known else None
+    if entry is not None and entry.kind is not Kind.CONTINUOUS and method not in CLASS_METHODS:
+        what = "classes" if entry.kind is Kind.CLASS else "bit fields"
+        raise RequestRefusedError(
+            field,
+            f"{method} would blend the {what} of {choice.name} {layer} into values that mean "
+            "something else.",
+            f"Choose {' or '.join(CLASS_METHODS)}, or leave the layer out of resampling.",
+        )
+    if known is not None and known.geometry == "swath" and method not in SWATH_METHODS:
+        raise RequestRefusedError(
+            field,
+            f"{choice.name} is a swath product, whose pixels lie on no lattice: no {method}.",
+            f"Choose {' or '.join(SWATH_METHODS)}.",
+        )
+
+
+def _check_qa(request: Request, known: list[Product | None]) -> None:
+    rule = request.qa
+    if rule is None:
+        return
+    if not rule:
+        raise RequestRefusedError("qa", "is empty.", "Leave it out, or name best, good or a rule.")
+    if not request.mask:
+        raise RequestRefusedError(
+            "qa",
+            "removes pixels, and mask: false keeps all but fill values.",
+            "Leave out one of the two.",
+        )
+    if isinstance(rule, str):
+        _check_preset(request, known, rule)
+    else:
+        for layer, fields in rule.items():
+            _check_rule(layer, fields, known)
+
+
+def _check_preset(request: Request, known: list[Product | None], preset: str) -> None:
+    for index, (choice, entry) in enumerate(zip(request.products, known, strict=True)):
+        if entry is None:
+            raise RequestRefusedError(
+                "qa",
+                f"the catalogue does not know {choice.name} collection {choice.collection}, so "
+                f"{preset!r} says nothing about it.",
+                "Write the rule out: qa: {QA_LAYER: {value: [0]}}.",
+            )
+        for layer in choice.layers:
+            described = entry.layer(layer)
+            quality = quality_of(entry, described)
+            if described is not None and says_quality(described):
+                continue
+            if quality is None or preset not in quality.presets:
+                raise RequestRefusedError(
+                    "qa",
+                    f"{choice.name} {layer} (products.{index}) has no QA rule {preset!r}.",
+                    "Write the rule out by QA layer, or ask for this layer separately.",
+                )
+
+
+def says_quality(entry: LayerEntry) -> bool:
+    """Whether a layer is itself a quality layer, which a preset leaves as it is."""
+    return entry.kind is Kind.BITFIELD or bool(entry.presets) or bool(entry.bits)
+
+
+def quality_of(described: Product, layer: LayerEntry | None) -> LayerEntry | None:
+    """The entry of the QA layer that belongs to a layer, if the catalogue names one."""
+    if layer is None or layer.qa is None:
+        return None
+    return described.layer(layer.qa)
+
+
+def _check_rule(
+    layer: str, fields: Mapping[str, tuple[int, ...]], known: list[Product | None]
+) -> None:
+    field = f"qa.{layer}"
+    entries = [entry for p in known if p is not None and (entry := p.layer(layer)) is not None]
+    if not entries and None not in known:
+        names = {name for p in known if p is not None for name in p.layers if p.layers[name].bits}
+        raise RequestRefusedError(
+            field, f"no product asked for has a layer {layer!r}.", nearest_names(layer, names)
+        )
+    if not fields:
+        raise RequestRefusedError(
+            field, "names no field.", "Name one with the values to keep: {MODLAND: [0]}."
+        )
+    for name, values in fields.items():
+        _check_values(f"{field}.{name}", name, values, None)
+        for entry in entries:
+            _check_bits(f"{field}.{name}", name, values, entry)
+
+
+def _check_bits(field: str, name: str, values: tuple[int, ...], entry: LayerEntry) -> None:
+    if name == "value":
+        return
+    bits = named_bits(entry.bits, name)
+    if bits is None:
+        raise RequestRefusedError(
+            field, f"there is no QA field {name!r}.", nearest_names(name, [*entry.bits, "value"])
+        )
+    _check_values(field, name, values, values_of(bits))
+
+
+def _check_values(field: str, name: str, values: tuple[int, ...], held: range | None) -> None:
+    try:
+        check_values(name, values, held)
+    except ChoiceRefusedError as error:
+        problem, _, remedy = str(error).partition("; ")
+        raise RequestRefusedError(
+            field, f"{problem}.", f"{remedy[0].upper()}{remedy[1:]}."
+        ) from None
+
+
+def _check_size(request: Request, limits: Limits) -> None:
+    grid = target(request).grid
+    pixels = grid.width * grid.height
+    if pixels > limits.max_pixels:
+        raise RequestRefusedError(
+            "grid.resolution" if request.grid.modis is None else "grid.modis",
+            f"one raster would have {grid.width:,} x {grid.height:,} = {pixels:,} pixels; "
+            f"{limits.max_pixels:,} are allowed (SWATHMILL_MAX_PIXELS).",
+            "Ask for a coarser grid or a smaller region, or have the limit raised.",
+        )

@@ -1,0 +1,204 @@
+"""Regions of a request as geometries in WGS84 longitude and latitude.
+
+A region that crosses the antimeridian is kept in one piece: its longitudes run on beyond 180.
+"""
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+import shapely
+from numpy.typing import NDArray
+from shapely import MultiPolygon, Polygon
+from shapely.errors import ShapelyError
+from shapely.geometry import box, mapping, shape
+from shapely.validation import explain_validity
+
+from reprojection.grid.crs import SPHERE_RADIUS
+from reprojection.grid.sinusoidal import TILE_SIZE, tiles_touching
+from tasks.errors import RequestRefusedError
+from tasks.request.request import Region
+
+Area = Polygon | MultiPolygon
+
+MAX_VERTICES = 20_000
+"""Of a GeoJSON region: it is part of each mosaic's specification."""
+
+
+def tile_numbers(tile: str) -> tuple[int, int]:
+    """(17, 3) of "h17v03"."""
+    return int(tile[1:3]), int(tile[4:6])
+
+
+def tile_name(h: int, v: int) -> str:
+    """ "h17v03" of (17, 3)."""
+    return f"h{h:02d}v{v:02d}"
+
+
+def region_area(region: Region) -> Area:
+    """The region as a polygon or multipolygon in degrees, longitudes from -180 up to 540.
+
+    Raises RequestRefusedError for a GeoJSON document that is no polygon on the Earth and for
+    tiles that lie off it.
+    """
+    if region.bbox is not None:
+        west, south, east, north = region.bbox
+        return box(west, south, east + 360.0 if east < west else east, north)
+    if region.tiles is not None:
+        return _unwrap(_union(*(tile_area(*tile_numbers(tile)) for tile in region.tiles)))
+    return _unwrap(_geojson(region.geojson or {}))
+
+
+def region_tiles(region: Region) -> frozenset[tuple[int, int]]:
+    """The MODIS tiles (h, v) in which the region has its share; errors as `region_area`."""
+    if region.tiles is not None:
+        return frozenset(tile_numbers(tile) for tile in region.tiles)
+    if region.bbox is not None:
+        return frozenset(tiles_touching(region.bbox))
+    return frozenset(tiles_touching(region_area(region)))
+
+
+def area_geojson(area: Area) -> str:
+    """A geometry as one line of GeoJSON, longitudes within 180 degrees, to 1e-9 degree.
+
+    Equal areas give equal texts. RFC 7946, section 3.1.9: cut at the antimeridian.
+    """
+    _, south, east, north = area.bounds
+    if east > 180.0:
+        over = shapely.intersection(area, box(180.0, south, 540.0, north))
+        here = shapely.intersection(area, box(-180.0, south, 180.0, north))
+        area = _union(here, shapely.transform(over, _west))
+    text = json.dumps(mapping(shapely.normalize(area)))
+    document = json.loads(text, parse_float=lambda digits: round(float(digits), 9))
+    return json.dumps(document, separators=(",", ":"), sort_keys=True)
+
+
+def tile_area(h: int, v: int) -> Area:
+    """The part of the Earth in a MODIS tile, its slanted sides to 0.1 degree of latitude.
+
+    Raises RequestRefusedError for a tile wholly beyond the projection's rim.
+    """
+    north = 90.0 - 10.0 * v
+    lat = np.linspace(north, north - 10.0, 101)
+    side = math.degrees(TILE_SIZE / SPHERE_RADIUS)
+    cosine = np.maximum(np.cos(np.radians(lat)), 1e-12)
+    west = np.clip((h - 18) * side / cosine, -180.0, 180.0)
+    east = np.clip((h - 17) * side / cosine, -180.0, 180.0)
+    there = west < east
+    if not there.any():
+        raise RequestRefusedError(
+            "region.tiles",
+            f"{tile_name(h, v)} lies off the Earth, in a corner of the sinusoidal map.",
+            "Name tiles with land or sea in them.",
+        )
+    sides = [*zip(west[there], lat[there], strict=True)]
+    back = [*zip(east[there][::-1], lat[there][::-1], strict=True)]
+    area = shapely.make_valid(Polygon([*sides, *back]))
+    return _union(area)
+
+
+def _geojson(document: Mapping[str, object]) -> Area:
+    shapes = [*_geometries(document)]
+    try:
+        areas = [shape(dict(item)) for item in shapes]
+    except (ShapelyError, ValueError, TypeError, KeyError, AttributeError, IndexError) as error:
+        raise _refused(f"is not a GeoJSON geometry ({error})") from None
+    if not areas:
+        raise _refused("holds no geometry")
+    for area in areas:
+        if not isinstance(area, Polygon | MultiPolygon):
+            raise _refused(f"is a {area.geom_type}, which has no area")
+        _check_area(area)
+    return _union(*areas)
+
+
+def _geometries(document: Mapping[str, object]) -> Iterator[Mapping[str, object]]:
+    """The geometries in a geometry, a Feature or a FeatureCollection."""
+    kind = document.get("type")
+    if kind == "FeatureCollection":
+        features = document.get("features")
+        if not isinstance(features, list):
+            raise _refused("is a FeatureCollection without a list of features")
+        for feature in features:
+            if not isinstance(feature, Mapping):
+                raise _refused("has a feature that is not an object")
+            yield from _geometries(feature)
+    elif kind == "Feature":
+        geometry = document.get("geometry")
+        if not isinstance(geometry, Mapping):
+            raise _refused("is a Feature without a geometry")
+        yield geometry
+    elif kind in ("Polygon", "MultiPolygon"):
+        yield document
+    else:
+        raise _refused(f"has the type {kind!r}")
+
+
+def _check_area(area: Area) -> None:
+    if area.is_empty:
+        raise _refused("is an empty polygon")
+    points = shapely.get_coordinates(area)
+    if not np.isfinite(points).all():
+        raise _refused("has coordinates that are not numbers")
+    west, south, east, north = area.bounds
+    if west < -180 or east > 180 or south < -90 or north > 90:
+        raise _refused(
+            f"reaches from {west:g}, {south:g} to {east:g}, {north:g}, off the Earth",
+            "Give longitude, then latitude, in degrees; cut it at 180 where it crosses the "
+            "antimeridian.",
+        )
+    if len(points) > MAX_VERTICES:
+        raise _refused(
+            f"has {len(points):,} vertices; {MAX_VERTICES:,} are the most",
+            "Simplify the polygon; a pixel is coarser than that.",
+        )
+    if not area.is_valid:
+        raise _refused(
+            f"is not a simple polygon: {explain_validity(area)}",
+            "Mend the ring so that it does not cross or touch itself.",
+        )
+
+
+def _refused(problem: str, remedy: str = "") -> RequestRefusedError:
+    return RequestRefusedError(
+        "region.geojson", problem + ".", remedy or "Give a GeoJSON Polygon or MultiPolygon."
+    )
+
+
+def _union(*areas: shapely.Geometry) -> Area:
+    """The union as an area: lines and points that touch it are left out."""
+    whole = shapely.union_all(areas)
+    if isinstance(whole, Polygon | MultiPolygon):
+        return whole
+    return MultiPolygon([p for p in shapely.get_parts(whole) if isinstance(p, Polygon)])
+
+
+def _unwrap(area: Area) -> Area:
+    """An area cut at 180 degrees, put together again across it.
+
+    The parts west of the widest gap of longitude move east by 360 degrees, if the area has
+    parts at both 180 and -180.
+    """
+    west, _, east, _ = area.bounds
+    if west > -180.0 or east < 180.0 or isinstance(area, Polygon):
+        return area
+    parts = sorted(area.geoms, key=lambda part: part.bounds[0])
+    reach, gap, after = parts[0].bounds[2], 0.0, 0.0
+    for part in parts[1:]:
+        if part.bounds[0] - reach > gap:
+            gap, after = part.bounds[0] - reach, reach
+        reach = max(reach, part.bounds[2])
+    if not gap:
+        return area
+    return _union(
+        *(shapely.transform(part, _east) if part.bounds[0] <= after else part for part in parts)
+    )
+
+
+def _east(points: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.asarray(points + np.array([360.0, 0.0]))
+
+
+def _west(points: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.asarray(points - np.array([360.0, 0.0]))

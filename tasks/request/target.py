@@ -1,0 +1,172 @@
+"""The target of a request: its lattice, the grid of its results, and the region's outline."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import shapely
+
+from reprojection.errors import GridError
+from reprojection.grid.crs import from_lonlat, is_plain_lonlat, parse_crs, to_lonlat
+from reprojection.grid.grids import (
+    Bounds,
+    Cell,
+    Grid,
+    Lattice,
+    modis_lattice,
+    points_on_map,
+    project_bounds,
+)
+from tasks.errors import RequestRefusedError
+from tasks.request.regions import Area, region_area, tile_numbers
+from tasks.request.request import Request
+
+_FAR = 20.0
+"""Degrees beyond a CRS's area of use at which its coordinates mean little."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """Where a request's pixels lie.
+
+    `grid` is the grid of every mosaic; `area` the region in degrees (longitudes may pass 180).
+    `modis` is the nominal resolution in metres of the sinusoidal tile grid, else None.
+    """
+
+    lattice: Lattice
+    grid: Grid
+    area: Area
+    modis: int | None = None
+
+
+def target(request: Request) -> Target:
+    """The target of a request, its bounds snapped outward onto the lattice.
+
+    Raises RequestRefusedError, naming the field, for a CRS, resolution or region that cannot be.
+    """
+    area = region_area(request.region)
+    lattice = _lattice(request)
+    try:
+        grid = lattice.snap(_bounds(request, lattice, area))
+    except GridError as error:
+        raise _refused(_region_field(request), error) from None
+    if request.grid.modis is None:
+        _check_domain(request, lattice.crs, area)
+    return Target(lattice=lattice, grid=grid, area=area, modis=request.grid.modis)
+
+
+def normal_crs(text: str) -> str:
+    """One spelling of a CRS: its authority code where it has one that means the same, else WKT.
+
+    Equal CRSs then have equal task keys. Raises GridError for a CRS that is unknown or unusable.
+    """
+    crs = parse_crs(text)
+    authority = crs.to_authority(min_confidence=100)
+    if authority is not None:
+        code = ":".join(authority)
+        if parse_crs(code) == crs:
+            return code
+    return crs.to_wkt()
+
+
+def cell_name(cell: Cell, *, modis: bool) -> str:
+    """A cell's name for people and folders: `h17v03`, or `r-6c1` of a user's lattice."""
+    if modis:
+        return f"h{cell.col + 18:02d}v{cell.row + 9:02d}"
+    return f"r{cell.row}c{cell.col}"
+
+
+def _lattice(request: Request) -> Lattice:
+    choice = request.grid
+    if choice.modis is not None:
+        return modis_lattice(choice.modis)
+    if choice.crs is None or choice.resolution is None:
+        raise RequestRefusedError(
+            "grid", "has neither crs and resolution nor modis.", "Give one of the two."
+        )
+    try:
+        lattice = Lattice(crs=normal_crs(choice.crs), resolution=choice.resolution)
+    except GridError as error:
+        raise _refused("grid.crs", error) from None
+    if parse_crs(lattice.crs).is_geographic and choice.resolution > 20.0:
+        raise RequestRefusedError(
+            "grid.resolution",
+            f"{choice.resolution:g} degrees is larger than a MODIS swath.",
+            f"The unit of {choice.crs} is the degree; 1000 m is about 0.009 degree.",
+        )
+    return lattice
+
+
+def _bounds(request: Request, lattice: Lattice, area: Area) -> Bounds:
+    """The box in CRS units that holds the region."""
+    if request.region.tiles is not None and request.grid.modis is not None:
+        return _tile_bounds(request.region.tiles, lattice)
+    if is_plain_lonlat(lattice.crs):
+        return Bounds(*area.bounds)
+    if request.region.bbox is not None:
+        return project_bounds(request.region.bbox, lattice.crs)
+    return _area_bounds(area, lattice.crs)
+
+
+def _tile_bounds(tiles: tuple[str, ...], lattice: Lattice) -> Bounds:
+    boxes = []
+    for tile in tiles:
+        h, v = tile_numbers(tile)
+        boxes.append(lattice.cell_grid(h - 18, v - 9).bounds)
+    west, south, east, north = zip(*boxes, strict=True)
+    return Bounds(min(west), min(south), max(east), max(north))
+
+
+def _area_bounds(area: Area, crs: str) -> Bounds:
+    """The box that holds a polygon: its edge sampled densely, and a net of points inside for
+    maps that are cut or folded there."""
+    west, south, east, north = area.bounds
+    step = max(east - west, north - south) / 2048
+    edge = shapely.get_coordinates(shapely.segmentize(area, step))
+    across, up = np.meshgrid(np.linspace(west, east, 129), np.linspace(south, north, 129))
+    inside = shapely.contains_xy(area, across, up)
+    points = np.concatenate([edge, np.stack([across[inside], up[inside]], axis=1)])
+    lon = points[:, 0]
+    if parse_crs(crs).is_projected:
+        lon = np.where(lon > 180.0, lon - 360.0, lon)
+    x, y = points_on_map("the region", lon, points[:, 1], crs)
+    low, high = (np.nanmin(x), np.nanmin(y)), (np.nanmax(x), np.nanmax(y))
+    return Bounds(float(low[0]), float(low[1]), float(high[0]), float(high[1]))
+
+
+def _check_domain(request: Request, crs: str, area: Area) -> None:
+    """Refuse a region in which the CRS's coordinates do not lead back, or far from its use."""
+    west, south, east, north = area.bounds
+    lon, lat = (
+        part.ravel()
+        for part in np.meshgrid(np.linspace(west, east, 33), np.linspace(south, north, 33))
+    )
+    lon = np.where(lon > 180.0, lon - 360.0, lon)
+    back_lon, back_lat = to_lonlat(crs, *from_lonlat(crs, lon, lat))
+    turn = np.abs((back_lon - lon + 180.0) % 360.0 - 180.0) * np.cos(np.radians(lat))
+    with np.errstate(invalid="ignore"):
+        there = (turn < 1e-3) & (np.abs(back_lat - lat) < 1e-3)
+    use = parse_crs(crs).area_of_use
+    if use is not None:
+        width = (use.east - use.west) % 360.0 or 360.0
+        beyond = (lon - use.west) % 360.0
+        there &= np.minimum(beyond - width, 360.0 - beyond) <= _FAR
+        there &= (lat >= use.south - _FAR) & (lat <= use.north + _FAR)
+    if not there.any():
+        raise RequestRefusedError(
+            _region_field(request),
+            f"lies outside the domain of CRS {parse_crs(crs).name!r}.",
+            "Choose a CRS made for that region.",
+        )
+
+
+def _region_field(request: Request) -> str:
+    region = request.region
+    if region.bbox is not None:
+        return "region.bbox"
+    return "region.tiles" if region.tiles is not None else "region.geojson"
+
+
+def _refused(field: str, error: GridError) -> RequestRefusedError:
+    problem, _, remedy = str(error).partition("; ")
+    remedy = remedy or "choose another"
+    return RequestRefusedError(field, f"{problem}.", f"{remedy[0].upper()}{remedy[1:]}.")

@@ -1,0 +1,286 @@
+"""All tables in one file, and back: JSON lines, compressed, whole or refused.
+
+| line | is |
+|---|---|
+| `{"swathmill": 1, "schema": n, "written": time}` | the first |
+| `{"t": table, "p": partition, "r": row, "e": properties}` | a row; bytes are `{"b64": text}` |
+| `{"c": container, "n": name, "b64": content}` | a blob of plans, documents, packages, gap lists |
+| `{"rows": n, "blobs": m}` | the last |
+
+Workers may go on meanwhile, the manager may not. Task rows are read before all else of their
+shard, and what attempts wrote later is left out; markers are made from the task rows. So each task
+is as it was at one moment, and only the manager changes more than one.
+
+Artifacts and granules are not in the file: a restored table finds them in storage or, where an
+input's blobs are not there, has it made again.
+"""
+
+import base64
+import gzip
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from tasks.errors import SwathmillError
+from tasks.model.keys import SHARDS
+from tasks.model.model import State, Task
+from tasks.storage import blobs
+from tasks.storage.blobs import Blobs
+from tasks.storage.clock import Clock
+from tasks.storage.limits import operation_size
+from tasks.storage.schema import SCHEMA
+from tasks.storage.store import (
+    BATCH_BYTES,
+    BATCH_OPERATIONS,
+    Delete,
+    Entity,
+    Operation,
+    Row,
+    Store,
+    Upsert,
+)
+from tasks.tables import history, outbox, requests, rows, workers
+from tasks.tables.updates import update
+
+FORMAT = 1
+PARTITIONS: Mapping[str, Sequence[str]] = {
+    rows.TABLE: SHARDS,
+    requests.TABLE: (requests.PARTITION,),
+    workers.TABLE: (workers.PARTITION,),
+    outbox.TABLE: (outbox.PARTITION,),
+    history.TABLE: (history.PARTITION,),
+}
+CONTAINERS = (blobs.PLANS, blobs.PACKAGES, blobs.RESULTS)
+RESTORING = "restoring"  # a row of `requests` while a restore is under way
+_FIRST, _LAST = "", "\uffff"
+_BYTES = BATCH_BYTES * 3 // 4
+
+
+class BackupError(SwathmillError):
+    """A file cannot be restored, or not here."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Totals:
+    """What a file holds."""
+
+    rows: int = 0
+    blobs: int = 0
+
+
+def export(store: Store, content: Blobs, clock: Clock, file: Path) -> Iterator[Totals]:
+    """Write everything; the file appears when it is whole. Yields how far it is, often.
+
+    Raises:
+        StoreError, AzureError: storage does not answer; there is no file then.
+    """
+    draft = file.with_name(f".{file.name}.part")
+    count = Totals()
+    draft.unlink(missing_ok=True)
+    draft.touch(mode=0o600)
+    try:
+        with gzip.open(draft, "wt", encoding="utf-8", newline="\n") as out:
+            _write(out, {"swathmill": FORMAT, "schema": SCHEMA, "written": clock.now()})
+            for table, partitions in PARTITIONS.items():
+                for partition in partitions:
+                    for row in _rows(store, table, partition):
+                        _write(out, _line(table, row))
+                        count = Totals(rows=count.rows + 1)
+                        yield count
+            for container in CONTAINERS:
+                for name in content.names(container):
+                    data = content.get_bytes(container, name)
+                    text = base64.b64encode(data).decode()
+                    _write(out, {"c": container, "n": name, "b64": text})
+                    count = Totals(rows=count.rows, blobs=count.blobs + 1)
+                    yield count
+            _write(out, {"rows": count.rows, "blobs": count.blobs})
+        draft.replace(file)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def check(file: Path) -> Totals:
+    """What a file holds, read to its end.
+
+    Raises:
+        BackupError: it is damaged, cut off, or none of ours; or a newer Swathmill wrote it.
+    """
+    found = end = Totals()
+    closed = False
+    for line in _lines(file):
+        if closed:
+            raise BackupError(f"{file} goes on after its end; export again")
+        if "t" in line:
+            found = Totals(rows=found.rows + 1, blobs=found.blobs)
+        elif "c" in line:
+            found = Totals(rows=found.rows, blobs=found.blobs + 1)
+        else:
+            end, closed = Totals(rows=line["rows"], blobs=line["blobs"]), True
+    if not closed or end != found:
+        raise BackupError(
+            f"{file} is cut off: it has {found.rows} rows and {found.blobs} blobs"
+            + (f" of {end.rows} and {end.blobs}" if closed else " and no end")
+            + "; use another copy"
+        )
+    return found
+
+
+def restore(store: Store, content: Blobs, clock: Clock, file: Path) -> Totals:
+    """Write everything into empty tables. Broken off, it is repeated with the same file.
+
+    No other process may use the tables meanwhile.
+
+    Raises:
+        BackupError: the file cannot be restored, or there are rows already; nothing was changed.
+        StoreError, AzureError: storage does not answer; call again.
+    """
+    totals = check(file)
+    _begin(store, clock, file, totals)
+    place: tuple[str, str] = ("", "")
+    batch: list[Operation] = []
+    size = 0
+    for line in _lines(file):
+        if "c" in line:
+            content.put_bytes(line["c"], line["n"], base64.b64decode(line["b64"]))
+        if "t" not in line:
+            continue
+        operation = Upsert(row=line["r"], entity=_entity(line["e"]))
+        more = operation_size(line["p"], operation)
+        here = (line["t"], line["p"])
+        if batch and (here != place or len(batch) == BATCH_OPERATIONS or size + more > _BYTES):
+            store.transact(*place, batch)
+            batch, size = [], 0
+        place = here
+        batch.append(operation)
+        size += more
+    if batch:
+        store.transact(*place, batch)
+    update(store, clock, requests.TABLE, requests.PARTITION, RESTORING, _remove)
+    return totals
+
+
+def absent_artifacts(store: Store, content: Blobs) -> int:
+    """How many tasks are DONE whose blobs are not all in storage."""
+    absent = 0
+    for number in SHARDS:
+        there = {
+            f"{container}/{name}"
+            for container in (blobs.ARTIFACTS, blobs.GRANULES)
+            for name in content.names(container, number)
+        }
+        for row in store.scan(rows.TABLE, number, *rows.prefix_range("t|")):
+            task = rows.load_task(row)
+            if task.state is State.DONE:
+                absent += any(file.blob not in there for file in task.files)
+    return absent
+
+
+def _rows(store: Store, table: str, partition: str) -> Iterator[Row]:
+    if table == rows.TABLE:
+        yield from _shard(store, partition)
+        return
+    first = rows.prefix_range("q|") if table == requests.TABLE else (_LAST, _LAST)
+    # A request comes before its markers: one submitted meanwhile has them, or is not there yet.
+    yield from store.scan(table, partition, *first)
+    yield from store.scan(table, partition, _FIRST, first[0])
+    yield from store.scan(table, partition, first[1], _LAST)
+
+
+def _shard(store: Store, number: str) -> Iterator[Row]:
+    seen: dict[str, tuple[int, bool]] = {}
+    for row in store.scan(rows.TABLE, number, *rows.prefix_range("t|")):
+        task = rows.load_task(row)
+        seen[task.key] = task.attempt, task.state is State.RUNNING
+        yield row
+        yield from _markers(number, task)
+    for start, end in ((_FIRST, "r|"), ("r}", "t|"), ("t}", "x|")):
+        for row in store.scan(rows.TABLE, number, start, end):
+            if not _is_later(row, seen):
+                yield row
+
+
+def _markers(number: str, task: Task) -> Iterator[Row]:
+    for name, entity in rows.markers(task).items():
+        yield Row(partition=number, row=name, entity=entity, etag="")
+
+
+def _is_later(row: Row, seen: Mapping[str, tuple[int, bool]]) -> bool:
+    """Whether an attempt ended after its task was read."""
+    kind, _, rest = row.row.partition("|")
+    if kind not in ("a", "o"):
+        return False
+    key, _, name = rest.partition("|")
+    if not name.isdecimal():
+        return False
+    attempt, runs = seen.get(key, (0, False))
+    return int(name) > attempt - runs
+
+
+def _line(table: str, row: Row) -> dict[str, object]:
+    entity = {
+        name: {"b64": base64.b64encode(value).decode()} if isinstance(value, bytes) else value
+        for name, value in row.entity.items()
+    }
+    return {"t": table, "p": row.partition, "r": row.row, "e": entity}
+
+
+def _entity(stored: Mapping[str, Any]) -> Entity:
+    return {
+        name: base64.b64decode(value["b64"]) if isinstance(value, dict) else value
+        for name, value in stored.items()
+    }
+
+
+def _write(out: IO[str], line: Mapping[str, object]) -> None:
+    out.write(json.dumps(line, separators=(",", ":"), allow_nan=False) + "\n")
+
+
+def _lines(file: Path) -> Iterator[dict[str, Any]]:
+    """All lines but the first, which is checked."""
+    try:
+        with gzip.open(file, "rt", encoding="utf-8") as source:
+            head = json.loads(source.readline() or "{}")
+            if not isinstance(head, dict) or head.get("swathmill") != FORMAT:
+                raise BackupError(f"{file} is no export of Swathmill that this version reads")
+            if head["schema"] > SCHEMA:
+                raise BackupError(
+                    f"{file} has schema {head['schema']}, and this Swathmill reads schemas up to "
+                    f"{SCHEMA}: restore it with the version that wrote it, or a newer one"
+                )
+            for text in source:
+                yield json.loads(text)
+    except (OSError, EOFError, ValueError) as error:
+        raise BackupError(f"{file} cannot be read: {error}; use another copy") from error
+
+
+def _begin(store: Store, clock: Clock, file: Path, totals: Totals) -> None:
+    """Mark the tables as being restored; refuse those that hold anything else."""
+    mark: Entity = {"schema": SCHEMA, "rows": totals.rows, "blobs": totals.blobs}
+    found = store.get(requests.TABLE, requests.PARTITION, RESTORING)
+    if found is not None:
+        if found.entity != mark:
+            raise BackupError(
+                f"another file than {file} was being restored here; begin with empty storage"
+            )
+        return
+    for table, partitions in PARTITIONS.items():
+        for partition in partitions:
+            if any(store.scan(table, partition, _FIRST, _LAST, limit=1)):
+                raise BackupError(
+                    f"the table {table} is not empty; restore into a new data folder or account"
+                )
+    update(
+        store,
+        clock,
+        requests.TABLE,
+        requests.PARTITION,
+        RESTORING,
+        lambda _row: (Upsert(row=RESTORING, entity=mark),),
+    )
+
+
+def _remove(row: Row | None) -> tuple[Operation, ...]:
+    return () if row is None else (Delete(row=row.row, etag=row.etag),)

@@ -1,0 +1,257 @@
+"""From what went wrong to its category: exceptions, exit codes, HTTP statuses, errnos, Azure codes.
+
+One place decides, so that the execution history means the same everywhere. What it does not know is
+`unknown`, which keeps its traceback and is a bug to be mended here.
+"""
+
+import errno
+import http.client
+import signal
+import socket
+import ssl
+import time
+import traceback
+from collections.abc import Iterator
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from enum import Enum
+
+import azure.core.exceptions as azure
+import httpx
+
+from archives import errors as archives
+from reprojection import errors as reprojection
+from tasks.errors import BlobExistsError, BlobMissingError, CorruptBlobError, SwathmillError
+from tasks.model.categories import RULES, Category
+from tasks.model.packages import PackageError
+
+_CHAIN = 10  # causes looked at behind an exception
+
+
+class AttemptError(SwathmillError):
+    """A failure whose category is known where it is raised.
+
+    `healing` has a bit for each input whose blobs are missing or damaged.
+    """
+
+    def __init__(self, category: Category, message: str, *, healing: int = 0) -> None:
+        super().__init__(message)
+        self.category = category
+        self.healing = healing
+
+
+@dataclass(frozen=True, kw_only=True)
+class Diagnosis:
+    """Why an attempt failed: one line for people, the remedy, and the traceback for the log.
+
+    `asked` is the delay in seconds that a server asked for.
+    """
+
+    category: Category
+    message: str
+    traceback: str = ""
+    asked: float = 0.0
+    healing: int = 0
+
+    @property
+    def remedy(self) -> str:
+        """What to do about it."""
+        return RULES[self.category].remedy
+
+
+_TYPES: tuple[tuple[tuple[type[BaseException], ...], Category], ...] = (
+    ((archives.NotPublishedError,), Category.SOURCE_NOT_PUBLISHED),
+    ((archives.DownloadFailedError,), Category.DOWNLOAD_FAILED),
+    ((archives.ConnectionFailedError,), Category.CONNECTION_FAILURE),
+    ((archives.ArchiveTimeoutError,), Category.OPERATION_TIMEOUT),
+    ((archives.AnswerBrokenError,), Category.TRANSPORT_ERROR),
+    ((archives.ServerBusyError,), Category.SERVER_BUSY),
+    ((archives.CredentialsRefusedError,), Category.CREDENTIALS_REFUSED),
+    ((archives.IndexUnusableError,), Category.DOWNLOAD_FAILED),
+    ((reprojection.BadFormatError,), Category.BAD_IMAGE_FORMAT),
+    (
+        (
+            reprojection.UnreadableGranuleError,
+            reprojection.UnknownLayerError,
+            reprojection.NoGeolocationError,
+        ),
+        Category.UNREADABLE_INPUT_FILE,
+    ),
+    ((PackageError,), Category.USER_CODE_FAILED),
+    ((BlobMissingError,), Category.SOURCE_BLOB_MISSING),
+    ((CorruptBlobError,), Category.CORRUPT_BLOB_READ),
+    ((BlobExistsError,), Category.STORAGE_CLIENT_ERROR),
+    ((azure.IncompleteReadError, azure.DecodeError), Category.TRANSPORT_ERROR),
+    ((azure.ServiceResponseTimeoutError,), Category.OPERATION_TIMEOUT),
+    ((azure.ServiceRequestError, azure.ServiceResponseError), Category.CONNECTION_FAILURE),
+    ((azure.AzureError,), Category.STORAGE_CLIENT_ERROR),
+    ((httpx.ConnectTimeout,), Category.CONNECTION_FAILURE),
+    ((httpx.TimeoutException,), Category.OPERATION_TIMEOUT),
+    ((httpx.NetworkError, httpx.ProxyError), Category.CONNECTION_FAILURE),
+    ((httpx.TransportError, httpx.DecodingError), Category.TRANSPORT_ERROR),
+    # RemoteDisconnected is both a ConnectionError and an HTTPException: no answer came at all.
+    ((ConnectionError, socket.gaierror), Category.CONNECTION_FAILURE),
+    ((http.client.HTTPException,), Category.TRANSPORT_ERROR),
+    ((ssl.SSLCertVerificationError,), Category.CONNECTION_FAILURE),
+    ((ssl.SSLError,), Category.TRANSPORT_ERROR),
+    ((TimeoutError,), Category.OPERATION_TIMEOUT),
+    ((MemoryError,), Category.OUT_OF_MEMORY),
+)
+
+_ERRNOS = {
+    errno.ENOSPC: Category.OUT_OF_DISK,
+    errno.EDQUOT: Category.OUT_OF_DISK,
+    errno.EFBIG: Category.OUT_OF_DISK,  # the limit on a file's size
+    errno.ENOMEM: Category.OUT_OF_MEMORY,
+    errno.ETIMEDOUT: Category.OPERATION_TIMEOUT,
+    errno.ECONNREFUSED: Category.CONNECTION_FAILURE,
+    errno.ECONNRESET: Category.CONNECTION_FAILURE,
+    errno.ECONNABORTED: Category.CONNECTION_FAILURE,
+    errno.ENETUNREACH: Category.CONNECTION_FAILURE,
+    errno.EHOSTUNREACH: Category.CONNECTION_FAILURE,
+    errno.ENETDOWN: Category.CONNECTION_FAILURE,
+    errno.EHOSTDOWN: Category.CONNECTION_FAILURE,
+}
+
+# Azure Storage's own words where its status says too little
+# (learn.microsoft.com/rest/api/storageservices, "Common REST API error codes" and those of blobs).
+_AZURE_CODES = {
+    "BlobNotFound": Category.SOURCE_BLOB_MISSING,
+    "BlobArchived": Category.SOURCE_BLOB_MISSING,
+    "OperationTimedOut": Category.OPERATION_TIMEOUT,
+    "ServerBusy": Category.SERVER_BUSY,
+    "TooManyRequests": Category.SERVER_BUSY,
+    "Md5Mismatch": Category.CORRUPT_BLOB_READ,
+    "Crc64Mismatch": Category.CORRUPT_BLOB_READ,
+    "InternalError": Category.BLOB_READ_FAILED,
+}
+
+_SIGNALS = {
+    signal.SIGXFSZ: Category.OUT_OF_DISK,
+    signal.SIGBUS: Category.OUT_OF_DISK,  # a mapped file could not grow
+    # Nobody here sends it but the supervisor, who then says so: it is the kernel, out of memory.
+    signal.SIGKILL: Category.OUT_OF_MEMORY,
+}
+
+_FULL = ("no space left", "enospc", "disk quota exceeded")
+
+
+def classify(error: BaseException, *, now: float | None = None) -> Diagnosis:
+    """The diagnosis of an exception, by itself or by what caused it.
+
+    `now` (POSIX seconds) serves to read a Retry-After that is a date.
+    """
+    text = "".join(traceback.format_exception(error))
+    for cause in _causes(error):
+        category = _category(cause)
+        if category is not None:
+            return Diagnosis(
+                category=category,
+                message=_line(error, cause),
+                traceback=text,
+                asked=_asked(cause, time.time() if now is None else now),
+                healing=cause.healing if isinstance(cause, AttemptError) else 0,
+            )
+    return Diagnosis(
+        category=Category.UNKNOWN, message=f"{type(error).__name__}: {error}", traceback=text
+    )
+
+
+def classify_exit(code: int) -> Diagnosis:
+    """The diagnosis of a child that ended without a report; negative codes are signals."""
+    if code >= 0:
+        message = f"the attempt's process ended with exit code {code} and no report"
+        return Diagnosis(category=Category.UNKNOWN, message=message)
+    known = {number.value: number for number in signal.Signals}.get(-code)
+    name = known.name if known else f"signal {-code}"
+    return Diagnosis(
+        category=_SIGNALS.get(known, Category.UNKNOWN) if known else Category.UNKNOWN,
+        message=f"the attempt's process was ended by {name}",
+    )
+
+
+def classify_status(status: int, *, storage: bool = False) -> Category:
+    """The category of an HTTP status of an archive, or of storage."""
+    if status in (408, 504):
+        return Category.OPERATION_TIMEOUT
+    if status in (429, 503):
+        return Category.SERVER_BUSY
+    if status == 507:
+        return Category.OUT_OF_DISK
+    if storage:
+        return Category.BLOB_READ_FAILED if status >= 500 else Category.STORAGE_CLIENT_ERROR
+    if status in (401, 403, 407):
+        return Category.CREDENTIALS_REFUSED
+    if status in (404, 410):
+        return Category.SOURCE_NOT_PUBLISHED
+    return Category.DOWNLOAD_FAILED
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    cause: BaseException | None = error
+    for _ in range(_CHAIN):
+        if cause is None:
+            return
+        yield cause
+        cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
+
+
+def _category(error: BaseException) -> Category | None:
+    if isinstance(error, AttemptError):
+        return error.category
+    if any(word in str(error).lower() for word in _FULL):
+        return Category.OUT_OF_DISK
+    if isinstance(error, azure.HttpResponseError):
+        return _azure(error)
+    if isinstance(error, httpx.HTTPStatusError):
+        return classify_status(error.response.status_code)
+    for types, category in _TYPES:
+        if isinstance(error, types):
+            return category
+    if isinstance(error, OSError) and error.errno is not None:
+        return _ERRNOS.get(error.errno)
+    return None
+
+
+def _azure(error: azure.HttpResponseError) -> Category:
+    code = getattr(error, "error_code", None)
+    # The SDK has an enumeration of the codes it knows, and plain text for the others.
+    word = str(code.value if isinstance(code, Enum) else code)
+    if word in _AZURE_CODES:
+        return _AZURE_CODES[word]
+    for types, category in _TYPES:
+        if isinstance(error, types) and types != (azure.AzureError,):
+            return category
+    return classify_status(error.status_code or 400, storage=True)
+
+
+def _asked(error: BaseException, now: float) -> float:
+    if isinstance(error, archives.ServerBusyError):
+        return error.retry_after or 0.0
+    response = getattr(error, "response", None)
+    headers = getattr(response, "headers", None)
+    if headers is None:
+        return 0.0
+    if milliseconds := headers.get("x-ms-retry-after-ms"):
+        return _seconds(milliseconds, now) / 1000
+    return _seconds(headers.get("Retry-After") or "0", now)
+
+
+def _seconds(text: str, now: float) -> float:
+    """A Retry-After in seconds from now: a number, or a date (RFC 9110, section 10.2.3)."""
+    try:
+        return max(0.0, float(text))
+    except ValueError:
+        pass
+    try:
+        return max(0.0, parsedate_to_datetime(text).timestamp() - now)
+    except ValueError:
+        return 0.0
+
+
+def _line(error: BaseException, cause: BaseException) -> str:
+    """One line that names the failure; where a cause decided, the cause too."""
+    first = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    if cause is error:
+        return first
+    return f"{first} ({(str(cause).strip().splitlines() or [type(cause).__name__])[0]})"

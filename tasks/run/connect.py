@@ -1,0 +1,182 @@
+"""The one place that builds clients: from settings to `Services`.
+
+`SWATHMILL_STORAGE` is a connection string (Azurite, or an account's key), or the account's name
+when the process has a managed identity.
+"""
+
+import logging
+import os
+from typing import TypedDict
+from urllib.request import getproxies
+
+from azure.core.exceptions import AzureError, ResourceExistsError
+from azure.data.tables import TableServiceClient
+from azure.storage.blob import BlobServiceClient
+from azure.storage.queue import QueueClient, QueueMessage
+
+from tasks.errors import SwathmillError
+from tasks.messages import queues
+from tasks.messages.hints import MemoryHints, RedisHints
+from tasks.messages.queues import Ack
+from tasks.run.backup import PARTITIONS
+from tasks.settings import Settings
+from tasks.storage import blobs
+from tasks.storage.azure_blobs import AzureBlobs
+from tasks.storage.azure_tables import AzureTables
+from tasks.storage.clock import SystemClock
+from tasks.storage.transfers import transfer_sizes
+from tasks.tables.services import Services
+
+TABLES = tuple(PARTITIONS)
+_CERTIFICATES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
+
+
+class Transport(TypedDict):
+    """Arguments of the SDK's clients that say how they call."""
+
+    connection_timeout: int  # seconds
+    read_timeout: int
+    retry_total: int
+    retry_backoff_factor: float
+    use_env_settings: bool
+
+
+def transport(storage: str, *, retries: int) -> Transport:
+    """How all clients of an account call. Reads are tried again by the SDK, writes by their
+    callers."""
+    return Transport(
+        connection_timeout=5,
+        read_timeout=30,
+        retry_total=retries,
+        retry_backoff_factor=0.3,
+        use_env_settings=looks_in_environment(storage),
+    )
+
+
+def looks_in_environment(storage: str) -> bool:
+    """Whether calls look for proxies and certificates in the environment, which they do anew each
+    time (a tenth of a call's CPU time): only where there are any that they can use."""
+    if getproxies().keys() - {"no"}:
+        return True
+    plain = "EndpointsProtocol=http;" in storage and "https://" not in storage
+    return not plain and any(os.environ.get(name) for name in _CERTIFICATES)
+
+
+class SettingMissingError(SwathmillError):
+    """A setting without which the process cannot start is empty."""
+
+    def __init__(self, setting: str, what: str) -> None:
+        super().__init__(f"{setting} is empty; set it to {what}")
+
+
+def connect(settings: Settings, *, create: bool = True) -> Services:
+    """Clients for all of a process's work; tables, containers and the queue are created if absent.
+
+    Raises:
+        SettingMissingError: no storage account or no Redis is named.
+        azure.core.exceptions.AzureError: storage does not answer.
+    """
+    if not settings.storage.get_secret_value():
+        raise SettingMissingError("SWATHMILL_STORAGE", "an Azure Storage connection string")
+    if not settings.redis_url.get_secret_value():
+        raise SettingMissingError("SWATHMILL_REDIS_URL", "a URL such as redis://host:6379/0")
+    store, container, queue = _clients(settings.storage.get_secret_value())
+    if create:
+        store.create(TABLES)
+        container.create(blobs.CONTAINERS)
+        queue.create()
+    return Services(
+        store=store,
+        blobs=container,
+        queue=queue,
+        hints=RedisHints(settings.redis_url.get_secret_value()),
+        clock=SystemClock(),
+    )
+
+
+def connect_storage(storage: str) -> Services:
+    """Clients of storage alone, for tools that neither hand out work nor take it; tables and
+    containers are created if absent. Raises AzureError when storage does not answer."""
+    store, container, queue = _clients(storage)
+    store.create(TABLES)
+    container.create(blobs.CONTAINERS)
+    queue.create()
+    return Services(
+        store=store, blobs=container, queue=queue, hints=MemoryHints(), clock=SystemClock()
+    )
+
+
+class AzureQueue:
+    """The request queue on Azure Storage. Hints only, so that failures are logged and no more."""
+
+    def __init__(self, client: QueueClient) -> None:
+        self._client = client
+        self._log = logging.getLogger("tasks.queue")
+
+    def create(self) -> None:
+        """Create the queue if it does not exist."""
+        try:
+            self._client.create_queue()
+        except ResourceExistsError:
+            return
+
+    def send(self, request: str) -> None:
+        try:
+            self._client.send_message(request, time_to_live=3600)
+        except AzureError as error:
+            self._log.warning("request hint %s not sent: %s", request, error)
+
+    def receive(self) -> list[tuple[str, Ack]]:
+        found: list[tuple[str, Ack]] = []
+        try:
+            for message in self._client.receive_messages(max_messages=32, visibility_timeout=60):
+                found.append((str(message.content), self._acknowledge(message)))
+                if len(found) >= 32:
+                    break
+        except AzureError as error:
+            self._log.warning("request hints not received: %s", error)
+        return found
+
+    def _acknowledge(self, message: QueueMessage) -> Ack:
+        def delete() -> None:
+            try:
+                self._client.delete_message(message)
+            except AzureError as error:
+                self._log.warning("request hint %s not deleted: %s", message.id, error)
+
+        return delete
+
+
+def _clients(storage: str) -> tuple[AzureTables, AzureBlobs, AzureQueue]:
+    sizes = transfer_sizes()
+    reads, writes = transport(storage, retries=4), transport(storage, retries=0)
+    if "=" in storage:
+        return (
+            AzureTables(
+                TableServiceClient.from_connection_string(storage, **reads),
+                TableServiceClient.from_connection_string(storage, **writes),
+            ),
+            AzureBlobs(
+                BlobServiceClient.from_connection_string(storage, **reads, **sizes),
+                BlobServiceClient.from_connection_string(storage, **writes, **sizes),
+            ),
+            AzureQueue(QueueClient.from_connection_string(storage, queues.QUEUE, **reads)),
+        )
+    # Only where it is used: it is a third of the time every process takes to start.
+    from azure.identity import DefaultAzureCredential
+
+    credential = DefaultAzureCredential()
+    tables, blob, queue = (
+        f"https://{storage}.{service}.core.windows.net" for service in ("table", "blob", "queue")
+    )
+    return (
+        AzureTables(
+            TableServiceClient(tables, credential=credential, **reads),
+            TableServiceClient(tables, credential=credential, **writes),
+        ),
+        AzureBlobs(
+            BlobServiceClient(blob, credential=credential, **reads, **sizes),
+            BlobServiceClient(blob, credential=credential, **writes, **sizes),
+        ),
+        AzureQueue(QueueClient(queue, queues.QUEUE, credential=credential, **reads)),
+    )

@@ -1,0 +1,49 @@
+"""The archives that the settings name, opened."""
+
+from pathlib import Path
+
+from pydantic import SecretStr
+
+from archives.chain import Wanted, make_sources
+from archives.fetch.credentials import Credentials
+from archives.kinds.folder import OutlineReader
+from archives.sources import Sources
+from tasks.messages.host_limits import host_limits
+from tasks.settings import Settings
+
+_NO_TOKEN = "none"  # a key vault keeps no empty secrets
+
+
+def open_sources(
+    settings: Settings, index: Path, read_outline: OutlineReader | None = None
+) -> Sources:
+    """The chain of sources; `index` is the folder's, and this process's own.
+
+    Raises:
+        SourcesSettingError: the settings name none, or something that is none.
+        IndexUnusableError: the folder is none.
+    """
+    token = settings.earthdata_token
+    if token.get_secret_value() == _NO_TOKEN:
+        token = SecretStr("")
+    return make_sources(
+        Wanted(
+            sources=settings.sources,
+            archive=settings.archive,
+            index=index,
+            credentials=Credentials(token, settings.earthdata_hosts.split(",")),
+            limits=host_limits(settings),
+            read_outline=read_outline,
+            options=_options(settings),
+        )
+    )
+
+
+def _options(settings: Settings) -> dict[str, object]:
+    """`abfs://container/folder`, which names no account, lies in the one that Swathmill uses."""
+    if not settings.archive.startswith(("abfs://", "abfss://", "az://")):
+        return {}
+    if "@" in settings.archive.partition("://")[2].partition("/")[0]:
+        return {}
+    storage = settings.storage.get_secret_value()
+    return {"connection_string": storage} if "=" in storage else {"account_name": storage}

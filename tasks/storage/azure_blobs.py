@@ -1,0 +1,159 @@
+"""Blobs on Azure Storage (or Azurite), by the Azure SDK."""
+
+import hashlib
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from io import BytesIO
+from pathlib import Path
+from typing import BinaryIO
+
+from azure.core.exceptions import ResourceExistsError, ResourceModifiedError, ResourceNotFoundError
+from azure.storage.blob import BlobClient, BlobServiceClient
+
+from tasks.errors import BlobExistsError, BlobMissingError, CorruptBlobError
+from tasks.storage import transfers
+from tasks.storage.blobs import CHUNK, Stored
+
+_DIGEST = "sha256"  # metadata key
+
+
+class AzureBlobs:
+    """Blobs of one storage account. Errors that are not ours are the SDK's own.
+
+    `writes` is the client that blobs are written by, whose own retries are off: what is tried again
+    is known here.
+    """
+
+    def __init__(
+        self,
+        service: BlobServiceClient,
+        writes: BlobServiceClient | None = None,
+        *,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._service = service
+        self._writes = writes or service
+        self._sleep = sleep
+
+    def create(self, containers: Sequence[str]) -> None:
+        """Create the containers that do not exist."""
+        for container in containers:
+            client = self._service.get_container_client(container)
+            try:
+                client.create_container()
+            except ResourceExistsError:
+                continue
+
+    def put_file(self, container: str, name: str, path: Path) -> Stored:
+        with path.open("rb") as file:
+            return self._put(container, name, file, path.stat().st_size)
+
+    def put_bytes(self, container: str, name: str, data: bytes) -> Stored:
+        return self._put(container, name, BytesIO(data), len(data))
+
+    def get_file(self, container: str, name: str, to: Path, sha256: str = "") -> None:
+        digest = hashlib.sha256()
+        handle, path = tempfile.mkstemp(dir=to.parent, prefix=f".{to.name[:40]}.")
+        try:
+            with os.fdopen(handle, "wb") as file:
+
+                def write(part: bytes) -> None:
+                    file.write(part)
+                    digest.update(part)
+
+                known = self._download(container, name, write)
+            found, expected = digest.hexdigest(), sha256 or known.metadata.get(_DIGEST, "")
+            if not expected and known.md5:
+                found, expected = _md5(Path(path)), known.md5.hex()
+            if expected and found != expected:
+                raise CorruptBlobError(f"{container}/{name}", expected, found)
+            Path(path).replace(to)
+        finally:
+            Path(path).unlink(missing_ok=True)
+
+    def get_bytes(self, container: str, name: str) -> bytes:
+        parts: list[bytes] = []
+        self._download(container, name, parts.append)
+        return b"".join(parts)
+
+    def stream(
+        self, container: str, name: str, start: int = 0, length: int | None = None
+    ) -> Iterator[bytes]:
+        client = self._blob(container, name)
+        try:
+            if client.get_blob_properties().size <= start:
+                return iter(())
+            return client.download_blob(offset=start, length=length).chunks()
+        except ResourceNotFoundError:
+            raise BlobMissingError(f"{container}/{name}") from None
+
+    def exists(self, container: str, name: str) -> bool:
+        return self._blob(container, name).exists()
+
+    def size(self, container: str, name: str) -> int:
+        try:
+            return self._blob(container, name).get_blob_properties().size
+        except ResourceNotFoundError:
+            raise BlobMissingError(f"{container}/{name}") from None
+
+    def delete(self, container: str, name: str) -> None:
+        try:
+            self._blob(container, name).delete_blob(delete_snapshots="include")
+        except ResourceNotFoundError:
+            return
+
+    def names(self, container: str, prefix: str = "") -> Iterator[str]:
+        client = self._service.get_container_client(container)
+        yield from client.list_blob_names(name_starts_with=prefix or None)
+
+    def _blob(self, container: str, name: str) -> BlobClient:
+        return self._service.get_blob_client(container, name)
+
+    def _download(
+        self, container: str, name: str, write: Callable[[bytes], object]
+    ) -> transfers.Recorded:
+        """Give a blob's content to `write`; returns what is recorded with it."""
+        try:
+            return transfers.download(self._blob(container, name), write, sleep=self._sleep)
+        except ResourceNotFoundError:
+            raise BlobMissingError(f"{container}/{name}") from None
+
+    def _put(self, container: str, name: str, file: BinaryIO, size: int) -> Stored:
+        client = self._writes.get_blob_client(container, name)
+        try:
+            return transfers.upload(
+                client,
+                file,
+                size,
+                metadata=lambda digest: {_DIGEST: digest},
+                sleep=self._sleep,
+            )
+        except (ResourceExistsError, ResourceModifiedError):
+            file.seek(0)
+            mine, md5 = _digests(file)
+            found = client.get_blob_properties()
+            known = transfers.recorded(found)
+            same = known.metadata.get(_DIGEST) == mine.sha256
+            if _DIGEST not in known.metadata:
+                same = known.md5 == md5
+            if found.size != mine.size or not same:
+                raise BlobExistsError(f"{container}/{name}") from None
+            return mine
+
+
+def _digests(file: BinaryIO) -> tuple[Stored, bytes]:
+    """Size and SHA-256 of a file, and its MD5."""
+    running, md5, size = hashlib.sha256(), hashlib.md5(usedforsecurity=False), 0
+    while data := file.read(CHUNK):
+        running.update(data)
+        md5.update(data)
+        size += len(data)
+    return Stored(size=size, sha256=running.hexdigest()), md5.digest()
+
+
+def _md5(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, partial(hashlib.md5, usedforsecurity=False)).hexdigest()

@@ -1,0 +1,100 @@
+"""The limits of Azure Tables, checked before a transaction is sent: Azurite enforces few of them.
+
+Sizes follow "Understanding the Table service data model" (Microsoft Learn): strings are UTF-16.
+"""
+
+from collections.abc import Sequence
+
+from tasks.storage.store import (
+    BATCH_BYTES,
+    BATCH_OPERATIONS,
+    ENTITY_BYTES,
+    PROPERTY_BYTES,
+    Delete,
+    Operation,
+    Value,
+)
+
+KEY_BYTES = 1024
+PROPERTIES = 252
+_ENVELOPE = 1024  # of one operation: its MIME part, URL and headers
+_ENTITY, _PROPERTY = 4, 12  # beside keys, name and value
+_LEAST, _MOST = -(2**63), 2**63 - 1
+_TYPED = 40  # of one property: its name comes twice, once with its type
+_FORBIDDEN = frozenset("/\\#?") | {chr(c) for c in (*range(0x20), *range(0x7F, 0xA0))}
+
+
+def check_key(key: str) -> None:
+    """Raise ValueError when Azure refuses `key` as a PartitionKey or RowKey."""
+    bad = _FORBIDDEN.intersection(key)
+    if bad:
+        raise ValueError(f"key {key!r} has characters a table key cannot have: {sorted(bad)}")
+    if _utf16(key) > KEY_BYTES:
+        raise ValueError(f"key of {len(key)} characters is longer than {KEY_BYTES} bytes")
+
+
+def value_size(value: Value) -> int:
+    """Bytes a property's value takes, as the service counts them."""
+    if isinstance(value, str):
+        return _utf16(value)
+    if isinstance(value, bytes):
+        return len(value)
+    return 1 if isinstance(value, bool) else 8
+
+
+def _utf16(text: str) -> int:
+    return 2 * len(text) if text.isascii() else len(text.encode("utf-16-le"))
+
+
+def check_transaction(partition: str, operations: Sequence[Operation]) -> None:
+    """Raise ValueError when Azure refuses the transaction whatever is stored."""
+    if not 1 <= len(operations) <= BATCH_OPERATIONS:
+        raise ValueError(f"a transaction of {len(operations)} operations; 1 to 100 are allowed")
+    check_key(partition)
+    if len({op.row for op in operations}) < len(operations):
+        raise ValueError("a transaction changes a row twice")
+    total = sum(_checked_size(partition, operation) for operation in operations)
+    if total > BATCH_BYTES:
+        raise ValueError(f"a transaction of {total} bytes; {BATCH_BYTES} are allowed")
+
+
+def operation_size(partition: str, operation: Operation) -> int:
+    """Bytes an operation adds to its transaction on the wire, rounded up: the limit of 4 MiB is the
+    body's, in which binary is base64 and other than ASCII is escaped."""
+    size = _ENVELOPE + 4 * (len(partition) + len(operation.row))
+    if isinstance(operation, Delete):
+        return size
+    for name, value in operation.entity.items():
+        size += _TYPED + 2 * len(name) + _wire_size(value)
+    return size
+
+
+def _wire_size(value: Value) -> int:
+    if isinstance(value, str):
+        return len(value) if value.isascii() else 6 * len(value)
+    if isinstance(value, bytes):
+        return 4 * ((len(value) + 2) // 3)
+    return 24
+
+
+def _checked_size(partition: str, operation: Operation) -> int:
+    """As `operation_size`, of an operation that alone is allowed."""
+    check_key(operation.row)
+    wire = _ENVELOPE + 4 * (len(partition) + len(operation.row))
+    if isinstance(operation, Delete):
+        return wire
+    entity = operation.entity
+    if len(entity) > PROPERTIES:
+        raise ValueError(f"row {operation.row!r} has {len(entity)} properties; 252 are allowed")
+    total = _ENTITY + 2 * (len(partition) + len(operation.row))
+    for name, value in entity.items():
+        size = value_size(value)
+        if size > PROPERTY_BYTES:
+            raise ValueError(f"property {name!r} of row {operation.row!r} is larger than 64 KiB")
+        if isinstance(value, int) and not _LEAST <= value <= _MOST:
+            raise ValueError(f"property {name!r} of row {operation.row!r} exceeds 64 bits")
+        total += _PROPERTY + 2 * len(name) + size
+        wire += _TYPED + 2 * len(name) + _wire_size(value)
+    if total > ENTITY_BYTES:
+        raise ValueError(f"row {operation.row!r} is larger than 1 MiB")
+    return wire

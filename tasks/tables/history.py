@@ -1,0 +1,230 @@
+"""The table `history`: what executions have cost and how they ended.
+
+All in one partition, so that a batch of ended attempts is counted in one transaction with the
+cursor that names them: counting a batch again changes nothing.
+
+| row | is |
+|---|---|
+| `cursor` | the attempts of the latest batch; the epoch of the manager that counted them |
+| `c|class` | successes of a class: count, mean duration, sum of squared deviations |
+| `d|day|phase|class|category` | executions of a day: count and total duration |
+"""
+
+import datetime as dt
+import math
+import urllib.parse
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from tasks.errors import FencedError
+from tasks.model.categories import Category
+from tasks.model.model import Phase
+from tasks.storage.schema import SCHEMA, current
+from tasks.storage.store import Entity, Insert, Operation, Replace, Row, Store
+from tasks.tables.rows import News
+
+TABLE = "history"
+PARTITION = "history"
+CURSOR = "cursor"
+BATCH = 40  # attempts counted in one transaction: two rows each at most, and the cursor
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassStatistics:
+    """Durations in seconds of a task class's successful attempts, by Welford's recurrence (Knuth,
+    The Art of Computer Programming, volume 2, 4.2.2)."""
+
+    task_class: str
+    count: int = 0
+    mean: float = 0.0
+    squares: float = 0.0
+
+    def add(self, duration: float) -> "ClassStatistics":
+        """With one more success."""
+        count = self.count + 1
+        mean = self.mean + (duration - self.mean) / count
+        squares = self.squares + (duration - self.mean) * (duration - mean)
+        return replace(self, count=count, mean=mean, squares=squares)
+
+    @property
+    def deviation(self) -> float:
+        """The standard deviation; 0 below two successes."""
+        return math.sqrt(self.squares / (self.count - 1)) if self.count > 1 else 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class DayCount:
+    """Executions of one day, phase, class and outcome; `seconds` is their total duration."""
+
+    day: dt.date
+    phase: Phase
+    task_class: str
+    category: Category | None
+    count: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cursor:
+    """The attempts of the latest batch: counted, but perhaps still among the news."""
+
+    epoch: int = 0
+    counted: frozenset[str] = frozenset()
+    etag: str = field(default="", compare=False)
+
+
+def class_statistics(store: Store) -> dict[str, ClassStatistics]:
+    """Statistics by task class."""
+    found = store.scan(TABLE, PARTITION, "c|", "c}")
+    return {s.task_class: s for s in map(_load_class, found)}
+
+
+def class_means(store: Store, samples: int = 1) -> dict[str, float]:
+    """Mean duration in seconds by task class, of classes with at least `samples` successes."""
+    return {c: s.mean for c, s in class_statistics(store).items() if s.count >= samples}
+
+
+def executions(store: Store, days: int, today: dt.date) -> Iterator[DayCount]:
+    """Executions of the last `days` days up to `today` by day, phase, class and outcome."""
+    first = today - dt.timedelta(days=days - 1)
+    for row in store.scan(TABLE, PARTITION, f"d|{first.isoformat()}|", "d}"):
+        yield _load_day(row)
+
+
+def load_cursor(store: Store) -> Cursor:
+    """The cursor as it is."""
+    row = store.get(TABLE, PARTITION, CURSOR)
+    if row is None:
+        return Cursor()
+    e = current("cursor", row)
+    return Cursor(
+        epoch=int(e["epoch"]),
+        counted=frozenset(str(e["counted"]).split()),
+        etag=row.etag,
+    )
+
+
+def take_over(store: Store, epoch: int) -> frozenset[str]:
+    """Let no manager of a lower epoch count any more; the attempts that are counted but may still
+    be among the news.
+
+    Raises:
+        FencedError: a manager of a higher epoch counts now.
+        ConflictError, StoreError: nothing is known; call again.
+    """
+    cursor = load_cursor(store)
+    if cursor.epoch > epoch:
+        raise FencedError(f"manager epoch {epoch} is over; epoch {cursor.epoch} acts")
+    store.transact(TABLE, PARTITION, [_cursor(cursor, epoch, cursor.counted)])
+    return cursor.counted
+
+
+def attempt_id(news: News) -> str:
+    """What an ended attempt is called in the cursor."""
+    return f"{news.key[:20]}.{news.number}"
+
+
+def count(store: Store, batch: Sequence[News], *, epoch: int, keep: Iterable[str] = ()) -> None:
+    """Count ended attempts, at most `BATCH`, each once however often this is called.
+
+    `keep` are attempts counted before that may still be among the news.
+
+    Raises:
+        FencedError: a manager of a higher epoch counts now.
+        ConflictError, StoreError: nothing is known; call again.
+    """
+    cursor = load_cursor(store)
+    if cursor.epoch > epoch:
+        raise FencedError(f"manager epoch {epoch} is over; epoch {cursor.epoch} acts")
+    known = cursor.counted
+    fresh = [n for n in batch if attempt_id(n) not in known and not n.counted]
+    if fresh:
+        counted = frozenset(attempt_id(n) for n in batch) | (known & frozenset(keep))
+        head = _cursor(cursor, epoch, counted)
+        store.transact(TABLE, PARTITION, [head, *_classes(store, fresh), *_days(store, fresh)])
+
+
+def _cursor(old: Cursor, epoch: int, counted: frozenset[str]) -> Operation:
+    entity: Entity = {"schema": SCHEMA, "epoch": epoch, "counted": " ".join(sorted(counted))}
+    if old.etag:
+        return Replace(row=CURSOR, entity=entity, etag=old.etag)
+    return Insert(row=CURSOR, entity=entity)
+
+
+def _classes(store: Store, fresh: Sequence[News]) -> Iterator[Operation]:
+    for name in sorted({n.task_class for n in fresh if n.category is None}):
+        row = store.get(TABLE, PARTITION, _class_row(name))
+        new = _load_class(row) if row else ClassStatistics(task_class=name)
+        for news in fresh:
+            if news.category is None and news.task_class == name:
+                new = new.add(news.duration)
+        entity: Entity = {
+            "schema": SCHEMA,
+            "task_class": name,
+            "count": new.count,
+            "mean": new.mean,
+            "squares": new.squares,
+        }
+        yield _write(row, _class_row(name), entity)
+
+
+def _days(store: Store, fresh: Sequence[News]) -> Iterator[Operation]:
+    groups: dict[str, list[News]] = {}
+    for news in fresh:
+        groups.setdefault(_day_row(news), []).append(news)
+    for name, members in sorted(groups.items()):
+        row = store.get(TABLE, PARTITION, name)
+        first = members[0]
+        old = _load_day(row) if row else None
+        entity: Entity = {
+            "schema": SCHEMA,
+            "day": _day(first),
+            "phase": first.phase.value,
+            "task_class": first.task_class,
+            "category": first.category.value if first.category else "",
+            "count": (old.count if old else 0) + len(members),
+            "seconds": (old.seconds if old else 0.0) + sum(n.duration for n in members),
+        }
+        yield _write(row, name, entity)
+
+
+def _write(row: Row | None, name: str, entity: Entity) -> Operation:
+    if row is None:
+        return Insert(row=name, entity=entity)
+    return Replace(row=name, entity=entity, etag=row.etag)
+
+
+def _class_row(task_class: str) -> str:
+    return "c|" + urllib.parse.quote(task_class, safe=" .,")
+
+
+def _day(news: News) -> str:
+    return dt.datetime.fromtimestamp(news.ended, dt.UTC).date().isoformat()
+
+
+def _day_row(news: News) -> str:
+    category = news.category.value if news.category else "success"
+    name = urllib.parse.quote(news.task_class, safe=" .,")
+    return f"d|{_day(news)}|{news.phase.value}|{name}|{category}"
+
+
+def _load_class(row: Row) -> ClassStatistics:
+    e = current("class", row)
+    return ClassStatistics(
+        task_class=str(e["task_class"]),
+        count=int(e["count"]),
+        mean=float(e["mean"]),
+        squares=float(e["squares"]),
+    )
+
+
+def _load_day(row: Row) -> DayCount:
+    e = current("day", row)
+    return DayCount(
+        day=dt.date.fromisoformat(str(e["day"])),
+        phase=Phase(str(e["phase"])),
+        task_class=str(e["task_class"]),
+        category=Category(str(e["category"])) if e["category"] else None,
+        count=int(e["count"]),
+        seconds=float(e["seconds"]),
+    )

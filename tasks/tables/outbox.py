@@ -1,0 +1,119 @@
+"""The table `outbox`: mail that is to be sent, at least once.
+
+A row's id is computed from what it is about, so that telling twice writes one mail, and its
+Message-ID is the same each time it is sent.
+"""
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from tasks.storage.clock import Clock
+from tasks.storage.schema import SCHEMA, current
+from tasks.storage.store import Entity, Insert, Operation, Replace, Row, Store
+from tasks.tables import updates
+
+TABLE = "outbox"
+PARTITION = "outbox"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mail:
+    """One mail. `kind` says about what: `end` of the request, say."""
+
+    request: str
+    to: str
+    kind: str
+    subject: str
+    body: str
+    written: float
+    sent_at: float = 0.0  # 0: not yet
+    tries: int = 0
+    error: str = ""
+    etag: str = field(default="", compare=False)
+
+    @property
+    def id(self) -> str:
+        """What tells this mail from others: request, kind and addressee."""
+        text = f"{self.request} {self.kind} {self.to}"
+        return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+    @property
+    def message_id(self) -> str:
+        """The Message-ID header, the same each time the mail is sent."""
+        return f"<{self.id}@swathmill>"
+
+
+def put(store: Store, clock: Clock, mail: Mail) -> None:
+    """Write a mail to be sent; one of the same id stays as it is."""
+
+    def change(found: Row | None) -> tuple[Operation, ...]:
+        return () if found else (Insert(row=mail.id, entity=_dump(mail)),)
+
+    updates.update(store, clock, TABLE, PARTITION, mail.id, change)
+
+
+def mails(store: Store, request: str | None = None) -> Iterator[Mail]:
+    """All mails, or those of one request, sent or not."""
+    for row in store.scan(TABLE, PARTITION, "", "g"):
+        mail = _load(row)
+        if request is None or mail.request == request:
+            yield mail
+
+
+def unsent(store: Store) -> Iterator[Mail]:
+    """The mails that are to be sent."""
+    return (mail for mail in mails(store) if not mail.sent_at)
+
+
+def mark_sent(store: Store, clock: Clock, mail: Mail, at: float) -> None:
+    """The mail server took the mail."""
+    _change(store, clock, replace(mail, sent_at=at, error=""))
+
+
+def mark_failed(store: Store, clock: Clock, mail: Mail, error: str) -> None:
+    """The mail server did not take the mail; it stays to be sent."""
+    _change(store, clock, replace(mail, tries=mail.tries + 1, error=error[:500]))
+
+
+def _change(store: Store, clock: Clock, mail: Mail) -> None:
+    def change(found: Row | None) -> tuple[Operation, ...]:
+        if found is None or _load(found).sent_at:
+            return ()
+        if _load(found) == mail:
+            return ()
+        return (Replace(row=mail.id, entity=_dump(mail), etag=found.etag),)
+
+    updates.update(store, clock, TABLE, PARTITION, mail.id, change)
+
+
+def _dump(mail: Mail) -> Entity:
+    return {
+        "schema": SCHEMA,
+        "request": mail.request,
+        "to": mail.to,
+        "kind": mail.kind,
+        "subject": mail.subject,
+        "body": mail.body.encode()[:60_000],
+        "written": mail.written,
+        "sent_at": mail.sent_at,
+        "tries": mail.tries,
+        "error": mail.error,
+    }
+
+
+def _load(row: Row) -> Mail:
+    e = current("mail", row)
+    body = e["body"]
+    return Mail(
+        request=str(e["request"]),
+        to=str(e["to"]),
+        kind=str(e["kind"]),
+        subject=str(e["subject"]),
+        body=body.decode(errors="replace") if isinstance(body, bytes) else str(body),
+        written=float(e["written"]),
+        sent_at=float(e["sent_at"]),
+        tries=int(e["tries"]),
+        error=str(e["error"]),
+        etag=row.etag,
+    )

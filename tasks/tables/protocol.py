@@ -1,0 +1,307 @@
+"""The worker's side of the task protocol: claim, commit, fail, hand back; and readers of tasks.
+
+Each write is one ETag-guarded transaction. After a refused or broken call the row is read again,
+and the claim id in it decides: an answer that was lost is never taken for a failure.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import structlog
+
+from tasks.errors import FencedError, StoreError
+from tasks.model.categories import Category
+from tasks.model.keys import shard
+from tasks.model.model import ArtifactFile, Attempt, State, Task
+from tasks.model.spec import Spec
+from tasks.storage.store import Operation, Row, Store
+from tasks.tables import rows, transitions, updates
+from tasks.tables.services import Services, new_id
+from tasks.tables.transitions import Change, RetryPolicy
+
+log = structlog.get_logger("tasks.tables.protocol")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claimed:
+    """A task this worker may run: `task` is RUNNING under `claim`."""
+
+    task: Task
+    spec: Spec
+    input_files: Mapping[int, tuple[ArtifactFile, ...]]
+
+    @property
+    def claim(self) -> str:
+        """The claim id, which fences the attempt and names its blobs."""
+        return self.task.claim
+
+    def attempt(
+        self,
+        *,
+        started: float,
+        ended: float,
+        duration: float,
+        category: Category | None = None,
+        message: str = "",
+        log: str = "",
+        peak_memory: int = 0,
+    ) -> Attempt:
+        """The record of this attempt, for `commit` or `fail`."""
+        return Attempt(
+            key=self.task.key,
+            number=self.task.attempt,
+            claim=self.claim,
+            phase=self.task.phase,
+            task_class=self.task.task_class,
+            worker=self.task.worker,
+            started=started,
+            ended=ended,
+            duration=duration,
+            category=category,
+            message=message,
+            log=log,
+            peak_memory=peak_memory,
+        )
+
+
+def read_task(store: Store, key: str) -> Task | None:
+    """The task row, or None."""
+    row = store.get(rows.TABLE, shard(key), rows.task_row(key))
+    return rows.load_task(row) if row else None
+
+
+def read_spec(store: Store, key: str) -> Spec:
+    """A task's specification; StoreError when it has none."""
+    parts = list(store.scan(rows.TABLE, shard(key), *rows.prefix_range(f"s|{key}|")))
+    if not parts:
+        raise StoreError(f"task {key} has no specification")
+    return rows.load_spec_rows(parts)
+
+
+def attempts_of(store: Store, key: str) -> list[Attempt]:
+    """All ended attempts of a task, oldest first."""
+    found = store.scan(rows.TABLE, shard(key), *rows.prefix_range(f"a|{key}|"))
+    return [rows.load_attempt(row) for row in found]
+
+
+def task_log(store: Store, key: str, number: int) -> str:
+    """The log tail of an ended attempt; empty when there is no such attempt."""
+    row = store.get(rows.TABLE, shard(key), rows.attempt_row(key, number))
+    return rows.load_attempt(row).log if row else ""
+
+
+def claim(
+    services: Services, key: str, worker: str, policy: RetryPolicy, claim_id: str = ""
+) -> Claimed | None:
+    """Take a READY task, or None when there is nothing to take: the message was stale or doubled.
+
+    Inputs are read before the claim. One that is not DONE any more (another task found its blobs
+    missing) makes this a failed attempt by `policy`, so that the manager sees to it.
+
+    Raises:
+        StoreError: storage does not answer; the monitor deals with what may have been claimed.
+    """
+    store = services.store
+    task = read_task(store, key)
+    if task is None or not _claimable(task):
+        return None
+    spec = read_spec(store, key)
+    inputs = {i: read_task(store, given.key) for i, given in enumerate(spec.inputs)}
+    claim_id = claim_id or new_id(services.random)
+    taken = _take(services, key, worker, claim_id, first=task)
+    if taken is None:
+        return None
+    absent = sum(1 << i for i, t in inputs.items() if t is None or t.state is not State.DONE)
+    claimed = Claimed(
+        task=taken,
+        spec=spec,
+        input_files={
+            i: _wanted(t.files, spec.inputs[i].file) for i, t in inputs.items() if t is not None
+        },
+    )
+    if absent:
+        now = services.clock.now()
+        attempt = claimed.attempt(
+            started=now,
+            ended=now,
+            duration=0.0,
+            category=Category.SOURCE_BLOB_MISSING,
+            message="an input is being made again",
+        )
+        fail(services, attempt, policy, healing=absent)
+        return None
+    return claimed
+
+
+def commit(
+    services: Services,
+    attempt: Attempt,
+    files: Sequence[ArtifactFile],
+    first: Task | None = None,
+) -> bool:
+    """RUNNING -> DONE; the blobs of `files` must be stored. `first` is the task as
+    claimed: unless its row has changed since, it need not be read again.
+
+    Returns:
+        Whether this attempt's artifact is the task's. False: someone else acts under another
+        claim; leave the blobs alone, the sweep deletes them.
+
+    Raises:
+        StoreError: storage does not answer and the outcome is unknown. Calling again is safe.
+        ValueError: more files than a row can name (about 200).
+    """
+    return _end(services, attempt, lambda task: transitions.commit(task, attempt, files), first)
+
+
+def fail(
+    services: Services,
+    attempt: Attempt,
+    policy: RetryPolicy,
+    asked: float = 0.0,
+    healing: int = 0,
+) -> bool:
+    """RUNNING -> READY (later), WAITING or FAILED by the attempt's category.
+
+    `asked` is a delay in seconds the server asked for; `healing` has a bit for each input whose
+    blob is missing or damaged. The manager calls it for a lost worker. Returns and raises as
+    `commit`.
+    """
+    jitter = services.random.random()
+    now = services.clock.now()
+
+    def decide(task: Task) -> Change:
+        return transitions.fail(
+            task, attempt, policy, now=now, jitter=jitter, asked=asked, healing=healing
+        )
+
+    return _end(services, attempt, decide)
+
+
+def hand_back(services: Services, attempt: Attempt, policy: RetryPolicy) -> bool:
+    """RUNNING -> READY at once, without spending the budget: the worker is being shut down."""
+    return fail(services, replace(attempt, category=Category.CANCELLED), policy)
+
+
+def lose_inputs(services: Services, claimed: Claimed, damaged: int) -> None:
+    """An attempt found inputs damaged in storage, `damaged` by bits: before it fails, they are
+    lost. Raises StoreError as `lose`; may be repeated."""
+    for i, given in enumerate(claimed.spec.inputs):
+        for file in claimed.input_files.get(i, ()) if damaged >> i & 1 else ():
+            lose(services, given.key, file.blob)
+
+
+def lose(services: Services, key: str, blob: str) -> None:
+    """Somebody found this blob of an artifact gone or damaged: whoever wants it has it made again,
+    unless it has been by now.
+
+    Raises:
+        StoreError: storage failed on each of several tries.
+    """
+    change_task(services, key, lambda task: transitions.lose(task, blob))
+
+
+def change_task(
+    services: Services,
+    key: str,
+    decide: transitions.Decision,
+    *,
+    first: Task | None = None,
+    create: Callable[[], Change] | None = None,
+) -> Task | None:
+    """Apply a transition under its ETag, reading again after each refused or broken call.
+
+    `decide` sees each reading and must recognise its own earlier success (by changing nothing).
+    `first` is a reading to begin with, however old; `create` makes the task when there is none.
+    Returns the task as it is then, with its ETag where the store told it, or None when there is no
+    such task.
+
+    Raises:
+        FencedError: `decide` raised it.
+        StoreError: storage failed on each of several tries.
+    """
+    found: list[Task] = []
+
+    def change(row: Row | None) -> tuple[Operation, ...]:
+        if row is None:
+            if create is None:
+                found.clear()
+                return ()
+            result = create()
+            found[:] = [result.task]
+            return result.operations
+        result = decide(rows.load_task(row))
+        found[:] = [result.task]
+        return result.operations
+
+    if first is not None:
+        try:
+            result = decide(first)
+            if result.operations:
+                etags = services.store.transact(rows.TABLE, shard(key), result.operations)
+                return _tagged(result.task, etags)
+        except StoreError as error:
+            log.debug("read again", task=key, error=str(error))
+    etags = updates.update(
+        services.store, services.clock, rows.TABLE, shard(key), rows.task_row(key), change
+    )
+    return _tagged(found[0], etags) if found else None
+
+
+def _tagged(task: Task, etags: Sequence[str]) -> Task:
+    """A task after a transaction, whose first row is always its own."""
+    return replace(task, etag=etags[0]) if etags else task
+
+
+def _take(services: Services, key: str, worker: str, claim_id: str, first: Task) -> Task | None:
+    now = services.clock.now()
+
+    def decide(task: Task) -> Change:
+        if task.claim == claim_id:
+            return Change(task=task, operations=())
+        return transitions.claim(task, claim_id, worker, now)
+
+    try:
+        taken = change_task(services, key, decide, first=first)
+    except FencedError:
+        return None
+    if taken is None or taken.state is not State.RUNNING or taken.claim != claim_id:
+        return None
+    return taken
+
+
+def _end(
+    services: Services,
+    attempt: Attempt,
+    decide: transitions.Decision,
+    first: Task | None = None,
+) -> bool:
+    """End an attempt once. Whether it took effect is told by its attempt row, written in the same
+    transaction: the task itself may have moved on since."""
+    store, key = services.store, attempt.key
+    name = rows.attempt_row(key, attempt.number)
+
+    def once(task: Task) -> Change:
+        try:
+            return decide(task)
+        except FencedError:
+            row = store.get(rows.TABLE, shard(key), name)
+            if row is None or rows.load_attempt(row).claim != attempt.claim:
+                raise
+            if rows.load_attempt(row).category != attempt.category:
+                raise
+            return Change(task=task, operations=())
+
+    try:
+        ended = change_task(services, key, once, first=first)
+    except FencedError:
+        return False
+    services.hints.publish(key)
+    return ended is not None
+
+
+def _claimable(task: Task) -> bool:
+    return task.state is State.READY and not task.not_before
+
+
+def _wanted(files: tuple[ArtifactFile, ...], name: str) -> tuple[ArtifactFile, ...]:
+    return tuple(f for f in files if not name or f.name == name)

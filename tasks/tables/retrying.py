@@ -1,0 +1,125 @@
+"""Asking for another try of what failed: of a whole request, of one category, of one task.
+
+A request that goes on tries again itself: the manager obeys the order. One that has ended stays as
+it is; its retry is a new request of the same document, linked both ways, which reuses what was made
+and whose fresh wants revive what failed.
+"""
+
+from dataclasses import dataclass, replace
+
+from tasks.errors import SwathmillError
+from tasks.model.categories import Category
+from tasks.model.keys import is_key
+from tasks.model.model import RequestState
+from tasks.tables import requests
+from tasks.tables.requests import RequestRow
+from tasks.tables.rows import Want
+from tasks.tables.services import Services, new_id
+
+MOST_ORDERS = 50  # of one request, not obeyed yet
+_LONGEST_LINE = 1000  # retries of retries
+
+
+class NothingToRetryError(SwathmillError):
+    """A request has nothing that could be tried again."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scope:
+    """What is tried again: everything that failed, what failed of one category, or one task."""
+
+    category: Category | None = None
+    task: str = ""
+
+    def __str__(self) -> str:
+        if self.task:
+            return f"task|{self.task}"
+        return f"category|{self.category.value}" if self.category else "all"
+
+    @classmethod
+    def parse(cls, text: str) -> "Scope":
+        """The scope of a stored order."""
+        kind, _, value = text.partition("|")
+        if kind == "task":
+            return cls(task=value)
+        return cls(category=Category(value)) if kind == "category" else cls()
+
+    @classmethod
+    def of(cls, category: str = "", task: str = "") -> "Scope":
+        """The scope that people name. Raises ValueError with what to name instead."""
+        if category and task:
+            raise ValueError("name a category or a task, not both")
+        if task and not is_key(task):
+            raise ValueError(f"{task!r} is no task key; a key has 64 hexadecimal digits")
+        if category and category not in set(Category):
+            known = ", ".join(sorted(c.value for c in Category))
+            raise ValueError(f"there is no category {category!r}; there are: {known}")
+        return cls(category=Category(category) if category else None, task=task)
+
+    def covers(self, want: Want) -> bool:
+        """Whether a want that was told of a failure is meant."""
+        if want.outcome not in ("failed", "gap", "superseded"):
+            return False
+        if self.task:
+            return want.key == self.task
+        if self.category:
+            return want.outcome != "superseded" and want.category is self.category
+        return want.outcome == "failed"
+
+
+def retry(services: Services, request: str, scope: Scope) -> RequestRow:
+    """Try again what failed; the row of the request that does it: this one while it runs, else the
+    latest of its line of retries. Asked twice, it does the same as once.
+
+    Raises:
+        NoSuchRequestError: there is none of this id.
+        NothingToRetryError: it ended with nothing failed or missing, or was only counted.
+        ValueError: too many orders wait.
+        StoreError: storage failed; call again.
+    """
+    row = _ordered(services, request, scope)
+    for _ in range(_LONGEST_LINE):
+        if not row.state.ended:
+            services.queue.send(row.id)
+            return row
+        if row.state in (RequestState.COMPLETE, RequestState.PREVIEWED):
+            if row.retry_of:
+                return row  # the line has come to its end
+            raise NothingToRetryError(f"request {row.id} is {row.state.value}: nothing failed")
+        if not row.retried_as:
+            row = _named(services, row)
+        try:
+            row = requests.load(services, row.retried_as)
+        except requests.NoSuchRequestError:
+            return _again(services, row)
+    raise NothingToRetryError(f"request {request} was tried again too often; submit it anew")
+
+
+def _ordered(services: Services, request: str, scope: Scope) -> RequestRow:
+    def change(row: RequestRow) -> RequestRow:
+        if row.state.ended or row.order == "cancel" or str(scope) in row.retry_orders:
+            return row
+        if len(row.retry_orders) >= MOST_ORDERS:
+            raise ValueError(
+                f"{MOST_ORDERS} orders to request {row.id} wait already; retry all of it instead"
+            )
+        return replace(row, retry_orders=(*row.retry_orders, str(scope)))
+
+    return requests.change_request(services, request, change)
+
+
+def _named(services: Services, row: RequestRow) -> RequestRow:
+    """Name the request that tries an ended one again, before it is made: asked for twice at the
+    same time, or again after a crash, there is one."""
+    name = f"{row.id[:23]}-{new_id(services.random)}"
+
+    def change(found: RequestRow) -> RequestRow:
+        return found if found.retried_as else replace(found, retried_as=name)
+
+    return requests.change_request(services, row.id, change)
+
+
+def _again(services: Services, row: RequestRow) -> RequestRow:
+    document = requests.document_of(requests.load(services, row.id))
+    requests.submit(services, row.owner, document, request_id=row.retried_as, retry_of=row.id)
+    return requests.load(services, row.retried_as)

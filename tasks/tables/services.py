@@ -1,0 +1,40 @@
+"""What every process needs to take part: store, blobs, queues, clock, randomness."""
+
+from dataclasses import dataclass, field
+from random import Random, SystemRandom
+
+from tasks.messages.hints import Hints, MemoryHints
+from tasks.messages.queues import MemoryQueue, RequestQueue
+from tasks.storage.blobs import Blobs, MemoryBlobs
+from tasks.storage.clock import Clock, ManualClock
+from tasks.storage.memory_store import MemoryStore
+from tasks.storage.store import Store
+
+
+@dataclass(frozen=True, kw_only=True)
+class Services:
+    """The outside world as arguments."""
+
+    store: Store
+    blobs: Blobs
+    queue: RequestQueue
+    hints: Hints
+    clock: Clock
+    random: Random = field(default_factory=SystemRandom)
+
+
+def memory_services(clock: Clock | None = None, seed: int = 0) -> Services:
+    """Services that live in this process, for tests."""
+    return Services(
+        store=MemoryStore(),
+        blobs=MemoryBlobs(),
+        queue=MemoryQueue(),
+        hints=MemoryHints(),
+        clock=clock or ManualClock(),
+        random=Random(seed),
+    )
+
+
+def new_id(source: Random) -> str:
+    """A random id of 16 hexadecimal digits."""
+    return f"{source.getrandbits(64):016x}"

@@ -1,0 +1,370 @@
+"""The state machine: every change a task can go through, as pure functions.
+
+A function takes the task row as read and says what one transaction on its partition must write.
+It raises `FencedError` when the row no longer allows the change. Nothing here reads, waits or
+draws random numbers; `tasks.tables.protocol` does the reading and writing around it.
+
+The markers of a task (ready, later, running) are a function of its row, so that the row and its
+markers can never disagree. News (`o|key|name`) are rows of their own: an ended attempt or a
+terminal change which the manager has not digested yet.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from tasks.errors import FencedError
+from tasks.model.categories import RULES, Category, Retry
+from tasks.model.model import ArtifactFile, Attempt, State, Task
+from tasks.model.spec import Spec
+from tasks.storage.store import Delete, Insert, Operation, Replace, Upsert
+from tasks.tables import rows
+
+_STRIKES = 2  # killed for memory so often, a task is not tried again at the same size
+
+
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    """A task as it will be, and the operations of the one transaction that makes it so."""
+
+    task: Task
+    operations: tuple[Operation, ...]
+
+
+Decision = Callable[[Task], Change]  # what becomes of a task as read
+
+
+@dataclass(frozen=True, kw_only=True)
+class RetryPolicy:
+    """How often and how late an attempt is repeated. Delays in seconds."""
+
+    budget: int = 3  # attempts in one generation
+    base: float = 5.0
+    ceiling: float = 600.0
+    longest: float = 21_600.0  # that a server may ask for
+
+    def delay(self, retries: int, jitter: float, asked: float = 0.0) -> float:
+        """Exponential back-off, times 0.5 to 1.5 by `jitter` in [0, 1); at least `asked`, as far as
+        that is allowed."""
+        back_off = min(self.ceiling, self.base * 2.0**retries) * (0.5 + jitter)
+        return max(min(asked, self.longest), back_off)
+
+    @property
+    def most(self) -> float:
+        """What no delay is beyond."""
+        return max(2 * self.ceiling, self.longest)
+
+
+def create(spec: Spec, want: rows.Want, missing: int, edges: Sequence[rows.Edge] = ()) -> Change:
+    """A new task: its row, its specification, its first want, edges to its dependents. None of it
+    can be there without the row.
+
+    `missing` has a bit for each input that is not DONE.
+    """
+    task = Task(
+        key=want.key,
+        phase=spec.phase,
+        task_class=spec.task_class,
+        inputs=len(spec.inputs),
+        state=State.WAITING if missing else State.READY,
+        missing=missing,
+        has_dependents=bool(edges),
+        wants=(want.request,),
+        sponsor=want.request,
+    )
+    operations = (
+        Insert(row=rows.task_row(task.key), entity=rows.dump_task(task)),
+        *(Insert(row=r, entity=e) for r, e in rows.dump_spec(task.key, spec)),
+        Insert(row=rows.want_row(want.request, task.key), entity=rows.dump_want(want)),
+        *(Insert(row=e.row, entity=e.entity) for e in _edges(edges)),
+        *(Insert(row=m, entity=e) for m, e in rows.markers(task).items()),
+    )
+    return Change(task=task, operations=operations)
+
+
+def want(task: Task, want: rows.Want, missing: int, edges: Sequence[rows.Edge] = ()) -> Change:
+    """Another request wants an existing task: reuse it, share it, or revive it.
+
+    `missing` matters only when the task is revived: the inputs that are not DONE now.
+    """
+    wants = task.wants if want.request in task.wants else (*task.wants, want.request)
+    new = replace(
+        task,
+        wants=wants,
+        sponsor=task.sponsor or want.request,
+        has_dependents=task.has_dependents or bool(edges),
+    )
+    if not (task.state.live or task.state is State.DONE):
+        new = replace(_fresh(new, missing), generation=task.generation + 1, sponsor=want.request)
+    extra = (
+        Upsert(row=rows.want_row(want.request, task.key), entity=rows.dump_want(want)),
+        *_edges(edges),
+        *_waits(task, new),
+    )
+    return _change(task, new, extra)
+
+
+def link(task: Task, edges: Sequence[rows.Edge]) -> Change:
+    """Dependents begin to wait for the task. The state of the task in this transaction is exact:
+    an end that comes later finds the edges."""
+    return _change(task, replace(task, has_dependents=True), _edges(edges))
+
+
+def drop(task: Task, request: str, ended: Callable[[str], bool] = lambda _: False) -> Change:
+    """A request wants the task no longer; with the last want a live task is CANCELLED.
+
+    `ended` says of another request that it has ended: it was told of an earlier end of the task,
+    which another request had begun again, and keeps it no longer alive. The caller orders the kill
+    of a running attempt by its worker and claim, after the change.
+    """
+    wants = tuple(w for w in task.wants if w != request)
+    if task.state.live and all(map(ended, wants)):
+        wants = ()
+    sponsor = task.sponsor if task.sponsor in wants else (wants[0] if wants else "")
+    new = replace(task, wants=wants, sponsor=sponsor)
+    extra: tuple[Operation, ...] = (Delete(row=rows.want_row(request, task.key)),)
+    if not wants and task.state.live:
+        new = replace(new, state=State.CANCELLED, category=Category.CANCELLED)
+    return _change(task, new, extra if request in task.wants else ())
+
+
+def sponsor(task: Task, request: str) -> Change:
+    """Put a task under another wanting request (the sponsor was paused, say)."""
+    if request not in task.wants:
+        raise FencedError(f"task {task.key} is not wanted by request {request}")
+    return _change(task, replace(task, sponsor=request))
+
+
+def claim(task: Task, claim_id: str, worker: str, now: float) -> Change:
+    """READY -> RUNNING: a worker takes the task as attempt k + 1."""
+    if task.state is not State.READY or task.not_before:
+        raise FencedError(f"task {task.key} is {task.state}, not ready")
+    new = replace(
+        task,
+        state=State.RUNNING,
+        claim=claim_id,
+        worker=worker,
+        claimed_at=now,
+        attempt=task.attempt + 1,
+    )
+    return _change(task, new)
+
+
+def commit(task: Task, attempt: Attempt, files: Sequence[ArtifactFile]) -> Change:
+    """RUNNING -> DONE with the artifact, by the attempt that holds the claim. The row keeps the
+    worker's name: what it made is at hand there."""
+    _fence(task, attempt.claim)
+    new = replace(task, state=State.DONE, files=tuple(files), category=None, missing=0, lacking=0)
+    return _change(task, new, _ended(new, attempt))
+
+
+def fail(
+    task: Task,
+    attempt: Attempt,
+    policy: RetryPolicy,
+    *,
+    now: float,
+    jitter: float,
+    asked: float = 0.0,
+    healing: int = 0,
+) -> Change:
+    """RUNNING -> READY (later), WAITING (an input is made again) or FAILED, by the category.
+
+    `asked` is the delay in seconds a server asked for; `healing` the bits of the inputs whose
+    blobs are missing or damaged. The manager calls it too, with the same claim, for a lost worker.
+    """
+    _fence(task, attempt.claim)
+    if attempt.category is None:
+        raise ValueError("a failed attempt has a category")
+    strikes = task.strikes + (attempt.category is Category.OUT_OF_MEMORY)
+    base = replace(task, worker="", claim="", strikes=strikes)
+    spent = replace(base, retries=task.retries + 1)
+    again = replace(
+        spent,
+        state=State.READY,
+        not_before=now + policy.delay(task.retries, jitter, asked),
+        category=attempt.category,
+    )
+    left = spent.retries < policy.budget and strikes < _STRIKES
+    first = not task.retries
+    match RULES[attempt.category].retry:
+        case Retry.AT_ONCE:
+            new = replace(base, state=State.READY, category=attempt.category)
+        case Retry.HEAL if healing and left:
+            new = replace(spent, state=State.WAITING, missing=healing, category=attempt.category)
+        case Retry.BACK_OFF | Retry.HEAL if left:
+            new = again
+        case Retry.ONCE if left and (attempt.category is Category.OUT_OF_MEMORY or first):
+            new = again
+        case _:
+            new = replace(spent, state=State.FAILED, category=attempt.category)
+    return _change(task, new, _ended(new, attempt))
+
+
+def tell(task: Task, ended: int, lacking: int) -> Change:
+    """Inputs have ended: `ended` and `lacking` (a subset of it) are bits of input indices.
+
+    WAITING -> READY when all inputs are there. When all have ended and some are lacking, the
+    task stays WAITING with `missing` 0, and the manager plans its successor, see `supersede`.
+    """
+    if task.state is not State.WAITING:
+        return Change(task=task, operations=())
+    new = replace(
+        task,
+        missing=task.missing & ~ended,
+        lacking=(task.lacking | (lacking & task.missing)) & ~(ended & ~lacking),
+    )
+    if not new.missing and not new.lacking:
+        new = replace(new, state=State.READY)
+    return _change(task, new)
+
+
+def reconsider(task: Task, inputs: int) -> Change:
+    """Wait again for inputs that were lacking: somebody wants them once more, and they may come."""
+    again = task.lacking & inputs
+    if task.state is not State.WAITING or not again:
+        return Change(task=task, operations=())
+    new = replace(task, lacking=task.lacking & ~again, missing=task.missing | again)
+    return _change(task, new, (rows.news_of_wait(new),))
+
+
+def supersede(task: Task, successor: str) -> Change:
+    """WAITING with lacking inputs -> FAILED as upstream failed; `successor` is the key of the
+    task planned over the inputs that exist, or empty when none does."""
+    if task.state is not State.WAITING or task.missing or not task.lacking:
+        raise FencedError(f"task {task.key} is not waiting with lacking inputs")
+    new = replace(task, state=State.FAILED, category=Category.UPSTREAM_FAILED, successor=successor)
+    return _change(task, new, (rows.news_of_end(new),))
+
+
+def wake(task: Task, now: float) -> Change:
+    """The back-off is over: the task is ready now."""
+    if task.state is not State.READY or not 0 < task.not_before <= now:
+        raise FencedError(f"task {task.key} is not due")
+    return _change(task, replace(task, not_before=0.0))
+
+
+def heal(task: Task, missing: int, edges: Sequence[rows.Edge] = ()) -> Change:
+    """DONE or EXPIRED -> READY or WAITING: the artifact's blobs are gone and must be made again,
+    for the dependents of `edges` which wait for it."""
+    if task.state not in (State.DONE, State.EXPIRED):
+        return Change(task=task, operations=())
+    fresh = replace(
+        _fresh(task, missing),
+        generation=task.generation + 1,
+        has_dependents=task.has_dependents or bool(edges),
+    )
+    return _change(task, fresh, (*_edges(edges), *_waits(task, fresh)))
+
+
+def retry(task: Task, wants: Sequence[rows.Want], missing: int, lacking: int = 0) -> Change:
+    """Somebody asks for another try: a task that is not live begins again with a fresh budget.
+
+    `wants` are the wants that are to hear how it ends; they are told at once when it is DONE
+    meanwhile. `missing` has a bit for each input that may still come, `lacking` for each that
+    ended without an artifact and is not tried again.
+    """
+    asking = [want for want in wants if want.request in task.wants]
+    if not asking:
+        raise FencedError(f"task {task.key} is wanted by none of those who ask for another try")
+    new = task
+    if not (task.state.live or task.state is State.DONE):
+        new = replace(
+            _fresh(task, missing | lacking),
+            missing=missing,
+            lacking=lacking,
+            generation=task.generation + 1,
+            sponsor=asking[0].request,
+        )
+    done = new.state is State.DONE
+    untold = [
+        replace(
+            want,
+            outcome="done" if done else "",
+            category=None,
+            message="",
+            reused=done,
+            files=task.files if done else (),
+        )
+        for want in asking
+    ]
+    extra = tuple(
+        Upsert(row=rows.want_row(want.request, task.key), entity=rows.dump_want(want))
+        for want in untold
+    )
+    return _change(task, new, (*extra, *_waits(task, new)))
+
+
+def expire(task: Task) -> Change:
+    """DONE -> EXPIRED, before its blobs are deleted; refused while a request wants it."""
+    if task.state is not State.DONE or task.wants:
+        raise FencedError(f"task {task.key} is {task.state} and wanted by {len(task.wants)}")
+    return _change(task, replace(task, state=State.EXPIRED, files=()))
+
+
+def lose(task: Task, blob: str) -> Change:
+    """DONE -> EXPIRED: this blob of the artifact is not in storage any more. The requests that were
+    told of it keep their wants, and hear when another has it made again."""
+    if all(file.blob != blob for file in task.files):
+        return Change(task=task, operations=())
+    return _change(task, replace(task, state=State.EXPIRED, files=()))
+
+
+def _fresh(task: Task, missing: int) -> Task:
+    return replace(
+        task,
+        state=State.WAITING if missing else State.READY,
+        claim="",
+        worker="",
+        retries=0,
+        strikes=0,
+        not_before=0.0,
+        missing=missing,
+        lacking=0,
+        category=None,
+        successor="",
+        files=(),
+    )
+
+
+def _fence(task: Task, claim_id: str) -> None:
+    if task.state is not State.RUNNING or task.claim != claim_id:
+        raise FencedError(
+            f"task {task.key} is {task.state} under claim {task.claim or 'none'}, not {claim_id}"
+        )
+
+
+def _edges(edges: Sequence[rows.Edge]) -> tuple[Upsert, ...]:
+    return tuple(
+        Upsert(row=rows.edge_row(e.key, e.dependent), entity=rows.dump_edge(e)) for e in edges
+    )
+
+
+def _waits(before: Task, after: Task) -> tuple[Operation, ...]:
+    """The news of a task that begins again and waits."""
+    begun = after.generation != before.generation and after.state is State.WAITING
+    return (rows.news_of_wait(after),) if begun else ()
+
+
+def _ended(task: Task, attempt: Attempt) -> tuple[Operation, ...]:
+    """An attempt's end: its row for good, and the news of it for the manager."""
+    return (
+        Insert(
+            row=rows.attempt_row(attempt.key, attempt.number), entity=rows.dump_attempt(attempt)
+        ),
+        rows.news_of_attempt(task, attempt),
+    )
+
+
+def _change(old: Task, new: Task, extra: Sequence[Operation] = ()) -> Change:
+    if new.state is not State.READY and new.not_before:
+        new = replace(new, not_before=0.0)
+    if new == old and not extra:
+        return Change(task=old, operations=())
+    before, after = rows.markers(old), rows.markers(new)
+    operations = (
+        Replace(row=rows.task_row(new.key), entity=rows.dump_task(new), etag=old.etag),
+        *(Delete(row=m) for m in before if m not in after),
+        *(Insert(row=m, entity=e) for m, e in after.items() if m not in before),
+        *extra,
+    )
+    return Change(task=new, operations=operations)

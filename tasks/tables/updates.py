@@ -1,0 +1,39 @@
+"""Change one row under its ETag, whatever calls fail on the way.
+
+An answer that did not arrive says nothing. So after any refused or broken call the row is read
+again, and `change` sees it as it is: it must recognise its own earlier success.
+"""
+
+from collections.abc import Callable
+
+from tasks.errors import ConflictError, StoreError
+from tasks.storage.clock import Clock
+from tasks.storage.store import Operation, Row, Store
+
+TRIES = 8
+_FIRST_WAIT = 0.05  # seconds; doubles with each broken call
+
+Change = Callable[[Row | None], tuple[Operation, ...]]
+
+
+def update(
+    store: Store, clock: Clock, table: str, partition: str, row: str, change: Change
+) -> tuple[str, ...]:
+    """Read the row, apply what `change` makes of it (nothing: done), and repeat until it holds.
+
+    Returns what `Store.transact` returned; nothing when there was nothing to write.
+
+    Raises:
+        StoreError: storage failed on each of several tries; the outcome is unknown.
+        SwathmillError: whatever `change` raises.
+    """
+    for number in range(TRIES):
+        try:
+            operations = change(store.get(table, partition, row))
+            return store.transact(table, partition, operations) if operations else ()
+        except ConflictError as error:
+            last: StoreError = error
+        except StoreError as error:
+            last = error
+            clock.sleep(_FIRST_WAIT * 2**number)
+    raise StoreError(f"{table} row {row!r}: gave up after {TRIES} tries: {last}") from last

@@ -1,0 +1,220 @@
+"""The table `workers`: one row per worker, its heartbeat, what it runs, and orders to it.
+
+The manager writes orders into the row, so that the worker's next beat fails on the ETag and reads
+them. An order about a claim goes when the worker no longer lists it.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from enum import Enum
+
+from tasks.model.model import Phase
+from tasks.storage.clock import Clock
+from tasks.storage.schema import SCHEMA, current
+from tasks.storage.store import Delete, Entity, Insert, Operation, Replace, Row, Store
+from tasks.tables import updates
+
+TABLE = "workers"
+PARTITION = "workers"
+
+
+class Hold(Enum):
+    """What the manager lets a worker take."""
+
+    NONE = ""  # as many attempts as it has slots
+    DRAINED = "drained"  # no more: its machine is slow
+    PROBE = "probe"  # one at a time: to see whether it still is
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunningAttempt:
+    """An attempt a worker runs, as of its last beat."""
+
+    key: str
+    claim: str
+    started_ago: float  # seconds on the worker's monotonic clock
+    phase: Phase
+    task_class: str
+    progress: float = 0.0  # 0 to 1, as the attempt says
+    note: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerRow:
+    """A worker. `started` tells one incarnation from the next, `sequence` counts its beats."""
+
+    name: str
+    host: str
+    slots: int
+    started: float
+    beat_at: float
+    sequence: int = 0
+    attempts: tuple[RunningAttempt, ...] = ()
+    orders: tuple[str, ...] = ()  # claim ids to kill
+    moves: tuple[str, ...] = ()  # claim ids to kill and hand back, for others to run
+    hold: Hold = Hold.NONE
+    draining: bool = False
+    sandbox: str = ""
+    version: str = ""
+    etag: str = field(default="", compare=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Orders:
+    """What a worker reads with its beat: claims to kill, claims to hand back, and its hold."""
+
+    kill: tuple[str, ...] = ()
+    move: tuple[str, ...] = ()
+    hold: Hold = Hold.NONE
+
+
+def beat(store: Store, clock: Clock, worker: WorkerRow) -> Orders:
+    """Write the worker's heartbeat, and return what it is ordered to do.
+
+    Raises:
+        StoreError: storage does not answer. A worker that gets no beat through for a lease kills
+            its own attempts.
+    """
+    orders = Orders()
+    mine = {attempt.claim for attempt in worker.attempts}
+
+    def change(found: Row | None) -> tuple[Operation, ...]:
+        nonlocal orders
+        orders = Orders()
+        if found is None:
+            new = replace(worker, orders=(), moves=(), hold=Hold.NONE)
+            return (Insert(row=worker.name, entity=_dump(new)),)
+        old = _load(found)
+        same = old.started == worker.started  # and not a dead namesake that was on its way out
+        orders = Orders(
+            kill=tuple(claim for claim in old.orders if claim in mine),
+            move=tuple(claim for claim in old.moves if claim in mine),
+            hold=old.hold if same else Hold.NONE,
+        )
+        new = replace(
+            worker,
+            orders=orders.kill,
+            moves=orders.move,
+            hold=orders.hold,
+            draining=worker.draining or (same and old.draining),
+        )
+        if old == new:
+            return ()
+        return (Replace(row=worker.name, entity=_dump(new), etag=found.etag),)
+
+    updates.update(store, clock, TABLE, PARTITION, worker.name, change)
+    return orders
+
+
+def order_kill(store: Store, clock: Clock, worker: str, claim: str) -> bool:
+    """Order a worker to kill an attempt; False when there is no such worker."""
+
+    def change(old: WorkerRow) -> WorkerRow:
+        return old if claim in old.orders else replace(old, orders=(*old.orders, claim))
+
+    return _order(store, clock, worker, change)
+
+
+def order_move(store: Store, clock: Clock, worker: str, claim: str) -> bool:
+    """Order a worker to kill an attempt and hand its task back; False when there is none."""
+
+    def change(old: WorkerRow) -> WorkerRow:
+        return old if claim in old.moves else replace(old, moves=(*old.moves, claim))
+
+    return _order(store, clock, worker, change)
+
+
+def order_hold(store: Store, clock: Clock, worker: str, started: float, hold: Hold) -> bool:
+    """Say what a worker may take; nothing changes for a later incarnation of it."""
+
+    def change(old: WorkerRow) -> WorkerRow:
+        return replace(old, hold=hold) if old.started == started else old
+
+    return _order(store, clock, worker, change)
+
+
+def _order(
+    store: Store, clock: Clock, worker: str, decide: Callable[[WorkerRow], WorkerRow]
+) -> bool:
+    there = False
+
+    def change(found: Row | None) -> tuple[Operation, ...]:
+        nonlocal there
+        there = found is not None
+        if found is None:
+            return ()
+        old = _load(found)
+        new = decide(old)
+        if new == old:
+            return ()
+        return (Replace(row=worker, entity=_dump(new), etag=found.etag),)
+
+    updates.update(store, clock, TABLE, PARTITION, worker, change)
+    return there
+
+
+def list_workers(store: Store) -> list[WorkerRow]:
+    """All workers that have not left."""
+    return [_load(row) for row in store.scan(TABLE, PARTITION, "", "\uffff")]
+
+
+def leave(store: Store, clock: Clock, worker: str, started: float) -> None:
+    """Remove the row of a worker that ended, unless a later incarnation wrote it."""
+
+    def change(found: Row | None) -> tuple[Operation, ...]:
+        if found is None or _load(found).started != started:
+            return ()
+        return (Delete(row=worker, etag=found.etag),)
+
+    updates.update(store, clock, TABLE, PARTITION, worker, change)
+
+
+def _dump(worker: WorkerRow) -> Entity:
+    attempts = [
+        [a.key, a.claim, a.started_ago, a.phase.value, a.task_class, a.progress, a.note]
+        for a in worker.attempts
+    ]
+    return {
+        "schema": SCHEMA,
+        "name": worker.name,
+        "host": worker.host,
+        "slots": worker.slots,
+        "started": worker.started,
+        "beat_at": worker.beat_at,
+        "sequence": worker.sequence,
+        "attempts": json.dumps(attempts).encode(),
+        "orders": " ".join(worker.orders),
+        "moves": " ".join(worker.moves),
+        "hold": worker.hold.value,
+        "draining": worker.draining,
+        "sandbox": worker.sandbox.sandbox,
+        "version": worker.version,
+    }
+
+
+def _load(row: Row) -> WorkerRow:
+    e = current("worker", row)
+    listed = e["attempts"]
+    text = listed if isinstance(listed, bytes) else b"[]"
+    return WorkerRow(
+        name=str(e["name"]),
+        host=str(e["host"]),
+        slots=int(e["slots"]),
+        started=float(e["started"]),
+        beat_at=float(e["beat_at"]),
+        sequence=int(e["sequence"]),
+        attempts=tuple(
+            RunningAttempt(
+                key=k, claim=c, started_ago=s, phase=Phase(p), task_class=t, progress=g, note=n
+            )
+            for k, c, s, p, t, g, n in json.loads(text)
+        ),
+        orders=tuple(str(e["orders"]).split()),
+        moves=tuple(str(e["moves"]).split()),
+        hold=Hold(str(e["hold"])),
+        draining=bool(e["draining"]),
+        sandbox=str(e["sandbox"]),
+        version=str(e["version"]),
+        etag=row.etag,
+    )

@@ -1,0 +1,176 @@
+"""The local cache of artifact files: by content, bounded, shared by slots and processes.
+
+An entry's name is its SHA-256, so a file that serves many tasks is held once, survives restarts,
+and is checked each time it is handed out. An attempt gets a hard link in its own folder under the
+name it needs; the cache may then drop its own link at any time.
+"""
+
+import errno
+import fcntl
+import hashlib
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from io import BufferedRandom
+from pathlib import Path
+
+from tasks.model.model import ArtifactFile
+
+_EVICTION = "evict"  # the lock under which entries are dropped; others are two digits of a name
+_PARTIAL = ".part"
+_ABANDONED = 3600.0  # seconds after which nobody still writes a download
+_DRAINED = 0.9  # eviction goes on until this share of the bound is left
+
+
+class Cache:
+    """Files by content in one folder of at most `bound` bytes (the newest entry may overstep)."""
+
+    def __init__(self, folder: Path, bound: int) -> None:
+        self._entries = folder / "entries"
+        self._locks = folder / "locks"
+        self._bound = bound
+        self._entries.mkdir(parents=True, exist_ok=True)
+        self._locks.mkdir(parents=True, exist_ok=True)
+
+    def get(self, file: ArtifactFile, to: Path, fetch: Callable[[Path], None]) -> bool:
+        """Put the file at `to`, from the cache or by `fetch(path)`; returns whether it was held.
+
+        `fetch` must verify what it writes and raise otherwise; its errors pass through. Slots
+        that want the same content at once fetch it once.
+        """
+        to.parent.mkdir(parents=True, exist_ok=True)
+        if file.size > self._bound:
+            fetch(to)
+            return False
+        entry = self._entry(file)
+        with self._lock(file.sha256[:2]):
+            held = self._take(entry, file, to)
+            if not held:
+                self._fetch(entry, to, fetch)
+        if not held:
+            self._grown(file.size)
+        return held
+
+    def put(self, file: ArtifactFile, path: Path) -> None:
+        """Offer a file that has just been made and is likely wanted here soon."""
+        if file.size > self._bound:
+            return
+        entry = self._entry(file)
+        with self._lock(file.sha256[:2]):
+            if entry.exists():
+                return
+            entry.parent.mkdir(exist_ok=True)
+            _link(path, entry)
+        self._grown(file.size)
+
+    def size(self) -> int:
+        """Bytes held, counted."""
+        return sum(size for _, size, _ in self._listed())
+
+    def shrink(self, bound: int) -> None:
+        """Drop the entries used longest ago until the rest fits, if it does not."""
+        with self._lock(_EVICTION) as total:
+            _write_total(total, self._evict(bound))
+
+    def _grown(self, size: int) -> None:
+        """Keep the total up to date and the bound.
+
+        The total is a number in the lock's file: counting thousands of entries for every one that
+        is added would cost more than fetching some. It is counted again whenever it says that the
+        bound is passed, so an error in it lasts no longer than that.
+        """
+        with self._lock(_EVICTION) as total:
+            text = total.read(64)
+            known = int(text) + size if text.isdigit() else self.size()
+            _write_total(total, self._evict(self._bound) if known > self._bound else known)
+
+    def _evict(self, bound: int) -> int:
+        """Drop entries if the bound is passed; returns the bytes left. Called under its lock."""
+        entries = sorted(self._listed())
+        total = sum(size for _, size, _ in entries)
+        if total <= bound:
+            return total
+        for _, size, path in entries[:-1]:
+            if total <= bound * _DRAINED:
+                break
+            path.unlink(missing_ok=True)
+            total -= size
+        return total
+
+    def _entry(self, file: ArtifactFile) -> Path:
+        return self._entries / file.sha256[:2] / file.sha256
+
+    def _take(self, entry: Path, file: ArtifactFile, to: Path) -> bool:
+        try:
+            _link(entry, to)
+        except FileNotFoundError:
+            return False
+        with suppress(FileNotFoundError):  # another slot may have evicted it; `to` stays
+            os.utime(entry)
+        if sha256(to) == file.sha256:
+            return True
+        with suppress(FileNotFoundError):
+            entry.unlink()
+        to.unlink()
+        return False
+
+    def _fetch(self, entry: Path, to: Path, fetch: Callable[[Path], None]) -> None:
+        entry.parent.mkdir(exist_ok=True)
+        partial = entry.with_name(f"{entry.name}.{os.getpid()}{_PARTIAL}")
+        try:
+            try:
+                fetch(partial)
+            except OSError as error:
+                if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                    raise
+                # The cache is the one thing on this disk that may go.
+                partial.unlink(missing_ok=True)
+                self.shrink(0)
+                fetch(partial)
+            partial.chmod(0o444)
+            _link(partial, to)
+            partial.replace(entry)
+        finally:
+            partial.unlink(missing_ok=True)
+
+    def _listed(self) -> Iterator[tuple[float, int, Path]]:
+        """(last use, bytes, path) of every entry, and of downloads that were broken off."""
+        abandoned = time.time() - _ABANDONED
+        for path in self._entries.glob("*/*"):
+            with suppress(FileNotFoundError):
+                stat = path.stat()
+                under_way = path.name.startswith(".") or path.name.endswith(_PARTIAL)
+                if not under_way or stat.st_mtime < abandoned:
+                    yield stat.st_mtime, stat.st_size, path
+
+    @contextmanager
+    def _lock(self, name: str) -> Iterator[BufferedRandom]:
+        # Made by appending, which never truncates what another process has written.
+        (self._locks / name).open("ab").close()
+        with (self._locks / name).open("r+b") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # released with the file, also by a crash
+            yield lock
+
+
+def _write_total(file: BufferedRandom, total: int) -> None:
+    file.seek(0)
+    file.write(str(total).encode("ascii"))
+    file.truncate()
+
+
+def sha256(path: Path) -> str:
+    """The SHA-256 of a file, in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _link(source: Path, to: Path) -> None:
+    """A second name for a file, or a copy where the file system has no hard links."""
+    try:
+        os.link(source, to)
+    except OSError as error:
+        if error.errno not in (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP):
+            raise
+        shutil.copyfile(source, to)

@@ -1,0 +1,146 @@
+"""Collection: one granule, from the archive into storage, whole and of the format it claims."""
+
+import shutil
+import struct
+from datetime import UTC, datetime
+from pathlib import Path
+
+from archives.errors import SourcesSettingError
+from archives.model import Archive, GranuleRecord, Progress
+from reprojection.errors import UnreadableGranuleError
+from reprojection.read.granule import open_granule
+from tasks.model.categories import Category
+from tasks.model.model import ArtifactFile
+from tasks.model.spec import CollectSpec
+from tasks.run.classify import AttemptError
+from tasks.run.sources import open_sources
+from tasks.settings import Settings
+from tasks.storage.blobs import GRANULES
+from worker.files.partials import Partials
+from worker.phases.context import Context
+
+_GB = 10**9
+_FETCHED = 0.6  # of an attempt's progress
+_HDF4_MAGIC = b"\x0e\x03\x13\x01"
+_NULL_TAG = 1  # DFTAG_NULL: an empty descriptor
+_NOWHERE = 0xFFFFFFFF
+
+
+def collect(spec: CollectSpec, context: Context) -> tuple[ArtifactFile, ...]:
+    """Fetch the granule, check it, store it under its own name."""
+    archive = open_archive(spec, context.settings)
+    path = context.folder("granule") / Path(spec.granule).name
+    context.tell(0.0, f"fetching {spec.granule}")
+    fetch(archive, spec, context, path)
+    context.tell(_FETCHED, f"checking {spec.granule}")
+    check_granule(path)
+    context.tell(0.7, f"storing {spec.granule}")
+    return (context.upload(path, container=GRANULES),)
+
+
+def fetch(archive: Archive, spec: CollectSpec, context: Context, path: Path) -> None:
+    """Bring the granule to `path`, going on with what an earlier attempt on this machine got."""
+    settings = context.settings
+    partials = Partials(settings.data_dir / "downloads", int(settings.partial_gb * _GB))
+    with partials.place(spec.key, context.folder("fetching")) as folder:
+        fetched = archive.fetch(_record(spec), folder / path.name, _progress(context, spec))
+        shutil.move(fetched.path, path)
+
+
+def _progress(context: Context, spec: CollectSpec) -> Progress:
+    """Tells how far the fetch is, each per cent once: it is the first 60% of the attempt."""
+    told = 0
+
+    def tell(done: int, total: int) -> None:
+        nonlocal told
+        part = 100 * done // total if total else 0
+        if part > told:
+            told = part
+            context.tell(_FETCHED * min(1.0, part / 100), f"fetching {spec.granule}")
+
+    return tell
+
+
+def open_archive(spec: CollectSpec, settings: Settings) -> Archive:
+    """The archives a granule may be fetched from, that which listed it first.
+
+    Raises:
+        AttemptError: this worker has none.
+    """
+    try:
+        # The manager's index is the manager's; a worker lists by names alone, and only in need.
+        return open_sources(settings, settings.data_dir / "worker-index.sqlite")
+    except SourcesSettingError as error:
+        raise AttemptError(
+            Category.SOURCE_NOT_PUBLISHED,
+            f"{spec.granule} is to come from the archive {spec.source or 'folder'!r}, but this "
+            f"worker has none: {error}",
+        ) from error
+
+
+def check_granule(path: Path) -> None:
+    """Open the granule and see that none of its parts lies beyond its end.
+
+    Raises:
+        BadFormatError: it is not HDF.
+        UnreadableGranuleError: it is truncated or damaged.
+    """
+    with open_granule(path):
+        pass
+    check_extent(path)
+
+
+def check_extent(path: Path) -> None:
+    """Raise UnreadableGranuleError when an HDF4 file ends before its last data element.
+
+    The library opens such a file and fails, or invents zeros, only where data are missing. Source:
+    HDF4 Specification and Developer's Guide, "Data Descriptor Blocks": a block is a count of
+    descriptors (2 bytes) and the next block's offset (4), then 12 bytes for each descriptor: tag,
+    reference, offset, length; all big-endian. HDF5 notes its own end, and its library checks it.
+    """
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        if file.read(4) != _HDF4_MAGIC:
+            return
+        block, seen = 4, set[int]()
+        while block and block not in seen:
+            seen.add(block)
+            file.seek(block)
+            head = file.read(6)
+            count, following = struct.unpack(">HI", head) if len(head) == 6 else (0, 0)
+            table = file.read(12 * count)
+            if len(head) < 6 or len(table) < 12 * count:
+                raise _truncated(path, size, block + 6 + 12 * count)
+            for tag, _, offset, length in struct.iter_unpack(">HHII", table):
+                real = tag != _NULL_TAG and _NOWHERE not in (offset, length)
+                if real and offset + length > size:
+                    raise _truncated(path, size, offset + length)
+            block = following
+
+
+def _truncated(path: Path, size: int, end: int) -> UnreadableGranuleError:
+    return UnreadableGranuleError(
+        f"{path.name} is truncated: it has {size} bytes and says that data reach to byte {end}; "
+        "fetch it again"
+    )
+
+
+def _record(spec: CollectSpec) -> GranuleRecord:
+    """What fetching needs of a record; where and when the granule lies was planning's concern."""
+    unknown = datetime.fromtimestamp(0, UTC)
+    return GranuleRecord(
+        name=spec.granule,
+        product=spec.product,
+        collection=spec.collection,
+        start=unknown,
+        end=unknown,
+        tile=None,
+        boundary=None,
+        production_time=spec.production,
+        size=spec.size,
+        checksum=spec.checksum or None,
+        checksum_type=spec.checksum_type or None,
+        url=spec.url,
+        day_night="",
+        source=spec.source or "folder",
+    )

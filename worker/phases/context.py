@@ -1,0 +1,95 @@
+"""What a phase works with: its inputs as local files, a folder of its own, and where results go."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tasks.errors import BlobMissingError, CorruptBlobError
+from tasks.model.categories import Category
+from tasks.model.model import ArtifactFile
+from tasks.run.classify import AttemptError
+from tasks.settings import Settings
+from tasks.storage.blobs import ARTIFACTS, Blobs, artifact_name, is_damaged, split_blob
+from worker.files.cache import Cache
+from worker.sandbox.sandbox import Tier
+
+Tell = Callable[[float, str], None]
+
+
+@dataclass(kw_only=True)
+class Context:
+    """One attempt's surroundings. `inputs` are the artifacts' files by input index."""
+
+    key: str
+    claim: str
+    inputs: Mapping[int, tuple[ArtifactFile, ...]]
+    scratch: Path
+    settings: Settings
+    blobs: Blobs
+    cache: Cache
+    tell: Tell
+    sandbox: Tier
+
+    def fetch_inputs(self, until: float = 0.5) -> dict[int, tuple[Path, ...]]:
+        """All inputs as verified local files, by input index and in their order.
+
+        Each input has a folder of its own, since two may have files of one name. `until` is the
+        share of the attempt's progress that this is.
+
+        Raises:
+            AttemptError: source blob missing or corrupt blob read, with a bit for every input that
+                has to be made again.
+            CorruptBlobError: a blob was damaged on its way.
+        """
+        fetched: dict[int, tuple[Path, ...]] = {}
+        lost: dict[int, BlobMissingError | CorruptBlobError] = {}
+        for n, (index, files) in enumerate(sorted(self.inputs.items())):
+            self.tell(until * n / len(self.inputs), f"fetching input {n + 1} of {len(self.inputs)}")
+            try:
+                fetched[index] = tuple(self._fetch(index, file) for file in files)
+            except BlobMissingError as error:
+                lost[index] = error
+            except CorruptBlobError as error:
+                if not is_damaged(self.blobs, error):
+                    raise
+                lost[index] = error
+        if lost:
+            damaged = [error for error in lost.values() if isinstance(error, CorruptBlobError)]
+            first, *_ = damaged or lost.values()
+            raise AttemptError(
+                Category.CORRUPT_BLOB_READ if damaged else Category.SOURCE_BLOB_MISSING,
+                f"{len(lost)} of {len(self.inputs)} inputs are "
+                f"{'damaged or gone' if damaged else 'gone'}, the first: {first}",
+                healing=sum(1 << index for index in lost),
+            )
+        return fetched
+
+    def _fetch(self, index: int, file: ArtifactFile) -> Path:
+        to = self.scratch / "inputs" / f"{index:04d}" / Path(file.name).name
+        container, name = split_blob(file.blob)
+        self.cache.get(
+            file, to, lambda path: self.blobs.get_file(container, name, path, file.sha256)
+        )
+        return to
+
+    def folder(self, name: str) -> Path:
+        """A new folder within the attempt's own."""
+        path = self.scratch / name
+        path.mkdir()
+        return path
+
+    def upload(self, path: Path, *, container: str = ARTIFACTS, keep: bool = True) -> ArtifactFile:
+        """Store a file of the artifact under the claim's name, and say what was stored.
+
+        The checksum is that of the bytes sent; whoever reads them from storage holds them to it.
+
+        `keep` also puts it into the local cache, whose next reader may well be here.
+        """
+        name = artifact_name(self.key, self.claim, path.name)
+        stored = self.blobs.put_file(container, name, path)
+        file = ArtifactFile(
+            name=path.name, blob=f"{container}/{name}", size=stored.size, sha256=stored.sha256
+        )
+        if keep:
+            self.cache.put(file, path)
+        return file

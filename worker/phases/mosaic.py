@@ -1,0 +1,44 @@
+"""Aggregation into one raster: cells of one layer and date, cropped to the region."""
+
+import json
+
+from shapely import MultiPolygon, Polygon, from_geojson
+
+from reprojection.write.mosaic import mosaic as mosaic_cells
+from reprojection.write.stac import stac_item
+from reprojection.write.write import write_cog
+from tasks.model.categories import Category
+from tasks.model.model import ArtifactFile
+from tasks.model.spec import MosaicSpec
+from tasks.run.classify import AttemptError
+from worker.phases.context import Context
+from worker.phases.reproject import grid_of
+
+
+def mosaic(spec: MosaicSpec, context: Context) -> tuple[ArtifactFile, ...]:
+    """Assemble the cells into `<name>.tif`, a Cloud Optimized GeoTIFF, with its STAC item."""
+    fetched = context.fetch_inputs()
+    # An input may be without the file: a reduction over fewer layers than were planned.
+    paths = [path for files in fetched.values() for path in files]
+    if not paths:
+        raise AttemptError(
+            Category.USER_CODE_FAILED, f"none of the {len(spec.inputs)} inputs has a raster"
+        )
+    context.tell(0.5, f"assembling {len(paths)} cells")
+    raster = mosaic_cells(paths, grid_of(spec.grid), _clip(spec))
+    context.tell(0.75, f"writing {spec.name}.tif")
+    folder = context.folder("mosaic")
+    image, item = folder / f"{spec.name}.tif", folder / f"{spec.name}.json"
+    write_cog(raster, image)
+    item.write_text(json.dumps(stac_item(image), indent=1, sort_keys=True) + "\n", "utf-8")
+    context.tell(0.9, f"storing {spec.name}")
+    return (context.upload(image, keep=False), context.upload(item, keep=False))
+
+
+def _clip(spec: MosaicSpec) -> Polygon | MultiPolygon | None:
+    if not spec.clip:
+        return None
+    shape = from_geojson(spec.clip)
+    if not isinstance(shape, Polygon | MultiPolygon):
+        raise ValueError(f"a mosaic is clipped to a polygon, not to a {shape.geom_type}")
+    return shape

@@ -1,0 +1,64 @@
+"""Reprojection: one layer of one date's granules onto one cell, as `cell.tif`."""
+
+import json
+from collections.abc import Mapping, Sequence
+
+from pydantic import TypeAdapter
+
+from reprojection.catalogue import product
+from reprojection.grid.grids import Grid
+from reprojection.reproject import ExtraBand, Merge, Options
+from reprojection.reproject import reproject as reproject_granules
+from reprojection.write.write import write_cog
+from tasks.model.model import ArtifactFile
+from tasks.model.spec import GridSpec, ReprojectSpec
+from worker.phases.context import Context
+
+CELL = "cell.tif"
+_PRESETS = ("best", "good")
+_MERGE: TypeAdapter[Merge] = TypeAdapter(Merge)
+_EXTRA: TypeAdapter[tuple[ExtraBand, ...]] = TypeAdapter(tuple[ExtraBand, ...])
+
+
+def reproject(spec: ReprojectSpec, context: Context) -> tuple[ArtifactFile, ...]:
+    """Put the granules onto the cell. The file is small and read whole: it has no overviews."""
+    fetched = context.fetch_inputs()
+    paths = [path for files in fetched.values() for path in files]
+    context.tell(0.5, f"reprojecting {spec.layer} of {len(paths)} granules")
+    raster = reproject_granules(
+        paths,
+        spec.layer,
+        grid_of(spec.grid),
+        options_of(spec),
+        product=product(spec.product, spec.collection),
+    )
+    context.tell(0.8, f"writing {CELL}")
+    path = context.folder("cell") / CELL
+    write_cog(raster, path, overviews=False)
+    context.tell(0.9, f"storing {CELL}")
+    return (context.upload(path),)
+
+
+def grid_of(spec: GridSpec) -> Grid:
+    """The grid a specification describes."""
+    return Grid(crs=spec.crs, transform=spec.transform, width=spec.width, height=spec.height)
+
+
+def options_of(spec: ReprojectSpec) -> Options:
+    """How granules become pixels, as the specification says."""
+    return Options(
+        resampling=None if spec.resampling == "default" else spec.resampling,
+        merge=_MERGE.validate_python(spec.merge),
+        qa=_qa(spec.qa),
+        mask=spec.mask,
+        units=spec.units,
+        codes=spec.codes,
+        extra_bands=_EXTRA.validate_python(spec.extra_bands),
+    )
+
+
+def _qa(text: str) -> str | Mapping[str, Mapping[str, Sequence[int]]] | None:
+    if not text or text in _PRESETS:
+        return text or None
+    rule: Mapping[str, Mapping[str, Sequence[int]]] = json.loads(text)
+    return rule

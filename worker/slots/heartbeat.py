@@ -1,0 +1,92 @@
+"""The worker's heartbeat: one row that says it lives and what it runs, and brings back orders."""
+
+import threading
+from dataclasses import dataclass, field, replace
+
+import structlog
+
+from tasks.errors import StoreError
+from tasks.tables import workers
+from tasks.tables.services import Services
+from tasks.tables.workers import WorkerRow
+from worker.slots.supervisor import Order, Supervisor
+
+
+@dataclass(kw_only=True)
+class Heartbeat:
+    """Beats every `every` seconds; without a beat for `lease` seconds all attempts are killed.
+
+    The lease is watched by a thread of its own, since a beat that hangs is just what it is for.
+    """
+
+    services: Services
+    supervisor: Supervisor
+    row: WorkerRow
+    every: float
+    lease: float
+    _stop: threading.Event = field(default_factory=threading.Event)
+    _sequence: int = 0
+    _last: float = 0.0
+
+    def __post_init__(self) -> None:
+        self._log = structlog.get_logger("worker")
+
+    def start(self) -> None:
+        """Beat once, so that the worker is known before it claims, then go on in the background.
+
+        Raises:
+            StoreError: the table does not answer.
+        """
+        self.beat()
+        for body in (self._beat_on, self._watch):
+            threading.Thread(target=body, name=body.__name__, daemon=True).start()
+
+    def stop(self) -> None:
+        """Stop beating and take the worker's row away."""
+        self._stop.set()
+        try:
+            workers.leave(self.services.store, self.services.clock, self.row.name, self.row.started)
+        except StoreError as error:
+            self._log.warning("the worker's row stays behind", error=str(error))
+
+    def beat(self) -> None:
+        """One beat, and what it orders."""
+        began = self.services.clock.monotonic()
+        self._sequence += 1
+        row = replace(
+            self.row,
+            beat_at=self.services.clock.now(),
+            sequence=self._sequence,
+            attempts=self.supervisor.running(),
+            draining=self.supervisor.draining,
+        )
+        orders = workers.beat(self.services.store, self.services.clock, row)
+        # The lease counts from before the call: when the row was written is not known better.
+        self._last = began
+        if orders.hold is not self.supervisor.hold:
+            self._log.warning("held by the manager", hold=orders.hold.value or "released")
+            self.supervisor.hold = orders.hold
+        for claim in orders.kill:
+            self.supervisor.kill(claim, Order.KILL)
+        for claim in orders.move:
+            self.supervisor.kill(claim, Order.MOVE)
+
+    def check_lease(self) -> None:
+        """Kill all attempts when the last beat is a lease ago: the manager counts us as lost."""
+        silence = self.services.clock.monotonic() - self._last
+        if silence > self.lease and self.supervisor.running():
+            self._log.error("no beat for a lease, ending all attempts", seconds=round(silence, 1))
+            self.supervisor.kill_all(Order.FENCE)
+
+    def _beat_on(self) -> None:
+        while not self._stop.wait(self.every):
+            try:
+                self.beat()
+            except StoreError as error:
+                self._log.warning("beat missed", error=str(error))
+            except Exception:  # noqa: BLE001 - a worker that beats no more is lost for good
+                self._log.exception("beat missed")
+
+    def _watch(self) -> None:
+        while not self._stop.wait(min(1.0, self.lease / 10)):
+            self.check_lease()

@@ -1,0 +1,176 @@
+"""The worker process: forkserver, slots, heartbeat, Celery; and its orderly end."""
+
+import os
+import re
+import socket
+import sys
+import threading
+import warnings
+from importlib.metadata import version
+from pathlib import Path
+
+import structlog
+from azure.core.exceptions import AzureError
+from celery import Celery, bootsteps, signals
+from celery.platforms import SecurityWarning
+from celery.worker.consumer import Consumer
+from kombu.asynchronous import Hub
+
+from tasks.errors import SwathmillError
+from tasks.messages.celery_app import QUEUE, TASK, make_app, queue_of
+from tasks.run import logs
+from tasks.run.connect import connect
+from tasks.settings import Settings
+from tasks.tables.workers import Hold, WorkerRow
+from worker.files.scratch import Scratch
+from worker.sandbox import sandbox
+from worker.sandbox.children import await_forkserver, start_forkserver
+from worker.slots.heartbeat import Heartbeat
+from worker.slots.supervisor import Order, Supervisor
+
+_EX_UNAVAILABLE, _EX_CONFIG = 69, 78
+_PULSE_SECONDS = 0.02
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.-]+")
+
+
+def main() -> int:
+    """Run a worker until SIGTERM or SIGINT; returns the exit code."""
+    settings = Settings()
+    name = worker_name(settings)
+    # Before any thread, any client and any logging to a pipe that a fork would share.
+    start_forkserver()
+    # In a container the worker is root, and what runs user code is shut in by the sandbox.
+    warnings.filterwarnings("ignore", category=SecurityWarning, module="celery")
+    logs.configure(settings.log_level, process="worker", worker=name)
+    try:
+        confinement = sandbox.report(settings)
+        scratch = Scratch(settings.data_dir, name)
+        services = connect(settings)
+    except SwathmillError as error:
+        structlog.get_logger("worker").error(str(error))
+        return _EX_CONFIG
+    except AzureError as error:
+        structlog.get_logger("worker").error("storage does not answer", error=str(error))
+        return _EX_UNAVAILABLE
+    supervisor = Supervisor(
+        services=services,
+        settings=settings,
+        name=name,
+        sandbox=confinement.tier,
+        scratch=scratch,
+        cache=cache_folder(settings),
+    )
+    row = WorkerRow(
+        name=name,
+        host=socket.gethostname(),
+        slots=settings.slots,
+        started=services.clock.now(),
+        beat_at=services.clock.now(),
+        sandbox=confinement.line,
+        version=version("swathmill"),
+    )
+    heartbeat = Heartbeat(
+        services=services,
+        supervisor=supervisor,
+        row=row,
+        every=settings.heartbeat_seconds,
+        lease=settings.lease_seconds,
+    )
+    log = structlog.get_logger("worker")
+    removed = scratch.clean()
+    await_forkserver()
+    log.info("worker starts", slots=settings.slots, sandbox=confinement.line, stale=removed)
+    heartbeat.start()
+    try:
+        return consume(make_app(settings.redis_url.get_secret_value()), supervisor)
+    finally:
+        supervisor.kill_all(Order.HAND_BACK)
+        heartbeat.stop()
+        scratch.close()
+        log.info("worker ended")
+
+
+def worker_name(settings: Settings) -> str:
+    """The worker's name, fit for a row key and a folder."""
+    name = settings.worker_name or f"{socket.gethostname()}-{os.getpid()}"
+    return _NOT_IN_NAMES.sub("-", name)[:100]
+
+
+def cache_folder(settings: Settings) -> Path:
+    """The local cache: one for all workers of a machine over one data folder, so that a granule
+    that one of them fetched is at hand for the others."""
+    return settings.data_dir / "cache" / socket.gethostname()
+
+
+class _Pulse(bootsteps.StartStopStep):  # type: ignore[misc]
+    """Keeps Celery's loop turning, and stops it taking messages while the worker may run none.
+
+    With prefetching off, the loop asks Redis for a message only when a slot is free, and nothing
+    tells a sleeping loop that one has become free: it would sleep on for up to ten seconds.
+    """
+
+    supervisor: Supervisor
+    queues: tuple[str, ...]
+
+    def register_with_event_loop(self, consumer: Consumer, hub: Hub) -> None:
+        """Called by Celery for each connection."""
+        hub.call_repeatedly(_PULSE_SECONDS, self._turn, consumer)
+
+    def _turn(self, consumer: Consumer) -> None:
+        taking = consumer.task_consumer
+        if taking is None:
+            return
+        takes = self.supervisor.takes()
+        held = self.supervisor.hold is not Hold.NONE
+        for queue in self.queues:
+            if takes and not taking.consuming_from(queue):
+                consumer.add_task_queue(queue)
+            elif not takes and held and taking.consuming_from(queue):
+                consumer.cancel_task_queue(queue)
+
+
+def consume(app: Celery, supervisor: Supervisor) -> int:
+    """Give each message's key to a slot until Celery is told to stop: of this host's queue, then
+    of all workers'."""
+    queues = (queue_of(socket.gethostname()), QUEUE)
+
+    @app.task(name=TASK, ignore_result=True)  # type: ignore[untyped-decorator]
+    def attempt(key: str) -> None:
+        supervisor.execute(key)
+
+    def stopping(**_: object) -> None:
+        # Celery waits for the slots as long as they take; the grace is ours to bound.
+        supervisor.draining = True
+        threading.Thread(target=_end_of_grace, args=(supervisor,), daemon=True).start()
+
+    def no_logging(**_: object) -> None:
+        """Celery leaves logging alone when somebody answers this signal."""
+
+    signals.worker_shutting_down.connect(stopping, weak=False)
+    signals.setup_logging.connect(no_logging, weak=False)
+    app.steps["consumer"].add(
+        type("Pulse", (_Pulse,), {"supervisor": supervisor, "queues": queues})
+    )
+    worker = app.Worker(
+        hostname=f"attempts@{supervisor.name}",
+        pool_cls="threads",
+        concurrency=supervisor.settings.slots,
+        queues=[*queues],
+        without_gossip=True,
+        without_mingle=True,
+        without_heartbeat=True,
+        quiet=True,
+        no_color=True,
+        loglevel=supervisor.settings.log_level.upper(),
+    )
+    worker.start()
+    return int(worker.exitcode or 0)
+
+
+def _end_of_grace(supervisor: Supervisor) -> None:
+    clock = supervisor.services.clock
+    end = clock.monotonic() + supervisor.settings.grace_seconds
+    while supervisor.running() and clock.monotonic() < end:
+        clock.sleep(0.1)
+    supervisor.kill_all(Order.HAND_BACK)
+    sys.stderr.flush()

@@ -1,0 +1,307 @@
+"""Slots: each takes one task at a time, supervises its child, and settles the attempt's end."""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from functools import partial
+from pathlib import Path
+
+import structlog
+
+from tasks.errors import StoreError
+from tasks.model.categories import Category
+from tasks.model.model import ArtifactFile, Attempt, State
+from tasks.run.classify import Diagnosis, classify, classify_exit
+from tasks.settings import Settings
+from tasks.tables import protocol
+from tasks.tables.protocol import Claimed
+from tasks.tables.services import Services
+from tasks.tables.transitions import RetryPolicy
+from tasks.tables.workers import Hold, RunningAttempt
+from worker.files.scratch import Scratch
+from worker.sandbox.children import Child
+from worker.sandbox.messages import Ended, Failed, Job, Message, Progress, Succeeded
+from worker.sandbox.sandbox import Tier
+from worker.slots import attempt
+
+_GB = 10**9
+_SETTLE_TRIES = 30  # with the pauses below: some minutes of an unreachable table
+_SETTLE_PAUSE = 5.0
+
+
+class Order(Enum):
+    """Why an attempt's child is killed."""
+
+    KILL = "kill order"  # the manager's: too slow, or nobody wants it
+    MOVE = "move order"  # the manager's: this machine is slow, others end it sooner
+    FENCE = "fence"  # the table has not been reached for a lease: others may act for us
+    HAND_BACK = "hand back"  # the worker ends
+
+
+@dataclass(kw_only=True)
+class _Slot:
+    """One running attempt. `child` is None until it is started."""
+
+    claimed: Claimed
+    since: float  # monotonic
+    started: float  # POSIX
+    child: Child | None = None
+    progress: float = 0.0
+    note: str = ""
+    order: Order | None = None
+    report: Succeeded | Failed | None = None
+
+    def hear(self, message: Message) -> None:
+        if isinstance(message, Progress):
+            self.progress, self.note = message.fraction, message.note
+        elif isinstance(message, Succeeded | Failed):
+            self.report = message
+
+
+@dataclass(frozen=True, kw_only=True)
+class _End:
+    """How an attempt ended: with files, or with a diagnosis."""
+
+    files: tuple[ArtifactFile, ...] = ()
+    diagnosis: Diagnosis | None = None
+    log: str = ""
+    peak_memory: int = 0
+
+
+@dataclass(kw_only=True)
+class Supervisor:
+    """The attempts of one worker. `execute` is called by as many threads as there are slots."""
+
+    services: Services
+    settings: Settings
+    name: str
+    sandbox: Tier
+    scratch: Scratch
+    cache: Path
+    start: Callable[[Job], Child] = field(default=lambda job: start_child(job))
+    draining: bool = False
+    hold: Hold = Hold.NONE
+    _slots: dict[str, _Slot] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        self._log = structlog.get_logger("worker")
+        self._policy = RetryPolicy(
+            budget=self.settings.retry_budget,
+            base=self.settings.retry_base,
+            ceiling=self.settings.retry_ceiling,
+            longest=self.settings.retry_longest,
+        )
+
+    def execute(self, key: str) -> None:
+        """Claim the task and see its attempt to the end; a stale message does nothing."""
+        if not self.takes():
+            return  # the manager sends the message again, to somebody who stays
+        try:
+            claimed = protocol.claim(self.services, key, self.name, self._policy)
+        except StoreError as error:
+            self._log.warning("not claimed", task=key, error=str(error))
+            return
+        if claimed is None:
+            return
+        clock = self.services.clock
+        slot = _Slot(claimed=claimed, since=clock.monotonic(), started=clock.now())
+        with self._lock:
+            self._slots[claimed.claim] = slot
+        log = self._log.bind(task=key, attempt=claimed.task.attempt, claim=claimed.claim)
+        log.info("attempt started", task_class=claimed.task.task_class)
+        try:
+            self._settle(slot, self._run(slot), log)
+        finally:
+            with self._lock:
+                del self._slots[claimed.claim]
+
+    def takes(self) -> bool:
+        """Whether a further attempt may be begun."""
+        if self.draining or self.hold is Hold.DRAINED:
+            return False
+        return self.hold is Hold.NONE or not self._slots
+
+    def running(self) -> tuple[RunningAttempt, ...]:
+        """The attempts under way, for the heartbeat."""
+        now = self.services.clock.monotonic()
+        with self._lock:
+            slots = tuple(self._slots.values())
+        return tuple(
+            RunningAttempt(
+                key=slot.claimed.task.key,
+                claim=slot.claimed.claim,
+                started_ago=round(now - slot.since, 3),
+                phase=slot.claimed.task.phase,
+                task_class=slot.claimed.task.task_class,
+                progress=round(slot.progress, 3),
+                note=slot.note[:120],
+            )
+            for slot in slots
+        )
+
+    def kill(self, claim: str, order: Order) -> None:
+        """Have an attempt's process tree killed; its slot then settles the attempt."""
+        with self._lock:
+            slot = self._slots.get(claim)
+            if slot is None or slot.order is not None:
+                return
+            slot.order = order
+            child = slot.child
+        self._log.info("killing an attempt", task=slot.claimed.task.key, order=order.value)
+        if child is not None:
+            child.kill()
+
+    def kill_all(self, order: Order) -> None:
+        """Have every attempt killed."""
+        with self._lock:
+            claims = tuple(self._slots)
+        for claim in claims:
+            self.kill(claim, order)
+
+    def _run(self, slot: _Slot) -> _End:
+        try:
+            with self.scratch.attempt(slot.claimed.claim) as folder:
+                ended = self._follow(slot, folder)
+        except EOFError:
+            ended = None  # the forkserver died; the next start makes a new one
+        except Exception as error:  # noqa: BLE001 - a claimed attempt is settled, whatever happens
+            diagnosis = classify(error)
+            return _End(diagnosis=diagnosis, log=diagnosis.traceback)
+        if ended is None:
+            lost = "the attempt's guard, or the forkserver it came from, was killed from outside"
+            return _End(diagnosis=Diagnosis(category=Category.WORKER_LOST, message=lost))
+        return self._judge(slot, ended)
+
+    def _follow(self, slot: _Slot, folder: Path) -> Ended | None:
+        claimed = slot.claimed
+        job = Job(
+            key=claimed.task.key,
+            claim=claimed.claim,
+            spec=claimed.spec,
+            inputs=claimed.input_files,
+            scratch=folder.resolve(),
+            cache=self.cache.resolve(),
+            settings=self.settings,
+            sandbox=self.sandbox,
+        )
+        child = self.start(job)
+        with self._lock:
+            slot.child = child
+            killed = slot.order is not None
+        if killed:
+            child.kill()
+        return child.follow(slot.hear)
+
+    def _judge(self, slot: _Slot, ended: Ended) -> _End:
+        """The attempt's end by what the child said, what was ordered, and how it died."""
+        said = slot.report
+        if isinstance(said, Succeeded):
+            return _End(files=said.files, log=ended.log, peak_memory=ended.peak_memory)
+        if slot.order is not None:
+            diagnosis = self._ordered(slot, slot.order)
+        elif ended.over_memory:
+            limit = self.settings.attempt_memory_gb
+            message = f"used {ended.peak_memory / _GB:.2f} GB of memory, the limit is {limit:g} GB"
+            diagnosis = Diagnosis(category=Category.OUT_OF_MEMORY, message=message)
+        elif said is not None:
+            diagnosis = Diagnosis(
+                category=said.category,
+                message=said.message,
+                asked=said.asked,
+                healing=said.healing,
+            )
+        else:
+            diagnosis = _without_report(ended)
+        return _End(diagnosis=diagnosis, log=ended.log, peak_memory=ended.peak_memory)
+
+    def _ordered(self, slot: _Slot, order: Order) -> Diagnosis:
+        if order is Order.HAND_BACK:
+            message = "the worker was told to stop and handed the task back"
+            return Diagnosis(category=Category.CANCELLED, message=message)
+        if order is Order.MOVE:
+            message = "the worker's machine is slow: handed back, for another worker to run"
+            return Diagnosis(category=Category.CANCELLED, message=message)
+        if order is Order.FENCE:
+            message = "the worker did not reach the table for a lease and ended its attempts"
+            return Diagnosis(category=Category.WORKER_LOST, message=message)
+        ran = self.services.clock.monotonic() - slot.since
+        if self._still_ours(slot.claimed):
+            message = f"killed after {ran:.1f} s: longer than attempts of its class may take"
+            return Diagnosis(category=Category.EXECUTION_TIMEOUT, message=message)
+        return Diagnosis(
+            category=Category.CANCELLED, message=f"killed after {ran:.1f} s: nobody wants it"
+        )
+
+    def _still_ours(self, claimed: Claimed) -> bool:
+        """Whether the table still has the task running under our claim: then the order is about
+        time. A task nobody wants is CANCELLED before the order is written."""
+        try:
+            task = protocol.read_task(self.services.store, claimed.task.key)
+        except StoreError:
+            return True  # the settling transaction is fenced anyway
+        return task is not None and task.state is State.RUNNING and task.claim == claimed.claim
+
+    def _fail(self, claimed: Claimed, attempt: Attempt, diagnosis: Diagnosis) -> bool:
+        if diagnosis.category is Category.CORRUPT_BLOB_READ:
+            protocol.lose_inputs(self.services, claimed, diagnosis.healing)
+        return protocol.fail(
+            self.services,
+            attempt,
+            self._policy,
+            asked=diagnosis.asked,
+            healing=diagnosis.healing,
+        )
+
+    def _settle(self, slot: _Slot, end: _End, log: structlog.stdlib.BoundLogger) -> None:
+        """Write the end into the table; tried again for minutes while the table is out of reach."""
+        clock = self.services.clock
+        diagnosis = end.diagnosis
+        attempt = slot.claimed.attempt(
+            started=slot.started,
+            ended=clock.now(),
+            duration=clock.monotonic() - slot.since,
+            category=diagnosis.category if diagnosis else None,
+            message=diagnosis.message if diagnosis else "",
+            log=end.log,
+            peak_memory=end.peak_memory,
+        )
+        if diagnosis is None:
+            write = partial(
+                protocol.commit, self.services, attempt, end.files, first=slot.claimed.task
+            )
+        else:
+            write = partial(self._fail, slot.claimed, attempt, diagnosis)
+        for left in reversed(range(_SETTLE_TRIES)):
+            try:
+                ours = write()
+            except StoreError as error:
+                log.warning("attempt not settled", error=str(error), tries_left=left)
+                clock.sleep(min(_SETTLE_PAUSE, self.settings.lease_seconds / 4))
+                continue
+            outcome = diagnosis.category.value if diagnosis else "success"
+            log.info(
+                "attempt ended" if ours else "attempt fenced",
+                outcome=outcome,
+                seconds=round(attempt.duration, 3),
+                peak_memory=end.peak_memory,
+                message=attempt.message,
+            )
+            return
+        log.error("attempt given up: the monitor will find it", task=attempt.key)
+
+
+def _without_report(ended: Ended) -> Diagnosis:
+    """What can be told of a child that did not report: how it ended, and its last words."""
+    diagnosis = classify_exit(ended.exit_code or 0)
+    words = ended.log.strip().splitlines()
+    if diagnosis.category is not Category.UNKNOWN or not words:
+        return diagnosis
+    return replace(diagnosis, message=f"{diagnosis.message}: {words[-1][:300]}")
+
+
+def start_child(job: Job) -> Child:
+    """A child from the forkserver, with the attempt's bound on memory."""
+    limit = int(job.settings.attempt_memory_gb * _GB)
+    return Child.start(partial(attempt.run, job), limit)
