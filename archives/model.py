@@ -177,6 +177,28 @@ class Stamped(Protocol):
         archive cannot say. Raises ArchiveError."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Misnamed:
+    """A file saved under another granule's name: `day` and `tile` are the name's, `holds` what its
+    metadata says it is."""
+
+    file: str
+    day: date
+    tile: tuple[int, int] | None
+    holds: GranuleRecord
+
+
+@runtime_checkable
+class NameChecking(Protocol):
+    """An archive that reads what its files are, whatever their names say."""
+
+    def misnamed(
+        self, product: str, collection: str, start_day: date, end_day: date
+    ) -> list[Misnamed]:
+        """The files that have the name of a granule of the product and days, and hold another
+        granule. Raises ArchiveError."""
+
+
 def newest_editions(records: Iterable[GranuleRecord]) -> list[GranuleRecord]:
     """One record per granule, by start, then name: the newest production time, then first URL."""
     best: dict[tuple[str, str, str, tuple[int, int] | None], GranuleRecord] = {}

@@ -11,12 +11,15 @@ import structlog
 
 from archives.errors import ArchiveError, NotPublishedError, soonest
 from archives.formats.names import parse_granule_name
+from archives.kinds.coverage import Coverage, Covering, joined
 from archives.model import (
     Archive,
     Box,
     Fetched,
     GranuleRecord,
     Holding,
+    Misnamed,
+    NameChecking,
     Progress,
     Stamped,
     normal_collection,
@@ -89,6 +92,18 @@ class Sources:
             found.update(source.products())
         return sorted(found)
 
+    def coverage(self) -> list[Coverage] | None:
+        """All that the sources hold; None when one of them cannot list itself."""
+        found: dict[tuple[str, str], Coverage] = {}
+        for source in self._all():
+            own = source.coverage() if isinstance(source, Covering) else None
+            if own is None:
+                return None
+            for each in own:
+                key = each.product, each.collection
+                found[key] = joined(found[key], each) if key in found else each
+        return [found[key] for key in sorted(found)]
+
     def search(
         self,
         product: str,
@@ -121,6 +136,17 @@ class Sources:
                 return ""
             found.append((source.name, own))
         return repr(found)
+
+    def misnamed(
+        self, product: str, collection: str, start_day: date, end_day: date
+    ) -> list[Misnamed]:
+        """As `NameChecking.misnamed`: those of all the product's sources that read their files."""
+        return [
+            found
+            for source in self.chain(product)
+            if isinstance(source, NameChecking)
+            for found in source.misnamed(product, collection, start_day, end_day)
+        ]
 
     def _note_failure(self) -> None:
         with self._lock:

@@ -5,7 +5,7 @@ This is the door of the room: everything else here serves it.
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -22,15 +22,15 @@ from reprojection.grid.crs import operation
 from reprojection.grid.grids import Grid
 from reprojection.grid.targets import pixel_metres
 from reprojection.read.encoding import Encoding, floating_encoding, stored_encoding
-from reprojection.read.granule_layer import UNDATED, Place, find_places
+from reprojection.read.granule_layer import UNDATED, Place, find_places, place_in
 from reprojection.read.raster import Band, Parameter, Pixels, Provenance, Raster
 from reprojection.warp import warp
-from reprojection.warp.from_swaths import newest_of_each_swath, swaths_onto_grid
+from reprojection.warp.from_swaths import Driving, newest_of_each_swath, swaths_onto_grid
 from reprojection.warp.from_tiles import newest_of_each_place, tiles_onto_grid
 from reprojection.warp.merge import Merged
 from reprojection.write.palette import colours_of
 
-__all__ = ["ALGORITHM", "ExtraBand", "Merge", "Options", "Raster", "reproject"]
+__all__ = ["ALGORITHM", "Driver", "ExtraBand", "Merge", "Options", "Raster", "reproject"]
 
 Merge = Literal["nadir", "latest", "mean", "first"]
 ExtraBand = Literal["count", "source", "reason"]
@@ -47,6 +47,16 @@ _BLENDING = ("bilinear", "cubic", "average", "gdal-average", "median")
 
 
 @dataclass(frozen=True, kw_only=True)
+class Driver:
+    """The layer by whose values the granule of each pixel is chosen for other layers of swaths;
+    `resampling` and `qa` are as in its own options."""
+
+    layer: str
+    resampling: str | None = None
+    qa: str | Mapping[str, Mapping[str, Sequence[int]]] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Options:
     """How granules become pixels. The defaults are those of a request that says nothing.
 
@@ -56,6 +66,8 @@ class Options:
     with it. `units` "physical"
     gives float32. `codes` "keep" adds a class band. `search` "valid" looks within the footprint
     radius for the nearest pixel with a value, "footprint" takes the nearest whatever it holds.
+    `driver` names the layer that this one follows where swaths overlap: each pixel is taken from
+    the granule that the driver's is taken from. It says nothing to tiles, and to the merge "mean".
     """
 
     resampling: str | None = None
@@ -66,6 +78,7 @@ class Options:
     codes: Literal["mask", "keep"] = "mask"
     search: Literal["footprint", "valid"] = "footprint"
     extra_bands: tuple[ExtraBand, ...] = ()
+    driver: Driver | None = None
 
 
 def reproject(
@@ -106,6 +119,7 @@ def reproject(
             encoding=encoding,
             resampling=method,
             merge=options.merge,
+            driving=_driving(places, options),
             mask=options.mask,
             search_valid=options.search == "valid",
             codes=options.codes == "keep",
@@ -126,6 +140,18 @@ def reproject(
             threads=threads,
         )
     return _raster(places, grid, options, method, encoding, merged)
+
+
+def _driving(places: Sequence[Place], options: Options) -> Driving | None:
+    driver = options.driver
+    if driver is None or options.merge == "mean":
+        return None
+    theirs = [place_in(place.path, driver.layer) for place in places]
+    method = driver.resampling or "nearest"
+    first = next((place for place in theirs if place is not None), None)
+    if first is not None:
+        _check(first, method, replace(options, qa=driver.qa))
+    return Driving(places=theirs, rule=driver.qa, resampling=method)
 
 
 def _agreeing(places: list[Place]) -> list[Place]:
@@ -287,7 +313,7 @@ def _provenance(places: Sequence[Place], grid: Grid, options: Options, method: s
         granules=tuple(place.source for place in places),
         start=_utc(min(starts)) if starts else "",
         end=_utc(max(ends)) if ends else "",
-        parameters=_parameters(options, method),
+        parameters=_parameters(options, method, is_swath=places[0].grid is None),
         operation=used.description,
         accuracy=used.accuracy,
         software=f"swathmill {version('swathmill')}, reprojection {ALGORITHM}",
@@ -298,8 +324,11 @@ def _utc(moment: datetime) -> str:
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _parameters(options: Options, method: str) -> tuple[tuple[str, Parameter], ...]:
+def _parameters(
+    options: Options, method: str, *, is_swath: bool
+) -> tuple[tuple[str, Parameter], ...]:
     rule = options.qa if isinstance(options.qa, str | None) else json.dumps(options.qa)
+    follows = options.driver if is_swath and options.merge != "mean" else None
     return (
         ("resampling", method),
         ("merge", options.merge),
@@ -309,4 +338,5 @@ def _parameters(options: Options, method: str) -> tuple[tuple[str, Parameter], .
         ("codes", options.codes),
         ("search", options.search),
         ("extra_bands", ",".join(options.extra_bands)),
+        *((("driver", json.dumps(asdict(follows))),) if follows else ()),
     )

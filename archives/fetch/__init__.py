@@ -1,0 +1,1 @@
+"""Fetch files: downloads that resume, credentials, limits per host."""

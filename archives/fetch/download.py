@@ -116,7 +116,7 @@ class Downloader:
         """Bring the file to `to` from the first of the URLs that gives it.
 
         `size` is in bytes, 0 when the catalogue does not say; `checksum_type` as in
-        `archives.formats.checksums`, and a kind unknown there is not checked. Bytes so far wait beside `to`
+        `archives.checksums`, and a kind unknown there is not checked. Bytes so far wait beside `to`
         in `<to>.part` for the next call, by whatever process.
 
         Raises:

@@ -18,6 +18,7 @@ from archives.errors import (
     NotPermittedError,
     NotPublishedError,
     ServerBusyError,
+    SourcesSettingError,
 )
 from archives.fetch.answers import bare_url
 from archives.formats.checksums import read_chunks
@@ -117,7 +118,7 @@ class RemoteFiles:
         try:
             self._system, root = fsspec.core.url_to_fs(url, **chosen)
         except (ImportError, ValueError) as error:
-            raise IndexUnusableError(
+            raise SourcesSettingError(
                 f"the archive {self.place} cannot be opened ({error}): correct SWATHMILL_ARCHIVE"
             ) from error
         self._root = str(root).rstrip("/")

@@ -1,0 +1,1 @@
+"""The formats of archives: names, sidecars, checksums, listings, boundaries."""

@@ -1,0 +1,1 @@
+"""The kinds of sources: folders, FTP, HTTP listings, LAADS, CMR, STAC."""

@@ -22,18 +22,20 @@ from archives.fetch.partial import check_room
 from archives.formats.checksums import digest, same_checksum
 from archives.formats.names import GranuleName, parse_granule_name
 from archives.formats.sidecar import Sidecar
+from archives.kinds.coverage import MOST_PLACED, Coverage, cells_touched
 from archives.model import (
     Box,
     Fetched,
     GranuleRecord,
     Holding,
+    Misnamed,
     Progress,
     Ring,
     newest_editions,
     normal_collection,
 )
 
-_SCHEMA = 1
+_SCHEMA = 2
 _SWATH_MINUTES = 5
 
 
@@ -99,6 +101,7 @@ class FolderArchive:
         self._index_path = index_path
         self._read_outline = read_outline
         self._fresh = False
+        self._coverage: list[Coverage] | None = None  # until the folder changes
 
     def refresh(self) -> Refreshed:
         """Bring the index up to date with the folder: new, changed and vanished files."""
@@ -117,6 +120,8 @@ class FolderArchive:
                 self._store(index, url, on_disk[url])
             lost = index.execute("SELECT url FROM files WHERE product IS NULL ORDER BY url")
             unrecognised = tuple(str(url) for (url,) in lost)
+        if news or gone:
+            self._coverage = None
         self._fresh = True
         return Refreshed(
             files=len(on_disk), added=len(news), removed=len(gone), unrecognised=unrecognised
@@ -169,7 +174,31 @@ class FolderArchive:
             found = hashlib.sha256()
             for row in rows:
                 found.update(repr(row).encode())
+        for one in self.misnamed(product, collection, start_day, end_day):
+            found.update(repr(one).encode())
         return found.hexdigest()
+
+    def misnamed(
+        self, product: str, collection: str, start_day: date, end_day: date
+    ) -> list[Misnamed]:
+        """As `NameChecking.misnamed`: by the names of files, and what was read from them."""
+        self._refresh_once()
+        asked = (product, normal_collection(collection))
+        with closing(self._open()) as index:
+            rows = index.execute(
+                "SELECT url, record FROM files WHERE misnamed ORDER BY url"
+            ).fetchall()
+        found = []
+        for url, text in rows:
+            file = str(url).rpartition("/")[2]
+            name = parse_granule_name(file)
+            if name is None or (name.product, name.collection) != asked:
+                continue
+            day = name.start.date()
+            if start_day <= day <= end_day:
+                holds = self._record(text)
+                found.append(Misnamed(file=file, day=day, tile=name.tile, holds=holds))
+        return found
 
     def holdings(self, product: str) -> list[Holding]:
         """The collections of a product in the folder, with their first and last start day."""
@@ -199,6 +228,50 @@ class FolderArchive:
                 "ORDER BY product, collection"
             )
             return [(str(product), str(collection)) for product, collection in rows]
+
+    def coverage(self) -> list[Coverage]:
+        """Everything in the folder, by product and collection."""
+        self._refresh_once()
+        if self._coverage is None:
+            with closing(self._open()) as index:
+                self._coverage = [
+                    self._covered(index, str(product), str(collection), int(count))
+                    for product, collection, count in index.execute(
+                        "SELECT product, collection, count(*) FROM files "
+                        "WHERE product IS NOT NULL GROUP BY 1, 2 ORDER BY 1, 2"
+                    ).fetchall()
+                ]
+        return self._coverage
+
+    def _covered(
+        self, index: sqlite3.Connection, product: str, collection: str, count: int
+    ) -> Coverage:
+        """What the index has of one product. Of a folder that is elsewhere no granule is a sample:
+        each would have to be fetched."""
+
+        def rows(what: str, more: str = "", *values: object) -> list[tuple[object, ...]]:
+            text = f"SELECT {what} FROM files WHERE product = ? AND collection = ? {more}"
+            return index.execute(text, (product, collection, *values)).fetchall()
+
+        days = rows("DISTINCT start_day", "ORDER BY start_day")
+        tile = "json_extract(record, '$.tile')"
+        tiles = rows(f"DISTINCT {tile}", f"AND {tile} IS NOT NULL")
+        loose = rows("record", f"AND {tile} IS NULL LIMIT ?", MOST_PLACED + 1)
+        placed = [self._record(str(text)) for (text,) in loose]
+        anywhere = len(placed) > MOST_PLACED or any(r.boundary is None for r in placed)
+        samples = dict.fromkeys(rows("min(url), max(url)")[0]) if self._files.near else ()
+        return Coverage(
+            product=product,
+            collection=collection,
+            granules=count,
+            days=tuple(date.fromisoformat(str(day)) for (day,) in days),
+            tiles=frozenset(
+                (int(h), int(v)) for (text,) in tiles for h, v in [json.loads(str(text))]
+            ),
+            cells=frozenset() if anywhere else cells_touched(placed),
+            anywhere=anywhere,
+            samples=tuple(self._path(str(url)) for url in samples),
+        )
 
     def fetch(self, record: GranuleRecord, to: Path, progress: Progress | None = None) -> Fetched:
         """Copy the granule's file to `to`, verified against its size and published checksum."""
@@ -235,6 +308,10 @@ class FolderArchive:
             partial.unlink(missing_ok=True)
         return Fetched(path=to, size=size, sha256=running.hexdigest())
 
+    def _path(self, url: str) -> str:
+        with self._files.local(url) as path:
+            return str(path)
+
     def _refresh_once(self) -> None:
         if not self._fresh:
             self.refresh()
@@ -243,6 +320,7 @@ class FolderArchive:
         return replace(GranuleRecord.from_json(json.loads(text)), source=self.name)
 
     def _open(self) -> sqlite3.Connection:
+        index: sqlite3.Connection | None = None
         try:
             self._index_path.parent.mkdir(parents=True, exist_ok=True)
             index = sqlite3.connect(self._index_path, timeout=30.0)
@@ -251,11 +329,15 @@ class FolderArchive:
                 index.executescript(
                     "DROP TABLE IF EXISTS files;"
                     "CREATE TABLE files (url TEXT PRIMARY KEY, size INTEGER, changed INTEGER,"
-                    " sidecar TEXT, product TEXT, collection TEXT, start_day TEXT, record TEXT);"
+                    " sidecar TEXT, product TEXT, collection TEXT, start_day TEXT, record TEXT,"
+                    " misnamed INTEGER);"
                     "CREATE INDEX by_day ON files (product, collection, start_day);"
+                    "CREATE INDEX wrongly ON files (url) WHERE misnamed;"
                     f"PRAGMA user_version = {_SCHEMA};"
                 )
         except (OSError, sqlite3.Error) as problem:
+            if index is not None:
+                index.close()
             raise IndexUnusableError(
                 f"the archive index {self._index_path} cannot be used ({problem}): delete it, or "
                 "choose a folder that can be written"
@@ -265,7 +347,7 @@ class FolderArchive:
     def _store(self, index: sqlite3.Connection, url: str, stamp: tuple[int, int, str]) -> None:
         record = self._describe(url, stamp[0])
         index.execute(
-            "INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            "INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 url,
                 *stamp,
@@ -273,6 +355,7 @@ class FolderArchive:
                 record.collection if record else None,
                 record.start_day.isoformat() if record else None,
                 json.dumps(record.to_json()) if record else None,
+                record is not None and _is_misnamed(url, record),
             ),
         )
 
@@ -326,6 +409,23 @@ def describe(
         url=url,
         day_night=day_night,
     )
+
+
+def _is_misnamed(url: str, record: GranuleRecord) -> bool:
+    """Whether a file has the name of another granule than the one in it; a cut-out of a tile is
+    known by its name alone."""
+    name = parse_granule_name(url.rpartition("/")[2])
+    if name is None:
+        return False
+    mine = (record.product, record.collection, record.start_day)
+    if mine != (name.product, name.collection, name.start.date()):
+        return True
+    return record.tile is not None and record.tile != name.tile
+
+
+def _tile(text: str) -> tuple[int, int]:
+    h, v = json.loads(text)
+    return int(h), int(v)
 
 
 def _place(

@@ -83,7 +83,11 @@ class LayerEntry(_Entry):
 
 
 class Product(_Entry):
-    """A data product: one short name, the collections that share this description."""
+    """A data product: one short name, the collections that share this description.
+
+    `bands` are the lengths of the axes that layers have besides rows and columns, as far as known:
+    each band is a layer by itself, `Name[0]`.
+    """
 
     name: str
     collections: tuple[str, ...]
@@ -94,6 +98,7 @@ class Product(_Entry):
     period: int = Field(ge=1)
     scaling: Scaling
     layers: dict[str, LayerEntry]
+    bands: dict[str, tuple[int, ...]] = Field(default_factory=dict)
     listed: tuple[str, ...] = ()
 
     @property
@@ -114,6 +119,13 @@ class Product(_Entry):
             if fnmatchcase(base, pattern):
                 return _with_qa_filled(entry, pattern, base)
         return None
+
+    def bands_of(self, name: str) -> tuple[int, ...]:
+        """The axes of a layer besides rows and columns; none: it has none, or is not known to."""
+        base = split_index(name)[0]
+        if base in self.bands:
+            return self.bands[base]
+        return next((found for at, found in self.bands.items() if fnmatchcase(base, at)), ())
 
     def default_resampling(self, layer: str, coarser_by: float = 1.0) -> Resampling:
         """The method a layer gets when the request names none.
@@ -153,6 +165,7 @@ class _Group(_Entry):
     period: int = 1
     scaling: Scaling | None = None
     layers: dict[str, LayerEntry]
+    bands: dict[str, tuple[int, ...]] = Field(default_factory=dict)
     # Names that only a wildcard of `layers` describes, so that they can be offered.
     listed: list[str] = Field(default_factory=list)
 
@@ -192,6 +205,7 @@ def _read_family(file_name: str) -> tuple[Product, ...]:
             period=group.period,
             scaling=group.scaling or family.scaling,
             layers=group.layers,
+            bands=group.bands,
             listed=tuple(group.listed),
         )
         for group in family.products

@@ -1,0 +1,1 @@
+"""Say which granule, row and column a pixel of a result came from."""

@@ -22,7 +22,7 @@ from reprojection.read.granule import Granule, open_granule
 from reprojection.read.granule_layer import Place, find_places
 from reprojection.read.qa import DecodedField, Reason
 from reprojection.read.raster import Description
-from reprojection.reproject import ExtraBand, Merge, Options, reproject
+from reprojection.reproject import Driver, ExtraBand, Merge, Options, reproject
 from reprojection.write.write import open_raster
 
 _Rule = str | None
@@ -157,11 +157,14 @@ def _trace(
         mask=options.mask,
         search=options.search,
         extra_bands=("source", "reason"),
+        driver=options.driver,
     )
     paths = list(found.values())
     seen = reproject(paths, layer, pixel, nearest_only)
     number, reason = int(seen.data[1].item()), Reason(int(seen.data[2].item()))
     places = find_places(paths, layer)
+    if number == 0 and (leading := _leading(paths, pixel, options)):
+        places = [places[leading - 1]]
     if number == 0 and not empty:
         return _counting(places, pixel, options)
     # Where nothing has a value, the granule that came closest to giving one.
@@ -171,6 +174,22 @@ def _trace(
         if origin is not None and (number or origin.reason == _REASONS[reason]):
             return origin, ""
     return (None, _REASONS[reason]) if empty else _counting(places, pixel, options)
+
+
+def _leading(paths: Sequence[Path], pixel: Grid, options: Options) -> int:
+    """The number of the granule that the driving layer's value is of; 0 where it has none."""
+    driver = options.driver
+    if driver is None or options.merge == "mean":
+        return 0
+    chosen = Options(
+        resampling=driver.resampling,
+        merge=options.merge,
+        qa=driver.qa,
+        mask=options.mask,
+        search=options.search,
+        extra_bands=("source",),
+    )
+    return int(reproject(paths, driver.layer, pixel, chosen).data[1].item())
 
 
 def _counting(places: Sequence[Place], pixel: Grid, options: Options) -> tuple[Origin | None, str]:
@@ -192,6 +211,7 @@ def options_of(said: Description) -> Options:
     """The options a raster was made with, from its provenance."""
     chosen = dict(said.provenance.parameters)
     rule = chosen.get("qa")
+    driver = chosen.get("driver")
     extra = str(chosen.get("extra_bands") or "")
     return Options(
         resampling=str(chosen.get("resampling", "nearest")),
@@ -204,6 +224,7 @@ def options_of(said: Description) -> Options:
         codes=cast(Literal["mask", "keep"], chosen.get("codes", "mask")),
         search=cast(Literal["footprint", "valid"], chosen.get("search", "footprint")),
         extra_bands=cast(tuple[ExtraBand, ...], tuple(extra.split(",")) if extra else ()),
+        driver=Driver(**json.loads(driver)) if isinstance(driver, str) else None,
     )
 
 

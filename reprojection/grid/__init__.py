@@ -1,0 +1,1 @@
+"""Where pixels are: coordinate systems, target grids, the sinusoidal tiles, orbits."""

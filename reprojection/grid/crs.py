@@ -138,6 +138,8 @@ def operation(text: str) -> Operation:
     transformer = _transformer(text)
     if transformer.accuracy >= 0:
         return Operation(description=transformer.description, accuracy=transformer.accuracy)
+    if _is_exact(transformer):
+        return Operation(description=transformer.description, accuracy=0.0)
     with warnings.catch_warnings():
         # PROJ notes that a better operation needs a grid file it lacks: the accuracy says so.
         warnings.simplefilter("ignore")
@@ -153,7 +155,17 @@ def operation(text: str) -> Operation:
 
 def has_seams(text: str) -> bool:
     """Whether PROJ chooses among several operations by place, so that coordinates may jump."""
-    return not is_modis_sinusoidal(text) and _transformer(text).accuracy < 0
+    if is_modis_sinusoidal(text):
+        return False
+    transformer = _transformer(text)
+    return transformer.accuracy < 0 and not _is_exact(transformer)
+
+
+def _is_exact(transformer: pyproj.Transformer) -> bool:
+    """Whether all steps are map projections and the like, without a change of datum. PROJ 9.5
+    states an accuracy of 0 for them, PROJ 9.8 none."""
+    steps = transformer.operations or ()
+    return bool(steps) and all(step.type_name == "Conversion" for step in steps)
 
 
 def check_crs(text: str) -> None:

@@ -1,8 +1,8 @@
 """Points of the Earth as unit vectors, to the last bit alike in numpy and in C.
 
 The sines are our own: those of numpy and of C libraries differ in the last bit between machines,
-and an exact tie between two footprints would then fall either way. csrc/swath.c holds the same
-operations in the same order.
+and an exact tie between two footprints would then fall either way. kernels/csrc/swath.c holds the
+same operations in the same order.
 """
 
 import math

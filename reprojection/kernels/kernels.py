@@ -1,7 +1,7 @@
 """The C kernels as Python callables, or the word that they are absent.
 
-The library is built from `reprojection/kernels/csrc` as the extension module `reprojection._kernels` and
-loaded with ctypes, so that every call releases the GIL. SWATHMILL_KERNELS names another library
+The library is built from `csrc` as the extension module `reprojection.kernels._kernels` and loaded
+with ctypes, so that every call releases the GIL. SWATHMILL_KERNELS names another library
 (one with sanitizers, for example), or is `none` to use the numpy versions.
 """
 

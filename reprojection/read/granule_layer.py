@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reprojection.catalogue.layers import Layer
+from reprojection.errors import UnknownLayerError
 from reprojection.grid.grids import Grid
 from reprojection.read import qa
 from reprojection.read.geolocation import Geolocation
@@ -63,6 +64,15 @@ def find_places(paths: Sequence[Path], layer: str) -> list[Place]:
         with open_granule(path) as granule:
             places.append(_place(path, granule, granule.layer(layer)))
     return sorted(places, key=lambda place: (place.start, place.name))
+
+
+def place_in(path: Path, layer: str) -> Place | None:
+    """One granule's layer; None when the granule does not hold it."""
+    with open_granule(path) as granule:
+        try:
+            return _place(path, granule, granule.layer(layer))
+        except UnknownLayerError:
+            return None
 
 
 def read_masked(place: Place, rule: Rule, *, mask: bool) -> MaskedLayer:

@@ -16,7 +16,7 @@ from pyhdf.SD import SD, SDC, SDS
 
 from reprojection.container import MAX_ELEMENTS, AttributeValue, DataSet
 from reprojection.errors import UnreadableGranuleError
-from reprojection.read.hdf4_data import StoredData
+from reprojection.read.hdf4_data import DamagedStreamError, StoredData
 
 MAGIC = b"\x0e\x03\x13\x01"
 
@@ -96,7 +96,7 @@ class Hdf4Container:
                     block = np.asarray(sds.get(list(start), list(count), [1] * len(count)))
             finally:
                 sds.endaccess()
-        except (*_DAMAGE, MemoryError) as problem:
+        except (*_DAMAGE, DamagedStreamError, MemoryError) as problem:
             raise UnreadableGranuleError(
                 f"{self._path.name}: layer {dataset.name!r} cannot be decoded ({problem}); the "
                 "file is truncated or damaged: fetch it again"

@@ -1,9 +1,11 @@
 """Values of HDF4 data sets, found and inflated without the HDF4 library.
 
-It takes half of the library's time, which inflates through small buffers. Read here is what is
+It takes half of the library's time, which inflates through small buffers, and it checks what the
+library does not: that deflated bytes match their checksum (zlib's Adler-32). Read here is what is
 stored as it is in most granules: as one piece, deflated, or in deflated chunks, each of these whole
 or in linked blocks. Whatever is stored otherwise, or not exactly as the format has it, is left to
-the library, and so are all errors.
+the library. A deflated stream that is found and does not hold what it should is damaged: it is
+never left to the library, which would give its bytes without a word.
 
 Source: HDF Specification and Developer's Guide, version 4.2: "Data Descriptor Blocks", "Extended
 Tags and Special Elements" (linked blocks, compression, chunking), "Vdata". All numbers are
@@ -31,9 +33,13 @@ _IN_BLOCKS, _COMPRESSED, _CHUNKED = 1, 3, 5  # such codes
 _DEFLATE = 4  # a coder
 _FIRST_BLOCK = 4  # bytes of magic number
 _SMALL_CHUNK = 1 << 20  # elements; larger than this, a chunk is no larger than its data set
-_QUICK_CHUNK = 8192  # bytes; the library is quicker with smaller ones
+_REST = 1 << 20  # bytes of a stream inflated at a time, only to check them
 
 _InflateError = cast("type[Exception]", isal_zlib.error)
+
+
+class DamagedStreamError(Exception):
+    """Deflated bytes do not match their checksum or their length."""
 
 
 class _UnknownError(Exception):
@@ -89,12 +95,15 @@ class StoredData:
 
         `shape` and `dtype` are the whole data set's; no length of `count` is zero. None where the
         data are not stored, or not to be read, as this module knows.
+
+        Raises:
+            DamagedStreamError: deflated bytes were found and are damaged.
         """
         wanted = _Wanted(shape=shape, dtype=dtype, start=start, count=count)
         try:
             with self._path.open("rb") as file:
                 return self._values(_Elements(file, self._descriptors(file)), reference, wanted)
-        except (_UnknownError, OSError, ValueError, struct.error, _InflateError):
+        except (_UnknownError, OSError, ValueError, struct.error):
             return None
 
     def _descriptors(self, file: BinaryIO) -> dict[tuple[int, int], tuple[int, int]]:
@@ -158,15 +167,27 @@ class _Elements:
         return data
 
     def inflate(self, head: bytes, size: int, reach: int) -> bytes:
-        """The first `reach` bytes of an element of `size` bytes that was deflated."""
+        """The first `reach` bytes of an element of `size` bytes that was deflated.
+
+        The whole stream is inflated, since its checksum is that of the whole.
+        """
         code, version, length, number, model, coder = struct.unpack_from(">HHIHHH", head)
         if (code, version, length, model, coder) != (_COMPRESSED, 0, size, 0, _DEFLATE):
             raise _UnknownError
+        stream = self.read(_DEFLATED, number)
         inflater = isal_zlib.decompressobj()
-        data: bytes = inflater.decompress(self.read(_DEFLATED, number), reach)
-        # The end of the stream has been checked against its sum.
-        if len(data) != reach or inflater.eof != (reach == size):
-            raise _UnknownError
+        try:
+            data: bytes = inflater.decompress(stream, reach)
+            length = len(data)
+            while not inflater.eof:  # its end is checked against its sum
+                rest = inflater.decompress(inflater.unconsumed_tail, _REST)
+                length += len(rest)
+                if not rest or length > size:
+                    break
+        except _InflateError as error:
+            raise DamagedStreamError(f"deflated bytes are damaged: {error}") from error
+        if length != size or not inflater.eof:
+            raise DamagedStreamError(f"{length} bytes were inflated where {size} were stored")
         return data
 
     def _bytes(self, tag: int, number: int, reach: int | None = None) -> bytes:
@@ -239,8 +260,6 @@ def _chunk_head(head: bytes, wanted: _Wanted) -> _Chunks:
     if lengths[1::3] != wanted.shape or (total, size) != (whole, wanted.dtype.itemsize):
         raise _UnknownError
     if not 0 < elements == prod(shape) <= max(whole, _SMALL_CHUNK) or len(fill) != size:
-        raise _UnknownError
-    if elements * size < _QUICK_CHUNK:
         raise _UnknownError
     if flags == _COMPRESSED:
         if struct.unpack_from(">HIHH", rest) != (_COMPRESSED, 6, 0, _DEFLATE):

@@ -70,6 +70,18 @@ def read_outline(path: Path) -> Outline | None:
         return None
 
 
+def read_layers(path: Path) -> dict[str, tuple[int, ...]]:
+    """The layers of a granule file, with the lengths of their axes besides rows and columns.
+
+    Raises BadFormatError and UnreadableGranuleError as `open_granule` does.
+    """
+    with open_granule(path) as granule:
+        return {
+            layer.name: tuple(length for _, length in layer.bands)
+            for layer in granule.layers.values()
+        }
+
+
 def _swath_boundary(granule: Granule) -> tuple[Ring, ...] | None:
     rings = []
     for swath in granule.swaths.values():

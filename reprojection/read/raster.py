@@ -1,20 +1,23 @@
 """What reprojection makes: pixels on a grid, with everything a file must say about them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from reprojection.grid.grids import Grid
+from reprojection.read.completeness import WHOLE, Completeness
 from reprojection.read.qa import Reason
 
 Pixels = npt.NDArray[np.generic]
 Kind = Literal["continuous", "class", "bitfield"]
 Role = Literal["data", "class", "count", "source", "reason"]
 Parameter = str | int | float | bool | None
+
+_ROWS_AT_ONCE = 256
 
 # The parts of a colour: red, green, blue, opacity, each 0..255.
 Colour = tuple[int, int, int, int]
@@ -26,7 +29,7 @@ class Band:
 
     Bands of role "data" and "class" hold the layer's values; "count" the number of granules with a
     value there, "source" the number of the granule the value came from (1 is the first of
-    `Provenance.granules`, 0 none), "reason" a `reprojection.read.qa.Reason`.
+    `Provenance.granules`, 0 none), "reason" a `reprojection.qa.Reason`.
     """
 
     name: str
@@ -88,6 +91,7 @@ class Raster:
     units: str = ""
     codes: Mapping[int, str] = field(default_factory=dict)
     colours: Mapping[int, Colour] = field(default_factory=dict)
+    completeness: Completeness = WHOLE
 
     def __post_init__(self) -> None:
         if self.data.ndim != 3 or len(self.data) != len(self.bands):
@@ -102,6 +106,18 @@ class Raster:
         if np.isnan(self.nodata):
             valid = ~np.isnan(plane.astype(np.float64))
         return valid
+
+    @property
+    def valid_share(self) -> float:
+        """The share of pixels that have a value in at least one band of the layer's own, rounded to
+        six significant digits: 0 only where there is none."""
+        own = [n for n, band in enumerate(self.bands) if band.role == self.bands[0].role]
+        found = 0
+        for start in range(0, self.grid.height, _ROWS_AT_ONCE):
+            rows = slice(start, start + _ROWS_AT_ONCE)
+            strip = replace(self, data=self.data[:, rows])
+            found += int(np.logical_or.reduce([strip.valid(band) for band in own]).sum())
+        return float(f"{found / (self.grid.height * self.grid.width):.6g}")
 
     def values(self, band: int = 0) -> npt.NDArray[np.float64]:
         """The band in physical units, float64, NaN where it has no value."""
@@ -128,6 +144,7 @@ class Raster:
                 width=self.grid.width,
                 height=self.grid.height,
             ),
+            completeness=self.completeness,
         )
 
 
@@ -160,6 +177,8 @@ class Description(BaseModel):
     colours: dict[int, Colour]
     provenance: Provenance
     grid: GridDescription
+    completeness: Completeness = Field(default=WHOLE, exclude_if=lambda said: said == WHOLE)
+    """Left out of the JSON of a raster that lacks nothing."""
 
     def raster(self, data: Pixels, nodata: float | int | None, grid: Grid | None = None) -> Raster:
         """The raster with these pixels, on another grid if one is given."""
@@ -175,4 +194,5 @@ class Description(BaseModel):
             codes=self.codes,
             colours=self.colours,
             provenance=self.provenance,
+            completeness=self.completeness,
         )

@@ -1,0 +1,1 @@
+"""Make synthetic granules, true to the formats, for demonstrations and tests."""

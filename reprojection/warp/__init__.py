@@ -1,0 +1,1 @@
+"""Move pixels from tiles and swaths onto a target grid."""

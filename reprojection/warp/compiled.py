@@ -1,6 +1,6 @@
 """The warp kernels of the C library: one call per chunk, which releases the GIL.
 
-Mirrors `csrc/job.h` field by field.
+Mirrors `kernels/csrc/job.h` field by field.
 """
 
 import ctypes

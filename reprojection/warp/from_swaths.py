@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 import numpy as np
@@ -15,7 +15,7 @@ from reprojection.read.encoding import Encoding
 from reprojection.read.granule_layer import UNDATED, MaskedLayer, Place, Rule, read_masked
 from reprojection.read.qa import Reason
 from reprojection.read.raster import Pixels
-from reprojection.warp.merge import Merged, Merger, nominal_zenith
+from reprojection.warp.merge import Follower, Merged, Merger, nominal_zenith
 from reprojection.warp.swath import Swath, nearest
 
 _POINTS_AT_ONCE = 1 << 20
@@ -36,6 +36,16 @@ class _Granule:
     swath: Swath
 
 
+@dataclass(frozen=True, kw_only=True)
+class Driving:
+    """The layer that others follow, in the same granules in the same order; None where a granule
+    does not hold it: there the layer sees nothing."""
+
+    places: Sequence[Place | None]
+    rule: Rule
+    resampling: str
+
+
 def swaths_onto_grid(
     places: Sequence[Place],
     grid: Grid,
@@ -44,6 +54,7 @@ def swaths_onto_grid(
     encoding: Encoding,
     resampling: str,
     merge: str,
+    driving: Driving | None,
     mask: bool,
     search_valid: bool,
     codes: bool,
@@ -51,6 +62,8 @@ def swaths_onto_grid(
     threads: int,
 ) -> Merged:
     """Reproject granules in the order given; `resampling` is "nearest" or "average".
+
+    With `driving`, each pixel is taken from the granule from which that layer's is.
 
     `average` looks from many points of a pixel, evenly spread, four to sixteen along a side
     (`points_along`), and takes the mean of what those with a value see: every footprint counts by
@@ -62,22 +75,31 @@ def swaths_onto_grid(
     """
     out = Merged.empty(grid.shape, encoding.dtype, encoding.nodata, codes=codes, extra=extra)
     rows = max(1, _PIXELS_AT_ONCE // grid.width)
-    read: Iterable[_Granule] = (
-        _read(place, rule, mask=mask, search_valid=search_valid) for place in places
+    read: Iterable[tuple[_Granule, _Granule | None]] = (
+        _read_pair(place, rule, driving, number, mask=mask, search_valid=search_valid)
+        for number, place in enumerate(places)
     )
     read = read if rows >= grid.height else list(read)
-    centres = Centres(grid) if resampling == "nearest" else None
+    methods = resampling, driving.resampling if driving else resampling
+    centres = Centres(grid) if "nearest" in methods else None
     for first in range(0, grid.height, rows):
         last = min(first + rows, grid.height)
+        look = _Look(grid=grid, centres=centres, first=first, last=last, threads=threads)
         shape = last - first, grid.width
-        merger = Merger(shape=shape, dtype=encoding.dtype, nodata=encoding.nodata, merge=merge)
-        targets = centres.rows(first, last) if centres else None
-        for granule in read:
-            if targets is not None:
-                merger.add(*_nearest(granule, targets, threads))
-            else:
-                merger.add(*_average(granule, grid, first, last, threads))
-        out.put(first, merger.result())
+        if driving is None:
+            merger = Merger(shape=shape, dtype=encoding.dtype, nodata=encoding.nodata, merge=merge)
+            for granule, _ in read:
+                merger.add(*look.at(granule, resampling))
+            out.put(first, merger.result())
+            continue
+        follower = Follower(shape=shape, dtype=encoding.dtype, nodata=encoding.nodata, merge=merge)
+        for granule, leader in read:
+            where, why, zenith = _NOWHERE
+            if leader is not None:
+                where, _, why, zenith = look.at(leader, driving.resampling)
+            at, values, own, _ = look.at(granule, resampling)
+            follower.add((where, why, zenith), at, values, own)
+        out.put(first, follower.result())
     return out
 
 
@@ -105,16 +127,73 @@ def _read(place: Place, rule: Rule, *, mask: bool, search_valid: bool) -> _Granu
     )
 
 
+def _read_pair(
+    place: Place,
+    rule: Rule,
+    driving: Driving | None,
+    number: int,
+    *,
+    mask: bool,
+    search_valid: bool,
+) -> tuple[_Granule, _Granule | None]:
+    """A granule's layer and its driving layer; the footprints are one object where they agree."""
+    granule = _read(place, rule, mask=mask, search_valid=search_valid)
+    theirs = driving.places[number] if driving is not None else None
+    if driving is None or theirs is None:
+        return granule, None
+    leader = _read(theirs, driving.rule, mask=mask, search_valid=search_valid)
+    if _same(leader.swath, granule.swath):
+        leader = replace(leader, swath=granule.swath)
+    return granule, leader
+
+
+def _same(one: Swath, other: Swath) -> bool:
+    return one.scan_lines == other.scan_lines and all(
+        np.array_equal(mine, theirs, equal_nan=True)
+        for mine, theirs in ((one.lat, other.lat), (one.lon, other.lon))
+    )
+
+
 _Seen = tuple[npt.NDArray[np.intp], Pixels, Reasons, npt.NDArray[np.float32]]
 
 
-def _nearest(granule: _Granule, targets: Targets, threads: int) -> _Seen:
-    """Pixels a granule reaches: place, value, reason and zenith."""
-    candidates = granule.candidates
-    seen = nearest(granule.swath, targets, candidates=candidates, threads=threads).ravel()
-    at = np.flatnonzero(seen >= 0)
-    seen = seen[at]
-    return at, granule.values[seen], granule.why[seen], granule.zenith[seen]
+_NOWHERE = np.empty(0, np.intp), np.empty(0, np.uint8), np.empty(0, np.float32)
+"""What a layer sees that is not there: place, reason, zenith."""
+
+
+@dataclass(kw_only=True)
+class _Look:
+    """Looking from the pixels of some rows of a grid at granules; the last search is kept."""
+
+    grid: Grid
+    centres: Centres | None
+    first: int
+    last: int
+    threads: int
+    _targets: Targets | None = field(default=None, init=False)
+    _searched: Swath | None = field(default=None, init=False)
+    _found: npt.NDArray[np.int32] | None = field(default=None, init=False)
+
+    def at(self, granule: _Granule, resampling: str) -> _Seen:
+        """Pixels a granule reaches: place, value, reason and zenith."""
+        if resampling == "average":
+            return _average(granule, self.grid, self.first, self.last, self.threads)
+        seen = self._nearest(granule)
+        at = np.flatnonzero(seen >= 0)
+        seen = seen[at]
+        return at, granule.values[seen], granule.why[seen], granule.zenith[seen]
+
+    def _nearest(self, granule: _Granule) -> npt.NDArray[np.int32]:
+        candidates = granule.candidates
+        if candidates is None and granule.swath is self._searched and self._found is not None:
+            return self._found
+        if self._targets is None:
+            centres = self.centres or Centres(self.grid)
+            self._targets = centres.rows(self.first, self.last)
+        found = nearest(granule.swath, self._targets, candidates=candidates, threads=self.threads)
+        self._searched = granule.swath if candidates is None else None
+        self._found = found.ravel()
+        return self._found
 
 
 def _zenith(read: MaskedLayer) -> npt.NDArray[np.float32]:

@@ -8,6 +8,11 @@ Granules are added in the order of their start. Among those with a value at a pi
 
 A pixel without a value has the reason of the granule that came closest to giving one: QA before
 code before fill before "no granule". A code is kept by the same rule, where no value is.
+
+A layer that *follows* a driving layer takes each pixel from the granule that the driving layer is
+taken from there, whether it has a value itself or not, so that layers of one product never pair
+values of different granules. Where the driving layer has no value the rule chooses among granules
+in which it has a code, then among all that see the pixel.
 """
 
 from dataclasses import dataclass, field
@@ -168,6 +173,104 @@ class Merger:
             counts=self._counts.reshape(self.shape),
             sources=self._sources.reshape(self.shape),
             reasons=reasons.reshape(self.shape),
+        )
+
+
+@dataclass(kw_only=True)
+class Choice:
+    """The granule that each pixel is taken from, by what the driving layer holds there.
+
+    `merge` is a rule that chooses: nadir, latest or first. Where the driving layer has a value or a
+    code, the choice is the one `Merger` makes for it.
+    """
+
+    shape: tuple[int, int]
+    merge: str
+    _added: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        size = self.shape[0] * self.shape[1]
+        self._rank = np.full(size, -1, np.int8)
+        self._zenith = np.full(size, np.inf, np.float32)
+        self.numbers = np.zeros(size, np.uint16)
+
+    def add(
+        self, at: At, why: npt.NDArray[np.uint8], zenith: npt.NDArray[np.float32]
+    ) -> npt.NDArray[np.intp]:
+        """Add the pixels `at` (flat) that one granule sees; those that are now taken from it."""
+        self._added += 1
+        zenith = np.where(np.isnan(zenith), np.float32(np.inf), zenith)
+        rank = _RANKS[why]
+        wins = rank > self._rank[at]
+        wins |= (rank == self._rank[at]) & self._is_better(zenith, self._zenith[at])
+        at = at[wins]
+        self._rank[at] = rank[wins]
+        self._zenith[at] = zenith[wins]
+        self.numbers[at] = self._added
+        return at
+
+    def _is_better(
+        self, zenith: npt.NDArray[np.float32], best: npt.NDArray[np.float32]
+    ) -> npt.NDArray[np.bool_]:
+        if self.merge == "nadir":
+            return np.asarray(zenith <= best)
+        return np.full(len(zenith), self.merge == "latest")
+
+
+_RANKS = np.zeros(max(Reason) + 1, np.int8)
+_RANKS[Reason.CODE], _RANKS[Reason.VALID] = 1, 2
+
+
+@dataclass(kw_only=True)
+class Follower:
+    """Collects granules of a layer that follows a driving layer; fields as `Merger`'s."""
+
+    shape: tuple[int, int]
+    dtype: np.dtype[np.generic]
+    nodata: int | float
+    merge: str
+    _added: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        size = self.shape[0] * self.shape[1]
+        self._choice = Choice(shape=self.shape, merge=self.merge)
+        self._values = np.full(size, self.nodata, self.dtype)
+        self._codes = np.full(size, self.nodata, self.dtype)
+        self._counts = np.zeros(size, np.uint16)
+        self._sources = np.zeros(size, np.uint16)
+        self._reasons = np.full(size, Reason.NO_GRANULE, np.uint8)
+
+    def add(
+        self,
+        driving: tuple[At, npt.NDArray[np.uint8], npt.NDArray[np.float32]],
+        at: At,
+        values: Pixels,
+        why: npt.NDArray[np.uint8],
+    ) -> None:
+        """Add the pixels that one granule sees: place, reason and zenith of the driving layer,
+        place, value and reason of the layer itself."""
+        self._added += 1
+        taken = self._choice.add(*driving)
+        self._values[taken] = self._codes[taken] = self.nodata
+        self._sources[taken] = 0
+        self._reasons[taken] = Reason.NO_GRANULE
+        self._counts[at[why == Reason.VALID]] += 1
+        mine = self._choice.numbers[at] == self._added
+        at, values, why = at[mine], values[mine], why[mine]
+        self._reasons[at] = why
+        good, coded = why == Reason.VALID, why == Reason.CODE
+        self._values[at[good]] = values[good]
+        self._sources[at[good]] = self._added
+        self._codes[at[coded]] = values[coded]
+
+    def result(self) -> Merged:
+        """The merged pixels."""
+        return Merged(
+            values=self._values.reshape(self.shape),
+            codes=self._codes.reshape(self.shape),
+            counts=self._counts.reshape(self.shape),
+            sources=self._sources.reshape(self.shape),
+            reasons=self._reasons.reshape(self.shape),
         )
 
 

@@ -14,7 +14,7 @@ coordinate would otherwise claim half the map. Real footprints stay far below.
 `search="valid"` looks only among footprints with a value; radii do not change by that.
 
 The rule knows nothing of the grid's extent: a pixel gets the same footprint in any cell, at any
-number of threads, and in C (csrc/swath.c) as in numpy.
+number of threads, and in C (kernels/csrc/swath.c) as in numpy.
 """
 
 import ctypes
@@ -41,7 +41,7 @@ Index = npt.NDArray[np.int32]
 _CAP = 4.0
 _SAMPLED_LINES = 32
 _SAMPLED_COLUMNS = 170
-_BLOCK_COLUMNS = 32  # as in csrc/swath.h
+_BLOCK_COLUMNS = 32  # as in kernels/csrc/swath.h
 _TILE = 128  # targets along the side of a block there
 _STRIPS = 8  # for each thread, of a grid that is large enough
 _TYPES: dict[str, kernels.CType] = {

@@ -1,4 +1,4 @@
-"""The swath search in numpy: the same indices as csrc/swath.c, many times slower.
+"""The swath search in numpy: the same indices as kernels/csrc/swath.c, many times slower.
 
 Footprints are sorted into cubes of space as wide as the largest radius; whatever reaches a target
 lies in its cube or one of the 26 around it.
@@ -42,7 +42,7 @@ def nearest_in_numpy(
     target_lon: Floats,
     candidates: Bools | None = None,
 ) -> Index:
-    """The footprint each target sees, or -1: see `reprojection.warp.swath.nearest`."""
+    """The footprint each target sees, or -1: see `reprojection.swath.nearest`."""
     x, y, z = unit_vectors(lat, lon)
     radii = squared_radii(x, y, z, scan_lines, cap).ravel()
     points = np.stack([x.ravel(), y.ravel(), z.ravel()])

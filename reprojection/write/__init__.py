@@ -1,0 +1,1 @@
+"""Write results: Cloud Optimized GeoTIFF, cubes, STAC items, mosaics and pictures."""

@@ -7,7 +7,7 @@ are written one after the other, so memory holds one of them. Needs the optional
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal, Protocol
@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from reprojection.errors import ChoiceRefusedError
 from reprojection.grid.crs import parse_crs
+from reprojection.read.completeness import WHOLE, Completeness
 from reprojection.read.raster import Pixels
 from reprojection.write.write import Opened, open_raster, read_raster
 
@@ -55,9 +56,13 @@ def write_cube(
     *,
     kind: Format = "netcdf",
     times: Sequence[datetime] | None = None,
+    completeness: Completeness = WHOLE,
 ) -> None:
     """Write rasters of one layer and grid as one cube, by `times`: when their granules started,
     unless given.
+
+    `completeness` is that of the whole cube. Where it lacks anything, a variable `completeness`
+    along time has the share of each date, and attributes name what is missing.
 
     `out` is a file for NetCDF, a folder for Zarr. Raises ChoiceRefusedError for rasters that differ
     in layer, grid, type or scale, that have no time or one time twice, and where the package that
@@ -71,9 +76,12 @@ def write_cube(
     first = opened[0]
     grid = first.said.grid
     sizes = {"time": len(opened), "y": grid.height, "x": grid.width}
-    writer = _netcdf(out, first, sizes) if kind == "netcdf" else _zarr(out, first)
+    about = _title(first) | _missing(completeness)
+    writer = _netcdf(out, about, sizes) if kind == "netcdf" else _zarr(out, about)
     try:
         variables = _variables(opened, axis)
+        if completeness != WHOLE:
+            variables = [*_linked(variables), _shares(opened)]
         for variable in variables:
             writer.define(variable, tuple(sizes[dim] for dim in variable.dims))
         names = [variable.name for variable in variables if variable.values is None]
@@ -93,7 +101,8 @@ def _agree(opened: Sequence[Opened]) -> None:
             for mine, theirs in (
                 (one.said.provenance.layer, first.said.provenance.layer),
                 (one.said.grid, first.said.grid),
-                (one.said.bands, first.said.bands),
+                (_roles(one), _roles(first)),
+                (one.said.units, first.said.units),
                 ((one.said.scale, one.said.offset), (first.said.scale, first.said.offset)),
                 (one.dtype, first.dtype),
                 (repr(one.nodata), repr(first.nodata)),
@@ -102,8 +111,13 @@ def _agree(opened: Sequence[Opened]) -> None:
         if not alike:
             raise ChoiceRefusedError(
                 f"{one.path.name} and {first.path.name} do not fit in one cube: layer, grid, "
-                "bands, type, nodata and scale must agree"
+                "number and roles of bands, type, nodata, scale and units must agree"
             )
+
+
+def _roles(one: Opened) -> list[str]:
+    """What each band holds; its name may say the date and need not agree."""
+    return [band.role for band in one.said.bands]
 
 
 def _start(one: Opened) -> datetime:
@@ -174,18 +188,21 @@ def _variables(opened: Sequence[Opened], axis: Sequence[float]) -> list[_Variabl
     ]
     base = _identifier(said.provenance.layer)
     for number, band in enumerate(said.bands):
-        about: dict[str, Attribute] = {"long_name": band.name, "grid_mapping": "crs"}
+        names = {one.said.bands[number].name for one in opened}
+        shown = band.name if len(names) == 1 else said.provenance.layer
+        about: dict[str, Attribute] = {"long_name": shown, "grid_mapping": "crs"}
         if band.role == "data":
             if (said.scale, said.offset) != (1.0, 0.0):
                 about |= {"scale_factor": said.scale, "add_offset": said.offset}
             if said.units and said.units.lower() != "none":
                 about["units"] = said.units
-        if said.codes and band.role in ("data", "class") and said.kind != "continuous":
+        named = band.role == "class" or (band.role == "data" and said.kind != "continuous")
+        if said.codes and named:
             about["flag_values"] = [float(code) for code in said.codes]
             about["flag_meanings"] = " ".join(_identifier(text) for text in said.codes.values())
         variables.append(
             _Variable(
-                name=base if number == 0 else f"{base}_{_identifier(band.role)}",
+                name=_name(base, band.role, number),
                 dims=("time", "y", "x"),
                 dtype=opened[0].dtype,
                 attributes=about,
@@ -193,6 +210,48 @@ def _variables(opened: Sequence[Opened], axis: Sequence[float]) -> list[_Variabl
             )
         )
     return variables
+
+
+def _name(base: str, role: str, number: int) -> str:
+    """The variable of a band, counted from 0: a package's raster may have several of values."""
+    if number == 0:
+        return base
+    return f"{base}_{number + 1 if role == 'data' else role}"
+
+
+def _shares(opened: Sequence[Opened]) -> _Variable:
+    """The share of the expected inputs that each date was made from."""
+    return _Variable(
+        name="completeness",
+        dims=("time",),
+        dtype=np.dtype(np.float64),
+        values=np.array([one.said.completeness.share for one in opened]),
+        attributes={
+            "long_name": "share of the expected inputs that the date was made from",
+            "units": "1",
+            "valid_range": [0.0, 1.0],
+        },
+    )
+
+
+def _linked(variables: Sequence[_Variable]) -> list[_Variable]:
+    """The variables, those of data with a link to their completeness (CF 3.4)."""
+    return [
+        replace(one, attributes={**one.attributes, "ancillary_variables": "completeness"})
+        if one.values is None
+        else one
+        for one in variables
+    ]
+
+
+def _missing(said: Completeness) -> dict[str, Attribute]:
+    """What the whole cube lacks, as attributes of the file."""
+    if said == WHOLE:
+        return {}
+    lines = [f"{one.what}: {one.why}" for one in said.missing]
+    if said.unnamed:
+        lines.append(f"and {said.unnamed:,} more")
+    return {"completeness": said.share, "missing_inputs": "\n".join(lines)}
 
 
 def _identifier(text: str) -> str:
@@ -206,7 +265,7 @@ def _plain(value: object) -> Attribute:
     return value if isinstance(value, str | int | float) else str(value)
 
 
-def _title(first: Opened) -> dict[str, str]:
+def _title(first: Opened) -> dict[str, Attribute]:
     said = first.said.provenance
     return {
         "Conventions": "CF-1.11",
@@ -215,7 +274,7 @@ def _title(first: Opened) -> dict[str, str]:
     }
 
 
-def _netcdf(out: Path, first: Opened, sizes: Mapping[str, int]) -> _Writer:
+def _netcdf(out: Path, about: Mapping[str, Attribute], sizes: Mapping[str, int]) -> _Writer:
     try:
         import netCDF4
     except ImportError as problem:
@@ -226,7 +285,7 @@ def _netcdf(out: Path, first: Opened, sizes: Mapping[str, int]) -> _Writer:
     class NetCdf:
         def __init__(self) -> None:
             self._file = netCDF4.Dataset(str(out), "w", format="NETCDF4")
-            self._file.setncatts(_title(first))
+            self._file.setncatts(about)
             for name, size in sizes.items():
                 self._file.createDimension(name, size)
             self._file.set_auto_maskandscale(False)
@@ -259,7 +318,7 @@ def _netcdf(out: Path, first: Opened, sizes: Mapping[str, int]) -> _Writer:
     return NetCdf()
 
 
-def _zarr(out: Path, first: Opened) -> _Writer:
+def _zarr(out: Path, about: Mapping[str, Attribute]) -> _Writer:
     try:
         import zarr
     except ImportError as problem:
@@ -270,7 +329,7 @@ def _zarr(out: Path, first: Opened) -> _Writer:
     class Zarr:
         def __init__(self) -> None:
             self._group = zarr.open_group(str(out), mode="w", zarr_format=2)
-            self._group.attrs.update(_title(first))
+            self._group.attrs.update(dict(about))
 
         def define(self, variable: _Variable, shape: tuple[int, ...]) -> None:
             chunks = (1, min(_CHUNK, shape[1]), min(_CHUNK, shape[2])) if len(shape) == 3 else shape

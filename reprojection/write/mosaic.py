@@ -13,6 +13,7 @@ from shapely import MultiPolygon, Polygon
 from reprojection.errors import ChoiceRefusedError, GridError
 from reprojection.grid.grids import Grid
 from reprojection.grid.targets import pixel_centres
+from reprojection.read.completeness import Missing, of_parts
 from reprojection.read.raster import Description, Pixels, Provenance, Raster
 from reprojection.write.write import open_raster
 
@@ -21,14 +22,21 @@ _ROWS_AT_ONCE = 256
 
 
 def mosaic(
-    cell_paths: Sequence[Path], grid: Grid, clip: Polygon | MultiPolygon | None = None
+    cell_paths: Sequence[Path],
+    grid: Grid,
+    clip: Polygon | MultiPolygon | None = None,
+    *,
+    absent: int = 0,
+    missing: Sequence[Missing] = (),
+    unnamed: int = 0,
 ) -> Raster:
     """Assemble cells of one layer and date into one raster on `grid`, which lies on their lattice.
 
     `clip` is in EPSG:4326 (longitude, latitude); pixels whose centre is outside become nodata.
     Where there is no cell there is nodata, and the reason is "no granule". Cells are read one after
     the other, each only where the region needs it. Provenance lists the granules of all cells;
-    numbers of source bands are brought in line with it.
+    numbers of source bands are brought in line with it. `absent` cells were expected and are
+    not given, for want of the inputs `missing` and of so many `unnamed` others.
 
     Raises ChoiceRefusedError for no cells or cells that differ in more than place and granules,
     GridError for a cell off the lattice, BadFormatError for a file that is not a cell.
@@ -45,6 +53,8 @@ def mosaic(
                 "nodata, bands, scale and units must agree"
             )
     provenance = _together([one.said.provenance for one in opened])
+    if any(band.role == "source" for band in first.bands):
+        _check_numbers(len(provenance.granules), dtype, nodata)
     data = _empty(first, grid, nodata, dtype)
     numbers = {source: number for number, source in enumerate(provenance.granules, 1)}
     for one in opened:
@@ -56,17 +66,32 @@ def mosaic(
             part = dataset.read(window=window)
         renumber = np.array([0, *(numbers[source] for source in one.said.provenance.granules)])
         for band, about in enumerate(first.bands):
-            plane = renumber[part[band]].astype(dtype) if about.role == "source" else part[band]
+            plane = part[band]
+            if about.role == "source":
+                plane = renumber[plane.astype(np.intp)]  # physical units make the band float
             data[band, rows, cols] = plane
     if clip is not None:
         _clip(data, first, grid, nodata, clip)
-    said = first.model_copy(update={"provenance": provenance})
+    completeness = of_parts([one.said.completeness for one in opened], absent, missing, unnamed)
+    said = first.model_copy(update={"provenance": provenance, "completeness": completeness})
     return said.raster(data, nodata, grid)
+
+
+def _check_numbers(count: int, dtype: np.dtype[np.generic], nodata: float | int | None) -> None:
+    """Refuse numbers of granules that the raster's type, which all bands share, cannot hold."""
+    most = 2**24 if dtype.kind == "f" else np.iinfo(dtype.name).max
+    if count > most or (nodata is not None and 0 < nodata <= count):
+        raise ChoiceRefusedError(
+            f"the band source cannot number {count} granules in type {dtype} with nodata {nodata}; "
+            "choose units physical, a smaller region, or leave source out of extra_bands"
+        )
 
 
 def _common(said: Description) -> tuple[str, str]:
     """A description without what cells of one raster may differ in."""
-    return said.provenance.layer, said.model_dump_json(exclude={"provenance", "grid"})
+    return said.provenance.layer, said.model_dump_json(
+        exclude={"provenance", "grid", "completeness"}
+    )
 
 
 def _together(parts: Sequence[Provenance]) -> Provenance:

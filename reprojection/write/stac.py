@@ -19,6 +19,7 @@ from shapely.geometry.base import BaseGeometry
 from reprojection.grid.crs import is_plain_lonlat, parse_crs
 from reprojection.grid.grids import Grid
 from reprojection.grid.targets import pixel_centres
+from reprojection.read.completeness import WHOLE, Completeness
 from reprojection.read.raster import Provenance
 from reprojection.write.write import Opened, open_raster
 
@@ -61,6 +62,7 @@ def stac_item(
             "swathmill:layer": said.provenance.layer,
             "swathmill:granules": [source.name for source in said.provenance.granules],
             "swathmill:parameters": dict(said.provenance.parameters),
+            **_completeness(said.completeness),
         },
         "links": [],
         "assets": {
@@ -180,6 +182,17 @@ def _projection(grid: Grid) -> dict[str, JsonValue]:
         "proj:shape": list(grid.shape),
         "proj:transform": list(grid.transform),
         "proj:bbox": [box.west, box.south, box.east, box.north],
+    }
+
+
+def _completeness(said: Completeness) -> dict[str, JsonValue]:
+    """Nothing for a raster that lacks nothing."""
+    if said == WHOLE:
+        return {}
+    return {
+        "swathmill:completeness": said.share,
+        "swathmill:missing": [{"what": one.what, "why": one.why} for one in said.missing],
+        **({"swathmill:missing_unnamed": said.unnamed} if said.unnamed else {}),
     }
 
 

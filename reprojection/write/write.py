@@ -1,6 +1,6 @@
 """Rasters to Cloud Optimized GeoTIFF and back.
 
-Layout: `reprojection.write.tiff`. The tag SWATHMILL holds `Raster.description()` as JSON; nothing in a
+Layout: `reprojection.tiff`. The tag SWATHMILL holds `Raster.description()` as JSON; nothing in a
 file depends on when or where it was written.
 """
 
