@@ -6,26 +6,29 @@ import uvicorn
 from azure.core.exceptions import AzureError
 
 from portal.app import create_app
-from tasks.run import logs
+from tasks.errors import StoreError
+from tasks.run import exits, logs
 from tasks.run.connect import SettingMissingError, connect
-from tasks.settings import Settings
+from tasks.settings import WrongSettingError, read_settings
+from tasks.tables import requests
 
 _GRACE_SECONDS = 5
-_EX_UNAVAILABLE = 69
 
 
 def main() -> int:
     """Serve until told to stop. Returns the exit status."""
-    settings = Settings()
-    logs.configure(settings.log_level, process="portal")
     try:
-        app = create_app(settings, connect(settings))
-    except (ValueError, SettingMissingError) as error:
+        settings = read_settings()
+        logs.configure(settings.log_level, process="portal")
+        services = connect(settings)
+        requests.complete_lists(services)
+        app = create_app(settings, services)
+    except (ValueError, WrongSettingError, SettingMissingError) as error:
         sys.stderr.write(f"The portal cannot start: {error}\n")
-        return 2
-    except AzureError as error:
-        sys.stderr.write(f"The portal cannot start: storage does not answer: {error.message}\n")
-        return _EX_UNAVAILABLE
+        return exits.CONFIGURATION
+    except (AzureError, StoreError) as error:
+        sys.stderr.write(f"The portal cannot start: storage does not answer: {error}\n")
+        return exits.UNAVAILABLE
     uvicorn.run(
         app,
         host=settings.portal_host,

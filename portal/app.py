@@ -1,6 +1,5 @@
 """The portal's application: pages and API over one set of services."""
 
-from collections.abc import Mapping
 from importlib.metadata import version
 
 from fastapi import FastAPI, Request, Response
@@ -8,12 +7,17 @@ from fastapi.staticfiles import StaticFiles
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from portal.core.board import Board
+from portal.core.holdings import KnownHoldings
 from portal.core.identity import find_person
 from portal.core.problems import ForbiddenError, Problem, register_problems
 from portal.core.results import ResultIndex
+from portal.core.sending import Compressed, Unchanged
+from portal.core.sign_in_mail import SignInDesk
 from portal.web import (
     api,
     docs_page,
+    health,
     operations_page,
     request_page,
     retries,
@@ -26,7 +30,9 @@ from portal.web.pages import STATIC, Pages
 from portal.web.pictures import Pictures
 from tasks.errors import StoreError
 from tasks.model.packages import Packages
+from tasks.run.sources import is_sample
 from tasks.settings import Settings
+from tasks.tables.manager_lease import ManagerWatch
 from tasks.tables.services import Services
 
 DESCRIPTION = """
@@ -69,20 +75,28 @@ def create_app(settings: Settings, services: Services) -> FastAPI:
         redoc_url=None,
         openapi_url="/api/openapi.json",
     )
+    manager = ManagerWatch(services, settings.lease_seconds)
     portal = Portal(
         settings=settings,
         services=services,
         packages=Packages.of(settings),
-        pages=Pages(services.clock),
+        holdings=KnownHoldings(services),
+        pages=Pages(services.clock, manager, sample=is_sample(settings)),
         results=ResultIndex(),
         pictures=Pictures(),
+        board=Board(services),
+        manager=manager,
+        desk=SignInDesk(services, settings),
     )
     app.state.settings = settings
+    app.state.clock = services.clock
     app.state.portal = portal
     for router in (
         api.router,
         retries.api,
         operations_page.api,
+        health.router,
+        health.pages,
         session_page.router,
         submit_page.router,
         retries.pages,
@@ -94,11 +108,8 @@ def create_app(settings: Settings, services: Services) -> FastAPI:
         app.include_router(router)
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
 
-    @app.get("/healthz", tags=["health"], summary="Whether portal and storage answer")
-    def healthz() -> Mapping[str, str]:
-        services.store.get("requests", "requests", "healthz")
-        return {"status": "ok", "version": version("swathmill")}
-
+    app.add_middleware(Unchanged)
+    app.add_middleware(Compressed)
     app.add_middleware(_Headers)
 
     def error_page(request: Request, problem: Problem) -> Response:
@@ -106,7 +117,9 @@ def create_app(settings: Settings, services: Services) -> FastAPI:
             me = find_person(request)
         except (ForbiddenError, StoreError):
             me = None
-        return portal.pages.page("error.html", me, "", problem.status, problem=problem)
+        asked = request.query_params.get("next", "") or request.url.path
+        then = session_page.request_page(asked)
+        return portal.pages.page("error.html", me, "", problem.status, problem=problem, then=then)
 
     register_problems(app, error_page)
     return app

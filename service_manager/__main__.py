@@ -12,60 +12,65 @@ import structlog
 from azure.core.exceptions import AzureError
 from kombu.exceptions import OperationalError
 
-from archives.errors import ArchiveError
+from archives.errors import ArchiveError, SourcesSettingError
 from reprojection.read.isolation import ReadingProcess
+from reprojection.read.outline import read_layers
 from service_manager.leader.keeping import beside_rounds
 from service_manager.leader.manager import Manager, SendError
 from service_manager.leader.service import serve
 from service_manager.options import Options
 from service_manager.planner.course import Course
 from service_manager.plans.planning import COLLECT
-from service_manager.requests.notify import MailServer, Postman
+from service_manager.requests.notify import MailServer, Postman, Signing
+from service_manager.storage.holdings import Shelf, Teller
 from service_manager.tasks.index_file import IndexFile
 from tasks.messages.celery_app import Sender, make_app
 from tasks.model.packages import Packages
 from tasks.request.request import Request
-from tasks.run import logs
+from tasks.run import exits, logs
 from tasks.run.connect import SettingMissingError, connect
 from tasks.run.sources import open_sources
-from tasks.settings import Settings
+from tasks.settings import WrongSettingError, read_settings
 
-_EX_UNAVAILABLE = 69
 PLANNERS = 2  # plans made at once: a large one does not keep a small one waiting
 
 
 def main() -> int:
     """Run the manager; the exit status says whether it could start."""
-    settings = Settings()
     name = f"{platform.node()}-{os.getpid()}"
-    logs.configure(settings.log_level, process="manager")
     log = structlog.get_logger("manager.service")
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     try:
+        settings = read_settings()
+        logs.configure(settings.log_level, process="manager")
         services = connect(settings)
         reader = ReadingProcess()
         index = IndexFile.take(settings.data_dir)
         archive = open_sources(settings, index.path, reader.read_outline)
-    except (SettingMissingError, ArchiveError) as error:
+    except (WrongSettingError, SettingMissingError, SourcesSettingError) as error:
+        sys.stderr.write(f"The service manager cannot start: {error}\n")
+        return exits.CONFIGURATION
+    except ArchiveError as error:
         log.error("cannot start", error=str(error))
-        return 2
+        return exits.UNAVAILABLE
     except AzureError as error:
         log.error("cannot start: storage does not answer", error=error.message)
-        return _EX_UNAVAILABLE
+        return exits.UNAVAILABLE
     options = Options.of(settings, name)
     packages = Packages.of(settings)
     sender = Sender(make_app(settings.redis_url.get_secret_value()))
-    postman = Postman(services.store, services.clock, MailServer.of(settings))
+    postman = Postman(services.store, services.clock, MailServer.of(settings), Signing.of(settings))
 
     gc.set_threshold(*COLLECT)
     planners = ThreadPoolExecutor(PLANNERS, thread_name_prefix="plan")
-    listing = threading.Lock()
+    looking = ThreadPoolExecutor(1, thread_name_prefix="holdings")
+    shelf = Shelf(archive)
+    teller = Teller(services, shelf, lambda path: reader.run(read_layers, path), looking.submit)
 
     def planned(request: Request) -> Course:
-        with listing:
-            archive.refresh()
+        shelf.refresh()
         return Course(request, archive, packages, settings)
 
     def send(key: str) -> None:
@@ -84,8 +89,14 @@ def main() -> int:
         return Manager(services, options, planned, send, epoch, planners.submit, send_to)
 
     keep = beside_rounds(services.clock, options.lease)
-    serve(services, options, make, stop, each=postman.tick, keep=keep)
+
+    def each() -> None:
+        postman.tick()
+        teller.tick()
+
+    serve(services, options, make, stop, each=each, keep=keep)
     planners.shutdown(wait=False, cancel_futures=True)
+    looking.shutdown(wait=False, cancel_futures=True)
     postman.close(10.0)
     reader.close()
     index.close()

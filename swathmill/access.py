@@ -2,7 +2,7 @@
 
 from portal.core import tokens
 from swathmill.client import PortalClient
-from swathmill.errors import ApiError, StackError
+from swathmill.errors import ApiError, ArgumentError, StackError
 from swathmill.stack.folder import DataFolder, is_running
 from tasks.settings import Settings
 
@@ -12,19 +12,38 @@ LOCAL_OWNER = "operator@localhost"
 def client_for(folder: DataFolder, token: str | None) -> PortalClient:
     """The portal a command speaks to.
 
-    With a token: the one SWATHMILL_PORTAL_URL names. Without: the stack on the data folder, as
-    the person who started it.
+    With a token: the one SWATHMILL_PORTAL_URL names, if it is set, else that of the stack on the
+    data folder, as the token's owner. Without: the stack on the data folder, as the person who
+    started it.
+
+    Raises:
+        ArgumentError: the token cannot be one.
+        ApiError: no stack runs on the data folder, and no other portal is named.
     """
-    if token:
-        return PortalClient(url=Settings().portal_url, token=token)
     state = folder.state()
-    if not state.portal_url or not is_running(folder):
+    running = bool(state.portal_url) and is_running(folder)
+    if token:
+        settings = Settings()
+        named = "portal_url" in settings.model_fields_set or not running
+        url = settings.portal_url if named else state.portal_url
+        return PortalClient(url=url, token=_plain(token))
+    if not running:
         raise ApiError(
             f"No stack runs on the data folder {folder.path}.",
             "Start one with `swathmill up`, name its data folder with --data, or give a token "
             "(SWATHMILL_TOKEN) for the portal SWATHMILL_PORTAL_URL names.",
         )
     return PortalClient(url=state.portal_url, token=local_token(folder))
+
+
+def _plain(token: str) -> str:
+    token = token.strip()
+    if not token.isascii() or not token.isprintable() or " " in token:
+        raise ArgumentError(
+            "The token has characters that no token has.",
+            "Copy it whole from what `swathmill sign-in NAME --token` prints.",
+        )
+    return token
 
 
 def local_client(folder: DataFolder) -> PortalClient:

@@ -1,19 +1,22 @@
 """The `swathmill` command: its groups, and how it ends.
 
-Exit codes: 0 done; 1 something failed; 2 what was asked is refused, or the command line is wrong;
-3 the request completed with gaps; 130 interrupted.
+Exit codes: 0 done; 1 something failed; 2 what was asked is refused, or the command line, a path or
+a setting is wrong; 3 the request completed with gaps; 130 interrupted.
 """
 
 import importlib
+import os
 import sys
 from collections.abc import Sequence
+from importlib.metadata import version
+from typing import Annotated
 
 import typer
 from rich.console import Console
 
 from archives.errors import ArchiveError
 from reprojection.errors import ReprojectionError
-from swathmill.errors import RefusedError, StackError
+from swathmill.errors import ArgumentError, RefusedError, StackError
 from tasks.errors import RequestRefusedError, SwathmillError
 
 EXIT_FAILED = 1
@@ -23,7 +26,8 @@ EXIT_INTERRUPTED = 130
 COMMANDS = {
     "run": ("run",),
     "up": ("up",),
-    "requests": ("submit", "status", "results", "cancel", "confirm", "retry"),
+    "requests": ("submit", "status", "results"),
+    "orders": ("pause", "resume", "cancel", "confirm", "retry"),
     "granules": ("sample", "reproject"),
     "find": ("find",),
     "inspection": ("inspect",),
@@ -44,8 +48,8 @@ def application(words: Sequence[str] = ()) -> typer.Typer:
     made = typer.Typer(
         name="swathmill",
         no_args_is_help=True,
-        add_completion=False,
         pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
     )
     made.callback()(_swathmill)
     asked = [module for module, commands in COMMANDS.items() if {*words[:1]} & {*commands}]
@@ -54,17 +58,46 @@ def application(words: Sequence[str] = ()) -> typer.Typer:
     return made
 
 
-def _swathmill() -> None:
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"swathmill {version('swathmill')}")
+        raise typer.Exit
+
+
+def _swathmill(
+    _version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Say which version."),
+    ] = False,
+) -> None:
     """Turn MODIS granules into analysis-ready data on one grid."""
+    asks_help = {"-h", "--help"}.intersection(sys.argv[1:])
+    if not asks_help and any(name.startswith("SWATHMILL_") for name in os.environ):
+        _check_settings()
+
+
+def _check_settings() -> None:
+    """Refuse a setting that cannot be used, whether or not the command needs it."""
+    # Its import takes longer than some commands.
+    from tasks.settings import WrongSettingError, read_settings
+
+    try:
+        read_settings()
+    except WrongSettingError as error:
+        raise ArgumentError(error.problem, error.remedy) from None
 
 
 def main() -> None:
     """Run the command; an error on purpose becomes a message with its remedy, and an exit code."""
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     try:
-        application(sys.argv[1:])()
+        application(_command_words(sys.argv[1:]))()
     except (RefusedError, RequestRefusedError) as error:
-        _tell(console, "Refused", error.field, error.problem, error.remedy)
+        for each in (error, *error.also):
+            _tell(console, "Refused", each.field, each.problem, each.remedy)
+        sys.exit(EXIT_REFUSED)
+    except ArgumentError as error:
+        _tell(console, "Refused", "", error.problem, error.remedy)
         sys.exit(EXIT_REFUSED)
     except StackError as error:
         _tell(console, "Error", "", error.problem, error.remedy)
@@ -72,9 +105,19 @@ def main() -> None:
     except (SwathmillError, ReprojectionError, ArchiveError) as error:
         _tell(console, "Error", "", str(error), "")
         sys.exit(EXIT_FAILED)
+    except OSError as error:
+        # A path of the command line; what else the system refuses has no file name.
+        about = f"{error.filename}: " if error.filename else ""
+        _tell(console, "Error", "", f"{about}{error.strerror or error}.", "")
+        sys.exit(EXIT_REFUSED if error.filename else EXIT_FAILED)
     except KeyboardInterrupt:
         console.print("Interrupted.")
         sys.exit(EXIT_INTERRUPTED)
+
+
+def _command_words(words: list[str]) -> list[str]:
+    """The words that say which command is meant; none for a shell that completes a line."""
+    return [] if "_SWATHMILL_COMPLETE" in os.environ else words
 
 
 def _tell(console: Console, label: str, field: str, problem: str, remedy: str) -> None:

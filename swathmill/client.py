@@ -5,11 +5,14 @@ import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
+from urllib.parse import quote
 
 import httpx
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
 
 from swathmill.errors import ApiError, BrokenOffError, RefusedError
+from tasks.errors import RequestRefusedError
 from tasks.model.model import RequestState
 from tasks.request.request import Request
 
@@ -23,13 +26,20 @@ class _Answer(BaseModel):
 
 
 class PhaseProgress(_Answer):
-    """Tasks of one phase by what became of them; `done` includes `reused`, which were there."""
+    """Tasks of one phase by what became of them; `done` includes `reused`, which were there.
+    `cancelled` were unfinished when the request was cancelled or failed."""
 
     total: int = 0
     done: int = 0
     failed: int = 0
     running: int = 0
     reused: int = 0
+    cancelled: int = 0
+
+    @property
+    def left(self) -> int:
+        """Tasks that have not ended, and are not cancelled."""
+        return self.total - self.done - self.failed - self.cancelled
 
 
 class Failure(_Answer):
@@ -46,10 +56,18 @@ class Failure(_Answer):
 
 
 class Gap(_Answer):
-    """Something a request asked for and does not get, and why."""
+    """Something a request asked for and does not get, and why; `affects` are paths of results."""
 
     what: str = ""
     why: str = ""
+    affects: tuple[str, ...] = ()
+
+
+class Missing(_Answer):
+    """An expected input that a result was made without."""
+
+    what: str
+    why: str
 
 
 class RequestStatus(_Answer):
@@ -71,12 +89,16 @@ class RequestStatus(_Answer):
 
 
 class ResultFile(_Answer):
-    """One file of a request's results."""
+    """One file of a request's results; `completeness` is the share of its expected inputs."""
 
     name: str
     size: int
     sha256: str
     url: str
+    completeness: float = 1.0
+    missing: tuple[Missing, ...] = ()
+    missing_count: int = 0
+    valid_share: float | None = None  # of a raster's pixels
 
 
 class Problem(_Answer):
@@ -86,10 +108,14 @@ class Problem(_Answer):
     detail: str = ""
     field: str = ""
     remedy: str = ""
+    also: tuple["Problem", ...] = ()
 
 
+_T = TypeVar("_T")
 Preview = Mapping[str, JsonValue]
 _PREVIEW: TypeAdapter[Preview] = TypeAdapter(Mapping[str, JsonValue])
+_JSON: TypeAdapter[JsonValue] = TypeAdapter(JsonValue)
+_STATUS = TypeAdapter(RequestStatus)
 _REQUESTS = TypeAdapter(list[RequestStatus])
 _GAPS = TypeAdapter(list[Gap])
 _FAILURES = TypeAdapter(list[Failure])
@@ -118,51 +144,56 @@ class PortalClient:
             document=_document(request),
             headers={"Idempotency-Key": key} if key else {},
         )
-        return RequestStatus.model_validate_json(answer)
+        return self._read(_STATUS, answer)
 
     def preview(self, request: Request) -> Preview:
         """What a request would take: granules, tasks, bytes, gaps. Nothing is kept."""
         answer = self._call(
             "POST", "/api/requests", document=_document(request), parameters={"dry_run": "true"}
         )
-        return _PREVIEW.validate_json(answer)
+        return self._read(_PREVIEW, answer)
 
     def status(self, request_id: str) -> RequestStatus:
         """Where a request stands."""
-        return RequestStatus.model_validate_json(self._call("GET", f"/api/requests/{request_id}"))
+        return self._read(_STATUS, self._call("GET", _path(request_id)))
 
     def requests(self) -> list[RequestStatus]:
         """The owner's requests, newest first."""
-        return _REQUESTS.validate_json(self._call("GET", "/api/requests"))
+        return self._read(_REQUESTS, self._call("GET", "/api/requests"))
+
+    def told(self, request_id: str = "") -> JsonValue:
+        """All that the portal tells of a request, or of the owner's requests, as it tells it."""
+        path = _path(request_id) if request_id else "/api/requests"
+        return self._read(_JSON, self._call("GET", path))
 
     def gaps(self, request_id: str) -> list[Gap]:
         """All that a request asked for and cannot get."""
-        return _GAPS.validate_json(self._call("GET", f"/api/requests/{request_id}/gaps"))
+        return self._read(_GAPS, self._call("GET", _path(request_id, "gaps")))
 
     def failures(self, request_id: str) -> list[Failure]:
         """All of a request's tasks that failed for good."""
-        return _FAILURES.validate_json(self._call("GET", f"/api/requests/{request_id}/failures"))
+        return self._read(_FAILURES, self._call("GET", _path(request_id, "failures")))
 
     def results(self, request_id: str) -> list[ResultFile]:
         """The files of a request that are finished."""
-        return _RESULTS.validate_json(self._call("GET", f"/api/requests/{request_id}/results"))
+        return self._read(_RESULTS, self._call("GET", _path(request_id, "results")))
 
-    def cancel(self, request_id: str) -> None:
-        """Stop a request; what other requests want goes on."""
-        self.order(request_id, "cancel")
+    def cancel(self, request_id: str) -> RequestStatus:
+        """Stop a request; its finished results stay, and what other requests want goes on."""
+        return self.order(request_id, "cancel")
 
-    def order(self, request_id: str, what: str) -> None:
-        """Have a request cancelled, paused or resumed (`cancel`, `pause`, `resume`)."""
-        self._call("POST", f"/api/requests/{request_id}/{what}")
+    def order(self, request_id: str, what: str) -> RequestStatus:
+        """Have a request cancelled, paused, resumed or confirmed; where it stands then."""
+        return self._read(_STATUS, self._call("POST", _path(request_id, what)))
 
     def retry(self, request_id: str, *, category: str = "", task: str = "") -> RequestStatus:
         """Try again what failed, of one category, or one task; the request that does it."""
         answer = self._call(
             "POST",
-            f"/api/requests/{request_id}/retry",
+            _path(request_id, "retry"),
             parameters={"category": category, "task": task},
         )
-        return RequestStatus.model_validate_json(answer)
+        return self._read(_STATUS, answer)
 
     def download(
         self, result: ResultFile, folder: Path, *, progress: Callable[[int], None] = lambda _: None
@@ -192,6 +223,15 @@ class PortalClient:
         finally:
             draft.unlink(missing_ok=True)
         return target
+
+    def _read(self, kind: TypeAdapter[_T], answer: bytes) -> _T:
+        try:
+            return kind.validate_json(answer)
+        except ValidationError as error:
+            raise ApiError(
+                f"What answers at {self.url} is no portal of this Swathmill.",
+                "Name the portal's address with SWATHMILL_PORTAL_URL.",
+            ) from error
 
     def _fetch(self, url: str, to: Path, progress: Callable[[int], None]) -> str:
         """Write what comes from an address into a file; its SHA-256."""
@@ -224,7 +264,7 @@ class PortalClient:
                         **(headers or {}),
                     },
                 )
-            except httpx.TransportError as error:
+            except (httpx.TransportError, httpx.InvalidURL) as error:
                 raise self._unreachable(error) from error
             _raise_for(answer)
             return answer.content
@@ -252,11 +292,17 @@ class PortalClient:
             trust_env=not self.url.startswith("http://127.0.0.1"),
         )
 
-    def _unreachable(self, error: httpx.TransportError) -> ApiError:
+    def _unreachable(self, error: Exception) -> ApiError:
         return ApiError(
             f"The portal at {self.url} does not answer ({error}).",
             "Start a stack with `swathmill up`, or name another portal with SWATHMILL_PORTAL_URL.",
         )
+
+
+def _path(request_id: str, part: str = "") -> str:
+    """The address of a request; whatever the id is, of no other thing."""
+    name = quote(request_id, safe="").replace(".", "%2E") or "%20"
+    return f"/api/requests/{name}" + (f"/{part}" if part else "")
 
 
 def _document(request: Request) -> str:
@@ -273,7 +319,11 @@ def _raise_for(answer: httpx.Response) -> None:
     what = problem.detail or problem.title
     if answer.status_code < 500:
         raise RefusedError(
-            field=problem.field, problem=what, remedy=problem.remedy, status=answer.status_code
+            field=problem.field,
+            problem=what,
+            remedy=problem.remedy,
+            status=answer.status_code,
+            also=tuple(RequestRefusedError(e.field, e.detail, e.remedy) for e in problem.also),
         )
     raise ApiError(f"The portal failed: {what}", problem.remedy or "See the portal's log.")
 

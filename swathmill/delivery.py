@@ -11,21 +11,35 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
-from swathmill.client import Failure, Gap, PhaseProgress, PortalClient, RequestStatus, ResultFile
+from swathmill.client import (
+    Failure,
+    Gap,
+    Missing,
+    PhaseProgress,
+    PortalClient,
+    RequestStatus,
+    ResultFile,
+)
 from tasks.model.model import RequestState
 
+EXIT_CODES = {RequestState.COMPLETE: 0, RequestState.REFUSED: 2, RequestState.GAPS: 3}
+EXIT_FAILED = 1  # how a command ends that saw a request end otherwise
 MAIL_WAIT_SECONDS = 30.0
 POLL_SECONDS = 0.2
 
 
 class SummaryFile(BaseModel):
-    """One file that was written."""
+    """One file that was written, with what it was made without."""
 
     model_config = ConfigDict(frozen=True)
 
     name: str
     size: int
     sha256: str
+    completeness: float = 1.0
+    missing: tuple[Missing, ...] = ()
+    missing_count: int = 0
+    valid_share: float | None = None
 
 
 class Summary(BaseModel):
@@ -119,7 +133,7 @@ def write_summary(
         gaps=status.gaps,
         failures=status.failures,
         files=tuple(
-            SummaryFile(name=result.name, size=result.size, sha256=result.sha256)
+            SummaryFile.model_validate(result.model_dump(include={*SummaryFile.model_fields}))
             for result, _ in files
         ),
         mails=tuple(mail.name for mail in mails),

@@ -10,13 +10,15 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+import httpx
+
 from archives.chain import parse_chains, source_name
 from archives.errors import ArchiveError
 from reprojection.kernels import kernels
 from swathmill.errors import StackError
 from swathmill.stack import ports, programs
 from swathmill.stack.azurite import Account, AzuriteServer
-from swathmill.stack.folder import GIGABYTE, LEAST_FREE_BYTES, DataFolder
+from swathmill.stack.folder import GIGABYTE, LEAST_FREE_BYTES, DataFolder, is_running
 from swathmill.stack.redis_server import RedisServer
 from tasks.run.sources import open_sources
 from tasks.settings import Settings
@@ -57,6 +59,7 @@ def examine(folder: DataFolder, settings: Settings) -> list[Finding]:
         ("sources", lambda: sources_finding(settings)),
         ("disk", lambda: _disk(folder, settings)),
         ("memory", _memory),
+        ("stack", lambda: stack_finding(folder)),
     )
     findings = []
     for subject, check in checks:
@@ -185,7 +188,8 @@ def sources_finding(settings: Settings) -> Finding:
         return Finding(
             subject="sources",
             verdict=Verdict.NOTE,
-            found="no source of granules is set",
+            found="no source of granules is set: `swathmill up` takes the one of the last time, "
+            "else the sample archive",
             remedy="Name a folder with --archive, or set SWATHMILL_SOURCES (docs/archives.md).",
         )
     try:
@@ -247,3 +251,32 @@ def _memory() -> Finding:
             remedy="Little for large rasters: run with --slots 1.",
         )
     return Finding(subject="memory", verdict=Verdict.GOOD, found=found)
+
+
+def stack_finding(folder: DataFolder) -> Finding:
+    """Whether the stack of this data folder works, as its portal says."""
+    state = folder.state()
+    if not is_running(folder):
+        return Finding(subject="stack", verdict=Verdict.GOOD, found=f"none runs over {folder.path}")
+    try:
+        answer = httpx.get(f"{state.portal_url}/healthz", timeout=10.0, trust_env=False)
+        said = answer.json()
+    except (httpx.HTTPError, ValueError) as error:
+        return Finding(
+            subject="stack",
+            verdict=Verdict.FAULT,
+            found=f"the portal {state.portal_url} does not answer ({type(error).__name__})",
+            remedy=f"Read {folder.log('portal')} and {folder.log('stack')}.",
+        )
+    if answer.is_success:
+        return Finding(
+            subject="stack",
+            verdict=Verdict.GOOD,
+            found=f"{state.portal_url} answers, a service manager acts",
+        )
+    return Finding(
+        subject="stack",
+        verdict=Verdict.FAULT,
+        found=said.get("reason") or said.get("detail") or f"/healthz says {answer.status_code}",
+        remedy=f"Read {folder.log('manager')} and {folder.log('stack')}.",
+    )

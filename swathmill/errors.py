@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from tasks.errors import SwathmillError
+from tasks.errors import RequestRefusedError, SwathmillError
 
 
 class StackError(SwathmillError):
@@ -14,6 +14,10 @@ class StackError(SwathmillError):
         self.remedy = remedy
 
 
+class ArgumentError(StackError):
+    """An argument, an option or a setting names what cannot be used."""
+
+
 class ApiError(StackError):
     """The portal cannot be reached, or failed."""
 
@@ -23,16 +27,32 @@ class BrokenOffError(ApiError):
 
 
 class RefusedError(SwathmillError):
-    """The portal refused what it was asked, for a reason of the asker's."""
+    """The portal refused what it was asked, for a reason of the asker's. `also` are the other
+    errors of the same document."""
 
-    def __init__(self, *, field: str, problem: str, remedy: str, status: int) -> None:
+    def __init__(
+        self,
+        *,
+        field: str,
+        problem: str,
+        remedy: str,
+        status: int,
+        also: tuple[RequestRefusedError, ...] = (),
+    ) -> None:
         super().__init__(f"{field}: {problem} {remedy}" if field else f"{problem} {remedy}")
         self.field = field
         self.problem = problem
         self.remedy = remedy
         self.status = status
+        self.also = also
 
     def __reduce__(self) -> tuple[partial["RefusedError"], tuple[()]]:
         """Pickle by arguments, since a reading process's errors cross to the command's."""
-        told = {"field": self.field, "problem": self.problem, "remedy": self.remedy}
-        return partial(type(self), **told, status=self.status), ()
+        made = partial(
+            type(self),
+            field=self.field,
+            problem=self.problem,
+            remedy=self.remedy,
+            status=self.status,
+        )
+        return made, ()

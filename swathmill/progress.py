@@ -69,10 +69,11 @@ class ProgressView:
             notes = [f"{count.running} running"] if count.running else []
             notes += [f"{count.failed} failed"] if count.failed else []
             notes += [f"{count.reused} reused"] if count.reused else []
+            notes += [f"{count.cancelled} cancelled"] if count.cancelled else []
             bars.update(
                 self._rows[phase],
                 total=count.total,
-                completed=count.done + count.failed,
+                completed=count.total - count.left,
                 note=", ".join(notes),
             )
 
@@ -83,6 +84,8 @@ def describe(status: RequestStatus) -> str:
     for phase in PHASES:
         count = status.phases.get(phase)
         if count is not None and count.total:
-            failed = f" ({count.failed} failed)" if count.failed else ""
-            parts.append(f"{phase} {count.done}/{count.total}{failed}")
+            notes = [f"{count.failed} failed"] if count.failed else []
+            notes += [f"{count.cancelled} cancelled"] if count.cancelled else []
+            noted = f" ({', '.join(notes)})" if notes else ""
+            parts.append(f"{phase} {count.done}/{count.total}{noted}")
     return " | ".join([status.state, *parts])

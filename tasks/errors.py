@@ -8,14 +8,22 @@ class SwathmillError(Exception):
 class RequestRefusedError(SwathmillError):
     """A request document cannot be accepted.
 
-    `field` is the dotted path of the offending field, `remedy` what the scientist can do.
+    `field` is the dotted path of the offending field, `remedy` what the scientist can do. `also`
+    are the other errors of the same document.
     """
 
-    def __init__(self, field: str, problem: str, remedy: str) -> None:
+    def __init__(
+        self,
+        field: str,
+        problem: str,
+        remedy: str,
+        also: tuple["RequestRefusedError", ...] = (),
+    ) -> None:
         super().__init__(f"{field}: {problem} {remedy}")
         self.field = field
         self.problem = problem
         self.remedy = remedy
+        self.also = also
 
 
 class StoreError(SwathmillError):

@@ -1,12 +1,14 @@
 """Every setting of Swathmill, read from the environment with the prefix SWATHMILL_."""
 
+import os
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import Field, SecretStr
+from pydantic import Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from archives.fetch.credentials import EARTHDATA_HOSTS
+from tasks.errors import SwathmillError
 
 Positive = Annotated[float, Field(gt=0)]
 Count = Annotated[int, Field(ge=1)]
@@ -92,7 +94,8 @@ class Settings(BaseSettings):
     timeout_samples: Count = Field(5, description="Successes before a class has a mean to go by.")
     timeout_floor: Positive = Field(60.0, description="Smallest bound of an attempt, in seconds.")
     timeout_ceiling: Positive = Field(
-        3600.0, description="Largest bound of an attempt, and the bound of a class without a mean."
+        3600.0,
+        description="Largest bound of an attempt, and the bound where nothing similar was timed.",
     )
     probe_seconds: float = Field(
         600.0,
@@ -141,3 +144,33 @@ class Settings(BaseSettings):
     log_level: str = Field(
         "info", pattern="^(debug|info|warning|error)$", description="Least severity that is logged."
     )
+
+
+class WrongSettingError(SwathmillError):
+    """A setting has a value that cannot be used."""
+
+    def __init__(self, problem: str, remedy: str) -> None:
+        super().__init__(f"{problem} {remedy}")
+        self.problem = problem
+        self.remedy = remedy
+
+
+def read_settings() -> Settings:
+    """Read all settings.
+
+    Raises:
+        WrongSettingError: a value cannot be used; names the first such setting.
+    """
+    try:
+        return Settings()
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        name = f"SWATHMILL_{str(first['loc'][0]).upper()}"
+        shown = os.environ.get(name, "")
+        what = first["msg"].partition(", ")[0].removeprefix("Input ")
+        if first["type"] == "string_pattern_mismatch":
+            what = f"should be one of {first['ctx']['pattern'].strip('^()$').replace('|', ', ')}"
+        raise WrongSettingError(
+            f"The setting {name} is {shown!r}; it {what}.",
+            f"Correct or unset {name} (docs/settings.md).",
+        ) from None

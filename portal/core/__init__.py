@@ -1,0 +1,1 @@
+"""What the portal knows and does, apart from pages and addresses."""

@@ -6,6 +6,7 @@ from urllib.parse import quote
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from portal.core.expected import Expected
 from portal.core.results import ResultFile
 from tasks.model.categories import RULES
 from tasks.model.model import Attempt, Phase, State, Task
@@ -18,17 +19,28 @@ class _Answer(BaseModel):
 
 
 class PhaseAnswer(_Answer):
-    """Tasks of one phase by what became of them; `done` includes `reused`, which were there."""
+    """Tasks of one phase by what became of them; `done` includes `reused`, which were there.
+    `cancelled` were unfinished when the request was cancelled or failed."""
 
     total: int
     done: int
     failed: int
     running: int
     reused: int
+    cancelled: int = 0
 
 
 class GapAnswer(_Answer):
-    """Something asked for that cannot be had."""
+    """Something asked for that cannot be had. `affects` are the results that lack it, by path;
+    the list of all gaps has them."""
+
+    what: str
+    why: str
+    affects: tuple[str, ...] = ()
+
+
+class MissingAnswer(_Answer):
+    """An expected input that a result was made without."""
 
     what: str
     why: str
@@ -104,6 +116,7 @@ class RequestAnswer(_Answer):
                     failed=count.failed,
                     running=count.running,
                     reused=count.reused,
+                    cancelled=count.cancelled,
                 )
                 for phase, count in row.phases.items()
             },
@@ -131,9 +144,15 @@ class PreviewAnswer(_Answer):
     stored: int = Field(0, description="Bytes to keep, at most.")
     exact: bool = Field(True, description="False: `reused` is estimated from a sample.")
     core_hours: float = Field(0, description="Expected, by what such tasks took.")
-    unmeasured: int = Field(0, description="Tasks never timed, not in `core_hours`.")
+    similar: int = Field(0, description="Tasks in `core_hours` by what similar ones took.")
+    unmeasured: int = Field(
+        0, description="Tasks without an estimate: not in `core_hours`, `elapsed` and `cost`."
+    )
     elapsed: float = Field(0, description="Expected seconds with all workers; 0: unknown.")
     cost: float = Field(0, description="Expected, with a month of storage.")
+    expected_time: str = Field("", description="`core_hours` and `elapsed` in words.")
+    expected_cost: str = Field("", description="`cost` in words; says when it is not known.")
+    notes: tuple[str, ...] = Field((), description="On what both rest, and what they leave out.")
     message: str = Field("", description="Also says whether it would wait for confirmation.")
     missing: tuple[str, ...] = Field((), description="The first gaps, each with its reason.")
 
@@ -141,6 +160,7 @@ class PreviewAnswer(_Answer):
     def of(cls, row: RequestRow) -> Self:
         """The counts of a dry run that has ended."""
         counts = row.preview
+        expected = Expected.of(counts)
         return cls(
             id=row.id,
             state=row.state.value,
@@ -152,9 +172,13 @@ class PreviewAnswer(_Answer):
             stored=counts.stored,
             exact=counts.exact,
             core_hours=round(counts.busy / 3600, 3),
+            similar=counts.similar,
             unmeasured=counts.unmeasured,
             elapsed=counts.elapsed,
             cost=counts.cost,
+            expected_time=expected.time,
+            expected_cost=expected.cost,
+            notes=expected.notes,
             message=row.message,
             missing=tuple(f"{gap.what}: {gap.reason}" for gap in row.gaps),
         )
@@ -167,15 +191,26 @@ class ResultAnswer(_Answer):
     size: int
     sha256: str
     url: str
+    completeness: float = Field(1.0, description="Share of the expected inputs that it is made of.")
+    missing: tuple[MissingAnswer, ...] = Field((), description="Expected inputs that it lacks.")
+    missing_count: int = Field(0, description="How many it lacks; the first 100 are named.")
+    valid_share: float | None = Field(
+        None, description="Share of a raster's pixels that have a value; null for other files."
+    )
 
     @classmethod
     def of(cls, request: str, result: ResultFile) -> Self:
         """The answer for a result of a request."""
+        said = result.file.completeness
         return cls(
             name=result.path,
             size=result.file.size,
             sha256=result.file.sha256,
             url=f"/api/requests/{request}/results/{quote(result.path)}",
+            completeness=said.share,
+            missing=tuple(MissingAnswer(what=one.what, why=one.why) for one in said.missing),
+            missing_count=said.count,
+            valid_share=result.file.valid_share,
         )
 
 

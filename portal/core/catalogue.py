@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from reprojection import catalogue
 from reprojection.catalogue.layers import Kind
@@ -48,8 +49,13 @@ class ProductItem:
         return f"{self.name} {self.collection_text} {self.title} {self.geometry} {layers}".lower()
 
 
-def items() -> Iterator[ProductItem]:
+@cache
+def items() -> tuple[ProductItem, ...]:
     """Every product and collection of the catalogue, by name, newest collection first."""
+    return tuple(_items())
+
+
+def _items() -> Iterator[ProductItem]:
     for product in catalogue.products():
         for collection in sorted(product.collections, key=_age, reverse=True):
             yield ProductItem(
@@ -70,8 +76,13 @@ def items() -> Iterator[ProductItem]:
 def search(text: str) -> list[ProductItem]:
     """The items in which every word of the text occurs; those by name come first."""
     words = text.lower().split()
-    found = [item for item in items() if all(word in item.haystack for word in words)]
+    found = [item for item, hay in _haystacks() if all(word in hay for word in words)]
     return sorted(found, key=lambda item: not all(word in item.name.lower() for word in words))
+
+
+@cache
+def _haystacks() -> tuple[tuple[ProductItem, str], ...]:
+    return tuple((item, item.haystack) for item in items())
 
 
 def find(name: str, collection: str) -> ProductItem | None:

@@ -41,7 +41,7 @@ class Estimate:
 def estimate(request: Request, limits: Limits) -> Estimate:
     """Check a request by its document and say what it would make.
 
-    Raises RequestRefusedError, naming the field, as `tasks.request.checks.check_request` does.
+    Raises RequestRefusedError, naming the field, as `tasks.checks.check_request` does.
     """
     check_request(request, limits)
     made = target(request)

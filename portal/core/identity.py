@@ -1,5 +1,6 @@
 """Who calls: a bearer token for programs, a session cookie for people, and forged forms refused."""
 
+from dataclasses import replace
 from typing import Annotated
 from urllib.parse import urlsplit
 
@@ -7,10 +8,13 @@ from fastapi import Depends, Request, Response
 
 from portal.core import tokens
 from portal.core.problems import ForbiddenError, NotSignedInError
-from portal.core.tokens import Person, Use
+from portal.core.tokens import Person, Role, Use
+from tasks.run import reader_links
 from tasks.settings import Settings
+from tasks.storage.clock import Clock
 
 COOKIE = "swathmill_session"
+READER_COOKIE = "swathmill_reader"
 _SAFE = {"GET", "HEAD", "OPTIONS"}
 
 
@@ -28,8 +32,8 @@ def person(request: Request) -> Person:
     if found is None:
         raise NotSignedInError(
             "You are not signed in, or your session has ended.",
-            "Open the sign-in link you were given, or send `Authorization: Bearer TOKEN`. "
-            "Whoever runs this portal can make you a link.",
+            "Open the sign-in link you were given, or have one sent to you at /sign-in. Programs "
+            "send `Authorization: Bearer TOKEN`.",
         )
     return found
 
@@ -42,8 +46,21 @@ def find_person(request: Request) -> Person | None:
         return tokens.read(secret, token.strip(), use=Use.API)
     found = tokens.read(secret, request.cookies.get(COOKIE, ""), use=Use.SESSION)
     if found is not None and request.method not in _SAFE:
-        _check_origin(request)
+        check_origin(request)
     return found
+
+
+def reader(request: Request) -> Person:
+    """The person calling for one request's pages or files, by its id in the path: somebody signed
+    in, or anybody with a link to this request. Only what reads may depend on it.
+
+    Raises NotSignedInError as `person`.
+    """
+    shown = _shown_by_link(request)
+    if not shown:
+        return person(request)
+    known = find_person(request) or Person(owner="", role=Role.SCIENTIST)
+    return replace(known, reads=shown)
 
 
 def operator(caller: Annotated[Person, Depends(person)]) -> Person:
@@ -56,6 +73,7 @@ def operator(caller: Annotated[Person, Depends(person)]) -> Person:
 
 
 Caller = Annotated[Person, Depends(person)]
+Reader = Annotated[Person, Depends(reader)]
 Operator = Annotated[Person, Depends(operator)]
 
 
@@ -75,12 +93,53 @@ def sign_in(request: Request, response: Response, found: Person) -> None:
     )
 
 
+def show_request(request: Request, response: Response, token: str) -> str:
+    """Give the browser a cookie that shows the request of a link's token, to read; its id.
+
+    The cookie goes with that request's addresses alone, and ends with the link.
+
+    Raises:
+        NotSignedInError: the link is incomplete or has expired.
+    """
+    settings, now = _settings(request), _now(request)
+    shown, expires = reader_links.read(settings.secret.get_secret_value(), token, now)
+    if not shown:
+        raise NotSignedInError(
+            "This link is incomplete or has expired.",
+            "Copy the whole link, or sign in and look among your requests.",
+        )
+    for folder in ("/requests/", "/api/requests/"):
+        response.set_cookie(
+            READER_COOKIE,
+            token,
+            max_age=int(expires - now),
+            path=folder + shown,
+            httponly=True,
+            samesite="lax",
+            secure=settings.portal_url.startswith("https://"),
+        )
+    return shown
+
+
+def _shown_by_link(request: Request) -> str:
+    """The request in the path, if a link to it has been opened in this browser; else nothing."""
+    token = request.cookies.get(READER_COOKIE, "")
+    wanted = request.path_params.get("request_id", "")
+    if not token or not wanted or request.method not in _SAFE:
+        return ""
+    secret = _settings(request).secret.get_secret_value()
+    shown, _ = reader_links.read(secret, token, _now(request))
+    return shown if shown == wanted else ""
+
+
 def sign_out(response: Response) -> None:
-    """Take the session cookie away."""
+    """Take the session cookie away, and the pages that the browser has kept."""
     response.delete_cookie(COOKIE)
+    response.headers["Clear-Site-Data"] = '"cache"'
 
 
-def _check_origin(request: Request) -> None:
+def check_origin(request: Request) -> None:
+    """Refuse a change that another site's page asks for; raises ForbiddenError."""
     origin = urlsplit(request.headers.get("origin", "")).netloc
     ours = {request.headers.get("host", ""), urlsplit(_settings(request).portal_url).netloc}
     if not origin or origin not in ours:
@@ -96,3 +155,8 @@ def _settings(request: Request) -> Settings:
     if not isinstance(settings, Settings):
         raise TypeError("the application has no settings")
     return settings
+
+
+def _now(request: Request) -> float:
+    clock: Clock = request.app.state.clock
+    return clock.now()

@@ -2,16 +2,17 @@
 
 import datetime as dt
 import heapq
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from portal.core.board import Sight
 from tasks.model.categories import Category
-from tasks.model.keys import SHARDS
 from tasks.model.model import Phase
 from tasks.settings import Settings
 from tasks.storage.store import Row
-from tasks.tables import history, protocol, rows, workers
+from tasks.tables import history, protocol
 from tasks.tables.bounds import Bounds
+from tasks.tables.expectation import Times
 from tasks.tables.history import ClassStatistics, DayCount
 from tasks.tables.services import Services
 from tasks.tables.workers import Hold, RunningAttempt, WorkerRow
@@ -106,40 +107,31 @@ class Executions:
         )
 
 
-def running(services: Services, settings: Settings) -> list[Running]:
+def running(sight: Sight, settings: Settings, now: float) -> list[Running]:
     """What runs now, the nearest to its bound first."""
-    statistics = history.class_statistics(services.store)
-    listed = workers.list_workers(services.store)
+    bounds = Bounds.of(settings)
+    times = Times(sight.statistics, bounds.samples)
     by_claim = {
-        attempt.claim: (worker, attempt) for worker in listed for attempt in worker.attempts
+        attempt.claim: (worker, attempt) for worker in sight.workers for attempt in worker.attempts
     }
-    now = services.clock.now()
-    found = [
-        _running(row, settings, statistics, by_claim, now)
-        for shard in SHARDS
-        for row in services.store.scan(
-            rows.TABLE, shard, *rows.prefix_range("x|"), limit=_MOST_RUNNING
-        )
-    ]
+    found = [_running(row, bounds, times, by_claim, now) for row in sight.running]
     return sorted(found, key=lambda one: -one.share)[:_MOST_RUNNING]
 
 
 def _running(
     row: Row,
-    settings: Settings,
-    statistics: Mapping[str, ClassStatistics],
+    bounds: Bounds,
+    times: Times,
     by_claim: Mapping[str, tuple[WorkerRow, RunningAttempt]],
     now: float,
 ) -> Running:
     e = row.entity
     task_class, claim = str(e["task_class"]), str(e["claim"])
-    known = statistics.get(task_class)
     worker, beat = by_claim.get(claim, (None, None))
     age = now - float(e["claimed_at"])
     if worker is not None and beat is not None:
         # The worker's own monotonic count, and what has passed since it told.
         age = beat.started_ago + max(0.0, now - worker.beat_at)
-    bounds = Bounds.of(settings)
     return Running(
         key=str(e["key"]),
         attempt=int(e["attempt"]),
@@ -148,30 +140,20 @@ def _running(
         worker=str(e["worker"]),
         sponsor=str(e["sponsor"]),
         age=max(0.0, age),
-        mean=bounds.mean(known),
-        bound=bounds.bound(known, int(e["retries"])),
+        mean=times.mean(task_class),
+        bound=bounds.bound(times, task_class, int(e["retries"])),
         progress=beat.progress if beat else 0.0,
         note=beat.note if beat else "",
         ordered=worker is not None and claim in (*worker.orders, *worker.moves),
     )
 
 
-def later(services: Services) -> list[Later]:
+def later(services: Services, sight: Sight) -> list[Later]:
     """Tasks that failed and wait for another try, the soonest first."""
-    markers = heapq.nsmallest(
-        _MOST_LATER,
-        (
-            row.row
-            for shard in SHARDS
-            for row in services.store.scan(
-                rows.TABLE, shard, *rows.prefix_range("z|"), limit=_MOST_LATER
-            )
-        ),
-    )
-    return [*_later(services, markers)]
+    return [*_later(services, heapq.nsmallest(_MOST_LATER, sight.later))]
 
 
-def _later(services: Services, markers: list[str]) -> Iterator[Later]:
+def _later(services: Services, markers: Sequence[str]) -> Iterator[Later]:
     for marker in markers:
         _, due, key = marker.split("|")
         task = protocol.read_task(services.store, key)
@@ -185,11 +167,10 @@ def _later(services: Services, markers: list[str]) -> Iterator[Later]:
             )
 
 
-def health(services: Services, settings: Settings) -> list[Health]:
+def health(sight: Sight, settings: Settings, now: float) -> list[Health]:
     """The workers by name; one silent for longer than a lease is lost."""
-    now = services.clock.now()
     found = []
-    for worker in sorted(workers.list_workers(services.store), key=lambda w: w.name):
+    for worker in sorted(sight.workers, key=lambda w: w.name):
         silence = max(0.0, now - worker.beat_at)
         state = "running" if worker.attempts else "ready"
         if worker.hold is not Hold.NONE:

@@ -1,6 +1,7 @@
 """Errors as the portal tells them: one table from exception to status, problem+json or a page.
 
-The JSON form is RFC 9457 with two members of our own, `field` and `remedy`.
+The JSON form is RFC 9457 with members of our own: `field`, `remedy`, and `also`, the other errors
+of a request document.
 """
 
 from collections.abc import Awaitable, Callable
@@ -23,6 +24,7 @@ from tasks.errors import (
     StoreError,
     SwathmillError,
 )
+from tasks.wording import sentence
 
 log = structlog.get_logger(__name__)
 
@@ -75,6 +77,22 @@ class IdempotencyError(PortalError):
     status = HTTPStatus.CONFLICT
 
 
+class NotNowError(PortalError):
+    """A request is in no state for what is asked of it."""
+
+    status = HTTPStatus.CONFLICT
+
+
+class BeingCancelledError(NotNowError):
+    """A request is being cancelled: no other order can be given meanwhile."""
+
+    def __init__(self, request: str) -> None:
+        super().__init__(
+            f"Request {request} is being cancelled.",
+            "Wait until it is cancelled; then retry it or submit it again.",
+        )
+
+
 class TooLargeError(PortalError):
     """The body sent is larger than any request document."""
 
@@ -87,6 +105,12 @@ class StillPlanningError(PortalError):
     status = HTTPStatus.GATEWAY_TIMEOUT
 
 
+class NoManagerError(PortalError):
+    """No manager acts, so this would wait for nothing."""
+
+    status = HTTPStatus.SERVICE_UNAVAILABLE
+
+
 @dataclass(frozen=True, kw_only=True)
 class Problem:
     """An error for the one who called."""
@@ -96,6 +120,7 @@ class Problem:
     detail: str
     remedy: str = ""
     field: str = ""
+    also: tuple[RequestRefusedError, ...] = ()
 
 
 def problem_of(error: Exception) -> Problem:
@@ -108,6 +133,7 @@ def problem_of(error: Exception) -> Problem:
                 detail=error.problem,
                 remedy=error.remedy,
                 field=error.field,
+                also=error.also,
             )
         case PortalError():
             return Problem(
@@ -122,7 +148,7 @@ def problem_of(error: Exception) -> Problem:
             return Problem(
                 status=HTTPStatus.UNPROCESSABLE_ENTITY,
                 title="Malformed call",
-                detail=f"{first['msg']}.",
+                detail=sentence(first),
                 remedy="See /docs for what this address takes.",
                 field=".".join(str(part) for part in first["loc"]),
             )
@@ -221,6 +247,7 @@ def problem_json(problem: Problem) -> JSONResponse:
         "detail": problem.detail,
         "field": problem.field,
         "remedy": problem.remedy,
+        "also": [{"field": e.field, "detail": e.problem, "remedy": e.remedy} for e in problem.also],
     }
     headers = {"Cache-Control": "no-store"}
     if problem.status is HTTPStatus.UNAUTHORIZED:
@@ -231,6 +258,6 @@ def problem_json(problem: Problem) -> JSONResponse:
 def wants_page(request: Request) -> bool:
     """Whether a person with a browser asks, rather than a program."""
     path = request.url.path
-    if path.startswith("/api/") or path == "/healthz":
+    if path.startswith("/api/") or path in ("/healthz", "/livez"):
         return False
     return "text/html" in request.headers.get("accept", "") or "hx-request" in request.headers

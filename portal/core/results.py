@@ -9,7 +9,9 @@ from dataclasses import dataclass, replace
 
 from portal.core.problems import GoneError, NotFoundError
 from tasks.errors import BlobMissingError, CorruptBlobError
+from tasks.model.gaps import affected
 from tasks.model.model import ArtifactFile
+from tasks.model.plan import Gap
 from tasks.storage.blobs import is_damaged, split_blob
 from tasks.tables import protocol, requests
 from tasks.tables.requests import RequestRow
@@ -51,6 +53,16 @@ class ResultIndex:
                 self._known.move_to_end(row.id)
                 return known.files
         return self._read(services, row)
+
+    def gaps(
+        self, services: Services, row: RequestRow
+    ) -> tuple[tuple[Gap, ...], Mapping[str, tuple[str, ...]]]:
+        """All that a request lacks, and by `Gap.what` the paths of the results that lack it."""
+        gaps = requests.gaps(services, row)
+        if not gaps:
+            return (), {}
+        files = self.files(services, row).values()
+        return gaps, affected(gaps, ((found.path, found.file.completeness) for found in files))
 
     def find(self, services: Services, row: RequestRow, path: str) -> ResultFile:
         """The result at a path; NotFoundError when it is not finished or not asked for."""

@@ -1,14 +1,16 @@
 """Taking requests in, for the form and the API alike."""
 
 import hashlib
+from collections.abc import Callable
 
-from portal.core.problems import IdempotencyError, NotFoundError, StillPlanningError
+from portal.core.problems import IdempotencyError, NoManagerError, NotFoundError, StillPlanningError
 from portal.core.tokens import Person
 from tasks.errors import FencedError, RequestRefusedError
 from tasks.model.model import RequestState
 from tasks.model.packages import PackageError, Packages
-from tasks.request.checks import Limits, check_request
+from tasks.request.checks import Limits, check_request, nearest_names
 from tasks.request.request import Request, dump_request
+from tasks.request.taking import check_taken
 from tasks.tables import requests
 from tasks.tables.requests import NoSuchRequestError, RequestRow
 from tasks.tables.services import Services
@@ -20,16 +22,50 @@ _POLL_SECONDS = 0.25
 def check(request: Request, limits: Limits, packages: Packages) -> None:
     """Refuse a request by what its document says; RequestRefusedError names the field."""
     check_request(request, limits)
-    if request.reduction is None:
+    reduction = request.reduction
+    if reduction is None:
         return
+    names = packages.names()
+    if reduction.package not in names:
+        raise RequestRefusedError(
+            "reduction.package",
+            f"there is no package {reduction.package!r}.",
+            nearest_names(reduction.package, names),
+        )
     try:
-        packages.find(request.reduction.package)
+        package = packages.find(reduction.package).package
     except PackageError as error:
         raise RequestRefusedError(
             "reduction.package",
-            f"{request.reduction.package!r} cannot be used: {error}",
-            f"Choose one of: {', '.join(packages.names())}.",
+            f"{reduction.package} cannot be used: {error}",
+            "Choose another, or have it mended.",
         ) from None
+    check_taken(request, package)
+    known = package.parameters
+    for name in reduction.parameters:
+        if known is not None and name not in known:
+            raise RequestRefusedError(
+                f"reduction.parameters.{name}",
+                f"the package {package.name} has no parameter {name!r}.",
+                nearest_names(name, known) if known else "It has none: leave parameters out.",
+            )
+
+
+def resent(
+    services: Services, person: Person, request: Request, key: str, *, dry_run: bool = False
+) -> RequestRow | None:
+    """The request that was made with this key before, if there is one. It was checked then: what
+    archive and packages hold by now is of no account.
+
+    Raises IdempotencyError when the key was used for another document.
+    """
+    if not key:
+        return None
+    try:
+        row = requests.load(services, idempotent_id(person.owner, key))
+    except NoSuchRequestError:
+        return None
+    return _same(row, request, key, dry_run)
 
 
 def accept(
@@ -46,7 +82,10 @@ def accept(
         )
     except FencedError:
         raise IdempotencyError(f"The key {key!r} is taken.", "Choose another key.") from None
-    row = requests.load(services, name)
+    return _same(requests.load(services, name), request, key, dry_run)
+
+
+def _same(row: RequestRow, request: Request, key: str, dry_run: bool) -> RequestRow:
     if row.document != dump_request(request) or row.dry_run != dry_run:
         raise IdempotencyError(
             f"The key {key!r} was used before, for another request.",
@@ -60,11 +99,14 @@ def idempotent_id(owner: str, key: str) -> str:
     return "k" + hashlib.sha256(f"{owner}\0{key}".encode()).hexdigest()[:20]
 
 
-def wait_for_preview(services: Services, name: str, seconds: float) -> RequestRow:
-    """The row of a dry run that has been counted.
+def wait_for_preview(
+    services: Services, name: str, seconds: float, *, acts: Callable[[], bool]
+) -> RequestRow:
+    """The row of a dry run that has been counted; `acts` says whether a manager does.
 
     Raises:
         RequestRefusedError: planning refused it.
+        NoManagerError: nobody is there to count it.
         StillPlanningError: it has not been counted within `seconds`.
     """
     limit = services.clock.monotonic() + seconds
@@ -74,10 +116,15 @@ def wait_for_preview(services: Services, name: str, seconds: float) -> RequestRo
             raise refusal(row)
         if row.state.ended:
             return row
+        if not acts():
+            raise NoManagerError(
+                f"The dry run {name} is not counted: no service manager is at work.",
+                "Ask again when one is; /healthz tells.",
+            )
         if services.clock.monotonic() >= limit:
             raise StillPlanningError(
                 f"The dry run {name} has not been counted in {seconds:g} s.",
-                f"Ask again at /api/requests/{name}/preview; the manager may be busy or stopped.",
+                f"Ask again at /api/requests/{name}/preview; the manager is busy.",
             )
         services.clock.sleep(_POLL_SECONDS)
 
@@ -91,13 +138,26 @@ def refusal(row: RequestRow) -> RequestRefusedError:
 
 
 def load_for(services: Services, person: Person, request: str) -> RequestRow:
-    """A request that this person may see; NotFoundError otherwise, whichever the reason."""
+    """A request of this person's, to see and to order; NotFoundError otherwise, whichever the
+    reason."""
+    row = read_for(services, person, request)
+    if not person.may_see(row.owner):
+        raise _not_found(request)
+    return row
+
+
+def read_for(services: Services, person: Person, request: str) -> RequestRow:
+    """A request that this person may read; NotFoundError otherwise, whichever the reason."""
     try:
         row = requests.load(services, request)
     except (NoSuchRequestError, ValueError):
         row = None
-    if row is None or not person.may_see(row.owner):
-        raise NotFoundError(
-            f"There is no request {request}.", "Your requests are listed at /api/requests and /."
-        )
+    if row is None or not person.may_read(row.owner, request):
+        raise _not_found(request)
     return row
+
+
+def _not_found(request: str) -> NotFoundError:
+    return NotFoundError(
+        f"There is no request {request}.", "Your requests are listed at /api/requests and /."
+    )

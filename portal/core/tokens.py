@@ -30,16 +30,30 @@ class Use(StrEnum):
     SESSION = "swathmill.session"
 
 
-LIFETIMES = {Use.API: 365 * 86400, Use.LINK: 7 * 86400, Use.SESSION: 30 * 86400}
+LIFETIMES = {
+    Use.API: 365 * 86400,
+    Use.LINK: 7 * 86400,
+    Use.SESSION: 30 * 86400,
+}
 """Seconds after which a token is refused."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Person:
-    """Who calls: an owner of requests (a mail address, say) and a role."""
+    """Who calls: an owner of requests (a mail address, say) and a role.
+
+    `reads` is a request that this person may read by the link in its mail, whoever owns it. A guest
+    has only that: no owner's name.
+    """
 
     owner: str
     role: Role
+    reads: str = ""
+
+    @property
+    def is_guest(self) -> bool:
+        """Whether this is nobody known, who has a request's link."""
+        return not self.owner
 
     @property
     def is_operator(self) -> bool:
@@ -48,7 +62,11 @@ class Person:
 
     def may_see(self, owner: str) -> bool:
         """Whether a request of `owner` is this person's to see and to order."""
-        return self.is_operator or self.owner == owner
+        return self.is_operator or (not self.is_guest and self.owner == owner)
+
+    def may_read(self, owner: str, request: str) -> bool:
+        """Whether a request of `owner` is this person's to see."""
+        return self.may_see(owner) or (bool(self.reads) and self.reads == request)
 
 
 def issue(secret: str, owner: str, role: str = Role.SCIENTIST, *, use: Use = Use.API) -> str:

@@ -42,6 +42,33 @@
     show();
     changed();
   });
-  const first = form.querySelector(".error:not(:empty)");
-  if (first) first.closest(".field, fieldset, .card")?.querySelector("input, select, textarea")?.focus();
+
+  // What is wrong: each error names the controls that it is about.
+  const control = (id) => {
+    const found = document.getElementById(id);
+    const field = "input:not([type=hidden]), select, textarea";
+    return found?.matches(field) ? found : found?.querySelector(field) ?? found;
+  };
+  const mark = () => {
+    for (const was of form.querySelectorAll("[aria-invalid]")) was.removeAttribute("aria-invalid");
+    for (const error of form.querySelectorAll(".error[data-for]:not(:empty)")) {
+      for (const id of error.dataset.for.split(" ").filter(Boolean)) {
+        const wrong = control(id);
+        if (!wrong) continue;
+        wrong.setAttribute("aria-invalid", "true");
+        const told = new Set((wrong.getAttribute("aria-describedby") ?? "").split(" ").filter(Boolean));
+        wrong.setAttribute("aria-describedby", [...told.add(error.id)].join(" "));
+      }
+    }
+  };
+  document.body.addEventListener("htmx:afterSettle", mark);
+  document.body.addEventListener("htmx:oobAfterSwap", mark);
+  mark();
+  const first = form.querySelector("[aria-invalid]");
+  if (first) {
+    first.closest("details")?.setAttribute("open", "");
+    first.focus({ preventScroll: true });
+    first.scrollIntoView({ block: "center" });
+    document.getElementById(first.getAttribute("aria-describedby").split(" ").pop()).scrollIntoView({ block: "nearest" });
+  }
 })();

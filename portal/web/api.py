@@ -18,14 +18,22 @@ from portal.core.answers import (
 )
 from portal.core.documents import decode, read_body
 from portal.core.downloads import attachment, manifest_text, send_archive, send_file
-from portal.core.identity import Caller
-from portal.core.problems import BadCallError, NotFoundError
+from portal.core.identity import Caller, Reader
+from portal.core.problems import BadCallError, BeingCancelledError, NotFoundError, NotNowError
 from portal.core.results import ResultFile
-from portal.core.submissions import LONGEST_KEY, accept, check, load_for, wait_for_preview
+from portal.core.submissions import (
+    LONGEST_KEY,
+    accept,
+    check,
+    load_for,
+    read_for,
+    resent,
+    wait_for_preview,
+)
 from portal.core.tokens import Person
 from portal.web.context import Here, Portal
 from tasks.model.keys import is_key
-from tasks.model.model import Task
+from tasks.model.model import RequestState, Task
 from tasks.request.request import parse_request
 from tasks.tables import protocol, requests
 from tasks.tables.requests import RequestRow
@@ -70,8 +78,11 @@ def submit(
     With `dry_run` the call waits for planning and answers with its counts.
     """
     request = parse_request(decode(body))
-    check(request, here.settings, here.packages)
-    row = accept(here.services, caller, request, key=idempotency_key, dry_run=dry_run)
+    row = resent(here.services, caller, request, idempotency_key, dry_run=dry_run)
+    if row is None:
+        check(request, here.settings, here.packages)
+        here.holdings.check(request)
+        row = accept(here.services, caller, request, key=idempotency_key, dry_run=dry_run)
     if not dry_run:
         response.headers["Location"] = f"/api/requests/{row.id}"
         return RequestAnswer.of(row)
@@ -79,7 +90,10 @@ def submit(
     # Each wait holds a thread: when many wait, the rest are told where to look.
     patience = PREVIEW_SECONDS if here.waiting.acquire(blocking=False) else 0.0
     try:
-        return PreviewAnswer.of(wait_for_preview(here.services, row.id, patience))
+        counted = wait_for_preview(
+            here.services, row.id, patience, acts=lambda: here.pages.manager().acts
+        )
+        return PreviewAnswer.of(counted)
     finally:
         if patience:
             here.waiting.release()
@@ -91,17 +105,19 @@ def list_requests(
     here: Here,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
     everybody: Annotated[bool, Query(description="Operators: all owners' requests.")] = False,
+    before: Annotated[str, Query(description="A request's id: only those older than it.")] = "",
 ) -> list[RequestAnswer]:
-    """The caller's requests; an operator may ask for everybody's."""
+    """The caller's requests without their gaps; an operator may ask for everybody's."""
     owner = None if everybody and caller.is_operator else caller.owner
-    found = requests.list_requests(here.services, owner, limit)
-    return [RequestAnswer.of(row) for row in found if not row.dry_run]
+    after = load_for(here.services, caller, before) if before else None
+    found = requests.list_requests(here.services, owner, limit, after)
+    return [RequestAnswer.of(row) for row in found]
 
 
 @router.get("/requests/{request_id}", summary="Where a request stands")
-def status(request_id: str, caller: Caller, here: Here) -> RequestAnswer:
+def status(request_id: str, caller: Reader, here: Here) -> RequestAnswer:
     """State, progress by phase, the first gaps and failures."""
-    row = load_for(here.services, caller, request_id)
+    row = read_for(here.services, caller, request_id)
     failed = any(count.failed for count in row.phases.values()) or row.gap_count
     found = list(requests.failures(here.services, row.id)) if failed else []
     return RequestAnswer.of(row, failures=tuple(found[:_FAILURES_ON_STATUS]))
@@ -114,15 +130,16 @@ def preview(request_id: str, caller: Caller, here: Here) -> PreviewAnswer:
 
 
 @router.get("/requests/{request_id}/document", summary="The request document")
-def document(request_id: str, caller: Caller, here: Here) -> Response:
+def document(request_id: str, caller: Reader, here: Here) -> Response:
     """The document as it was submitted, without what was left at its default."""
-    row = load_for(here.services, caller, request_id)
+    row = read_for(here.services, caller, request_id)
     return Response(row.document, media_type="application/json")
 
 
 @router.post("/requests/{request_id}/cancel", status_code=202, summary="Cancel a request")
 def cancel(request_id: str, caller: Caller, here: Here) -> RequestAnswer:
-    """Stop a request; what other requests want goes on. An ended one stays as it is."""
+    """Stop a request: it is `cancelling` from now on, until what is unfinished is withdrawn. Its
+    finished results stay, and what other requests want goes on. An ended one stays as it is."""
     return RequestAnswer.of(order(here, caller, request_id, "cancel"))
 
 
@@ -145,29 +162,56 @@ def confirm(request_id: str, caller: Caller, here: Here) -> RequestAnswer:
 
 
 def order(here: Portal, caller: Person, request_id: str, what: str) -> RequestRow:
-    """Give the manager an order about a request this person may see; the row afterwards."""
+    """Give the manager an order about a request this person may see; the row afterwards.
+
+    To cancel what has ended changes nothing.
+
+    Raises:
+        NotNowError: the request has ended, or does not wait for confirmation, or does.
+    """
     row = load_for(here.services, caller, request_id)
+    _check_order(row, what)
     requests.order(here.services, row.id, what)
     return requests.load(here.services, row.id)
 
 
+def _check_order(row: RequestRow, what: str) -> None:
+    if what == "cancel":
+        return
+    if row.state is RequestState.CANCELLING:
+        raise BeingCancelledError(row.id)
+    held = row.state is RequestState.HELD
+    if what == "confirm" and not held:
+        raise NotNowError(
+            f"Request {row.id} does not wait for confirmation: it is {row.state.value}.",
+            "Only a request that waits for confirmation can be confirmed.",
+        )
+    if what != "confirm" and held:
+        raise NotNowError(f"Request {row.id} waits for confirmation.", "Confirm it, or cancel it.")
+    if row.state.ended:
+        raise NotNowError(
+            f"Request {row.id} has ended: it is {row.state.value}.",
+            f"Only a request that goes on can be {what}d.",
+        )
+
+
 @router.get("/requests/{request_id}/failures", summary="What failed, and why")
-def failures(request_id: str, caller: Caller, here: Here) -> list[FailureAnswer]:
+def failures(request_id: str, caller: Reader, here: Here) -> list[FailureAnswer]:
     """Every task that failed for good, with category, cause and remedy."""
-    row = load_for(here.services, caller, request_id)
+    row = read_for(here.services, caller, request_id)
     return [FailureAnswer.of(want) for want in requests.failures(here.services, row.id)]
 
 
 @router.get("/requests/{request_id}/gaps", summary="What cannot be had, and why")
-def gaps(request_id: str, caller: Caller, here: Here) -> list[GapAnswer]:
-    """All gaps of a request."""
-    return _gaps(here, load_for(here.services, caller, request_id))
+def gaps(request_id: str, caller: Reader, here: Here) -> list[GapAnswer]:
+    """All gaps of a request, each with the results that lack it."""
+    return _gaps(here, read_for(here.services, caller, request_id))
 
 
 @router.get("/requests/{request_id}/results", summary="Finished results")
-def results(request_id: str, caller: Caller, here: Here) -> list[ResultAnswer]:
+def results(request_id: str, caller: Reader, here: Here) -> list[ResultAnswer]:
     """The files that are finished, while the rest is being made too."""
-    row = load_for(here.services, caller, request_id)
+    row = read_for(here.services, caller, request_id)
     return _results(row.id, here.results.files(here.services, row).values())
 
 
@@ -177,9 +221,9 @@ def results(request_id: str, caller: Caller, here: Here) -> list[ResultAnswer]:
     response_class=StreamingResponse,
     summary="One result",
 )
-def result(request_id: str, path: str, request: Request, caller: Caller, here: Here) -> Response:
+def result(request_id: str, path: str, request: Request, caller: Reader, here: Here) -> Response:
     """The file, with its length, its SHA-256 as ETag, and byte ranges."""
-    row = load_for(here.services, caller, request_id)
+    row = read_for(here.services, caller, request_id)
     found = here.results.find(here.services, row, path)
     reader = here.results.reader(here.services, row)
     return send_file(request, reader, reader.current(found))
@@ -190,12 +234,12 @@ def result(request_id: str, path: str, request: Request, caller: Caller, here: H
 )
 def manifest(
     request_id: str,
-    caller: Caller,
+    caller: Reader,
     here: Here,
     form: Annotated[str, Query(alias="format", pattern="^(json|sha256)$")] = "json",
 ) -> ManifestAnswer | Response:
     """All finished files with size and SHA-256; `format=sha256` is for `sha256sum --check`."""
-    row = load_for(here.services, caller, request_id)
+    row = read_for(here.services, caller, request_id)
     found = here.results.files(here.services, row).values()
     if form == "sha256":
         return PlainTextResponse(
@@ -219,12 +263,12 @@ def manifest(
 )
 def archive(
     request_id: str,
-    caller: Caller,
+    caller: Reader,
     here: Here,
     below: Annotated[str, Query(description="Only the results whose path begins so.")] = "",
 ) -> Response:
     """A ZIP without compression, made while it is sent."""
-    row = load_for(here.services, caller, request_id)
+    row = read_for(here.services, caller, request_id)
     every = here.results.files(here.services, row).values()
     found = [item for item in every if item.path.startswith(below)]
     if not found:
@@ -271,7 +315,10 @@ def _wanted_by(here: Portal, caller: Person, found: Task) -> bool:
 
 
 def _gaps(here: Portal, row: RequestRow) -> list[GapAnswer]:
-    return [GapAnswer(what=gap.what, why=gap.reason) for gap in requests.gaps(here.services, row)]
+    gaps, affects = here.results.gaps(here.services, row)
+    return [
+        GapAnswer(what=gap.what, why=gap.reason, affects=affects.get(gap.what, ())) for gap in gaps
+    ]
 
 
 def _results(request: str, files: Iterable[ResultFile]) -> list[ResultAnswer]:

@@ -6,11 +6,15 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
+from portal.core.board import Board
+from portal.core.holdings import KnownHoldings
 from portal.core.results import ResultIndex
+from portal.core.sign_in_mail import SignInDesk
 from portal.web.pages import Pages
 from portal.web.pictures import Pictures
 from tasks.model.packages import Packages
 from tasks.settings import Settings
+from tasks.tables.manager_lease import ManagerWatch
 from tasks.tables.services import Services
 
 MOST_WAITING = 8  # API calls that wait for planning at once
@@ -23,9 +27,13 @@ class Portal:
     settings: Settings
     services: Services
     packages: Packages
+    holdings: KnownHoldings
     pages: Pages
     results: ResultIndex
     pictures: Pictures
+    board: Board
+    manager: ManagerWatch
+    desk: SignInDesk
     waiting: threading.BoundedSemaphore = field(
         default_factory=lambda: threading.BoundedSemaphore(MOST_WAITING)
     )

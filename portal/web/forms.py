@@ -1,7 +1,8 @@
 """The submission form: what was typed, kept as typed, and the request document it means."""
 
+import re
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 
 import yaml
@@ -9,9 +10,12 @@ from starlette.datastructures import FormData
 
 from reprojection.catalogue.names import normal_collection
 from tasks.errors import RequestRefusedError
-from tasks.request.request import Request
+from tasks.request.request import Request, other_notation, parse_request
+from tasks.wording import listed
 
 Document = dict[str, object]
+
+_COMMA = re.compile(r"[,\n](?![^\[]*\])")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,18 +173,24 @@ def _lines(values: Mapping[str, str]) -> str:
     return "\n".join(f"{name}: {value}" for name, value in values.items())
 
 
-def document(form: Form) -> Document:
-    """The request document a form means, values still as typed where they must be checked.
+class NotFilledError(RequestRefusedError):
+    """A part of the form is empty: nothing is wrong, something is still to be done."""
 
-    Raises RequestRefusedError for what only a form can get wrong: a part left out, or text that
-    is not in the notation its field asks for.
-    """
+
+@dataclass(frozen=True, kw_only=True)
+class Read:
+    """A form as a document, without the parts that `refused` tells of."""
+
+    document: Document
+    refused: tuple[RequestRefusedError, ...]
+
+
+def read_document(form: Form) -> Read:
+    """The request document a form means, values still as typed where they must be checked, and
+    what only a form can get wrong: a part left out, or text that is not in the notation its field
+    asks for."""
     made: Document = {
         "title": form.title,
-        "products": [_product(index, card) for index, card in enumerate(form.products)],
-        "region": _region(form),
-        "time": _time(form),
-        "grid": _grid(form),
         "merge": form.merge or "nadir",
         "mask": bool(form.mask),
         "units": form.units or "stored",
@@ -192,32 +202,114 @@ def document(form: Form) -> Document:
         "on_missing": form.on_missing or "skip",
         "notify": form.notify,
     }
-    if not form.products:
-        raise RequestRefusedError(
-            "products", "none is chosen.", "Add a product from the list and tick its layers."
-        )
-    if form.resampling:
-        made["resampling"] = (
-            _pairs("resampling", form.resampling_map)
-            if form.resampling == "map"
-            else form.resampling
-        )
-    if form.qa:
-        made["qa"] = _yaml_mapping("qa", form.qa_rule) if form.qa == "rule" else form.qa
-    if form.package:
-        made["reduction"] = {
-            "package": form.package,
-            "group_by": ["cell", form.window or "month"],
-            "parameters": _pairs("reduction.parameters", form.parameters),
-        }
+    parts: tuple[tuple[str, Callable[[Form], object]], ...] = (
+        ("products", _products),
+        ("region", _region),
+        ("time", _time),
+        ("grid", _grid),
+        ("resampling", _resampling),
+        ("qa", _qa),
+        ("reduction", _reduction),
+    )
+    refused: list[RequestRefusedError] = []
+    for name, part in parts:
+        try:
+            value = part(form)
+        except RequestRefusedError as error:
+            refused.extend((error, *error.also))
+        else:
+            if value is not None:
+                made[name] = value
+    return Read(document=made, refused=tuple(refused))
+
+
+def request_of(form: Form) -> Request:
+    """The request that a form means. Raises RequestRefusedError with all that is wrong."""
+    read = read_document(form)
+    absent = {error.field.partition(".")[0] for error in read.refused}
+    wrong: tuple[RequestRefusedError, ...] = ()
+    try:
+        made = parse_request(read.document)
+    except RequestRefusedError as error:
+        wrong = tuple(e for e in (error, *error.also) if e.field.partition(".")[0] not in absent)
+    if read.refused or wrong:
+        raise joined((*wrong, *read.refused))
     return made
 
 
+def so_far(form: Form) -> Request | None:
+    """What can be said already of a form that is not filled in: the request it would be for the
+    whole Earth, or on a coarse grid. None while it has no products or days, or is wrong."""
+    read = read_document(form)
+    for error in read.refused:
+        part = error.field.partition(".")[0]
+        if part not in _MEANWHILE or not isinstance(error, NotFilledError):
+            return None
+    try:
+        return parse_request({**_MEANWHILE, **read.document})
+    except RequestRefusedError:
+        return None
+
+
+def joined(errors: Sequence[RequestRefusedError]) -> RequestRefusedError:
+    """Several errors as one, which is the first. Raises IndexError when there is none."""
+    first, *others = errors
+    return type(first)(first.field, first.problem, first.remedy, tuple(others))
+
+
+_MEANWHILE: Document = {
+    "region": {"bbox": [-180, -90, 180, 90]},
+    "grid": {"crs": "EPSG:4326", "resolution": 1},
+}
+
+
+def _products(form: Form) -> list[Document]:
+    if not form.products:
+        raise NotFilledError(
+            "products", "none is chosen.", "Add a product from the list and tick its layers."
+        )
+    made, refused = [], []
+    for index, card in enumerate(form.products):
+        try:
+            made.append(_product(index, card))
+        except RequestRefusedError as error:
+            refused.append(error)
+    if refused:
+        first, *others = refused
+        raise NotFilledError(first.field, first.problem, first.remedy, tuple(others))
+    return made
+
+
+def _resampling(form: Form) -> object:
+    if form.resampling == "map":
+        return _pairs("resampling", form.resampling_map)
+    return form.resampling or None
+
+
+def _qa(form: Form) -> object:
+    return _yaml_mapping("qa", form.qa_rule) if form.qa == "rule" else form.qa or None
+
+
+def _reduction(form: Form) -> Document | None:
+    if not form.package:
+        return None
+    return {
+        "package": form.package,
+        "group_by": ["cell", form.window or "month"],
+        "parameters": _pairs("reduction.parameters", form.parameters),
+    }
+
+
+def layers_of(card: ProductCard) -> list[str]:
+    """The layers ticked, then those typed. A comma within brackets belongs to a band's number."""
+    typed = [name.strip() for name in _COMMA.split(card.more)]
+    return [name for name in dict.fromkeys([*card.layers, *typed]) if name]
+
+
 def _product(index: int, card: ProductCard) -> Document:
-    typed = [name.strip() for name in card.more.replace("\n", ",").split(",")]
-    layers = [name for name in dict.fromkeys([*card.layers, *typed]) if name]
+    layers = layers_of(card)
     if not layers:
-        raise RequestRefusedError(
+        raise NotFilledError(
             f"products.{index}.layers",
             f"no layer of {card.name} is chosen.",
             "Tick at least one layer, or remove the product.",
@@ -231,7 +323,7 @@ def _region(form: Form) -> Document:
     if form.region_kind == "tiles":
         tiles = form.tiles.replace(",", " ").split()
         if not tiles:
-            raise RequestRefusedError(
+            raise NotFilledError(
                 "region.tiles", "none is named.", "Click tiles on the map, or type them: h18v03."
             )
         return {"tiles": tiles, **clip}
@@ -240,24 +332,19 @@ def _region(form: Form) -> Document:
     edges = {"west": form.west, "south": form.south, "east": form.east, "north": form.north}
     absent = [name for name, value in edges.items() if not value]
     if absent:
-        raise RequestRefusedError(
+        raise NotFilledError(
             "region.bbox",
-            f"{_listed(absent)} {'is' if len(absent) == 1 else 'are'} empty.",
+            f"{listed(absent, 'and')} {'is' if len(absent) == 1 else 'are'} empty.",
             "Draw a box on the map or type its four edges.",
         )
     return {"bbox": list(edges.values()), **clip}
 
 
-def _listed(names: Sequence[str]) -> str:
-    *most, last = names
-    return f"{', '.join(most)} and {last}" if most else last
-
-
 def _time(form: Form) -> Document:
-    if not form.start or not form.end:
-        raise RequestRefusedError(
-            f"time.{'end' if form.start else 'start'}", "is empty.", "Choose a day."
-        )
+    absent = [name for name in ("start", "end") if not getattr(form, name)]
+    if absent:
+        others = tuple(NotFilledError(f"time.{n}", "is empty.", "Choose a day.") for n in absent)
+        raise NotFilledError(f"time.{absent[0]}", "is empty.", "Choose a day.", others[1:])
     return {"start": form.start, "end": form.end}
 
 
@@ -265,11 +352,11 @@ def _grid(form: Form) -> Document:
     if form.grid_kind == "modis":
         return {"modis": int(form.modis) if form.modis.isdigit() else form.modis}
     if not form.crs:
-        raise RequestRefusedError(
+        raise NotFilledError(
             "grid.crs", "is empty.", "Name a coordinate reference system, EPSG:4326 say."
         )
     if not form.resolution:
-        raise RequestRefusedError(
+        raise NotFilledError(
             "grid.resolution", "is empty.", "Give a pixel's side in the CRS's units."
         )
     return {"crs": form.crs, "resolution": form.resolution}
@@ -281,7 +368,9 @@ def _pairs(name: str, text: str) -> dict[str, str]:
         key, colon, value = line.partition(":")
         if not colon or not key.strip() or not value.strip():
             raise RequestRefusedError(
-                name, f"{line!r} is not a pair.", "Write one pair to a line: name: value."
+                name,
+                f"{line!r} is not a name with a value.",
+                "Write one to a line, with a colon between: name: value.",
             )
         pairs[key.strip()] = value.strip()
     return pairs
@@ -289,7 +378,9 @@ def _pairs(name: str, text: str) -> dict[str, str]:
 
 def _yaml_mapping(name: str, text: str) -> object:
     if not text:
-        raise RequestRefusedError(name, "is empty.", "Fill it in, or choose another way.")
+        raise NotFilledError(name, "is empty.", "Fill it in, or choose another way.")
+    if other_notation(text):
+        return text  # told with its name when the document is checked
     try:
         return yaml.safe_load(text)
     except yaml.YAMLError as error:

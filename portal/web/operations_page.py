@@ -3,7 +3,7 @@
 import datetime as dt
 
 from fastapi import APIRouter, Depends, Response
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from portal.core import catalogue, operations
 from portal.core.answers import moment
@@ -52,14 +52,28 @@ class WorkerAnswer(_Answer):
     state: str
     last_beat: dt.datetime
     silence: float
+    held_because: str = Field(description="Why the manager drained it; empty: it did not.")
+    held_since: dt.datetime | None
+    next_try: dt.datetime | None = Field(description="When it is given one attempt to try it.")
     sandbox: str
     draining: bool
     version: str
 
 
+class ManagerAnswer(_Answer):
+    """Whether a service manager acts. `epoch` counts the managers that have acted, `renewed` is the
+    last sign of one, null before the first; `silence` is in seconds, as the portal saw it."""
+
+    acts: bool
+    epoch: int
+    renewed: dt.datetime | None
+    silence: float
+
+
 class OperationsAnswer(_Answer):
     """What operators see."""
 
+    manager: ManagerAnswer
     running: tuple[RunningAnswer, ...]
     executions: ExecutionsAnswer
     workers: tuple[WorkerAnswer, ...]
@@ -91,7 +105,15 @@ class ProductAnswer(_Answer):
 def operations_answer(here: Here) -> OperationsAnswer:
     """Everything on the operators' page."""
     made = operations.executions(here.services)
+    sight, now = here.board.look(), here.services.clock.now()
+    acting = here.manager.look()
     return OperationsAnswer(
+        manager=ManagerAnswer(
+            acts=acting.acts,
+            epoch=acting.epoch,
+            renewed=moment(acting.renewed) if acting.renewed else None,
+            silence=acting.silence,
+        ),
         running=tuple(
             RunningAnswer(
                 key=one.key,
@@ -106,7 +128,7 @@ def operations_answer(here: Here) -> OperationsAnswer:
                 progress=one.progress,
                 note=one.note,
             )
-            for one in operations.running(here.services, here.settings)
+            for one in operations.running(sight, here.settings, now)
         ),
         executions=ExecutionsAnswer(days=made.days, outcomes=dict(made.table)),
         workers=tuple(
@@ -118,11 +140,14 @@ def operations_answer(here: Here) -> OperationsAnswer:
                 state=one.state,
                 last_beat=moment(one.worker.beat_at),
                 silence=one.silence,
+                held_because=one.worker.hold_why,
+                held_since=_moment(one.worker.hold_since),
+                next_try=_moment(one.worker.hold_until),
                 sandbox=one.worker.sandbox,
                 draining=one.worker.draining,
                 version=one.worker.version,
             )
-            for one in operations.health(here.services, here.settings)
+            for one in operations.health(sight, here.settings, now)
         ),
     )
 
@@ -170,11 +195,16 @@ def past(here: Here) -> Response:
     return here.pages.part("operations_history.html", **_history(here))
 
 
+def _moment(seconds: float) -> dt.datetime | None:
+    return moment(seconds) if seconds else None
+
+
 def _live(here: Here) -> dict[str, object]:
+    sight, now = here.board.look(), here.services.clock.now()
     return {
-        "running": operations.running(here.services, here.settings),
-        "later": operations.later(here.services),
-        "workers": operations.health(here.services, here.settings),
+        "running": operations.running(sight, here.settings, now),
+        "later": operations.later(here.services, sight),
+        "workers": operations.health(sight, here.settings, now),
         "lease": here.settings.lease_seconds,
         "factor": here.settings.timeout_factor,
     }

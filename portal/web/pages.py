@@ -8,12 +8,19 @@ from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
 
+import structlog
 from fastapi import Response
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup, escape
 
+from portal.core.expected import Expected
+from portal.core.quantities import duration_text, size_text
 from portal.core.tokens import Person
+from tasks.errors import StoreError
 from tasks.storage.clock import Clock
+from tasks.tables.manager_lease import Acting, ManagerWatch
+
+log = structlog.get_logger(__name__)
 
 ROOT = Path(__file__).parents[1]
 STATIC = ROOT / "static"
@@ -26,6 +33,7 @@ _TONES = {
     "success": "good",
     "complete with gaps": "warn",
     "cancelled": "warn",
+    "cancelling": "warn",
     "waiting for confirmation": "warn",
     "draining": "warn",
     "drained": "warn",
@@ -40,10 +48,12 @@ _TONES = {
 
 
 class Pages:
-    """The portal's templates over one clock."""
+    """The portal's templates over one clock. `sample` says that granules come from the sample
+    archive, which each page then tells."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, manager: ManagerWatch, *, sample: bool) -> None:
         self._clock = clock
+        self._manager = manager
         self._env = Environment(
             loader=FileSystemLoader(ROOT / "templates"),
             autoescape=select_autoescape(),
@@ -52,7 +62,14 @@ class Pages:
             lstrip_blocks=True,
         )
         self._env.globals.update(
-            asset=asset, tone=tone, version=version("swathmill"), me=None, here=""
+            asset=asset,
+            expect=Expected.of,
+            tone=tone,
+            version=version("swathmill"),
+            me=None,
+            here="",
+            manager=self.manager,
+            sample=sample,
         )
         filters: dict[str, Callable[..., str]] = {
             "bytes": size_text,
@@ -62,6 +79,15 @@ class Pages:
             "seconds": duration_text,
         }
         self._env.filters.update(filters)
+
+    def manager(self) -> Acting:
+        """Whether a manager acts. While storage does not answer none is called missing: pages have
+        an error of their own for that."""
+        try:
+            return self._manager.look()
+        except StoreError as error:
+            log.warning("the manager's row could not be read", error=str(error))
+            return Acting(acts=True)
 
     def text(self, template: str, /, **values: object) -> str:
         """A template filled in."""
@@ -93,33 +119,6 @@ def tone(state: str) -> str:
     return _TONES.get(state, "plain" if state in ("waiting", "ready", "previewed") else "bad")
 
 
-def size_text(size: float) -> str:
-    """A number of bytes for people, in powers of 1000."""
-    for unit in ("B", "kB", "MB", "GB", "TB"):
-        if size < 1000 or unit == "TB":
-            break
-        size /= 1000
-    return f"{size:.0f} {unit}" if unit == "B" or size >= 99.5 else f"{size:.3g} {unit}"
-
-
-def duration_text(seconds: float) -> str:
-    """A duration for people: 0.4 s, 12 s, 3 min 20 s, 2 h 5 min, 3 d 4 h."""
-    if seconds < 10:
-        return f"{max(seconds, 0.0):.1f} s"
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    for large, unit, small, rest in (
-        (86400, "d", 3600, "h"),
-        (3600, "h", 60, "min"),
-        (60, "min", 1, "s"),
-    ):
-        if whole >= large:
-            left = whole % large // small
-            return f"{whole // large} {unit}" + (f" {left} {rest}" if left else "")
-    return f"{whole} s"
-
-
 def code_text(text: str) -> Markup:
     """Text for a page in which `what stands in backquotes` is set as code."""
     return Markup(_CODE.sub(r"<code>\1</code>", str(escape(text))))
@@ -141,4 +140,9 @@ def asset(name: str) -> str:
 
 
 def _html(content: str, status: int) -> Response:
-    return Response(content, status, {"Cache-Control": "no-store"}, "text/html; charset=utf-8")
+    """An answer that browsers may keep, if it is no error, but must ask about each time."""
+    headers = {"Cache-Control": "no-store"}
+    if status == 200:
+        digest = hashlib.sha256(content.encode()).hexdigest()[:20]
+        headers = {"Cache-Control": "private, no-cache", "ETag": f'W/"{digest}"', "Vary": "Cookie"}
+    return Response(content, status, headers, "text/html; charset=utf-8")

@@ -31,10 +31,7 @@ _KEPT_BYTES = 32 * 10**6
 _AT_ONCE = 2
 _READ_BYTES = 2**18  # in one call of storage
 _NAME = "result.tif"
-_SHOWN = (
-    2.0,
-    98.0,
-)  # percentiles at the ends of the colour scale, as `reprojection.write.picture` draws
+_SHOWN = (2.0, 98.0)  # percentiles at the ends of the colour scale, as `reprojection.picture` draws
 
 
 @dataclass(frozen=True, kw_only=True)

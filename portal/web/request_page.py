@@ -10,16 +10,20 @@ from urllib.parse import quote
 from fastapi import APIRouter, Response
 from fastapi.responses import RedirectResponse
 
-from portal.core.identity import Caller
+from portal.core.identity import Caller, Reader
+from portal.core.incomplete import IncompleteView
 from portal.core.problems import NotFoundError
 from portal.core.results import ResultFile, ResultReader
-from portal.core.submissions import load_for
+from portal.core.submissions import load_for, read_for
+from portal.core.tokens import Person
 from portal.web import pictures
 from portal.web.api import order
 from portal.web.context import Here, Portal
 from portal.web.forms import request_yaml
 from portal.web.retries import may_retry
+from reprojection.read.completeness import WHOLE
 from tasks.model.categories import RULES, Category, Rule
+from tasks.model.gaps import join_gaps
 from tasks.model.model import Phase, RequestState
 from tasks.tables import requests
 from tasks.tables.requests import PhaseCount, RequestRow
@@ -29,6 +33,7 @@ router = APIRouter(include_in_schema=False)
 
 PAGE = 50  # results or requests on one page
 _FAILURES_SHOWN = 20  # of one category
+_GAPS_SHOWN = 50  # lines
 _CALM = 2000  # tasks beyond which a page asks less often
 
 
@@ -47,8 +52,9 @@ class PhaseView:
         for number, word in ((count.running, "running"), (count.reused, "reused")):
             if number:
                 parts.append(f"{number:,} {word}")
-        if count.failed:
-            parts.append(f"{count.failed:,} failed")
+        for number, word in ((count.failed, "failed"), (count.cancelled, "cancelled")):
+            if number:
+                parts.append(f"{number:,} {word}")
         return ", ".join(parts)
 
     @property
@@ -97,11 +103,26 @@ class ResultView:
         return f"/api/requests/{self.request}/results/{quote(self.result.path)}"
 
     @property
+    def valid(self) -> str:
+        """How much of a raster is valid, in words; empty where it was not counted."""
+        share = self.result.file.valid_share
+        if share is None:
+            return ""
+        if share == 0.0:
+            return "no valid pixel"
+        return f"{100 * share:.0f}% valid" if share >= 0.01 else "below 1% valid"
+
+    @property
     def view(self) -> str:
         """Its page, empty when there is nothing to draw."""
         if not pictures.has_picture(self.result):
             return ""
         return f"/requests/{self.request}/view/{quote(self.result.path)}"
+
+    @property
+    def incomplete(self) -> IncompleteView | None:
+        """What it was made without; None when it lacks nothing."""
+        return IncompleteView.of(self.result.file.completeness)
 
     def picture(self, size: str) -> str:
         """The address of its picture, which changes with its content."""
@@ -112,14 +133,14 @@ class ResultView:
 
 
 @router.get("/")
-def index(caller: Caller, here: Here, everybody: bool = False, page: int = 1) -> Response:
-    """The caller's requests, newest first; an operator may look at everybody's."""
+def index(caller: Caller, here: Here, everybody: bool = False, before: str = "") -> Response:
+    """The caller's requests, newest first, or those older than `before`; an operator may look at
+    everybody's."""
     everybody = everybody and caller.is_operator
-    page = max(1, page)
     owner = None if everybody else caller.owner
-    found = requests.list_requests(here.services, owner, 4 * PAGE * page + 1)
-    rows = [row for row in found if not row.dry_run]
-    shown = rows[PAGE * (page - 1) : PAGE * page]
+    after = load_for(here.services, caller, before) if before else None
+    found = list(requests.list_requests(here.services, owner, PAGE + 1, after))
+    shown = found[:PAGE]
     return here.pages.page(
         "requests.html",
         caller,
@@ -127,15 +148,15 @@ def index(caller: Caller, here: Here, everybody: bool = False, page: int = 1) ->
         200,
         rows=[(row, percent(row)) for row in shown],
         everybody=everybody,
-        page=page,
-        more=len(rows) > PAGE * page,
+        first=after is None,
+        older=shown[-1].id if len(found) > PAGE else "",
     )
 
 
 @router.get("/requests/{request_id}")
-def show(request_id: str, caller: Caller, here: Here) -> Response:
+def show(request_id: str, caller: Reader, here: Here) -> Response:
     """The page of one request."""
-    row = load_for(here.services, caller, request_id)
+    row = read_for(here.services, caller, request_id)
     made = requests.document_of(row)
     return here.pages.page(
         "request.html",
@@ -144,19 +165,18 @@ def show(request_id: str, caller: Caller, here: Here) -> Response:
         200,
         yaml=request_yaml(made),
         made=made,
-        **_progress(row),
-        **_lacks(here, row),
+        **_held_to(caller, row, {**_progress(here, row), **_lacks(here, row)}),
         **_results(here, row, 1, ""),
     )
 
 
 @router.get("/requests/{request_id}/progress")
 def progress(
-    request_id: str, caller: Caller, here: Here, seen: str = "", said: str = ""
+    request_id: str, caller: Reader, here: Here, seen: str = "", said: str = ""
 ) -> Response:
     """The part of the page that follows a running request; it says when others are out of date."""
-    row = load_for(here.services, caller, request_id)
-    values = _progress(row)
+    row = read_for(here.services, caller, request_id)
+    values = _held_to(caller, row, _progress(here, row))
     response = here.pages.part("progress.html", **{**values, "polled": True, "said": said})
     if values["mark"] != seen:
         event = "request-ended" if row.state.ended else "request-changed"
@@ -165,25 +185,25 @@ def progress(
 
 
 @router.get("/requests/{request_id}/lacks")
-def lacks(request_id: str, caller: Caller, here: Here) -> Response:
+def lacks(request_id: str, caller: Reader, here: Here) -> Response:
     """Failures and gaps."""
-    row = load_for(here.services, caller, request_id)
-    return here.pages.part("lacks.html", row=row, **_lacks(here, row))
+    row = read_for(here.services, caller, request_id)
+    return here.pages.part("lacks.html", **_held_to(caller, row, {"row": row, **_lacks(here, row)}))
 
 
 @router.get("/requests/{request_id}/results")
-def results(request_id: str, caller: Caller, here: Here, page: int = 1, find: str = "") -> Response:
+def results(request_id: str, caller: Reader, here: Here, page: int = 1, find: str = "") -> Response:
     """One page of the finished results."""
-    row = load_for(here.services, caller, request_id)
+    row = read_for(here.services, caller, request_id)
     return here.pages.part("results.html", row=row, **_results(here, row, page, find))
 
 
 @router.get("/requests/{request_id}/pictures/{path:path}")
 def picture(
-    request_id: str, path: str, caller: Caller, here: Here, size: str = "small"
+    request_id: str, path: str, caller: Reader, here: Here, size: str = "small"
 ) -> Response:
     """A PNG of a result raster; its address changes with the content, so browsers may keep it."""
-    row = load_for(here.services, caller, request_id)
+    row = read_for(here.services, caller, request_id)
     reader = here.results.reader(here.services, row)
     found = reader.current(here.results.find(here.services, row, path))
     side = pictures.LARGE if size == "large" else pictures.SMALL
@@ -196,11 +216,12 @@ def picture(
 
 
 @router.get("/requests/{request_id}/view/{path:path}")
-def view(request_id: str, path: str, caller: Caller, here: Here) -> Response:
+def view(request_id: str, path: str, caller: Reader, here: Here) -> Response:
     """A result's picture and what is known of the file."""
-    row = load_for(here.services, caller, request_id)
+    row = read_for(here.services, caller, request_id)
     reader = here.results.reader(here.services, row)
     found = reader.current(here.results.find(here.services, row, path))
+    shown = _shown(here, reader, found)
     paths = [
         p for p, r in here.results.files(here.services, row).items() if pictures.has_picture(r)
     ]
@@ -212,7 +233,8 @@ def view(request_id: str, path: str, caller: Caller, here: Here) -> Response:
         200,
         row=row,
         item=ResultView(result=found, request=row.id),
-        shown=_shown(here, reader, found),
+        shown=shown,
+        incomplete=IncompleteView.of(shown.said.completeness if shown else found.file.completeness),
         before=_view_url(row.id, paths, at - 1) if at > 0 else "",
         after=_view_url(row.id, paths, at + 1) if 0 <= at < len(paths) - 1 else "",
     )
@@ -239,7 +261,7 @@ def percent(row: RequestRow) -> int:
     return min(99, 100 * ended // total) if total else 0
 
 
-def _progress(row: RequestRow) -> dict[str, object]:
+def _progress(here: Portal, row: RequestRow) -> dict[str, object]:
     phases = [
         PhaseView(name=phase.value, count=row.phases[phase])
         for phase in Phase
@@ -250,6 +272,7 @@ def _progress(row: RequestRow) -> dict[str, object]:
     tenth = percent(row) // 10 * 10
     retrying = len(row.retry_orders)
     mark = (row.state.value, row.order, row.paused, row.delivered, failed, row.gap_count, retrying)
+    ended = row.state.ended or row.state is RequestState.CANCELLING
     return {
         "row": row,
         "phases": phases,
@@ -260,16 +283,23 @@ def _progress(row: RequestRow) -> dict[str, object]:
         "every": 2 if tasks < _CALM else 5,
         "said": "",
         "polled": False,
-        "saying": row.state.value if row.state.ended else f"{row.state.value}, {tenth} percent",
+        "saying": row.state.value if ended else f"{row.state.value}, {tenth} percent",
         "waits": row.state is RequestState.HELD,
         "orders": _orders(row),
-        "hints": _hints(row),
+        "hints": _hints(row, acts=here.pages.manager().acts),
     }
+
+
+def _held_to(caller: Person, row: RequestRow, values: dict[str, object]) -> dict[str, object]:
+    """What a page shows, without the orders that only the owner and operators may give."""
+    if caller.may_see(row.owner):
+        return {**values, "mine": True}
+    return {**values, "mine": False, "orders": (), "may_retry": False}
 
 
 def _orders(row: RequestRow) -> tuple[str, ...]:
     """What its owner may ask for now."""
-    if row.state.ended or row.order == "cancel":
+    if row.state.ended or row.state is RequestState.CANCELLING:
         return ()
     if row.state is RequestState.HELD:
         return ("cancel",) if row.order == "confirm" else ("confirm", "cancel")
@@ -277,14 +307,17 @@ def _orders(row: RequestRow) -> tuple[str, ...]:
     return ("resume" if paused else "pause", "cancel")
 
 
-def _hints(row: RequestRow) -> str:
-    """What a state means for the one who waits, where the word alone does not say it."""
-    if row.order == "cancel" and not row.state.ended:
-        return "Being cancelled."
+def _hints(row: RequestRow, *, acts: bool) -> str:
+    """What a state means for the one who waits, where the word alone does not say it; `acts` says
+    whether a manager does."""
+    if row.state is RequestState.CANCELLING:
+        return _cancelling(row)
     if row.paused and not row.state.ended:
-        return "Paused: what runs goes on to its end, nothing more is started."
+        return "Paused: running tasks will finish; no new ones start."
     match row.state:
         case RequestState.SUBMITTED:
+            if not acts:
+                return "Not planned yet: no service manager is at work. It begins when one is."
             return "Waiting for the service manager to plan it."
         case RequestState.HELD:
             return "Confirmed: it goes on." if row.order == "confirm" else ""
@@ -294,12 +327,27 @@ def _hints(row: RequestRow) -> str:
             return ""
 
 
+def _cancelling(row: RequestRow) -> str:
+    """How far the cancelling of a request is."""
+    counts = row.phases.values()
+    left = sum(count.left for count in counts)
+    unfinished = left + sum(count.cancelled for count in counts)
+    return (
+        f"Being cancelled: {left:,} of {unfinished:,} unfinished tasks are still to be withdrawn. "
+        "No new ones start; finished results stay."
+    )
+
+
 def _lacks(here: Portal, row: RequestRow) -> dict[str, object]:
     failed = any(count.failed for count in row.phases.values())
     found = list(requests.failures(here.services, row.id)) if failed or row.gap_count else []
+    gaps, affects = here.results.gaps(here.services, row)
+    joined = join_gaps(gaps, affects)
     return {
         "groups": list(_groups(found)),
-        "gaps": requests.gaps(here.services, row),
+        "gaps": joined[:_GAPS_SHOWN],
+        "more_gaps": sum(gap.count for gap in joined[_GAPS_SHOWN:]),
+        "gap_count": len(gaps),
         "may_retry": may_retry(row),
     }
 
@@ -336,6 +384,7 @@ def _results(here: Portal, row: RequestRow, page: int, find: str) -> dict[str, o
         "found": len(found),
         "file_count": len(files),
         "file_bytes": sum(item.file.size for item in files.values()),
+        "incomplete": sum(item.file.completeness != WHOLE for item in files.values()),
         "page": page,
         "pages": pages,
         "find": find,

@@ -2,19 +2,23 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Query
+from fastapi import APIRouter, Depends, Query, Response
 from fastapi.responses import RedirectResponse
 from pydantic import BaseModel, ConfigDict
 
+from portal.core import operations
 from portal.core.answers import RequestAnswer
-from portal.core.identity import Caller, operator
-from portal.core.problems import BadCallError
+from portal.core.identity import Caller, Operator, operator
+from portal.core.problems import BadCallError, BeingCancelledError
 from portal.core.submissions import load_for
 from portal.core.tokens import Person
 from portal.web.context import Here, Portal
-from tasks.tables import requests, retrying
+from tasks.model import categories
+from tasks.model.categories import RULES
+from tasks.model.model import RequestState
+from tasks.tables import retrying
 from tasks.tables.requests import RequestRow
-from tasks.tables.retrying import NothingToRetryError, Scope
+from tasks.tables.retrying import CancellingError, NothingToRetryError, Reach, Scope
 
 api = APIRouter(prefix="/api", tags=["requests"])
 pages = APIRouter(include_in_schema=False)
@@ -23,12 +27,28 @@ Category = Annotated[str, Query(description="Only what failed of this category."
 Task = Annotated[str, Query(description="Only this task, by its key.")]
 
 
-class RetriedAnswer(BaseModel):
-    """The running requests that try again."""
+class ReachAnswer(BaseModel):
+    """What a retry of a category would reach: `tasks` that failed so, in requests that are
+    `running` and in requests that have `ended`; `more` when not all of these are named."""
 
     model_config = ConfigDict(frozen=True)
 
+    tasks: int
+    running: tuple[str, ...]
+    ended: tuple[str, ...]
+    more: bool
+
+
+class RetriedAnswer(BaseModel):
+    """How many tasks are tried again, and by which requests: those that run, and those `made` in
+    place of requests that have ended; `more` when others have ended so, too."""
+
+    model_config = ConfigDict(frozen=True)
+
+    tasks: int
     requests: tuple[str, ...]
+    made: tuple[str, ...]
+    more: bool
 
 
 @api.post("/requests/{request_id}/retry", status_code=202, summary="Try again what failed")
@@ -43,16 +63,35 @@ def retry(
     return RequestAnswer.of(_retry(here, caller, request_id, category, task))
 
 
+@api.get(
+    "/operations/retry",
+    tags=["operations"],
+    summary="What a retry of a category would reach (operators)",
+    dependencies=[Depends(operator)],
+)
+def reach_everywhere(here: Here, category: Category) -> ReachAnswer:
+    """Count what failed of one category in the requests that are running or ended in the last 14
+    days. Nothing is tried again yet."""
+    found = _reach(here, category)
+    return ReachAnswer(
+        tasks=found.tasks,
+        running=tuple(one.row.id for one in found.running),
+        ended=tuple(one.row.id for one in found.ended),
+        more=found.more,
+    )
+
+
 @api.post(
     "/operations/retry",
     status_code=202,
     tags=["operations"],
-    summary="Try a category again in all running requests (operators)",
+    summary="Try a category again in all requests (operators)",
     dependencies=[Depends(operator)],
 )
 def retry_everywhere(here: Here, category: Category) -> RetriedAnswer:
-    """Try again what failed of one category, or everything, in all requests that are running."""
-    return RetriedAnswer(requests=tuple(_everywhere(here, category)))
+    """Try again what failed of one category, in all requests that are running, and, by a new
+    request of the same document for each, in those that ended in the last 14 days."""
+    return _everywhere(here, category)
 
 
 @pages.post("/requests/{request_id}/retry")
@@ -64,17 +103,38 @@ def retry_by_page(
     return RedirectResponse(f"/requests/{row.id}", 303)
 
 
-@pages.post("/operations/retry", dependencies=[Depends(operator)])
-def retry_by_operator(here: Here, category: str) -> RedirectResponse:
-    """Try a category again in all running requests, and show the operators' page."""
-    _everywhere(here, category)
-    return RedirectResponse("/operations", 303)
+@pages.get("/operations/retry")
+def ask_operator(caller: Operator, here: Here, category: str) -> Response:
+    """What a retry of a category would reach, before it is asked for."""
+    found = _reach(here, category)
+    return here.pages.page(
+        "retry.html",
+        caller,
+        "operations",
+        200,
+        category=category,
+        rule=RULES[categories.Category(category)],
+        reach=found,
+        most=retrying.MOST_ENDED,
+        days=operations.DAYS,
+        done=None,
+    )
+
+
+@pages.post("/operations/retry")
+def retry_by_operator(caller: Operator, here: Here, category: str) -> Response:
+    """Try a category again in all requests, and say what is tried again."""
+    done = _everywhere(here, category)
+    return here.pages.page(
+        "retry.html", caller, "operations", 200, category=category, done=done, days=operations.DAYS
+    )
 
 
 def may_retry(row: RequestRow) -> bool:
     """Whether a request has something that could be tried again."""
-    lacks = any(count.failed for count in row.phases.values()) or row.gap_count
-    return bool(lacks) and row.order != "cancel" and not row.retry_orders and not row.dry_run
+    if row.state is RequestState.CANCELLING or row.retry_orders or row.dry_run:
+        return False
+    return any(count.failed for count in row.phases.values()) or bool(row.gap_count)
 
 
 def _retry(here: Portal, caller: Person, request_id: str, category: str, task: str) -> RequestRow:
@@ -82,22 +142,44 @@ def _retry(here: Portal, caller: Person, request_id: str, category: str, task: s
     scope = _scope(category, task)
     try:
         return retrying.retry(here.services, row.id, scope)
+    except CancellingError:
+        raise BeingCancelledError(row.id) from None
     except (NothingToRetryError, ValueError) as error:
-        raise BadCallError(f"{error}.", "See the request's failures.") from None
+        raise BadCallError(_sentence(error), "See the request's failures.") from None
 
 
-def _everywhere(here: Portal, category: str) -> list[str]:
+def _reach(here: Portal, category: str) -> Reach:
+    if not category:
+        raise BadCallError("No category is named.", "Name one, such as category=server busy.")
     scope = _scope(category, "")
-    found: list[str] = []
-    for name in requests.live_requests(here.services.store):
-        row = requests.load(here.services, name)
-        if may_retry(row):
-            found.append(retrying.retry(here.services, name, scope).id)
-    return found
+    since = here.services.clock.now() - operations.DAYS * 86_400.0
+    return retrying.reach(here.services, scope, since)
+
+
+def _everywhere(here: Portal, category: str) -> RetriedAnswer:
+    found, scope = _reach(here, category), _scope(category, "")
+    tried: list[str] = []
+    made: list[str] = []
+    tasks: set[str] = set()
+    for one in (*found.running, *found.ended):
+        try:
+            row = retrying.retry(here.services, one.row.id, scope)
+        except NothingToRetryError:
+            continue  # it was cancelled, or came to its end, since it was looked at
+        tried.append(row.id)
+        tasks |= one.tasks
+        if row.id != one.row.id:
+            made.append(row.id)
+    return RetriedAnswer(tasks=len(tasks), requests=tuple(tried), made=tuple(made), more=found.more)
 
 
 def _scope(category: str, task: str) -> Scope:
     try:
         return Scope.of(category, task)
     except ValueError as error:
-        raise BadCallError(f"{error}.", "Or name neither, for all that failed.") from None
+        raise BadCallError(_sentence(error), "Or name neither, for all that failed.") from None
+
+
+def _sentence(error: Exception) -> str:
+    said = str(error)
+    return f"{said[:1].upper()}{said[1:]}."

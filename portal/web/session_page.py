@@ -1,29 +1,86 @@
-"""Signing in by a link, and out."""
+"""Signing in by a link, which may be sent by mail, and out; the link in a request's mail."""
 
-from fastapi import APIRouter, Depends, Request, Response
+import re
+from http import HTTPStatus
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Form, Query, Request, Response
 from fastapi.responses import RedirectResponse
 
 from portal.core import tokens
-from portal.core.identity import person, sign_in, sign_out
+from portal.core.identity import check_origin, person, show_request, sign_in, sign_out
 from portal.core.problems import NotSignedInError
-from portal.core.tokens import Use
-from portal.web.context import Here
+from portal.core.tokens import Person, Role, Use
+from portal.web.context import Here, Portal
+from tasks.run import sign_in_links
 
 router = APIRouter(include_in_schema=False)
 
+_ADDRESS = re.compile(r"[^@\s]+@[^@\s]+")
+_REQUEST_PAGE = re.compile(r"/requests/[A-Za-z0-9_-]{1,40}")
+# The address holds a token: it goes to no other page, and is not kept.
+_UNTOLD = {"Cache-Control": "no-store", "Referrer-Policy": "no-referrer"}
+
 
 @router.get("/sign-in")
-def enter(request: Request, here: Here, token: str = "") -> Response:
-    """Start a session for the person a sign-in link names."""
-    found = tokens.read(here.settings.secret.get_secret_value(), token, use=Use.LINK)
+def enter(
+    request: Request, here: Here, token: str = "", then: Annotated[str, Query(alias="next")] = ""
+) -> Response:
+    """Start a session for the person a sign-in link names and go on to the page `next`; without a
+    link, offer to send one."""
+    if not token:
+        return _form(here, then=then)
+    found = _named_by(here, token)
     if found is None:
         raise NotSignedInError(
             "This sign-in link is incomplete or has expired.",
-            "Copy the whole link, or ask whoever runs this portal for a new one.",
+            "Copy the whole link, or have a new one sent to you.",
         )
-    response = RedirectResponse("/", 303, {"Cache-Control": "no-store"})
+    response = RedirectResponse(request_page(then) or "/", 303, _UNTOLD)
     sign_in(request, response, found)
     return response
+
+
+@router.post("/sign-in")
+def ask(
+    request: Request,
+    here: Here,
+    address: Annotated[str, Form(max_length=254)] = "",
+    then: Annotated[str, Form(alias="next")] = "",
+) -> Response:
+    """Send a sign-in link to an address, if it is known; the answer does not say whether it is."""
+    check_origin(request)
+    address = address.strip()
+    if not _ADDRESS.fullmatch(address):
+        return _form(
+            here,
+            HTTPStatus.UNPROCESSABLE_ENTITY,
+            address=address,
+            then=then,
+            wrong="This is no mail address: it needs a name, an @ and a host.",
+        )
+    if not here.desk.ask(address, request_page(then)):
+        return _form(
+            here,
+            HTTPStatus.TOO_MANY_REQUESTS,
+            address=address,
+            then=then,
+            wrong="Too many links are being asked for. Try again in a minute.",
+        )
+    return _form(here, address=address, then=then, sent=True)
+
+
+@router.get("/open")
+def open_request(request: Request, token: str = "") -> Response:
+    """Show a request to whoever has the link in its mail, to read it."""
+    response = RedirectResponse("/", 303, _UNTOLD)
+    response.headers["Location"] = f"/requests/{show_request(request, response, token)}"
+    return response
+
+
+def request_page(path: str) -> str:
+    """A path that is the page of a request of this portal; nothing for any other text."""
+    return path if _REQUEST_PAGE.fullmatch(path) else ""
 
 
 @router.post("/sign-out", dependencies=[Depends(person)])
@@ -32,3 +89,35 @@ def leave(here: Here) -> Response:
     response = here.pages.page("signed_out.html", None, "")
     sign_out(response)
     return response
+
+
+def _named_by(here: Portal, token: str) -> Person | None:
+    """The person that a sign-in link names, which somebody was given or sent by mail."""
+    secret = here.settings.secret.get_secret_value()
+    found = tokens.read(secret, token, use=Use.LINK)
+    if found is not None:
+        return found
+    owner = sign_in_links.read(secret, token, here.services.clock.now())
+    return Person(owner=owner, role=Role.SCIENTIST) if owner else None
+
+
+def _form(
+    here: Portal,
+    status: HTTPStatus = HTTPStatus.OK,
+    *,
+    address: str = "",
+    then: str = "",
+    wrong: str = "",
+    sent: bool = False,
+) -> Response:
+    return here.pages.page(
+        "sign_in.html",
+        None,
+        "",
+        status,
+        sends_mail=here.desk.sends_mail,
+        address=address,
+        then=request_page(then),
+        wrong=wrong,
+        sent=sent,
+    )

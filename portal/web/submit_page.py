@@ -1,6 +1,8 @@
 """The page to submit: the form, what it will be while it is filled in, previews, documents."""
 
-from dataclasses import dataclass
+import hashlib
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request, Response
@@ -12,14 +14,16 @@ from portal.core.documents import MOST_BYTES, decode
 from portal.core.estimates import Estimate, estimate
 from portal.core.identity import Caller, person
 from portal.core.problems import PortalError, TooLargeError
-from portal.core.submissions import accept, check, load_for, refusal
+from portal.core.submissions import accept, check, load_for, refusal, resent
 from portal.core.tokens import Person
 from portal.web.context import Here, Portal
-from portal.web.forms import Form, document, form_of, new_card, read_form, request_yaml
+from portal.web.field_problems import Problems, problems_of, slots_of
+from portal.web.forms import Form, form_of, new_card, read_form, request_of, request_yaml, so_far
 from tasks.errors import RequestRefusedError
+from tasks.holdings.held import check_held, held_notes, held_text
 from tasks.model.model import RequestState
 from tasks.model.packages import Package, PackageError
-from tasks.request.request import METHODS, parse_request
+from tasks.request.request import METHODS, dump_request, parse_request
 from tasks.request.request import Request as RequestDocument
 from tasks.tables import requests
 
@@ -51,45 +55,6 @@ KNOWN_CRS = (
     ("EPSG:27700", "British National Grid (metres)"),
 )
 
-SLOTS = (
-    "products",
-    "region",
-    "time",
-    "grid.crs",
-    "grid.resolution",
-    "grid",
-    "resampling",
-    "qa",
-    "reduction",
-    "title",
-    "notify",
-)
-"""Places on the form where an error can stand; a field of the document belongs to the longest."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class FieldProblem:
-    """An error and the place on the form where it stands."""
-
-    slot: str
-    text: str
-    remedy: str = ""
-
-    @classmethod
-    def of(cls, error: RequestRefusedError) -> "FieldProblem":
-        """Where and how the form tells of a refusal."""
-        slot = next(
-            (
-                s
-                for s in sorted(SLOTS, key=len, reverse=True)
-                if f"{error.field}.".startswith(f"{s}.")
-            ),
-            "options",
-        )
-        name = error.field.replace(".", " ")
-        text = f"{name} {error.problem}" if error.problem[:1].islower() else error.problem
-        return cls(slot=slot, text=f"{text[:1].upper()}{text[1:]} {error.remedy}".strip())
-
 
 @router.get("/new")
 def new(caller: Caller, here: Here, again: str = "") -> Response:
@@ -102,49 +67,92 @@ def new(caller: Caller, here: Here, again: str = "") -> Response:
 
 @router.post("/new")
 def submit(data: Sent, caller: Caller, here: Here) -> Response:
-    """Hand the form's request in, or show the form again with the error at its field."""
+    """Hand the form's request in, or show the form again with the errors at their fields."""
     form = read_form(data)
     try:
-        made = parse_request(document(form))
-        check(made, here.settings, here.packages)
+        made = request_of(form)
+        key = _key(form, made)
+        row = resent(here.services, caller, made, key)
+        if row is None:
+            row = accept(here.services, caller, _checked(form, here), key=key)
     except RequestRefusedError as error:
-        return _page(here, caller, form, problem=FieldProblem.of(error), status=422)
-    row = accept(here.services, caller, made, key=f"form-{form.submission}")
+        return _page(here, caller, form, problems=problems_of(error, form), status=422)
     return RedirectResponse(f"/requests/{row.id}", 303)
+
+
+def _key(form: Form, made: RequestDocument) -> str:
+    """The idempotency key of a form: sent twice it makes one request, changed and sent another."""
+    document = hashlib.sha256(dump_request(made).encode()).hexdigest()
+    return f"form-{form.submission}-{document}"
 
 
 @router.post("/new/check", dependencies=[Depends(person)])
 def check_form(data: Sent, here: Here) -> Response:
-    """What the form means so far: the rasters it would make, and the document."""
+    """What the form means so far: the rasters it would make, the document, what is wrong and what
+    is still to do."""
+    form = read_form(data)
+    shown: dict[str, object] = {"estimate": None, "yaml": "", "waiting": (), "notes": ()}
+    problems = Problems()
     try:
-        made = parse_request(document(read_form(data)))
-        return here.pages.part("summary.html", **_summary(here, made))
+        made = request_of(form)
+        shown = _summary(here, made)
+        check(made, here.settings, here.packages)
+        held = here.holdings.known()
+        if held is not None:
+            check_held(made, held)
+            shown["notes"] = [*held_notes(made, held)]
     except RequestRefusedError as error:
-        waiting = FieldProblem.of(error)
-        return here.pages.part("summary.html", estimate=None, yaml="", waiting=waiting)
+        problems = problems_of(error, form)
+        shown["waiting"] = problems.waiting()
+        if not data.get("tried"):  # what is empty is no mistake before it is sent
+            problems = problems.wrong()
+        if not problems.wrong():
+            problems = problems.and_(_foreseen(form, here))
+    return here.pages.part("checked.html", problems=problems, slots=slots_of(form), **shown)
+
+
+def _checked(form: Form, here: Portal) -> RequestDocument:
+    """The form's request, if it can be worked. Raises RequestRefusedError."""
+    made = request_of(form)
+    check(made, here.settings, here.packages)
+    here.holdings.check(made)
+    return made
+
+
+def _foreseen(form: Form, here: Portal) -> Problems:
+    """What the archive will refuse of a form that is not filled in yet."""
+    held, made = here.holdings.known(), so_far(form)
+    if held is not None and made is not None:
+        try:
+            check_held(made, held)
+        except RequestRefusedError as error:
+            return problems_of(error, form)
+    return Problems()
 
 
 @router.post("/new/preview")
 def preview(data: Sent, caller: Caller, here: Here) -> Response:
     """Start a dry run of the form's request."""
+    form = read_form(data)
     try:
-        made = parse_request(document(read_form(data)))
-        check(made, here.settings, here.packages)
+        made = _checked(form, here)
     except RequestRefusedError as error:
-        problem = FieldProblem.of(error)
-        return here.pages.part("preview.html", row=None, problem=problem, slots=SLOTS)
+        problems = problems_of(error, form)
+        return here.pages.part("preview.html", row=None, problems=problems, slots=slots_of(form))
     row = accept(here.services, caller, made, dry_run=True)
-    return here.pages.part("preview.html", row=row, problem=None, slots=SLOTS)
+    return here.pages.part("preview.html", row=row, problems=Problems(), slots=slots_of(form))
 
 
 @router.get("/previews/{request_id}")
 def preview_state(request_id: str, caller: Caller, here: Here) -> Response:
     """Where a dry run stands; its counts when planning has made them."""
     row = load_for(here.services, caller, request_id)
-    problem = None
+    problems = Problems()
+    # The page's form may be another one by now: no card of it is known.
+    form = replace(form_of(requests.document_of(row)), products=())
     if row.state is RequestState.REFUSED:
-        problem = FieldProblem.of(refusal(row))
-    return here.pages.part("preview.html", row=row, problem=problem, slots=SLOTS)
+        problems = problems_of(refusal(row), form)
+    return here.pages.part("preview.html", row=row, problems=problems, slots=slots_of(form))
 
 
 @router.post("/new/document")
@@ -154,18 +162,16 @@ def load_document(data: Sent, caller: Caller, here: Here) -> Response:
     try:
         made = parse_request(decode(text.encode()))
     except RequestRefusedError as error:
-        problem = FieldProblem(
-            slot="document", text=f"{error.field}: {error.problem} {error.remedy}"
-        )
-        return _page(here, caller, Form(), problem=problem, status=422, document_text=text)
+        wrong = (error, *error.also)
+        return _page(here, caller, Form(), document=text, wrong=wrong, status=422)
     return _page(here, caller, form_of(made))
 
 
 @router.get("/new/products", dependencies=[Depends(person)])
-def products(here: Here, q: str = "") -> Response:
-    """The products a search finds."""
-    found, all_of_them = catalogue.search(q[:200]), len(catalogue.search(""))
-    return here.pages.part("found.html", found=found, counted=True, all=all_of_them)
+def products(here: Here, q: str = "", every: bool = False) -> Response:
+    """The products that a search finds, or every one; without words, how to search."""
+    found = catalogue.search(q[:200]) if q.strip() or every else None
+    return here.pages.part("found.html", found=found, known=len(catalogue.items()), counted=True)
 
 
 @router.get("/new/product", dependencies=[Depends(person)])
@@ -181,7 +187,12 @@ def product(
     if not name.strip() or not collection.strip():
         raise PortalError("A product needs a short name and a collection.", "Fill both in.")
     return here.pages.part(
-        "product.html", card=new_card(name[:40], collection[:10]), catalogue=catalogue
+        "product.html",
+        card=new_card(name[:40], collection[:10]),
+        catalogue=catalogue,
+        held=here.holdings.known(),
+        held_text=held_text,
+        problems=Problems(),
     )
 
 
@@ -190,23 +201,30 @@ def _page(
     caller: Person,
     form: Form,
     *,
-    problem: FieldProblem | None = None,
+    problems: Problems | None = None,
     status: int = 200,
-    document_text: str = "",
+    document: str = "",
+    wrong: Sequence[RequestRefusedError] = (),
 ) -> Response:
+    """The form. `document` is the text of a request document that could not be loaded, `wrong` what
+    is wrong with it. Browsers keep no copy: after Back the form is a new submission."""
     try:
-        summary = _summary(here, parse_request(document(form)))
+        summary = _summary(here, request_of(form))
     except RequestRefusedError:
-        summary = {"estimate": None, "yaml": "", "waiting": None}
-    return here.pages.page(
+        summary = {"estimate": None, "yaml": "", "waiting": (), "notes": ()}
+    response = here.pages.page(
         "new.html",
         caller,
         "new",
         status,
         form=form,
-        problem=problem,
-        document_text=document_text,
-        found=catalogue.search(""),
+        problems=problems or Problems(),
+        document_text=document,
+        document_wrong=wrong,
+        held=here.holdings.known(),
+        held_text=held_text,
+        found=None,
+        known=len(catalogue.items()),
         counted=False,
         catalogue=catalogue,
         methods=METHODS,
@@ -215,12 +233,14 @@ def _page(
         more_options=_has_more(form),
         **summary,
     )
+    response.headers["Cache-Control"] = "no-store"
+    return response
 
 
 def _summary(here: Portal, made: RequestDocument) -> dict[str, object]:
     """What `summary.html` shows. Raises RequestRefusedError."""
     found: Estimate = estimate(made, here.settings)
-    return {"estimate": found, "yaml": request_yaml(made), "waiting": None}
+    return {"estimate": found, "yaml": request_yaml(made), "waiting": (), "notes": ()}
 
 
 def _has_more(form: Form) -> bool:

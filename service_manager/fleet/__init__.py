@@ -1,0 +1,1 @@
+"""Workers: the 4x rule, lost workers, slow machines."""

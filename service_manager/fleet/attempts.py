@@ -55,7 +55,7 @@ class Attempts:
             self._dispatch.remove(running.key)
         for live in self._view.requests.values():
             live.changed = True
-        verdicts = self._monitor.look(self._statistics, now)
+        verdicts = self._monitor.look(self._statistics, now, waiting=len(self._dispatch) > 0)
         for order in verdicts.holds:
             self._hold(order)
         for running in verdicts.moves:
@@ -123,8 +123,17 @@ class Attempts:
         running.ordered = self._clock.monotonic()
 
     def _hold(self, order: Order) -> None:
-        log.warning("worker held", worker=order.worker, hold=order.hold.value or "released")
-        workers.order_hold(self._store, self._clock, order.worker, order.started, order.hold)
+        hold = order.hold.value or "released"
+        log.warning("worker held", worker=order.worker, hold=hold, why=order.why)
+        workers.order_hold(
+            self._store,
+            self._clock,
+            order.worker,
+            order.started,
+            order.hold,
+            why=order.why,
+            wait=order.wait,
+        )
 
     def _give_up(self, verdict: GiveUp) -> None:
         running = verdict.running

@@ -6,6 +6,15 @@ between "as usual" and "`_SLOW` times slower", in the logarithm of durations. On
 for at most `_MOST`, less than it takes to drain: a single long task never drains its worker, and
 a task that was slow on three workers is itself slow and counts no more.
 
+Only fair evidence counts. An attempt speaks of its worker when enough attempts of its class have
+succeeded on others, and when its worker had warmed up before it began: it had ended an attempt of
+that class, and as many attempts as it has slots. What ran while its worker was silent says nothing,
+and time counts up to the worker's latest beat: a lost worker is not a slow one.
+
+No rule drains the last worker. At every look, also when others have left or a probe was slow, one
+worker and a quarter of the slots are free to take work; and in a small fleet no worker is held
+while work waits and all others are full.
+
 A drained worker runs what it has, less what others would end sooner. After a while it may take one
 attempt, the probe; is that as usual, the worker is released. Else it waits twice as long, or an
 eighth of the time for which it has been slow: what is lost when it recovers stays in proportion to
@@ -16,14 +25,15 @@ monotonic clock.
 """
 
 import math
-from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections import Counter, OrderedDict, deque
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from service_manager.tasks.pace import Pace, Usual
 from service_manager.tasks.view import Running
 from tasks.model.categories import Category
 from tasks.tables.bounds import Bounds
+from tasks.tables.expectation import Times
 from tasks.tables.history import ClassStatistics
 from tasks.tables.rows import News
 from tasks.tables.workers import Hold, WorkerRow
@@ -34,6 +44,9 @@ _DRAIN = math.log(1000.0)  # evidence that drains
 _NORMAL = math.log(2.0)  # a probe within this is as usual
 _PAYS = 1.5  # times the usual that an attempt must have before it, to be made anew elsewhere
 _DRAINED = 0.75  # of all slots at most
+_FEW = 4  # other workers that are not held: with fewer, each is needed while work waits
+_GAPS = 3  # beats that a worker misses, before it counts as silent
+_TOLD = 3  # attempts that are named as evidence
 _MOVES = 5  # of one task from a slow machine
 _REMEMBERED = 10_000  # tasks
 _WITNESS = 2  # workers on which a slow task says something of the worker
@@ -43,11 +56,17 @@ _PART = 8  # of the time for which a worker has been slow, that it waits at leas
 
 @dataclass(frozen=True, kw_only=True)
 class Order:
-    """Write this into the worker's row."""
+    """Write this into the worker's row: `why` is the evidence in words, `wait` seconds until it is
+    tried again."""
 
     worker: str
     started: float
     hold: Hold
+    why: str = ""
+    wait: float = 0.0
+
+
+_Attempt = tuple[str, int]  # task key and number
 
 
 @dataclass(slots=True)
@@ -62,6 +81,23 @@ class _Machine:
     score: float = 0.0  # evidence of ended attempts
     slowness: float = 0.0  # logarithm, smoothed
     running: list[Running] = field(default_factory=list)
+    leaving: bool = False  # it ends by itself and takes no work
+    beat: int = -1
+    heard: float = 0.0  # when its latest beat was
+    ended: Counter[str] = field(default_factory=Counter)  # attempts since its start, by class
+    attempts: dict[_Attempt, bool] = field(default_factory=dict)  # that run: whether they speak
+    slow: deque[str] = field(default_factory=lambda: deque(maxlen=_TOLD))  # evidence in words
+    why: str = ""
+
+    def meet(self, attempt: _Attempt, task_class: str) -> bool:
+        """Whether an attempt may speak of this worker: it had warmed up before it began."""
+        warm = self.ended[task_class] > 0 and self.ended.total() >= self.slots
+        return self.attempts.setdefault(attempt, warm)
+
+    def clear(self) -> None:
+        """Forget the evidence."""
+        self.score = self.slowness = 0.0
+        self.slow.clear()
 
 
 @dataclass(slots=True)
@@ -72,12 +108,14 @@ class _Task:
 
 class Machines:
     """The workers as machines. `probe` is the wait before the first probe; nothing is drained
-    when it is 0. The waits are at most the bounds' ceiling."""
+    when it is 0. The waits are at most the bounds' ceiling. `beat` is the time between beats."""
 
-    def __init__(self, pace: Pace, bounds: Bounds, probe: float) -> None:
+    def __init__(self, pace: Pace, bounds: Bounds, probe: float, beat: float) -> None:
         self._pace = pace
         self._bounds = bounds
         self._probe = probe
+        self._silence = _GAPS * beat
+        self._succeeded: dict[str, Counter[str]] = {}  # workers by class
         self._longest = max(probe, bounds.ceiling)
         self._machines: dict[str, _Machine] = {}
         self._tasks: OrderedDict[str, _Task] = OrderedDict()
@@ -91,14 +129,32 @@ class Machines:
         known: dict[str, _Machine] = {}
         for worker in present:
             machine = self._machines.get(worker.name)
-            if machine is None or machine.started != worker.started:
+            new = machine is None or machine.started != worker.started
+            if machine is None or new:
                 machine = _Machine(worker.started, worker.slots, worker.hold, now, now, self._probe)
+                machine.heard, machine.why = now, worker.hold_why
             known[worker.name] = machine
+            machine.leaving = worker.draining
             machine.running = running.get(worker.name, [])
-            if machine.hold is not worker.hold:
-                orders.append(Order(worker=worker.name, started=worker.started, hold=machine.hold))
+            self._attempts(machine, worker.sequence, now)
+            if machine.hold is not worker.hold or (new and machine.hold is not Hold.NONE):
+                orders.append(_order(worker.name, machine, now))
         self._machines = known
         return orders
+
+    def _attempts(self, machine: _Machine, beat: int, now: float) -> None:
+        """Take note of what a worker runs, and of a silence that is over."""
+        silent = now - machine.heard > self._silence
+        for one in machine.running:
+            machine.meet((one.key, one.attempt), one.task_class)
+        running = {(one.key, one.attempt) for one in machine.running}
+        machine.attempts = {
+            attempt: speaks and not silent
+            for attempt, speaks in machine.attempts.items()
+            if attempt in running
+        }
+        if machine.beat != beat:
+            machine.beat, machine.heard = beat, now
 
     def slots(self, worker: WorkerRow) -> int:
         """The slots of a worker that take attempts."""
@@ -115,51 +171,88 @@ class Machines:
 
     def ended(self, news: News, statistics: Mapping[str, ClassStatistics], now: float) -> None:
         """An attempt has succeeded, or was killed for its age."""
+        if news.category not in (None, Category.EXECUTION_TIMEOUT):
+            return
         machine = self._machines.get(news.worker)
         usual = self._pace.usual(news.task_class, statistics.get(news.task_class))
-        if machine is None or usual is None or not self._probe:
+        if news.category is None and not self.slow(news.worker):
+            self._succeeded.setdefault(news.task_class, Counter())[news.worker] += 1
+        if machine is None:
             return
-        if news.category not in (None, Category.EXECUTION_TIMEOUT):
+        speaks = machine.meet((news.key, news.number), news.task_class)
+        speaks = speaks and now - machine.heard <= self._silence
+        machine.ended[news.task_class] += 1
+        if usual is None or not self._probe:
             return
         deviation = usual.deviation(news.duration)
         if machine.hold is Hold.PROBE and now - news.duration >= machine.since:
             normal = deviation <= _NORMAL and news.category is None
-            self._probed(machine, normal, deviation, now)
+            if normal or speaks:
+                self._probed(machine, normal, deviation, now)
+        elif not speaks or not self._known_elsewhere(news.task_class, news.worker):
+            return
         elif machine.hold is Hold.NONE and self._counts(news.key, news.worker, deviation, machine):
-            machine.score = max(0.0, machine.score + _evidence(usual, deviation))
+            evidence = _evidence(usual, deviation)
+            machine.score = max(0.0, machine.score + evidence)
             machine.slowness += (max(0.0, deviation) - machine.slowness) / 2
+            if evidence > 0:
+                machine.slow.append(_words(news.task_class, "", news.duration, usual))
+            elif not machine.score:
+                machine.slow.clear()
+
+    def _known_elsewhere(self, task_class: str, worker: str) -> bool:
+        """Whether enough attempts of a class have succeeded on others than a worker."""
+        found = self._succeeded.get(task_class, Counter[str]())
+        return found.total() - found[worker] >= self._bounds.samples
 
     def look(
-        self, statistics: Mapping[str, ClassStatistics], now: float
+        self, statistics: Mapping[str, ClassStatistics], now: float, waiting: bool = False
     ) -> tuple[list[Order], list[Running]]:
-        """New orders, and the attempts that others would end sooner."""
+        """New orders, and the attempts that others would end sooner. `waiting`: there is work that
+        no slot has taken."""
         if not self._probe:
             return [], []
         orders: list[Order] = []
         moves: list[Running] = []
+        before = {name: machine.hold for name, machine in self._machines.items()}
+        for machine in self._machines.values():
+            if machine.hold is not Hold.NONE and waiting and self._needed(machine):
+                self._release(machine, now)
+        self._keep_some(now)
         for name, machine in self._machines.items():
-            before = machine.hold
-            self._judge(name, machine, statistics, now)
-            if machine.hold is not before:
-                orders.append(Order(worker=name, started=machine.started, hold=machine.hold))
+            self._judge(name, machine, statistics, now, waiting)
+            if machine.hold is not before[name]:
+                orders.append(_order(name, machine, now))
             if machine.hold is Hold.DRAINED:
                 moves += [r for r in machine.running if self._move(r, machine, statistics, now)]
         return orders, moves
 
     def _judge(
-        self, name: str, machine: _Machine, statistics: Mapping[str, ClassStatistics], now: float
+        self,
+        name: str,
+        machine: _Machine,
+        statistics: Mapping[str, ClassStatistics],
+        now: float,
+        waiting: bool,
     ) -> None:
         score, slowest = machine.score, 0.0
+        slow = deque(machine.slow, maxlen=_TOLD)
         for running in machine.running:
+            if running.missed or not machine.attempts.get((running.key, running.attempt)):
+                continue
+            if not self._known_elsewhere(running.task_class, name):
+                continue
             usual = self._pace.usual(running.task_class, statistics.get(running.task_class))
             if usual is None or (machine.hold is Hold.PROBE and running.since < machine.since):
                 continue
-            least = self._pace.least(running.task_class, now - running.since, running.course)
+            age = machine.heard - running.since
+            least = self._pace.least(running.task_class, age, running.course)
             deviation = usual.deviation(least)
             evidence = _evidence(usual, deviation)
             if evidence > 0 and self._counts(running.key, name, deviation, machine):
                 score += evidence
                 slowest = max(slowest, deviation)
+                slow.append(_words(running.task_class, "at least ", least, usual))
         machine.slowness = max(machine.slowness, slowest)
         if machine.hold is Hold.DRAINED:
             if now - machine.since >= machine.wait:
@@ -167,31 +260,57 @@ class Machines:
         elif machine.hold is Hold.PROBE:
             if slowest >= _SLOW:
                 self._probed(machine, False, slowest, now)
-        elif score >= _DRAIN and self._may_drain(machine):
+        elif score >= _DRAIN and self._may_drain(machine, waiting):
             if now - machine.released < machine.wait:  # its release was a mistake
                 machine.wait = self._longer(machine, now)
             else:
                 machine.slow_since, machine.wait = now, self._probe
             machine.hold, machine.since = Hold.DRAINED, now
+            machine.why = _why(machine.slowness, slow)
 
     def _probed(self, machine: _Machine, normal: bool, slowness: float, now: float) -> None:
-        machine.since = now
-        machine.score = 0.0
-        machine.slowness = 0.0 if normal else slowness
-        machine.hold = Hold.NONE if normal else Hold.DRAINED
         if normal:
-            machine.released = now
-        else:
-            machine.wait = self._longer(machine, now)
+            self._release(machine, now)
+            return
+        machine.clear()
+        machine.since, machine.slowness, machine.hold = now, slowness, Hold.DRAINED
+        machine.wait = self._longer(machine, now)
+
+    def _release(self, machine: _Machine, now: float) -> None:
+        machine.clear()
+        machine.hold, machine.why = Hold.NONE, ""
+        machine.since = machine.released = now
 
     def _longer(self, machine: _Machine, now: float) -> float:
         wait = max(_AGAIN * self._probe, (now - machine.slow_since) / _PART)
         return min(self._longest, wait)
 
-    def _may_drain(self, machine: _Machine) -> bool:
-        total = sum(m.slots for m in self._machines.values())
-        drained = sum(m.slots for m in self._machines.values() if m.hold is not Hold.NONE)
-        return drained + machine.slots <= _DRAINED * total
+    def _may_drain(self, machine: _Machine, waiting: bool) -> bool:
+        return not (waiting and self._needed(machine)) and self._enough(
+            [m for m in self._free() if m is not machine]
+        )
+
+    def _free(self) -> list[_Machine]:
+        """The machines that take attempts in all their slots."""
+        return [m for m in self._machines.values() if m.hold is Hold.NONE and not m.leaving]
+
+    def _enough(self, free: Sequence[_Machine]) -> bool:
+        """Whether so many may do the work alone: a quarter of the slots, one worker at least."""
+        total = sum(m.slots for m in self._machines.values() if not m.leaving)
+        return sum(m.slots for m in free) >= (1 - _DRAINED) * total
+
+    def _needed(self, machine: _Machine) -> bool:
+        """Whether work that waits has no other place: few others are free, and all are full."""
+        others = [m for m in self._free() if m is not machine]
+        return len(others) < _FEW and all(len(m.running) >= m.slots for m in others)
+
+    def _keep_some(self, now: float) -> None:
+        """Release the least slow until enough are free: others may have left."""
+        held = [m for m in self._machines.values() if m.hold is not Hold.NONE and not m.leaving]
+        for machine in sorted(held, key=lambda one: one.slowness):
+            if self._enough(self._free()):
+                return
+            self._release(machine, now)
 
     def _move(
         self,
@@ -213,7 +332,9 @@ class Machines:
         if done is None:
             done = min(1.0, (now - running.since) / (factor * usual.seconds))
         ahead = (1.0 - done) * factor * usual.seconds
-        bound = self._bounds.bound(statistics.get(running.task_class), running.retries)
+        bound = self._bounds.bound(
+            Times(statistics, self._bounds.samples), running.task_class, running.retries
+        )
         if ahead < _PAYS * usual.seconds and now - running.since + ahead < bound:
             return False
         known.moves += 1
@@ -235,6 +356,27 @@ class Machines:
         if len(self._tasks) > _REMEMBERED:
             self._tasks.popitem(last=False)
         return found
+
+
+def _order(worker: str, machine: _Machine, now: float) -> Order:
+    drained = machine.hold is Hold.DRAINED
+    return Order(
+        worker=worker,
+        started=machine.started,
+        hold=machine.hold,
+        why=machine.why,
+        wait=max(0.0, machine.wait - (now - machine.since)) if drained else 0.0,
+    )
+
+
+def _words(task_class: str, least: str, seconds: float, usual: Usual) -> str:
+    return f"{task_class}: {least}{seconds:.3g} s, usually {usual.seconds:.3g} s"
+
+
+def _why(slowness: float, slow: Iterable[str]) -> str:
+    """The evidence in words."""
+    times = f"about {math.exp(slowness):.1f} times as long as usual"
+    return f"Its attempts take {times}. {'; '.join(slow)}."
 
 
 def _evidence(usual: Usual, deviation: float) -> float:

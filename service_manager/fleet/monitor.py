@@ -12,6 +12,7 @@ from service_manager.options import Options
 from service_manager.tasks.pace import Pace
 from service_manager.tasks.view import Running, View
 from tasks.model.categories import Category
+from tasks.tables.expectation import Times
 from tasks.tables.history import ClassStatistics
 from tasks.tables.rows import News
 from tasks.tables.workers import WorkerRow
@@ -62,7 +63,7 @@ class Monitor:
         self._view = view
         self._bounds = options.bounds
         self._pace = Pace(options.samples)
-        self._machines = Machines(self._pace, self._bounds, options.probe)
+        self._machines = Machines(self._pace, self._bounds, options.probe, options.heartbeat)
         self._seen: dict[str, _Seen] = {}
         self._orders: list[Order] = []
         self._silence = options.lease + 2 * options.heartbeat
@@ -105,16 +106,20 @@ class Monitor:
         if news.category is None and not self._machines.slow(news.worker):
             self._pace.learn(news.task_class, news.duration, running.course if running else None)
 
-    def look(self, statistics: Mapping[str, ClassStatistics], now: float) -> Verdicts:
-        """What is to be done about the running attempts and the workers."""
-        holds, moves = self._machines.look(statistics, now)
+    def look(
+        self, statistics: Mapping[str, ClassStatistics], now: float, waiting: bool = False
+    ) -> Verdicts:
+        """What is to be done about the running attempts and the workers. `waiting`: there is work
+        that no slot has taken."""
+        holds, moves = self._machines.look(statistics, now, waiting)
         verdicts = Verdicts(holds=self._orders + holds, moves=moves)
         self._orders = []
+        times = Times(statistics, self._bounds.samples)
         moved = {running.key for running in moves}
         for running in self._view.running.values():
             if running.key in moved:
                 continue
-            verdict = self._judge(running, statistics, now)
+            verdict = self._judge(running, times, now)
             if isinstance(verdict, Kill):
                 verdicts.kills.append(verdict)
             elif verdict is not None:
@@ -130,9 +135,7 @@ class Monitor:
                 one.since = min(one.since, now - max(0.0, attempt.started_ago))
                 one.course.note(attempt.progress, attempt.started_ago)
 
-    def _judge(
-        self, running: Running, statistics: Mapping[str, ClassStatistics], now: float
-    ) -> Kill | GiveUp | None:
+    def _judge(self, running: Running, times: Times, now: float) -> Kill | GiveUp | None:
         age = now - running.since
         lost = self.lost(running.worker, now)
         if lost and age > self._silence:
@@ -141,7 +144,7 @@ class Monitor:
         if not lost and running.missed > _BEATS and running.ordered is None:
             text = f"worker {running.worker} does not run it (any more)"
             return GiveUp(running=running, category=Category.WORKER_LOST, message=text)
-        limit = self._bounds.bound(statistics.get(running.task_class), running.retries)
+        limit = self._bounds.bound(times, running.task_class, running.retries)
         if running.ordered is None:
             return self._late(running, age, limit)
         if age > limit and now - running.ordered > self._silence:

@@ -1,0 +1,1 @@
+"""The manager itself: leadership, its lease, and its rounds."""

@@ -6,22 +6,13 @@ stalled manager still writes is guarded by the rows' ETags and by the epoch in t
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import replace
 
 from tasks.errors import FencedError
-from tasks.storage.schema import SCHEMA, current
-from tasks.storage.store import Entity, Insert, Operation, Replace, Row
-from tasks.tables import requests, updates
+from tasks.storage.store import Operation, Row
+from tasks.tables import manager_lease, requests, updates
+from tasks.tables.manager_lease import Lease
 from tasks.tables.services import Services, new_id
-
-ROW = "manager"
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Lease:
-    epoch: int
-    holder: str
-    beat: int
 
 
 class Leadership:
@@ -31,7 +22,7 @@ class Leadership:
         self._services = services
         self._lease = lease
         self._holder = new_id(services.random)
-        self._seen: tuple[_Lease, float] | None = None
+        self._seen: tuple[Lease, float] | None = None
         self._renewed = 0.0
         self.epoch = 0
 
@@ -42,7 +33,7 @@ class Leadership:
 
         def change(row: Row | None) -> tuple[Operation, ...]:
             nonlocal free
-            old = _load(row) if row else _Lease(epoch=0, holder="", beat=0)
+            old = _load(row)
             if old.holder == self._holder:
                 self.epoch, free = old.epoch, True
                 return ()
@@ -52,7 +43,7 @@ class Leadership:
             if not free:
                 return ()
             self.epoch = old.epoch + 1
-            return _write(row, _Lease(epoch=self.epoch, holder=self._holder, beat=0))
+            return self._write(row, Lease(epoch=self.epoch, holder=self._holder, beat=0))
 
         self._update(change)
         self._renewed = now
@@ -70,10 +61,10 @@ class Leadership:
             return
 
         def change(row: Row | None) -> tuple[Operation, ...]:
-            old = _load(row) if row else _Lease(epoch=0, holder="", beat=0)
+            old = _load(row)
             if old.holder != self._holder:
                 raise FencedError(f"manager epoch {self.epoch} is over; epoch {old.epoch} acts")
-            return _write(row, _Lease(epoch=self.epoch, holder=self._holder, beat=old.beat + 1))
+            return self._write(row, Lease(epoch=self.epoch, holder=self._holder, beat=old.beat + 1))
 
         self._update(change)
         self._renewed = now
@@ -85,11 +76,11 @@ class Leadership:
             return
 
         def change(row: Row | None) -> tuple[Operation, ...]:
-            old = _load(row) if row else _Lease(epoch=0, holder="", beat=0)
+            old = _load(row)
             if old.holder == self._holder:
                 return ()
             self.epoch = old.epoch + 1
-            return _write(row, _Lease(epoch=self.epoch, holder=self._holder, beat=0))
+            return self._write(row, Lease(epoch=self.epoch, holder=self._holder, beat=0))
 
         self._update(change)
         self._renewed = begun = self._services.clock.monotonic()
@@ -102,9 +93,9 @@ class Leadership:
         """Let another manager act at once. Raises StoreError."""
 
         def change(row: Row | None) -> tuple[Operation, ...]:
-            if row is None or _load(row).holder != self._holder:
+            if _load(row).holder != self._holder:
                 return ()
-            return _write(row, _Lease(epoch=self.epoch, holder="", beat=0))
+            return self._write(row, Lease(epoch=self.epoch, holder="", beat=0))
 
         self._update(change)
 
@@ -114,23 +105,13 @@ class Leadership:
             self._services.clock,
             requests.TABLE,
             requests.PARTITION,
-            ROW,
+            manager_lease.ROW,
             change,
         )
 
-
-def _write(row: Row | None, lease: _Lease) -> tuple[Operation, ...]:
-    entity: Entity = {
-        "schema": SCHEMA,
-        "epoch": lease.epoch,
-        "holder": lease.holder,
-        "beat": lease.beat,
-    }
-    if row is None:
-        return (Insert(row=ROW, entity=entity),)
-    return (Replace(row=ROW, entity=entity, etag=row.etag),)
+    def _write(self, row: Row | None, lease: Lease) -> tuple[Operation, ...]:
+        return manager_lease.write(row, replace(lease, renewed=self._services.clock.now()))
 
 
-def _load(row: Row) -> _Lease:
-    e = current("lease", row)
-    return _Lease(epoch=int(e["epoch"]), holder=str(e["holder"]), beat=int(e["beat"]))
+def _load(row: Row | None) -> Lease:
+    return manager_lease.load(row) if row else Lease()

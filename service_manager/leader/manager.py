@@ -17,6 +17,7 @@ from service_manager.requests.intake import Intake
 from service_manager.requests.lifecycle import TRANSIENT, Lifecycle
 from service_manager.storage.retention import Retention
 from service_manager.storage.worth import Policy
+from service_manager.tasks.brake import Brake
 from service_manager.tasks.dependents import Dependents, Told
 from service_manager.tasks.digest import Digest
 from service_manager.tasks.dispatch import Dispatch
@@ -79,6 +80,9 @@ class Manager:
             epoch,
             self._holders,
         )
+        self._brake = Brake(
+            services, self.view, self._dispatch, self._find, self._digest.hint, epoch
+        )
         self._release = Release(services, self.view, self._dispatch, options.sweep)
         self._sweep = Sweep(services, self.view, self._dispatch, options.sweep)
         self._swept = False  # all shards, once
@@ -92,12 +96,14 @@ class Manager:
         self._due: dict[str, float] = {}
         self._concerns: tuple[tuple[str, Callable[[], bool], float], ...] = (
             ("requests", self._lifecycle.take_up, 1.0),
+            ("plans", self._lifecycle.plan, 0.0),
             ("sweep", self._sweeping, 0.0),
             ("digest", self._digesting, 0.0),
             ("work", self._lifecycle.work, 0.0),
             ("wake", self._ready.wake, 0.0),
             ("monitor", self._attempts.look, options.heartbeat),
             ("ends", self._lifecycle.ends, 0.0),
+            ("brake", self._brake.step, 0.0),
             ("dispatch", self._dispatching, 0.0),
             ("progress", self._lifecycle.progress, 1.0),
             ("release", self._release.step, 0.0),

@@ -1,7 +1,7 @@
 """What a request's choices come to for one layer: method, QA rule, merge, the kernel's reach."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from reprojection.catalogue import Product, default_resampling, product
@@ -70,6 +70,14 @@ def layer_choice(
         reach=_reach(method, own, coarser, target),
         whole_pixel=method not in _POINT_METHODS,
     )
+
+
+def of_equal_reach(layers: Mapping[str, LayerChoice]) -> dict[str, LayerChoice]:
+    """The layers of a swath product with the widest reach among them: they need the same granules,
+    since the granule of a pixel is chosen once for all."""
+    reach = max(layer.reach for layer in layers.values())
+    whole = any(layer.whole_pixel for layer in layers.values())
+    return {name: replace(layer, reach=reach, whole_pixel=whole) for name, layer in layers.items()}
 
 
 def _method(

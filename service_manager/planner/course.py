@@ -13,12 +13,13 @@ from typing import Protocol, runtime_checkable
 from archives.errors import ArchiveError
 from archives.model import Archive, GranuleRecord, Stamped
 from reprojection.catalogue import product
-from service_manager.planner.choices import layer_choice
+from service_manager.planner.choices import layer_choice, of_equal_reach
 from service_manager.planner.counts import Counts
 from service_manager.planner.cubes import Cubes
 from service_manager.planner.draft import Draft, Line, PlannedRaster
+from service_manager.planner.expected import Dates
 from service_manager.planner.gaps import Seen, swath_gaps, tile_gaps, unserved
-from service_manager.planner.granules import geometry, nothing_found, tile_of
+from service_manager.planner.granules import geometry, misnamed, nothing_found, tile_of
 from service_manager.planner.layers import Layout, Made, Wanted, plan_day
 from service_manager.planner.listing import Stretch, search_box, stretches
 from service_manager.planner.located import Locator
@@ -32,10 +33,11 @@ from tasks.model.spec import ReprojectSpec, load_spec
 from tasks.request.checks import Limits, check_request, request_notes
 from tasks.request.regions import region_tiles
 from tasks.request.request import Request
+from tasks.request.taking import taking_notes
 from tasks.request.target import target
 
 MOST_CELLS = 20_000  # of 1024 x 1024 pixels: only a raster that is all edge has more
-VERSION = 1  # raise it when the same request on the same listing would be planned otherwise
+VERSION = 2  # raise it when the same request on the same listing would be planned otherwise
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,6 +112,7 @@ class Course:
         self._layout = Layout.of(request, goal, places(goal, request.region))
         self._wanted = [self._resolve(number, None) for number in range(len(request.products))]
         self._groups = Groups(self._layout, reduction) if reduction else None
+        self._package = reduction.package if reduction else None
         self._cubes = Cubes(request.cube, self._layout.grid) if request.cube != "none" else None
         self._locator = Locator(self._layout.places)
         reach = max(layer.reach for wanted in self._wanted for layer in wanted.layers)
@@ -120,7 +123,8 @@ class Course:
         self._geometries: dict[int, str] = {}
         self.counts = Counts()
         self.package = reduction.archive if reduction else None
-        self.notes = (*request_notes(request), *_unknown(request))
+        taking = taking_notes(request, reduction.package) if reduction else ()
+        self.notes = (*request_notes(request), *taking, *_unknown(request))
 
     @property
     def identity(self) -> str:
@@ -197,11 +201,12 @@ class Course:
                 if absent:
                     yield from absent
                     continue
+            wrong = misnamed(wanted.choice, span, self._archive)
             if wanted.geometry == "swath":
-                yield from swath_gaps(wanted.choice, span, seen)
+                yield from swath_gaps(wanted.choice, span, seen, wrong)
             else:
                 tiles = region_tiles(self.request.region)
-                yield from tile_gaps(wanted.choice, wanted.period, span, tiles, seen)
+                yield from tile_gaps(wanted.choice, wanted.period, span, tiles, seen, wrong)
 
     def _listing(self, first: date) -> Iterator[Stretch]:
         everywhere = len(self._layout.places) + 1
@@ -212,15 +217,21 @@ class Course:
         choice = self.request.products[number]
         known = product(choice.name, choice.collection)
         kind = known.geometry if known else ("tile" if seen == "tile" else "swath")
+        alike = [one for one in self.request.products if one.is_same_product(choice)]
+        every = {
+            layer: layer_choice(self.request, one, layer, self._layout.target, kind)
+            for one in alike
+            for layer in one.layers
+        }
+        if kind == "swath":
+            every = of_equal_reach(every)
         return Wanted(
             number=number,
             choice=choice,
             geometry=kind,
             period=known.period if known else 1,
-            layers=tuple(
-                layer_choice(self.request, choice, layer, self._layout.target, kind)
-                for layer in choice.layers
-            ),
+            layers=tuple(every[layer] for layer in choice.layers),
+            driver=every[alike[0].layers[0]],
             layout=self._layout,
         )
 
@@ -241,9 +252,13 @@ class Course:
         )
         made: list[Made] = []
         seen: dict[int, Seen] = {}
+
+        def so_far(number: int) -> Seen:
+            return {**self._seen.get(number, {}), **seen.get(number, {})}
+
         for day in listed.days:
             if self._groups is not None:
-                self._groups.close(day.day, self._wanted, draft)
+                self._groups.close(day.day, self._wanted, so_far, draft)
             for number, records in day.records.items():
                 self._look_at(number, records[0])
                 wanted = self._wanted[number]
@@ -254,9 +269,9 @@ class Course:
                 if cells is not None or wanted.geometry == "tile":
                     seen.setdefault(number, {})[day.day] = self._tiles(wanted, records)
         if self._groups is not None and listed.final:
-            self._groups.close(None, self._wanted, draft)
+            self._groups.close(None, self._wanted, so_far, draft)
         if self._cubes is not None and listed.final:
-            self._cubes.plan(draft)
+            self._cubes.plan(draft, Dates.of(self._wanted, self._package, so_far))
         counts = Counts()
         counts.add_kinds((line.kind, line.output) for line in draft.lines.values())
         index = {key: i for i, key in enumerate(draft.lines)} if made else {}

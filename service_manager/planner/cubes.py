@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from typing import Literal
 
 from service_manager.planner.draft import Draft, PlannedRaster
+from service_manager.planner.expected import Dates
 from tasks.model.spec import CubeSpec, GridSpec, Input
 
 
@@ -21,13 +22,16 @@ class Cubes:
         for raster in rasters:
             self._folders[raster.folder].append(raster)
 
-    def plan(self, draft: Draft) -> None:
+    def plan(self, draft: Draft, dates: Dates) -> None:
         """Take in the draft's rasters, the last, and add a cube for each folder to it."""
         self.add(draft.rasters)
         for folder, found in self._folders.items():
             rasters = sorted(found, key=lambda raster: raster.day)
+            named, unnamed = dates.absent(folder, (raster.day for raster in rasters))
             spec = CubeSpec(
                 inputs=tuple(Input(key=r.key, name=r.file, file=r.file) for r in rasters),
+                missing=named,
+                missing_unnamed=unnamed,
                 name=folder.replace("/", "."),
                 form=self._form,
                 grid=self._grid,

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date, timedelta
 from typing import Any
 
-from archives.model import Holding, normal_collection
+from archives.model import Holding, Misnamed, normal_collection
 from service_manager.planner.naming import product_name, three_digits
 from service_manager.planner.windows import MONTHLY
 from tasks.model.plan import Gap
@@ -55,15 +55,17 @@ def tile_gaps(
     span: Time,
     wanted: Iterable[Tile],
     found: Mapping[date, frozenset[Tile]],
+    misnamed: Iterable[Misnamed] = (),
 ) -> Iterator[Gap]:
     """Gaps of a tile product: a tile that is nowhere in the span, a day that lacks all tiles, a
-    day that lacks one.
+    day that lacks one, a file that only has the name of one.
 
     `found` has the tiles in the archive by start day, `wanted` are those the region enters.
     """
     name = product_name(choice)
     tiles = sorted(wanted, key=lambda tile: (tile[1], tile[0]))
-    present = frozenset().union(*found.values()) if found else frozenset()
+    wrong = {(one.day, one.tile): one for one in misnamed}
+    present = {*frozenset().union(*found.values())} | {tile for _, tile in wrong}
     for tile in tiles:
         if tile not in present:
             yield Gap(
@@ -71,22 +73,29 @@ def tile_gaps(
                 reason="the archive has no granule of this tile in the whole time span",
             )
     there = [tile for tile in tiles if tile in present]
-    for day in expected_days(period, span, found):
+    named = {day for day, tile in wrong if tile in there}
+    for day in sorted({*expected_days(period, span, found), *named}):
         lacking = [tile for tile in there if tile not in found.get(day, frozenset())]
-        if there and len(lacking) == len(there):
+        if there and len(lacking) == len(there) and day not in named:
             yield Gap(
                 what=f"{name} {day.isoformat()}", reason="the archive has no granule of this date"
             )
             continue
         for tile in lacking:
+            other = wrong.get((day, tile))
             yield Gap(
                 what=f"{name} {day.isoformat()} {tile_name(*tile)}",
-                reason="the archive has no granule of this tile and date",
+                reason=misnaming(other)
+                if other
+                else "the archive has no granule of this tile and date",
             )
 
 
-def swath_gaps(choice: ProductChoice, span: Time, found: Iterable[date]) -> Iterator[Gap]:
-    """Gaps of a swath product: whole days on which no granule touches the region."""
+def swath_gaps(
+    choice: ProductChoice, span: Time, found: Iterable[date], misnamed: Iterable[Misnamed] = ()
+) -> Iterator[Gap]:
+    """Gaps of a swath product: whole days on which no granule touches the region, and files that
+    only have the name of one."""
     days = frozenset(found)
     for day in _days(span):
         if day not in days:
@@ -94,6 +103,22 @@ def swath_gaps(choice: ProductChoice, span: Time, found: Iterable[date]) -> Iter
                 what=f"{product_name(choice)} {day.isoformat()}",
                 reason="the archive has no granule of this day that touches the region",
             )
+    for one in misnamed:
+        yield Gap(what=f"{product_name(choice)} {one.day.isoformat()}", reason=misnaming(one))
+
+
+def misnaming(found: Misnamed) -> str:
+    """What a file is that has another granule's name."""
+    holds = found.holds
+    product = f"{holds.product}.{three_digits(holds.collection)}"
+    if holds.tile is not None:
+        what = f"{tile_name(*holds.tile)} of {product} of {holds.start_day}"
+    else:
+        what = f"{product} of {holds.start:%Y-%m-%d %H:%M}"
+    return (
+        f"the file {found.file} holds {what}, as its metadata says: rename the file, "
+        "and download the granule that this name belongs to"
+    )
 
 
 def expected_days(period: int, span: Time, found: Iterable[date]) -> Iterator[date]:
@@ -102,13 +127,23 @@ def expected_days(period: int, span: Time, found: Iterable[date]) -> Iterator[da
     Composites start anew each January 1st, some products 8 days later (the Aqua half of 16-day
     pairs): the days that were found tell. Days found out of step are expected, too.
     """
-    seen = sorted({day for day in found if span.start <= day <= span.end})
     if period <= 1:
         yield from _days(span)
         return
+    seen = sorted({day for day in found if span.start <= day <= span.end})
+    yield from starts(period, phase_of(period, seen), span, seen)
+
+
+def phase_of(period: int, seen: Iterable[date]) -> int:
+    """How many days after January 1st a product of this period starts, as most of its days say."""
     phases = Counter((day.timetuple().tm_yday - 1) % period for day in seen)
-    phase = phases.most_common(1)[0][0] if phases else 0
-    yield from sorted({*seen, *(d for d in _days(span) if _starts(d, period, phase))})
+    return phases.most_common(1)[0][0] if phases else 0
+
+
+def starts(period: int, phase: int, span: Time, seen: Iterable[date]) -> list[date]:
+    """The days in a span on which a product starts, with those seen there out of step."""
+    there = {day for day in seen if span.start <= day <= span.end}
+    return sorted(there.union(d for d in _days(span) if _starts(d, period, phase)))
 
 
 def _starts(day: date, period: int, phase: int) -> bool:

@@ -4,17 +4,19 @@ from functools import lru_cache
 from typing import Literal, Protocol, runtime_checkable
 
 from archives.formats.names import parse_granule_name
-from archives.model import Archive, GranuleRecord, normal_collection
+from archives.model import Archive, GranuleRecord, Misnamed, NameChecking, normal_collection
 from reprojection.catalogue import products
 from service_manager.planner.counts import Kind
 from service_manager.planner.draft import Line
+from service_manager.planner.gaps import misnaming
 from service_manager.planner.naming import three_digits
 from tasks.errors import RequestRefusedError
+from tasks.model.classes import sized
 from tasks.model.model import Phase
 from tasks.model.patterns import Pattern, quoted
 from tasks.model.spec import CollectSpec
 from tasks.request.checks import nearest_names
-from tasks.request.request import ProductChoice, Request
+from tasks.request.request import ProductChoice, Request, Time
 
 _OF_GRANULE = ("granule", "production", "source", "url", "size", "checksum", "checksum_type")
 
@@ -30,7 +32,7 @@ class Listing(Protocol):
 
 def collected(record: GranuleRecord) -> tuple[str, Line]:
     """The task that fetches a granule into the store: its key, and what a draft has of it."""
-    pattern, task_class = _collection(record.product, record.collection)
+    pattern, work = _collection(record.product, record.collection)
     values = (
         quoted(record.name),
         quoted(record.production_time),
@@ -40,20 +42,35 @@ def collected(record: GranuleRecord) -> tuple[str, Line]:
         quoted(record.checksum or ""),
         quoted(record.checksum_type or ""),
     )
-    kind = Kind(Phase.COLLECTION, task_class, record.size)
+    kind = Kind(Phase.COLLECTION, sized(work, record.size), record.size)
     return pattern.key(*values), Line("", pattern.text(*values), kind)
 
 
 @lru_cache(maxsize=256)
 def _collection(product: str, collection: str) -> tuple[Pattern, str]:
     spec = CollectSpec(product=product, collection=collection, granule="", production="")
-    return Pattern(spec, *_OF_GRANULE), spec.task_class
+    return Pattern(spec, *_OF_GRANULE), spec.work
+
+
+def misnamed(choice: ProductChoice, span: Time, archive: Archive) -> list[Misnamed]:
+    """The files that only have the name of a granule asked for, as far as the archive can say."""
+    if not isinstance(archive, NameChecking):
+        return []
+    return archive.misnamed(choice.name, choice.collection, span.start, span.end)
 
 
 def nothing_found(request: Request, archive: Archive) -> RequestRefusedError:
     """Why a request matches no granule, and what the archive has."""
     span = f"{request.time.start} to {request.time.end}"
     names = ", ".join(f"{c.name} {three_digits(c.collection)}" for c in request.products)
+    for number, choice in enumerate(request.products):
+        if _other_half_only(request, choice, archive):
+            return RequestRefusedError(
+                f"products.{number}.day_night",
+                f"no granule of {choice.name} {three_digits(choice.collection)} from {span} is of "
+                f"the {choice.day_night}.",
+                "Leave day_night out, or ask for the other half of the day.",
+            )
     if any(_anywhere(request, choice, archive) for choice in request.products):
         return RequestRefusedError(
             "region",
@@ -61,6 +78,12 @@ def nothing_found(request: Request, archive: Archive) -> RequestRefusedError:
             "Choose another region or other days.",
         )
     for number, choice in enumerate(request.products):
+        for wrong in misnamed(choice, request.time, archive):
+            return RequestRefusedError(
+                f"products.{number}",
+                f"the archive has no granule of {names} from {span}: {misnaming(wrong)}.",
+                "Correct the names of the files in the archive.",
+            )
         held = archive.holdings(choice.name)
         if held and normal_collection(choice.collection) not in {h.collection for h in held}:
             served = " and ".join(three_digits(holding.collection) for holding in held)
@@ -90,6 +113,21 @@ def _anywhere(request: Request, choice: ProductChoice, archive: Archive) -> bool
     """Whether there are granules in the time span, wherever they lie."""
     span = request.time
     return any(True for _ in archive.search(choice.name, choice.collection, span.start, span.end))
+
+
+def _other_half_only(request: Request, choice: ProductChoice, archive: Archive) -> bool:
+    """Whether there are granules in the time span, and all of them are of the other half."""
+    span = request.time
+    if choice.day_night == "any" or not _anywhere(request, choice, archive):
+        return False
+    found = archive.search(choice.name, choice.collection, span.start, span.end)
+    return not any(is_lit(record, choice) for record in found)
+
+
+def is_lit(record: GranuleRecord, choice: ProductChoice) -> bool:
+    """Whether a granule has pixels of the half of the day asked for, as far as is known."""
+    said = record.day_night.strip().lower()
+    return choice.day_night == "any" or said not in ("day", "night") or said == choice.day_night
 
 
 def _span_of(choice: ProductChoice, archive: Archive) -> str:

@@ -3,24 +3,31 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
+from functools import cached_property
 
 from archives.model import GranuleRecord
 from reprojection.grid.grids import Grid
 from service_manager.planner.choices import LayerChoice
 from service_manager.planner.counts import Kind, kind_of
 from service_manager.planner.draft import Draft, Line
-from service_manager.planner.granules import collected
-from service_manager.planner.located import Locator, Reach
+from service_manager.planner.granules import collected, tile_of
+from service_manager.planner.located import Locator, Reach, Tile
 from service_manager.planner.naming import layer_names, mosaic_name, product_name
 from service_manager.planner.places import Place
+from tasks.model.absence import Absent, bounded
+from tasks.model.classes import sized
+from tasks.model.keys import canonical
 from tasks.model.patterns import Given, Pattern, grid_texts, quoted, together
-from tasks.model.spec import GridSpec, MosaicSpec, ReprojectSpec
-from tasks.request.regions import area_geojson
+from tasks.model.spec import Driver, GridSpec, MosaicSpec, ReprojectSpec
+from tasks.request.regions import area_geojson, region_tiles, tile_name
 from tasks.request.request import ProductChoice, Request
 from tasks.request.target import Target
 
 CELL_FILE = "cell.tif"
+NOT_THERE = "not in the archive"
 _PLAIN: Reach = (0.0, False)
+_SOMETHING = {"missing": (Absent(part="", what="", why=""),)}
+"""What makes of a specification the pattern of those that lack something."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +56,28 @@ class Layout:
     grids: tuple[Given, ...]
     """The cells' grids as text."""
     mosaic: Pattern
+    mosaic_lacking: Pattern
+    """Of mosaics that do without some cells."""
     mosaic_kind: Kind
+
+    @cached_property
+    def tile_places(self) -> dict[Tile, tuple[int, ...]]:
+        """The tiles that the region enters, each with the places where it is expected."""
+        entered = region_tiles(self.request.region)
+        found: dict[Tile, list[int]] = {tile: [] for tile in entered}
+        for index, place in enumerate(self.places):
+            for tile in place.tiles(*_PLAIN) & entered:
+                found[tile].append(index)
+        return {tile: tuple(places) for tile, places in found.items()}
+
+    @cached_property
+    def place_tiles(self) -> dict[int, tuple[Tile, ...]]:
+        """The tiles that are expected in each place."""
+        found: dict[int, list[Tile]] = {}
+        for tile in sorted(self.tile_places):
+            for place in self.tile_places[tile]:
+                found.setdefault(place, []).append(tile)
+        return {place: tuple(tiles) for place, tiles in found.items()}
 
     @classmethod
     def of(cls, request: Request, target: Target, places: tuple[Place, ...]) -> "Layout":
@@ -57,6 +85,7 @@ class Layout:
         clip = area_geojson(target.area) if request.region.clip else ""
         cells = tuple(grid_spec(place.grid) for place in places)
         whole = MosaicSpec(name="", grid=grid_spec(target.grid), clip=clip, day=date.min)
+        lacking = whole.model_copy(update=_SOMETHING)
         return cls(
             request=request,
             target=target,
@@ -66,6 +95,7 @@ class Layout:
             cells=cells,
             grids=tuple(map(grid_texts, cells)),
             mosaic=Pattern(whole, "inputs", "name", "day"),
+            mosaic_lacking=Pattern(lacking, "inputs", "name", "day", "missing"),
             mosaic_kind=kind_of(whole),
         )
 
@@ -79,12 +109,17 @@ class Wanted:
     geometry: str
     period: int  # days between two granules of one place
     layers: tuple[LayerChoice, ...]
+    driver: LayerChoice
+    """The layer by whose values the granules of swaths are chosen."""
     layout: Layout
     product: str = field(init=False)
     names: dict[str, str] = field(init=False)
     patterns: tuple[Pattern, ...] = field(init=False)
     """Of each layer's cells."""
-    kinds: tuple[Kind, ...] = field(init=False)
+    patterns_lacking: tuple[Pattern, ...] = field(init=False)
+    """Of those that do without some granules."""
+    cells: tuple[ReprojectSpec, ...] = field(init=False)
+    """One cell of each layer, without inputs."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "product", product_name(self.choice))
@@ -92,7 +127,17 @@ class Wanted:
         cells = [_cell(self, layer) for layer in self.layers]
         patterns = tuple(Pattern(cell, "inputs", "grid", "day") for cell in cells)
         object.__setattr__(self, "patterns", patterns)
-        object.__setattr__(self, "kinds", tuple(map(kind_of, cells)))
+        lacking = tuple(
+            Pattern(cell.model_copy(update=_SOMETHING), "inputs", "grid", "day", "missing")
+            for cell in cells
+        )
+        object.__setattr__(self, "patterns_lacking", lacking)
+        object.__setattr__(self, "cells", tuple(cells))
+
+    def kind(self, layer: int, inputs: int) -> Kind:
+        """As what a cell of a layer counts that is made of so many granules."""
+        cell = self.cells[layer]
+        return kind_of(cell)._replace(task_class=sized(cell.work, cell.grid.pixels * inputs))
 
     @property
     def reaches(self) -> tuple[Reach, ...]:
@@ -108,6 +153,8 @@ def grid_spec(grid: Grid) -> GridSpec:
 def _cell(wanted: Wanted, layer: LayerChoice) -> ReprojectSpec:
     """A cell of a layer: all others of the lattice have its size and resolution."""
     request = wanted.layout.request
+    leads = wanted.driver
+    follows = wanted.geometry == "swath" and layer.merge != "mean" and layer.layer != leads.layer
     return ReprojectSpec(
         product=wanted.choice.name,
         collection=wanted.choice.collection,
@@ -122,6 +169,9 @@ def _cell(wanted: Wanted, layer: LayerChoice) -> ReprojectSpec:
         codes=request.codes,
         extra_bands=tuple(sorted(set(request.extra_bands))),
         day_night=wanted.choice.day_night if wanted.geometry == "swath" else "any",
+        driver=Driver(layer=leads.layer, resampling=leads.resampling, qa=leads.qa)
+        if follows
+        else None,
     )
 
 
@@ -146,16 +196,47 @@ def plan_day(
         }
         for reach in reaches
     }
+    numbers = {reach: {place: len(near[reach][place]) for place in touched} for reach in reaches}
+    lacking = lacking_tiles(wanted, day, records)
     made: list[Made] = []
     for number, layer in enumerate(wanted.layers):
-        keys = _cells(wanted, number, day, inputs[layer.reach, layer.whole_pixel], draft)
-        _mosaic(wanted, layer.layer, day, keys, draft)
+        reach = layer.reach, layer.whole_pixel
+        keys = _cells(wanted, number, day, inputs[reach], numbers[reach], lacking, draft)
+        _mosaic(wanted, layer.layer, day, keys, lacking, draft)
         if wanted.layout.request.reduction is not None:
             made += [
                 Made(choice=wanted.number, layer=number, place=place, day=day, key=key)
                 for place, key in keys.items()
             ]
     return made
+
+
+def lacking_tiles(
+    wanted: Wanted, day: date, records: Sequence[GranuleRecord]
+) -> dict[int, list[Absent]]:
+    """The expected tiles that the archive does not have on a day, by the places they are of."""
+    if wanted.geometry == "swath":
+        return {}
+    there = {tile_of(record) for record in records}
+    found: dict[int, list[Absent]] = {}
+    for tile, places in wanted.layout.tile_places.items():
+        if tile not in there:
+            name = tile_name(*tile)
+            what = f"{wanted.product} {day.isoformat()} {name}"
+            for place in places:
+                absent = Absent(part=name, what=what, why=NOT_THERE)
+                found.setdefault(place, []).append(absent)
+    return {place: sorted(absent, key=lambda one: one.what) for place, absent in found.items()}
+
+
+def _text(absent: Sequence[Absent]) -> str:
+    """As JSON, in identities and specifications alike: the value of `missing`, and after it, where
+    there is one, the field `missing_unnamed`, which is next in both."""
+    named, unnamed = bounded(absent)
+    text = canonical(named).decode("ascii")
+    if unnamed is not None:
+        text += f',"missing_unnamed":{canonical(unnamed).decode("ascii")}'
+    return text
 
 
 def _near(records: Sequence[GranuleRecord], locator: Locator, reach: Reach) -> dict[int, list[int]]:
@@ -191,25 +272,42 @@ def _collected(
 
 
 def _cells(
-    wanted: Wanted, number: int, day: date, inputs: dict[int, Given], draft: Draft
+    wanted: Wanted,
+    number: int,
+    day: date,
+    inputs: dict[int, Given],
+    numbers: Mapping[int, int],
+    lacking: Mapping[int, Sequence[Absent]],
+    draft: Draft,
 ) -> dict[int, str]:
-    """Add the cells of a layer and day; their keys by place."""
-    layout, pattern, kind = wanted.layout, wanted.patterns[number], wanted.kinds[number]
+    """Add the cells of a layer and day; their keys by place. `numbers` count their inputs."""
+    layout = wanted.layout
+    kinds = {count: wanted.kind(number, count) for count in {*numbers.values()}}
     layer = wanted.names[wanted.layers[number].layer]
     quoted_day = quoted(day.isoformat())
     keys = {}
     for place, given in inputs.items():
         grid = layout.grids[place]
-        key = keys[place] = pattern.key(given.identity, grid.identity, quoted_day)
-        text = pattern.text(given.text, grid.text, quoted_day)
+        pattern, absent = wanted.patterns[number], ""
+        if place in lacking:
+            pattern, absent = wanted.patterns_lacking[number], _text(lacking[place])
+        key = keys[place] = pattern.key(given.identity, grid.identity, quoted_day, absent)
+        text = pattern.text(given.text, grid.text, quoted_day, absent)
         output = ""
         if layout.request.cells:
             output = f"{wanted.product}/{layer}/cells/{day}/{layout.places[place].name}"
-        draft.put(key, Line(output, text, kind))
+        draft.put(key, Line(output, text, kinds[numbers[place]]))
     return keys
 
 
-def _mosaic(wanted: Wanted, layer: str, day: date, keys: Mapping[int, str], draft: Draft) -> None:
+def _mosaic(
+    wanted: Wanted,
+    layer: str,
+    day: date,
+    keys: Mapping[int, str],
+    lacking: Mapping[int, Sequence[Absent]],
+    draft: Draft,
+) -> None:
     layout, when = wanted.layout, day.isoformat()
     cells = together(
         [
@@ -219,8 +317,15 @@ def _mosaic(wanted: Wanted, layer: str, day: date, keys: Mapping[int, str], draf
     )
     name = mosaic_name(wanted.product, wanted.names[layer], day)
     folder = f"{wanted.product}/{wanted.names[layer]}"
-    values = quoted(name), quoted(when)
-    key = layout.mosaic.key(cells.identity, *values)
-    text = layout.mosaic.text(cells.text, *values)
+    absent = [
+        one.model_copy(update={"part": f"{layout.places[place].name} {when}"})
+        for place in sorted(lacking)
+        if place not in keys
+        for one in lacking[place]
+    ]
+    pattern = layout.mosaic_lacking if absent else layout.mosaic
+    values = quoted(name), quoted(when), _text(absent)
+    key = pattern.key(cells.identity, *values)
+    text = pattern.text(cells.text, *values)
     draft.put(key, Line(folder, text, layout.mosaic_kind))
     draft.result(key, name, folder, day)

@@ -15,8 +15,9 @@ from operator import attrgetter, itemgetter
 
 from archives.model import Archive, Box, GranuleRecord
 from service_manager.planner.choices import METRES_PER_DEGREE
+from service_manager.planner.granules import is_lit
 from tasks.request.regions import Area
-from tasks.request.request import ProductChoice, Request
+from tasks.request.request import Request
 
 STRETCH = 5000  # tasks, about
 _AROUND = 2.0  # degrees about the region: the archive's boundaries are not exact to a kilometre
@@ -108,12 +109,6 @@ def _of_choice(
     for day, records in groupby(found, key=attrgetter("start_day")):
         lit = sorted(records, key=attrgetter("name"))
         if choice.day_night != "any":
-            lit = [record for record in lit if _lit(record, choice)]
+            lit = [record for record in lit if is_lit(record, choice)]
         if lit and first <= day <= last:
             yield day, number, tuple(lit)
-
-
-def _lit(record: GranuleRecord, choice: ProductChoice) -> bool:
-    """Whether a granule has pixels of the half of the day asked for, as far as is known."""
-    said = record.day_night.strip().lower()
-    return said not in ("day", "night") or said == choice.day_night

@@ -6,12 +6,15 @@ from dataclasses import dataclass
 from datetime import date
 
 from service_manager.planner.draft import Draft
+from service_manager.planner.expected import SeenOf, WindowLacks, bands, cells, half
 from service_manager.planner.layers import CELL_FILE, Layout, Made, Wanted
 from service_manager.planner.windows import shares, window_end, window_kind, window_start
 from tasks.errors import RequestRefusedError
+from tasks.model.absence import bounded
 from tasks.model.packages import Package, PackageArchive, PackageError, Packages, layer_labels, pack
 from tasks.model.spec import Band, GroupSpec, Input, MosaicSpec, ReduceSpec
 from tasks.request.request import Reduction, Request
+from tasks.request.taking import check_taken, takes
 
 _Member = tuple[int, date, int, bytes, float]
 """A cell in a window: product choice, day, layer, task key, weight."""
@@ -37,6 +40,7 @@ def chosen(request: Request, packages: Packages) -> Chosen | None:
         raise RequestRefusedError(
             "reduction.package", f"{error}", "Name a package that can be used."
         ) from None
+    check_taken(request, found.package)
     return Chosen(reduction=request.reduction, package=found.package, archive=archive)
 
 
@@ -50,7 +54,8 @@ class Groups:
         self._open: dict[str, dict[int, list[_Member]]] = {}
 
     def add(self, made: Iterable[Made], wanted: Sequence[Wanted]) -> None:
-        """Take cells in; windows that are closed already are none of theirs."""
+        """Take cells in, of layers that the package takes; windows that are closed already are none
+        of theirs."""
         span, weight = self._layout.request.time, self._layout.request.weight
         windows: dict[tuple[int, date], list[tuple[str, float]]] = {}
         for cell in made:
@@ -58,18 +63,24 @@ class Groups:
             if when not in windows:
                 period = wanted[cell.choice].period
                 windows[when] = [*shares(cell.day, period, self._kind, span, weight)]
+            choice = wanted[cell.choice].choice
+            if not takes(self._chosen.package, choice, choice.layers[cell.layer]):
+                continue
             for window, share in windows[when]:
                 place = self._open.setdefault(window, {}).setdefault(cell.place, [])
                 key = bytes.fromhex(cell.key)
                 place.append((cell.choice, cell.day, cell.layer, key, share))
 
-    def close(self, before: date | None, wanted: Sequence[Wanted], draft: Draft) -> None:
+    def close(
+        self, before: date | None, wanted: Sequence[Wanted], seen: SeenOf, draft: Draft
+    ) -> None:
         """Plan the windows that end before a day, None: all: a group and a run for each cell, and
-        each window's mosaics."""
+        each window's mosaics. `seen` are the days of a product choice so far."""
         span = self._layout.request.time
         for window in sorted(self._open):
             if before is None or window_end(window, self._kind, span) < before:
-                self._plan(window, self._open.pop(window), wanted, draft)
+                lacks = WindowLacks(wanted, self._chosen.package, window, self._kind, seen)
+                self._plan(window, self._open.pop(window), wanted, lacks, draft)
 
     def forget(self, before: date) -> None:
         """Leave out windows that end before a day: they are planned."""
@@ -83,6 +94,7 @@ class Groups:
         window: str,
         places: dict[int, list[_Member]],
         wanted: Sequence[Wanted],
+        lacks: WindowLacks,
         draft: Draft,
     ) -> None:
         layout, chosen = self._layout, self._chosen
@@ -90,11 +102,15 @@ class Groups:
         for index in sorted(places):
             name = layout.places[index].name
             members = sorted(places[index])  # by product, day, layer
+            made = ((choice, day) for choice, day, _, _, _ in members)
+            named, unnamed = bands(lacks.at(index, made), wanted, chosen.package)
             group = GroupSpec(
                 inputs=tuple(
                     Input(key=key.hex(), name=f"{name} {day}", file=CELL_FILE)
                     for _, day, _, key, _ in members
                 ),
+                missing=named,
+                missing_unnamed=unnamed,
                 group=f"{name} {window}",
                 cell=name,
                 window=window,
@@ -103,10 +119,18 @@ class Groups:
             )
             for file, given in _reduce(layout, chosen, group, draft):
                 rasters[file].append(given)
+        empty = bounded(
+            absent
+            for index in lacks.places
+            if index not in places
+            for absent in cells(f"{layout.places[index].name} {window}", lacks.at(index, ()))
+        )
         for file, inputs in rasters.items():
             stem = file.rpartition(".")[0]
             spec = MosaicSpec(
                 inputs=tuple(inputs),
+                missing=empty.named,
+                missing_unnamed=empty.unnamed,
                 name=f"{stem}.{window}",
                 grid=layout.grid,
                 clip=layout.clip,
@@ -118,12 +142,10 @@ class Groups:
 def _band(wanted: Sequence[Wanted], cell: str, member: _Member) -> Band:
     number, day, layer, _, weight = member
     choice = wanted[number].choice
-    # Day and night of one layer are two layers to a package.
-    half = "" if choice.day_night == "any" else f".{choice.day_night}"
     return Band(
         product=choice.name,
         collection=choice.collection,
-        layer=wanted[number].layers[layer].layer + half,
+        layer=wanted[number].layers[layer].layer + half(wanted[number]),
         day=day,
         cell=cell,
         weight=weight,
@@ -143,6 +165,7 @@ def _reduce(
         digest=chosen.archive.digest,
         outputs=tuple(name for name, _ in outputs),
         parameters=chosen.reduction.parameters,
+        pixels=group.amount,
     )
     key = draft.add(spec, folder if plain_files or layout.request.cells else "")
     return [

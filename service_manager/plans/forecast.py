@@ -9,6 +9,7 @@ from service_manager.planner.counts import Counts, stored_bytes
 from tasks.model.model import Phase
 from tasks.model.plan import PlannedTask
 from tasks.model.spec import CollectSpec
+from tasks.tables.expectation import Times
 
 LOOKED_AT = 2000
 """Tasks whose rows are read, about; of larger plans evenly spread ones stand for all."""
@@ -30,7 +31,8 @@ class Prices:
 class Forecast:
     """What is left to do. `reused` are tasks by phase whose artifact is there, `exact` whether all
     were looked at; `download` bytes to fetch, `stored` bytes to keep at most, `busy` seconds of
-    slots, `unmeasured` the tasks no class like theirs was ever timed, which `busy` leaves out;
+    slots; `similar` tasks of which only similar work was timed, which `busy` goes by, and
+    `unmeasured` those of which nothing like it was, which `busy` leaves out;
     `elapsed` seconds with all slots at work, 0 without any; `cost` with a month of storage."""
 
     reused: Mapping[Phase, int]
@@ -38,6 +40,7 @@ class Forecast:
     download: int
     stored: int
     busy: float
+    similar: int
     unmeasured: int
     elapsed: float
     cost: float
@@ -89,27 +92,31 @@ def forecast(
     counts: Counts,
     sample: Iterable[PlannedTask],
     there: Callable[[str], bool],
-    means: Mapping[str, float],
+    times: Times,
     prices: Prices,
     slots: int,
 ) -> Forecast:
     """Foretell what a plan takes. `sample` are all its tasks or some that stand for all, `there`
-    says of a task key whether its artifact is in the store, `means` are seconds by task class,
+    says of a task key whether its artifact is in the store, `times` what attempts took,
     `slots` those at work."""
     looked = _Sample()
     for planned in sample:
         looked.look(planned, there(planned.key))
     reused: Counter[Phase] = Counter()
     busy = 0.0
-    unmeasured = 0
+    similar = unmeasured = 0
     for kind, count in counts.classes.items():
         done = looked.done(kind, count)
         if done:
             reused[looked.phases[kind]] += done
-        if kind in means:
-            busy += (count - done) * means[kind]
-        else:
-            unmeasured += count - done
+        left = count - done
+        seconds = times.seconds(kind)
+        if seconds is None:
+            unmeasured += left
+            continue
+        busy += left * seconds
+        if times.mean(kind) is None:
+            similar += left
     download = looked.left("download", counts.download)
     stored = looked.left("stored", counts.stored)
     return Forecast(
@@ -118,6 +125,7 @@ def forecast(
         download=download,
         stored=stored,
         busy=busy,
+        similar=similar,
         unmeasured=unmeasured,
         elapsed=busy / slots if slots else 0.0,
         cost=busy / _HOUR * prices.core_hour

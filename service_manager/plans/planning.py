@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future, wait
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass
 
 import structlog
@@ -15,6 +15,7 @@ from tasks.model.model import State
 from tasks.model.plan import Plan
 from tasks.request.request import Request
 from tasks.tables import history, requests, workers
+from tasks.tables.expectation import Times
 from tasks.tables.protocol import read_task
 from tasks.tables.requests import RequestRow
 from tasks.tables.services import Services, new_id
@@ -78,11 +79,16 @@ class Planning:
         future = self._run(lambda: self._freeze(full, run, stop))
         self._jobs[row.id] = _UnderWay(future, stop)
 
+    def made(self, patience: float) -> list[str]:
+        """The requests whose plans are made, or failed; wait so many seconds for the first."""
+        if self._jobs:
+            jobs = [job.future for job in self._jobs.values()]
+            wait(jobs, timeout=patience, return_when=FIRST_COMPLETED)
+        return [request for request, job in self._jobs.items() if job.future.done()]
+
     def take(self, request: str) -> Ready | None:
-        """The plan if it is ready within a round's share of time. Raises what planning raised."""
+        """The plan; None while it is being made. Raises what planning raised."""
         job = self._jobs[request]
-        if not job.future.done():
-            wait([job.future], timeout=self._options.slice)
         if not job.future.done():
             return None
         del self._jobs[request]
@@ -110,7 +116,7 @@ class Planning:
                 plan.counts,
                 plan.sample(LOOKED_AT),
                 there,
-                history.class_means(store),
+                Times(history.class_statistics(store)),
                 prices(self._options),
                 slots,
             ),

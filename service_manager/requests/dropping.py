@@ -1,39 +1,44 @@
 """Taking back what a request wants: when it is cancelled, fails because something is missing, or
 has ended and needs its intermediates no more.
 
-Running attempts first, so that slots become free; a task nobody else wants is CANCELLED.
+What runs, or may be taken by a worker at any moment, goes first; a task nobody else wants is
+CANCELLED. What a request that is cancelled or fails was told of stays, and it is told of what was
+made without its knowing yet.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import structlog
 
 from service_manager.plans import gate
 from service_manager.tasks.dispatch import Dispatch
-from service_manager.tasks.view import View
+from service_manager.tasks.view import Live, View
 from tasks.errors import ConflictError, StoreError
 from tasks.model.keys import SHARDS, shard
 from tasks.model.model import State, Task
-from tasks.storage.store import BATCH_OPERATIONS, Insert, Operation, Replace
+from tasks.storage.limits import operation_size
+from tasks.storage.store import BATCH_BYTES, BATCH_OPERATIONS, Insert, Operation, Replace
 from tasks.tables import requests, rows, transitions, workers
-from tasks.tables.protocol import change_task, read_task
+from tasks.tables.protocol import change_task, read_tasks
 from tasks.tables.rows import Want
 from tasks.tables.services import Services
 from tasks.tables.transitions import Change
 
 log = structlog.get_logger("manager.dropping")
 
-_TOGETHER = 20  # tasks in one transaction
+_READ = 200  # tasks read at once
+_BYTES = BATCH_BYTES * 3 // 4
 _SLICE = 0.1  # seconds of one round, for ended requests
 
 
 def nothing(_want: Want) -> bool:
-    """Keeps no want: the request is cancelled."""
+    """Keeps no want."""
     return False
 
 
 def what_ended(want: Want) -> bool:
-    """Keeps what a request was told of, results and failures: it fails for want of the rest."""
+    """Keeps what a request was told of, results and failures: the rest is withdrawn."""
     return bool(want.outcome)
 
 
@@ -42,8 +47,16 @@ def what_is_shown(want: Want) -> bool:
     return want.outcome in ("failed", "gap") or (want.outcome == "done" and bool(want.output))
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Step:
+    want: Want
+    task: Task  # as read
+    change: Change
+
+
 class Dropping:
-    """Drops a request's wants, except those that `keep` says."""
+    """Drops a request's wants, except those that `keep` says. A want that it would keep were the
+    request told of its task, which is DONE, is told."""
 
     def __init__(
         self,
@@ -54,55 +67,81 @@ class Dropping:
         keep: Callable[[Want], bool] = nothing,
     ) -> None:
         self._services = services
+        self._store = services.store
         self._view = view
         self._dispatch = dispatch
         self._request = request
         self._keep = keep
         self._ended: set[str] = set()
 
-    def batches(self) -> Iterator[None]:
+    def batches(self) -> Generator[None]:
         """Drop, a batch for each item taken. Raises StoreError; may be repeated from the start."""
-        gate.close(self._services.store, self._services.clock, self._request)
+        gate.close(self._store, self._services.clock, self._request)
         live = self._view.requests.get(self._request)
-        for key in [key for key in self._view.running if live is not None and key in live.ledger]:
-            row = self._services.store.get(
-                rows.TABLE, shard(key), rows.want_row(self._request, key)
-            )
-            if row is not None and not self._keep(rows.load_want(row)):
-                self.one(key)
-            yield
+        if live is not None:
+            yield from self._urgent(live)
         for number in SHARDS:
             start, end = rows.prefix_range(f"w|{self._request}|")
-            found = [
-                row.row.split("|")[2]
-                for row in self._services.store.scan(rows.TABLE, number, start, end)
-                if not self._keep(rows.load_want(row))
-            ]
-            for at in range(0, len(found), _TOGETHER):
-                self._many(number, found[at : at + _TOGETHER])
-                yield
+            found = map(rows.load_want, self._store.scan(rows.TABLE, number, start, end))
+            yield from self._many(number, [want for want in found if not self._keep(want)])
 
-    def _many(self, number: str, keys: Sequence[str]) -> None:
-        tasks = [read_task(self._services.store, key) for key in keys]
-        changes = [(task, self._decide(task)) for task in tasks if task is not None]
-        operations: list[Operation] = [op for _, change in changes for op in change.operations]
+    def _urgent(self, live: Live) -> Iterator[None]:
+        """What runs, so that its slots become free, and what was sent to workers."""
+        keys = [key for key in self._view.running if key in live.ledger]
+        members: dict[str, list[str]] = {}
+        for key in sorted({*keys, *self._dispatch.sent(live.id)}):
+            members.setdefault(shard(key), []).append(key)
+        for number, some in members.items():
+            found = (self._want(key) for key in some)
+            wants = [want for want in found if want is not None and not self._keep(want)]
+            yield from self._many(number, wants)
+
+    def _want(self, key: str) -> Want | None:
+        row = self._store.get(rows.TABLE, shard(key), rows.want_row(self._request, key))
+        return rows.load_want(row) if row is not None else None
+
+    def _many(self, number: str, wants: Sequence[Want]) -> Iterator[None]:
+        """Drop wants of one shard, in order of key, in as few transactions as there can be."""
+        for at in range(0, len(wants), _READ):
+            part = wants[at : at + _READ]
+            tasks = read_tasks(self._store, number, [want.key for want in part])
+            batch: list[_Step] = []
+            count = size = 0
+            for want in part:
+                task = tasks.get(want.key)
+                if task is None:
+                    continue
+                step = _Step(want=want, task=task, change=self._decide(task, want))
+                operations = step.change.operations
+                more = sum(operation_size(number, op) for op in operations)
+                if batch and (count + len(operations) > BATCH_OPERATIONS or size + more > _BYTES):
+                    self._write(number, batch)
+                    yield
+                    batch, count, size = [], 0, 0
+                batch.append(step)
+                count += len(operations)
+                size += more
+            self._write(number, batch)
+            yield
+
+    def _write(self, number: str, batch: Sequence[_Step]) -> None:
+        operations: list[Operation] = [op for step in batch for op in step.change.operations]
         if not operations:
             return
-        if len(operations) <= BATCH_OPERATIONS:
-            try:
-                self._services.store.transact(rows.TABLE, number, operations)
-            except ConflictError as error:
-                log.debug("one by one", request=self._request, error=str(error))
-            except StoreError as error:
-                log.warning("one by one", request=self._request, error=str(error))
-            else:
-                for task, change in changes:
-                    self._after(task, change.task)
-                return
-        for key in keys:
-            self.one(key)
+        try:
+            self._store.transact(rows.TABLE, number, operations)
+        except StoreError as error:
+            say = log.debug if isinstance(error, ConflictError) else log.warning
+            say("one by one", request=self._request, error=str(error))
+            for step in batch:
+                self.one(step.want.key, want=step.want)
+        else:
+            for step in batch:
+                self._after(step.task, step.change.task)
 
-    def one(self, key: str, guard: Insert | Replace | None = None) -> None:
+    def one(
+        self, key: str, guard: Insert | Replace | None = None, want: Want | None = None
+    ) -> None:
         """Take back the want of one task. Raises StoreError, and TurnedError when there is a guard
         of the request's gate and it does not hold; may be repeated."""
         before: list[Task] = []
@@ -110,16 +149,21 @@ class Dropping:
         def decide(task: Task) -> Change:
             # The first reading counts: a later one may show this call's own success.
             before[:] = before or [task]
-            change = self._decide(task)
+            change = self._decide(task, want)
             if guard is None or not change.operations:
                 return change
-            return gate.guarded(self._services.store, shard(key), guard, change)
+            return gate.guarded(self._store, shard(key), guard, change)
 
         after = change_task(self._services, key, decide)
         if after is not None:
             self._after(before[0], after)
 
-    def _decide(self, task: Task) -> Change:
+    def _decide(self, task: Task, want: Want | None) -> Change:
+        untold = want is not None and not want.outcome and self._request in task.wants
+        if want is not None and untold and task.state is State.DONE:
+            told = replace(want, outcome="done", files=task.files)
+            if self._keep(told):
+                return transitions.deliver(task, self._request)
         return transitions.drop(task, self._request, self._has_ended)
 
     def _has_ended(self, request: str) -> bool:
@@ -137,13 +181,18 @@ class Dropping:
 
     def _after(self, before: Task, after: Task) -> None:
         key = after.key
+        live = self._view.requests.get(self._request)
+        if live is not None and self._request in after.wants:
+            live.tell(key, "done")
+        elif live is not None:
+            live.forget(key)
         if after.state is State.CANCELLED:
             self._dispatch.remove(key)
             running = self._view.running.pop(key, None)
             if before.state is State.RUNNING or running is not None:
                 worker = running.worker if running else before.worker
                 claim = running.claim if running else before.claim
-                workers.order_kill(self._services.store, self._services.clock, worker, claim)
+                workers.order_kill(self._store, self._services.clock, worker, claim)
         elif after.state is State.READY and not after.not_before:
             self._dispatch.add(key, after.sponsor)
         found = self._view.running.get(key)

@@ -1,13 +1,16 @@
 """How a request ends: recounted from its want rows, with what it lacks and why, and a mail."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 import structlog
 
+from reprojection.read.completeness import WHOLE
 from service_manager.plans import frozen
 from service_manager.requests import notify
+from service_manager.tasks.causes import empty_rasters, first_cause, order
 from service_manager.tasks.view import Live
 from tasks.errors import BlobExistsError
 from tasks.model.categories import Category
@@ -15,7 +18,7 @@ from tasks.model.model import Phase, RequestState
 from tasks.model.plan import Gap, Plan
 from tasks.storage.blobs import RESULTS
 from tasks.tables import outbox, requests
-from tasks.tables.requests import GAPS_ON_ROW, RequestRow
+from tasks.tables.requests import GAPS_ON_ROW, PhaseCount, RequestRow
 from tasks.tables.rows import Want
 from tasks.tables.services import Services
 
@@ -31,35 +34,75 @@ class Verdict:
 
 
 def judge(
-    policy: str, wants: Sequence[Want], gaps: Sequence[Gap], *, tasks: int = 0, reused: int = 0
+    policy: str,
+    wants: Sequence[Want],
+    gaps: Sequence[Gap],
+    *,
+    package: str = "",
+    phases: Mapping[Phase, PhaseCount] = MappingProxyType({}),
 ) -> Verdict:
     """How a request ends whose tasks have all ended; `wants` may lack intermediate ones that were
-    made. `reused` of all its `tasks` had been done before."""
+    made. `package` is its reduction's, `phases` are all its tasks in numbers.
+
+    A request for a reduction has failed when not one result of the reduction was made, whatever
+    else was.
+    """
     failed = [w for w in wants if w.outcome in ("failed", "gap")]
     planned = [w for w in wants if w.output and w.outcome != "superseded"]
     made = [w for w in planned if w.outcome == "done"]
     incomplete = [w for w in wants if w.outcome in ("failed", "gap", "superseded")]
     if policy == "fail" and incomplete:
-        first = min(failed or incomplete, key=_order)
+        first = min(failed or incomplete, key=order)
         return Verdict(
             state=RequestState.FAILED,
             message=f"{first.name}: {_reason(first)}; the request asks to fail when anything is "
             "missing (on_missing: fail)",
         )
+    cause = _cause(failed, phases)
     if planned and not made:
         return Verdict(
             state=RequestState.FAILED,
-            message=f"none of the {len(planned)} results could be made",
+            message=f"none of the {len(planned)} results could be made{cause}",
+        )
+    empty = str(empty_rasters(made))
+    reductions = [w for w in planned if package and w.output.startswith(f"{package}/")]
+    if reductions and not any(w.outcome == "done" for w in reductions):
+        return Verdict(
+            state=RequestState.FAILED,
+            message=_joined(
+                f"no result of the reduction {package} could be made{cause}",
+                f"{len(made)} other {'result is' if len(made) == 1 else 'results are'} there",
+                empty,
+            ),
         )
     if incomplete or gaps:
         lacking = len(planned) - len(made)
         return Verdict(
             state=RequestState.GAPS,
-            message=f"{len(made)} of {len(planned)} results are there; "
-            + (f"{lacking} could not be made" if lacking else "some lack an input"),
+            message=_joined(
+                f"{len(made)} of {len(planned)} results are there",
+                (f"{lacking} could not be made" if lacking else _incomplete(made, failed)) + cause,
+                empty,
+            ),
         )
-    again = f"; {reused} of {tasks} tasks had been done before" if reused else ""
-    return Verdict(state=RequestState.COMPLETE, message=f"all {len(made)} results are there{again}")
+    tasks = sum(count.total for count in phases.values())
+    reused = sum(count.reused for count in phases.values())
+    again = f"{reused} of {tasks} tasks had been done before" if reused else ""
+    return Verdict(
+        state=RequestState.COMPLETE,
+        message=_joined(f"all {len(made)} results are there", empty, again),
+    )
+
+
+def cancelled(counted: RequestRow) -> Verdict:
+    """How a request ends that was cancelled once its tasks had begun."""
+    counts = counted.phases.values()
+    tasks, left = sum(c.total for c in counts), sum(c.cancelled for c in counts)
+    return Verdict(
+        state=RequestState.CANCELLED,
+        message=f"{counted.delivered:,} of {counted.outputs:,} results were finished and are kept; "
+        f"{left:,} of {tasks:,} tasks were not carried out",
+    )
 
 
 def lacking(wants: Sequence[Want], planned: Sequence[Gap]) -> tuple[Gap, ...]:
@@ -67,13 +110,18 @@ def lacking(wants: Sequence[Want], planned: Sequence[Gap]) -> tuple[Gap, ...]:
     results that could therefore not be made. In an order of its own, so that it can be repeated."""
     own = [
         Gap(what=want.name, reason=_reason(want))
-        for want in sorted(wants, key=_order)
-        if want.outcome == "failed" or (want.outcome == "gap" and want.output)
+        for want in sorted(wants, key=order)
+        if (want.outcome == "failed" and not want.stopped)
+        or (want.outcome == "gap" and want.output)
     ]
+    stopped = [want for want in wants if want.stopped]
+    if stopped:
+        what = f"{len(stopped):,} more runs of the reduction"
+        own.append(Gap(what=what, reason=_reason(min(stopped, key=order))))
     if not own:  # an input had been made, was lost, and could not be made again
         own = [
             Gap(what=want.name, reason="made without an input that was lost from storage")
-            for want in sorted(wants, key=_order)
+            for want in sorted(wants, key=order)
             if want.outcome == "superseded"
         ]
     return (*planned, *own)
@@ -91,24 +139,27 @@ def end(
     """End a request once: gaps, mail, and its row. Repeated, it changes nothing.
 
     `stored` is its row as read before the wants: when it has changed since, another manager may
-    have tried again what the wants say, and the request goes on. One that is ordered to be
-    cancelled does not end this way, its wants may be half gone already, nor one that is to try
-    again what failed.
+    have tried again what the wants say, and the request goes on. So does one that is to be
+    cancelled or to try again what failed, as long as it has not been done.
 
     Raises:
         StoreError: storage failed; call again.
     """
-    if _goes_on(stored, live.policy):
+    if _goes_on(stored, live):
         return stored
     plan = frozen.thaw(services.blobs, live.id) or Plan(tasks=())
     counted = live.with_progress(())
-    verdict = judge(
-        live.policy,
-        wants,
-        plan.gaps,
-        tasks=sum(count.total for count in counted.phases.values()),
-        reused=sum(count.reused for count in counted.phases.values()),
-    )
+    request = requests.document_of(stored)
+    if stored.state is RequestState.CANCELLING:
+        verdict = cancelled(counted)
+    else:
+        verdict = judge(
+            live.policy,
+            wants,
+            plan.gaps,
+            package=request.reduction.package if request.reduction else "",
+            phases=counted.phases,
+        )
     gaps = lacking(wants, plan.gaps)
     _keep_gaps(services, live.id, gaps)
     now = services.clock.now()
@@ -119,9 +170,9 @@ def end(
         ended=now,
         gaps=gaps[:GAPS_ON_ROW],
         gap_count=len(gaps),
+        retry_orders=(),
         epoch=epoch,
     )
-    request = requests.document_of(stored)
     mail = notify.compose(
         row, wants, plan.gaps, to=request.notify, portal_url=portal_url, now=now, notes=plan.notes
     )
@@ -138,9 +189,9 @@ def end_without_plan(
     *,
     portal_url: str,
 ) -> RequestRow:
-    """End a request that was refused, could not be planned, was previewed, or was cancelled.
+    """End a request that was refused, could not be planned, or was previewed.
 
-    Only a failure is told by mail: the rest was said at once or asked for.
+    A preview is not told by mail: it was asked for, and is waited for.
     """
     now = services.clock.now()
     new = replace(row, state=state, message=message, ended=now)
@@ -172,8 +223,10 @@ def write_end(
     return ended
 
 
-def _goes_on(row: RequestRow, policy: str) -> bool:
-    return row.order == "cancel" or (bool(row.retry_orders) and policy != "fail")
+def _goes_on(stored: RequestRow, live: Live) -> bool:
+    if stored.state is not live.row.state:
+        return True
+    return bool(stored.retry_orders) and not live.leaving
 
 
 def _keep_gaps(services: Services, request: str, gaps: Sequence[Gap]) -> None:
@@ -194,5 +247,22 @@ def _reason(want: Want) -> str:
     return f"{category}: {want.message}" if want.message else str(category)
 
 
-def _order(want: Want) -> tuple[int, str, str]:
-    return list(Phase).index(want.phase), want.name, want.key
+def _incomplete(made: Sequence[Want], failed: Sequence[Want]) -> str:
+    """How many results were made without some of their inputs."""
+    count = sum(any(file.completeness != WHOLE for file in want.files) for want in made)
+    if not count:
+        return (
+            "some lack an input" if failed else "the archive does not have all that was asked for"
+        )
+    return f"{count} of them {'lacks' if count == 1 else 'lack'} an input"
+
+
+def _cause(failed: Sequence[Want], phases: Mapping[Phase, PhaseCount]) -> str:
+    """Why tasks failed by themselves, to go on with."""
+    runs = phases.get(Phase.REDUCTION, PhaseCount()).total
+    cause = first_cause(failed, runs)
+    return f": {cause}" if cause else ""
+
+
+def _joined(*parts: str) -> str:
+    return "; ".join(part for part in parts if part)

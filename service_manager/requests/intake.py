@@ -1,6 +1,6 @@
 """Taking requests up: planning them, holding those that take much, writing their plans."""
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from dataclasses import replace
 
 import structlog
@@ -12,6 +12,7 @@ from service_manager.plans import frozen
 from service_manager.plans.plan_writer import PlanWriter, Written
 from service_manager.plans.planning import Planner, Planning, Ready, Run, inline
 from service_manager.requests import ending, notify
+from service_manager.tasks.ledger import Ledger
 from service_manager.tasks.view import Live
 from tasks.errors import RequestRefusedError, StoreError
 from tasks.model.model import RequestState
@@ -51,34 +52,46 @@ class Intake:
         if row.state.ended:
             return None
         live = Live(row=row, policy=requests.document_of(row).on_missing)
-        if row.state in (RequestState.PLANNING, RequestState.RUNNING):
+        if row.state not in (RequestState.SUBMITTED, RequestState.HELD):
             recount(self._services, live)
         return live
 
-    def take(self, row: RequestRow) -> RequestRow:
-        """Plan a SUBMITTED request: its row afterwards is PLANNING, HELD or has ended, or is as it
-        was while its plan is under way.
+    def begin(self, row: RequestRow) -> RequestRow:
+        """Begin to plan a SUBMITTED request: its row afterwards is SUBMITTED or has ended.
 
         Raises:
             StoreError: storage failed; it is tried again.
         """
-        if row.id not in self._planning.requests:
-            spared = row.id in self._spared
-            tries = TRIES + frozen.begun(self._services.blobs, row.id)
-            if row.attempts >= tries and not spared:
-                return self._failed(row, f"planning was tried {TRIES} times and did not end")
+        spared = row.id in self._spared
+        tries = TRIES + frozen.begun(self._services.blobs, row.id)
+        if row.attempts >= tries and not spared:
+            return self._failed(row, f"planning was tried {TRIES} times and did not end")
 
-            def begin(current: RequestRow) -> RequestRow:
-                if current.state is not RequestState.SUBMITTED:
-                    return current
-                return replace(current, attempts=row.attempts + (not spared))
+        def begun(current: RequestRow) -> RequestRow:
+            if current.state is not RequestState.SUBMITTED:
+                return current
+            return replace(current, attempts=row.attempts + (not spared))
 
-            row = requests.change_request(self._services, row.id, begin)
-            self._spared.discard(row.id)
-            if row.state is not RequestState.SUBMITTED:
-                return row
+        row = requests.change_request(self._services, row.id, begun)
+        self._spared.discard(row.id)
+        if row.state is RequestState.SUBMITTED:
             self._planning.begin(row)
+        return row
+
+    def made(self, patience: float) -> list[str]:
+        """The requests whose plans are made, or failed; wait so many seconds for the first."""
+        return self._planning.made(patience)
+
+    def take(self, row: RequestRow) -> RequestRow:
+        """Take up the plan of a SUBMITTED request: its row afterwards is PLANNING, HELD or has
+        ended, or is as it was while its plan is under way.
+
+        Raises:
+            StoreError: storage failed; it is tried again.
+        """
         full = requests.load(self._services, row.id)
+        if full.state is not RequestState.SUBMITTED:
+            return full
         ready = self._ready(full)
         if ready is None:
             return full
@@ -98,7 +111,7 @@ class Intake:
 
         return requests.change_request(self._services, live.id, confirmed)
 
-    def write(self, live: Live) -> Iterator[Written]:
+    def write(self, live: Live) -> Generator[Written]:
         """Write the frozen plan, a batch for each item taken; RUNNING after the last.
 
         Raises:
@@ -202,14 +215,16 @@ class Intake:
 
 
 def recount(services: Services, live: Live) -> list[Want]:
-    """Fill the ledger anew from the want rows. Returned are those that say how the request ends:
-    all but the intermediate ones that were made, or not yet."""
+    """Fill the ledger anew from the want rows; it stays as it was if storage fails meanwhile.
+    Returned are those that say how the request ends: all but the intermediate ones that were made,
+    or not yet."""
     telling = []
-    live.ledger.clear()
+    fresh = replace(live, ledger=Ledger(), run_failures=set())
     for want in requests.wants(services, live.id):
-        live.note(want)
+        fresh.note(want)
         if want.output or want.outcome not in ("", "done"):
             telling.append(want)
+    live.ledger, live.run_failures, live.changed = fresh.ledger, fresh.run_failures, True
     return telling
 
 
@@ -235,6 +250,7 @@ def _counted(row: RequestRow, ready: Ready) -> RequestRow:
             exact=found.exact,
             stored=found.stored,
             busy=found.busy,
+            similar=found.similar,
             unmeasured=found.unmeasured,
             elapsed=found.elapsed,
             cost=found.cost,

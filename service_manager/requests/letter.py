@@ -4,12 +4,13 @@ import textwrap
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import date, timedelta
 from email.utils import parseaddr
-from itertools import pairwise
 from types import MappingProxyType
 
+from reprojection.read.completeness import WHOLE, Completeness
+from service_manager.tasks.causes import Empty, empty_rasters, order
 from tasks.model.categories import RULES, Category
+from tasks.model.gaps import JoinedGap, affected, incomplete_lines, join_gaps
 from tasks.model.model import Phase, RequestState
 from tasks.model.plan import Gap
 from tasks.tables.requests import PhaseCount
@@ -35,26 +36,33 @@ _VERBS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Failure:
-    """Tasks that failed for one reason: how many, and what the first few of them said."""
+    """Tasks that failed for one reason: how many, and what the first few of them said; `stopped`
+    of them were not run."""
 
     category: Category
     count: int
     said: tuple[str, ...]
+    different: int  # things that were said
+    stopped: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
     """What became of a request, counted from its wants.
 
-    `results` are files by folder, `size` their bytes; `ended` and `reused` are tasks by phase.
+    `results` are files by folder, `size` their bytes; `incomplete` are those made without some of
+    their inputs, by path; `empty` the rasters without one valid pixel; `ended` and `reused` are
+    tasks by phase.
     """
 
     results: Mapping[str, int] = field(default_factory=dict)
     size: int = 0
+    incomplete: tuple[tuple[str, Completeness], ...] = ()
     ended: Mapping[Phase, int] = field(default_factory=dict)
     reused: Mapping[Phase, int] = field(default_factory=dict)
     failures: tuple[Failure, ...] = ()
     gaps: tuple[Gap, ...] = ()
+    empty: Empty = field(default_factory=Empty)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,29 +81,39 @@ def outcome(
     """What became of a request: of `wants` those with results or failures count, `phases` are its
     tasks in numbers. A result without inputs left is one more gap."""
     results: Counter[str] = Counter()
-    failed: dict[Category, list[str]] = defaultdict(list)
+    failed: dict[Category, list[Want]] = defaultdict(list)
     lacking = list(gaps)
+    incomplete: list[tuple[str, Completeness]] = []
     size = 0
+    made: list[Want] = []
     for want in wants:
         if want.outcome == "done":
             if want.output:
+                made.append(want)
                 results[want.output] += len(want.files)
                 size += sum(file.size for file in want.files)
+                incomplete += [
+                    (f"{want.output.strip('/')}/{file.name}", file.completeness)
+                    for file in want.files
+                    if file.completeness != WHOLE
+                ]
         elif want.outcome == "gap" and want.output:
-            reason = want.message or "none of the granules it needs could be used"
+            reason = want.message or "none of its inputs could be made"
             lacking.append(Gap(what=want.name, reason=reason))
         elif want.outcome == "failed":
-            failed[want.category or Category.UNKNOWN].append(_said(want))
+            failed[want.category or Category.UNKNOWN].append(want)
     return Outcome(
         results=dict(sorted(results.items())),
         size=size,
+        incomplete=tuple(sorted(incomplete, key=lambda found: found[0])),
         ended={phase: count.done for phase, count in phases.items()},
         reused={phase: count.reused for phase, count in phases.items()},
         failures=tuple(
-            Failure(category=category, count=len(said), said=tuple(sorted(said)[:_NAMED]))
-            for category, said in sorted(failed.items(), key=lambda item: -len(item[1]))
+            _failure(category, alike)
+            for category, alike in sorted(failed.items(), key=lambda item: -len(item[1]))
         ),
         gaps=tuple(lacking),
+        empty=empty_rasters(made),
     )
 
 
@@ -122,6 +140,8 @@ def compose(
     parts = [
         _wrap(f"{opening} {_sentence(message)}".strip()),
         *_results(outcome, state, link),
+        *_incomplete(outcome),
+        *_empty(outcome),
         *_gaps(outcome),
         *_failures(outcome),
         *_reuse(outcome),
@@ -139,27 +159,6 @@ def usable_address(address: str) -> bool:
     return bool(plain) and plain == address and "\n" not in address and "\r" not in address
 
 
-def merge_gaps(gaps: Sequence[Gap]) -> list[str]:
-    """Gaps as lines: those that differ only by their date are one line with the first and last
-    date and their number."""
-    groups: dict[tuple[str, str, str], list[date]] = defaultdict(list)
-    lines: dict[tuple[str, str, str], None] = {}
-    for gap in gaps:
-        before, day, after = _split_date(gap.what)
-        key = before, after, gap.reason
-        lines[key] = None
-        if day is not None:
-            groups[key].append(day)
-    found = []
-    for key in lines:
-        before, after, reason = key
-        days = sorted(groups.get(key, []))
-        when = _days(days)
-        what = " ".join(part for part in (before, when, after) if part)
-        found.append(f"{what}: {reason}")
-    return found
-
-
 def _subject(state: RequestState, outcome: Outcome) -> str:
     lacking = len(outcome.gaps) + sum(failure.count for failure in outcome.failures)
     if state is RequestState.GAPS and lacking:
@@ -167,20 +166,37 @@ def _subject(state: RequestState, outcome: Outcome) -> str:
     return state.value
 
 
-def _said(want: Want) -> str:
+def _failure(category: Category, failed: Sequence[Want]) -> Failure:
+    """The tasks that failed of one category; those that left the same words are named together."""
+    said: dict[str, list[str]] = defaultdict(list)
+    for want in sorted(failed, key=order):
+        if not want.stopped:
+            said[want.message or want.name].append(want.name)
+    lines = [_said(message, names) for message, names in said.items()]
+    return Failure(
+        category=category,
+        count=len(failed),
+        said=tuple(lines[:_NAMED]),
+        different=len(lines),
+        stopped=sum(want.stopped for want in failed),
+    )
+
+
+def _said(message: str, names: Sequence[str]) -> str:
     """What failed, in its own words where it left some."""
-    if not want.message or want.name in want.message:
-        return want.message or want.name
-    return f"{want.name}: {want.message}"
+    first, *others = names
+    if others:
+        return f"{first} and {len(others):,} more: {message}"
+    return message if first in message else f"{first}: {message}"
 
 
 def _results(outcome: Outcome, state: RequestState, link: str) -> list[str]:
     files = sum(outcome.results.values())
     if not files:
         if state is RequestState.HELD:
-            return [f"Confirm or cancel it on its page:\n  {link}"]
+            return [f"Sign in on its page to confirm or cancel it:\n  {link}"]
         if state in (RequestState.CANCELLED, RequestState.REFUSED):
-            return [f"The request, to change and submit again:\n  {link}"]
+            return [f"Sign in on its page to change it and submit it again:\n  {link}"]
         return [f"There are no results. What happened is told here:\n  {link}"]
     longest = max(map(len, outcome.results))
     lines = [f"{folder:<{longest}}  {n:>5}" for folder, n in outcome.results.items()]
@@ -191,20 +207,45 @@ def _results(outcome: Outcome, state: RequestState, link: str) -> list[str]:
     ]
 
 
+def _empty(outcome: Outcome) -> list[str]:
+    if not outcome.empty.paths:
+        return []
+    of = f"{len(outcome.empty.paths):,} of {_count(outcome.empty.rasters, 'raster', 'rasters')}"
+    lines = [f"  {path}" for path in outcome.empty.paths]
+    return [_list(f"Without one valid pixel ({of})", lines)]
+
+
 def _gaps(outcome: Outcome) -> list[str]:
     if not outcome.gaps:
         return []
-    lines = [_wrap(line, "  ") for line in merge_gaps(outcome.gaps)]
+    affects = affected(outcome.gaps, outcome.incomplete)
+    lines = [_wrap(_gap_line(gap), "  ") for gap in join_gaps(outcome.gaps, affects)]
     return [_list(f"What is missing ({_count(len(outcome.gaps), 'gap', 'gaps')})", lines)]
+
+
+def _gap_line(gap: JoinedGap) -> str:
+    return f"{gap}. Affects: {'; '.join(gap.affects)}" if gap.affects else str(gap)
+
+
+def _incomplete(outcome: Outcome) -> list[str]:
+    """The results that lack some of their inputs, and the share that they have."""
+    if not outcome.incomplete:
+        return []
+    lines = [_wrap(line, "  ") for line in incomplete_lines(outcome.incomplete)]
+    files = _count(len(outcome.incomplete), "file", "files")
+    return [_list(f"Made without some of their inputs ({files})", lines)]
 
 
 def _failures(outcome: Outcome) -> list[str]:
     blocks = []
     for failure in outcome.failures:
         rule = RULES[failure.category]
-        more = failure.count - len(failure.said)
+        more = failure.different - len(failure.said)
+        count = _count(failure.count, "task", "tasks")
+        if failure.stopped:
+            count += f", {failure.stopped:,} of them not run because the first had all failed alike"
         lines = [
-            _wrap(f"{failure.category.value}, {_count(failure.count, 'task', 'tasks')}", "  "),
+            _wrap(f"{failure.category.value}, {count}", "  "),
             *(_wrap(said, "    - ") for said in failure.said),
             *([f"    - and {more:,} more"] if more > 0 else []),
             _wrap(rule.cause, "    "),
@@ -239,30 +280,6 @@ def _list(head: str, blocks: Sequence[str]) -> str:
     if len(blocks) > _MOST:
         shown.append(f"  and {len(blocks) - _MOST} more, on the request's page")
     return "\n".join([f"{head}:", *shown])
-
-
-def _split_date(what: str) -> tuple[str, date | None, str]:
-    words = what.split()
-    for place, word in enumerate(words):
-        try:
-            day = date.fromisoformat(word)
-        except ValueError:
-            continue
-        return " ".join(words[:place]), day, " ".join(words[place + 1 :])
-    return what, None, ""
-
-
-def _days(days: Sequence[date]) -> str:
-    if not days:
-        return ""
-    if len(days) == 1:
-        return days[0].isoformat()
-    steps = {after - before for before, after in pairwise(days)}
-    if len(days) > 2 and steps == {timedelta(days=1)}:
-        return f"each day from {days[0]} to {days[-1]}"
-    if len(days) <= 4:
-        return ", ".join(day.isoformat() for day in days)
-    return f"{len(days)} dates from {days[0]} to {days[-1]}"
 
 
 def _sentence(text: str) -> str:

@@ -1,15 +1,16 @@
 """Requests from their submission to their end: taken up, planned, obeyed, told of, ended."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from dataclasses import replace
 
 import structlog
 from azure.core.exceptions import AzureError
 
 from service_manager.options import Options
+from service_manager.plans.plan_turns import PlanTurns
 from service_manager.plans.plan_writer import Written
 from service_manager.requests import ending
-from service_manager.requests.dropping import Dropping, nothing, what_ended
+from service_manager.requests.dropping import Dropping, what_ended
 from service_manager.requests.intake import Intake, recount
 from service_manager.requests.reviving import Reviving
 from service_manager.tasks.dependents import Dependents, Told
@@ -25,6 +26,9 @@ from tasks.tables.rows import Want
 from tasks.tables.services import Services
 
 log = structlog.get_logger("manager.lifecycle")
+
+PLANS = 4  # under way at once: what one round takes up, while the others wait for their turn
+_GLANCE = 0.05  # seconds that a round waits for a plan while there is other work
 
 TRANSIENT = (StoreError, AzureError)  # storage failed: the same is tried again
 
@@ -58,10 +62,11 @@ class Lifecycle:
         self._reviving = Reviving(services, view, dispatch, dependents, self.find, hear)
         self._epoch = epoch
         self._holders = holders
-        self._work: dict[str, Iterator[Written | None]] = {}  # plans and drops under way
-        self._after: dict[str, RequestState] = {}  # what a request becomes when its drop is over
+        self._work: dict[str, Generator[Written | None]] = {}  # plans and drops under way
+        self._dropping: set[str] = set()  # requests whose work is a drop
         self._look_at: set[str] = set()  # requests whose rows are to be read
         self._all_due = 0.0
+        self._turns = PlanTurns()
 
     def find(self, request: str) -> Live | None:
         """A request that has not ended, taken into view where it was not."""
@@ -126,47 +131,59 @@ class Lifecycle:
             self._submitted(live)
         if live.row.state is RequestState.HELD:
             self._held(live)
-        if live.row.state is RequestState.PLANNING and request not in self._work:
-            self._work[request] = self._intake.write(live)
+        self._write(live)
         if live.row.state is RequestState.RUNNING:
             self._obey(live)
+        if live.row.state is RequestState.CANCELLING and request not in self._dropping:
+            self._drop(live)
 
     def _submitted(self, live: Live) -> None:
-        if live.row.order == "cancel":
-            self._cancel_early(live, "cancelled before it was planned")
+        if live.id not in self._intake.planning:
+            self._turns.add(live.row)
+
+    def plan(self) -> bool:
+        """Begin with the plans whose turn it is and take up those that are made: a few each round,
+        so that requests run while others are planned. Whether there is more to do at once."""
+        until = self._clock.monotonic() + self._options.slice
+        taken = 0
+        while taken < PLANS:
+            while self._turns and len(self._intake.planning) < PLANS:
+                self._plan(self._turns.next(), self._intake.begin)
+            left = max(0.0, until - self._clock.monotonic())
+            made = self._intake.made(_GLANCE if self._work or self._view.running else left)
+            for request in made:
+                self._plan(request, self._intake.take)
+            taken += len(made)
+            if not made or not left:
+                break
+        return taken > 0 and bool(self._turns or self._intake.planning)
+
+    def _plan(self, request: str, step: Callable[[RequestRow], RequestRow]) -> None:
+        live = self._view.requests.get(request)
+        if live is None or live.row.state is not RequestState.SUBMITTED:
+            self._intake.abandon(request)
             return
-        row = self._intake.take(live.row)
-        self._take_row(live, row)
-        if row.state.ended:
-            self._forget(live.id)
+        try:
+            self._take_row(live, step(live.row))
+        except TRANSIENT:
+            self._look_at.add(request)
+            raise
+        if live.row.state.ended:
+            self._forget(request)
+        self._write(live)
+
+    def _write(self, live: Live) -> None:
+        if live.row.state is RequestState.PLANNING and live.id not in self._work:
+            self._work[live.id] = self._intake.write(live)
 
     def _held(self, live: Live) -> None:
-        if live.row.order == "cancel":
-            self._cancel_early(live, "cancelled before it was confirmed")
-        elif live.row.order == "confirm":
+        if live.row.order == "confirm":
             self._take_row(live, self._intake.confirm(live))
-
-    def _cancel_early(self, live: Live, message: str) -> None:
-        self._intake.abandon(live.id)
-        row = ending.end_without_plan(
-            self._services,
-            live.row,
-            RequestState.CANCELLED,
-            message,
-            portal_url=self._options.portal_url,
-        )
-        self._take_row(live, row)
-        if row.state.ended:
-            self._forget(live.id)
 
     def _obey(self, live: Live) -> None:
         if live.id in self._work:
             return
-        if live.row.order == "cancel":
-            self._drop(live, RequestState.CANCELLED)
-        elif live.id in self._after:  # it broke off
-            self._drop(live, self._after[live.id])
-        elif live.row.order in ("pause", "resume"):
+        if live.row.order in ("pause", "resume"):
             paused = live.row.order == "pause"
 
             def change(row: RequestRow) -> RequestRow:
@@ -179,12 +196,15 @@ class Lifecycle:
         elif live.row.retry_orders:
             self._work[live.id] = self._reviving.batches(live)
 
-    def _drop(self, live: Live, becomes: RequestState) -> None:
-        self._after[live.id] = becomes
-        live.leaving = True
-        keep = what_ended if becomes is RequestState.FAILED else nothing
+    def _drop(self, live: Live) -> None:
+        """Withdraw what a request wants and is unfinished, in place of the work under way for it,
+        all of which may break off anywhere."""
+        work = self._work.pop(live.id, None)
+        if work is not None:
+            work.close()
+        self._dropping.add(live.id)
         self._work[live.id] = Dropping(
-            self._services, self._view, self._dispatch, live.id, keep
+            self._services, self._view, self._dispatch, live.id, what_ended
         ).batches()
 
     def _take_row(self, live: Live, row: RequestRow) -> None:
@@ -192,9 +212,11 @@ class Lifecycle:
         live.changed = True
 
     def _forget(self, request: str) -> None:
+        self._intake.abandon(request)
         self._view.requests.pop(request, None)
+        self._turns.drop(request)
         self._work.pop(request, None)
-        self._after.pop(request, None)
+        self._dropping.discard(request)
 
     # --- plans and drops ---
 
@@ -202,8 +224,9 @@ class Lifecycle:
         """A slice of each plan and drop under way, in turn; whether there is more."""
         until = self._clock.monotonic() + self._options.slice
         while self._work:
-            for request in list(self._work):
-                self._step(request)
+            request = next(iter(self._work))
+            self._work[request] = self._work.pop(request)  # the others' turns come first
+            self._step(request)
             if self._clock.monotonic() >= until:
                 break
         return bool(self._work)
@@ -214,15 +237,25 @@ class Lifecycle:
             written = next(self._work[request])
         except StopIteration:
             del self._work[request]
-            self._finished(live)
+            self._look_at.add(request)  # there may be an order; or the end fails
+            if request in self._dropping:
+                self._dropping.discard(request)
+                self._dropped(live)
         except (*TRANSIENT, ValueError) as error:
             del self._work[request]
+            self._dropping.discard(request)
             self._look_at.add(request)  # begins again from the start
             if isinstance(error, TRANSIENT):
                 raise
             log.exception("a plan cannot be written", request=request)
-            self._after[request] = RequestState.FAILED
-            self._finished(live)
+            ending.end_without_plan(
+                self._services,
+                live.with_progress(()),
+                RequestState.FAILED,
+                f"its plan could not be stored: {error}. Ask for fewer days or a smaller region.",
+                portal_url=self._options.portal_url,
+            )
+            self._forget(request)
         else:
             if written is not None:
                 self._note(live, written)
@@ -237,24 +270,10 @@ class Lifecycle:
         self._hear(Told(ended=written.waiting))
         live.changed = True
 
-    def _finished(self, live: Live) -> None:
-        self._look_at.add(live.id)  # a plan is written, and there may be an order; or the end fails
-        becomes = self._after.get(live.id)
-        if becomes is None:
-            return
-        if becomes is RequestState.FAILED and live.row.state is RequestState.RUNNING:
-            stored = requests.load(self._services, live.id)
-            wants = recount(self._services, live)
-            self._end(live, stored, [want for want in wants if want.outcome])
-            return
-        ending.end_without_plan(
-            self._services,
-            live.with_progress(()),
-            becomes,
-            "cancelled" if becomes is RequestState.CANCELLED else "its plan is out of order",
-            portal_url=self._options.portal_url,
-        )
-        self._forget(live.id)
+    def _dropped(self, live: Live) -> None:
+        stored = requests.load(self._services, live.id)
+        wants = recount(self._services, live)
+        self._end(live, stored, [want for want in wants if want.outcome])
 
     # --- ends and progress ---
 
@@ -263,10 +282,10 @@ class Lifecycle:
         for live in list(self._view.requests.values()):
             if live.row.state is not RequestState.RUNNING:
                 continue
-            if live.id in self._work or live.id in self._after or live.row.order == "cancel":
+            if live.id in self._work:
                 continue
-            if live.policy == "fail" and live.ledger.failed:
-                self._drop(live, RequestState.FAILED)
+            if live.fails:
+                self._drop(live)
             elif not live.pending and not live.row.retry_orders:
                 stored = requests.load(self._services, live.id)
                 wants = recount(self._services, live)
@@ -292,12 +311,13 @@ class Lifecycle:
     def progress(self) -> bool:
         """Write the counts of requests that changed. Raises StoreError, FencedError."""
         for live in list(self._view.requests.values()):
-            if not live.changed or live.row.state is not RequestState.RUNNING:
+            state = live.row.state
+            if not live.changed or state not in (RequestState.RUNNING, RequestState.CANCELLING):
                 continue
             counted = live.with_progress(self._view.running_of(live))
 
             def change(row: RequestRow, counted: RequestRow = counted) -> RequestRow:
-                if row.state is not RequestState.RUNNING:
+                if row.state is not counted.state:
                     return row
                 if row.epoch > self._epoch:
                     raise FencedError(f"manager epoch {self._epoch} is over; {row.epoch} acts")
@@ -312,6 +332,6 @@ class Lifecycle:
             row = requests.change_request(self._services, live.id, change)
             live.row = replace(row, document=live.row.document)
             live.changed = False
-            if row.order or row.retry_orders or row.state.ended:
+            if row.order or row.retry_orders or row.state is not state:
                 self._look_at.add(live.id)
         return False

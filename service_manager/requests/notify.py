@@ -1,13 +1,14 @@
-"""Mail about ended requests: written into the outbox once, sent from it at least once.
+"""Mail: written into the outbox once, sent from it at least once.
 
 The Message-ID is computed from what a mail is about, so that a mail sent twice (the server took
 it, its answer was lost) is one mail in any mailbox.
 """
 
+import datetime as dt
 import smtplib
 import ssl
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from email.message import EmailMessage
 from email.utils import formataddr, formatdate
@@ -18,6 +19,7 @@ from service_manager.requests.letter import compose as compose_letter
 from service_manager.requests.letter import outcome, usable_address
 from tasks.errors import StoreError
 from tasks.model.plan import Gap
+from tasks.run import reader_links, sign_in_links
 from tasks.settings import Settings
 from tasks.storage.clock import Clock
 from tasks.storage.store import Store
@@ -58,7 +60,7 @@ def compose(
         title=row.title,
         state=row.state,
         outcome=outcome(wants, gaps, row.phases),
-        link=request_link(portal_url, row.id),
+        link=reader_links.page(portal_url, row.id),
         message=row.message,
         notes=notes,
     )
@@ -79,9 +81,80 @@ def ask(services: Services, row: RequestRow, *, portal_url: str) -> None:
         outbox.put(services.store, services.clock, replace(mail, kind=ASK))
 
 
-def request_link(portal_url: str, request: str) -> str:
-    """The address of a request's page in the portal."""
-    return f"{portal_url.rstrip('/')}/requests/{request}"
+@dataclass(frozen=True, kw_only=True)
+class Signing:
+    """Makes the links in a mail let their reader in. It is done when the mail is sent: tables and
+    their backups hold no signed link."""
+
+    portal_url: str
+    secret: str
+
+    @classmethod
+    def of(cls, settings: Settings) -> "Signing":
+        """The signing that the settings ask for; without a secret links stay as they are."""
+        return cls(portal_url=settings.portal_url, secret=settings.secret.get_secret_value())
+
+    def sign(self, mail: Mail) -> str:
+        """The mail's text with the addresses that it opens signed. Only a whole line is one: titles
+        are text of people's own. The same each time.
+
+        Raises ValueError for a mail that is of no use without its links, when these cannot be made.
+        """
+        asked = bool(mail.signs_in or mail.shows)
+        if not self.secret and asked:
+            raise ValueError("the manager has no SWATHMILL_SECRET to sign the mail's links with")
+        if not self.secret:
+            return mail.body
+        links = self._links(mail)
+        lines = mail.body.split("\n")
+        if asked and not links.keys() <= {_parted(line)[0] for line in lines}:
+            raise ValueError("portal and manager have different settings of SWATHMILL_PORTAL_URL")
+        text = "\n".join(_signed(line, links) for line in lines)
+        if text == mail.body or not mail.request:
+            return text
+        day = dt.datetime.fromtimestamp(mail.written + reader_links.LIFETIME, dt.UTC).date()
+        return (
+            f"{text}\nUntil {day} the link shows this request to whoever has it, without signing "
+            "in:\npass it on only to those who may see the results.\n"
+        )
+
+    def _links(self, mail: Mail) -> dict[str, str]:
+        """The signed address for each plain one that the mail opens."""
+        lifetimes = dict.fromkeys(mail.shows, reader_links.ASKED_LIFETIME)
+        if mail.request:
+            lifetimes[mail.request] = reader_links.LIFETIME
+        url, secret = self.portal_url, self.secret
+        links = {
+            reader_links.page(url, request): reader_links.address(
+                url, secret, request, mail.written + lifetime
+            )
+            for request, lifetime in lifetimes.items()
+        }
+        if mail.signs_in:
+            links[sign_in_links.page(url)] = sign_in_links.address(
+                url, secret, mail.signs_in, mail.written + sign_in_links.LIFETIME
+            )
+        return links
+
+
+def _signed(line: str, links: Mapping[str, str]) -> str:
+    plain, then = _parted(line)
+    if plain not in links:
+        return line
+    return line.replace(plain + then, links[plain] + then.replace("?", "&", 1))
+
+
+def _parted(line: str) -> tuple[str, str]:
+    """An address, and the part of it that names the page to go on to after signing in."""
+    plain, mark, after = line.strip().partition(f"?{sign_in_links.THEN}=")
+    return plain, mark + after
+
+
+def patience(mail: Mail) -> float:
+    """Seconds after which a mail that was not taken is given up: no later than its links end."""
+    if mail.signs_in:
+        return sign_in_links.LIFETIME
+    return reader_links.ASKED_LIFETIME if mail.shows else GIVE_UP
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,7 +203,7 @@ class MailServer:
         return session
 
 
-def message(mail: Mail, sender: str) -> EmailMessage:
+def message(mail: Mail, sender: str, signing: Signing | None = None) -> EmailMessage:
     """A mail as it goes over the wire: the same each time it is sent."""
     text = EmailMessage()
     text["From"] = formataddr(("Swathmill", sender))
@@ -139,19 +212,27 @@ def message(mail: Mail, sender: str) -> EmailMessage:
     text["Date"] = formatdate(mail.written)
     text["Message-ID"] = mail.message_id
     text["Auto-Submitted"] = "auto-generated"
-    text.set_content(mail.body)
+    text.set_content(signing.sign(mail) if signing else mail.body)
     return text
 
 
 class Postman:
-    """Sends the outbox's mails, each until the server takes it or five days have gone by.
+    """Sends the outbox's mails, each until the server takes it, five days have gone by, or
+    the links that somebody asked for have ended.
 
     A mail that was not taken waits 10 s, then twice as long each time, up to half an hour. `tick`
     returns at once: the talk with the server goes on in a thread of its own.
     """
 
-    def __init__(self, store: Store, clock: Clock, server: MailServer | None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        server: MailServer | None,
+        signing: Signing | None = None,
+    ) -> None:
         self._store = store
+        self._signing = signing
         self._clock = clock
         self._server = server
         self._due: dict[str, float] = {}  # monotonic, by mail
@@ -196,7 +277,7 @@ class Postman:
             log.warning("the outbox could not be read or written; next round", error=str(error))
 
     def _is_due(self, mail: Mail) -> bool:
-        if self._clock.now() - mail.written > GIVE_UP:
+        if self._clock.now() - mail.written > patience(mail):
             return False
         return self._due.get(mail.id, 0.0) <= self._clock.monotonic()
 
@@ -206,7 +287,8 @@ class Postman:
             return False
         if mail.id not in self._taken:
             try:
-                session.send_message(message(mail, server.sender), server.sender, [mail.to])
+                sent = message(mail, server.sender, self._signing)
+                session.send_message(sent, server.sender, [mail.to])
             except (OSError, smtplib.SMTPException, ValueError) as error:
                 self._put_off(mail, error)
                 return False

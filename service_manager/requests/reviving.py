@@ -5,7 +5,7 @@ and every step may be repeated. Each running request that wants a revived task w
 wants its successor, made over what there was, no longer.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import structlog
@@ -55,7 +55,7 @@ class Reviving:
         self._find = find
         self._hear = hear
 
-    def batches(self, live: Live) -> Iterator[None]:
+    def batches(self, live: Live) -> Generator[None]:
         """Obey the retry orders of a request, a task for each item taken, and strike them out.
 
         Raises StoreError; may be repeated from the start.

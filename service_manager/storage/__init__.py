@@ -1,0 +1,1 @@
+"""What stays in storage and for how long."""

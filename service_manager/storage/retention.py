@@ -17,6 +17,7 @@ from tasks.model.keys import SHARDS
 from tasks.model.model import State, Task
 from tasks.storage.blobs import ARTIFACTS, GRANULES
 from tasks.tables import history, requests, rows, transitions
+from tasks.tables.expectation import Times
 from tasks.tables.protocol import change_task, read_task
 from tasks.tables.services import Services
 from tasks.tables.transitions import Change
@@ -61,11 +62,11 @@ class Retention:
 
     def expiring(self, shard: str) -> Iterator[bool]:
         """`expire`, with points at which to pause."""
-        means = history.class_means(self._services.store)
+        times = Times(history.class_statistics(self._services.store))
         size = 0
         least: list[Kept] = []
         self._ended.clear()
-        for number, one in enumerate(survey(self._services, shard, means, self._ended)):
+        for number, one in enumerate(survey(self._services, shard, times, self._ended)):
             now = self._services.clock.now()
             why = one.why(self._policy, now)
             if why is Why.NOT and self._expire(one):
@@ -156,9 +157,7 @@ def _of_use(task: Task | None, claim: str, blob: str) -> bool:
     return any(file.blob == blob for file in task.files)
 
 
-def survey(
-    services: Services, shard: str, means: dict[str, float], known: dict[str, float]
-) -> Iterator[Kept]:
+def survey(services: Services, shard: str, times: Times, known: dict[str, float]) -> Iterator[Kept]:
     """The artifacts of a shard. `known` remembers when requests ended, from call to call."""
     start, end = rows.prefix_range("t|")
     for row in services.store.scan(rows.TABLE, shard, start, end):
@@ -168,7 +167,7 @@ def survey(
                 Wanting(request=name, ended=_when_ended(services, name, known))
                 for name in task.wants
             ]
-            yield kept(task, means, wanted)
+            yield kept(task, times, wanted)
 
 
 def _when_ended(services: Services, request: str, known: dict[str, float]) -> float:

@@ -4,18 +4,19 @@ The rule is the ski rental's: an artifact is kept until its storage has cost as 
 again would, which never costs more than twice the best choice. Pure: no I/O, no clock.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 from service_manager.options import Options
 from tasks.model.model import Phase, RequestState, Task
+from tasks.tables.expectation import Times
 
 _GB = 1e9
 _HOUR = 3600.0
 _DAY = 86_400.0
 _MONTH = 30 * _DAY
-_UNMEASURED = 60.0  # seconds of a class without a mean
+_UNMEASURED = 60.0  # seconds of what is like nothing that was timed
 
 
 class Why(StrEnum):
@@ -103,13 +104,14 @@ class Kept:
         return Why.WORTH if self.worth(policy, now) > 0 else Why.NOT
 
 
-def kept(task: Task, means: Mapping[str, float], wanted: Sequence[Wanting]) -> Kept:
-    """A DONE task's artifact. `means` are seconds by task class."""
+def kept(task: Task, times: Times, wanted: Sequence[Wanting]) -> Kept:
+    """A DONE task's artifact."""
+    seconds = times.seconds(task.task_class)
     return Kept(
         key=task.key,
         phase=task.phase,
         size=sum(file.size for file in task.files),
-        seconds=means.get(task.task_class, _UNMEASURED),
+        seconds=_UNMEASURED if seconds is None else seconds,
         made=task.claimed_at,
         wanted=tuple(wanted),
     )

@@ -7,7 +7,9 @@ import structlog
 
 from service_manager.plans import gate
 from service_manager.plans.plan_writer import describe
+from service_manager.tasks.causes import inherited
 from service_manager.tasks.holders import Holders
+from service_manager.tasks.lost import absent
 from service_manager.tasks.view import Live
 from tasks.errors import ConflictError, FencedError
 from tasks.model.keys import shard
@@ -206,21 +208,30 @@ class Dependents:
                 return
             if task.missing or not task.lacking:
                 return
+            if not self._wanted(task):
+                return  # about to be dropped; who wants it anew wants its inputs anew, and hears
             spec = read_spec(self._store, key)
             revived = self._revived(task, spec)
             if revived:
                 change_task(self._services, key, lambda t: transitions.reconsider(t, revived))  # noqa: B023
                 self._merge(told, self.examine(key))
                 return
-            planned = self._plan_successor(task, spec, told)
+            try:
+                planned = self._plan_successor(task, spec, told)
+                cause = ""
+            except ValueError as error:
+                log.exception("a successor cannot be stored", task=key)
+                planned = "", task.etag
+                cause = f"it could not be planned without the inputs that failed: {error}"
             if planned is None:
                 continue
             successor, etag = planned
             try:
+                cause = cause or ("" if successor else self._first_cause(task, spec))
                 after = change_task(
                     self._services,
                     key,
-                    lambda t: _superseded(t, etag, successor),  # noqa: B023
+                    lambda t: _superseded(t, etag, successor, cause),  # noqa: B023
                 )
             except FencedError:
                 continue  # somebody wants it now, too, or an input was revived: look again
@@ -239,7 +250,11 @@ class Dependents:
 
     def _plan_successor(self, task: Task, spec: Spec, told: Told) -> tuple[str, str] | None:
         """Plan the successor for all who skip: its key, or empty when there is nothing to make,
-        and the ETag of the task's row since; None when the task has changed meanwhile."""
+        and the ETag of the task's row since; None when the task has changed meanwhile.
+
+        Raises:
+            ValueError: the successor cannot be stored.
+        """
         wanting = [self._find(request) for request in task.wants]
         skipping = [
             live
@@ -249,7 +264,8 @@ class Dependents:
         kept = self._kept(task, spec)
         if not kept or not skipping:
             return "", task.etag
-        new = spec.over(kept)
+        lost = [i for i in range(len(spec.inputs)) if i not in kept]
+        new = spec.over(kept, absent(self._store, spec, lost))
         # Read before the requests' wants name the successor: who takes it back from then on passes
         # the gate, and what a manager that was stalled has yet to write is refused.
         guards = {live.id: gate.passing(self._store, shard(new.key), live.id) for live in skipping}
@@ -353,14 +369,27 @@ class Dependents:
 
     def _heir(self, key: str) -> str:
         """The last successor of a task that made nothing; empty when that made nothing, too."""
-        seen = {key}
+        task = self._last(key)
+        return task.key if task is not None and task.state is not State.FAILED else ""
+
+    def _last(self, key: str) -> Task | None:
+        """A task, or the last successor of one that made nothing."""
+        seen = {key, ""}
         task = read_task(self._store, key)
-        while task is not None and task.state is State.FAILED:
-            if not task.successor or task.successor in seen:
-                return ""
+        while task is not None and task.state is State.FAILED and task.successor not in seen:
             seen.add(task.successor)
             task = read_task(self._store, task.successor)
-        return task.key if task else ""
+        return task
+
+    def _first_cause(self, task: Task, spec: Spec) -> str:
+        """Why the first of a task's lacking inputs could not be made, as the task said that failed
+        by itself."""
+        for i, given in enumerate(spec.inputs):
+            failed = self._last(given.key) if task.lacking >> i & 1 else None
+            cause = inherited(given, failed) if failed is not None else ""
+            if cause:
+                return cause
+        return ""
 
     def _inputs_of(self, spec: Spec, heirs: Container[str]) -> tuple[int, bool]:
         """Bits of a new task's inputs that are not DONE, each with an edge written; and whether
@@ -401,9 +430,9 @@ def _link(task: Task, edge: Edge) -> Change:
     return transitions.link(task, (edge,))
 
 
-def _superseded(task: Task, etag: str, successor: str) -> Change:
+def _superseded(task: Task, etag: str, successor: str, cause: str) -> Change:
     if task.state is State.FAILED and task.successor == successor:
         return Change(task=task, operations=())
     if task.etag != etag:
         raise FencedError(f"task {task.key} has changed")
-    return transitions.supersede(task, successor)
+    return transitions.supersede(task, successor, cause)

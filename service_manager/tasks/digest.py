@@ -160,9 +160,9 @@ class Digest:
             end = seen if kept else Delete(row=row.row, etag=etag)
             yield _Telling(merges=parts[-1], end=end, outcomes=outcomes)
 
-    def _merges(self, news: News) -> tuple[list[Merge], list[tuple[Live, str, str]]]:
+    def _merges(self, news: News) -> tuple[list[Merge], list[tuple[Live, News, str]]]:
         merges: list[Merge] = []
-        outcomes: list[tuple[Live, str, str]] = []
+        outcomes: list[tuple[Live, News, str]] = []
         outcome = self._outcome(news)
         for request in news.wants if outcome else ():
             live = self._view.requests.get(request)
@@ -178,7 +178,7 @@ class Digest:
                 entry = self._ledger(live, news.key, afresh=True)  # untold by a retry, perhaps
             if entry is not None and entry.outcome in ("", outcome):
                 merges.append(merge)
-                outcomes.append((live, news.key, outcome))
+                outcomes.append((live, news, outcome))
         return merges, outcomes
 
     def _ledger(self, live: Live, key: str, *, afresh: bool = False) -> Entry | None:
@@ -243,8 +243,8 @@ class Digest:
         if news is None or known not in (None, news.etag):
             # Another manager has told it, or a call of ours whose answer was lost: since then it
             # may have been taken back, and what the wants say counts.
-            for live, key, _ in telling.outcomes:
-                self._ledger(live, key, afresh=True)
+            for live, told, _ in telling.outcomes:
+                self._ledger(live, told.key, afresh=True)
             self._again.add(number)
             return
         seen = Merge(row=telling.end.row, entity={"counted": True})
@@ -266,16 +266,16 @@ class _Telling:
 
     merges: Sequence[Merge]
     end: Merge | Delete  # of the news
-    outcomes: Sequence[tuple[Live, str, str]] = ()
+    outcomes: Sequence[tuple[Live, News, str]] = ()
 
     @property
     def operations(self) -> list[Operation]:
         return [*self.merges, self.end]
 
 
-def _tell(outcomes: Iterable[tuple[Live, str, str]]) -> None:
-    for live, key, outcome in outcomes:
-        live.tell(key, outcome)
+def _tell(outcomes: Iterable[tuple[Live, News, str]]) -> None:
+    for live, news, outcome in outcomes:
+        live.tell(news.key, outcome, news)
 
 
 def _told(news: News, outcome: str) -> Entity:
@@ -283,5 +283,6 @@ def _told(news: News, outcome: str) -> Entity:
         "outcome": outcome,
         "category": news.category.value if news.category else "",
         "message": news.message,
+        "stopped": outcome == "failed" and not news.number,
         "files": rows.dump_files(news.files),
     }

@@ -62,6 +62,10 @@ class Dispatch:
     def __len__(self) -> int:
         return len(self._sponsor)
 
+    def known(self) -> list[str]:
+        """The ready tasks that are remembered."""
+        return list(self._sponsor)
+
     @property
     def most(self) -> int:
         """Ready tasks of one request that are remembered."""
@@ -97,6 +101,11 @@ class Dispatch:
         ready.fresh.pop(key, None)
         ready.sent.pop(key, None)
         self._forget(sponsor)
+
+    def sent(self, sponsor: str) -> list[str]:
+        """What workers may be about to take of a request."""
+        ready = self._ready.get(sponsor)
+        return list(ready.sent) if ready is not None else []
 
     def hungry(self) -> list[str]:
         """Requests of which more ready tasks are to be read."""

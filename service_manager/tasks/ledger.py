@@ -124,11 +124,6 @@ class Ledger:
             self._counts[table.states[place]] -= 1
             table.states[place] = _REMOVED
 
-    def clear(self) -> None:
-        """Forget all."""
-        self._tables.clear()
-        self._counts = [0] * 256
-
     def counts(self) -> Iterator[tuple[Entry, int]]:
         """Each kind of entry there is, and how many there are of it."""
         for state, entry in _ENTRIES.items():

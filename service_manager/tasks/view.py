@@ -1,13 +1,14 @@
 """What the manager keeps in memory. All of it can be read again from the tables."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from service_manager.tasks.ledger import Entry, Ledger
 from service_manager.tasks.pace import Course
+from tasks.model.categories import Category
 from tasks.model.model import Phase, RequestState, Task
 from tasks.tables.requests import PhaseCount, RequestRow
-from tasks.tables.rows import Want
+from tasks.tables.rows import News, Want
 
 _FEW = 1000  # running tasks
 
@@ -22,16 +23,27 @@ class Live:
     changed: bool = True  # since its progress was written
     heard: bool = True  # something of its tasks, since it was last recounted or found quiet
     quiet: int = 0  # sweeps without hearing anything
-    leaving: bool = False  # its wants are being taken back
+    run_failures: set[tuple[Category, str]] = field(default_factory=set)
+    """In how many ways runs of its reduction have failed: category and message, two at most."""
 
     @property
     def id(self) -> str:
         return self.row.id
 
     @property
+    def fails(self) -> bool:
+        """Whether it is to fail, because it asked to when anything is missing."""
+        return self.policy == "fail" and self.ledger.failed
+
+    @property
+    def leaving(self) -> bool:
+        """Whether what it wants and is unfinished is being withdrawn."""
+        return self.row.state is RequestState.CANCELLING or self.fails
+
+    @property
     def dispatchable(self) -> bool:
         """Whether its tasks may be sent to workers."""
-        return not self.row.paused and self.row.order != "cancel"
+        return not self.row.paused and not self.leaving
 
     @property
     def pending(self) -> int:
@@ -43,14 +55,22 @@ class Live:
         entry = Entry(want.phase, want.outcome, want.reused, bool(want.output))
         self.ledger.put(want.key, entry)
         self.changed = True
+        if want.outcome == "failed" and not want.stopped:
+            self._failed(want.phase, want.category, want.message)
 
-    def tell(self, key: str, outcome: str) -> None:
-        """What became of a task."""
+    def tell(self, key: str, outcome: str, news: News | None = None) -> None:
+        """What became of a task; `news` tells of the attempt that ended it, where one did."""
         entry = self.ledger.get(key)
         if entry is None or entry.outcome:
             return
         self.ledger.put(key, replace(entry, outcome=outcome))
         self.changed = self.heard = True
+        if outcome == "failed" and news is not None and news.number:
+            self._failed(news.phase, news.category, news.message)
+
+    def _failed(self, phase: Phase, category: Category | None, message: str) -> None:
+        if phase is Phase.REDUCTION and len(self.run_failures) < 2:
+            self.run_failures.add((category or Category.UNKNOWN, message))
 
     def forget(self, key: str) -> None:
         """The request wants a task no longer."""
@@ -58,7 +78,11 @@ class Live:
         self.changed = True
 
     def with_progress(self, running: Iterable[str]) -> RequestRow:
-        """The request's row with its counts; `running` are the keys of running tasks."""
+        """The request's row with its counts; `running` are the keys of running tasks.
+
+        While it is leaving, what it wants no longer is out of the ledger: of the tasks that the row
+        has counted, those are cancelled.
+        """
         counts = {phase: [0, 0, 0, 0, 0] for phase in Phase}
         outputs = delivered = 0
         for entry, number in self.ledger.counts():
@@ -75,11 +99,21 @@ class Live:
             found = self.ledger.get(key)
             if found is not None and not found.outcome:
                 counts[found.phase][3] += 1
-        phases = {
-            phase: PhaseCount(total=t, done=d, failed=f, running=r, reused=u)
-            for phase, (t, d, f, r, u) in counts.items()
-            if t
-        }
+        planned: Mapping[Phase, PhaseCount] = {}
+        if self.leaving:
+            planned, outputs = self.row.phases, max(outputs, self.row.outputs)
+        phases: dict[Phase, PhaseCount] = {}
+        for phase, (wanted, done, failed, runs, reused) in counts.items():
+            total = max(wanted, planned[phase].total if phase in planned else 0)
+            if total:
+                phases[phase] = PhaseCount(
+                    total=total,
+                    done=done,
+                    failed=failed,
+                    running=runs,
+                    reused=reused,
+                    cancelled=total - wanted,
+                )
         return replace(self.row, phases=phases, outputs=outputs, delivered=delivered)
 
 

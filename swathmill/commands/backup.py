@@ -11,6 +11,7 @@ from rich.console import Console
 
 from service_manager.leader.leadership import Leadership
 from swathmill.commands.options import DataOption, data_folder
+from swathmill.commands.paths import input_files, output_file
 from swathmill.errors import StackError
 from swathmill.stack.azurite import AzuriteServer
 from swathmill.stack.folder import DataFolder, FolderLock, is_running
@@ -35,6 +36,7 @@ def export(
     data: DataOption = None,
 ) -> None:
     """Write all tables and plans into one file. Workers may go on; the manager stands by."""
+    output_file(file, "FILE")
     with open_storage(data_folder(data), alone=False) as services:
         if not any(requests.list_requests(services, limit=1)):
             raise StackError("There is nothing to export: no request was made.", "See --data.")
@@ -47,6 +49,7 @@ def restore(
     data: DataOption = None,
 ) -> None:
     """Write an exported file into empty storage. Start the stack afterwards."""
+    input_files([file], "FILE")
     backup.check(file)
     with open_storage(data_folder(data), alone=True) as services:
         totals = backup.restore(services.store, services.blobs, services.clock, file)

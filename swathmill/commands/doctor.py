@@ -3,7 +3,7 @@
 import typer
 from rich.console import Console
 
-from swathmill.commands.options import DataOption, data_folder
+from swathmill.commands.options import DataOption, JsonOption, data_folder, print_json
 from swathmill.diagnosis import Verdict, examine
 from tasks.settings import Settings
 
@@ -16,11 +16,13 @@ def register(app: typer.Typer) -> None:
     app.command()(doctor)
 
 
-def doctor(data: DataOption = None) -> None:
+def doctor(as_json: JsonOption = False, data: DataOption = None) -> None:
     """Say what works on this machine, and what to do about the rest. Exits 1 at a fault."""
     console = Console(highlight=False, soft_wrap=True)
     findings = examine(data_folder(data), Settings())
-    for finding in findings:
+    if as_json:
+        print_json(findings)
+    for finding in () if as_json else findings:
         style = STYLES[finding.verdict]
         console.print(f"[{style}]{finding.verdict:5}[/{style}]  {finding.subject:10}  ", end="")
         console.print(finding.found, markup=False)

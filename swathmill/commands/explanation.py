@@ -9,6 +9,7 @@ from rich.console import Console
 
 from reprojection.explain.explain import Explanation, Origin, explain
 from reprojection.read.isolation import run_in_fork
+from swathmill.commands.paths import input_files
 
 
 def register(app: typer.Typer) -> None:
@@ -27,6 +28,7 @@ def explain_pixel(
     as_json: Annotated[bool, typer.Option("--json", help="The explanation as JSON.")] = False,
 ) -> None:
     """Say which granule, row and column a pixel came from, its stored value and quality."""
+    input_files([raster], "RASTER")
     # A damaged granule can crash the HDF4 library: that is to end in a message.
     places = granules or []
     found = run_in_fork([raster, *places], explain, raster, longitude, latitude, granules=places)

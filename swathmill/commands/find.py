@@ -15,7 +15,8 @@ from archives.formats.boundary import Bounds, touches
 from archives.model import Box, GranuleRecord, Holding
 from archives.sources import Sources
 from reprojection.read.isolation import ReadingProcess
-from swathmill.commands.options import archive_place
+from swathmill.commands.options import JsonOption, archive_place, print_json
+from swathmill.commands.paths import output_folder
 from swathmill.commands.target import refused
 from tasks.run.sources import open_sources
 from tasks.settings import Settings
@@ -45,10 +46,12 @@ def find(
     fetch: Annotated[
         Path | None, typer.Option(help="Folder to fetch the listed granules into.")
     ] = None,
+    as_json: JsonOption = False,
 ) -> None:
     """List the granules that the sources have, or fetch them too. Exits 3 when there is none."""
-    console = Console(highlight=False, soft_wrap=True)
+    console = Console(highlight=False, soft_wrap=True, quiet=as_json)
     first, last = span_of(days)
+    folder_to = None if fetch is None else output_folder(fetch, "--fetch")
     place = archive_place(archive)
     settings = Settings(archive=place) if place else Settings()
     with tempfile.TemporaryDirectory(prefix="swathmill-find-") as folder:
@@ -68,11 +71,13 @@ def find(
         )
         if len(found) == limit:
             console.print(f"There may be more: this is what --limit {limit} allows.")
+        if as_json:
+            print_json(found)
         if not found:
             console.print(_served(product, held), markup=False)
             raise typer.Exit(EXIT_NOTHING)
-        if fetch is not None:
-            _fetch(sources, found, fetch, console)
+        if folder_to is not None:
+            _fetch(sources, found, folder_to, console)
 
 
 def span_of(text: str) -> tuple[date, date]:
@@ -120,7 +125,6 @@ def _age(collection: str) -> float:
 
 
 def _fetch(sources: Sources, found: list[GranuleRecord], folder: Path, console: Console) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
     for record in found:
         to = folder / Path(record.name).name
         if to.exists():

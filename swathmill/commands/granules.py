@@ -15,6 +15,7 @@ from reprojection.reproject import Options, reproject
 from reprojection.sample.sample import write_sample_archive
 from reprojection.write.picture import write_png
 from reprojection.write.write import write_cog
+from swathmill.commands.paths import input_files
 from swathmill.commands.target import refused, target_grid
 from tasks.errors import SwathmillError
 
@@ -126,6 +127,7 @@ def reproject_files(
             "keeps all but fill values, and --qa removes pixels.",
             "Give one of the two.",
         )
+    input_files(files if like is None else [*files, like], "FILE")
     options = Options(
         resampling=resampling,
         merge=merge.value,

@@ -12,6 +12,7 @@ from rich.text import Text
 from reprojection.catalogue.layers import Kind
 from reprojection.read.inspect import GranuleReport, LayerReport, inspect
 from reprojection.read.isolation import ReadingProcess
+from swathmill.commands.paths import input_files
 
 TABLE_WIDTH = 140
 _COLUMNS = ("layer", "type", "size", "kind", "values", "units", "valid", "fill", "codes")
@@ -27,6 +28,7 @@ def inspect_file(
     as_json: Annotated[bool, typer.Option("--json", help="The whole report as JSON.")] = False,
 ) -> None:
     """Show a granule's layers, grids, value ranges and valid shares."""
+    input_files([file], "FILE")
     # A damaged file can crash the HDF4 library: that is to end in a message, not in a core dump.
     with ReadingProcess() as reader:
         report = reader.run(inspect, file)

@@ -1,14 +1,21 @@
 """Options that several commands share, and the stack they describe."""
 
 import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from http import HTTPStatus
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from pydantic import TypeAdapter
 
-from swathmill.errors import StackError
+from reprojection.sample.sample import write_sample_archive
+from swathmill.errors import ArgumentError, RefusedError
 from swathmill.stack.folder import DataFolder
 from swathmill.stack.stack import StackOptions
+from tasks.run.sources import SAMPLE
 from tasks.settings import Settings
 
 DataOption = Annotated[
@@ -27,10 +34,41 @@ TokenOption = Annotated[
     str | None,
     typer.Option(
         envvar="SWATHMILL_TOKEN",
-        help="Token for a portal elsewhere; for this machine's stack none is needed.",
+        help="Act as the owner of this token, at the portal that SWATHMILL_PORTAL_URL names or "
+        "at this machine's stack.",
         show_default=False,
     ),
 ]
+
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+@contextmanager
+def about(request_id: str) -> Iterator[None]:
+    """Report a missing request in the command's own words."""
+    try:
+        if not request_id.replace("-", "").replace("_", "").isalnum():
+            raise _no_request(request_id)
+        yield
+    except RefusedError as error:
+        if error.status != HTTPStatus.NOT_FOUND or request_id not in error.problem:
+            raise
+        raise _no_request(request_id) from None
+
+
+def _no_request(request_id: str) -> RefusedError:
+    return RefusedError(
+        field="",
+        problem=f"There is no request {request_id!r}, or it is somebody else's.",
+        remedy="`swathmill status` lists yours.",
+        status=0,
+    )
+
+
+def print_json(value: object) -> None:
+    """Print facts as JSON: pydantic models, dataclasses, and lists and mappings of them."""
+    typer.echo(TypeAdapter(object).dump_json(value, indent=1).decode())
 
 
 def data_folder(data: Path | None) -> DataFolder:
@@ -42,20 +80,54 @@ def archive_place(archive: str | None) -> str:
     """The archive an option names, else the settings': a folder's path or a URL, or nothing.
 
     Raises:
-        StackError: there is no such folder, or it cannot be read.
+        ArgumentError: there is no such folder, or it cannot be read.
     """
     place = archive or Settings().archive
     if not place or "://" in place:
         return place
     named = Path(place)
     if not named.is_dir():
-        raise StackError(
+        raise ArgumentError(
             f"There is no archive folder {named}.",
             "Name the folder of your granules with --archive, or make a sample: swathmill sample.",
         )
     if not os.access(named, os.R_OK | os.X_OK):
-        raise StackError(f"The archive folder {named} cannot be read.", "Change its permissions.")
+        raise ArgumentError(
+            f"The archive folder {named} cannot be read.", "Change its permissions."
+        )
     return str(named.resolve())
+
+
+def has_source(options: StackOptions) -> bool:
+    """Whether the stack has anywhere to take granules from."""
+    return bool(options.archive or options.settings.sources)
+
+
+def with_some_source(options: StackOptions, say: Callable[[str], None]) -> tuple[StackOptions, str]:
+    """The options with a source of granules, and where it comes from in words (nothing when it
+    was named): without one the folder of the last time, else the sample archive, made if absent.
+
+    Raises:
+        ArgumentError: the folder of the last time is absent, as on a disk that is not mounted.
+    """
+    if has_source(options):
+        return options, ""
+    sample = options.folder.path / SAMPLE
+    last = options.folder.state().archive
+    if last and last != str(sample):
+        if "://" not in last and not Path(last).is_dir():
+            raise ArgumentError(
+                f"The last used archive folder {last} is absent.",
+                "Mount its disk, or name another folder with --archive.",
+            )
+        return replace(options, archive=last), "as the last time; --archive names another"
+    if not sample.is_dir():
+        say("No source of granules is named: making the sample archive.")
+        options.folder.prepare()
+        write_sample_archive(sample)
+    return replace(options, archive=str(sample)), (
+        "the sample archive, synthetic values; --archive FOLDER reads your own granules"
+    )
 
 
 def stack_options(

@@ -1,19 +1,37 @@
-"""Commands about requests, spoken to a running portal: submit, status, results, cancel, retry."""
+"""Commands about requests, spoken to a running portal: submit, status, results."""
 
+import time
 from http import HTTPStatus
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
 from rich.table import Table
 
+from portal.core.quantities import size_text
 from swathmill.access import client_for
-from swathmill.client import RequestStatus
-from swathmill.commands.options import DataOption, TokenOption, data_folder
+from swathmill.client import PortalClient, RequestStatus, ResultFile
+from swathmill.commands.counts import Counts, lines_of
+from swathmill.commands.options import (
+    DataOption,
+    JsonOption,
+    TokenOption,
+    about,
+    data_folder,
+    print_json,
+)
+from swathmill.commands.paths import output_folder
+from swathmill.delivery import EXIT_CODES, EXIT_FAILED
 from swathmill.errors import RefusedError
-from swathmill.progress import PHASES, describe
+from swathmill.following import Follower
+from swathmill.lacks import failure_lines, gap_lines, incomplete_lines, shortened
+from swathmill.progress import PHASES, ProgressView, describe
+from tasks.model.model import RequestState
 from tasks.request.request import load_request
+
+_LINES = 40  # of one list in the terminal
 
 
 def register(app: typer.Typer) -> None:
@@ -21,9 +39,6 @@ def register(app: typer.Typer) -> None:
     app.command()(submit)
     app.command()(status)
     app.command()(results)
-    app.command()(cancel)
-    app.command()(confirm)
-    app.command()(retry)
 
 
 def submit(
@@ -31,36 +46,57 @@ def submit(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only count granules, tasks, bytes and gaps.")
     ] = False,
+    as_json: JsonOption = False,
     data: DataOption = None,
     token: TokenOption = None,
 ) -> None:
     """Hand a request to a running stack; prints its id."""
     document = load_request(request)
     client = client_for(data_folder(data), token)
-    console = _console()
-    if not dry_run:
-        console.print(client.submit(document).id, markup=False)
+    if dry_run:
+        counts = client.preview(document)
+        if as_json:
+            print_json(counts)
+            return
+        for line in lines_of(Counts.model_validate(counts)):
+            _console().print(line, markup=False)
         return
-    for name, value in client.preview(document).items():
-        console.print(f"{name:12} {value}", markup=False)
+    made = client.submit(document)
+    if as_json:
+        print_json(client.told(made.id))
+    else:
+        _console().print(made.id, markup=False)
 
 
 def status(
     request_id: Annotated[str | None, typer.Argument(help="Request; none: all yours.")] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Show its progress until it has ended.")
+    ] = False,
+    as_json: JsonOption = False,
     data: DataOption = None,
     token: TokenOption = None,
 ) -> None:
-    """Where requests stand."""
+    """Where requests stand. With --follow it exits as `run`: 0, with gaps 3, failed 1."""
+    if follow and request_id is None:
+        raise typer.BadParameter("name the request to follow", param_hint="--follow")
     client = client_for(data_folder(data), token)
-    console = _console()
     if request_id is None:
-        table = Table("request", "state", "submitted", "title", box=None)
-        for row in client.requests():
-            submitted = f"{row.submitted:%Y-%m-%d %H:%M}" if row.submitted else ""
-            table.add_row(row.id, row.state, submitted, row.title)
-        console.print(table)
+        _list(client, as_json=as_json)
         return
-    _show(console, client.status(request_id))
+    with about(request_id):
+        found = client.status(request_id)
+        if follow:
+            found = _followed(client, request_id, quiet=as_json)
+        if as_json:
+            print_json(client.told(request_id))
+        else:
+            console = _console()
+            _show(console, found)
+            for line in _lacking(client, found):
+                console.print(line, markup=False)
+    if follow:
+        raise typer.Exit(EXIT_CODES.get(found.state, EXIT_FAILED))
 
 
 def results(
@@ -68,81 +104,131 @@ def results(
     out: Annotated[
         Path | None, typer.Option(help="Folder to download into; none: only list.")
     ] = None,
+    as_json: JsonOption = False,
     data: DataOption = None,
     token: TokenOption = None,
 ) -> None:
     """List or download the finished files of a request; what storage has lost is told last."""
     client = client_for(data_folder(data), token)
+    folder = None if out is None else output_folder(out, "--out")
+    with about(request_id):
+        found = client.results(request_id)
     console = _console()
-    lost: list[RefusedError] = []
-    for result in client.results(request_id):
-        if out is None:
+    if folder is None:
+        if as_json:
+            print_json(found)
+            return
+        for result in found:
             console.print(f"{result.size:>12,}  {result.sha256[:12]}  {result.name}", markup=False)
-            continue
-        try:
-            console.print(str(client.download(result, out)), markup=False)
-        except RefusedError as error:
-            if error.status != HTTPStatus.GONE:
-                raise
-            console.print(f"lost: {result.name}", markup=False)
-            lost.append(error)
+        _sum(console, found, "")
+        return
+    there, lost = _download(client, found, folder, console, quiet=as_json)
+    if as_json:
+        print_json([{**one.model_dump(), "path": str(path)} for one, path in there])
+    else:
+        _sum(console, [one for one, _ in there], f" in {out}")
     if lost:
         raise lost[0]
 
 
-def cancel(
-    request_id: Annotated[str, typer.Argument(help="Request.")],
-    data: DataOption = None,
-    token: TokenOption = None,
-) -> None:
-    """Stop a request; what other requests want of it goes on."""
-    client_for(data_folder(data), token).cancel(request_id)
-    _console().print(f"{request_id} is being cancelled.", markup=False)
+def _list(client: PortalClient, *, as_json: bool) -> None:
+    if as_json:
+        print_json(client.told())
+        return
+    table = Table("request", "state", "submitted", "title", box=None)
+    for row in client.requests():
+        submitted = f"{row.submitted:%Y-%m-%d %H:%M}" if row.submitted else ""
+        table.add_row(row.id, row.state, submitted, row.title)
+    _console().print(table)
 
 
-def confirm(
-    request_id: Annotated[str, typer.Argument(help="Request that waits for confirmation.")],
-    data: DataOption = None,
-    token: TokenOption = None,
-) -> None:
-    """Let a request go on that takes so much that it waits for confirmation."""
-    client_for(data_folder(data), token).order(request_id, "confirm")
-    _console().print(f"{request_id} is confirmed.", markup=False)
+def _followed(client: PortalClient, request_id: str, *, quiet: bool) -> RequestStatus:
+    """Where a request stands when it has ended; its progress goes beside what is printed."""
+    console = Console(highlight=False, soft_wrap=True, stderr=True, quiet=quiet)
+    with ProgressView(console) as view:
+        follower = Follower(client=client, tick=lambda: time.sleep(0), view=view)
+        return follower.until_ended(request_id)
 
 
-def retry(
-    request_id: Annotated[str, typer.Argument(help="Request.")],
-    category: Annotated[
-        str, typer.Option(help="Only what failed of this category, such as 'server busy'.")
-    ] = "",
-    task: Annotated[str, typer.Option(help="Only this task, by its key.")] = "",
-    data: DataOption = None,
-    token: TokenOption = None,
-) -> None:
-    """Try again what failed; an ended request is tried again by another, whose id is printed."""
-    client = client_for(data_folder(data), token)
-    found = client.retry(request_id, category=category, task=task)
-    if found.id == request_id:
-        _console().print(f"{request_id} tries again.", markup=False)
-    else:
-        _console().print(f"{request_id} has ended; {found.id} tries it again.", markup=False)
+def _download(
+    client: PortalClient,
+    found: list[ResultFile],
+    folder: Path,
+    console: Console,
+    *,
+    quiet: bool,
+) -> tuple[list[tuple[ResultFile, Path]], list[RefusedError]]:
+    """Fetch results with a bar, on a terminal, else with a line for each; what storage has lost
+    is left out and told."""
+    there: list[tuple[ResultFile, Path]] = []
+    lost: list[RefusedError] = []
+    with Progress(
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=36),
+        DownloadColumn(),
+        console=console,
+        disable=quiet or not console.is_terminal,
+    ) as bars:
+        bar = bars.add_task("Results", total=sum(one.size for one in found))
+        for number, result in enumerate(found, 1):
+            bars.update(bar, description=f"Results, {number} of {len(found)}")
+            try:
+                path = client.download(
+                    result, folder, progress=lambda size: bars.advance(bar, size)
+                )
+            except RefusedError as error:
+                if error.status != HTTPStatus.GONE:
+                    raise
+                console.print(f"lost: {result.name}", markup=False)
+                lost.append(error)
+                continue
+            there.append((result, path))
+            if not quiet and not console.is_terminal:
+                console.print(str(path), markup=False)
+    return there, lost
+
+
+def _sum(console: Console, found: list[ResultFile], where: str) -> None:
+    size = size_text(sum(one.size for one in found))
+    files = "1 file" if len(found) == 1 else f"{len(found):,} files"
+    console.print(f"{files}, {size}{where}", markup=False)
 
 
 def _show(console: Console, row: RequestStatus) -> None:
     console.print(describe(row), markup=False)
-    table = Table("phase", "tasks", "done", "running", "failed", "reused", box=None)
+    if row.state is RequestState.CANCELLING:
+        left = sum(count.left for count in row.phases.values())
+        console.print(f"being cancelled: {left:,} tasks left to withdraw", markup=False)
+    table = Table("phase", "tasks", "done", "running", "failed", "reused", "cancelled", box=None)
     for phase in PHASES:
         count = row.phases.get(phase)
         if count is not None and count.total:
-            numbers = (count.total, count.done, count.running, count.failed, count.reused)
+            numbers = (
+                count.total,
+                count.done,
+                count.running,
+                count.failed,
+                count.reused,
+                count.cancelled,
+            )
             table.add_row(phase, *map(str, numbers))
     console.print(table)
     if row.message:
         console.print(row.message, markup=False)
-    for gap in row.gaps:
-        console.print(f"gap: {gap.what}: {gap.why}", markup=False)
-    for failure in row.failures:
-        console.print(f"failed: {failure.output or failure.name}: {failure.category}", markup=False)
+
+
+def _lacking(client: PortalClient, row: RequestStatus) -> list[str]:
+    """What a request lacks: gaps, results made without some of their inputs, failures."""
+    where = f"{client.url}/api/requests/{row.id}"
+    gaps = client.gaps(row.id) if row.gap_count else []
+    failed = row.failures or any(count.failed for count in row.phases.values())
+    results = client.results(row.id) if gaps or failed else []
+    failures = client.failures(row.id) if row.failures else []
+    return [
+        *shortened(gap_lines(gaps), _LINES, f"{where}/gaps"),
+        *shortened(incomplete_lines(results), _LINES, f"{where}/results"),
+        *shortened(failure_lines(failures), _LINES, f"{where}/failures"),
+    ]
 
 
 def _console() -> Console:

@@ -1,5 +1,6 @@
 """`swathmill run`: one request from its document to its files, in one command."""
 
+import shlex
 import signal
 from pathlib import Path
 from typing import Annotated
@@ -9,19 +10,33 @@ from rich.console import Console
 
 from reprojection.write.picture import write_png
 from swathmill.access import local_client
-from swathmill.commands.options import DataOption, SlotsOption, WorkersOption, stack_options
+from swathmill.commands.options import (
+    DataOption,
+    SlotsOption,
+    WorkersOption,
+    has_source,
+    stack_options,
+)
+from swathmill.commands.paths import output_folder
 from swathmill.commands.up import interrupt
-from swathmill.delivery import Delivery, collect_mails, fetch_results, read_mail, write_summary
+from swathmill.delivery import (
+    EXIT_CODES,
+    EXIT_FAILED,
+    Delivery,
+    collect_mails,
+    fetch_results,
+    read_mail,
+    write_summary,
+)
+from swathmill.errors import ArgumentError
 from swathmill.following import Follower, Unfinished
+from swathmill.lacks import gap_lines, incomplete_lines
 from swathmill.progress import ProgressView
 from swathmill.stack.stack import Stack, StackOptions
-from tasks.model.model import RequestState
 from tasks.request.request import Request, load_request
 
 GRACE_SECONDS = 5.0
 GIVE_UP_AFTER = 5
-EXIT_CODES = {RequestState.COMPLETE: 0, RequestState.REFUSED: 2, RequestState.GAPS: 3}
-EXIT_FAILED = 1
 EXIT_INTERRUPTED = 130
 SHOWN = 12
 
@@ -44,6 +59,7 @@ def run(
     Exits 0 when the request completed, 3 when it completed with gaps, 1 when it failed.
     """
     document = load_request(request)
+    output_folder(out, "--out")
     console = Console(highlight=False, soft_wrap=True)
     options = stack_options(
         data=data,
@@ -53,6 +69,12 @@ def run(
         grace_seconds=GRACE_SECONDS,
         give_up_after=GIVE_UP_AFTER,
     )
+    if not has_source(options):
+        raise ArgumentError(
+            "No source of granules is named, so the request cannot be run.",
+            "Name a folder of granules with --archive, or set SWATHMILL_SOURCES "
+            "(docs/archives.md). `swathmill sample FOLDER` makes one to try things out.",
+        )
     signal.signal(signal.SIGTERM, interrupt)
     stack = Stack(options, say=lambda text: console.print(text, markup=False))
     try:
@@ -68,6 +90,7 @@ def run(
     with console.status("Stopping the stack"):
         stack.stop()
     _tell(console, delivery)
+    _tell_portal(console, data, delivery)
     raise typer.Exit(EXIT_CODES.get(delivery.summary.state, EXIT_FAILED))
 
 
@@ -131,7 +154,8 @@ def _stop_early(stack: Stack, console: Console, options: StackOptions) -> None:
 def _tell(console: Console, delivery: Delivery) -> None:
     summary = delivery.summary
     console.print(f"\nRequest {summary.request}: {summary.state} ({summary.message})", markup=False)
-    _tell_some(console, [f"gap: {gap.what}: {gap.why}" for gap in summary.gaps])
+    _tell_some(console, gap_lines(summary.gaps))
+    _tell_some(console, incomplete_lines(summary.files))
     _tell_some(
         console,
         [
@@ -148,6 +172,17 @@ def _tell(console: Console, delivery: Delivery) -> None:
         console.print(f"Mail     {mail}", markup=False)
     if delivery.picture is not None:
         console.print(f"Picture  {delivery.picture}", markup=False)
+
+
+def _tell_portal(console: Console, data: Path | None, delivery: Delivery) -> None:
+    """How to see the request in the portal: the stack of this command has stopped."""
+    command = f"swathmill up --data {shlex.quote(str(data))}" if data else "make up"
+    title = delivery.summary.title or delivery.summary.request
+    console.print(
+        f"Portal   `{command}` starts it over the same data. Open the link that it prints and "
+        f'click on "{title}": results, pictures, progress. "New request" makes the next one.',
+        markup=False,
+    )
 
 
 def _tell_some(console: Console, lines: list[str]) -> None:

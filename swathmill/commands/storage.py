@@ -9,16 +9,17 @@ import typer
 from rich.console import Console
 from rich.table import Column, Table
 
-from portal.web.pages import size_text
+from portal.core.quantities import size_text
 from service_manager.options import Options
 from service_manager.storage.retention import survey
 from service_manager.storage.worth import Kept, Policy, Why
 from swathmill.commands.backup import open_storage
-from swathmill.commands.options import DataOption, data_folder
+from swathmill.commands.options import DataOption, JsonOption, data_folder, print_json
 from tasks.model.keys import SHARDS
 from tasks.model.model import Phase
 from tasks.settings import Settings
 from tasks.tables import history
+from tasks.tables.expectation import Times
 from tasks.tables.services import Services
 
 _GB = 1e9
@@ -41,23 +42,26 @@ class Held:
     by_reason: Counter[Why] = field(default_factory=Counter)
 
 
-def storage(data: DataOption = None) -> None:
+def storage(as_json: JsonOption = False, data: DataOption = None) -> None:
     """What is kept in storage, what it is worth, and what would go next."""
     policy = Policy.of(Options.of(Settings(), "storage"))
     now = time.time()
     with open_storage(data_folder(data), alone=False) as services:
         held, least = look(services, policy, now)
+    if as_json:
+        print_json({"phases": held, "next": least})
+        return
     show(Console(highlight=False, soft_wrap=True), policy, held, least, now)
 
 
 def look(services: Services, policy: Policy, now: float) -> tuple[dict[Phase, Held], list[Kept]]:
     """All artifacts by phase, and those that would go next, first first."""
-    means = history.class_means(services.store)
+    times = Times(history.class_statistics(services.store))
     held = {phase: Held() for phase in Phase}
     ended: dict[str, float] = {}
     least: list[Kept] = []
     for shard in SHARDS:
-        for one in survey(services, shard, means, ended):
+        for one in survey(services, shard, times, ended):
             why = one.why(policy, now)
             of = held[one.phase]
             of.count += 1

@@ -10,7 +10,14 @@ from rich.console import Console
 
 from portal.core.tokens import Role
 from swathmill.access import sign_in_link
-from swathmill.commands.options import DataOption, SlotsOption, WorkersOption, stack_options
+from swathmill.commands.options import (
+    DataOption,
+    SlotsOption,
+    WorkersOption,
+    stack_options,
+    with_some_source,
+)
+from swathmill.errors import StackError
 from swathmill.stack.stack import Stack, StackOptions
 
 TICK_SECONDS = 0.2
@@ -24,7 +31,11 @@ def register(app: typer.Typer) -> None:
 def up(
     data: DataOption = None,
     archive: Annotated[
-        str | None, typer.Option(help="Folder or URL of granules that requests read from.")
+        str | None,
+        typer.Option(
+            help="Folder or URL of granules that requests read from; default: the last archive "
+            "used, else the sample archive."
+        ),
     ] = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Portal's port; 0: a free one.")] = 0,
     workers: WorkersOption = 1,
@@ -41,6 +52,7 @@ def up(
     options = stack_options(
         data=data, archive=archive, workers=workers, slots=slots, managers=managers, port=port
     )
+    options, chosen = with_some_source(options, console.print)
     stack = Stack(options, say=lambda text: console.print(text, markup=False))
     signal.signal(signal.SIGTERM, interrupt)
     with console.status("Starting the stack"):
@@ -50,7 +62,7 @@ def up(
         f"Sign in  {sign_in_link(stack.portal_url, options.folder, owner, Role.OPERATOR)}"
     )
     console.print(f"Data     {options.folder.path}")
-    console.print(f"Sources  {sources_line(options)}")
+    console.print(f"Sources  {sources_line(options)}{f' ({chosen})' if chosen else ''}")
     if options.catch_mail:
         console.print(f"Mail     kept in {options.folder.mail}")
     console.print("Ctrl-C stops the stack; everything is kept.")
@@ -59,9 +71,7 @@ def up(
 
 def sources_line(options: StackOptions) -> str:
     """Where granules come from."""
-    if options.settings.sources:
-        return ", ".join(filter(None, (options.settings.sources, options.archive)))
-    return options.archive or "none: name an archive with --archive, or set SWATHMILL_SOURCES"
+    return ", ".join(filter(None, (options.settings.sources, options.archive)))
 
 
 def run_until_interrupted(stack: Stack, console: Console) -> None:
@@ -77,6 +87,9 @@ def run_until_interrupted(stack: Stack, console: Console) -> None:
         except KeyboardInterrupt:
             stack.kill()
         console.print("Stopped.")
+    except StackError:
+        stack.stop()
+        raise
     except BaseException:
         stack.kill()
         raise

@@ -34,8 +34,8 @@ class Account:
 class AzuriteServer:
     """Azurite over one folder, on three loopback ports (blob, queue, table).
 
-    It runs as it is but for the order in which it looks for a table's row (`azurite_lookup.cjs`)
-    and the way it keeps rows (`azurite_journal.cjs`): what it has answered outlives a SIGKILL.
+    It runs as it is but for the way it looks for a table's rows (`azurite_lookup.cjs`) and keeps
+    rows (`azurite_journal.cjs`): what it has answered outlives a SIGKILL.
     """
 
     folder: Path

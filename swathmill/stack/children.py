@@ -130,6 +130,10 @@ class Child:
             log.seek(max(0, self.spec.log.stat().st_size - LOG_TAIL_BYTES))
             return log.read().decode(errors="replace").strip() or "(nothing)"
 
+    def last_line(self) -> str:
+        """The last line of the child's log."""
+        return self.log_tail().splitlines()[-1]
+
     @staticmethod
     def _kill_group(group: int) -> None:
         """End what the child may have left behind in its own process group."""

@@ -12,7 +12,7 @@ from typing import IO, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from swathmill.errors import StackError
+from swathmill.errors import ArgumentError, StackError
 from swathmill.stack.azurite import Account
 
 LEAST_FREE_BYTES = 1_000_000_000
@@ -109,14 +109,14 @@ class DataFolder:
         return self.path / "logs" / f"{name}.log"
 
     def prepare(self) -> None:
-        """Make the folder, for its owner only; StackError when it cannot be written."""
+        """Make the folder, for its owner only; ArgumentError when it cannot be written."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             self.path.chmod(0o700)
             for folder in (self.azurite, self.redis, self.mail, self.path / "logs"):
                 folder.mkdir(exist_ok=True)
         except OSError as error:
-            raise StackError(
+            raise ArgumentError(
                 f"The data folder {self.path} cannot be written: {error.strerror}.",
                 "Name another with --data or SWATHMILL_DATA_DIR.",
             ) from error

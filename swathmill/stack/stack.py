@@ -113,10 +113,12 @@ class Stack:
         """Look after the children and the disk; call it several times a second.
 
         Raises:
-            StackError: a child ends again and again, and the options say to give up.
+            StackError: a child cannot work with its settings; or one ends again and again, and the
+                options say to give up.
         """
         for sentence in self._supervisor.tick():
             self._tell(sentence)
+        self._refuse_settings()
         self._give_up_on_hopeless()
         now = self._clock()
         if now >= self._next_disk_check:
@@ -166,6 +168,8 @@ class Stack:
             )
         portal = self._service("portal", "portal", env)
         portal.wait_until(self._portal_answers, limit_seconds=READY_SECONDS)
+        self._supervisor.tick()
+        self._refuse_settings()
         folder.write_state(self._state)
 
     def _start_azurite(
@@ -268,7 +272,7 @@ class Stack:
 
     def _portal_answers(self) -> bool:
         try:
-            return httpx.get(f"{self.portal_url}/healthz", timeout=2.0).status_code < 500
+            return httpx.get(f"{self.portal_url}/livez", timeout=2.0).status_code < 500
         except httpx.TransportError:
             return False
 
@@ -285,6 +289,14 @@ class Stack:
             self._out_of_disk = False
             self._tell("There is room again: work goes on.")
             self._supervisor.resume(self.worker_names)
+
+    def _refuse_settings(self) -> None:
+        for name in self._supervisor.misconfigured():
+            child = self._supervisor.child(name)
+            raise StackError(
+                f"{name} cannot work with these settings, so the stack stops. {child.last_line()}",
+                "Correct the setting and start again; everything is kept.",
+            )
 
     def _give_up_on_hopeless(self) -> None:
         limit = self._options.give_up_after

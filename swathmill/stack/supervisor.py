@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from swathmill.stack.children import Child, ChildSpec
+from tasks.run import exits
 
 FIRST_PAUSE_SECONDS = 1.0
 LONGEST_PAUSE_SECONDS = 60.0
@@ -22,6 +23,7 @@ class Watched:
     restarts: int = 0
     falls: int = 0  # in a row, without having run steadily between
     paused: bool = False
+    misconfigured: bool = False  # it said that its settings are wrong
 
 
 @dataclass(kw_only=True)
@@ -60,11 +62,15 @@ class Supervisor:
         """How often in a row a child ended soon after its start."""
         return self._watched[name].falls
 
+    def misconfigured(self) -> list[str]:
+        """The children that ended because their settings are wrong; they are not started again."""
+        return [name for name, watched in self._watched.items() if watched.misconfigured]
+
     def tick(self) -> list[str]:
         """Look after every child once; a sentence for each that ended or was started again."""
         said: list[str] = []
         for name, watched in self._watched.items():
-            if watched.paused:
+            if watched.paused or watched.misconfigured:
                 continue
             if watched.again_at is not None:
                 if self.clock() >= watched.again_at:
@@ -109,6 +115,9 @@ class Supervisor:
         self._watched.clear()
 
     def _note_end(self, name: str, watched: Watched, code: int) -> str:
+        if code == exits.CONFIGURATION:
+            watched.misconfigured = True
+            return f"{name} cannot work with these settings. Its log: {watched.child.spec.log}"
         if self.clock() - watched.started > STEADY_SECONDS:
             watched.pause, watched.falls = FIRST_PAUSE_SECONDS, 0
         watched.falls += 1

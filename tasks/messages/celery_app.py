@@ -10,8 +10,6 @@ from contextlib import suppress
 from celery import Celery
 from redis import RedisError
 
-from tasks.settings import Settings
-
 TASK = "swathmill.attempt"
 QUEUE = "attempts"
 _OF_HOST = "at"  # sorts before the queue of all: taken first
@@ -52,9 +50,6 @@ def make_app(redis_url: str) -> Celery:
     return app
 
 
-app = make_app(Settings().redis_url.get_secret_value())
-
-
 class Sender:
     """Sends the message that wakes a slot for a task, of one host if it is named. Raises kombu's
     OperationalError."""
@@ -71,8 +66,3 @@ class Sender:
             if host:
                 with suppress(RedisError):
                     producer.channel.client.expire(queue, _KEPT)
-
-
-def send(key: str) -> None:
-    """Send the message that wakes a slot for a task, over the configured Redis."""
-    Sender(app)(key)

@@ -86,7 +86,7 @@ class RedisLimits:
 
     @contextmanager
     def place(self, host: str) -> Iterator[None]:
-        """As `archives.fetch.limits.HostLimits.place`."""
+        """As `archives.limits.HostLimits.place`."""
         lease = uuid.uuid4().hex
         try:
             wait_for_place(

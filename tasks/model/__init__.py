@@ -1,0 +1,1 @@
+"""What tasks are: states, specifications, keys, failure categories, packages."""

@@ -26,6 +26,7 @@ class Category(StrEnum):
     SOURCE_NOT_PUBLISHED = "source not published"
     CREDENTIALS_REFUSED = "credentials refused"
     UPSTREAM_FAILED = "upstream failed"
+    CHOICE_REFUSED = "choice refused"
     USER_CODE_FAILED = "user code failed"
     USER_CODE_TIMED_OUT = "user code timed out"
     CANCELLED = "cancelled"
@@ -145,6 +146,11 @@ RULES: dict[Category, Rule] = {
         cause="An input could not be made, so this could not be made either.",
         retry=Retry.NEVER,
         remedy="Look at the inputs' failures; submit again once they are mended.",
+    ),
+    Category.CHOICE_REFUSED: Rule(
+        cause="The request's options do not suit what its granules or rasters turned out to hold.",
+        retry=Retry.NEVER,
+        remedy="Change what the message names in the request and submit it again.",
     ),
     Category.USER_CODE_FAILED: Rule(
         cause="The reduction's executable ended with an error or without its declared outputs.",

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from reprojection.read.completeness import WHOLE, Completeness
 from tasks.model.categories import Category
 
 
@@ -34,12 +35,18 @@ class State(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class ArtifactFile:
-    """One file of an artifact: its name within the artifact, and the blob that holds it."""
+    """One file of an artifact: its name within the artifact, and the blob that holds it.
+
+    `valid_share` is the share of a raster's pixels that have a value; None for other files, and
+    where it was not counted.
+    """
 
     name: str
     blob: str
     size: int
     sha256: str
+    completeness: Completeness = WHOLE  # as its row has it: `rows.NAMED` missing inputs by name
+    valid_share: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +57,7 @@ class Task:
     without an artifact. `attempt` is the number of the latest attempt and never restarts;
     `retries` counts the budget spent in this generation; `strikes` the times killed for memory.
     `successor` is the key of the task planned in this one's place when inputs were lacking.
+    `reason` says why the task FAILED, for people: in its own words, or the first cause of an input.
     """
 
     key: str
@@ -72,6 +80,7 @@ class Task:
     sponsor: str = ""
     category: Category | None = None
     successor: str = ""
+    reason: str = ""
     files: tuple[ArtifactFile, ...] = ()
     etag: str = field(default="", compare=False)
 
@@ -103,6 +112,7 @@ class RequestState(StrEnum):
     HELD = "waiting for confirmation"  # planned; it takes more than the settings let pass unasked
     PLANNING = "planning"
     RUNNING = "running"
+    CANCELLING = "cancelling"  # ordered to be cancelled; what is unfinished is withdrawn
     COMPLETE = "complete"
     GAPS = "complete with gaps"
     FAILED = "failed"
@@ -117,4 +127,5 @@ class RequestState(StrEnum):
             RequestState.HELD,
             RequestState.PLANNING,
             RequestState.RUNNING,
+            RequestState.CANCELLING,
         )

@@ -6,6 +6,7 @@ have equal digests. Planning puts it in the blob `packages/<digest>.tar`; a work
 
 import hashlib
 import io
+import os
 import re
 import tarfile
 from collections.abc import Iterable, Sequence
@@ -19,14 +20,19 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from tasks.errors import SwathmillError
 from tasks.model.spec import Band
 from tasks.settings import Settings
+from tasks.wording import NoGuide, refusal
 
 MANIFEST = "package.yaml"
 SHIPPED = Path(__file__).resolve().parents[2] / "worker" / "packages"
 CONTAINER = "packages"
 MAX_BYTES = 512 * 2**20  # of a package's files together
 
+LayerKind = Literal["continuous", "class", "bitfield"]
+
 _EXECUTABLE = 0o755
 _PLAIN = 0o644
+_LONGEST_NAME = 255  # bytes, as file systems have it
+_LONGEST_PATH = 1024
 _SKIPPED = frozenset({"__pycache__", ".git", ".DS_Store"})
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.-]+")
 
@@ -79,7 +85,8 @@ class Resources(_Model):
 
 class Package(_Model):
     """A package's manifest. `command` is run in the package's folder as
-    `command... INPUT_DIR OUTPUT_DIR`."""
+    `command... INPUT_DIR OUTPUT_DIR`. `parameters` are those it knows, with what they mean; None:
+    it does not say, and takes any."""
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")
     version: str = Field("1", max_length=40)
@@ -88,7 +95,10 @@ class Package(_Model):
     outputs: tuple[Annotated[Output, BeforeValidator(_output)], ...] = Field(
         min_length=1, max_length=64
     )
+    takes: tuple[LayerKind, ...] = Field(("continuous", "class", "bitfield"), min_length=1)
+    """The kinds of layers it gets; others of a request are left out of its groups."""
     resources: Resources = Resources()
+    parameters: dict[str, str] | None = Field(None, max_length=64)
 
     @field_validator("version", mode="before")
     @classmethod
@@ -179,9 +189,8 @@ def load_package(folder: Path) -> Package:
     try:
         package = Package.model_validate(document)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        field = ".".join(str(part) for part in first["loc"]) or "document"
-        raise PackageError(f"{path}: {field}: {first['msg']}. Mend this field.") from None
+        wrong = refusal(error, document, NoGuide())
+        raise PackageError(f"{path}: {wrong.field}: {wrong.problem} {wrong.remedy}") from None
     return package
 
 
@@ -218,15 +227,57 @@ def pack(folder: Path) -> PackageArchive:
 def unpack(data: bytes, to: Path) -> Package:
     """Unpack an archive into an empty folder and load its manifest.
 
+    The members are checked here and written one by one: `tarfile`'s own check (`filter="data"`)
+    is not in Python 3.11.0 to 3.11.3, and Debian 12 has 3.11.2. Nothing is written before all
+    members have passed.
+
     Raises:
-        PackageError: the archive is damaged, or holds links or paths out of the folder.
+        PackageError: the archive is damaged, too large, or holds anything but plain files below
+            the folder.
     """
     try:
         with tarfile.open(fileobj=io.BytesIO(data), mode="r:") as tar:
-            tar.extractall(to, filter="data")
-    except tarfile.TarError as error:
+            for path, member in _checked(tar).items():
+                content = tar.extractfile(member)
+                place = to / path
+                place.parent.mkdir(parents=True, exist_ok=True)
+                place.write_bytes(content.read() if content else b"")
+                place.chmod(_EXECUTABLE if member.mode & 0o100 else _PLAIN)
+    except (tarfile.TarError, ValueError) as error:  # ValueError: a number in a header is none
         raise PackageError(f"the package archive is damaged: {error}. Submit again.") from error
     return load_package(to)
+
+
+def _checked(members: Iterable[tarfile.TarInfo]) -> dict[PurePosixPath, tarfile.TarInfo]:
+    """The members by their paths below the package's folder; PackageError for anything that
+    `pack` does not write. Each is checked as it is read: a negative size sends `tarfile` back to
+    the same header for ever."""
+    found: dict[PurePosixPath, tarfile.TarInfo] = {}
+    folders: set[PurePosixPath] = set()
+    total = 0
+    for member in members:
+        path = PurePosixPath(member.name)
+        total += member.size
+        if not member.isreg() or member.issparse():
+            why = "is a link, a folder or a special file; only plain files are allowed"
+        elif path.is_absolute() or ".." in path.parts or not path.name or "\0" in member.name:
+            why = "does not lie below the package's folder"
+        elif len(os.fsencode(path)) > _LONGEST_PATH or any(
+            len(os.fsencode(part)) > _LONGEST_NAME for part in path.parts
+        ):
+            why = "has too long a name"
+        elif path in found or path in folders:
+            why = "is there twice"
+        elif found.keys() & {*path.parents}:
+            why = "lies below a file"
+        elif member.size < 0 or total > MAX_BYTES:
+            why = f"makes the package larger than {MAX_BYTES >> 20} MiB"
+        else:
+            found[path] = member
+            folders.update(path.parents)
+            continue
+        raise PackageError(f"the package archive is not safe: {member.name!r} {why}. Submit again.")
+    return found
 
 
 def layer_labels(bands: Iterable[Band]) -> dict[tuple[str, str, str], str]:

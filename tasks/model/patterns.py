@@ -45,7 +45,7 @@ class Given(NamedTuple):
 
     @classmethod
     def of(cls, key: str, name: str, file: str = "") -> "Given":
-        """An input as `tasks.model.spec.Input` has it."""
+        """An input as `tasks.spec.Input` has it."""
         chosen = quoted(file)
         return cls(
             f'["{key}",{chosen}]', f'{{"key":"{key}","name":{quoted(name)},"file":{chosen}}}'

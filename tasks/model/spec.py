@@ -13,10 +13,12 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
+from tasks.model.absence import NOTHING, Absence, Absent, Unnamed
+from tasks.model.classes import sized
 from tasks.model.keys import canonical, key_of
 from tasks.model.model import Phase
 
-ALGORITHM = 1  # raise it when the same specification would make other bytes
+ALGORITHM = 1  # of a kind that names no other; raise it when a specification would make other bytes
 
 
 _quoted = json.encoder.encode_basestring_ascii
@@ -47,6 +49,11 @@ class GridSpec(_Model):
     width: int
     height: int
 
+    @property
+    def pixels(self) -> int:
+        """Columns times rows."""
+        return self.width * self.height
+
     @cached_property
     def text(self) -> str:
         """The grid as canonical JSON; thousands of tasks share one grid."""
@@ -70,7 +77,9 @@ def _text(value: object) -> str:
 
 
 @cache
-def _frame(kind: type[BaseModel], left_out: frozenset[str]) -> tuple[tuple[str, str], ...]:
+def _frame(
+    kind: type[BaseModel], left_out: frozenset[str], algorithm: int
+) -> tuple[tuple[str, str], ...]:
     """The fields of an identity in their order, each with the text before its value."""
     names = sorted({*kind.model_fields, "algorithm"} - left_out)
     frame = []
@@ -78,7 +87,7 @@ def _frame(kind: type[BaseModel], left_out: frozenset[str]) -> tuple[tuple[str, 
     for name in names:
         before += f'"{name}":'
         if name == "algorithm":
-            before += f"{ALGORITHM},"
+            before += f"{algorithm},"
             continue
         frame.append((name, before))
         before = ","
@@ -87,6 +96,10 @@ def _frame(kind: type[BaseModel], left_out: frozenset[str]) -> tuple[tuple[str, 
 
 class _Spec(_Model, ABC):
     inputs: tuple[Input, ...] = ()
+    missing: tuple[Absent, ...] = Field(default=(), exclude_if=lambda value: not value)
+    """What the artifact says it lacks; part of the identity where there is any."""
+    missing_unnamed: Unnamed | None = Field(default=None, exclude_if=lambda value: value is None)
+    """How much more it lacks than `missing` may name."""
 
     @property
     @abstractmethod
@@ -95,20 +108,38 @@ class _Spec(_Model, ABC):
 
     @property
     @abstractmethod
+    def work(self) -> str:
+        """The work without its amount: phase, product, resolution, reduction package."""
+
+    @property
+    @abstractmethod
+    def amount(self) -> int:
+        """How much work it is, in bytes to fetch or pixels to read and write; 0: not known."""
+
+    @property
     def task_class(self) -> str:
-        """What has one historical mean: phase, product, resolution, reduction package."""
+        """What has one historical mean: the work and its amount, in powers of two."""
+        return sized(self.work, self.amount)
+
+    algorithm: ClassVar[int] = ALGORITHM
 
     not_identity: ClassVar[frozenset[str]] = frozenset()
     """Fields that do not determine the artifact."""
 
+    later: ClassVar[frozenset[str]] = frozenset({"missing", "missing_unnamed"})
+    """Fields that came later: part of an identity only where they are not empty, so that older keys
+    stay."""
+
     @property
     def identity(self) -> str:
-        """All that determines the artifact, as the text `tasks.model.keys.canonical` would make. Where
-        very many keys are needed, `tasks.model.patterns` makes them."""
+        """All that determines the artifact, as the text `tasks.keys.canonical` would make. Where
+        very many keys are needed, `tasks.patterns` makes them."""
         values = self.__dict__
         parts = []
-        for name, before in _frame(type(self), self.not_identity):
+        for name, before in _frame(type(self), self.not_identity, self.algorithm):
             value = values[name]
+            if not value and name in self.later:
+                continue
             if name == "inputs":
                 text = self._inputs
             else:
@@ -125,9 +156,21 @@ class _Spec(_Model, ABC):
         """The task key."""
         return key_of(self.identity)
 
-    def over(self, kept: Mapping[int, Input]) -> Self:
-        """The same task over fewer or other inputs: index among the present inputs -> input."""
-        return self.model_copy(update={"inputs": tuple(kept[i] for i in sorted(kept))})
+    @property
+    def absent_parts(self) -> int:
+        """The number of parts that were expected and are not among the inputs."""
+        return Absence(self.missing, self.missing_unnamed).parts
+
+    def part(self, index: int) -> str:
+        """What an input is to the task, as `Absent.part` names it."""
+        return self.inputs[index].name or self.inputs[index].key
+
+    def over(self, kept: Mapping[int, Input], lost: Absence = NOTHING) -> Self:
+        """The same task over fewer or other inputs: index among the present inputs -> input;
+        `lost` says what the others lack."""
+        inputs = tuple(kept[i] for i in sorted(kept))
+        own = Absence(self.missing, self.missing_unnamed)
+        return self.model_copy(update={"inputs": inputs, **own.joined(lost).fields})
 
 
 class CollectSpec(_Spec):
@@ -154,15 +197,30 @@ class CollectSpec(_Spec):
         return Phase.COLLECTION
 
     @property
-    def task_class(self) -> str:
+    def work(self) -> str:
         return f"collection {self.product}.{self.collection}"
+
+    @property
+    def amount(self) -> int:
+        return self.size
+
+
+class Driver(_Model):
+    """The layer that another layer of a swath product follows: fields as in its own cells."""
+
+    layer: str
+    resampling: str
+    qa: str = ""
 
 
 class ReprojectSpec(_Spec):
     """Put one layer of one date's granules onto one cell: one GeoTIFF, `cell.tif`.
 
-    Inputs are the granules' collection tasks, sorted by granule name.
+    Inputs are the granules' collection tasks, sorted by granule name. With `driver` each pixel is
+    taken from the granule that the driver's pixel is taken from.
     """
+
+    later: ClassVar[frozenset[str]] = frozenset({"missing", "missing_unnamed", "driver"})
 
     kind: Literal["reproject"] = "reproject"
     product: str
@@ -178,14 +236,19 @@ class ReprojectSpec(_Spec):
     codes: Literal["mask", "keep"] = "mask"
     extra_bands: tuple[str, ...] = ()
     day_night: Literal["any", "day", "night"] = "any"
+    driver: Driver | None = None
 
     @property
     def phase(self) -> Phase:
         return Phase.REPROJECTION
 
     @property
-    def task_class(self) -> str:
+    def work(self) -> str:
         return f"reprojection {self.product}.{self.collection} {abs(self.grid.transform[0]):g}"
+
+    @property
+    def amount(self) -> int:
+        return self.grid.pixels * max(1, len(self.inputs))
 
 
 class MosaicSpec(_Spec):
@@ -203,8 +266,12 @@ class MosaicSpec(_Spec):
         return Phase.AGGREGATION
 
     @property
-    def task_class(self) -> str:
+    def work(self) -> str:
         return f"aggregation mosaic {abs(self.grid.transform[0]):g}"
+
+    @property
+    def amount(self) -> int:
+        return self.grid.pixels
 
 
 class CubeSpec(_Spec):
@@ -225,12 +292,16 @@ class CubeSpec(_Spec):
         return Phase.AGGREGATION
 
     @property
-    def task_class(self) -> str:
+    def work(self) -> str:
         return f"aggregation cube {self.form}"
 
-    def over(self, kept: Mapping[int, Input]) -> Self:
+    @property
+    def amount(self) -> int:
+        return self.grid.pixels * len(self.days)
+
+    def over(self, kept: Mapping[int, Input], lost: Absence = NOTHING) -> Self:
         days = tuple(self.days[i] for i in sorted(kept))
-        return super().over(kept).model_copy(update={"days": days})
+        return super().over(kept, lost).model_copy(update={"days": days})
 
 
 class Band(_Model):
@@ -251,6 +322,8 @@ class GroupSpec(_Spec):
     `bands` runs parallel to `inputs`.
     """
 
+    algorithm: ClassVar[int] = 2
+
     kind: Literal["group"] = "group"
     group: str  # "r4c-1 2012-01": cell and window
     cell: str
@@ -263,30 +336,48 @@ class GroupSpec(_Spec):
         return Phase.AGGREGATION
 
     @property
-    def task_class(self) -> str:
+    def work(self) -> str:
         return "aggregation group"
 
-    def over(self, kept: Mapping[int, Input]) -> Self:
+    @property
+    def amount(self) -> int:
+        return self.grid.pixels * len(self.bands) if self.grid is not None else 0
+
+    def part(self, index: int) -> str:
+        band = self.bands[index]
+        return f"{band.product}.{band.collection} {band.layer} {band.day}"
+
+    def over(self, kept: Mapping[int, Input], lost: Absence = NOTHING) -> Self:
         bands = tuple(self.bands[i] for i in sorted(kept))
-        return super().over(kept).model_copy(update={"bands": bands})
+        return super().over(kept, lost).model_copy(update={"bands": bands})
 
 
 class ReduceSpec(_Spec):
     """Run a reduction package over one group. The only input is the group's task."""
+
+    not_identity: ClassVar[frozenset[str]] = frozenset({"pixels"})
 
     kind: Literal["reduce"] = "reduce"
     package: str  # name, for people
     digest: str  # SHA-256 of the package archive, which is the blob packages/<digest>.tar
     outputs: tuple[str, ...]  # file names the package declares for this group
     parameters: dict[str, str] = Field(default_factory=dict)
+    pixels: int = 0  # of its group, in all bands
 
     @property
     def phase(self) -> Phase:
         return Phase.REDUCTION
 
     @property
-    def task_class(self) -> str:
-        return f"reduction {self.package} {self.digest[:8]}"
+    def work(self) -> str:
+        text = f"reduction {self.package} {self.digest[:8]}"
+        if not self.parameters:
+            return text
+        return f"{text} {key_of(canonical(self.parameters).decode('ascii'))[:6]}"
+
+    @property
+    def amount(self) -> int:
+        return self.pixels
 
 
 Spec = Annotated[

@@ -2,16 +2,18 @@
 
 import datetime as dt
 import difflib
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Protocol
 
-from reprojection.catalogue import LayerEntry, Product, product
+from reprojection.catalogue import LayerEntry, Product, product, products
 from reprojection.catalogue.layers import Kind, split_index
 from reprojection.errors import ChoiceRefusedError
 from reprojection.read.qa import check_values, named_bits, values_of
 from tasks.errors import RequestRefusedError
 from tasks.request.request import ProductChoice, Request
-from tasks.request.target import target
+from tasks.request.target import finer_than_modis, pixel_text, target
+from tasks.wording import listed, nearest
 
 FIRST_LIGHT = dt.date(2000, 2, 18)
 """The day of the oldest granule in the archives (Terra's composites; its swaths begin later)."""
@@ -41,7 +43,8 @@ def check_request(request: Request, limits: Limits) -> None:
     """Refuse a request that cannot mean anything, by what the document alone says.
 
     A product that the catalogue does not know is let through, and so is a layer that its entry does
-    not list: they are checked when granules are read.
+    not list and that no other collection of the product has: what the archive's granules have is
+    held against them by `tasks.held`, and when granules are read.
 
     Raises:
         RequestRefusedError: naming the first offending field, what is wrong and what to do.
@@ -65,7 +68,7 @@ def request_notes(request: Request) -> tuple[str, ...]:
     strange = [
         f"{choice.name} {layer} (like {' or '.join(like)})" if like else f"{choice.name} {layer}"
         for choice, known, layer in _layers(request)
-        if known is not None and not _is_listed(known, layer)
+        if known is not None and not is_listed(known, layer)
         for like in [difflib.get_close_matches(layer, known.layer_names, 2, 0.6)]
     ]
     if strange:
@@ -127,10 +130,9 @@ def _layers(request: Request) -> Iterator[tuple[ProductChoice, Product | None, s
 def nearest_names(name: str, known: Iterable[str]) -> str:
     """A remedy for a misspelt name: the ones like it, or all when there are few."""
     names = sorted(known)
-    by_lower = {n.lower(): n for n in names}
-    like = [by_lower[n] for n in difflib.get_close_matches(name.lower(), by_lower, 3, 0.6)]
+    like = nearest(name, names, 3)
     if like:
-        return f"Did you mean {' or '.join(like)}?"
+        return f"Did you mean {listed(like)}?"
     shown = ", ".join(names[:30])
     return f"There are: {shown}{', ...' if len(names) > 30 else ''}."
 
@@ -144,17 +146,65 @@ def _check_choice(index: int, choice: ProductChoice) -> Product | None:
     if known is None:
         return None
     for place, layer in enumerate(choice.layers):
-        meant = None if _is_listed(known, layer) else _misspelt(layer, known.layer_names)
-        if meant is not None:
-            raise RequestRefusedError(
-                f"products.{index}.layers.{place}",
-                f"{choice.name} collection {choice.collection} has no layer {layer!r}.",
-                f"Did you mean {meant}?",
-            )
+        field = f"products.{index}.layers.{place}"
+        if not is_listed(known, layer):
+            _check_unlisted(field, choice, known, layer)
+            continue
+        if known.bands_of(layer):
+            check_bands(field, choice.name, *split_index(layer), known.bands_of(layer))
     return known
 
 
-def _is_listed(known: Product, layer: str) -> bool:
+def _check_unlisted(field: str, choice: ProductChoice, known: Product, layer: str) -> None:
+    """Refuse a layer that is another one misspelt, or of another collection alone."""
+    problem = f"{choice.name} collection {choice.collection} has no layer {layer!r}."
+    meant = _misspelt(layer, known.layer_names)
+    if meant is not None:
+        raise RequestRefusedError(field, problem, f"Did you mean {meant}?")
+    elsewhere = [
+        collection
+        for other in products()
+        if other.name == choice.name and is_listed(other, layer)
+        for collection in other.collections
+    ]
+    if elsewhere:
+        remedy = f"Collection {listed(elsewhere, 'and')} has it. "
+        raise RequestRefusedError(field, problem, remedy + nearest_names(layer, known.layer_names))
+
+
+def check_bands(
+    field: str, name: str, layer: str, index: tuple[int, ...], bands: tuple[int, ...]
+) -> None:
+    """Refuse a layer of several bands without the number of one, and a number that it does not
+    have. `bands` are the lengths of its axes besides rows and columns."""
+    count = math.prod(bands)
+    first = ",".join("0" for _ in bands)
+    last = ",".join(str(length - 1) for length in bands)
+    if not index and count > 1:
+        raise RequestRefusedError(
+            field,
+            f"{name} {layer} has {count} bands, and one has to be named.",
+            f"Write its number behind the name, from {layer}[{first}] to {layer}[{last}]. Name "
+            "several as several layers.",
+        )
+    if not index or (
+        len(index) == len(bands) and all(i < n for i, n in zip(index, bands, strict=True))
+    ):
+        return
+    if not bands:
+        raise RequestRefusedError(
+            field, f"{name} {layer} has a single band.", f"Write {layer} without a number."
+        )
+    asked = ",".join(map(str, index))
+    raise RequestRefusedError(
+        field,
+        f"{name} {layer} has no band [{asked}].",
+        f"Its bands go from {layer}[{first}] to {layer}[{last}].",
+    )
+
+
+def is_listed(known: Product, layer: str) -> bool:
+    """Whether the catalogue says of a layer that the product has it."""
     return known.layer(layer) is not None or split_index(layer)[0] in known.listed
 
 
@@ -318,7 +368,9 @@ def _check_size(request: Request, limits: Limits) -> None:
     if pixels > limits.max_pixels:
         raise RequestRefusedError(
             "grid.resolution" if request.grid.modis is None else "grid.modis",
-            f"one raster would have {grid.width:,} x {grid.height:,} = {pixels:,} pixels; "
-            f"{limits.max_pixels:,} are allowed (SWATHMILL_MAX_PIXELS).",
-            "Ask for a coarser grid or a smaller region, or have the limit raised.",
+            f"with a pixel of {pixel_text(request, grid.crs)} one raster would have "
+            f"{grid.width:,} x {grid.height:,} = {pixels:,} pixels; {limits.max_pixels:,} are "
+            "allowed (SWATHMILL_MAX_PIXELS).",
+            f"{finer_than_modis(request, grid.crs)}Ask for a coarser grid or a smaller region, or "
+            "have the limit raised.",
         )

@@ -12,11 +12,15 @@ from pydantic import (
     ConfigDict,
     Field,
     ValidationError,
+    ValidationInfo,
     field_validator,
     model_validator,
 )
 
 from tasks.errors import RequestRefusedError
+from tasks.request.request_guide import RequestGuide
+from tasks.request.yaml_text import load_yaml
+from tasks.wording import refusal
 
 METHODS = (
     "nearest",
@@ -60,33 +64,52 @@ class ProductChoice(_Document):
     layers: tuple[Annotated[str, Field(min_length=1)], ...] = Field(min_length=1, max_length=64)
     day_night: Literal["any", "day", "night"] = "any"
 
+    def is_same_product(self, other: "ProductChoice") -> bool:
+        """Whether another choice is of the same product and half of the day."""
+        mine = self.name, self.collection, self.day_night
+        return mine == (other.name, other.collection, other.day_night)
+
+
+Longitude = Annotated[float, Field(ge=-180, le=180, allow_inf_nan=False)]
+Latitude = Annotated[float, Field(ge=-90, le=90, allow_inf_nan=False)]
+Box = tuple[Longitude, Latitude, Longitude, Latitude]
+
 
 class Region(_Document):
     """Exactly one of a longitude/latitude box, MODIS tiles, or a GeoJSON polygon."""
 
-    bbox: tuple[float, float, float, float] | None = None
+    bbox: Box | None = None
     tiles: tuple[str, ...] | None = None
     geojson: dict[str, Any] | None = None
     clip: bool = False
 
     @field_validator("bbox")
     @classmethod
-    def _on_earth(
-        cls, box: tuple[float, float, float, float] | None
-    ) -> tuple[float, float, float, float] | None:
+    def _box(cls, box: Box | None) -> Box | None:
         if box is None:
             return None
         west, south, east, north = box
-        if not (-180 <= west <= 180 and -180 <= east <= 180):
-            raise ValueError(f"longitudes {west:g} and {east:g} must lie in -180..180")
-        if not (-90 <= south < north <= 90):
+        if south >= north:
             raise ValueError(
-                f"latitudes {south:g} and {north:g} must lie in -90..90, south before north; "
+                f"south ({south:g}) is not below north ({north:g}); write south before north: "
                 "the order is west, south, east, north"
             )
         if west == east:
-            raise ValueError("west and east are the same longitude")
+            raise ValueError(
+                f"west and east are the same longitude, {west:g}; give the box a width"
+            )
         return box
+
+    @field_validator("geojson", mode="before")
+    @classmethod
+    def _notation(cls, document: object) -> object:
+        notation = other_notation(document) if isinstance(document, str) else ""
+        if notation:
+            raise ValueError(
+                f"this is {notation}, not GeoJSON; save the polygon as GeoJSON (QGIS and "
+                "geojson.io do) and give that"
+            )
+        return document
 
     @field_validator("tiles")
     @classmethod
@@ -94,7 +117,7 @@ class Region(_Document):
         for tile in tiles or ():
             digits = tile[1:3] + tile[4:6]
             if not (len(tile) == 6 and tile[0] == "h" and tile[3] == "v" and digits.isdigit()):
-                raise ValueError(f"{tile!r} is not a tile; write it like h18v04")
+                raise ValueError(f"{tile!r} is not the name of a tile; write it like h18v04")
             if int(tile[1:3]) > 35 or int(tile[4:6]) > 17:
                 raise ValueError(f"{tile} is off the tile grid, which is h00..h35 by v00..v17")
         return tiles
@@ -102,8 +125,10 @@ class Region(_Document):
     @model_validator(mode="after")
     def _one(self) -> Self:
         given = [n for n in ("bbox", "tiles", "geojson") if getattr(self, n) is not None]
-        if len(given) != 1:
-            raise ValueError(f"give one of bbox, tiles or geojson, not {len(given)}")
+        if not given:
+            raise ValueError("names no place; give one of bbox, tiles or geojson")
+        if len(given) > 1:
+            raise ValueError(f"has {' and '.join(given)}; give one of bbox, tiles or geojson")
         if self.tiles is not None and not self.tiles:
             raise ValueError("tiles is empty; name at least one, like h18v04")
         return self
@@ -115,26 +140,33 @@ class Time(_Document):
     start: dt.date
     end: dt.date
 
-    @model_validator(mode="after")
-    def _forward(self) -> Self:
-        if self.end < self.start:
-            raise ValueError(f"end {self.end} is before start {self.start}; swap them")
-        return self
+    @field_validator("end")
+    @classmethod
+    def _forward(cls, end: dt.date, info: ValidationInfo) -> dt.date:
+        start = info.data.get("start")
+        if start is not None and end < start:
+            raise ValueError(f"{end} is before the first day, {start}; swap the two")
+        return end
 
 
 class GridChoice(_Document):
     """A CRS with a resolution in its units, or the sinusoidal tile grid at 250, 500 or 1000 m."""
 
     crs: str | None = None
-    resolution: float | None = Field(None, gt=0)
+    resolution: float | None = Field(None, gt=0, allow_inf_nan=False)
     modis: Literal[250, 500, 1000] | None = None
 
     @model_validator(mode="after")
     def _one(self) -> Self:
         if self.modis is not None and (self.crs or self.resolution):
-            raise ValueError("give either modis, or crs with resolution")
+            raise ValueError("has modis and crs or resolution; give modis, or crs with resolution")
         if self.modis is None and (not self.crs or not self.resolution):
-            raise ValueError("give crs and resolution (in the CRS's units), or modis: 500")
+            absent = (
+                "crs" if self.resolution else "resolution" if self.crs else "crs and resolution"
+            )
+            raise ValueError(
+                f"has no {absent}; give crs and resolution (in the units of crs), or modis: 500"
+            )
         return self
 
 
@@ -150,7 +182,10 @@ class Reduction(_Document):
     def _groups(cls, groups: tuple[str, ...]) -> tuple[str, ...]:
         windows = [g for g in groups if g != "cell"]
         if "cell" not in groups or len(windows) != 1:
-            raise ValueError("group_by is cell and one of date, month, year, all: [cell, month]")
+            raise ValueError(
+                f"[{', '.join(groups)}] is not a way to group; name cell and one of date, month, "
+                "year, all: [cell, month]"
+            )
         return groups
 
 
@@ -177,29 +212,57 @@ class Request(_Document):
     notify: str = Field("", pattern=r"^$|^[^@\s]+@[^@\s]+$", max_length=254)
 
 
+GUIDE = RequestGuide(
+    {
+        "": tuple(Request.model_fields),
+        "products.*": tuple(ProductChoice.model_fields),
+        "region": tuple(Region.model_fields),
+        "time": tuple(Time.model_fields),
+        "grid": tuple(GridChoice.model_fields),
+        "reduction": tuple(Reduction.model_fields),
+    }
+)
+
+
 def parse_request(document: object) -> Request:
     """A request from a decoded document.
 
     Raises:
-        RequestRefusedError: naming the first offending field, what is wrong and what to do.
+        RequestRefusedError: naming the first offending field, what is wrong and what to do; the
+            other errors of the document are with it. Misspelt fields come first.
     """
     try:
         return Request.model_validate(document)
     except ValidationError as error:
-        raise _refusal(error) from None
+        raise refusal(error, document, GUIDE) from None
+
+
+def other_notation(text: str) -> str:
+    """The notation of a polygon that is no GeoJSON: "KML" or "WKT"; empty: none of these."""
+    start = text.lstrip().upper()
+    if start.startswith("<"):
+        return "KML" if "<KML" in start or "<COORDINATES" in start else "XML"
+    wkt = ("POLYGON", "MULTIPOLYGON", "GEOMETRYCOLLECTION", "POINT", "LINESTRING", "SRID=")
+    return "WKT" if start.startswith(wkt) else ""
 
 
 def load_request(path: Path) -> Request:
     """A request from a YAML or JSON file; errors as `parse_request`."""
     try:
-        document = yaml.safe_load(path.read_text("utf-8"))
+        document = load_yaml(path.read_text("utf-8"))
     except FileNotFoundError:
         raise RequestRefusedError(
             str(path), "no such file.", "Give the path of a request document."
         ) from None
+    except OSError as error:
+        raise RequestRefusedError(
+            str(path), f"cannot be read: {error.strerror}.", "Give the path of a request document."
+        ) from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise RequestRefusedError(
-            str(path), f"is not YAML: {error}.", "Mend the document; examples/ has some to copy."
+            str(path),
+            f"is not YAML: {' '.join(str(error).split())}.",
+            "Mend the document; examples/ has some to copy.",
         ) from None
     return parse_request(document)
 
@@ -207,21 +270,3 @@ def load_request(path: Path) -> Request:
 def dump_request(request: Request) -> str:
     """The request as JSON text, without what was left at its default."""
     return json.dumps(request.model_dump(mode="json", exclude_defaults=True))
-
-
-def _refusal(error: ValidationError) -> RequestRefusedError:
-    first = error.errors(include_url=False)[0]
-    field = ".".join(str(part) for part in first["loc"]) or "document"
-    problem = first["msg"].removeprefix("Value error, ")
-    if first["type"] == "extra_forbidden":
-        problem = "there is no such field"
-        remedy = f"Check its spelling; the fields are: {', '.join(Request.model_fields)}."
-        if len(first["loc"]) > 1:
-            remedy = "Check its spelling."
-    elif first["type"] == "missing":
-        problem, remedy = "is missing", "Add it to the document."
-    else:
-        shown = repr(first.get("input"))
-        problem = f"{problem} (given: {shown[:120]})"
-        remedy = "Correct this field and submit again."
-    return RequestRefusedError(field, problem + ".", remedy)

@@ -20,6 +20,8 @@ from tasks.errors import RequestRefusedError
 from tasks.request.regions import Area, region_area, tile_numbers
 from tasks.request.request import Request
 
+_MOST = 2.0**40  # pixels that a grid may have at all
+_FINEST = 10.0  # metres
 _FAR = 20.0
 """Degrees beyond a CRS's area of use at which its coordinates mean little."""
 
@@ -46,12 +48,37 @@ def target(request: Request) -> Target:
     area = region_area(request.region)
     lattice = _lattice(request)
     try:
-        grid = lattice.snap(_bounds(request, lattice, area))
+        bounds = _bounds(request, lattice, area)
+        _check_count(request, lattice, bounds)
+        grid = lattice.snap(bounds)
     except GridError as error:
         raise _refused(_region_field(request), error) from None
     if request.grid.modis is None:
         _check_domain(request, lattice.crs, area)
     return Target(lattice=lattice, grid=grid, area=area, modis=request.grid.modis)
+
+
+def pixel_text(request: Request, crs: str) -> str:
+    """The side of a pixel with its unit, as a scientist says it: "0.01 degree"."""
+    if request.grid.modis is not None:
+        return f"{request.grid.modis} m"
+    return f"{request.grid.resolution:g} {_unit(crs)}"
+
+
+def finer_than_modis(request: Request, crs: str) -> str:
+    """What to know where a pixel is far smaller than any of MODIS: mostly its unit is mistaken.
+    Empty: nothing."""
+    resolution = request.grid.resolution
+    known = parse_crs(crs)
+    if resolution is None or known.is_geographic:
+        return ""
+    metres = resolution * (known.axis_info[0].unit_conversion_factor or 1.0)
+    if metres >= _FINEST:
+        return ""
+    return (
+        f"The unit of {request.grid.crs} is the {_unit(crs)}, and MODIS pixels are 250 to 10,000 "
+        "metres wide: write 1000, say. "
+    )
 
 
 def normal_crs(text: str) -> str:
@@ -105,6 +132,25 @@ def _bounds(request: Request, lattice: Lattice, area: Area) -> Bounds:
     if request.region.bbox is not None:
         return project_bounds(request.region.bbox, lattice.crs)
     return _area_bounds(area, lattice.crs)
+
+
+def _check_count(request: Request, lattice: Lattice, bounds: Bounds) -> None:
+    """Refuse a pixel so small that the region has more of them than can be counted: the mistake is
+    at the pixel, not at the region."""
+    west, south, east, north = bounds
+    wide, high = (east - west) / lattice.resolution, (north - south) / lattice.resolution
+    if not wide * high > _MOST:
+        return
+    raise RequestRefusedError(
+        "grid.resolution" if request.grid.modis is None else "grid.modis",
+        f"a pixel of {pixel_text(request, lattice.crs)} is too small for this region: the raster "
+        f"would have {wide:,.0f} x {high:,.0f} pixels.",
+        f"{finer_than_modis(request, lattice.crs)}Ask for larger pixels or a smaller region.",
+    )
+
+
+def _unit(crs: str) -> str:
+    return parse_crs(crs).axis_info[0].unit_name or "unit"
 
 
 def _tile_bounds(tiles: tuple[str, ...], lattice: Lattice) -> Bounds:

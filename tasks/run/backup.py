@@ -54,6 +54,7 @@ PARTITIONS: Mapping[str, Sequence[str]] = {
 }
 CONTAINERS = (blobs.PLANS, blobs.PACKAGES, blobs.RESULTS)
 RESTORING = "restoring"  # a row of `requests` while a restore is under way
+_KEYS = ({"t", "p", "r", "e"}, {"c", "n", "b64"}, {"rows", "blobs"})  # of each line but the first
 _FIRST, _LAST = "", "\uffff"
 _BYTES = BATCH_BYTES * 3 // 4
 
@@ -182,11 +183,16 @@ def _rows(store: Store, table: str, partition: str) -> Iterator[Row]:
     if table == rows.TABLE:
         yield from _shard(store, partition)
         return
-    first = rows.prefix_range("q|") if table == requests.TABLE else (_LAST, _LAST)
+    if table != requests.TABLE:
+        yield from store.scan(table, partition, _FIRST, _LAST)
+        return
     # A request comes before its markers: one submitted meanwhile has them, or is not there yet.
-    yield from store.scan(table, partition, *first)
-    yield from store.scan(table, partition, _FIRST, first[0])
-    yield from store.scan(table, partition, first[1], _LAST)
+    for row in store.scan(table, partition, *rows.prefix_range("q|")):
+        yield row
+        for name, entity in requests.list_rows(requests.load_row(row)).items():
+            yield Row(partition=partition, row=name, entity=entity, etag="")
+    for start, end in ((_FIRST, "i|"), ("i}", "q|"), ("q}", _LAST)):
+        yield from store.scan(table, partition, start, end)
 
 
 def _shard(store: Store, number: str) -> Iterator[Row]:
@@ -245,13 +251,18 @@ def _lines(file: Path) -> Iterator[dict[str, Any]]:
             head = json.loads(source.readline() or "{}")
             if not isinstance(head, dict) or head.get("swathmill") != FORMAT:
                 raise BackupError(f"{file} is no export of Swathmill that this version reads")
+            if not isinstance(head.get("schema"), int):
+                raise BackupError(f"{file} is damaged: its first line has no schema")
             if head["schema"] > SCHEMA:
                 raise BackupError(
                     f"{file} has schema {head['schema']}, and this Swathmill reads schemas up to "
                     f"{SCHEMA}: restore it with the version that wrote it, or a newer one"
                 )
-            for text in source:
-                yield json.loads(text)
+            for number, text in enumerate(source, 2):
+                line = json.loads(text)
+                if not isinstance(line, dict) or line.keys() not in _KEYS:
+                    raise BackupError(f"{file} is damaged in line {number}; use another copy")
+                yield line
     except (OSError, EOFError, ValueError) as error:
         raise BackupError(f"{file} cannot be read: {error}; use another copy") from error
 

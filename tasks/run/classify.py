@@ -44,6 +44,7 @@ class AttemptError(SwathmillError):
 class Diagnosis:
     """Why an attempt failed: one line for people, the remedy, and the traceback for the log.
 
+    Where a reduction's own program failed there is no traceback: the log is what it printed.
     `asked` is the delay in seconds that a server asked for.
     """
 
@@ -77,6 +78,7 @@ _TYPES: tuple[tuple[tuple[type[BaseException], ...], Category], ...] = (
         ),
         Category.UNREADABLE_INPUT_FILE,
     ),
+    ((reprojection.ChoiceRefusedError, reprojection.GridError), Category.CHOICE_REFUSED),
     ((PackageError,), Category.USER_CODE_FAILED),
     ((BlobMissingError,), Category.SOURCE_BLOB_MISSING),
     ((CorruptBlobError,), Category.CORRUPT_BLOB_READ),
@@ -133,6 +135,12 @@ _SIGNALS = {
     signal.SIGKILL: Category.OUT_OF_MEMORY,
 }
 
+_OF_USER_CODE = (
+    Category.USER_CODE_FAILED,
+    Category.USER_CODE_TIMED_OUT,
+    Category.OUT_OF_MEMORY,
+)
+
 _FULL = ("no space left", "enospc", "disk quota exceeded")
 
 
@@ -148,7 +156,7 @@ def classify(error: BaseException, *, now: float | None = None) -> Diagnosis:
             return Diagnosis(
                 category=category,
                 message=_line(error, cause),
-                traceback=text,
+                traceback="" if _is_of_user_code(cause) else text,
                 asked=_asked(cause, time.time() if now is None else now),
                 healing=cause.healing if isinstance(cause, AttemptError) else 0,
             )
@@ -194,6 +202,11 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
             return
         yield cause
         cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
+
+
+def _is_of_user_code(error: BaseException) -> bool:
+    """Whether a reduction's own program failed, as those say who watched it."""
+    return isinstance(error, AttemptError) and error.category in _OF_USER_CODE
 
 
 def _category(error: BaseException) -> Category | None:

@@ -19,7 +19,7 @@ from tasks.messages import queues
 from tasks.messages.hints import MemoryHints, RedisHints
 from tasks.messages.queues import Ack
 from tasks.run.backup import PARTITIONS
-from tasks.settings import Settings
+from tasks.settings import Settings, WrongSettingError
 from tasks.storage import blobs
 from tasks.storage.azure_blobs import AzureBlobs
 from tasks.storage.azure_tables import AzureTables
@@ -74,6 +74,7 @@ def connect(settings: Settings, *, create: bool = True) -> Services:
 
     Raises:
         SettingMissingError: no storage account or no Redis is named.
+        WrongSettingError: the connection string of the storage account is malformed.
         azure.core.exceptions.AzureError: storage does not answer.
     """
     if not settings.storage.get_secret_value():
@@ -148,6 +149,16 @@ class AzureQueue:
 
 
 def _clients(storage: str) -> tuple[AzureTables, AzureBlobs, AzureQueue]:
+    try:
+        return _made_clients(storage)
+    except ValueError as error:
+        raise WrongSettingError(
+            f"The setting SWATHMILL_STORAGE cannot be used: {error}",
+            "Correct it (docs/settings.md).",
+        ) from None
+
+
+def _made_clients(storage: str) -> tuple[AzureTables, AzureBlobs, AzureQueue]:
     sizes = transfer_sizes()
     reads, writes = transport(storage, retries=4), transport(storage, retries=0)
     if "=" in storage:

@@ -11,7 +11,16 @@ from archives.sources import Sources
 from tasks.messages.host_limits import host_limits
 from tasks.settings import Settings
 
+SAMPLE = "sample-archive"  # folder within the data folder, read where no source is set
 _NO_TOKEN = "none"  # a key vault keeps no empty secrets
+
+
+def is_sample(settings: Settings) -> bool:
+    """Whether granules come from the data folder's sample archive: synthetic values."""
+    place = settings.archive
+    if settings.sources or not place or "://" in place:
+        return False
+    return Path(place).resolve() == (settings.data_dir / SAMPLE).resolve()
 
 
 def open_sources(

@@ -1,7 +1,7 @@
 """The store on Azure Tables (or Azurite), by the Azure SDK.
 
 Reads are repeated by the SDK. Writes are not: a write that was resent after it took effect comes
-back as a conflict, so the caller reads the row and decides (`tasks.tables.updates`).
+back as a conflict, so the caller reads the row and decides (`tasks.updates`).
 """
 
 from collections.abc import Iterator, Sequence
@@ -78,11 +78,11 @@ class AzureTables:
         )
         found = 0
         try:
-            for entity in pages:
-                if limit is not None and found >= limit:
-                    return
+            for entity in pages if limit is None or limit > 0 else ():
                 found += 1
                 yield _row(entity)
+                if found == limit:
+                    return  # and do not ask for one more
         except AzureError as error:
             raise StoreError(f"reading {table} from {start!r}: {_brief(error)}") from error
 

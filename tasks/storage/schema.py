@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from tasks.errors import SwathmillError
 from tasks.storage.store import Entity, Row
 
-SCHEMA = 2
+SCHEMA = 4
 
 Upgrade = Callable[[Entity], Entity]
 
@@ -34,9 +34,18 @@ def _with(**added: str | int | float | bool | bytes) -> Upgrade:
     return upgrade
 
 
+def _cancelling(entity: Entity) -> Entity:
+    """A request that was ordered to be cancelled, and had no state of its own for it."""
+    if entity["order"] != "cancel":
+        return entity
+    live = entity["state"] in ("submitted", "waiting for confirmation", "planning", "running")
+    return {**entity, "order": "", "state": "cancelling" if live else entity["state"]}
+
+
 # By kind of row, then by the number that the upgrade starts from.
 UPGRADES: Mapping[str, Mapping[int, Upgrade]] = {
-    "request": {1: _with(retry_orders="[]", retry_of="", retried_as="")},
+    "request": {1: _with(retry_orders="[]", retry_of="", retried_as=""), 2: _cancelling},
+    "mail": {3: _with(signs_in="", shows="[]")},
     "worker": {1: _with(moves="", hold="")},
 }
 

@@ -46,7 +46,8 @@ class Replace:
 
 @dataclass(frozen=True, kw_only=True)
 class Upsert:
-    """Write a row whatever is there. Only for rows whose content their key determines."""
+    """Write a row whatever is there. Only for rows whose content their key determines, or a row
+    that the same transaction replaces under its ETag."""
 
     row: str
     entity: Entity

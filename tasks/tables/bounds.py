@@ -1,9 +1,9 @@
-"""How long an attempt may run: four times the mean of its class, within bounds."""
+"""How long an attempt may run: four times what is expected of its class, within bounds."""
 
 from dataclasses import dataclass
 
 from tasks.settings import Settings
-from tasks.tables.history import ClassStatistics
+from tasks.tables.expectation import Times
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,17 +25,12 @@ class Bounds:
             ceiling=settings.timeout_ceiling,
         )
 
-    def mean(self, statistics: ClassStatistics | None) -> float | None:
-        """The mean of a class, in seconds; None while it has too few successes."""
-        if statistics is None or statistics.count < self.samples:
-            return None
-        return statistics.mean
-
-    def bound(self, statistics: ClassStatistics | None, retries: int) -> float:
-        """Seconds an attempt may run: `factor` times its class's mean, at least the floor, doubled
-        with each retry, at most the ceiling, which alone holds for a class without a mean."""
-        mean = self.mean(statistics)
-        if mean is None:
+    def bound(self, times: Times, task_class: str, retries: int) -> float:
+        """Seconds an attempt may run: `factor` times what its class or similar work took, at least
+        the floor, doubled with each retry, at most the ceiling, which alone holds where nothing
+        similar was timed. It never falls as the amount of work grows."""
+        expected = times.limit(task_class)
+        if expected is None:
             return self.ceiling
-        base = max(self.floor, self.factor * mean)
+        base = max(self.floor, self.factor * expected)
         return float(min(self.ceiling, base * 2.0 ** min(retries, 60)))

@@ -79,11 +79,6 @@ def class_statistics(store: Store) -> dict[str, ClassStatistics]:
     return {s.task_class: s for s in map(_load_class, found)}
 
 
-def class_means(store: Store, samples: int = 1) -> dict[str, float]:
-    """Mean duration in seconds by task class, of classes with at least `samples` successes."""
-    return {c: s.mean for c, s in class_statistics(store).items() if s.count >= samples}
-
-
 def executions(store: Store, days: int, today: dt.date) -> Iterator[DayCount]:
     """Executions of the last `days` days up to `today` by day, phase, class and outcome."""
     first = today - dt.timedelta(days=days - 1)

@@ -5,6 +5,7 @@ Message-ID is the same each time it is sent.
 """
 
 import hashlib
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
@@ -19,7 +20,12 @@ PARTITION = "outbox"
 
 @dataclass(frozen=True, kw_only=True)
 class Mail:
-    """One mail. `kind` says about what: `end` of the request, say."""
+    """One mail. `kind` says about what: `end` of the request, say.
+
+    The text holds plain addresses of the portal, each on a line of its own. What a mail opens is
+    signed when it is sent, and kept nowhere: its own request, the requests that it `shows`, a
+    session of the owner that it `signs_in`.
+    """
 
     request: str
     to: str
@@ -30,6 +36,8 @@ class Mail:
     sent_at: float = 0.0  # 0: not yet
     tries: int = 0
     error: str = ""
+    signs_in: str = ""
+    shows: tuple[str, ...] = ()
     etag: str = field(default="", compare=False)
 
     @property
@@ -99,6 +107,8 @@ def _dump(mail: Mail) -> Entity:
         "sent_at": mail.sent_at,
         "tries": mail.tries,
         "error": mail.error,
+        "signs_in": mail.signs_in,
+        "shows": json.dumps(mail.shows),
     }
 
 
@@ -115,5 +125,7 @@ def _load(row: Row) -> Mail:
         sent_at=float(e["sent_at"]),
         tries=int(e["tries"]),
         error=str(e["error"]),
+        signs_in=str(e["signs_in"]),
+        shows=tuple(json.loads(str(e["shows"]))),
         etag=row.etag,
     )

@@ -21,6 +21,8 @@ from tasks.tables.transitions import Change, RetryPolicy
 
 log = structlog.get_logger("tasks.tables.protocol")
 
+_APART = 8  # rows read for one that is wanted, at most, before it is read by itself
+
 
 @dataclass(frozen=True, kw_only=True)
 class Claimed:
@@ -68,6 +70,28 @@ def read_task(store: Store, key: str) -> Task | None:
     """The task row, or None."""
     row = store.get(rows.TABLE, shard(key), rows.task_row(key))
     return rows.load_task(row) if row else None
+
+
+def read_tasks(store: Store, shard: str, keys: Sequence[str]) -> dict[str, Task]:
+    """The task rows of a shard, by key. `keys` are in order: rows that lie close together are read
+    as one range; where many others lie between them, each is read by itself."""
+    found: dict[str, Task] = {}
+    left = list(keys)
+    while left:
+        start, end = rows.task_row(left[0]), rows.task_row(left[-1]) + "\0"
+        most = _APART * len(left)
+        page = list(store.scan(rows.TABLE, shard, start, end, limit=most))
+        wanted = set(left)
+        met = [row for row in page if row.row[2:] in wanted]
+        found |= {row.row[2:]: rows.load_task(row) for row in met}
+        if len(page) < most:
+            break
+        left = [key for key in left if rows.task_row(key) > page[-1].row]
+        if _APART * len(met) < len(page):
+            one_by_one = (read_task(store, key) for key in left)
+            found |= {task.key: task for task in one_by_one if task is not None}
+            break
+    return found
 
 
 def read_spec(store: Store, key: str) -> Spec:

@@ -1,7 +1,8 @@
-"""The table `requests`: one row per request, with its progress; markers for lists of them.
+"""The table `requests`: one row per request, with its progress; markers and lists of them.
 
 All in one partition. By RowKey: `q|id` the request, `l|id` it has not ended, `d|id` it has ended
-and still wants what it needs no more, `n|time|id` newest first.
+and still wants what it needs no more, `i|...` its places in the lists (`request_lists`),
+`n|time|id` a request of an earlier build, which is in no list yet.
 """
 
 import datetime as dt
@@ -18,6 +19,7 @@ from tasks.storage import blobs
 from tasks.storage.schema import SCHEMA, current
 from tasks.storage.store import Delete, Entity, Insert, Operation, Replace, Row, Store, Upsert
 from tasks.tables import rows, updates
+from tasks.tables.request_lists import Listed, span
 from tasks.tables.rows import Want
 from tasks.tables.services import Services, new_id
 
@@ -26,18 +28,24 @@ PARTITION = "requests"
 GAPS_ON_ROW = 50
 ORDERS = ("", "cancel", "pause", "resume", "confirm")
 _INLINE = 60_000  # bytes of a request document kept on its row
-_NEWEST = 10**13  # milliseconds; RowKeys count down from it
 
 
 @dataclass(frozen=True, kw_only=True)
 class PhaseCount:
-    """A phase's tasks of one request. `done` includes `reused`, which were DONE before it asked."""
+    """A phase's tasks of one request. `done` includes `reused`, which were DONE before it asked;
+    `cancelled` are those that were unfinished when the request was cancelled or failed."""
 
     total: int = 0
     done: int = 0
     failed: int = 0
     running: int = 0
     reused: int = 0
+    cancelled: int = 0
+
+    @property
+    def left(self) -> int:
+        """Tasks that have not ended, and are not cancelled."""
+        return self.total - self.done - self.failed - self.cancelled
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +60,8 @@ class Preview:
     exact: bool = True  # or reuse is known of a sample only
     stored: int = 0  # bytes to keep, at most
     busy: float = 0.0  # expected seconds of slots, by what such tasks took
-    unmeasured: int = 0  # tasks whose like was never timed, not in `busy`
+    similar: int = 0  # tasks in `busy` by what similar ones took
+    unmeasured: int = 0  # tasks of which nothing similar was timed, not in `busy`
     elapsed: float = 0.0  # expected seconds with the slots there were; 0: unknown
     cost: float = 0.0  # expected, in the prices' currency, with a month of storage
 
@@ -84,6 +93,7 @@ class RequestRow:
     retry_orders: tuple[str, ...] = ()  # `retrying.Scope`s whose failures are to be tried again
     retry_of: str = ""  # the ended request that this one tries again
     retried_as: str = ""  # the request that tries this one again
+    retried: bool = False  # something of it was to be tried again while it ran
     etag: str = field(default="", compare=False)
 
 
@@ -134,7 +144,7 @@ def submit(
     operations = (
         Insert(row=f"q|{name}", entity=dump(row)),
         Insert(row=f"l|{name}", entity={"schema": SCHEMA, "id": name}),
-        Insert(row=_newest(row), entity={"schema": SCHEMA, "id": name, "owner": owner}),
+        *_listing(row),
     )
 
     def once(found: Row | None) -> tuple[Operation, ...]:
@@ -151,14 +161,19 @@ def submit(
 
 def load(services: Services, request: str) -> RequestRow:
     """A request's row with its document; NoSuchRequestError when there is none."""
-    found = services.store.get(TABLE, PARTITION, f"q|{request}")
-    if found is None:
-        raise NoSuchRequestError(request)
-    row = load_row(found)
+    row = row_of(services, request)
     if not row.document:
         text = services.blobs.get_bytes(blobs.PLANS, _document_blob(request)).decode()
         row = replace(row, document=text)
     return row
+
+
+def row_of(services: Services, request: str) -> RequestRow:
+    """A request's row, without a document over 60 kB; NoSuchRequestError when there is none."""
+    found = services.store.get(TABLE, PARTITION, f"q|{request}")
+    if found is None:
+        raise NoSuchRequestError(request)
+    return load_row(found)
 
 
 def document_of(row: RequestRow) -> Request:
@@ -167,19 +182,45 @@ def document_of(row: RequestRow) -> Request:
 
 
 def list_requests(
-    services: Services, owner: str | None = None, limit: int = 100
+    services: Services,
+    owner: str | None = None,
+    limit: int = 100,
+    after: RequestRow | None = None,
 ) -> Iterator[RequestRow]:
-    """Requests, newest first, of one owner or of all. Documents over 60 kB are left out."""
-    found = 0
+    """Requests, newest first, of one owner or of all; those older than `after`, if it is given.
+
+    Dry runs are in no list. Document, gaps and notes are left out.
+    """
+    start, end = span(owner, None if after is None else _place(after))
+    for row in services.store.scan(TABLE, PARTITION, start, end, limit):
+        yield load_row(row)
+
+
+def list_rows(row: RequestRow) -> dict[str, Entity]:
+    """A request's rows in the lists: a function of its own row alone."""
+    return {} if row.dry_run else dict.fromkeys(_place(row).rows, _summary(row))
+
+
+def complete_lists(services: Services) -> int:
+    """Put the requests of an earlier build into the lists; how many there were. May be repeated."""
+    number = 0
     for marker in services.store.scan(TABLE, PARTITION, *rows.prefix_range("n|")):
-        if owner is not None and marker.entity["owner"] != owner:
-            continue
-        row = services.store.get(TABLE, PARTITION, f"q|{marker.entity['id']!s}")
-        if row is not None:
-            yield load_row(row)
-            found += 1
-        if found >= limit:
-            return
+        _list_earlier(services, str(marker.entity["id"]), marker.row)
+        number += 1
+    return number
+
+
+def _list_earlier(services: Services, request: str, marker: str) -> None:
+    def once(found: Row | None) -> tuple[Operation, ...]:
+        if services.store.get(TABLE, PARTITION, marker) is None:
+            return ()
+        if found is None:
+            return (Delete(row=marker),)
+        row = load_row(found)
+        same = Replace(row=found.row, entity=found.entity, etag=found.etag)
+        return (same, Delete(row=marker), *_listing(row))
+
+    updates.update(services.store, services.clock, TABLE, PARTITION, f"q|{request}", once)
 
 
 def live_requests(store: Store) -> list[str]:
@@ -202,10 +243,12 @@ def settled(services: Services, request: str) -> None:
 
 
 def order(services: Services, request: str, order: str) -> None:
-    """Ask the manager to cancel, pause or resume a request, or confirm one that waits for it.
+    """Cancel a request, or ask the manager to pause or resume one, or confirm one that waits.
 
-    An ended one stays as it is; one that waits can be confirmed or cancelled only, and only that
-    one can be confirmed.
+    One that has ended or is being cancelled stays as it is; one that waits can be confirmed or
+    cancelled only, and only that one can be confirmed. A request of which nothing has begun is
+    cancelled at once; any other is CANCELLING from now on, until the manager has withdrawn what is
+    unfinished.
 
     Raises:
         NoSuchRequestError: there is none of this id.
@@ -214,16 +257,33 @@ def order(services: Services, request: str, order: str) -> None:
     if order not in ORDERS[1:]:
         raise ValueError(f"there is no order {order!r}; there are {', '.join(ORDERS[1:])}")
 
+    now = services.clock.now()
+
     def change(row: RequestRow) -> RequestRow:
-        if row.state.ended or row.order == "cancel":
+        if row.state.ended or row.state is RequestState.CANCELLING:
             return row
+        if order == "cancel":
+            return _cancelled(row, now)
         held = row.state is RequestState.HELD
-        if order != "cancel" and held != (order == "confirm"):
+        if held != (order == "confirm"):
             return row
         return replace(row, order=order)
 
     change_request(services, request, change)
     services.queue.send(request)
+
+
+def _cancelled(row: RequestRow, now: float) -> RequestRow:
+    """A live request with the order to cancel it. Before its plan is written it wants no task, and
+    none can be added: whoever plans it writes only over the state that it found."""
+    match row.state:
+        case RequestState.SUBMITTED:
+            message = "cancelled before it was planned"
+        case RequestState.HELD:
+            message = "cancelled before it was confirmed"
+        case _:
+            return replace(row, state=RequestState.CANCELLING, order="")
+    return replace(row, state=RequestState.CANCELLED, order="", message=message, ended=now)
 
 
 def change_request(
@@ -247,6 +307,8 @@ def change_request(
         operations: list[Operation] = [
             Replace(row=f"q|{request}", entity=dump(new), etag=found.etag)
         ]
+        if _summary(new) != _summary(old):
+            operations += _listing(new)
         if new.state.ended and not old.state.ended:
             operations.append(Delete(row=f"l|{request}"))
             if not new.dry_run:
@@ -321,6 +383,7 @@ def dump(row: RequestRow) -> Entity:
         "retry_orders": json.dumps(row.retry_orders),
         "retry_of": row.retry_of,
         "retried_as": row.retried_as,
+        "retried": row.retried,
     }
 
 
@@ -353,12 +416,22 @@ def load_row(row: Row) -> RequestRow:
         retry_orders=tuple(json.loads(str(e["retry_orders"]))),
         retry_of=str(e["retry_of"]),
         retried_as=str(e["retried_as"]),
+        retried=bool(e.get("retried", False)),
         etag=row.etag,
     )
 
 
-def _newest(row: RequestRow) -> str:
-    return f"n|{_NEWEST - int(row.submitted * 1000):013d}|{row.id}"
+def _place(row: RequestRow) -> Listed:
+    return Listed(id=row.id, owner=row.owner, submitted=row.submitted)
+
+
+def _summary(row: RequestRow) -> Entity:
+    """What the lists say of a request."""
+    return dump(replace(row, document="", gaps=(), notes=()))
+
+
+def _listing(row: RequestRow) -> tuple[Operation, ...]:
+    return tuple(Upsert(row=name, entity=entity) for name, entity in list_rows(row).items())
 
 
 def _document_blob(request: str) -> str:

@@ -5,6 +5,7 @@ it is; its retry is a new request of the same document, linked both ways, which 
 and whose fresh wants revive what failed.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from tasks.errors import SwathmillError
@@ -17,11 +18,17 @@ from tasks.tables.rows import Want
 from tasks.tables.services import Services, new_id
 
 MOST_ORDERS = 50  # of one request, not obeyed yet
+MOST_ENDED = 100  # requests that have ended and are tried again at once
+LOOKED_AT = 1000  # requests, the latest, of which those are sought
 _LONGEST_LINE = 1000  # retries of retries
 
 
 class NothingToRetryError(SwathmillError):
-    """A request has nothing that could be tried again."""
+    """A request has nothing that could be tried again, or not now."""
+
+
+class CancellingError(NothingToRetryError):
+    """A request is being cancelled: it can be tried again when that is over."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +80,7 @@ def retry(services: Services, request: str, scope: Scope) -> RequestRow:
 
     Raises:
         NoSuchRequestError: there is none of this id.
+        CancellingError: it is being cancelled.
         NothingToRetryError: it ended with nothing failed or missing, or was only counted.
         ValueError: too many orders wait.
         StoreError: storage failed; call again.
@@ -95,15 +103,77 @@ def retry(services: Services, request: str, scope: Scope) -> RequestRow:
     raise NothingToRetryError(f"request {request} was tried again too often; submit it anew")
 
 
+@dataclass(frozen=True, kw_only=True)
+class Reached:
+    """A request that has failures of a scope, and which tasks they are."""
+
+    row: RequestRow
+    tasks: frozenset[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reach:
+    """All requests that a scope reaches. The `running` ones try again themselves; for each that has
+    `ended` another is made. `more` when others have ended with such failures, too."""
+
+    running: tuple[Reached, ...] = ()
+    ended: tuple[Reached, ...] = ()
+    more: bool = False
+
+    @property
+    def tasks(self) -> int:
+        """How many tasks have failed so, each counted once."""
+        return len(frozenset().union(*(one.tasks for one in (*self.running, *self.ended))))
+
+
+def reach(services: Services, scope: Scope, since: float) -> Reach:
+    """The requests that have failures of a scope: those that run, and those of the latest
+    `LOOKED_AT` that have ended since then, `MOST_ENDED` of them at most.
+
+    Left out are those that somebody cancelled, that are being tried again by now, and those that
+    run and are to fail when anything is missing. Raises StoreError.
+    """
+    running: list[Reached] = []
+    for name in requests.live_requests(services.store):
+        row = requests.load(services, name)
+        goes_on = row.state is RequestState.RUNNING and not row.retry_orders
+        if goes_on and requests.document_of(row).on_missing != "fail":
+            running += _reached(services, row, scope)
+    ended: list[Reached] = []
+    for row in requests.list_requests(services, limit=LOOKED_AT):
+        lacks = row.state in (RequestState.GAPS, RequestState.FAILED)
+        if lacks and row.ended >= since and not row.retried_as:
+            ended += _reached(services, row, scope)
+            if len(ended) > MOST_ENDED:
+                break
+    return Reach(
+        running=tuple(running), ended=tuple(ended[:MOST_ENDED]), more=len(ended) > MOST_ENDED
+    )
+
+
+def _reached(services: Services, row: RequestRow, scope: Scope) -> Iterator[Reached]:
+    if not any(count.failed for count in row.phases.values()):
+        return
+    found = (want.key for want in requests.wants(services, row.id) if scope.covers(want))
+    tasks = frozenset(found)
+    if tasks:
+        yield Reached(row=row, tasks=tasks)
+
+
 def _ordered(services: Services, request: str, scope: Scope) -> RequestRow:
     def change(row: RequestRow) -> RequestRow:
-        if row.state.ended or row.order == "cancel" or str(scope) in row.retry_orders:
+        if row.state is RequestState.CANCELLING:
+            raise CancellingError(
+                f"request {row.id} is being cancelled; when that is over, another request can make "
+                "what is left"
+            )
+        if row.state.ended or str(scope) in row.retry_orders:
             return row
         if len(row.retry_orders) >= MOST_ORDERS:
             raise ValueError(
                 f"{MOST_ORDERS} orders to request {row.id} wait already; retry all of it instead"
             )
-        return replace(row, retry_orders=(*row.retry_orders, str(scope)))
+        return replace(row, retry_orders=(*row.retry_orders, str(scope)), retried=True)
 
     return requests.change_request(services, request, change)
 

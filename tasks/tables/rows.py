@@ -17,9 +17,11 @@ One partition per shard (`keys.shard`). By RowKey prefix:
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from typing import Any
 
+from reprojection.read.completeness import WHOLE, Completeness, Missing
 from tasks.model.categories import Category
 from tasks.model.model import ArtifactFile, Attempt, Phase, State, Task
 from tasks.model.spec import Spec, load_spec
@@ -27,7 +29,11 @@ from tasks.storage.schema import SCHEMA, current
 from tasks.storage.store import Entity, Operation, Row, Upsert, Value
 
 TABLE = "tasks"
+NAMED = 100
+"""Missing inputs of a task's files that its row has by name; the files have them all."""
 _PART = 60 * 2**10
+_WHY = 200  # characters of the reason why an input is missing
+_MESSAGE = 500  # characters of a line for people
 _LOG = 16 * 2**10  # characters of an attempt's log tail; Azure stores UTF-16
 
 
@@ -47,6 +53,7 @@ class Want:
     message: str = ""
     successor: str = ""
     earlier: tuple[str, ...] = ()  # successors before that one, still wanted by the request
+    stopped: bool = False  # failed without being run: the first runs had all failed alike
     files: tuple[ArtifactFile, ...] = ()
 
     @property
@@ -161,6 +168,7 @@ def dump_task(task: Task) -> Entity:
         "sponsor": task.sponsor,
         "category": task.category.value if task.category else "",
         "successor": task.successor,
+        **({"reason": task.reason[:_MESSAGE]} if task.reason else {}),
         "files": dump_files(task.files),
     }
 
@@ -190,6 +198,7 @@ def load_task(row: Row) -> Task:
         sponsor=str(e["sponsor"]),
         category=Category(category) if category else None,
         successor=str(e["successor"]),
+        reason=str(e.get("reason", "")),
         files=load_files(_binary(e["files"])),
         etag=row.etag,
     )
@@ -244,9 +253,10 @@ def dump_want(want: Want) -> Entity:
         "outcome": want.outcome,
         "category": want.category.value if want.category else "",
         "reused": want.reused,
-        "message": want.message[:500],
+        "message": want.message[:_MESSAGE],
         "successor": want.successor,
         **({"earlier": " ".join(want.earlier)} if want.earlier else {}),
+        **({"stopped": True} if want.stopped else {}),
         "files": dump_files(want.files),
     }
 
@@ -267,6 +277,7 @@ def load_want(row: Row) -> Want:
         message=str(e["message"]),
         successor=str(e["successor"]),
         earlier=tuple(str(e.get("earlier", "")).split()),
+        stopped=bool(e.get("stopped", False)),
         files=load_files(_binary(e["files"])),
     )
 
@@ -280,7 +291,7 @@ def dump_attempt(attempt: Attempt) -> Entity:
         "phase": attempt.phase.value,
         "category": attempt.category.value if attempt.category else "",
         "log": attempt.log[-_LOG:],
-        "message": attempt.message[:500],
+        "message": attempt.message[:_MESSAGE],
     }
 
 
@@ -312,14 +323,16 @@ def news_of_attempt(task: Task, attempt: Attempt) -> Operation:
         "duration": attempt.duration,
         "ended": attempt.ended,
         "worker": attempt.worker,
-        "message": attempt.message[:500],
+        "message": attempt.message[:_MESSAGE],
     }
     return Upsert(row=f"o|{task.key}|{attempt.number:06d}", entity=entity)
 
 
-def news_of_end(task: Task) -> Operation:
-    """The news that a task ended without an attempt of its own."""
-    return Upsert(row=f"o|{task.key}|g{task.generation:06d}", entity=_news(task, 0, task.category))
+def news_of_end(task: Task, said: str = "") -> Operation:
+    """The news that a task ended without an attempt of its own; `said` is told in place of the
+    task's reason."""
+    entity = _news(task, 0, task.category) | {"message": (said or task.reason)[:_MESSAGE]}
+    return Upsert(row=f"o|{task.key}|g{task.generation:06d}", entity=entity)
 
 
 def news_of_wait(task: Task) -> Operation:
@@ -379,15 +392,49 @@ def load_news(row: Row) -> News:
 
 def dump_files(files: Sequence[ArtifactFile]) -> bytes:
     """Files as a binary property: half the size of a string one, which Azure counts as UTF-16."""
-    return (
-        json.dumps([[f.name, f.blob, f.size, f.sha256] for f in files]).encode() if files else b""
-    )
+    if not files:
+        return b""
+    most = NAMED // max(1, sum(f.completeness != WHOLE for f in files))
+    return json.dumps([_dump_file(f, most) for f in files]).encode()
 
 
 def load_files(text: bytes) -> tuple[ArtifactFile, ...]:
-    return tuple(
-        ArtifactFile(name=n, blob=b, size=s, sha256=h) for n, b, s, h in json.loads(text or b"[]")
+    return tuple(_load_file(*file) for file in json.loads(text or b"[]"))
+
+
+def _dump_file(file: ArtifactFile, most: int) -> list[object]:
+    """Name, blob, size, checksum; then, where there is any, what else is said of it."""
+    said: dict[str, object] = {}
+    if file.completeness != WHOLE:
+        said["lacks"] = _dump_completeness(file.completeness.named(most))
+    if file.valid_share is not None:
+        said["valid"] = file.valid_share
+    return [file.name, file.blob, file.size, file.sha256, *([said] if said else [])]
+
+
+def _load_file(
+    name: str, blob: str, size: int, sha256: str, said: Mapping[str, Any] | None = None
+) -> ArtifactFile:
+    more = said or {}
+    lacks = more.get("lacks")
+    return ArtifactFile(
+        name=name,
+        blob=blob,
+        size=size,
+        sha256=sha256,
+        completeness=WHOLE if lacks is None else _load_completeness(lacks),
+        valid_share=more.get("valid"),
     )
+
+
+def _dump_completeness(said: Completeness) -> list[object]:
+    return [said.share, said.unnamed, [[one.what, one.why[:_WHY]] for one in said.missing]]
+
+
+def _load_completeness(said: tuple[float, int, list[tuple[str, str]]]) -> Completeness:
+    share, unnamed, missing = said
+    names = tuple(Missing(what=what, why=why) for what, why in missing)
+    return Completeness(share=share, missing=names, unnamed=unnamed)
 
 
 def _binary(value: Value) -> bytes:

@@ -2,7 +2,7 @@
 
 A function takes the task row as read and says what one transaction on its partition must write.
 It raises `FencedError` when the row no longer allows the change. Nothing here reads, waits or
-draws random numbers; `tasks.tables.protocol` does the reading and writing around it.
+draws random numbers; `tasks.protocol` does the reading and writing around it.
 
 The markers of a task (ready, later, running) are a function of its row, so that the row and its
 markers can never disagree. News (`o|key|name`) are rows of their own: an ended attempt or a
@@ -16,7 +16,7 @@ from tasks.errors import FencedError
 from tasks.model.categories import RULES, Category, Retry
 from tasks.model.model import ArtifactFile, Attempt, State, Task
 from tasks.model.spec import Spec
-from tasks.storage.store import Delete, Insert, Operation, Replace, Upsert
+from tasks.storage.store import Delete, Entity, Insert, Merge, Operation, Replace, Upsert
 from tasks.tables import rows
 
 _STRIKES = 2  # killed for memory so often, a task is not tried again at the same size
@@ -127,6 +127,20 @@ def drop(task: Task, request: str, ended: Callable[[str], bool] = lambda _: Fals
     return _change(task, new, extra if request in task.wants else ())
 
 
+def deliver(task: Task, request: str) -> Change:
+    """A request that is about to end is told of a DONE task before the news of it is digested, in
+    one transaction with the task's row as it was read."""
+    if task.state is not State.DONE or request not in task.wants:
+        raise FencedError(f"task {task.key} is {task.state}, or not wanted by request {request}")
+    told: Entity = {
+        "outcome": "done",
+        "category": "",
+        "message": "",
+        "files": rows.dump_files(task.files),
+    }
+    return _change(task, task, (Merge(row=rows.want_row(request, task.key), entity=told),))
+
+
 def sponsor(task: Task, request: str) -> Change:
     """Put a task under another wanting request (the sponsor was paused, say)."""
     if request not in task.wants:
@@ -196,7 +210,9 @@ def fail(
         case Retry.ONCE if left and (attempt.category is Category.OUT_OF_MEMORY or first):
             new = again
         case _:
-            new = replace(spent, state=State.FAILED, category=attempt.category)
+            new = replace(
+                spent, state=State.FAILED, category=attempt.category, reason=attempt.message
+            )
     return _change(task, new, _ended(new, attempt))
 
 
@@ -227,13 +243,28 @@ def reconsider(task: Task, inputs: int) -> Change:
     return _change(task, new, (rows.news_of_wait(new),))
 
 
-def supersede(task: Task, successor: str) -> Change:
+def supersede(task: Task, successor: str, reason: str = "") -> Change:
     """WAITING with lacking inputs -> FAILED as upstream failed; `successor` is the key of the
-    task planned over the inputs that exist, or empty when none does."""
+    task planned over the inputs that exist, or empty when none does; `reason` the first cause."""
     if task.state is not State.WAITING or task.missing or not task.lacking:
         raise FencedError(f"task {task.key} is not waiting with lacking inputs")
-    new = replace(task, state=State.FAILED, category=Category.UPSTREAM_FAILED, successor=successor)
+    new = replace(
+        task,
+        state=State.FAILED,
+        category=Category.UPSTREAM_FAILED,
+        successor=successor,
+        reason=reason,
+    )
     return _change(task, new, (rows.news_of_end(new),))
+
+
+def stop(task: Task, category: Category, reason: str, said: str) -> Change:
+    """READY -> FAILED without an attempt: others have failed in the way that this one would, for
+    this `reason`; `said` is what its requests are told."""
+    if task.state is not State.READY:
+        raise FencedError(f"task {task.key} is {task.state}, not ready")
+    new = replace(task, state=State.FAILED, category=category, reason=reason)
+    return _change(task, new, (rows.news_of_end(new, said),))
 
 
 def wake(task: Task, now: float) -> Change:
@@ -282,6 +313,7 @@ def retry(task: Task, wants: Sequence[rows.Want], missing: int, lacking: int = 0
             outcome="done" if done else "",
             category=None,
             message="",
+            stopped=False,
             reused=done,
             files=task.files if done else (),
         )
@@ -322,6 +354,7 @@ def _fresh(task: Task, missing: int) -> Task:
         lacking=0,
         category=None,
         successor="",
+        reason="",
         files=(),
     )
 

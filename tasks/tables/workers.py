@@ -17,6 +17,7 @@ from tasks.tables import updates
 
 TABLE = "workers"
 PARTITION = "workers"
+_WHY = 1000  # characters
 
 
 class Hold(Enum):
@@ -54,6 +55,9 @@ class WorkerRow:
     orders: tuple[str, ...] = ()  # claim ids to kill
     moves: tuple[str, ...] = ()  # claim ids to kill and hand back, for others to run
     hold: Hold = Hold.NONE
+    hold_why: str = ""  # the evidence in words
+    hold_since: float = 0.0  # when it was drained; POSIX seconds, as the next
+    hold_until: float = 0.0  # when it is tried again; 0: now
     draining: bool = False
     sandbox: str = ""
     version: str = ""
@@ -97,6 +101,9 @@ def beat(store: Store, clock: Clock, worker: WorkerRow) -> Orders:
             orders=orders.kill,
             moves=orders.move,
             hold=orders.hold,
+            hold_why=old.hold_why if same else "",
+            hold_since=old.hold_since if same else 0.0,
+            hold_until=old.hold_until if same else 0.0,
             draining=worker.draining or (same and old.draining),
         )
         if old == new:
@@ -125,11 +132,28 @@ def order_move(store: Store, clock: Clock, worker: str, claim: str) -> bool:
     return _order(store, clock, worker, change)
 
 
-def order_hold(store: Store, clock: Clock, worker: str, started: float, hold: Hold) -> bool:
-    """Say what a worker may take; nothing changes for a later incarnation of it."""
+def order_hold(
+    store: Store,
+    clock: Clock,
+    worker: str,
+    started: float,
+    hold: Hold,
+    *,
+    why: str = "",
+    wait: float = 0.0,
+) -> bool:
+    """Say what a worker may take, why, and in how many seconds it is tried again; nothing changes
+    for a later incarnation of it."""
+    now = clock.now()
 
     def change(old: WorkerRow) -> WorkerRow:
-        return replace(old, hold=hold) if old.started == started else old
+        if old.started != started:
+            return old
+        if hold is Hold.NONE:
+            return replace(old, hold=hold, hold_why="", hold_since=0.0, hold_until=0.0)
+        since = old.hold_since if old.hold is not Hold.NONE and old.hold_since else now
+        until = now + wait if wait else 0.0
+        return replace(old, hold=hold, hold_why=why[:_WHY], hold_since=since, hold_until=until)
 
     return _order(store, clock, worker, change)
 
@@ -187,8 +211,11 @@ def _dump(worker: WorkerRow) -> Entity:
         "orders": " ".join(worker.orders),
         "moves": " ".join(worker.moves),
         "hold": worker.hold.value,
+        "hold_why": worker.hold_why,
+        "hold_since": worker.hold_since,
+        "hold_until": worker.hold_until,
         "draining": worker.draining,
-        "sandbox": worker.sandbox.sandbox,
+        "sandbox": worker.sandbox,
         "version": worker.version,
     }
 
@@ -213,6 +240,9 @@ def _load(row: Row) -> WorkerRow:
         orders=tuple(str(e["orders"]).split()),
         moves=tuple(str(e["moves"]).split()),
         hold=Hold(str(e["hold"])),
+        hold_why=str(e.get("hold_why", "")),
+        hold_since=float(e.get("hold_since", 0.0)),
+        hold_until=float(e.get("hold_until", 0.0)),
         draining=bool(e["draining"]),
         sandbox=str(e["sandbox"]),
         version=str(e["version"]),

@@ -1,0 +1,1 @@
+"""Files on the worker: the cache, partial downloads, scratch folders."""

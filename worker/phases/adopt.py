@@ -29,8 +29,9 @@ class Origin:
     bands: tuple[ManifestBand, ...]
 
 
-def adopt(path: Path, to: Path, origin: Origin) -> None:
-    """Write the GeoTIFF that a package made to `to`, as a raster with its provenance.
+def adopt(path: Path, to: Path, origin: Origin) -> float:
+    """Write the GeoTIFF that a package made to `to`, as a raster with its provenance; the share of
+    its pixels that have a value.
 
     Pixels, nodata, scale, offset, units and band names are the package's own.
 
@@ -47,7 +48,8 @@ def adopt(path: Path, to: Path, origin: Origin) -> None:
             scale, offset = float(dataset.scales[0]), float(dataset.offsets[0])
             units = str(dataset.units[0] or "")
     except RasterioIOError as error:
-        raise _failed(path, f"is not a raster that opens: {error}") from error
+        said = str(error).replace(str(path), path.name)
+        raise _failed(path, f"is not a raster that opens: {said}") from error
     raster = Raster(
         data=data,
         grid=_grid(path, origin.manifest, found, data),
@@ -58,8 +60,10 @@ def adopt(path: Path, to: Path, origin: Origin) -> None:
         offset=offset,
         units=units,
         provenance=_provenance(path, origin),
+        completeness=origin.manifest.said,
     )
     write_cog(raster, to, overviews=False)
+    return raster.valid_share
 
 
 def _grid(path: Path, manifest: Manifest, found: tuple[float, ...], data: Pixels) -> Grid:

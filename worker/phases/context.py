@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from reprojection.read.completeness import WHOLE, Completeness
 from tasks.errors import BlobMissingError, CorruptBlobError
 from tasks.model.categories import Category
 from tasks.model.model import ArtifactFile
@@ -78,17 +79,31 @@ class Context:
         path.mkdir()
         return path
 
-    def upload(self, path: Path, *, container: str = ARTIFACTS, keep: bool = True) -> ArtifactFile:
+    def upload(
+        self,
+        path: Path,
+        *,
+        container: str = ARTIFACTS,
+        keep: bool = True,
+        completeness: Completeness = WHOLE,
+        valid_share: float | None = None,
+    ) -> ArtifactFile:
         """Store a file of the artifact under the claim's name, and say what was stored.
 
         The checksum is that of the bytes sent; whoever reads them from storage holds them to it.
 
-        `keep` also puts it into the local cache, whose next reader may well be here.
+        `keep` also puts it into the local cache, whose next reader may well be here. `valid_share`
+        is a raster's.
         """
         name = artifact_name(self.key, self.claim, path.name)
         stored = self.blobs.put_file(container, name, path)
         file = ArtifactFile(
-            name=path.name, blob=f"{container}/{name}", size=stored.size, sha256=stored.sha256
+            name=path.name,
+            blob=f"{container}/{name}",
+            size=stored.size,
+            sha256=stored.sha256,
+            completeness=completeness,
+            valid_share=valid_share,
         )
         if keep:
             self.cache.put(file, path)

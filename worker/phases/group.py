@@ -1,25 +1,31 @@
 """Aggregation into a group: what one run of a reduction gets, standing alone.
 
-`manifest.json` says what is in the group; for each layer there is one GeoTIFF with a band per day.
+`manifest.json` says what is in the group; for each layer there is one GeoTIFF with a band per day,
+and one for each further band of its cells (codes, count, source, reason).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import rasterio
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 from rasterio.windows import Window
 
+from reprojection.read.completeness import Completeness, Missing
+from reprojection.read.raster import Description
 from reprojection.write.write import open_raster
 from tasks.model.categories import Category
 from tasks.model.model import ArtifactFile
-from tasks.model.packages import layer_labels
+from tasks.model.packages import LayerKind, layer_labels
 from tasks.model.spec import Band, GridSpec, GroupSpec
 from tasks.run.classify import AttemptError
+from worker.phases.completeness import completeness_of
 from worker.phases.context import Context
 
 MANIFEST = "manifest.json"
+FurtherRole = Literal["codes", "count", "source", "reason"]
 _BLOCK = 256
 _ROWS = 1024
 
@@ -35,10 +41,27 @@ class Granule(_Model):
     produced: str = ""
 
 
+class FurtherBand(_Model):
+    """A band beside the values of a layer and day: what it holds, and where it is."""
+
+    role: FurtherRole
+    file: str
+    band: int
+
+
+class Lacking(_Model):
+    """An expected input that is not there, and why."""
+
+    what: str
+    why: str
+
+
 class ManifestBand(_Model):
     """One band of a stack: where it is, what it shows, and for how much it counts.
 
     `start` and `end` are those of its granules, ISO 8601 in UTC; `date` is the nominal start day.
+    `kind` says what the layer holds, `units` in what, `codes` what single stored values mean;
+    `completeness` is the share of its expected granules that it was made from.
     """
 
     file: str
@@ -51,24 +74,56 @@ class ManifestBand(_Model):
     start: str = ""
     end: str = ""
     granules: tuple[Granule, ...] = ()
+    kind: LayerKind = "continuous"
+    units: str = ""
+    codes: dict[int, str] = Field(default_factory=dict)
+    further: tuple[FurtherBand, ...] = ()
+    completeness: float = Field(default=1.0, exclude_if=lambda share: share == 1.0)
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The stacks it is in."""
+        return self.file, *(band.file for band in self.further)
 
 
 class Manifest(_Model):
-    """The document a package reads: which group this is, its grid, its bands."""
+    """The document a package reads: which group this is, its grid, its bands.
+
+    Where expected inputs are missing: the share of them that is there, the others by name, and the
+    number of those whose names are left out.
+    """
 
     group: str
     cell: str
     window: str
     grid: GridSpec | None
     bands: tuple[ManifestBand, ...]
+    completeness: float = Field(default=1.0, exclude_if=lambda share: share == 1.0)
+    missing: tuple[Lacking, ...] = Field(default=(), exclude_if=lambda value: not value)
+    missing_unnamed: int = Field(default=0, exclude_if=lambda number: number == 0)
+
+    @property
+    def said(self) -> Completeness:
+        """The group's completeness."""
+        names = tuple(Missing(what=one.what, why=one.why) for one in self.missing)
+        return Completeness(share=self.completeness, missing=names, unnamed=self.missing_unnamed)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Layer:
-    """One stack to be: its file and the bands in it with their rasters, by day."""
+    """One stack to be: its file and the bands in it with their rasters, by day.
+
+    `further` are the stacks of what else the rasters hold, by the band's number there.
+    """
 
     file: str
     bands: tuple[tuple[Band, Path], ...]
+    further: tuple[tuple[int, FurtherRole, str], ...] = ()
+
+    @property
+    def files(self) -> tuple[tuple[int, str], ...]:
+        """Each stack's file with the band of the rasters that it is made of, values first."""
+        return (1, self.file), *((number, file) for number, _, file in self.further)
 
 
 def group(spec: GroupSpec, context: Context) -> tuple[ArtifactFile, ...]:
@@ -78,11 +133,13 @@ def group(spec: GroupSpec, context: Context) -> tuple[ArtifactFile, ...]:
     folder = context.folder("group")
     for n, layer in enumerate(layers):
         context.tell(0.5 + 0.4 * n / len(layers), f"stacking {layer.file}")
-        stack(layer, folder / layer.file)
+        for number, file in layer.files:
+            stack(layer, number, folder / file)
     text = manifest(spec, layers).model_dump_json(indent=1)
     (folder / MANIFEST).write_text(text + "\n", "utf-8")
     context.tell(0.9, f"storing {spec.group}")
-    return tuple(context.upload(folder / name) for name in (MANIFEST, *(x.file for x in layers)))
+    names = [file for layer in layers for _, file in layer.files]
+    return tuple(context.upload(folder / name) for name in (MANIFEST, *names))
 
 
 def sort_layers(bands: Sequence[Band], paths: Mapping[int, Path]) -> tuple[Layer, ...]:
@@ -93,30 +150,47 @@ def sort_layers(bands: Sequence[Band], paths: Mapping[int, Path]) -> tuple[Layer
         label = labels[band.product, band.collection, band.layer]
         chosen[label].append((band, paths[index]))
     return tuple(
-        Layer(file=f"{label}.tif", bands=tuple(sorted(found, key=lambda item: item[0].day)))
+        Layer(
+            file=f"{label}.tif",
+            bands=tuple(sorted(found, key=lambda item: item[0].day)),
+            further=tuple(_further(label, found[0][1])),
+        )
         for label, found in chosen.items()
     )
 
 
+def _further(label: str, path: Path) -> Iterator[tuple[int, FurtherRole, str]]:
+    """What a raster holds beside values: the band's number, its role and its stack's file."""
+    for number, band in enumerate(open_raster(path).said.bands, 1):
+        if band.role != "data":
+            role: FurtherRole = "codes" if band.role == "class" else band.role
+            yield number, role, f"{label}.{role}.tif"
+
+
 def manifest(spec: GroupSpec, layers: Sequence[Layer]) -> Manifest:
     """What the package reads: the group, its grid, and each band's place and meaning."""
+    opened = [
+        (layer, n, band, open_raster(path).said)
+        for layer in layers
+        for n, (band, path) in enumerate(layer.bands, 1)
+    ]
+    whole = completeness_of(spec, [said.completeness for _, _, _, said in opened])
     return Manifest(
         group=spec.group,
         cell=spec.cell,
         window=spec.window,
         grid=spec.grid,
-        bands=tuple(
-            _described(layer.file, n, band, path)
-            for layer in layers
-            for n, (band, path) in enumerate(layer.bands, 1)
-        ),
+        bands=tuple(_described(layer, n, band, said) for layer, n, band, said in opened),
+        completeness=whole.share,
+        missing=tuple(Lacking(what=one.what, why=one.why) for one in whole.missing),
+        missing_unnamed=whole.unnamed,
     )
 
 
-def _described(file: str, number: int, band: Band, path: Path) -> ManifestBand:
-    said = open_raster(path).said.provenance
+def _described(layer: Layer, number: int, band: Band, raster: Description) -> ManifestBand:
+    said = raster.provenance
     return ManifestBand(
-        file=file,
+        file=layer.file,
         band=number,
         product=band.product,
         collection=band.collection,
@@ -126,14 +200,21 @@ def _described(file: str, number: int, band: Band, path: Path) -> ManifestBand:
         start=said.start,
         end=said.end,
         granules=tuple(Granule(name=g.name, produced=g.produced) for g in said.granules),
+        kind=raster.kind,
+        units=raster.units,
+        codes=raster.codes,
+        further=tuple(
+            FurtherBand(role=role, file=file, band=number) for _, role, file in layer.further
+        ),
+        completeness=raster.completeness.share,
     )
 
 
-def stack(layer: Layer, to: Path) -> None:
-    """Copy each day's first band into one file, in blocks of rows.
+def stack(layer: Layer, number: int, to: Path) -> None:
+    """Copy one band of each day's raster, by its number there, into one file, in blocks of rows.
 
     Raises:
-        AttemptError: unknown, when the cells differ in shape, type or nodata.
+        AttemptError: choice refused, when the cells differ in shape, type or nodata.
     """
     first = layer.bands[0][1]
     with rasterio.open(first) as like:
@@ -162,15 +243,15 @@ def stack(layer: Layer, to: Path) -> None:
                 found = (cell.dtypes[0], repr(cell.nodata), cell.width, cell.height)
                 if found != shown:
                     raise AttemptError(
-                        Category.UNKNOWN,
+                        Category.CHOICE_REFUSED,
                         f"{layer.file}: {band.day} has type, nodata and shape {found}, the first "
                         f"day has {shown}",
                     )
                 for row in range(0, cell.height, _ROWS):
                     rows = Window(0, row, cell.width, min(_ROWS, cell.height - row))
-                    out.write(cell.read(1, window=rows), n, window=rows)
-                scales.append(cell.scales[0])
-                offsets.append(cell.offsets[0])
-                units.append(cell.units[0] or "")
+                    out.write(cell.read(number, window=rows), n, window=rows)
+                scales.append(cell.scales[number - 1])
+                offsets.append(cell.offsets[number - 1])
+                units.append(cell.units[number - 1] or "")
             out.set_band_description(n, band.day.isoformat())
         out.scales, out.offsets, out.units = scales, offsets, units

@@ -11,6 +11,7 @@ from tasks.model.categories import Category
 from tasks.model.model import ArtifactFile
 from tasks.model.spec import MosaicSpec
 from tasks.run.classify import AttemptError
+from worker.phases.completeness import missing_of, unnamed_of, without_file
 from worker.phases.context import Context
 from worker.phases.reproject import grid_of
 
@@ -18,21 +19,35 @@ from worker.phases.reproject import grid_of
 def mosaic(spec: MosaicSpec, context: Context) -> tuple[ArtifactFile, ...]:
     """Assemble the cells into `<name>.tif`, a Cloud Optimized GeoTIFF, with its STAC item."""
     fetched = context.fetch_inputs()
-    # An input may be without the file: a reduction over fewer layers than were planned.
     paths = [path for files in fetched.values() for path in files]
     if not paths:
         raise AttemptError(
-            Category.USER_CODE_FAILED, f"none of the {len(spec.inputs)} inputs has a raster"
+            Category.CHOICE_REFUSED,
+            f"none of the {len(spec.inputs)} inputs has a raster: the reduction had no granule of "
+            "its layer, or does not take what the layer holds",
         )
     context.tell(0.5, f"assembling {len(paths)} cells")
-    raster = mosaic_cells(paths, grid_of(spec.grid), _clip(spec))
+    without = without_file(spec, fetched)
+    raster = mosaic_cells(
+        paths,
+        grid_of(spec.grid),
+        _clip(spec),
+        absent=spec.absent_parts + len(without),
+        missing=(*missing_of(spec), *without),
+        unnamed=unnamed_of(spec),
+    )
     context.tell(0.75, f"writing {spec.name}.tif")
     folder = context.folder("mosaic")
     image, item = folder / f"{spec.name}.tif", folder / f"{spec.name}.json"
     write_cog(raster, image)
     item.write_text(json.dumps(stac_item(image), indent=1, sort_keys=True) + "\n", "utf-8")
     context.tell(0.9, f"storing {spec.name}")
-    return (context.upload(image, keep=False), context.upload(item, keep=False))
+    return (
+        context.upload(
+            image, keep=False, completeness=raster.completeness, valid_share=raster.valid_share
+        ),
+        context.upload(item, keep=False),
+    )
 
 
 def _clip(spec: MosaicSpec) -> Polygon | MultiPolygon | None:

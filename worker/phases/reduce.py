@@ -2,12 +2,15 @@
 
 import json
 import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from tasks.model.categories import Category
 from tasks.model.model import ArtifactFile
 from tasks.model.packages import Package, unpack
 from tasks.model.spec import ReduceSpec
+from tasks.request.taking import kinds_taken
 from tasks.run.classify import AttemptError
 from tasks.storage.blobs import PACKAGES
 from worker.phases.adopt import Origin, adopt
@@ -29,29 +32,64 @@ def reduce(spec: ReduceSpec, context: Context) -> tuple[ArtifactFile, ...]:
         outputs=context.folder("output"),
         temporary=context.folder("temporary"),
     )
-    for files in fetched.values():
-        for path in files:
-            shutil.move(path, places.inputs / path.name)
+    given = {path.name: path for files in fetched.values() for path in files}
     parameters = json.dumps(spec.parameters, indent=1, sort_keys=True)
     (places.inputs / PARAMETERS).write_text(parameters + "\n", "utf-8")
     package = _package(spec, context, places.package)
+    give_inputs(package, given, places.inputs)
     context.tell(0.1, f"running {package.name}")
     run_confined(context.sandbox, package.command, places, _bounds(package, context))
     context.tell(0.8, "checking outputs")
     outputs = take_outputs(spec, package, places, context.folder("artifact"))
     context.tell(0.9, "storing outputs")
-    return tuple(context.upload(path) for path in outputs)
+    said = read_manifest(places).said
+    return tuple(
+        context.upload(output.path, completeness=said, valid_share=output.valid_share)
+        for output in outputs
+    )
 
 
-def take_outputs(spec: ReduceSpec, package: Package, places: Places, to: Path) -> tuple[Path, ...]:
+def give_inputs(package: Package, given: Mapping[str, Path], to: Path) -> None:
+    """Move what the package takes of a group's files, by name, into its folder of inputs, and write
+    the manifest of that.
+
+    Raises:
+        AttemptError: choice refused, when the package takes none of the layers.
+    """
+    whole = Manifest.model_validate_json(given[MANIFEST].read_text("utf-8"))
+    bands = tuple(band for band in whole.bands if band.kind in package.takes)
+    if whole.bands and not bands:
+        held = ", ".join(sorted({f"{band.layer} ({band.kind})" for band in whole.bands}))
+        raise AttemptError(
+            Category.CHOICE_REFUSED,
+            f"{package.name} takes layers of {kinds_taken(package)}; the group has {held}",
+        )
+    text = whole.model_copy(update={"bands": bands}).model_dump_json(indent=1)
+    (to / MANIFEST).write_text(text + "\n", "utf-8")
+    for name in {file for band in bands for file in band.files}:
+        shutil.move(given[name], to / name)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Output:
+    """A file that the package made; `valid_share` of a raster's pixels have a value."""
+
+    path: Path
+    valid_share: float | None = None
+
+
+def take_outputs(
+    spec: ReduceSpec, package: Package, places: Places, to: Path
+) -> tuple[Output, ...]:
     """The declared outputs, in the folder `to`: rasters as rasters of ours, files as they are.
 
     Raises:
         AttemptError: user code failed, naming the output and what was written instead.
     """
-    manifest = Manifest.model_validate_json((places.inputs / MANIFEST).read_text("utf-8"))
+    manifest = read_manifest(places)
     labels = tuple(dict.fromkeys(Path(band.file).stem for band in manifest.bands))
-    # A group over fewer layers than were planned (their granules were lacking) has fewer outputs.
+    # A group over fewer layers than were planned (their granules were lacking, or they turned out
+    # to hold what the package does not take) has fewer outputs.
     present = dict(package.expand_outputs(labels))
     taken = []
     for name in spec.outputs:
@@ -67,11 +105,17 @@ def take_outputs(spec: ReduceSpec, package: Package, places: Places, to: Path) -
             )
         if name in present and present[name].kind == "raster":
             own = tuple(b for b in manifest.bands if name in package.expand([Path(b.file).stem]))
-            adopt(path, to / name, Origin(spec=spec, manifest=manifest, bands=own))
+            share = adopt(path, to / name, Origin(spec=spec, manifest=manifest, bands=own))
+            taken.append(Output(path=to / name, valid_share=share))
         else:
             shutil.copyfile(path, to / name)
-        taken.append(to / name)
+            taken.append(Output(path=to / name))
     return tuple(taken)
+
+
+def read_manifest(places: Places) -> Manifest:
+    """The manifest of the group that the package was given."""
+    return Manifest.model_validate_json((places.inputs / MANIFEST).read_text("utf-8"))
 
 
 def _package(spec: ReduceSpec, context: Context, to: Path) -> Package:

@@ -2,16 +2,20 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from pydantic import TypeAdapter
 
 from reprojection.catalogue import product
 from reprojection.grid.grids import Grid
-from reprojection.reproject import ExtraBand, Merge, Options
+from reprojection.read.completeness import WHOLE
+from reprojection.reproject import Driver, ExtraBand, Merge, Options
 from reprojection.reproject import reproject as reproject_granules
 from reprojection.write.write import write_cog
 from tasks.model.model import ArtifactFile
+from tasks.model.spec import Driver as Followed
 from tasks.model.spec import GridSpec, ReprojectSpec
+from worker.phases.completeness import completeness_of
 from worker.phases.context import Context
 
 CELL = "cell.tif"
@@ -34,9 +38,10 @@ def reproject(spec: ReprojectSpec, context: Context) -> tuple[ArtifactFile, ...]
     )
     context.tell(0.8, f"writing {CELL}")
     path = context.folder("cell") / CELL
-    write_cog(raster, path, overviews=False)
+    said = completeness_of(spec, [WHOLE] * len(paths))
+    write_cog(replace(raster, completeness=said), path, overviews=False)
     context.tell(0.9, f"storing {CELL}")
-    return (context.upload(path),)
+    return (context.upload(path, completeness=said, valid_share=raster.valid_share),)
 
 
 def grid_of(spec: GridSpec) -> Grid:
@@ -47,14 +52,25 @@ def grid_of(spec: GridSpec) -> Grid:
 def options_of(spec: ReprojectSpec) -> Options:
     """How granules become pixels, as the specification says."""
     return Options(
-        resampling=None if spec.resampling == "default" else spec.resampling,
+        resampling=_method(spec.resampling),
         merge=_MERGE.validate_python(spec.merge),
         qa=_qa(spec.qa),
         mask=spec.mask,
         units=spec.units,
         codes=spec.codes,
         extra_bands=_EXTRA.validate_python(spec.extra_bands),
+        driver=_driver(spec.driver),
     )
+
+
+def _driver(given: Followed | None) -> Driver | None:
+    if given is None:
+        return None
+    return Driver(layer=given.layer, resampling=_method(given.resampling), qa=_qa(given.qa))
+
+
+def _method(text: str) -> str | None:
+    return None if text == "default" else text
 
 
 def _qa(text: str) -> str | Mapping[str, Mapping[str, Sequence[int]]] | None:

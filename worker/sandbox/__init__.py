@@ -1,0 +1,1 @@
+"""Child processes: started, guarded, confined and ended whole."""

@@ -10,7 +10,7 @@ import pickle
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import Connection
@@ -52,8 +52,9 @@ _FORKSERVER_DIED = 255  # what multiprocessing tells then for an exit code nobod
 _DEAF_SECONDS = 10.0  # a guard that does not answer a kill within this time is killed itself
 
 
-def start_forkserver() -> None:
-    """Start the forkserver, which imports on its own. Call it before any thread or SDK client.
+def start_forkserver(preload: Sequence[str] = PRELOADED) -> None:
+    """Start the forkserver, which imports `preload` by itself. Call it before any thread or SDK
+    client.
 
     This process becomes the parent of whatever a killed guard leaves behind, so that it can be
     ended.
@@ -63,7 +64,7 @@ def start_forkserver() -> None:
     for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     become_subreaper()
-    forkserver.set_forkserver_preload(list(PRELOADED))
+    forkserver.set_forkserver_preload(list(preload))
     forkserver.ensure_running()
 
 

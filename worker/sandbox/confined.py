@@ -13,7 +13,8 @@ from tasks.model.categories import Category
 from tasks.run.classify import AttemptError
 from worker.sandbox import proctree
 from worker.sandbox.guard import become_subreaper
-from worker.sandbox.sandbox import Bounds, Places, Tier, command_line, environment
+from worker.sandbox.plain_paths import PlainPaths
+from worker.sandbox.sandbox import Bounds, Places, Tier, command_line, environment, inside
 
 POLL_SECONDS = 0.1
 _TAIL = 4096
@@ -25,6 +26,7 @@ _DEPTH = 64  # folders below OUTPUT_DIR that are counted
 class _Run:
     process: subprocess.Popen[bytes]
     tail: bytearray
+    paths: PlainPaths
     others: frozenset[int]  # children of this process that are not the program's
 
     def tree(self) -> list[int]:
@@ -41,13 +43,18 @@ class _Run:
             if not selector.select(wait):
                 return True
         data = os.read(stream.fileno(), 2**16)
-        self.tail += data
-        del self.tail[:-_TAIL]
-        sys.stdout.buffer.write(data)
-        sys.stdout.buffer.flush()
+        self._tell(self.paths.put(data))
         return bool(data)
 
+    def _tell(self, text: bytes) -> None:
+        self.tail += text
+        del self.tail[:-_TAIL]
+        sys.stdout.buffer.write(text)
+        sys.stdout.buffer.flush()
+
     def last_line(self) -> str:
+        """The last line that the program printed; nothing more is read."""
+        self._tell(self.paths.end())
         lines = self.tail.decode("utf-8", "replace").strip().splitlines()
         return lines[-1].strip()[:300] if lines else "it printed nothing"
 
@@ -70,12 +77,14 @@ def run_confined(tier: Tier, command: tuple[str, ...], places: Places, bounds: B
         env=environment(tier, places),
         start_new_session=True,
     )
-    run = _Run(process=process, tail=bytearray(), others=others)
+    paths = PlainPaths(inside(tier, places))
+    run = _Run(process=process, tail=bytearray(), paths=paths, others=others)
     try:
         _watch(run, places, bounds)
     finally:
         _end(run)
         become_subreaper(False)
+        last_line = run.last_line()
     code = process.returncode
     if code != 0:
         how = f"exit code {code}"
@@ -83,7 +92,7 @@ def run_confined(tier: Tier, command: tuple[str, ...], places: Places, bounds: B
             how = signal.Signals(-code).name
         raise AttemptError(
             Category.USER_CODE_FAILED,
-            f"{' '.join(command)} ended with {how}: {run.last_line()}",
+            f"{' '.join(command)} ended with {how}: {last_line}",
         )
 
 

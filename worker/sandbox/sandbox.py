@@ -144,12 +144,12 @@ def probe_bubblewrap() -> str:
 
 def environment(tier: Tier, places: Places) -> dict[str, str]:
     """All of the program's environment: nothing of ours but the way to our Python."""
-    inside = _inside(tier, places)
+    seen = inside(tier, places)
     path = (sysconfig.get_path("scripts"), "/usr/local/bin", "/usr/bin", "/bin")
     return {
         "PATH": ":".join(path),
-        "HOME": str(inside.temporary),
-        "TMPDIR": str(inside.temporary),
+        "HOME": str(seen.temporary),
+        "TMPDIR": str(seen.temporary),
         "LANG": "C.UTF-8",
         "TZ": "UTC",
         "PYTHONDONTWRITEBYTECODE": "1",
@@ -161,8 +161,8 @@ def environment(tier: Tier, places: Places) -> dict[str, str]:
 
 def command_line(tier: Tier, command: tuple[str, ...], places: Places, bounds: Bounds) -> list[str]:
     """The command that runs `command INPUT_DIR OUTPUT_DIR` within the sandbox."""
-    inside = _inside(tier, places)
-    program = [*command, str(inside.inputs), str(inside.outputs)]
+    seen = inside(tier, places)
+    program = [*command, str(seen.inputs), str(seen.outputs)]
     policy: dict[str, object] = {"limits": _rlimits(bounds)}
     if tier == "limits":
         policy["sockets"] = not confine.seccomp_known()
@@ -175,7 +175,7 @@ def command_line(tier: Tier, command: tuple[str, ...], places: Places, bounds: B
     return [*_bubblewrap(places), "--", *confined, *program]
 
 
-def _inside(tier: Tier, places: Places) -> Places:
+def inside(tier: Tier, places: Places) -> Places:
     """The folders as the program sees them."""
     if tier == "limits":
         return places
@@ -226,7 +226,7 @@ def _links_outside(mounted: list[str]) -> dict[str, str]:
 
 
 def _bubblewrap(places: Places) -> list[str]:
-    inside = _inside("bubblewrap", places)
+    seen = inside("bubblewrap", places)
     # Every namespace of its own, no capability, a terminal of its own, no way to outlive us.
     command = [
         shutil.which("bwrap") or "bwrap",
@@ -241,17 +241,17 @@ def _bubblewrap(places: Places) -> list[str]:
         command += ["--setenv", name, value]
     command += ["--proc", "/proc", "--dev", "/dev"]
     command += ["--size", str(_SHARED_MEMORY), "--tmpfs", "/dev/shm"]
-    command += ["--bind", str(places.temporary), str(inside.temporary)]
+    command += ["--bind", str(places.temporary), str(seen.temporary)]
     readable = _readable()
     for path in readable:
         command += ["--ro-bind-try", path, path]
     for link, target in _links_outside(readable).items():
         command += ["--symlink", target, link]
     command += ["--ro-bind", str(_CONFINE), "/swathmill/confine.py"]
-    command += ["--ro-bind", str(places.package), str(inside.package)]
-    command += ["--ro-bind", str(places.inputs), str(inside.inputs)]
-    command += ["--bind", str(places.outputs), str(inside.outputs)]
-    return [*command, "--remount-ro", "/", "--chdir", str(inside.package)]
+    command += ["--ro-bind", str(places.package), str(seen.package)]
+    command += ["--ro-bind", str(places.inputs), str(seen.inputs)]
+    command += ["--bind", str(places.outputs), str(seen.outputs)]
+    return [*command, "--remount-ro", "/", "--chdir", str(seen.package)]
 
 
 def _rlimits(bounds: Bounds) -> dict[str, int]:

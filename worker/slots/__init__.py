@@ -1,0 +1,1 @@
+"""Slots: the worker's service, the supervisor of attempts, its heartbeat."""

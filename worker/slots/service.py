@@ -18,40 +18,43 @@ from kombu.asynchronous import Hub
 
 from tasks.errors import SwathmillError
 from tasks.messages.celery_app import QUEUE, TASK, make_app, queue_of
-from tasks.run import logs
-from tasks.run.connect import connect
-from tasks.settings import Settings
+from tasks.run import exits, logs
+from tasks.run.connect import SettingMissingError, connect
+from tasks.settings import Settings, WrongSettingError, read_settings
 from tasks.tables.workers import Hold, WorkerRow
 from worker.files.scratch import Scratch
 from worker.sandbox import sandbox
 from worker.sandbox.children import await_forkserver, start_forkserver
+from worker.sandbox.sandbox import SandboxError
 from worker.slots.heartbeat import Heartbeat
 from worker.slots.supervisor import Order, Supervisor
 
-_EX_UNAVAILABLE, _EX_CONFIG = 69, 78
 _PULSE_SECONDS = 0.02
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
 def main() -> int:
     """Run a worker until SIGTERM or SIGINT; returns the exit code."""
-    settings = Settings()
-    name = worker_name(settings)
-    # Before any thread, any client and any logging to a pipe that a fork would share.
-    start_forkserver()
     # In a container the worker is root, and what runs user code is shut in by the sandbox.
     warnings.filterwarnings("ignore", category=SecurityWarning, module="celery")
-    logs.configure(settings.log_level, process="worker", worker=name)
     try:
+        settings = read_settings()
+        name = worker_name(settings)
+        # Before any thread, any client and any logging to a pipe that a fork would share.
+        start_forkserver()
+        logs.configure(settings.log_level, process="worker", worker=name)
         confinement = sandbox.report(settings)
         scratch = Scratch(settings.data_dir, name)
         services = connect(settings)
+    except (SandboxError, WrongSettingError, SettingMissingError) as error:
+        sys.stderr.write(f"The worker cannot start: {error}\n")
+        return exits.CONFIGURATION
     except SwathmillError as error:
         structlog.get_logger("worker").error(str(error))
-        return _EX_CONFIG
+        return exits.UNAVAILABLE
     except AzureError as error:
         structlog.get_logger("worker").error("storage does not answer", error=str(error))
-        return _EX_UNAVAILABLE
+        return exits.UNAVAILABLE
     supervisor = Supervisor(
         services=services,
         settings=settings,

@@ -1,0 +1,28 @@
+"""Bytes and durations in words."""
+
+
+def size_text(size: float) -> str:
+    """A number of bytes for people, in powers of 1000."""
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if size < 1000 or unit == "TB":
+            break
+        size /= 1000
+    return f"{size:.0f} {unit}" if unit == "B" or size >= 99.5 else f"{size:.3g} {unit}"
+
+
+def duration_text(seconds: float) -> str:
+    """A duration for people: 0.4 s, 12 s, 3 min 20 s, 2 h 5 min, 3 d 4 h."""
+    if seconds < 10:
+        return f"{max(seconds, 0.0):.1f} s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    for large, unit, small, rest in (
+        (86400, "d", 3600, "h"),
+        (3600, "h", 60, "min"),
+        (60, "min", 1, "s"),
+    ):
+        if whole >= large:
+            left = whole % large // small
+            return f"{whole // large} {unit}" + (f" {left} {rest}" if left else "")
+    return f"{whole} s"

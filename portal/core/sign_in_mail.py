@@ -1,0 +1,175 @@
+"""A sign-in link by mail, for an address that this portal knows.
+
+What is known of an address is looked up after the answer has gone: neither its text nor the time
+it takes says who is known. The link signs in as the owner of that very address, never as an
+operator. An address that requests only notify gets links to those requests, to read.
+
+Addresses that differ in the case of ASCII letters are looked up together. Each gets a mail of its
+own, with what is known of it as it is spelt, and nothing of the others.
+"""
+
+import datetime as dt
+import json
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
+
+import structlog
+
+from tasks.errors import SwathmillError
+from tasks.run import reader_links, sign_in_links
+from tasks.settings import Settings
+from tasks.tables import outbox, requests
+from tasks.tables.outbox import Mail
+from tasks.tables.requests import RequestRow
+from tasks.tables.services import Services, new_id
+
+KIND = "sign-in"
+HOUR = 3600.0
+PER_ADDRESS = 3  # mails an hour
+ALTOGETHER = 60  # mails an hour
+WAITING = 100  # look-ups that have not ended
+FRESH = 10.0  # seconds for which the newest requests are not read again
+_NEWEST = 200  # requests that are looked at for another spelling, or for whom they notify
+_LISTED = 20
+
+log = structlog.get_logger(__name__)
+
+Later = Callable[[Callable[[], None]], object]
+Told = tuple[RequestRow, str]  # a request, and the address that it notifies
+
+
+class SignInDesk:
+    """Takes addresses and writes mails into the outbox. `later` runs the look-up: one at a time,
+    in a thread of its own."""
+
+    def __init__(self, services: Services, settings: Settings, later: Later | None = None) -> None:
+        self._services = services
+        self._settings = settings
+        self._later = later or ThreadPoolExecutor(1, thread_name_prefix="sign-in").submit
+        self._lock = threading.Lock()
+        self._waiting = 0
+        # What follows belongs to the look-ups alone.
+        self._mailed: deque[tuple[float, str]] = deque()  # when, and to whom
+        self._read: tuple[float, list[Told]] | None = None
+
+    @property
+    def sends_mail(self) -> bool:
+        """Whether there is a mail server."""
+        return bool(self._settings.smtp_host)
+
+    def ask(self, address: str, then: str = "") -> bool:
+        """Look an address up and write to it, later; False while too many look-ups wait. The
+        sign-in link goes on to the page `then`.
+
+        When too many mails were written within the hour, to this address or to all, nobody is told:
+        that would say who is known.
+        """
+        with self._lock:
+            if self._waiting >= WAITING:
+                return False
+            self._waiting += 1
+        self._later(lambda: self._serve(address.strip(), then))
+        return True
+
+    def _serve(self, address: str, then: str) -> None:
+        try:
+            for mail in self._letters(address, then):
+                if self._may_write(mail.to):
+                    outbox.put(self._services.store, self._services.clock, mail)
+        except SwathmillError as error:
+            log.warning("a sign-in mail could not be written", error=str(error))
+        finally:
+            with self._lock:
+                self._waiting -= 1
+
+    def _may_write(self, to: str) -> bool:
+        """Whether one more mail may be written within the hour; it is counted then."""
+        now = self._services.clock.monotonic()
+        while self._mailed and now - self._mailed[0][0] > HOUR:
+            self._mailed.popleft()
+        if len(self._mailed) >= ALTOGETHER:
+            log.warning("too many sign-in mails within the hour; one was not written")
+            return False
+        alike = sum(_key(known) == _key(to) for _, known in self._mailed)
+        if alike >= PER_ADDRESS:
+            return False
+        self._mailed.append((now, to))
+        return True
+
+    def _letters(self, address: str, then: str) -> list[Mail]:
+        """The mails for an address, one to each of its spellings; the one asked for comes first."""
+        key = _key(address)
+        told = [(row, notify) for row, notify in self._newest() if _key(notify) == key]
+        owners = {
+            row.owner
+            for name in (address, key)
+            for row in requests.list_requests(self._services, name, 1)
+        }
+        owners |= {row.owner for row, _ in self._newest() if _key(row.owner) == key}
+        spelt = owners | {notify for _, notify in told}
+        letters = []
+        for to in sorted(spelt, key=lambda name: (name != address, name not in owners, name)):
+            others = (row for row, notify in told if notify == to and row.owner != to)
+            shown = [*islice(others, _LISTED)]
+            if to in owners or shown:
+                letters.append(self._letter(to, to in owners, shown, then))
+        return letters
+
+    def _letter(self, to: str, is_owner: bool, shown: Sequence[RequestRow], then: str) -> Mail:
+        """A mail with plain addresses; the manager signs them when it sends the mail."""
+        url, now = self._settings.portal_url, self._services.clock.now()
+        parts = [f"Somebody, probably you, asked for a way into Swathmill at {url}"]
+        if is_owner:
+            parts.append(
+                f"Sign in as {to}:\n  {sign_in_links.page(url, then)}\n"
+                f"The link is good until {_moment(now + sign_in_links.LIFETIME)}. "
+                "Do not pass it on."
+            )
+        if shown:
+            lines = [
+                f"- {' '.join(row.title.split())[:80] or row.id}:\n"
+                f"  {reader_links.page(url, row.id)}"
+                for row in shown
+            ]
+            until = _moment(now + reader_links.ASKED_LIFETIME)
+            head = f"Requests of others whose mails go to you, to read until {until}:"
+            parts.append("\n".join([head, *lines]))
+        parts += ["If you did not ask for this, nothing needs to be done.", "Swathmill"]
+        return Mail(
+            request="",
+            to=to,
+            kind=f"{KIND} {new_id(self._services.random)}",
+            subject="Sign in to Swathmill",
+            body="\n\n".join(parts) + "\n",
+            written=now,
+            signs_in=to if is_owner else "",
+            shows=tuple(row.id for row in shown),
+        )
+
+    def _newest(self) -> list[Told]:
+        """The newest requests and whom they notify, read once for the look-ups of some seconds."""
+        now = self._services.clock.monotonic()
+        if self._read is None or now - self._read[0] > FRESH:
+            found = []
+            for listed in requests.list_requests(self._services, None, _NEWEST):
+                found.append((listed, _notify(requests.load(self._services, listed.id))))
+            self._read = now, found
+        return self._read[1]
+
+
+def _key(address: str) -> str:
+    """What spellings of an address have in common. Letters beyond ASCII are compared as they are:
+    to fold them makes one address of two hosts."""
+    return address.lower() if address.isascii() else address
+
+
+def _notify(row: RequestRow) -> str:
+    """The address that a request notifies; its document may be of an earlier build."""
+    return str(json.loads(row.document).get("notify", ""))
+
+
+def _moment(time: float) -> str:
+    return f"{dt.datetime.fromtimestamp(time, dt.UTC):%Y-%m-%d %H:%M} UTC"

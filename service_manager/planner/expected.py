@@ -1,0 +1,174 @@
+"""What a reduction or a cube expects of the archive, day by day, and what of it is not there.
+
+Expected are the tiles that the region enters, on each day on which their product starts. Of swaths
+only whole days are: nothing says how many were taken.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, timedelta
+
+from service_manager.planner.gaps import Seen, expected_days, phase_of, starts
+from service_manager.planner.layers import NOT_THERE, Wanted
+from service_manager.planner.windows import (
+    MONTHLY,
+    shares,
+    window_end,
+    window_kind,
+    window_start,
+)
+from tasks.model.absence import Absence, Absent, bounded
+from tasks.model.packages import Package
+from tasks.request.regions import tile_name
+from tasks.request.request import Time
+from tasks.request.taking import takes
+
+_MONTH = 31
+
+SeenOf = Callable[[int], Seen]
+"""The days on which there are granules of a product choice, by its number."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lack:
+    """What is not there of a product choice on a day, by name, in one place or everywhere."""
+
+    choice: int
+    day: date
+    names: tuple[str, ...]
+
+
+class WindowLacks:
+    """What is not there in one window of a reduction."""
+
+    def __init__(
+        self, wanted: Sequence[Wanted], package: Package, window: str, kind: str, seen: SeenOf
+    ) -> None:
+        wanted = [one for one in wanted if taken(one, package)]
+        self._wanted = wanted
+        self._seen = {one.number: seen(one.number) for one in wanted}
+        self._days = {
+            one.number: _window_days(one, window, kind, self._seen[one.number]) for one in wanted
+        }
+
+    @property
+    def places(self) -> Iterable[int]:
+        """The places where anything is expected whatever is there."""
+        tiled = [one for one in self._wanted if one.geometry == "tile"]
+        return tiled[0].layout.place_tiles if tiled else ()
+
+    def at(self, place: int, made: Iterable[tuple[int, date]]) -> list[Lack]:
+        """What is not there in a place, apart from the choices and days that were `made`."""
+        there = set(made)
+        return [
+            Lack(choice=one.number, day=day, names=names)
+            for one in self._wanted
+            for day in self._days[one.number]
+            if (one.number, day) not in there
+            for names in [self._names(one, place, day)]
+            if names
+        ]
+
+    def _names(self, wanted: Wanted, place: int, day: date) -> tuple[str, ...]:
+        seen = self._seen[wanted.number]
+        whole = f"{wanted.product} {day.isoformat()}"
+        if wanted.geometry == "swath":
+            return () if day in seen else (whole,)
+        tiles = wanted.layout.place_tiles.get(place, ())
+        if tiles and day not in seen:
+            return (whole,)
+        return tuple(f"{whole} {tile_name(*tile)}" for tile in tiles if tile not in seen[day])
+
+
+def taken(wanted: Wanted, package: Package) -> list[str]:
+    """The layers of a product choice that a reduction's package takes."""
+    choice = wanted.choice
+    return [one.layer for one in wanted.layers if takes(package, choice, one.layer)]
+
+
+def bands(lacks: Iterable[Lack], wanted: Sequence[Wanted], package: Package) -> Absence:
+    """What a group does without: a band of each layer that its package takes, for each day that is
+    not there."""
+    found = []
+    for lack in lacks:
+        one = wanted[lack.choice]
+        for layer in taken(one, package):
+            name = f"{one.choice.name}.{one.choice.collection} {layer}{half(one)}"
+            part = f"{name} {lack.day}"
+            found += [Absent(part=part, what=what, why=NOT_THERE) for what in lack.names]
+    return bounded(found)
+
+
+def cells(part: str, lacks: Iterable[Lack]) -> tuple[Absent, ...]:
+    """What a mosaic of a reduction does without in one place, where there is no group."""
+    return tuple(
+        Absent(part=part, what=name, why=NOT_THERE) for lack in lacks for name in lack.names
+    )
+
+
+def half(wanted: Wanted) -> str:
+    """What tells day and night of one layer apart, which are two layers to a package."""
+    return "" if wanted.choice.day_night == "any" else f".{wanted.choice.day_night}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dates:
+    """The dates that cubes expect, with the names of what each is made of: by folder those of
+    layers, `windows` those of reductions."""
+
+    layers: Mapping[str, Mapping[date, tuple[str, ...]]]
+    windows: Mapping[date, tuple[str, ...]]
+
+    @classmethod
+    def of(cls, wanted: Sequence[Wanted], package: Package | None, seen: SeenOf) -> "Dates":
+        """The dates of a request whose whole span has been seen, with its reduction's package."""
+        layers: dict[str, dict[date, tuple[str, ...]]] = {}
+        windows: dict[date, list[str]] = defaultdict(list)
+        for one in wanted:
+            request = one.layout.request
+            span = request.time
+            days = [*expected_days(one.period, span, seen(one.number))]
+            names: dict[date, tuple[str, ...]] = {
+                day: (f"{one.product} {day.isoformat()}",) for day in days
+            }
+            for layer in one.layers:
+                layers[f"{one.product}/{one.names[layer.layer]}"] = names
+            if request.reduction is None or package is None or not taken(one, package):
+                continue
+            kind = window_kind(request.reduction)
+            for day in days:
+                for window, _ in shares(day, one.period, kind, span, request.weight):
+                    windows[window_start(window, kind, span)] += names[day]
+        return cls(layers=layers, windows={day: tuple(names) for day, names in windows.items()})
+
+    def absent(self, folder: str, there: Iterable[date]) -> Absence:
+        """What the cube of a folder does without, whose rasters are of the days `there`."""
+        present = set(there)
+        expected = self.layers.get(folder, self.windows)
+        return bounded(
+            Absent(part=day.isoformat(), what=name, why=NOT_THERE)
+            for day in sorted(expected)
+            if day not in present
+            for name in expected[day]
+        )
+
+
+def _window_days(wanted: Wanted, window: str, kind: str, seen: Seen) -> list[date]:
+    """The days in a window on which a product choice is expected to start."""
+    request = wanted.layout.request
+    span, period = request.time, wanted.period
+    first = window_start(window, kind, span)
+    if request.weight != "none":
+        first -= timedelta(days=(_MONTH if period in MONTHLY else period) - 1)
+    inside = Time(start=max(first, span.start), end=min(window_end(window, kind, span), span.end))
+    days = (
+        [*expected_days(1, inside, ())]
+        if period <= 1
+        else starts(period, phase_of(period, seen), inside, seen)
+    )
+    return [
+        day
+        for day in days
+        if any(name == window for name, _ in shares(day, period, kind, span, request.weight))
+    ]

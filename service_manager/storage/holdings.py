@@ -1,0 +1,171 @@
+"""Tells the portal what the archive holds, so that it can refuse at once what can find nothing.
+
+The archive is looked at beside the manager's rounds: when a portal asks, and from time to time. A
+source that cannot list itself makes the whole unknown.
+"""
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Protocol
+
+import structlog
+
+from archives.errors import ArchiveError
+from archives.kinds.coverage import Coverage
+from reprojection.errors import ReprojectionError
+from tasks.errors import StoreError
+from tasks.holdings import holdings
+from tasks.holdings.holdings import Held, Holdings, day_bits
+from tasks.tables.services import Services
+
+log = structlog.get_logger("manager.holdings")
+
+POLL = 0.5  # seconds between two looks for a question
+IDLE = 60.0  # seconds between two looks at the archive without a question, at least
+_SHARE = 50.0  # of the time that one look takes: so much longer is the next one's wait
+
+Layers = dict[str, tuple[int, ...]]
+ReadLayers = Callable[[Path], Layers]
+"""Reads the layers of a granule, with the lengths of their axes besides rows and columns. Raises
+ReprojectionError when the file cannot be read."""
+
+Job = Callable[[], None]
+_Stamps = tuple[tuple[str, int], ...]  # paths of files, with the times of their last change
+
+
+class Place(Protocol):
+    """An archive whose holdings are told."""
+
+    def refresh(self) -> None:
+        """Bring what is known of it up to date. Raises ArchiveError."""
+        ...
+
+    def coverage(self) -> list[Coverage] | None:
+        """All it holds; None: it cannot say. Raises ArchiveError."""
+        ...
+
+
+class Shelf:
+    """An archive that several threads look at: one at a time brings it up to date."""
+
+    def __init__(self, archive: Place) -> None:
+        self._archive = archive
+        self._lock = threading.Lock()
+
+    def refresh(self) -> None:
+        """As `Place.refresh`."""
+        with self._lock:
+            self._archive.refresh()
+
+    def coverage(self) -> list[Coverage] | None:
+        """As `Place.coverage`."""
+        with self._lock:
+            return self._archive.coverage()
+
+
+class Teller:
+    """Publishes an archive's holdings. `beside` runs a job outside the manager's rounds."""
+
+    def __init__(
+        self,
+        services: Services,
+        archive: Place,
+        read_layers: ReadLayers,
+        beside: Callable[[Job], "Future[None]"],
+    ) -> None:
+        self._services = services
+        self._archive = archive
+        self._read_layers = read_layers
+        self._beside = beside
+        self._layers: dict[_Stamps, Layers] = {}
+        self._told: Holdings | None = None
+        self._running: Future[None] | None = None
+        self._next_poll = 0.0
+        self._next_look = 0.0
+        self._answered = -1
+
+    def tick(self) -> None:
+        """One round: begin to look if it is time or a portal asks. Never waits, never raises for
+        storage or an archive that fails: it is tried again."""
+        now = self._services.clock.monotonic()
+        if now < self._next_poll or (self._running is not None and not self._running.done()):
+            return
+        if self._running is not None and (error := self._running.exception()) is not None:
+            log.error("what the archive holds is not told", exc_info=error)
+            self._running, self._next_poll = None, now + IDLE
+            return
+        self._running = None
+        self._next_poll = now + POLL
+        try:
+            number = holdings.asked(self._services.store)
+        except StoreError:
+            return
+        if number != self._answered or now >= self._next_look:
+            self._running = self._beside(lambda: self._look(number))
+
+    def _look(self, number: int) -> None:
+        clock = self._services.clock
+        begun = clock.monotonic()
+        try:
+            self._archive.refresh()
+            found = self._archive.coverage()
+            told = None if found is None else self._holdings(found)
+            if told != self._told or number != self._answered:
+                holdings.publish(self._services.store, told, number)
+            self._told, self._answered = told, number
+        except (StoreError, ArchiveError) as error:
+            log.warning("what the archive holds is not told", error=str(error))
+        took = clock.monotonic() - begun
+        self._next_look = clock.monotonic() + max(IDLE, _SHARE * took)
+
+    def _holdings(self, found: list[Coverage]) -> Holdings | None:
+        if len(found) > holdings.MOST_PRODUCTS:
+            return None
+        known, self._layers = self._layers, {}
+        told = []
+        for each in found:
+            stamps = _stamps(each.samples)
+            layers = known.get(stamps) or self._read(each)
+            self._layers[stamps] = layers
+            told.append(_held(each, layers))
+        return Holdings(products=tuple(told))
+
+    def _read(self, covered: Coverage) -> Layers:
+        """The layers of the samples together; none when one cannot be read: it may have others."""
+        found: Layers = {}
+        for path in covered.samples:
+            try:
+                found.update(self._read_layers(Path(path)))
+            except ReprojectionError as error:
+                log.info("layers are not known", granule=path, error=str(error))
+                return {}
+        return found
+
+
+def _held(covered: Coverage, layers: Layers) -> Held:
+    first = covered.days[0]
+    return Held(
+        name=covered.product,
+        collection=covered.collection,
+        granules=covered.granules,
+        first=first,
+        last=covered.days[-1],
+        bits=day_bits(covered.days, first),
+        tiles=covered.tiles,
+        cells=covered.cells,
+        anywhere=covered.anywhere,
+        layers=layers,
+    )
+
+
+def _stamps(paths: tuple[str, ...]) -> _Stamps:
+    """What tells samples from others that are put in their place."""
+    found = []
+    for path in paths:
+        try:
+            found.append((path, Path(path).stat().st_mtime_ns))
+        except OSError:
+            found.append((path, 0))
+    return tuple(found)

@@ -1,0 +1,160 @@
+"""The brake: when the first runs of a request's reduction all fail alike, the others are not run.
+
+What it goes by is in the request's want rows, so that any manager comes to the same. A run is
+stopped when it is ready, by a transaction on its own row, and counts as failed; retried, it runs.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import structlog
+
+from service_manager.tasks.dispatch import Dispatch
+from service_manager.tasks.view import Live, View
+from tasks.errors import FencedError
+from tasks.model.categories import Category
+from tasks.model.keys import shard
+from tasks.model.model import Phase, State, Task
+from tasks.tables import requests, transitions
+from tasks.tables.protocol import change_task
+from tasks.tables.services import Services
+from tasks.tables.transitions import Change
+
+log = structlog.get_logger("manager.brake")
+
+FIRST = 3
+"""Runs that must have failed alike, with none that has not."""
+
+_REMEMBERED = 20_000  # runs that were asked for
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failure:
+    """How all runs of a reduction have failed so far."""
+
+    category: Category
+    message: str
+
+    @property
+    def told(self) -> str:
+        """Why another run is not begun, and how to go on."""
+        return (
+            f"{self.message} (not run, because the first {FIRST} runs failed with this error: mend "
+            "the package and retry the request when it has ended)"
+        )
+
+
+def common_failure(live: Live) -> Failure | None:
+    """How the runs of a request's reduction have failed, when there are enough and all are alike;
+    None as soon as one has been made or failed in another way.
+
+    Runs that took too long are not alike: they say nothing of smaller groups.
+    """
+    if len(live.run_failures) != 1:
+        return None
+    outcomes = dict.fromkeys(("", "done", "failed"), 0)
+    for entry, number in live.ledger.counts():
+        if entry.phase is Phase.REDUCTION and entry.outcome in outcomes:
+            outcomes[entry.outcome] += number
+    if outcomes["failed"] < FIRST or outcomes["done"] or not outcomes[""]:
+        return None
+    ((category, message),) = live.run_failures
+    return (
+        Failure(category=category, message=message)
+        if category is Category.USER_CODE_FAILED
+        else None
+    )
+
+
+class Brake:
+    """Stops ready runs. `find` gives a request that has not ended, `hint` hears of shards that
+    have news by it; a request's row of a higher `epoch` ends this manager."""
+
+    def __init__(
+        self,
+        services: Services,
+        view: View,
+        dispatch: Dispatch,
+        find: Callable[[str], Live | None],
+        hint: Callable[[Sequence[str]], None],
+        epoch: int,
+    ) -> None:
+        self._services = services
+        self._view = view
+        self._dispatch = dispatch
+        self._find = find
+        self._hint = hint
+        self._epoch = epoch
+        self._asked: set[str] = set()  # runs that a retry has asked for
+
+    def step(self) -> bool:
+        """Stop what is ready and of no use. Raises StoreError, FencedError; may be repeated."""
+        failures = {
+            live.id: failure
+            for live in self._view.requests.values()
+            if live.dispatchable and (failure := common_failure(live))
+        }
+        if not failures:
+            return False
+        stopped = 0
+        for key in self._dispatch.known():
+            if key not in self._asked and self._useless(key, failures):
+                stopped += self._stop(key, failures)
+        if stopped:
+            log.warning("reduction stopped", requests=sorted(failures), runs=stopped)
+        return bool(stopped)
+
+    def _useless(self, key: str, failures: Mapping[str, Failure]) -> bool:
+        """Whether a task is a run of a reduction, and all who want it know how such runs fail."""
+        entries = [self._view.requests[request].ledger.get(key) for request in failures]
+        if not any(entry is not None and entry.phase is Phase.REDUCTION for entry in entries):
+            return False
+        return all(
+            live.id in failures or live.leaving or key not in live.ledger
+            for live in self._view.requests.values()
+        )
+
+    def _stop(self, key: str, failures: Mapping[str, Failure]) -> bool:
+        stopped: list[bool] = []
+
+        def decide(task: Task) -> Change:
+            stopped.clear()  # of a reading that lost to another change
+            if task.state is State.READY and (failure := self._failure(task, failures)):
+                stopped.append(True)
+                return transitions.stop(task, failure.category, failure.message, failure.told)
+            return Change(task=task, operations=())
+
+        change_task(self._services, key, decide)
+        if stopped:
+            self._dispatch.remove(key)
+            self._hint([shard(key)])
+        return bool(stopped)
+
+    def _failure(self, task: Task, failures: Mapping[str, Failure]) -> Failure | None:
+        """How a run would fail; None when one of those who want it does not know that, or has asked
+        for it to be tried again."""
+        found: Failure | None = None
+        for request in task.wants:
+            live = self._find(request)
+            if live is None or live.leaving:
+                continue
+            if request not in failures or self._asked_for(live, task):
+                return None
+            found = found or failures[request]
+        return found
+
+    def _asked_for(self, live: Live, task: Task) -> bool:
+        """Whether a request asks for a run that had failed before. Its row is read after the task,
+        whose row changes when a retry is obeyed: a manager that stalled meanwhile stops nothing
+        that another has begun again."""
+        row = requests.row_of(self._services, live.id)
+        if row.epoch > self._epoch:
+            raise FencedError(f"manager epoch {self._epoch} is over; {row.epoch} acts")
+        if row.retry_orders or row.retried != live.row.retried:
+            return True  # this manager has yet to obey, or to hear that another has
+        if task.generation > 1 and (row.retried or row.retry_of):
+            if len(self._asked) >= _REMEMBERED:
+                self._asked.clear()
+            self._asked.add(task.key)
+            return True
+        return False

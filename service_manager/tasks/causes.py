@@ -1,0 +1,90 @@
+"""What a request's wants say of its end: the first true cause of what failed, and empty rasters."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from tasks.model.categories import Category
+from tasks.model.model import Phase, State, Task
+from tasks.model.spec import Input
+from tasks.tables.rows import Want
+
+_NAMED = 3  # rasters in one sentence
+
+
+@dataclass(frozen=True, kw_only=True)
+class Empty:
+    """Rasters among the results that hold no valid pixel, by path, of all that were counted."""
+
+    paths: tuple[str, ...] = ()
+    rasters: int = 0
+
+    def __str__(self) -> str:
+        """ "3 of 16 rasters hold no valid pixel: a.tif, b.tif, c.tif"; empty when none does."""
+        if not self.paths:
+            return ""
+        more = len(self.paths) - _NAMED
+        names = ", ".join(self.paths[:_NAMED]) + (f" and {more:,} more" if more > 0 else "")
+        holds = "holds" if len(self.paths) == 1 else "hold"
+        return f"{len(self.paths):,} of {self.rasters:,} rasters {holds} no valid pixel: {names}"
+
+
+def empty_rasters(wants: Iterable[Want]) -> Empty:
+    """The results without one valid pixel."""
+    made = [want for want in wants if want.outcome == "done" and want.output]
+    stood_in = {key for want in made for key in want.successors}
+    shares = {
+        f"{want.output}/{file.name}": file.valid_share
+        for want in made
+        if want.key not in stood_in
+        for file in want.files
+        if file.valid_share is not None
+    }
+    empty = sorted(path for path, share in shares.items() if share == 0.0)
+    return Empty(paths=tuple(empty), rasters=len(shares))
+
+
+def first_cause(wants: Iterable[Want], runs: int = 0) -> str:
+    """Why tasks failed by themselves: the most frequent category in the words of one of its tasks;
+    empty when none failed. `runs` are all runs of the request's reduction."""
+    failed = sorted((want for want in wants if want.outcome == "failed"), key=order)
+    if not failed:
+        return ""
+    (category, _), *_ = Counter(want.category or Category.UNKNOWN for want in failed).most_common(1)
+    alike = [want for want in failed if (want.category or Category.UNKNOWN) is category]
+    ran = [want for want in alike if not want.stopped] or alike
+    (message, number), *_ = Counter(want.message for want in ran).most_common(1)
+    said = f"{category}: {message}" if message else str(category)
+    if ran[0].phase is Phase.REDUCTION:
+        return f"{said} ({_of_runs(ran, alike, number, runs)})"
+    first = next(want for want in ran if want.message == message)
+    if first.name not in said:
+        said = f"{first.name}: {said}"
+    return said if len(alike) == 1 else f"{said} (and {len(alike) - 1:,} more tasks)"
+
+
+def inherited(given: Input, failed: Task) -> str:
+    """What a task says that could not be made for want of an input: why that failed, or what it
+    inherited itself."""
+    if failed.state is not State.FAILED or failed.category is None:
+        return ""
+    if failed.category is Category.UPSTREAM_FAILED:
+        return failed.reason
+    said = failed.category.value + (f": {failed.reason}" if failed.reason else "")
+    # The runs of one reduction fail alike: which of them it was says nothing.
+    if failed.phase is Phase.REDUCTION or given.name in said:
+        return said
+    return f"{given.name}: {said}"
+
+
+def order(want: Want) -> tuple[int, str, str]:
+    """The order in which wants are named: by phase and name."""
+    return list(Phase).index(want.phase), want.name, want.key
+
+
+def _of_runs(ran: Sequence[Want], alike: Sequence[Want], number: int, runs: int) -> str:
+    said = f"{len(ran):,} of {max(runs, len(alike)):,} runs"
+    if number < len(ran):
+        said += f", {number:,} of them in these words"
+    stopped = len(alike) - len(ran)
+    return said + (f"; {stopped:,} were not run, because the first all failed" if stopped else "")

@@ -1,0 +1,55 @@
+"""What a task does without once some of its inputs have failed: by name, with the reason."""
+
+from collections.abc import Iterable, Iterator
+
+from service_manager.plans.plan_writer import describe
+from tasks.model.absence import Absence, Absent, Unnamed, bounded
+from tasks.model.categories import Category
+from tasks.model.model import Task
+from tasks.model.spec import Input, ReprojectSpec, Spec
+from tasks.storage.store import Store
+from tasks.tables.protocol import read_spec, read_task
+
+_MOST = 300  # failed tasks that are looked at for one task's sake
+
+
+def absent(store: Store, spec: Spec, lacking: Iterable[int]) -> Absence:
+    """What a task lacks whose inputs `lacking`, by index, have made nothing. Raises StoreError."""
+    left, unnamed = [_MOST], dict[str, int]()
+    found: list[Absent] = []
+    for index in lacking:
+        given, part = spec.inputs[index], spec.part(index)
+        for what, why in sorted({*_causes(store, given, left, unnamed)}):
+            found.append(Absent(part=part, what=what, why=why))
+    return bounded(found, Unnamed(inputs=sum(unnamed.values()), parts=0))
+
+
+def _causes(
+    store: Store, given: Input, left: list[int], unnamed: dict[str, int]
+) -> Iterator[tuple[str, str]]:
+    """The first causes why an input is not there: granules where it is for want of them, else
+    what failed, each with its category. `unnamed` takes the causes that a task only counts."""
+    left[0] -= 1
+    task = read_task(store, given.key) if left[0] >= 0 else None
+    if task is None:
+        yield given.name, Category.UPSTREAM_FAILED.value
+        return
+    spec = read_spec(store, given.key)
+    yield from ((one.what, one.why) for one in spec.missing)
+    if spec.missing_unnamed is not None:
+        unnamed[task.key] = spec.missing_unnamed.inputs
+    if task.category is not Category.UPSTREAM_FAILED:
+        yield describe(spec), _why(task, spec)
+    elif task.successor:
+        yield from _causes(store, Input(key=task.successor, name=given.name), left, unnamed)
+    else:
+        for index, other in enumerate(spec.inputs):
+            if task.lacking >> index & 1:
+                yield from _causes(store, other, left, unnamed)
+
+
+def _why(task: Task, spec: Spec) -> str:
+    category = (task.category or Category.UNKNOWN).value
+    if isinstance(spec, ReprojectSpec) and spec.inputs:
+        return f"{category}, from {', '.join(given.name for given in spec.inputs)}"
+    return category

@@ -1,0 +1,44 @@
+"""What a dry run has counted, in words."""
+
+from pydantic import BaseModel, ConfigDict
+
+from portal.core.quantities import size_text
+
+
+class Counts(BaseModel):
+    """The counts of a dry run as the portal answers them (`portal.answers.PreviewAnswer`)."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    granules: int = 0
+    tasks: int = 0
+    reused: int = 0
+    bytes: int = 0
+    gaps: int = 0
+    stored: int = 0
+    exact: bool = True
+    expected_time: str = "not known"
+    expected_cost: str = "not known"
+    notes: tuple[str, ...] = ()
+    message: str = ""
+    missing: tuple[str, ...] = ()
+
+
+def lines_of(counts: Counts) -> list[str]:
+    """The counts as lines for people."""
+    about = "" if counts.exact else ", estimated from a sample"
+    lines = [
+        f"Granules  {counts.granules:,}, {size_text(counts.bytes)} to fetch",
+        f"Tasks     {counts.tasks:,}, of which {counts.reused:,} are done already{about}",
+        f"Storage   {size_text(counts.stored)} at most",
+        f"Time      {counts.expected_time}",
+        f"Cost      {counts.expected_cost}",
+        *(f"          {note}" for note in counts.notes),
+        f"Gaps      {counts.gaps:,}" + (":" if counts.missing else ""),
+        *(f"  {gap}" for gap in counts.missing),
+    ]
+    if counts.gaps > len(counts.missing) > 0:
+        lines.append(f"  and {counts.gaps - len(counts.missing):,} more")
+    if counts.message:
+        lines.append(counts.message)
+    return lines

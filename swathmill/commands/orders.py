@@ -1,0 +1,124 @@
+"""Commands that change what becomes of a request: pause, resume, cancel, confirm, retry."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from swathmill.access import client_for
+from swathmill.client import RequestStatus
+from swathmill.commands.options import (
+    DataOption,
+    JsonOption,
+    TokenOption,
+    about,
+    data_folder,
+    print_json,
+)
+from swathmill.errors import RefusedError
+from tasks.model.model import RequestState
+
+IdArgument = Annotated[str, typer.Argument(metavar="REQUEST", help="Request.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command()(pause)
+    app.command()(resume)
+    app.command()(cancel)
+    app.command()(confirm)
+    app.command()(retry)
+
+
+def pause(
+    request_id: IdArgument,
+    as_json: JsonOption = False,
+    data: DataOption = None,
+    token: TokenOption = None,
+) -> None:
+    """Start nothing more of a request; what runs goes on to its end."""
+    _order(request_id, "pause", "is being paused", as_json, data, token)
+
+
+def resume(
+    request_id: IdArgument,
+    as_json: JsonOption = False,
+    data: DataOption = None,
+    token: TokenOption = None,
+) -> None:
+    """Go on with a paused request."""
+    _order(request_id, "resume", "goes on", as_json, data, token)
+
+
+def cancel(
+    request_id: IdArgument,
+    as_json: JsonOption = False,
+    data: DataOption = None,
+    token: TokenOption = None,
+) -> None:
+    """Stop a request; its finished results stay, and what other requests want of it goes on."""
+    found = _order(request_id, "cancel", "is being cancelled", as_json, data, token)
+    if found.state is RequestState.CANCELLED:  # at once: nothing of it had begun
+        if as_json:
+            print_json(client_for(data_folder(data), token).told(request_id))
+        else:
+            _say(f"{request_id} is cancelled.")
+    elif found.state.ended:
+        raise RefusedError(
+            field="",
+            problem=f"Request {request_id} has ended: it is {found.state}.",
+            remedy="There is nothing to cancel.",
+            status=0,
+        )
+
+
+def confirm(
+    request_id: IdArgument,
+    as_json: JsonOption = False,
+    data: DataOption = None,
+    token: TokenOption = None,
+) -> None:
+    """Let a request go on that takes so much that it waits for confirmation."""
+    _order(request_id, "confirm", "is confirmed", as_json, data, token)
+
+
+def retry(
+    request_id: IdArgument,
+    category: Annotated[
+        str, typer.Option(help="Only what failed of this category, such as 'server busy'.")
+    ] = "",
+    task: Annotated[str, typer.Option(help="Only this task, by its key.")] = "",
+    as_json: JsonOption = False,
+    data: DataOption = None,
+    token: TokenOption = None,
+) -> None:
+    """Try again what failed; an ended request is tried again by another, whose id is printed."""
+    client = client_for(data_folder(data), token)
+    with about(request_id):
+        found = client.retry(request_id, category=category, task=task)
+    if as_json:
+        print_json(client.told(found.id))
+    elif found.id == request_id:
+        _say(f"{request_id} tries again.")
+    else:
+        _say(f"{request_id} has ended; {found.id} tries it again.")
+
+
+def _order(
+    request_id: str, what: str, becomes: str, as_json: bool, data: Path | None, token: str | None
+) -> RequestStatus:
+    client = client_for(data_folder(data), token)
+    with about(request_id):
+        found = client.order(request_id, what)
+    if found.state.ended:
+        return found
+    if as_json:
+        print_json(client.told(request_id))
+    else:
+        _say(f"{request_id} {becomes}.")
+    return found
+
+
+def _say(text: str) -> None:
+    Console(highlight=False, soft_wrap=True).print(text, markup=False)

@@ -1,0 +1,61 @@
+"""What a request lacks, as lines for the terminal: joined over dates, never cut without a word."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from reprojection.read.completeness import Completeness
+from reprojection.read.completeness import Missing as MissingInput
+from swathmill.client import Failure, Gap, Missing
+from tasks.model import gaps as joined
+from tasks.model.plan import Gap as PlannedGap
+
+
+class Result(Protocol):
+    """A result file, as the portal or a summary has it."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def completeness(self) -> float: ...
+    @property
+    def missing(self) -> tuple[Missing, ...]: ...
+    @property
+    def missing_count(self) -> int: ...
+
+
+def gap_lines(gaps: Sequence[Gap]) -> list[str]:
+    """Gaps, those that differ by their date only as one line, with the results that lack them."""
+    affects = {gap.what: gap.affects for gap in gaps}
+    found = joined.join_gaps([PlannedGap(what=gap.what, reason=gap.why) for gap in gaps], affects)
+    return [
+        f"gap: {one}" + (f" (affects {'; '.join(one.affects)})" if one.affects else "")
+        for one in found
+    ]
+
+
+def incomplete_lines(results: Sequence[Result]) -> list[str]:
+    """Results that were made without some of their inputs, with the share that they have."""
+    found = [
+        (
+            one.name,
+            Completeness(
+                share=one.completeness,
+                missing=tuple(MissingInput(what=m.what, why=m.why) for m in one.missing),
+                unnamed=one.missing_count - len(one.missing),
+            ),
+        )
+        for one in results
+    ]
+    return [f"incomplete: {line}" for line in joined.incomplete_lines(found)]
+
+
+def failure_lines(failures: Sequence[Failure]) -> list[str]:
+    """What failed, each with its category."""
+    return [f"failed: {one.output or one.name}: {one.category}" for one in failures]
+
+
+def shortened(lines: Sequence[str], most: int, where: str) -> list[str]:
+    """So many lines at most; the last says how many more there are, and where to read them."""
+    if len(lines) <= most:
+        return [*lines]
+    return [*lines[:most], f"and {len(lines) - most:,} more lines: {where}"]

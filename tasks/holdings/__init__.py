@@ -1,0 +1,1 @@
+"""What the archive holds, as the manager publishes it, and what a request finds there."""

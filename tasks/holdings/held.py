@@ -1,0 +1,235 @@
+"""A request against what the archive holds: refused at once where it can find nothing.
+
+Only what is certain is refused. Days and places are looked at as coarsely as `holdings` has them;
+the planner, which lists the granules themselves, has the last word.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reprojection.catalogue import product, products
+from reprojection.catalogue.layers import split_index
+from reprojection.grid.crs import lonlat_to_sinusoidal, parse_crs, to_lonlat
+from reprojection.grid.grids import Grid
+from reprojection.grid.sinusoidal import TILE_SIZE, TILES_ACROSS, TILES_DOWN
+from tasks.errors import RequestRefusedError
+from tasks.holdings.holdings import Held, Holdings, Tile
+from tasks.request.checks import check_bands, is_listed, nearest_names
+from tasks.request.regions import tile_name
+from tasks.request.request import ProductChoice, Request
+from tasks.request.target import target
+from tasks.wording import listed, nearest
+
+_COARSEST = 10_000.0  # metres: no layer of MODIS has larger pixels
+_REACH = 2.0  # source pixels, or target pixels where they are larger: half of the widest kernel
+_METRES_PER_DEGREE = 111_194.93
+_ALONG = 4000  # samples along a side of the results
+_INSIDE = 65  # samples across them: no tile slips through
+_AROUND = 3.0  # degrees: half of the distance between two samples, at most
+_CELL = 10.0
+_SHOWN = 12  # tiles or products that a message names
+
+Floats = NDArray[np.float64]
+
+
+def check_held(request: Request, held: Holdings) -> None:
+    """Refuse a request that the archive cannot serve.
+
+    A product that the archive does not have at all, or a layer that its granules do not have, is
+    refused wherever it stands; days and a region only when no product has anything there (what
+    one of several lacks is a gap).
+
+    Raises:
+        RequestRefusedError: naming the field, and what the archive has instead.
+    """
+    for number, choice in enumerate(request.products):
+        _check_product(number, choice, held)
+        _check_layers(number, choice, held)
+    found = [item for choice in request.products if (item := _of(choice, held)) is not None]
+    there = [each for each in found if each.has_days(request.time.start, request.time.end)]
+    if not there:
+        raise _no_day(request, found)
+    if not any(each.anywhere for each in there):
+        tiles, cells = _touched(request)
+        if not any(each.tiles & tiles or each.cells & cells for each in there):
+            raise _no_place(request, there)
+
+
+def held_notes(request: Request, held: Holdings) -> Iterator[str]:
+    """What a scientist should know of what the archive has, of a request that is not refused."""
+    span = request.time
+    for choice in request.products:
+        found = _of(choice, held)
+        if found is not None and not found.has_days(span.start, span.end):
+            yield (
+                f"The archive has no granule of {named(found)} on these days, so nothing of it "
+                f"will be made. {_days(found)}"
+            )
+
+
+def named(held: Held) -> str:
+    """A product as data centres write it: MCD15A2 005."""
+    return f"{held.name} {held.collection:0>3}"
+
+
+def held_text(held: Held) -> str:
+    """What the archive has of a product, in a few words."""
+    granules = f"{held.granules:,} granule{'s' if held.granules != 1 else ''}"
+    days = f"{held.first}" if held.first == held.last else f"{held.first} to {held.last}"
+    return f"{granules}, {days}"
+
+
+def _of(choice: ProductChoice, held: Holdings) -> Held | None:
+    return held.of(choice.name, choice.collection)
+
+
+def _check_product(number: int, choice: ProductChoice, held: Holdings) -> None:
+    if _of(choice, held) is not None:
+        return
+    collections = held.collections(choice.name)
+    if collections:
+        served = listed([f"{each:0>3}" for each in collections], "and")
+        raise RequestRefusedError(
+            f"products.{number}.collection",
+            f"the archive does not have collection {choice.collection:0>3} of {choice.name}.",
+            f"Of {choice.name} it has collection {served}.",
+        )
+    every = sorted({each.name for each in held.products})
+    known = {each.name for each in products()}
+    if choice.name in known:
+        problem = f"the archive has no granule of {choice.name}."
+    else:
+        problem = f"there is no product {choice.name!r}, neither in the archive nor known."
+    like = nearest(choice.name, every)
+    if not like and choice.name not in known:
+        like = nearest(choice.name, known)
+    asked = f"Did you mean {like[0]}? " if like else ""
+    shown = [named(each) for each in held.products[:_SHOWN]]
+    more = ", and more" if len(held.products) > _SHOWN else ""
+    has = f"The archive has: {', '.join(shown)}{more}." if shown else "The archive is empty."
+    raise RequestRefusedError(f"products.{number}.name", problem, f"{asked}{has}")
+
+
+def _check_layers(number: int, choice: ProductChoice, held: Holdings) -> None:
+    """Hold layers to those of a few granules; what the catalogue lists may be in others."""
+    found = _of(choice, held)
+    if found is None or not found.layers:
+        return
+    known = product(choice.name, choice.collection)
+    for place, layer in enumerate(choice.layers):
+        field = f"products.{number}.layers.{place}"
+        base, index = split_index(layer)
+        if layer in found.layers:
+            base, index = layer, ()
+        if base in found.layers:
+            check_bands(field, choice.name, base, index, found.layers[base])
+        elif known is None or not is_listed(known, layer):
+            raise RequestRefusedError(
+                field,
+                f"{named(found)} has no layer {layer!r}.",
+                nearest_names(base, found.layers),
+            )
+
+
+def _no_day(request: Request, found: Sequence[Held]) -> RequestRefusedError:
+    span = request.time
+    days = f"on {span.start}" if span.start == span.end else f"from {span.start} to {span.end}"
+    names = listed([named(each) for each in found])
+    said = []
+    for each in found:
+        before, after = each.nearest(span.start, span.end)
+        said.append(_days(each))
+        if before is not None and after is not None:
+            said.append(f"The nearest are {before} and {after}.")
+    field = "time"
+    if all(each.last < span.start for each in found):
+        field = "time.start"
+    elif all(each.first > span.end for each in found):
+        field = "time.end"
+    return RequestRefusedError(
+        field, f"the archive has no granule of {names} {days}.", " ".join(said)
+    )
+
+
+def _days(held: Held) -> str:
+    if held.first == held.last:
+        return f"Of {named(held)} it has one day, {held.first}."
+    return f"Of {named(held)} it has days from {held.first} to {held.last}."
+
+
+def _no_place(request: Request, there: Sequence[Held]) -> RequestRefusedError:
+    names = listed([named(each) for each in there])
+    said = [_places(each) for each in there]
+    return RequestRefusedError(
+        region_field(request),
+        f"the archive has granules of {names} on these days, but none touches the region.",
+        " ".join(["Choose another region.", *filter(None, said)]),
+    )
+
+
+def region_field(request: Request) -> str:
+    """The field that gives a request's region."""
+    region = request.region
+    if region.bbox is not None:
+        return "region.bbox"
+    return "region.tiles" if region.tiles is not None else "region.geojson"
+
+
+def _places(held: Held) -> str:
+    if held.tiles and not held.cells:
+        names = [tile_name(*tile) for tile in sorted(held.tiles)]
+        more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+        return f"Of {named(held)} it has tiles {', '.join(names[:_SHOWN])}{more}."
+    return ""
+
+
+def _touched(request: Request) -> tuple[frozenset[Tile], frozenset[Tile]]:
+    """The tiles and the cells of 10 degrees that the results may be made of, rather too many."""
+    made = target(request)
+    lon, lat = _samples(made.grid)
+    x, y = lonlat_to_sinusoidal(lon, lat)
+    around = _REACH * max(_COARSEST, _pixel_metres(made.grid))
+    half = TILE_SIZE * 18
+    tiles: set[Tile] = set()
+    for right, up in ((-1, -1), (-1, 1), (1, -1), (1, 1)):
+        h = np.floor((x + half + right * around) / TILE_SIZE).astype(int)
+        v = np.floor((half / 2 - y - up * around) / TILE_SIZE).astype(int)
+        there = (h >= 0) & (h < TILES_ACROSS) & (v >= 0) & (v < TILES_DOWN)
+        tiles.update(zip(h[there].tolist(), v[there].tolist(), strict=True))
+    return frozenset(tiles), _cells(lon, lat)
+
+
+def _cells(lon: Floats, lat: Floats) -> frozenset[Tile]:
+    found: set[Tile] = set()
+    # Nearer to a pole than a cell, all meridians come together.
+    polar = np.abs(lat) > 90.0 - _CELL
+    across = int(360 / _CELL)
+    for right in (-_AROUND, _AROUND):
+        for up in (-_AROUND, _AROUND):
+            col = np.floor((lon + right + 180.0) / _CELL).astype(int) % across
+            row = np.clip(np.floor((lat + up + 90.0) / _CELL), 0, 180 / _CELL - 1).astype(int)
+            found.update(zip(col.tolist(), row.tolist(), strict=True))
+            found.update((c, r) for r in set(row[polar].tolist()) for c in range(across))
+    return frozenset(found)
+
+
+def _samples(grid: Grid) -> tuple[Floats, Floats]:
+    """Longitude and latitude of points of the results: dense along the edge, a net within."""
+    along = np.linspace(0.0, 1.0, _ALONG)
+    net_x, net_y = np.meshgrid(np.linspace(0, 1, _INSIDE), np.linspace(0, 1, _INSIDE))
+    zero, one = np.zeros_like(along), np.ones_like(along)
+    cols = np.concatenate([along, along, zero, one, net_x.ravel()]) * grid.width
+    rows = np.concatenate([zero, one, along, along, net_y.ravel()]) * grid.height
+    a, _, c, _, e, f = grid.transform
+    lon, lat = to_lonlat(grid.crs, a * cols + c, e * rows + f)
+    there = np.isfinite(lon) & np.isfinite(lat)
+    return lon[there], lat[there]
+
+
+def _pixel_metres(grid: Grid) -> float:
+    crs = parse_crs(grid.crs)
+    if crs.is_geographic:
+        return abs(grid.transform[4]) * _METRES_PER_DEGREE
+    return abs(grid.transform[4]) * (crs.axis_info[0].unit_conversion_factor or 1.0)

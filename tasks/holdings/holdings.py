@@ -1,0 +1,164 @@
+"""What the archive holds, as the manager last listed it: the portal reads it to refuse at once what
+can find nothing.
+
+In the table `requests`, in a partition of its own: `held` is the list, `asked` a number that the
+portal raises when it wants the archive looked at anew. The list repeats the number that it answers,
+so that nothing is refused on the strength of a list older than the question. Nobody but the manager
+writes `held`; it is made anew at any time, so that backups leave it out.
+"""
+
+import datetime as dt
+import zlib
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from tasks.storage.clock import Clock
+from tasks.storage.schema import SCHEMA, current
+from tasks.storage.store import Entity, Insert, Operation, Replace, Row, Store, Upsert
+from tasks.tables import requests, updates
+
+PARTITION = "holdings"
+MOST_PRODUCTS = 1000
+_HELD, _ASKED = "held", "asked"
+_PART = 60_000  # bytes of a property
+_MOST_PARTS = 14  # of an entity of 1 MiB
+
+Tile = tuple[int, int]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class Held(_Part):
+    """One product in one collection, as the archive holds it.
+
+    `bits` is a hexadecimal number whose bit i stands for the day `first` + i. Its granules lie in
+    the sinusoidal `tiles` (h, v) and in the `cells` of 10 degrees (column from 180 degrees west,
+    row from the south); `anywhere`: some may lie elsewhere. `layers` are those of a few granules,
+    with the lengths of the axes besides rows and columns; none: not looked at.
+    """
+
+    name: str
+    collection: str
+    granules: int
+    first: dt.date
+    last: dt.date
+    bits: str
+    tiles: frozenset[Tile] = frozenset()
+    cells: frozenset[Tile] = frozenset()
+    anywhere: bool = False
+    layers: dict[str, tuple[int, ...]] = Field(default_factory=dict)
+
+    @cached_property
+    def _bits(self) -> int:
+        return int(self.bits, 16)
+
+    def nearest(self, start: dt.date, end: dt.date) -> tuple[dt.date | None, dt.date | None]:
+        """The last day with granules up to `end`, and the first from `start` on. Between the two
+        lies nothing when neither is in the span."""
+        upto, after = (end - self.first).days, (start - self.first).days
+        before = self._bits & ((1 << (upto + 1)) - 1) if upto >= 0 else 0
+        later = self._bits >> after << after if after > 0 else self._bits
+        return (
+            self.first + dt.timedelta(days=before.bit_length() - 1) if before else None,
+            self.first + dt.timedelta(days=(later & -later).bit_length() - 1) if later else None,
+        )
+
+    def has_days(self, start: dt.date, end: dt.date) -> bool:
+        """Whether there are granules in an inclusive span of days."""
+        before, _ = self.nearest(start, end)
+        return before is not None and before >= start
+
+
+class Holdings(_Part):
+    """All that an archive holds. `answers` is the number of the question it answers."""
+
+    products: tuple[Held, ...] = ()
+    answers: int = 0
+
+    @cached_property
+    def _by_name(self) -> Mapping[tuple[str, str], Held]:
+        return {(held.name, held.collection): held for held in self.products}
+
+    def of(self, name: str, collection: str) -> Held | None:
+        """A product in a collection; None when the archive has none of it."""
+        return self._by_name.get((name, collection))
+
+    def collections(self, name: str) -> tuple[str, ...]:
+        """The collections of a product."""
+        return tuple(held.collection for held in self.products if held.name == name)
+
+
+def day_bits(days: Iterable[dt.date], first: dt.date) -> str:
+    """Days as `Held.bits` has them."""
+    bits = 0
+    for day in days:
+        bits |= 1 << (day - first).days
+    return f"{bits:x}"
+
+
+def publish(store: Store, holdings: Holdings | None, answers: int) -> None:
+    """Say what the archive holds; None: it cannot list itself, so that nothing is known.
+
+    A list that is too long for a row loses its layers first, then counts as not known. Raises
+    StoreError.
+    """
+    data = _packed(holdings) if holdings is not None else b""
+    if holdings is not None and (len(data) > _PART * _MOST_PARTS):
+        bare = (held.model_copy(update={"layers": {}}) for held in holdings.products)
+        data = _packed(Holdings(products=tuple(bare)))
+    if len(data) > _PART * _MOST_PARTS:
+        data = b""
+    entity: Entity = {"schema": SCHEMA, "answers": answers, "size": len(data)}
+    for number, start in enumerate(range(0, len(data), _PART)):
+        entity[f"part{number:02d}"] = data[start : start + _PART]
+    store.transact(requests.TABLE, PARTITION, [Upsert(row=_HELD, entity=entity)])
+
+
+def read(store: Store) -> tuple[Holdings | None, int]:
+    """What the archive holds, None when that is not known, and the number of the question that this
+    answers. Raises StoreError."""
+    row = store.get(requests.TABLE, PARTITION, _HELD)
+    if row is None:
+        return None, 0
+    entity = current("holdings", row)
+    parts = [bytes(entity[name]) for name in sorted(entity) if name.startswith("part")]  # type: ignore[arg-type]
+    answers = int(entity["answers"])
+    try:
+        found = Holdings.model_validate_json(zlib.decompress(b"".join(parts)))
+    except (zlib.error, ValidationError):
+        return None, answers  # empty: nothing is known
+    return found.model_copy(update={"answers": answers}), answers
+
+
+def ask(store: Store, clock: Clock) -> int:
+    """Ask the manager to look at the archive anew; returns the question's number. Raises
+    StoreError."""
+    number = 0
+
+    def raised(row: Row | None) -> tuple[Operation, ...]:
+        nonlocal number
+        number = _number(row) + 1
+        entity: Entity = {"schema": SCHEMA, "number": number}
+        if row is None:
+            return (Insert(row=_ASKED, entity=entity),)
+        return (Replace(row=_ASKED, entity=entity, etag=row.etag),)
+
+    updates.update(store, clock, requests.TABLE, PARTITION, _ASKED, raised)
+    return number
+
+
+def asked(store: Store) -> int:
+    """The number of the latest question; 0: none. Raises StoreError."""
+    return _number(store.get(requests.TABLE, PARTITION, _ASKED))
+
+
+def _number(row: Row | None) -> int:
+    return int(current("holdings", row)["number"]) if row is not None else 0
+
+
+def _packed(holdings: Holdings) -> bytes:
+    return zlib.compress(holdings.model_dump_json().encode(), 9)

@@ -1,0 +1,61 @@
+"""Task classes: the attempts that have one historical mean.
+
+The text of a class names the work, what it is done to, and how much of it there is, in powers of
+two: `reprojection MOD13A2.6 0.01, 1-2 Mpx`. Two classes may be of the same work but for the amount,
+of the same family (another resolution of the product, other parameters of the package), or of
+the same kind (other products).
+"""
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+
+_PREFIXES = ("", "K", "M", "G", "T", "P")  # of 1024 each
+_AMOUNT = re.compile(r"^(\d+)-\d+ ([KMGTP]?)(?:B|px)$")
+# Words of a class that name its kind, and its family; more words name the work within the family.
+_KIND = {"collection": 1, "reprojection": 1, "aggregation": 2, "reduction": 1}
+_FAMILY = {"collection": 2, "reprojection": 2, "aggregation": 2, "reduction": 3}
+
+
+@dataclass(frozen=True, slots=True)
+class TaskClass:
+    """A class read from its text. `octave` is the power of two at or below the amount; None where
+    the amount is not known."""
+
+    kind: str
+    family: str
+    work: str
+    octave: int | None
+
+
+def sized(work: str, amount: int) -> str:
+    """The class of an amount of work in bytes (of a collection) or pixels; 0: not known."""
+    if amount <= 0:
+        return work
+    return f"{work}, {_span(amount.bit_length() - 1, 'B' if work[:10] == 'collection' else 'px')}"
+
+
+@lru_cache(maxsize=1024)
+def _span(octave: int, unit: str) -> str:
+    step = min(octave // 10, len(_PREFIXES) - 1)
+    low = 2 ** (octave - 10 * step)
+    return f"{low}-{2 * low} {_PREFIXES[step]}{unit}"
+
+
+@lru_cache(maxsize=8192)
+def parse(text: str) -> TaskClass:
+    """A class from its text; any text is one."""
+    work, _, amount = text.rpartition(", ")
+    found = _AMOUNT.match(amount) if work else None
+    octave = None
+    if found:
+        octave = int(found[1]).bit_length() - 1 + 10 * _PREFIXES.index(found[2])
+    else:
+        work = text
+    words = work.split(" ")
+    return TaskClass(
+        kind=" ".join(words[: _KIND.get(words[0], len(words))]),
+        family=" ".join(words[: _FAMILY.get(words[0], len(words))]),
+        work=work,
+        octave=octave,
+    )

@@ -1,0 +1,187 @@
+"""What each field of a request takes, in a scientist's words: for messages and for labels."""
+
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
+
+from tasks.wording import Wanted
+
+_T = TypeVar("_T")
+
+_MAPPING_OF_LAYERS = "Write a method by layer: {Lai_1km: nearest}."
+_BBOX = "Write four numbers in degrees: west, south, east, north."
+_TILES = "Write a list of tiles: [h17v03, h18v03]."
+_PRODUCTS = "Write a list: [{name: MCD15A2, collection: 5, layers: [Lai_1km]}]."
+_GEOJSON = (
+    'Give a GeoJSON polygon: {"type": "Polygon", "coordinates": [[[5, 50], [8, 50], [8, 53], '
+    "[5, 50]]]}."
+)
+_QA = "Write best, good, or a rule by QA layer: {FparLai_QC: {MODLAND: [0]}}."
+_DAY = Wanted(what="a day", remedy="Write year, month and day, like 2012-01-31.")
+_LONGITUDE = Wanted(what="a longitude", remedy=f"Longitudes go from -180 to 180. {_BBOX}")
+_LATITUDE = Wanted(what="a latitude", remedy=f"Latitudes go from -90 to 90. {_BBOX}")
+_YES_NO = Wanted(what="true or false", remedy="Write true or false.")
+
+WANTED: Mapping[str, Wanted] = {
+    "": Wanted(
+        what="a request document",
+        remedy="A request names its fields: products, region, time and grid. Copy an example.",
+    ),
+    "title": Wanted(what="a title", remedy="Write one line of at most 200 characters."),
+    "products": Wanted(what="a list of products", remedy=_PRODUCTS),
+    "products.*": Wanted(what="a product", remedy=_PRODUCTS),
+    "products.*.name": Wanted(
+        what="the short name of a product",
+        remedy="A short name has 3 to 20 letters, digits and underscores, like MCD15A2.",
+    ),
+    "products.*.collection": Wanted(
+        what="the number of a collection", remedy="Write its number, like 6.1 or 61."
+    ),
+    "products.*.layers": Wanted(
+        what="a list of layers", remedy="Name at least one layer and at most 64: [Lai_1km]."
+    ),
+    "products.*.layers.*": Wanted(
+        what="the name of a layer", remedy="Name each layer as its granules do: [Lai_1km]."
+    ),
+    "region": Wanted(
+        what="a region",
+        remedy="Give one of bbox, tiles or geojson: {bbox: [-8.0, 50.5, 6.0, 58.5]}.",
+    ),
+    "region.bbox": Wanted(what="a box of four numbers", remedy=_BBOX),
+    "region.bbox.0": _LONGITUDE,
+    "region.bbox.1": _LATITUDE,
+    "region.bbox.2": _LONGITUDE,
+    "region.bbox.3": _LATITUDE,
+    "region.tiles": Wanted(what="a list of tiles", remedy=_TILES),
+    "region.tiles.*": Wanted(what="the name of a tile", remedy=_TILES),
+    "region.geojson": Wanted(what="a GeoJSON polygon", remedy=_GEOJSON),
+    "region.clip": _YES_NO,
+    "time": Wanted(what="a span of days", remedy="Write {start: 2012-01-01, end: 2012-04-30}."),
+    "time.start": _DAY,
+    "time.end": _DAY,
+    "grid": Wanted(
+        what="a grid", remedy='Write {crs: "EPSG:4326", resolution: 0.01} or {modis: 500}.'
+    ),
+    "grid.crs": Wanted(
+        what="a coordinate reference system",
+        remedy="Write an EPSG code, like EPSG:4326, or WKT.",
+    ),
+    "grid.resolution": Wanted(
+        what="the side of a pixel",
+        remedy="Write a number greater than 0, in the units of the coordinate system.",
+    ),
+    "resampling": Wanted(what="a method", remedy=_MAPPING_OF_LAYERS),
+    "resampling.*": Wanted(what="a method", remedy=_MAPPING_OF_LAYERS),
+    "qa": Wanted(what="a quality rule", remedy=_QA),
+    "qa.*": Wanted(what="a rule of a QA layer", remedy=_QA),
+    "qa.*.*": Wanted(what="a list of values to keep", remedy=_QA),
+    "qa.*.*.*": Wanted(what="a value of a QA field", remedy=f"Values are whole numbers. {_QA}"),
+    "mask": _YES_NO,
+    "cells": _YES_NO,
+    "extra_bands": Wanted(
+        what="a list of bands", remedy="Choose any of count, source, reason: [count]."
+    ),
+    "reduction": Wanted(
+        what="a reduction", remedy="Write {package: monthly-mean, group_by: [cell, month]}."
+    ),
+    "reduction.package": Wanted(
+        what="the name of a package",
+        remedy="A name has small letters, digits and dashes, like monthly-mean.",
+    ),
+    "reduction.group_by": Wanted(
+        what="a way to group",
+        remedy="Write cell and one of date, month, year, all: [cell, month].",
+    ),
+    "reduction.parameters": Wanted(
+        what="a list of parameters", remedy="Write names with values as text: {name: value}."
+    ),
+    "reduction.parameters.*": Wanted(
+        what="text", remedy='Write each value as text, in quotes: {name: "5"}.'
+    ),
+    "notify": Wanted(
+        what="an e-mail address", remedy="Write one address, like scientist@example.org."
+    ),
+}
+
+_LABELS: Mapping[str, str] = {
+    "document": "The document",
+    "title": "Title",
+    "products": "Products",
+    "products.*": "Product",
+    "products.*.name": "Product",
+    "products.*.collection": "Collection",
+    "products.*.layers": "Layers",
+    "products.*.layers.*": "Layers",
+    "region": "Region",
+    "region.bbox": "Box",
+    "region.bbox.0": "West",
+    "region.bbox.1": "South",
+    "region.bbox.2": "East",
+    "region.bbox.3": "North",
+    "region.tiles": "Tiles",
+    "region.geojson": "Polygon",
+    "time": "Time",
+    "time.start": "First day",
+    "time.end": "Last day",
+    "grid": "Grid",
+    "grid.crs": "Coordinate system",
+    "grid.resolution": "Pixel side",
+    "grid.modis": "Resolution",
+    "resampling": "Resampling",
+    "qa": "Quality",
+    "merge": "Where granules overlap",
+    "mask": "Mask",
+    "units": "Values",
+    "codes": "Codes that are no data",
+    "extra_bands": "Extra bands",
+    "cells": "Cells",
+    "cube": "Layers over time",
+    "weight": "Composites",
+    "on_missing": "When an input is missing",
+    "reduction": "Reduction",
+    "reduction.package": "Package",
+    "reduction.group_by": "Group",
+    "reduction.parameters": "Parameters",
+    "notify": "Mail",
+}
+
+
+def label(field: str) -> str:
+    """A field as the form names it: "region.bbox.1" is "South"."""
+    parts = field.split(".")
+    while parts:
+        found = _at(_LABELS, ".".join(parts))
+        if found is not None:
+            return found
+        parts.pop()
+    return field
+
+
+class RequestGuide:
+    """As `wording.Guide`, of requests. `names` are the fields of each part of the document."""
+
+    def __init__(self, names: Mapping[str, Sequence[str]]) -> None:
+        self._names = names
+
+    def wanted(self, path: str) -> Wanted | None:
+        return _at(WANTED, path)
+
+    def names(self, path: str) -> Sequence[str]:
+        return _at(self._names, path) or ()
+
+    def home(self, name: str) -> str:
+        homes = [path for path, names in self._names.items() if path and name in names]
+        return homes[0].removesuffix(".*") if homes else ""
+
+
+def _at(table: Mapping[str, _T], path: str) -> _T | None:
+    """The entry of a path, in which `*` stands for any one part."""
+    if path in table:
+        return table[path]
+    parts = path.split(".")
+    for pattern, entry in table.items():
+        wild = pattern.split(".")
+        if len(wild) == len(parts) and all(
+            w in ("*", part) for w, part in zip(wild, parts, strict=True)
+        ):
+            return entry
+    return None

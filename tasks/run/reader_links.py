@@ -1,0 +1,33 @@
+"""Links that show one request to whoever has them: signed, for a time, to read only.
+
+A token is the request's id and the time of its expiry, under a salt of its own: it is no sign-in
+link, no session and no API token.
+"""
+
+from urllib.parse import quote
+
+from tasks.run import expiring
+
+LIFETIME = 30 * 86_400.0  # seconds, in a request's mail
+ASKED_LIFETIME = 86_400.0  # in a mail that somebody asked for
+_SALT = "swathmill.reader"
+
+
+def issue(secret: str, request: str, expires: float) -> str:
+    """A token for a request's page until a POSIX time."""
+    return expiring.issue(secret, _SALT, request, expires)
+
+
+def read(secret: str, token: str, now: float) -> tuple[str, float]:
+    """The request that a token shows, and until when; ("", 0.0) when it is forged or expired."""
+    return expiring.read(secret, _SALT, token, now)
+
+
+def page(portal_url: str, request: str) -> str:
+    """The address of a request's page, for those who are signed in."""
+    return f"{portal_url.rstrip('/')}/requests/{request}"
+
+
+def address(portal_url: str, secret: str, request: str, expires: float) -> str:
+    """The address that shows a request to whoever has it."""
+    return f"{portal_url.rstrip('/')}/open?token={quote(issue(secret, request, expires))}"

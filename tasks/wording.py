@@ -1,0 +1,328 @@
+"""What a scientist reads when a document does not have the form it should have.
+
+pydantic says what is wrong in a programmer's words ("Tuple should have at least 1 item after
+validation"). Here each of its errors becomes a plain sentence: what is wrong, with which value, and
+what to do.
+"""
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from tasks.errors import RequestRefusedError
+
+Path = tuple[str | int, ...]
+
+_LONGEST = 60  # characters of a value that are shown
+_OWN = "Value error, "
+_NUMBER = re.compile(r"[-+]?\d{1,20}(\.\d{1,20})?")
+_COMMA = re.compile(r"\s*[-+]?\d+,\d+\s*")
+_COUNTED = ("too_long", "too_short", "string_too_long", "string_too_short", "bytes_too_long")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """What a field takes: "VALUE is not WHAT", and how to write it."""
+
+    what: str
+    remedy: str
+
+
+class Guide(Protocol):
+    """What is known of a document's fields. A path is dotted: `products.0.name`."""
+
+    def wanted(self, path: str) -> Wanted | None:
+        """What the field takes; None when nothing more is known than its type."""
+        ...
+
+    def names(self, path: str) -> Sequence[str]:
+        """The fields of the part at this path; none: not known."""
+        ...
+
+    def home(self, name: str) -> str:
+        """Where else in the document a field of this name belongs; empty: nowhere."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Fault:
+    """One error of pydantic's, at its place in the document."""
+
+    path: Path
+    tags: tuple[str, ...]  # of the branches of a union that were tried
+    kind: str
+    value: object
+    context: Mapping[str, object]
+    text: str  # what one of our own validators said; else empty
+
+    @property
+    def field(self) -> str:
+        return _dotted(self.path) or "document"
+
+
+def refusal(error: ValidationError, document: object, guide: Guide) -> RequestRefusedError:
+    """All errors of a document as one refusal: misspelt names first, then by place."""
+    told = faults(error, document, guide)
+    first, *others = told
+    return RequestRefusedError(first.field, first.problem, first.remedy, tuple(others))
+
+
+def faults(error: ValidationError, document: object, guide: Guide) -> list[RequestRefusedError]:
+    """Each error of a document in plain words."""
+    found = [_fault(item, document) for item in error.errors(include_url=False)]
+    found = [fault for fault in found if not _of_another_branch(fault, found, document)]
+    found = [fault for fault in found if not _for_its_parts(fault, found)]
+    meant = {fault.path: _meant(fault, guide) for fault in found if fault.kind in _EXTRA}
+    replaced = {(*path[:-1], name) for path, name in meant.items() if name}
+    told: dict[str, RequestRefusedError] = {}
+    for fault in sorted(found, key=lambda f: f.kind not in _EXTRA):
+        if fault.kind == "missing" and fault.path in replaced:
+            continue  # it is there, misspelt
+        problem, remedy = _words(fault, guide)
+        told.setdefault(fault.field, RequestRefusedError(fault.field, problem, remedy))
+    return [*told.values()]
+
+
+def sentence(details: ErrorDetails) -> str:
+    """One error as a sentence, where nothing is known of the field but its type."""
+    fault = _fault(details, None)
+    problem, remedy = _words(fault, NoGuide())
+    return f"{problem} {remedy}"
+
+
+def nearest(name: str, known: Iterable[str], count: int = 1) -> list[str]:
+    """The known names most like a misspelt one, whatever their case."""
+    by_lower = {each.lower(): each for each in known}
+    return [by_lower[n] for n in difflib.get_close_matches(name.lower(), by_lower, count, 0.6)]
+
+
+def listed(names: Sequence[str], last: str = "or") -> str:
+    """Names as people write them: "a, b or c"."""
+    *most, end = names
+    return f"{', '.join(most)} {last} {end}" if most else end
+
+
+def shown(value: object) -> str:
+    """A value in a sentence: text in quotes, cut where it is long; of lists only that they are."""
+    if value is None:
+        return "nothing"
+    if isinstance(value, str) and _NUMBER.fullmatch(value):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        text = " ".join(value.split())
+        return repr(text if len(text) <= _LONGEST else f"{text[:_LONGEST]}...")
+    if isinstance(value, Mapping):
+        return "a mapping of names to values"
+    if isinstance(value, Sequence | set | frozenset) and not isinstance(value, bytes):
+        return "a list" if len(value) else "an empty list"
+    return str(value)[:_LONGEST]
+
+
+_EXTRA = ("extra_forbidden", "invalid_key")
+
+_BY_TYPE: Sequence[tuple[tuple[str, ...], Wanted]] = (
+    (
+        ("int", "whole"),
+        Wanted(what="a whole number", remedy="Write a whole number, like 5."),
+    ),
+    (
+        ("float", "finite", "decimal", "complex", "greater", "less", "multiple"),
+        Wanted(what="a number that fits here", remedy="Write a number, like 0.5."),
+    ),
+    (("bool",), Wanted(what="true or false", remedy="Write true or false.")),
+    (
+        ("date", "time", "timezone"),
+        Wanted(what="a day", remedy="Write year, month and day, like 2012-01-31."),
+    ),
+    (
+        ("string", "bytes", "enum", "literal", "url", "uuid"),
+        Wanted(what="a text that fits here", remedy="Write a text without special characters."),
+    ),
+    (
+        ("list", "tuple", "set", "frozen", "iter", "generator"),
+        Wanted(what="a list", remedy="Write a list: [first, second]."),
+    ),
+    (
+        ("dict", "mapping", "model", "dataclass", "arguments", "get_attribute"),
+        Wanted(
+            what="a mapping of names to values",
+            remedy="Write names with values: {name: value}.",
+        ),
+    ),
+)
+_ANYTHING = Wanted(what="a value that fits here", remedy="Look the field up in the documentation.")
+
+
+class NoGuide:
+    """As `Guide`, where nothing is known but types."""
+
+    def wanted(self, path: str) -> Wanted | None:
+        del path
+        return None
+
+    def names(self, path: str) -> Sequence[str]:
+        del path
+        return ()
+
+    def home(self, name: str) -> str:
+        del name
+        return ""
+
+
+def _fault(details: ErrorDetails, document: object) -> _Fault:
+    kind = details["type"]
+    path, tags = _place(details["loc"], kind, document)
+    text = details["msg"].removeprefix(_OWN) if kind == "value_error" else ""
+    return _Fault(
+        path=path,
+        tags=tags,
+        kind=kind,
+        value=details.get("input"),
+        context=details.get("ctx", {}),
+        text=text,
+    )
+
+
+def _place(loc: Path, kind: str, document: object) -> tuple[Path, tuple[str, ...]]:
+    """Where an error is in the document. What a place of pydantic's has besides (the branches of a
+    union) is no part of the document."""
+    at: object = document
+    path: list[str | int] = []
+    tags: list[str] = []
+    for number, part in enumerate(loc):
+        last = number == len(loc) - 1
+        if isinstance(at, Mapping) and part in at:
+            path.append(part)
+            at = at[part]
+        elif isinstance(at, list | tuple) and isinstance(part, int):
+            path.append(part)
+            at = at[part] if part < len(at) else None
+        elif document is None or (last and kind in ("missing", *_EXTRA)):
+            path.append(part)
+            at = None
+        elif part != "[key]":
+            tags.append(str(part))
+    return tuple(path), tuple(tags)
+
+
+def _of_another_branch(fault: _Fault, found: Sequence[_Fault], document: object) -> bool:
+    """Whether an error is of a branch of a union that the value was not meant for: a mapping for
+    the branch that takes mappings, anything else for one that takes a word."""
+    if not fault.tags:
+        return False
+    at = document
+    for part in fault.path:
+        at = _item(at, part)
+    mapping = fault.tags[0].startswith("dict")
+    meant_mapping = isinstance(at, Mapping) or any(
+        other.path[: len(fault.path)] == fault.path and len(other.path) > len(fault.path)
+        for other in found
+    )
+    if len(fault.path) > 1 and mapping:
+        return False  # inside a mapping already
+    return mapping is not meant_mapping
+
+
+def _for_its_parts(fault: _Fault, found: Sequence[_Fault]) -> bool:
+    """Whether a list counts as too short only because what is in it is wrong."""
+    depth = len(fault.path)
+    return fault.kind == "too_short" and any(
+        len(other.path) > depth and other.path[:depth] == fault.path for other in found
+    )
+
+
+def _item(at: object, part: str | int) -> object:
+    if isinstance(at, Mapping):
+        return at.get(part)
+    if isinstance(at, list | tuple) and isinstance(part, int) and part < len(at):
+        return at[part]
+    return None
+
+
+def _dotted(path: Path) -> str:
+    return ".".join(map(str, path))
+
+
+def _meant(fault: _Fault, guide: Guide) -> str:
+    known = nearest(str(fault.path[-1]), guide.names(_dotted(fault.path[:-1])))
+    return known[0] if known else ""
+
+
+def _words(fault: _Fault, guide: Guide) -> tuple[str, str]:
+    """What is wrong, and what to do."""
+    if fault.kind in _EXTRA:
+        return _misspelt(fault, guide)
+    wanted = guide.wanted(_dotted(fault.path))
+    remedy = (wanted or _wanted_by_type(fault.kind)).remedy
+    if fault.text:
+        problem, _, own = fault.text.partition("; ")
+        return f"{problem}.", f"{own[0].upper()}{own[1:]}." if own else remedy
+    if fault.kind == "missing":
+        return "is missing.", f"Add it. {remedy}" if wanted else "Add it."
+    if fault.value is None or fault.value == "":
+        return "is empty.", f"Fill it in, or leave the field out. {remedy}"
+    if fault.kind == "literal_error":
+        return _no_choice(fault)
+    if fault.kind in _COUNTED:
+        return _counted(fault), remedy
+    if isinstance(fault.value, str) and _COMMA.fullmatch(fault.value):
+        remedy = f"Write a decimal point: {fault.value.strip().replace(',', '.')}. {remedy}"
+    what = (wanted or _wanted_by_type(fault.kind)).what
+    return f"{shown(fault.value)} is not {what}.", remedy
+
+
+def _wanted_by_type(kind: str) -> Wanted:
+    for starts, wanted in _BY_TYPE:
+        if kind.startswith(starts):
+            return wanted
+    return _ANYTHING
+
+
+def _misspelt(fault: _Fault, guide: Guide) -> tuple[str, str]:
+    name = str(fault.path[-1])
+    problem = f"there is no field {name!r} here."
+    known = guide.names(_dotted(fault.path[:-1]))
+    like = nearest(name, known)
+    if like:
+        return problem, f"Did you mean {like[0]}?"
+    home = guide.home(name)
+    if home:
+        return problem, f"It belongs under {home}."
+    if known:
+        return problem, f"The fields are: {', '.join(known)}."
+    return problem, "Take it out, or check its spelling."
+
+
+def _no_choice(fault: _Fault) -> tuple[str, str]:
+    choices = str(fault.context.get("expected", "")).replace("'", "")
+    names = [name.strip() for name in choices.replace(" or ", ",").split(",") if name.strip()]
+    like = nearest(fault.value, names) if isinstance(fault.value, str) else []
+    asked = f"Did you mean {like[0]}? " if like else ""
+    return (
+        f"{shown(fault.value)} is not a choice here.",
+        f"{asked}Choose {listed(names) if names else 'another'}.",
+    )
+
+
+def _counted(fault: _Fault) -> str:
+    """What has too many or too few entries or characters."""
+    text = fault.kind.startswith(("string", "bytes"))
+    count = fault.context.get("actual_length")
+    if count is None:
+        count = len(fault.value) if isinstance(fault.value, str | Sequence) else 0
+    unit = "character" if text else "entry"
+    units = "characters" if text else "entries"
+    most = fault.context.get("max_length")
+    if most is not None:
+        return f"has {count} {unit if count == 1 else units}; {most} are the most."
+    if not count:
+        return "is empty."
+    least = fault.context.get("min_length")
+    return f"has {count} {unit if count == 1 else units}; {least} are the least."

@@ -1,0 +1,44 @@
+"""What a program prints, with the words of docs/reductions.md in place of the attempt's folders.
+
+Their paths differ from attempt to attempt and say nothing to the package's author.
+"""
+
+import os
+import re
+
+from worker.sandbox.sandbox import Places
+
+
+class PlainPaths:
+    """Replaces paths in text that comes in parts. `seen` are the folders as the program sees
+    them; a file of the package keeps its path inside the package."""
+
+    def __init__(self, seen: Places) -> None:
+        self._words = {
+            os.fsencode(seen.package) + b"/": b"",
+            os.fsencode(seen.inputs): b"INPUT_DIR",
+            os.fsencode(seen.outputs): b"OUTPUT_DIR",
+            os.fsencode(seen.temporary): b"TMPDIR",
+        }
+        self._path = re.compile(b"|".join(map(re.escape, self._words)))
+        self._longest = max(map(len, self._words))
+        self._begun = b""
+
+    def put(self, data: bytes) -> bytes:
+        """The text as far as it is known; what may be the beginning of a path is held back."""
+        text = self._begun + data
+        most = min(len(text), self._longest - 1)
+        held = next((n for n in range(most, 0, -1) if self._may_begin(text[-n:])), 0)
+        self._begun = text[len(text) - held :]
+        return self._replaced(text[: len(text) - held])
+
+    def end(self) -> bytes:
+        """What was held back: nothing more comes."""
+        text, self._begun = self._begun, b""
+        return self._replaced(text)
+
+    def _may_begin(self, text: bytes) -> bool:
+        return any(path.startswith(text) for path in self._words)
+
+    def _replaced(self, text: bytes) -> bytes:
+        return self._path.sub(lambda found: self._words[found[0]], text)
