@@ -74,7 +74,7 @@ else
 endif
 
 .PHONY: up
-up: setup ## Run the stack until Ctrl-C, and print the portal's address
+up: setup ## Run the stack until Ctrl-C, and print a sign-in link [ARCHIVE=folder, else the last one or the sample]
 	@$(BIN)/swathmill up $(if $(ARCHIVE),--archive "$(ARCHIVE)")
 
 .PHONY: doctor
@@ -98,6 +98,10 @@ check: $(STAMP)/dev ## Lint, format, types, import contract, compose schema
 .PHONY: test
 test: $(STAMP)/dev ## Run the tests; what is skipped is listed with its reason
 	$(BIN)/pytest $(TESTS) $(PYTEST_ARGS)
+
+.PHONY: test-pythons
+test-pythons: $(STAMP)/dev ## Try the machine's other Pythons (3.11 or newer): quick tests, the sample request
+	@sh tools/test-pythons.sh
 
 .PHONY: simulate
 simulate: $(STAMP)/dev ## Simulate histories of the task protocol with faults [SEEDS=n]
@@ -129,6 +133,10 @@ bench-plan: $(STAMP)/dev ## Measure planning: ten years of a continent [ARGS=--q
 .PHONY: bench-tasks
 bench-tasks: $(STAMP)/dev ## Drive tasks that do nothing through the protocol, bare Celery beside it [COUNT=n]
 	@$(BIN)/python -m bench.tasks --count $(or $(COUNT),3000)
+
+.PHONY: bench-pages
+bench-pages: $(STAMP)/dev ## Measure the portal's pages at 1,000 requests: CPU and bytes sent [ARGS=...]
+	@$(BIN)/python -m bench.pages $(ARGS)
 
 .PHONY: bench-slow
 bench-slow: $(STAMP)/dev ## Simulate a fleet with slow machines under each monitor, and plot it
@@ -171,4 +179,4 @@ lock: ## Write the requirements locks again, with the newest versions that fit
 
 .PHONY: clean
 clean: ## Remove what set-up and tests made; a data folder (.swathmill) stays
-	rm -rf $(VENV) .venv-policy node_modules portal/static/vendor build *.egg-info
+	rm -rf $(VENV) .venv-* node_modules portal/static/vendor build *.egg-info

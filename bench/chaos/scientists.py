@@ -4,6 +4,7 @@ import random
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from http import HTTPStatus
 
 from bench.chaos.documents import Document
 from bench.chaos.journal import Journal
@@ -143,7 +144,8 @@ class Scientists:
             call(errand)
         except RefusedError as error:
             self._journal.note("refused", request=errand.id, error=str(error))
-            self.refused.append(str(error))
+            if error.status != HTTPStatus.CONFLICT:  # that is: it has ended meanwhile
+                self.refused.append(str(error))
         except ApiError as error:
             self._journal.note("portal did not answer", error=str(error)[:200])
 

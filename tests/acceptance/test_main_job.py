@@ -194,7 +194,7 @@ def test_the_mail_says_what_there_is(leaves: Ran) -> None:
     assert mail["To"] == "scientist@example.org"
     assert mail["Subject"] == "Leaf area, British Isles and North Sea coast: complete"
     text = mail.get_content()
-    assert "/requests/" in text
+    assert "/open?token=" in text
     assert "MCD15A2.005/Lai_1km" in text
 
 
@@ -351,8 +351,8 @@ def test_a_layer_that_is_all_fill_is_an_ordinary_result(desk: Desk, granules: Pa
 @pytest.mark.parametrize(
     ("change", "field"),
     [
-        ({"time": {"start": "2012-04-30", "end": "2012-01-01"}}, "time"),
-        ({"region": {"bbox": [-8, 50.5, 6, 98.5]}}, "region.bbox"),
+        ({"time": {"start": "2012-04-30", "end": "2012-01-01"}}, "time.end"),
+        ({"region": {"bbox": [-8, 50.5, 6, 98.5]}}, "region.bbox.3"),
         ({"products": [{**LEAVES["products"][0], "layers": ["LAI"]}]}, "products.0.layers.0"),
         ({"grid": {"crs": "EPSG:99999", "resolution": 0.01}}, "grid.crs"),
         ({"grid": {"crs": "EPSG:4326", "resolution": 0.0001}}, "grid.resolution"),

@@ -2,6 +2,8 @@
 
 import os
 import shutil
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -255,3 +257,47 @@ def test_the_real_archive_is_indexed(granules: Path, tmp_path: Path) -> None:
     assert subset.boundary is not None
     (fires,) = found.search("MOD14", "6", date(2017, 1, 1), date(2017, 1, 1))
     assert fires.boundary is not None
+
+
+def test_a_file_under_another_granules_name_is_told_as_what_it_holds(
+    folder: Path, tmp_path: Path
+) -> None:
+    whole = archive(folder, tmp_path / "whole")
+    assert whole.misnamed("MCD15A2", "5", DAY, DAY) == []
+    stamp = whole.stamp("MCD15A2", "5", DAY, DAY)
+    (right,) = (path for path in folder.glob("*.h17v03.*") if "2012065" in path.name)
+    wrong = right.rename(right.with_name(right.name.replace("h17v03", "h19v04")))
+    held = archive(folder, tmp_path / "index")
+    (found,) = held.misnamed("MCD15A2", "005", DAY, DAY)
+    assert (found.file, found.day, found.tile) == (wrong.name, DAY, (19, 4))
+    assert (found.holds.product, found.holds.tile) == ("MCD15A2", (17, 3))
+    assert held.misnamed("MCD15A2", "6", DAY, DAY) == []
+    assert held.misnamed("MCD15A2", "5", date(2012, 3, 6), date(2012, 3, 31)) == []
+    assert held.stamp("MCD15A2", "5", DAY, DAY) != stamp
+
+
+def test_an_index_made_before_names_were_kept_is_made_anew(folder: Path, tmp_path: Path) -> None:
+    (right,) = (path for path in folder.glob("*.h17v03.*") if "2012065" in path.name)
+    right.rename(right.with_name(right.name.replace("h17v03", "h19v04")))
+    before = archive(folder, tmp_path)
+    before.refresh()
+    with closing(sqlite3.connect(tmp_path / "index.sqlite")) as index:
+        index.executescript(
+            "DROP INDEX wrongly; ALTER TABLE files DROP COLUMN misnamed; PRAGMA user_version = 1;"
+        )
+    after = archive(folder, tmp_path)
+    assert after.refresh().added > 0
+    assert len(after.misnamed("MCD15A2", "5", DAY, DAY)) == 1
+
+
+def test_names_are_judged_once_per_file_and_not_once_per_question(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = archive(folder, tmp_path)
+    held.refresh()
+
+    def unread(_text: object) -> object:
+        raise AssertionError("a record was read")
+
+    monkeypatch.setattr("archives.kinds.folder.GranuleRecord.from_json", unread)
+    assert held.misnamed("MCD15A2", "5", DAY, DAY) == []

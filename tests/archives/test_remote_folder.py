@@ -9,7 +9,7 @@ import fsspec
 import pytest
 from azure.storage.blob import ContainerClient
 
-from archives.errors import DownloadFailedError, IndexUnusableError, NotPublishedError
+from archives.errors import DownloadFailedError, NotPublishedError, SourcesSettingError
 from archives.fetch.files import RemoteFiles
 from archives.kinds.folder import FolderArchive
 from reprojection.read.outline import read_outline
@@ -106,7 +106,7 @@ def test_a_granule_is_fetched_whole_or_not_at_all(
 
 
 def test_a_place_that_cannot_be_opened_is_named() -> None:
-    with pytest.raises(IndexUnusableError, match="nothing://here"):
+    with pytest.raises(SourcesSettingError, match="nothing://here"):
         RemoteFiles("nothing://here/there")
 
 

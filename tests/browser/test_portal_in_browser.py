@@ -13,6 +13,7 @@ from tasks.model.categories import Category
 from tasks.model.model import Phase, RequestState
 from tasks.request.request import parse_request
 from tasks.tables import requests
+from tasks.tables.manager_lease import Acting, ManagerWatch
 from tasks.tables.requests import PhaseCount
 from tasks.tables.services import Services
 from tests.portal.scripted import (
@@ -26,6 +27,7 @@ from tests.portal.scripted import (
     set_row,
     settings,
 )
+from tests.portal.submissions import submitted
 
 pytestmark = pytest.mark.browser
 
@@ -136,8 +138,8 @@ def test_a_request_is_made_by_the_form_followed_and_its_result_downloaded(
     picture = page.locator("img.thumb").first
     picture.scroll_into_view_if_needed()
     expect(picture).to_have_js_property("naturalWidth", 144)
-    (row,) = (r for r in requests.list_requests(services) if not r.dry_run)
-    made = requests.document_of(row)
+    (row,) = requests.list_requests(services)
+    made = requests.document_of(requests.load(services, row.id))
     assert made.region.bbox == (west, south, east, north)
     assert made.products[0].layers == ("Lai_1km",)
 
@@ -148,14 +150,31 @@ def test_a_mistake_is_shown_beside_its_field_and_can_be_mended(
     fill_in(page, portal)
     page.fill("#end", "2011-01-01")
     page.get_by_role("button", name="Submit", exact=True).click()
-    expect(page.locator("#error-time")).to_contain_text("before start")
-    assert page.evaluate("document.activeElement.id") == "start"
+    expect(page.locator("#error-time")).to_contain_text("before the first day")
+    assert page.evaluate("document.activeElement.id") == "end"
     assert page.input_value("#resolution") == "0.1"
     expect(page.get_by_role("checkbox", name="Lai_1km")).to_be_checked()
     page.fill("#end", "2012-01-02")
     page.get_by_role("button", name="Submit", exact=True).click()
     page.wait_for_url(re.compile("/requests/"))
     assert len(list(requests.list_requests(services))) == 1
+
+
+def test_after_back_the_form_is_a_new_submission(
+    page: Page, portal: LivePortal, services: Services
+) -> None:
+    page.goto(f"{portal.url}/new?again={submitted(services)}")
+    seen = set()
+    for title in ("First version", "Second version"):
+        seen.add(page.input_value("[name=submission]"))
+        page.fill("#title", title)
+        page.get_by_role("button", name="Submit", exact=True).click()
+        expect(page.get_by_role("heading", name=title)).to_be_visible()
+        page.go_back()
+        expect(page.get_by_role("heading", name="New request")).to_be_visible()
+    assert len(seen) == 2
+    titles = {row.title for row in requests.list_requests(services)}
+    assert {"First version", "Second version"} < titles
 
 
 def test_map_and_fields_are_kept_in_step(page: Page, portal: LivePortal) -> None:
@@ -229,19 +248,21 @@ def test_the_form_works_without_a_mouse(page: Page, portal: LivePortal, services
     page.keyboard.press("Enter")
     page.wait_for_url(re.compile("/requests/"))
     (row,) = requests.list_requests(services)
-    assert requests.document_of(row).region.bbox == (5, 50, 6, 51)
+    made = requests.document_of(requests.load(services, row.id))
+    assert made.region.bbox == (5, 50, 6, 51)
 
 
 def test_cancelling_asks_first(page: Page, portal: LivePortal, services: Services) -> None:
     name = requests.submit(services, "ada@example.org", parse_request(DOCUMENT))
+    set_row(services, name, state=RequestState.RUNNING)
     page.goto(f"{portal.url}/requests/{name}")
     page.once("dialog", lambda dialog: dialog.dismiss())
     page.get_by_role("button", name="Cancel").click()
-    assert requests.load(services, name).order == ""
+    assert requests.load(services, name).state is RequestState.RUNNING
     page.once("dialog", lambda dialog: dialog.accept())
     page.get_by_role("button", name="Cancel").click()
-    expect(page.get_by_text("Being cancelled.")).to_be_visible()
-    assert requests.load(services, name).order == "cancel"
+    expect(page.get_by_text("Being cancelled: ")).to_be_visible()
+    assert requests.load(services, name).state is RequestState.CANCELLING
 
 
 @pytest.mark.parametrize("width", [360, 1600])
@@ -286,6 +307,23 @@ def test_no_page_is_wider_than_its_window_and_text_can_be_read(
     context.close()
 
 
+@pytest.mark.parametrize("width", [360, 768, 1280])
+def test_the_table_of_everybodys_requests_stays_in_its_card(
+    chromium: Browser, portal: LivePortal, services: Services, width: int
+) -> None:
+    owner = "a.rather.long.name@science.example.org"
+    name = requests.submit(services, owner, parse_request(DOCUMENT))
+    counts = {"outputs": 1261, "delivered": 1200, "gap_count": 61, "submitted": 1.7e9}
+    set_row(services, name, state=RequestState.HELD, **counts)
+    page = chromium.new_page(viewport=ViewportSize(width=width, height=900))
+    page.goto(portal.link(role="operator"))
+    page.goto(f"{portal.url}/?everybody=true")
+    expect(page.get_by_text(owner).first).to_be_visible()
+    cut = page.evaluate("(t => t.scrollWidth - t.clientWidth)(document.querySelector('.table'))")
+    assert cut <= 0
+    page.close()
+
+
 UNREADABLE = """() => {
   const parse = (colour) => colour.match(/[\\d.]+/g).map(Number);
   const light = ([r, g, b]) => [r, g, b].map((v) => v / 255)
@@ -308,3 +346,30 @@ UNREADABLE = """() => {
   }
   return [...new Set(bad)];
 }"""
+
+
+def test_a_notice_is_put_in_its_place_only_when_it_has_changed(
+    page: Page, portal: LivePortal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    acts = False
+    monkeypatch.setattr(ManagerWatch, "look", lambda _: Acting(acts=acts, epoch=1))
+    page.goto(portal.url)
+    notice = page.locator("#service-notice")
+    expect(notice).to_contain_text("No service manager is at work")
+    page.evaluate(
+        """() => {
+          window.changes = 0;
+          const watch = new MutationObserver(() => { window.changes += 1; });
+          watch.observe(document.getElementById("service-notice"), { childList: true });
+        }"""
+    )
+    ask = "htmx.ajax('GET', '/service-notice', '#service-notice')"
+    page.evaluate(ask)
+    page.evaluate(ask)
+    assert page.evaluate("window.changes") == 0
+    acts = True
+    page.evaluate(ask)
+    expect(notice).to_be_empty()
+    acts = False
+    page.evaluate(ask)
+    expect(notice).to_contain_text("No service manager is at work")

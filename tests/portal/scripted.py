@@ -16,6 +16,7 @@ from portal.app import create_app
 from portal.core import tokens
 from portal.core.identity import COOKIE
 from reprojection.grid.grids import Grid
+from reprojection.read.completeness import WHOLE, Completeness
 from reprojection.read.raster import Band, Provenance, Raster, Source
 from reprojection.write.write import write_cog
 from tasks.model.categories import Category
@@ -141,13 +142,24 @@ def put_want(services: Services, want: Want) -> None:
     )
 
 
-def put_result(services: Services, request: str, output: str, name: str, data: bytes) -> str:
+def put_result(
+    services: Services,
+    request: str,
+    output: str,
+    name: str,
+    data: bytes,
+    completeness: Completeness = WHOLE,
+) -> str:
     """Store a finished result of a request; returns its task's key."""
     key = key_of(canonical([request, output, name]).decode())
     blob = f"{key}/claim/{name}"
     stored = services.blobs.put_bytes(ARTIFACTS, blob, data)
     file = ArtifactFile(
-        name=name, blob=f"{ARTIFACTS}/{blob}", size=stored.size, sha256=stored.sha256
+        name=name,
+        blob=f"{ARTIFACTS}/{blob}",
+        size=stored.size,
+        sha256=stored.sha256,
+        completeness=completeness,
     )
     put_want(
         services,
@@ -326,7 +338,7 @@ class ScriptedManager:
 
     def _step(self, row: RequestRow) -> None:
         now = self._services.clock.now()
-        if row.order == "cancel":
+        if row.state is RequestState.CANCELLING:
             set_row(self._services, row.id, state=RequestState.CANCELLED, ended=now)
         elif row.dry_run:
             counts = Preview(granules=32, tasks=107, gaps=1, reused=4, size=123_456_789)

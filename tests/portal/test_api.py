@@ -12,7 +12,8 @@ import yaml
 
 from swathmill.client import PortalClient
 from swathmill.errors import RefusedError
-from tasks.errors import StoreError
+from swathmill.progress import describe
+from tasks.errors import RequestRefusedError, StoreError
 from tasks.model.categories import Category
 from tasks.model.keys import shard
 from tasks.model.model import Phase, RequestState, State
@@ -83,8 +84,8 @@ def test_a_request_is_taken_in_json_and_in_yaml(portal: LivePortal, services: Se
     ("change", "field"),
     [
         ({"regoin": {}}, "regoin"),
-        ({"time": {"start": "2012-04-30", "end": "2012-01-01"}}, "time"),
-        ({"region": {"bbox": [-8, 50, 6, 95]}}, "region.bbox"),
+        ({"time": {"start": "2012-04-30", "end": "2012-01-01"}}, "time.end"),
+        ({"region": {"bbox": [-8, 50, 6, 95]}}, "region.bbox.3"),
         ({"products": [{**DOCUMENT["products"][0], "layers": ["Lai"]}]}, "products.0.layers.0"),  # type: ignore[dict-item, index]
         ({"grid": {"crs": "EPSG:999999", "resolution": 1}}, "grid.crs"),
         ({"grid": {"crs": "EPSG:4326", "resolution": 0.0001}}, "grid.resolution"),
@@ -102,7 +103,7 @@ def test_a_bad_request_is_refused_with_field_and_remedy(
     assert problem["field"] == field
     assert problem["detail"]
     assert problem["remedy"]
-    assert not list(requests.list_requests(services))
+    assert not requests.live_requests(services.store)
 
 
 @pytest.mark.parametrize(
@@ -135,6 +136,26 @@ def test_a_key_sent_again_makes_no_second_request(portal: LivePortal, services: 
     assert len(list(requests.list_requests(services))) == 2
 
 
+@pytest.mark.parametrize(
+    "changed", ["portal.core.holdings.KnownHoldings.check", "portal.web.api.check"]
+)
+def test_a_key_sent_again_after_the_archive_has_changed_gives_the_same_request(
+    portal: LivePortal, monkeypatch: pytest.MonkeyPatch, changed: str
+) -> None:
+    def refuse(*_: object) -> None:
+        raise RequestRefusedError("products.0.name", "it is there no more.", "")
+
+    key = {"Idempotency-Key": "run 8"}
+    with portal.client() as client:
+        first = client.post("/api/requests", json=DOCUMENT, headers=key)
+        monkeypatch.setattr(changed, refuse)
+        again = client.post("/api/requests", json=DOCUMENT, headers=key)
+        other = client.post("/api/requests", json={**DOCUMENT, "title": "x"}, headers=key)
+        new = client.post("/api/requests", json=DOCUMENT, headers={"Idempotency-Key": "run 9"})
+    assert (again.status_code, again.json()["id"]) == (202, first.json()["id"])
+    assert (other.status_code, new.status_code) == (409, 422)
+
+
 def test_a_dry_run_counts_and_is_not_listed(
     portal: LivePortal, services: Services, tmp_path: Path
 ) -> None:
@@ -154,12 +175,12 @@ def test_a_dry_run_that_is_not_counted_in_time_can_be_asked_for_later(
     monkeypatch.setattr("portal.web.api.PREVIEW_SECONDS", 0.1)
     with portal.client() as client:
         late = client.post("/api/requests?dry_run=true", json=DOCUMENT)
-        (row,) = requests.list_requests(services)
-        before = client.get(f"/api/requests/{row.id}/preview").json()
+        (name,) = requests.live_requests(services.store)
+        before = client.get(f"/api/requests/{name}/preview").json()
         ScriptedManager(services, tmp_path).tick()
-        after = client.get(f"/api/requests/{row.id}/preview").json()
+        after = client.get(f"/api/requests/{name}/preview").json()
     assert late.status_code == 504
-    assert f"/api/requests/{row.id}/preview" in late.json()["remedy"]
+    assert f"/api/requests/{name}/preview" in late.json()["remedy"]
     assert (before["state"], before["granules"]) == ("submitted", 0)
     assert (after["state"], after["granules"]) == ("previewed", 32)
 
@@ -329,7 +350,9 @@ def test_failures_have_category_cause_remedy_and_attempts_their_log(
         malformed = client.get("/api/tasks/zz")
         theirs = other.get(f"/api/tasks/{key}")
     assert status["phases"]["collection"]["failed"] == 1
-    assert status["gaps"] == [{"what": "MCD15A2.005 2012-01-01", "why": "execution timeout"}]
+    assert status["gaps"] == [
+        {"what": "MCD15A2.005 2012-01-01", "why": "execution timeout", "affects": []}
+    ]
     assert status["failures"][0]["category"] == "execution timeout"
     assert failure["cause"]
     assert failure["remedy"]
@@ -339,7 +362,7 @@ def test_failures_have_category_cause_remedy_and_attempts_their_log(
     assert (absent.status_code, malformed.status_code, theirs.status_code) == (404, 400, 404)
 
 
-@pytest.mark.parametrize("order", ["cancel", "pause", "resume"])
+@pytest.mark.parametrize("order", ["pause", "resume"])
 def test_an_order_reaches_the_manager(portal: LivePortal, services: Services, order: str) -> None:
     name = submitted(services)
     with portal.client() as client, portal.client("bob@example.org") as other:
@@ -348,6 +371,41 @@ def test_an_order_reaches_the_manager(portal: LivePortal, services: Services, or
         assert client.post(f"/api/requests/{name}/{order}").status_code == 202
         assert client.post(f"/api/requests/{name}/explode").status_code in (404, 405)
     assert requests.load(services, name).order == order
+
+
+def test_cancelling_is_a_state_from_the_moment_of_the_order(
+    portal: LivePortal, services: Services
+) -> None:
+    name = submitted(services)
+    phases = {Phase.REPROJECTION: PhaseCount(total=7, done=3, cancelled=1)}
+    set_row(services, name, state=RequestState.RUNNING, phases=phases)
+    with portal.client() as client, portal.client("bob@example.org") as other:
+        assert other.post(f"/api/requests/{name}/cancel").status_code == 404
+        answer = client.post(f"/api/requests/{name}/cancel")
+        assert (answer.status_code, answer.json()["state"]) == (202, "cancelling")
+        assert answer.json()["phases"]["reprojection"]["cancelled"] == 1
+        assert client.post(f"/api/requests/{name}/cancel").status_code == 202
+        refused = {
+            order: client.post(f"/api/requests/{name}/{order}")
+            for order in ("pause", "resume", "confirm", "retry")
+        }
+        token = client.headers["Authorization"].removeprefix("Bearer ")
+    for order, told in refused.items():
+        problem = told.json()
+        assert (told.status_code, problem["detail"], problem["remedy"]) == (
+            409,
+            f"Request {name} is being cancelled.",
+            "Wait until it is cancelled; then retry it or submit it again.",
+        ), order
+    with portal.browser() as browser:
+        page = browser.get(f"/requests/{name}").text
+    assert "3 of 4 unfinished tasks are still to be withdrawn" in page
+    assert "3 of 7, 1 cancelled" in page
+    assert "order-cancel" not in page
+    row = requests.load(services, name)
+    assert (row.state, row.order, row.paused) == (RequestState.CANCELLING, "", False)
+    status = PortalClient(url=portal.url, token=token).status(name)
+    assert describe(status) == "cancelling | reprojection 3/7 (1 cancelled)"
 
 
 def test_storage_that_does_not_answer_is_503(

@@ -8,7 +8,7 @@ import yaml
 from starlette.datastructures import FormData
 
 from portal.core.documents import decode
-from portal.web.forms import Form, document, form_of, new_card, read_form, request_yaml
+from portal.web.forms import Form, form_of, new_card, read_form, request_of, request_yaml
 from tasks.errors import RequestRefusedError
 from tasks.request.request import Request, parse_request
 
@@ -55,7 +55,7 @@ FULL = [
 @pytest.mark.parametrize("made", FULL)
 def test_a_request_comes_back_out_of_its_form(made: dict[str, object]) -> None:
     request = parse_request(made)
-    assert parse_request(document(form_of(request))) == request
+    assert request_of(form_of(request)) == request
 
 
 @pytest.mark.parametrize("made", FULL)
@@ -86,7 +86,7 @@ def test_a_browser_s_form_is_read() -> None:
             ("mask", "yes"),
         ]
     )
-    request = parse_request(document(read_form(data)))
+    request = request_of(read_form(data))
     assert request.products[0].layers == ("Lai_1km", "Fpar_1km", "Extra")
     assert request.region.bbox == (-8.0, 50.5, 6.0, 58.5)
     assert request.time.end == dt.date(2012, 1, 31)
@@ -104,19 +104,23 @@ def filled() -> Form:
         ({"products": ()}, "products", "none is chosen"),
         ({"products": (new_card("MCD15A2", "5"),)}, "products.0.layers", "no layer"),
         ({"west": "", "east": ""}, "region.bbox", "west and east are empty"),
-        ({"west": "abc"}, "region.bbox.0", "valid number"),
-        ({"south": "70", "north": "60"}, "region.bbox", "south before north"),
+        ({"west": "abc"}, "region.bbox.0", "'abc' is not a longitude"),
+        ({"south": "70", "north": "60"}, "region.bbox", "is not below north"),
         ({"region_kind": "tiles"}, "region.tiles", "none is named"),
         ({"region_kind": "tiles", "tiles": "h99v03"}, "region.tiles", "off the tile grid"),
         ({"region_kind": "geojson", "geojson": "{"}, "region.geojson", "cannot be read"),
         ({"start": ""}, "time.start", "is empty"),
-        ({"end": "2011-01-01"}, "time", "before start"),
+        ({"end": "2011-01-01"}, "time.end", "before the first day"),
         ({"crs": ""}, "grid.crs", "is empty"),
-        ({"resolution": "-1"}, "grid.resolution", "greater than 0"),
-        ({"grid_kind": "modis", "modis": "300"}, "grid.modis", "250, 500 or 1000"),
-        ({"resampling": "map", "resampling_map": "nearest"}, "resampling", "not a pair"),
+        ({"resolution": "-1"}, "grid.resolution", "-1 is not the side of a pixel"),
+        ({"grid_kind": "modis", "modis": "300"}, "grid.modis", "300 is not a choice"),
+        (
+            {"resampling": "map", "resampling_map": "nearest"},
+            "resampling",
+            "not a name with a value",
+        ),
         ({"qa": "rule"}, "qa", "is empty"),
-        ({"notify": "nobody"}, "notify", "pattern"),
+        ({"notify": "nobody"}, "notify", "not an e-mail address"),
     ],
 )
 def test_what_is_wrong_is_told_with_its_field(
@@ -124,7 +128,7 @@ def test_what_is_wrong_is_told_with_its_field(
 ) -> None:
     form = replace(filled(), **changes)  # type: ignore[arg-type]
     with pytest.raises(RequestRefusedError) as caught:
-        parse_request(document(form))
+        request_of(form)
     assert caught.value.field == field
     assert said in caught.value.problem
     assert caught.value.remedy
@@ -143,6 +147,6 @@ def test_json_and_yaml_are_both_read() -> None:
 
 
 def test_form_defaults_make_a_document_of_defaults() -> None:
-    made = parse_request(document(filled()))
+    made = request_of(filled())
     assert made.model_dump(exclude_defaults=True).keys() == {"products", "region", "time", "grid"}
     assert isinstance(made, Request)

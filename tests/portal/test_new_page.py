@@ -4,6 +4,8 @@ import re
 
 import pytest
 
+from portal.core import catalogue
+from tasks.errors import RequestRefusedError
 from tasks.model.model import RequestState
 from tasks.tables import requests
 from tasks.tables.services import Services
@@ -17,30 +19,61 @@ def error_at(page: str, slot: str) -> str:
     return found[1].strip() if found else ""
 
 
-def test_the_form_submits_once(portal: LivePortal, services: Services) -> None:
+def test_the_form_submits_once(
+    portal: LivePortal, services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise RequestRefusedError("products.0.name", "it is there no more.", "")
+
     with portal.browser() as client:
         first = client.post("/new", data=FORM)
         again = client.post("/new", data=FORM)
-    assert first.status_code == again.status_code == 200
-    assert first.url == again.url
+        monkeypatch.setattr("portal.web.submit_page.check", refuse)
+        later = client.post("/new", data=FORM)
+    assert first.status_code == again.status_code == later.status_code == 200
+    assert first.url == again.url == later.url
     (row,) = requests.list_requests(services)
     assert row.title == "By form"
-    assert requests.document_of(row).region.bbox == (-8.0, 50.5, 6.0, 58.5)
+    assert requests.document_of(requests.load(services, row.id)).region.bbox == (
+        -8.0,
+        50.5,
+        6.0,
+        58.5,
+    )
+
+
+def test_a_form_changed_after_it_was_sent_is_another_request(
+    portal: LivePortal, services: Services
+) -> None:
+    with portal.browser() as client:
+        first = client.post("/new", data=FORM)
+        changed = [client.post("/new", data={**FORM, "title": "Changed"}) for _ in range(2)]
+    assert [answer.status_code for answer in (first, *changed)] == [200, 200, 200]
+    assert first.url != changed[0].url == changed[1].url
+    assert [row.title for row in requests.list_requests(services)] == ["Changed", "By form"]
+
+
+def test_browsers_keep_no_copy_of_the_form(portal: LivePortal, services: Services) -> None:
+    name = submitted(services)
+    with portal.browser() as client:
+        answers = [client.get(path) for path in ("/new", f"/new?again={name}")]
+        answers.append(client.post("/new", data={**FORM, "north": "95"}))
+    assert {answer.headers["cache-control"] for answer in answers} == {"no-store"}
 
 
 @pytest.mark.parametrize(
     ("change", "slot", "said"),
     [
-        ({"end": "2011-01-01"}, "time", "before start"),
+        ({"end": "2011-01-01"}, "time", "before the first day"),
         ({"start": ""}, "time", "empty"),
-        ({"north": "95"}, "region", "-90..90"),
+        ({"north": "95"}, "region", "95 is not a latitude"),
         ({"crs": "EPSG:999999"}, "grid-crs", "EPSG:999999"),
         ({"resolution": "0.00002"}, "grid-resolution", "pixels"),
-        ({"layer-u": "Lai"}, "products", "no layer"),
-        ({"layer-u": ""}, "products", "no layer of MCD15A2 is chosen"),
+        ({"layer-u": "Lai"}, "card-u", "no layer"),
+        ({"layer-u": ""}, "card-u", "no layer of MCD15A2 is chosen"),
         ({"notify": "nobody"}, "notify", "nobody"),
         ({"package": "nothing"}, "reduction", "nothing"),
-        ({"resampling": "map", "resampling_map": "x"}, "resampling", "pair"),
+        ({"resampling": "map", "resampling_map": "x"}, "resampling", "with a colon between"),
     ],
 )
 def test_a_mistake_stands_beside_its_field_and_nothing_typed_is_lost(
@@ -57,7 +90,7 @@ def test_a_mistake_stands_beside_its_field_and_nothing_typed_is_lost(
     for name, value in change.items():
         if name in ("end", "north", "crs", "resolution", "notify"):
             assert f'value="{value}"' in answer.text
-    assert not list(requests.list_requests(services))
+    assert not requests.live_requests(services.store)
 
 
 def test_the_summary_follows_the_form(portal: LivePortal) -> None:
@@ -89,10 +122,17 @@ def test_a_preview_is_polled_until_it_is_counted(portal: LivePortal, services: S
 
 def test_a_product_is_searched_and_put_on_the_form(portal: LivePortal) -> None:
     with portal.browser() as client:
+        page = client.get("/new").text
+        every = client.get("/new/products?every=true").text
+        cleared = client.get("/new/products?q=").text
         found = client.get("/new/products?q=leaf").text
         none = client.get("/new/products?q=zzzz").text
         card = client.get("/new/product?name=MCD15A2&collection=5").text
         other = client.get("/new/product?other_name=MOD35_L2&other_collection=6.1").text
+    assert len(page) < 40_000
+    assert 'aria-label="Add ' not in page + cleared
+    assert every.count('aria-label="Add ') == len(catalogue.items())
+    assert f"{len(catalogue.items())} products" in page
     assert "MCD15A2" in found
     assert "No product matches" in none
     assert re.search(r'name="layer-\w+" value="Lai_1km"', card)

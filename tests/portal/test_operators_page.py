@@ -2,12 +2,21 @@
 
 import datetime as dt
 import re
+from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
+from portal.core import board
+from portal.core.board import Board
 from tasks.model.categories import Category
+from tasks.model.model import Phase
+from tasks.storage.clock import ManualClock
+from tasks.storage.memory_store import MemoryStore
+from tasks.storage.store import Row
 from tasks.tables import workers
-from tasks.tables.services import Services
+from tasks.tables.services import Services, memory_services
+from tasks.tables.workers import Hold
 from tests.portal.scripted import LivePortal, put_executions, put_running_task, put_worker
 from tests.portal.submissions import submitted
 
@@ -48,3 +57,90 @@ def test_the_operators_page_shows_what_runs_failed_and_lives(
     assert running["bound"] == pytest.approx(120)
     assert answer["executions"]["outcomes"]["execution timeout"][-1] == 3
     assert {w["name"]: w["state"] for w in answer["workers"]}["lost-1"] == "lost"
+
+
+class Counted(MemoryStore):
+    """A store that counts the calls that read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls = 0
+
+    def get(self, table: str, partition: str, row: str) -> Row | None:
+        self.calls += 1
+        return super().get(table, partition, row)
+
+    def scan(
+        self, table: str, partition: str, start: str, end: str, limit: int | None = None
+    ) -> Iterator[Row]:
+        self.calls += 1
+        return super().scan(table, partition, start, end, limit)
+
+
+def test_an_idle_page_reads_little_and_a_busy_one_all_that_changes() -> None:
+    clock, store = ManualClock(), Counted()
+    services = replace(memory_services(clock), store=store)
+    seen = Board(services)
+
+    def calls() -> int:
+        store.calls = 0
+        seen.look()
+        return store.calls
+
+    worker = workers.WorkerRow(name="w", host="node", slots=2, started=1.0, beat_at=clock.now())
+    put_worker(services, worker)
+    assert calls() > 16
+    assert [calls(), calls(), calls()] == [2, 2, 2]
+    clock.sleep(board.IDLE_SECONDS)
+    assert [calls(), calls(), calls()] == [2, 1, 1]  # of the statistics now and then
+    clock.sleep(board.IDLE_SECONDS)
+    assert calls() == 2
+
+    name = submitted(services)
+    key = put_running_task(services, name, "A.hdf", "w")
+    (marker,) = (row for row in store.tables()["tasks"] if row.row.startswith("x|"))
+    attempt = workers.RunningAttempt(
+        key=key,
+        claim=str(marker.entity["claim"]),
+        started_ago=1.0,
+        phase=Phase.COLLECTION,
+        task_class="collection",
+    )
+    assert seen.look().running == ()  # until its worker's next beat
+    put_worker(services, replace(worker, attempts=(attempt,), sequence=1))
+    assert [row.row for row in seen.look().running] == [f"x|{key}"]
+
+    today = dt.datetime.fromtimestamp(clock.now(), dt.UTC)
+    put_executions(services, today, {None: 6})
+    assert calls() > 16
+    assert sum(one.count for one in seen.look().statistics.values()) == 6
+
+    put_running_task(services, name, "B.hdf", "a worker that never beat")
+    assert len(seen.look().running) == 1
+    clock.sleep(board.MARKER_SECONDS)
+    assert len(seen.look().running) == 2
+
+
+def test_a_drained_worker_says_why_since_when_and_until_when(
+    portal: LivePortal, services: Services
+) -> None:
+    now = services.clock.now()
+    why = "Its attempts take about 4.2 times as long as usual. mosaic: 42 s, usually 10 s."
+    started = now - 900
+    put_worker(
+        services,
+        workers.WorkerRow(name="worker-2", host="node", slots=2, started=started, beat_at=now),
+    )
+    workers.order_hold(
+        services.store, services.clock, "worker-2", started, Hold.DRAINED, why=why, wait=600.0
+    )
+    with portal.browser("op@example.org", "operator") as client:
+        page = client.get("/operations").text
+        (answer,) = client.get("/api/operations").json()["workers"]
+    assert "It was slow, and takes no new attempts." in page
+    assert why in page
+    assert re.search(r"Since <time[^>]*>.*Next try: <time", page)
+    assert (answer["state"], answer["held_because"]) == ("drained", why)
+    since, until = (dt.datetime.fromisoformat(answer[k]) for k in ("held_since", "next_try"))
+    assert since.timestamp() == pytest.approx(now, abs=5)
+    assert until.timestamp() == pytest.approx(now + 600, abs=5)

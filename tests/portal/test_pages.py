@@ -7,7 +7,7 @@ import pytest
 
 from portal.app import CONTENT_SECURITY_POLICY
 from portal.core.catalogue import collection_text
-from portal.web.pages import duration_text, size_text
+from portal.core.quantities import duration_text, size_text
 from tasks.tables import requests
 from tasks.tables.services import Services
 from tests.portal.scripted import LivePortal

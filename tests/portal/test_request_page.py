@@ -108,7 +108,14 @@ def test_a_request_that_waits_shows_what_it_takes_and_is_confirmed_by_page_and_a
 ) -> None:
     request_id = submitted(services)
     preview = Preview(
-        granules=16, tasks=64, gaps=7, size=33_700_000, stored=101_000_000, unmeasured=3, cost=1.5
+        granules=16,
+        tasks=64,
+        gaps=7,
+        size=33_700_000,
+        stored=101_000_000,
+        busy=90.0,
+        unmeasured=3,
+        cost=1.5,
     )
     set_row(
         services,
@@ -120,8 +127,9 @@ def test_a_request_that_waits_shows_what_it_takes_and_is_confirmed_by_page_and_a
     with portal.browser() as client:
         page = client.get(f"/requests/{request_id}").text
         assert "Confirm it to go on: 64 tasks" in page
-        for text in ("16, 33.7 MB to fetch", "at most 101 MB", "1.50, without 3 tasks"):
+        for text in ("16, 33.7 MB to fetch", "at most 101 MB", "at least 1.50"):
             assert text in page
+        assert page.count("leave out 3 of 64 tasks (5%)") == 1
         assert "/pause" not in page
         page = client.post(f"/requests/{request_id}/confirm").text  # leads back to it
     assert requests.load(services, request_id).order == "confirm"

@@ -62,6 +62,7 @@ def test_a_scope_that_is_none_is_refused_with_what_to_do(
         answer = client.post(f"/api/requests/{name}/retry", params=asked)
     assert answer.status_code == 400
     assert said in answer.json()["detail"]
+    assert not answer.json()["detail"][0].islower()
     assert requests.load(services, name).retry_orders == ()
 
 
@@ -88,7 +89,7 @@ def test_what_is_complete_is_not_tried_again(portal: LivePortal, services: Servi
     with portal.client() as client:
         answer = client.post(f"/api/requests/{name}/retry")
     assert answer.status_code == 400
-    assert "nothing failed" in answer.json()["detail"]
+    assert answer.json()["detail"] == f"Request {name} is complete: nothing failed."
 
 
 def test_a_request_page_tries_all_a_category_or_a_task_again(
@@ -116,23 +117,59 @@ def test_an_ended_page_leads_to_the_request_that_tries_again(
     assert shown.url.path == f"/requests/{requests.load(services, name).retried_as}"
 
 
-def test_operators_try_a_category_again_in_all_running_requests(
+def test_operators_try_a_category_again_in_running_and_in_ended_requests(
     portal: LivePortal, services: Services
 ) -> None:
-    first, _ = failed(services)
-    second, _ = failed(services)
+    now = services.clock.now()
+    running = {failed(services)[0], failed(services)[0]}
     ended, _ = failed(services, RequestState.GAPS)
+    long_ago, _ = failed(services, RequestState.GAPS)
+    cancelled, _ = failed(services, RequestState.CANCELLED)
+    for name, when in ((ended, now - 86_400), (long_ago, now - 30 * 86_400), (cancelled, now)):
+        set_row(services, name, ended=when)
     path = "/operations/retry?category=bad%20image%20format"
     with portal.client() as client, portal.client(role="operator") as operator:
+        assert client.get("/api" + path).status_code == 403
         assert client.post("/api" + path).status_code == 403
+        reach = operator.get("/api" + path).json()
+        with portal.browser() as scientist, portal.browser(role="operator") as browser:
+            assert scientist.get(path).status_code == 403
+            assert scientist.post(path).status_code == 403
+            asked = browser.get(path).text
+        assert requests.load(services, ended).retried_as == ""
         answer = operator.post("/api" + path)
+        again = operator.post("/api" + path).json()
+    assert (reach["tasks"], set(reach["running"]), reach["ended"]) == (3, running, [ended])
+    for said in ("3 tasks failed so", "2 running requests", "1 request that ended", "Try 3 tasks"):
+        assert said in asked
     assert answer.status_code == 202
-    assert set(answer.json()["requests"]) == {first, second}
-    assert requests.load(services, first).retry_orders == ("category|bad image format",)
-    assert requests.load(services, ended).retried_as == ""
-    with portal.browser() as scientist, portal.browser(role="operator") as browser:
-        assert scientist.post(path).status_code == 403
-        assert browser.post(path).url.path == "/operations"
+    made = requests.load(services, ended).retried_as
+    assert (answer.json()["tasks"], answer.json()["made"]) == (3, [made])
+    assert set(answer.json()["requests"]) == {*running, made}
+    assert requests.load(services, made).retry_of == ended
+    for name in running:
+        assert requests.load(services, name).retry_orders == ("category|bad image format",)
+    for name in (long_ago, cancelled):
+        assert requests.load(services, name).retried_as == ""
+    assert (again["tasks"], again["requests"]) == (0, [])  # all of it is being tried again
+
+
+def test_the_operators_page_says_how_many_are_tried_again_or_why_none(
+    portal: LivePortal, services: Services
+) -> None:
+    name, _ = failed(services, RequestState.FAILED)
+    set_row(services, name, ended=services.clock.now())
+    with portal.browser(role="operator") as browser:
+        none = browser.get("/operations/retry?category=server%20busy").text
+        assert "There is nothing to try again" in none
+        assert "<button" not in none[none.index("<main") :]
+        none = browser.post("/operations/retry?category=server%20busy").text
+        assert "Nothing was tried again" in none
+        done = browser.post("/operations/retry?category=bad%20image%20format").text
+        assert browser.get("/operations/retry?category=bad%20luck").status_code == 400
+    made = requests.load(services, name).retried_as
+    assert "1 failed task in 1 request is tried again; 1 of them is a new request" in done
+    assert f'href="/requests/{made}"' in done
 
 
 def test_the_command_line_asks_the_same(portal: LivePortal, services: Services) -> None:
@@ -150,4 +187,4 @@ def test_the_operators_page_has_a_button_for_each_category(
     put_executions(services, today, {None: 2, Category.SERVER_BUSY: 1})
     with portal.browser(role="operator") as client:
         page = client.get("/operations").text
-    assert 'action="/operations/retry?category=server%20busy"' in page
+    assert 'href="/operations/retry?category=server%20busy"' in page

@@ -5,12 +5,7 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 
 from reprojection.read.structmetadata import TILE_SIZE
-from reprojection.sample.hdfeos_write import (
-    FieldToWrite,
-    GranuleToWrite,
-    GridToWrite,
-    SwathToWrite,
-)
+from reprojection.sample.hdfeos_write import FieldToWrite, GranuleToWrite, GridToWrite, SwathToWrite
 
 START = datetime(2012, 3, 5, tzinfo=UTC)
 

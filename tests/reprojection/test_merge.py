@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from reprojection.read.qa import Reason
-from reprojection.warp.merge import Merger, nominal_zenith
+from reprojection.warp.merge import Follower, Merger, nominal_zenith
 
 NODATA = -99
 
@@ -88,3 +88,58 @@ def test_the_nominal_zenith_grows_from_nadir_to_65_degrees() -> None:
     assert zenith[676] < 0.1
     assert 64.0 < zenith[0] < 66.0
     assert np.allclose(zenith, zenith[::-1])
+
+
+PIXELS = 2000
+
+
+def scattered(seed: int) -> list[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]]:
+    """Granules over some pixels at random: place, value, reason and zenith."""
+    random = np.random.default_rng(seed)
+    granules = []
+    for number in range(1, 6):
+        at = np.flatnonzero(random.random(PIXELS) < 0.6)
+        why = random.choice([Reason.VALID, Reason.FILL, Reason.CODE, Reason.QA], len(at))
+        values = np.full(len(at), number, np.int16)
+        zenith = random.integers(0, 4, len(at)).astype(np.float32)
+        granules.append((at, values, why.astype(np.uint8), zenith))
+    return granules
+
+
+@pytest.mark.parametrize("rule", ["nadir", "latest", "first"])
+def test_a_follower_takes_the_granule_that_the_driving_layer_is_taken_from(rule: str) -> None:
+    dtype = np.dtype(np.int16)
+    driving, own = scattered(1), scattered(2)
+    merger = Merger(shape=(1, PIXELS), dtype=dtype, nodata=NODATA, merge=rule)
+    itself = Follower(shape=(1, PIXELS), dtype=dtype, nodata=NODATA, merge=rule)
+    other = Follower(shape=(1, PIXELS), dtype=dtype, nodata=NODATA, merge=rule)
+    for (at, values, why, zenith), (there, mine, reason, _) in zip(driving, own, strict=True):
+        merger.add(at, values, why, zenith)
+        itself.add((at, why, zenith), at, values, why)
+        other.add((at, why, zenith), there, mine, reason)
+    lead, same, follows = merger.result(), itself.result(), other.result()
+    assert np.array_equal(same.values, lead.values)
+    assert np.array_equal(same.codes, lead.codes)
+    assert np.array_equal(same.sources, lead.sources)
+    assert np.array_equal(same.counts, lead.counts)
+    both = (lead.sources > 0) & (follows.sources > 0)
+    assert both.sum() > PIXELS / 20
+    assert np.array_equal(follows.sources[both], lead.sources[both])
+    assert np.array_equal(follows.values[both], lead.sources[both])  # values are their granules'
+    # Where the granule has no value of the layer, another one that has one is not taken instead.
+    without = (lead.sources > 0) & (follows.sources == 0) & (follows.counts > 0)
+    assert without.any()
+    assert (follows.values[without] == NODATA).all()
+    assert (follows.reasons[without] != Reason.VALID).all()
+    assert (follows.reasons[follows.sources > 0] == Reason.VALID).all()
+
+
+def test_where_the_driving_layer_has_no_value_the_rule_still_chooses_one_granule() -> None:
+    fill, valid = np.array([Reason.FILL], np.uint8), np.array([Reason.VALID], np.uint8)
+    at = np.zeros(1, np.intp)
+    follower = Follower(shape=(1, 1), dtype=np.dtype(np.int16), nodata=NODATA, merge="nadir")
+    for value, angle in ((10, 30.0), (20, 5.0), (30, 40.0)):
+        zenith = np.array([angle], np.float32)
+        follower.add((at, fill, zenith), at, np.array([value], np.int16), valid)
+    result = follower.result()
+    assert (result.values.item(), result.sources.item(), result.counts.item()) == (20, 2, 3)

@@ -1,5 +1,6 @@
 """Cells to one raster."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -96,3 +97,29 @@ def test_what_does_not_belong_together_is_refused(tmp_path: Path) -> None:
     beside = Lattice(crs="EPSG:32631", resolution=499.0).window(800, -11000, 10, 10)
     with pytest.raises(GridError, match="lattice"):
         mosaic(paths, beside)
+
+
+def test_source_numbers_of_physical_units_are_floats(tmp_path: Path) -> None:
+    """Each cell numbers its own granules, in the type of the values: here float32."""
+    paths = []
+    for number, cell in enumerate(LATTICE.cells(GRID)[:2]):
+        raster = hills(LATTICE.cell_grid(*cell), (f"{number}a.hdf", f"{number}b.hdf"))
+        path = tmp_path / f"cell{number}.tif"
+        floats = replace(raster, data=raster.data.astype(np.float32), nodata=np.nan)
+        write_cog(floats, path, overviews=False)
+        paths.append(path)
+    found = mosaic(paths, GRID)
+    assert found.data.dtype == np.float32
+    assert {*np.unique(found.data[1]).tolist()} <= {0.0, 1.0, 2.0, 3.0, 4.0}
+    assert {1.0, 3.0} <= {*np.unique(found.data[1]).tolist()}
+
+
+def test_more_granules_than_the_type_can_number_are_refused(tmp_path: Path) -> None:
+    raster = hills(
+        LATTICE.cell_grid(*LATTICE.cells(GRID)[0]), tuple(f"{n}.hdf" for n in range(300))
+    )
+    values = np.minimum(raster.data, 200).clip(0).astype(np.uint8)
+    path = tmp_path / "cell.tif"
+    write_cog(replace(raster, data=values, nodata=255), path, overviews=False)
+    with pytest.raises(ChoiceRefusedError, match="300 granules in type uint8"):
+        mosaic([path], GRID)

@@ -1,6 +1,7 @@
 """The whole path on real granules, against oracles that share no code with it."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ from scipy.spatial import cKDTree
 
 from reprojection.grid.grids import Lattice
 from reprojection.read.qa import Reason
-from reprojection.reproject import Options, reproject
+from reprojection.reproject import Driver, Merge, Options, reproject
 
 pytestmark = pytest.mark.real_data
 
@@ -133,3 +134,32 @@ def test_land_surface_temperature_at_one_kilometre(granules: Path) -> None:
     temperatures = found.values()[found.valid()]
     assert temperatures.size > 20
     assert 220 < temperatures.min() < temperatures.max() < 320
+
+
+@pytest.mark.parametrize(
+    ("merge", "method"), [("nadir", "nearest"), ("first", "nearest"), ("latest", "average")]
+)
+def test_layers_of_one_product_never_pair_granules(
+    granules: Path, merge: Merge, method: str
+) -> None:
+    """Zenith, time and quality of the very granule that the optical depth is of, in each pixel."""
+    files = sorted((granules / "l2-swath/MYD04_L2").glob("*.hdf"))
+    grid = Lattice(crs="EPSG:4326", resolution=0.25).snap((70, 15, 150, 55))
+    alone = Options(resampling=method, merge=merge, extra_bands=("source", "reason"))
+    lead = reproject(files, AEROSOL, grid, alone)
+    number = lead.data[1].astype(int)
+    follows = replace(alone, driver=Driver(layer=AEROSOL, resampling=method))
+    mixed = 0
+    for layer in ("Solar_Zenith", "Scan_Start_Time", "Image_Optical_Depth_Land_And_Ocean"):
+        other = reproject(files, layer, grid, follows)
+        assert other.provenance.granules == lead.provenance.granules
+        source, some = other.data[1].astype(int), other.valid(0)
+        both = (number > 0) & (source > 0)
+        assert both.sum() > 1000
+        assert np.array_equal(number[both], source[both])
+        assert (some == (source > 0)).all()
+        by_itself = reproject(files, layer, grid, alone)
+        mixed += int(((by_itself.data[1] != number) & both).sum())
+        # What no granule but the driving layer's own could give is not lost where that has fill.
+        assert ((number > 0) | (source > 0) | ~by_itself.valid(0)).mean() > 0.99
+    assert mixed > 0  # by themselves the layers pair granules

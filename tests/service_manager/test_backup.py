@@ -170,6 +170,9 @@ def test_a_file_that_is_damaged_or_cut_off_is_refused_and_nothing_is_written(
         "other": gzip.compress(b'{"a": 1}\n'),
         "empty": gzip.compress(b""),
         "text": b"no gzip at all",
+        "no schema": gzip.compress(b'{"swathmill": 1}\n'),
+        "a list": gzip.compress(b"".join([lines[0], b"[1]\n", *lines[1:]])),
+        "strange": gzip.compress(b"".join([lines[0], b'{"x": 1}\n', *lines[1:]])),
         "newer": gzip.compress(
             b"".join([json.dumps({**head, "schema": SCHEMA + 1}).encode() + b"\n", *lines[1:]])
         ),

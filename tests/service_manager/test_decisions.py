@@ -1,5 +1,7 @@
 """The manager's pure decisions: dispatch, monitor, how a request ends."""
 
+from dataclasses import replace
+
 import pytest
 
 from service_manager.fleet.monitor import GiveUp, Kill, Monitor, Verdicts
@@ -8,10 +10,12 @@ from service_manager.requests.ending import judge, lacking
 from service_manager.tasks.dispatch import Dispatch
 from service_manager.tasks.view import Live, Running, View
 from tasks.model.categories import Category
-from tasks.model.model import Phase, RequestState
+from tasks.model.classes import sized
+from tasks.model.model import ArtifactFile, Phase, RequestState
 from tasks.model.plan import Gap
+from tasks.tables.expectation import Times
 from tasks.tables.history import ClassStatistics
-from tasks.tables.requests import RequestRow
+from tasks.tables.requests import PhaseCount, RequestRow
 from tasks.tables.rows import Want
 from tasks.tables.workers import RunningAttempt, WorkerRow
 
@@ -250,7 +254,8 @@ def test_the_bound_is_four_times_the_mean(
     count: int, mean: float, retries: int, expected: float
 ) -> None:
     statistics = ClassStatistics(task_class="class", count=count, mean=mean)
-    assert OPTIONS.bounds.bound(statistics, retries) == expected
+    times = Times({"class": statistics}, samples=5)
+    assert OPTIONS.bounds.bound(times, "class", retries) == expected
 
 
 def test_an_attempt_beyond_its_bound_is_killed_once_then_given_up() -> None:
@@ -271,6 +276,20 @@ def test_an_attempt_beyond_its_bound_is_killed_once_then_given_up() -> None:
     monitor.hear([worker(123, listed(one, 123.0))], 123.0)
     (verdict,) = monitor.look(statistics, 123.0).given_up
     assert verdict.category is Category.EXECUTION_TIMEOUT
+
+
+def test_a_yearly_group_outlives_the_bound_of_daily_ones() -> None:
+    """Ten times 4x the daily mean, and it runs on; a daily one is killed beside it."""
+    day, year = sized("aggregation group", 2**20), sized("aggregation group", 365 * 2**20)
+    statistics = {day: ClassStatistics(task_class=day, count=100, mean=20.0)}
+    seen = View()
+    for one, name in ((running("day"), day), (running("year"), year)):
+        one.task_class = name
+        seen.running[one.key] = one
+    monitor = Monitor(OPTIONS, seen)
+    monitor.hear([worker(1, *(listed(one, 800.0) for one in seen.running.values()))], 800.0)
+    found = monitor.look(statistics, 800.0)
+    assert [kill.running.key for kill in found.kills] == ["day"]
 
 
 def test_a_silent_worker_is_lost_after_its_lease_and_a_beating_one_is_not() -> None:
@@ -343,6 +362,80 @@ def test_how_a_request_ends(
     found = judge(policy, wants, [Gap(what="day", reason="no granule")] * gaps)
     assert found.state is expected
     assert found.message
+
+
+def reduction_of(*ends: Want) -> list[Want]:
+    """A request for a reduction: one plain raster, and what the runs came to."""
+    return [want("layer", "done", output="MCD15A2.005/Lai_1km"), *ends]
+
+
+CRASH = "python own.py ended with exit code 1: ModuleNotFoundError: No module named 'scipy'"
+
+
+def crashed(number: int, message: str = CRASH, *, stopped: bool = False) -> Want:
+    failed = want(f"r0c{number} 2012-04", "failed", category=Category.USER_CODE_FAILED)
+    return replace(failed, phase=Phase.REDUCTION, message=message, stopped=stopped)
+
+
+RUNS = {Phase.REDUCTION: PhaseCount(total=20)}
+GAP = want("Lai_1km_own.2012-04", "gap", output="own/Lai_1km_own")
+
+
+def test_a_request_whose_every_reduction_failed_has_failed_and_says_of_what() -> None:
+    stopped = [crashed(n, stopped=True, message="not run") for n in range(3, 20)]
+    wants = reduction_of(*[crashed(n) for n in range(3)], *stopped, GAP)
+    found = judge("skip", wants, [], package="own", phases=RUNS)
+    assert found.state is RequestState.FAILED
+    assert found.message == (
+        "no result of the reduction own could be made: user code failed: python own.py ended with "
+        "exit code 1: ModuleNotFoundError: No module named 'scipy' (3 of 20 runs; 17 were not run, "
+        "because the first all failed); 1 other result is there"
+    )
+
+
+def test_a_reduction_that_failed_for_some_groups_is_told_beside_its_results() -> None:
+    other = crashed(2, message="python own.py ended with exit code 3: odd")
+    made = want("Fpar_1km_own.2012-04", "done", output="own/Fpar_1km_own")
+    wants = reduction_of(crashed(0), crashed(1), other, made)
+    found = judge("skip", wants, [], package="own", phases=RUNS)
+    assert found.state is RequestState.GAPS
+    assert "2 of 2 results are there; some lack an input: user code failed: python own.py" in (
+        found.message
+    )
+    assert found.message.endswith("'scipy' (3 of 20 runs, 2 of them in these words)")
+
+
+def test_without_a_result_the_failed_granules_are_the_cause() -> None:
+    granules = [
+        replace(
+            want(f"g{n}.hdf", "failed", category=Category.UNREADABLE_INPUT_FILE),
+            message=f"g{n}.hdf is cut off",
+        )
+        for n in range(3)
+    ]
+    found = judge("skip", [*granules, GAP], [], package="own")
+    assert found.message == (
+        "none of the 1 results could be made: unreadable input file: g0.hdf is cut off (and 2 more "
+        "tasks)"
+    )
+
+
+def test_rasters_without_one_valid_pixel_are_named() -> None:
+    wants = [
+        replace(
+            want(name, "done", output="own"),
+            files=(
+                ArtifactFile(name=f"{name}.tif", blob="b", size=1, sha256="", valid_share=share),
+                ArtifactFile(name=f"{name}.json", blob="c", size=1, sha256=""),
+            ),
+        )
+        for name, share in (("a", 0.0), ("b", 0.5), ("c", 0.0), ("d", 1e-9))
+    ]
+    found = judge("skip", wants, [])
+    assert found.state is RequestState.COMPLETE
+    assert found.message == (
+        "all 4 results are there; 2 of 4 rasters hold no valid pixel: own/a.tif, own/c.tif"
+    )
 
 
 def test_what_is_lacking_is_named_with_its_reason() -> None:

@@ -1,12 +1,13 @@
 """What the mail about an ended request says."""
 
-import datetime as dt
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service_manager.requests.letter import Outcome, compose, merge_gaps, outcome, usable_address
+from reprojection.read.completeness import Completeness, Missing
+from service_manager.requests.letter import Outcome, compose, outcome, usable_address
 from tasks.model.categories import Category
 from tasks.model.model import ArtifactFile, Phase, RequestState
 from tasks.model.plan import Gap
@@ -99,20 +100,27 @@ def test_reuse_is_told() -> None:
     assert "Nothing was fetched or reprojected again." in body
 
 
+def test_results_that_lack_an_input_are_named_with_the_share_that_they_have() -> None:
+    name = "MCD15A2.005 2012-01-09 h17v03"
+    said = Completeness(share=0.5, missing=(Missing(what=name, why="not in the archive"),))
+    half = replace(FILE, name="MCD15A2.005.Lai_1km.2012-01-09.tif", completeness=said)
+    cube = replace(FILE, name="MCD15A2.005.Lai_1km.nc", completeness=replace(said, share=0.97))
+    want = replace(DONE, output="MCD15A2.005/Lai_1km", files=(FILE, half, cube))
+    found = outcome([want], [Gap(what=name, reason="the archive has no granule")])
+    body = " ".join(text(RequestState.GAPS, found).split())
+    assert (
+        "Made without some of their inputs (2 files): MCD15A2.005/Lai_1km 2012-01-09, the cube "
+        "(50% to 97% of the inputs)" in body
+    )
+    assert (
+        f"{name}: the archive has no granule. Affects: MCD15A2.005/Lai_1km 2012-01-09, the cube"
+        in body
+    )
+
+
 def test_a_refusal_says_why() -> None:
     body = text(RequestState.REFUSED, Outcome(), message="grid.crs: EPSG:1 is not known.")
     assert "was refused. grid.crs: EPSG:1 is not known." in " ".join(body.split())
-
-
-def test_gaps_that_differ_by_date_alone_are_one_line() -> None:
-    days = [dt.date(2018, 1, 1) + dt.timedelta(days=n) for n in range(40)]
-    gaps = [Gap(what=f"MOD10A1.006 {day} h17v03", reason="none") for day in days]
-    other = Gap(what="MOD10A1.006 h18v03", reason="none at all")
-    assert merge_gaps([*gaps, other]) == [
-        "MOD10A1.006 each day from 2018-01-01 to 2018-02-09 h17v03: none",
-        "MOD10A1.006 h18v03: none at all",
-    ]
-    assert merge_gaps(gaps[::8])[0].startswith("MOD10A1.006 5 dates from 2018-01-01 to 2018-02-02")
 
 
 @given(st.text(max_size=300), st.text(max_size=300))
@@ -134,3 +142,17 @@ def test_addresses_that_would_break_a_header() -> None:
     assert not usable_address("")
     assert not usable_address("a@b\nBcc: c@d")
     assert not usable_address("A Name <a@b>")
+
+
+@pytest.mark.parametrize(
+    ("state", "said"),
+    [
+        (RequestState.HELD, "Sign in on its page to confirm or cancel it:"),
+        (RequestState.CANCELLED, "Sign in on its page to change it and submit it again:"),
+        (RequestState.REFUSED, "Sign in on its page to change it and submit it again:"),
+    ],
+)
+def test_what_a_link_does_not_let_its_reader_do_is_said_to_need_signing_in(
+    state: RequestState, said: str
+) -> None:
+    assert f"{said}\n  {LINK}" in text(state, Outcome())

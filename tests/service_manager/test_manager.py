@@ -80,7 +80,32 @@ def test_what_is_missing_is_skipped_named_and_mailed() -> None:
     heir = outcomes[outcomes[A.key].successor]
     assert heir.outcome == "done"
     assert heir.output == "out"
-    assert [i.key for i in protocol.read_spec(b.services.store, heir.key).inputs] == [G[1].key]
+    successor = protocol.read_spec(b.services.store, heir.key)
+    assert [i.key for i in successor.inputs] == [G[1].key]
+    assert [(one.what, one.why) for one in successor.missing] == [("g0", "source not published")]
+
+
+def test_a_successor_names_the_granules_for_want_of_which_its_inputs_were_not_made() -> None:
+    whole = mosaic("whole", A, SOLE)
+    above = mosaic("above", whole)
+    plans = {"p": plan_of(*G, A, SOLE, whole, above, outputs={"above": "out"})}
+    b = Bench(
+        plans=plans,
+        decide=lambda c: Category.UNREADABLE_INPUT_FILE if c.task.key == G[3].key else None,
+    )
+    request = b.submit("p")
+    row = b.until_ended(request)
+    assert row.state is RequestState.GAPS
+    (made,) = requests.results(b.services, request)
+    over = protocol.read_spec(b.services.store, made.key)
+    assert over.missing == ()
+    (given,) = over.inputs
+    successor = protocol.read_spec(b.services.store, given.key)
+    assert [i.key for i in successor.inputs] == [A.key]
+    assert successor.absent_parts == 1
+    assert [(one.part, one.what, one.why) for one in successor.missing] == [
+        (SOLE.key, "g3", "unreadable input file")
+    ]
 
 
 @pytest.mark.provokes(Category.UPSTREAM_FAILED)
@@ -113,7 +138,7 @@ def test_a_failure_is_tried_again_within_its_budget_and_recorded() -> None:
     assert b.until_ended(request).state is RequestState.COMPLETE
     attempts = protocol.attempts_of(b.services.store, G[0].key)
     assert [a.category for a in attempts] == [Category.SERVER_BUSY, Category.SERVER_BUSY, None]
-    means = history.class_means(b.services.store)
+    means = {c: s.mean for c, s in history.class_statistics(b.services.store).items()}
     assert means == {G[0].task_class: 1.0, A.task_class: 1.0}
     counts = history.executions(b.services.store, 2, today=_today(b))
     assert sum(c.count for c in counts) == 9
@@ -157,14 +182,14 @@ def test_a_planner_that_refuses_and_one_that_breaks_end_the_request() -> None:
     assert tries.count("broken") == 3
 
 
-def test_cancel_takes_all_wants_back_and_leaves_shared_tasks_to_others() -> None:
+def test_cancel_withdraws_what_is_unfinished_and_leaves_shared_tasks_to_others() -> None:
     b = bench(options=Options(window=1))
     first, second = b.submit("p"), b.submit("ab", owner="other")
     b.manager.tick()
     b.manager.tick()
     requests.order(b.services, first, "cancel")
     assert b.until_ended(first).state is RequestState.CANCELLED
-    assert list(requests.wants(b.services, first)) == []
+    assert all(want.outcome == "done" for want in requests.wants(b.services, first))
     assert b.until_ended(second).state is RequestState.COMPLETE
     task = protocol.read_task(b.services.store, TOP.key)
     assert task is not None
@@ -399,3 +424,30 @@ def _beat(b: Bench, claimed: protocol.Claimed) -> tuple[str, ...]:
         ),
     )
     return workers.beat(b.services.store, b.services.clock, row).kill
+
+
+@pytest.mark.provokes(Category.UPSTREAM_FAILED)
+def test_a_successor_that_cannot_be_stored_is_a_gap_and_the_manager_goes_on() -> None:
+    long = collect("g" * 30_000)
+    big = mosaic("big", G[0], long).model_copy(update={"clip": "c" * 3_080_000})
+    plans = {"big": plan_of(*G, long, big, A, outputs={"big": "out", "ab": "out"})}
+    b = Bench(
+        plans=plans,
+        decide=lambda c: Category.UNREADABLE_INPUT_FILE if c.task.key == long.key else None,
+    )
+    row = b.until_ended(b.submit("big"))
+    assert row.state in (RequestState.GAPS, RequestState.FAILED)
+    failed = protocol.read_task(b.services.store, big.key)
+    assert failed is not None
+    assert (failed.state, failed.category) == (State.FAILED, Category.UPSTREAM_FAILED)
+    assert failed.successor == ""
+    assert "could not be planned without the inputs that failed: a transaction of" in failed.reason
+
+
+def test_a_plan_that_cannot_be_stored_says_so() -> None:
+    big = mosaic("big", G[0]).model_copy(update={"clip": "c" * 4_000_000})
+    b = Bench(plans={"big": plan_of(G[0], big, outputs={"big": "out"})})
+    row = b.until_ended(b.submit("big"))
+    assert row.state is RequestState.FAILED
+    assert row.message.startswith("its plan could not be stored: a transaction of ")
+    assert row.message.endswith(". Ask for fewer days or a smaller region.")

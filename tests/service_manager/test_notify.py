@@ -203,6 +203,29 @@ def test_an_old_mail_is_given_up(plain: MailServer, catcher: Catcher) -> None:
     assert not catcher.mails
 
 
+@pytest.mark.parametrize(
+    ("opens", "good"),
+    [
+        ({"signs_in": "ada@example.org", "shows": ("r2",)}, 3600.0),
+        ({"shows": ("r2",)}, 86_400.0),
+    ],
+)
+def test_a_mail_whose_links_have_ended_is_given_up(
+    plain: MailServer, catcher: Catcher, opens: dict[str, Any], good: float
+) -> None:
+    store, clock = MemoryStore(), ManualClock()
+    outbox.put(store, clock, replace(mail(), **opens))
+    catcher.refusing = True
+    postman = Postman(store, clock, plain)
+    clock.sleep(good)
+    assert postman.deliver() == 0
+    assert next(outbox.unsent(store)).tries == 1
+    catcher.refusing = False
+    clock.sleep(100.0)
+    assert postman.deliver() == 0
+    assert not catcher.mails
+
+
 def test_no_server_there(plain: MailServer) -> None:
     store, clock = MemoryStore(), ManualClock()
     outbox.put(store, clock, mail())

@@ -7,9 +7,10 @@ import pytest
 from service_manager.planner.plan import plan
 from tasks.errors import RequestRefusedError
 from tasks.model.packages import Packages
+from tasks.model.spec import GroupSpec, ReduceSpec
 from tasks.request.request import parse_request
 from tasks.settings import Settings
-from tests.service_manager.shelf import REQUEST, Shelf, composites, made
+from tests.service_manager.shelf import REQUEST, Shelf, composites, made, specs
 
 
 @pytest.mark.parametrize(
@@ -55,3 +56,23 @@ def test_a_long_thin_grid_is_refused_before_its_cells_are_looked_at() -> None:
             region={"bbox": [-8.0, 50.5, 6.0, 50.5000001]},
             grid={"crs": "EPSG:4326", "resolution": 1.4e-7},
         )
+
+
+MEAN = {"package": "mean", "group_by": ["cell", "month"]}
+QUALITY = {"name": "MCD15A2", "collection": "5", "layers": ["FparLai_QC"]}
+
+
+def test_a_mean_of_bit_fields_alone_is_refused() -> None:
+    with pytest.raises(RequestRefusedError) as caught:
+        made(composites(), products=[QUALITY], reduction=MEAN)
+    assert caught.value.field == "reduction.package"
+    assert "continuous values" in str(caught.value)
+    assert "MCD15A2 FparLai_QC (bit fields)" in str(caught.value)
+
+
+def test_a_mean_leaves_bit_fields_out_and_says_so() -> None:
+    both = {**QUALITY, "layers": ["Lai_1km", "FparLai_QC"]}
+    found = made(composites(), products=[both], reduction=MEAN)
+    assert {band.layer for group in specs(found, GroupSpec) for band in group.bands} == {"Lai_1km"}
+    assert {run.outputs for run in specs(found, ReduceSpec)} == {("Lai_1km_mean.tif",)}
+    assert any("left out of the reduction: MCD15A2 FparLai_QC" in note for note in found.notes)

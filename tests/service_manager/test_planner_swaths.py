@@ -2,8 +2,9 @@
 
 import datetime as dt
 from dataclasses import replace
+from typing import Any
 
-from tasks.model.spec import CollectSpec, ReprojectSpec
+from tasks.model.spec import CollectSpec, Driver, ReprojectSpec
 from tests.service_manager.shelf import SWATHS, made, specs, swath_granule
 
 
@@ -85,6 +86,56 @@ def test_a_world_map_centred_on_one_pole_sees_swaths_at_the_other() -> None:
         time={"start": "2007-04-13", "end": "2007-04-13"},
     )
     assert len(specs(found, CollectSpec)) == 3
+
+
+def test_all_layers_of_a_swath_product_follow_the_first_of_them() -> None:
+    start = dt.datetime(2007, 4, 13, 2, 50, tzinfo=dt.UTC)
+    records = [
+        replace(record, product=product, name=record.name.replace("MYD99_L2", product))
+        for product in ("MYD04_L2", "MYD05_L2")
+        for record in (
+            swath_granule(start, (2, 2, 20, 20)),
+            swath_granule(start.replace(hour=4), (4, 2, 22, 20)),
+        )
+    ]
+
+    def choice(name: str, *layers: str) -> dict[str, Any]:
+        return {"name": name, "collection": "6", "layers": layers}
+
+    depth, zenith = "Optical_Depth_Land_And_Ocean", "Solar_Zenith"
+    products = [
+        choice("MYD04_L2", depth, zenith),
+        choice("MYD05_L2", "Water_Vapor_Infrared"),
+        choice("MYD04_L2", "Land_Ocean_Quality_Flag"),
+    ]
+    methods = {depth: "average"}
+    rule = {"Land_Ocean_Quality_Flag": {"value": [3]}}
+    day = {"start": "2007-04-13", "end": "2007-04-13"}
+    cells = specs(
+        made(records, SWATHS, products=products, resampling=methods, qa=rule, time=day),
+        ReprojectSpec,
+    )
+    lead = Driver(layer=depth, resampling="average", qa='{"Land_Ocean_Quality_Flag":{"value":[3]}}')
+    assert {c.layer: c.driver for c in cells} == {
+        depth: None,
+        zenith: lead,
+        "Land_Ocean_Quality_Flag": lead,
+        "Water_Vapor_Infrared": None,
+    }
+    inputs = {c.layer: [given.key for given in c.inputs] for c in cells}
+    assert inputs[depth] == inputs[zenith] == inputs["Land_Ocean_Quality_Flag"]
+    # Alone, a layer is the same task whether others follow it or not.
+    alone = specs(
+        made(records, SWATHS, products=[choice("MYD04_L2", depth)], resampling=methods, qa=rule),
+        ReprojectSpec,
+    )
+    assert {c.key for c in alone} == {c.key for c in cells if c.layer == depth}
+    # A mean takes all granules; only what has no mean follows.
+    mean = specs(
+        made(records, SWATHS, products=products, resampling=methods, merge="mean", time=day),
+        ReprojectSpec,
+    )
+    assert [c.layer for c in mean if c.driver] == ["Land_Ocean_Quality_Flag"]
 
 
 def test_swath_layers_are_never_resampled_by_a_lattice_kernel() -> None:

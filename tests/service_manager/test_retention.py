@@ -48,6 +48,7 @@ def test_what_no_request_wants_expires_and_is_made_again_when_wanted() -> None:
         b.rounds(1)
     requests.order(b.services, request, "cancel")
     assert b.until_ended(request).state is RequestState.CANCELLED
+    b.rounds(40)
     keeper = Retention(b.services, b.manager.view, wait=10)
     assert sum(keeper.expire(shard) for shard in SHARDS) >= 1
     task = protocol.read_task(b.services.store, G.key)

@@ -214,7 +214,9 @@ def test_a_request_that_is_to_be_cancelled_tries_nothing_again() -> None:
     request = b.submit("p")
     b.rounds(8)
     requests.order(b.services, request, "cancel")
-    assert retrying.retry(b.services, request, Scope()).retry_orders == ()
+    with pytest.raises(NothingToRetryError, match="is being cancelled"):
+        retrying.retry(b.services, request, Scope())
+    assert b.row(request).retry_orders == ()
     assert b.until_ended(request).state is RequestState.CANCELLED
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from service_manager.fleet.machines import Machines, Order
+from service_manager.fleet.machines import Machines
 from service_manager.fleet.monitor import Monitor, Verdicts
 from service_manager.options import Options
 from service_manager.tasks.pace import Course, Pace
@@ -48,25 +48,31 @@ class Fleet:
     """Workers `w0`, `w1`, ... as the monitor sees them, and time."""
 
     workers: int = 4
+    waiting: bool = False  # whether there is work that no slot has taken
+    gone: set[str] = field(default_factory=set)  # workers that have left
+    silent: set[str] = field(default_factory=set)  # and those that do not beat
     options: Options = OPTIONS
     now: float = 0.0
     view: View = field(default_factory=View)
     progress: dict[str, float] = field(default_factory=dict)
     holds: dict[str, Hold] = field(default_factory=dict)
     sequence: int = 0
+    beats: dict[str, int] = field(default_factory=dict)  # the latest of each worker
 
     def __post_init__(self) -> None:
         self.monitor = Monitor(self.options, self.view)
 
     def learn(self, mean: float = 100.0, number: int = 40) -> None:
-        """Successes of about `mean` seconds with steady progress on healthy workers."""
+        """Successes of about `mean` seconds with steady progress on all workers, which are warm
+        afterwards."""
         rng = random.Random(1)
+        self.monitor.hear([self.row(f"w{i}") for i in range(self.workers)], self.now)
         for i in range(number):
             duration = mean * rng.lognormvariate(0, 0.3)
             course = Course()
             for part in range(1, 20):
                 course.note(part / 20, duration * part / 20)
-            one = self.begin(f"past{i}", "w0")
+            one = self.begin(f"past{i}", f"w{i % self.workers}")
             one.course = course
             self.end(one, duration)
 
@@ -95,8 +101,10 @@ class Fleet:
         while self.now < until:
             self.now += 5.0
             self.sequence += 1
-            self.monitor.hear([self.row(f"w{i}") for i in range(self.workers)], self.now)
-            verdicts = self.monitor.look({}, self.now)
+            names = [f"w{i}" for i in range(self.workers) if f"w{i}" not in self.gone]
+            self.beats |= {name: self.sequence for name in names if name not in self.silent}
+            self.monitor.hear([self.row(name) for name in names], self.now)
+            verdicts = self.monitor.look({}, self.now, waiting=self.waiting)
             for order in verdicts.holds:
                 self.holds[order.worker] = order.hold
             for running in verdicts.moves:
@@ -116,7 +124,7 @@ class Fleet:
             slots=2,
             started=1.0,
             beat_at=0.0,
-            sequence=self.sequence,
+            sequence=self.beats.get(name, 0),
             hold=self.holds.get(name, Hold.NONE),
             attempts=tuple(
                 RunningAttempt(
@@ -204,7 +212,8 @@ def test_a_slow_worker_is_drained_and_its_attempts_moved(fleet: Fleet) -> None:
     other = fleet.begin("c", "w2")
     fleet.progress["c"] = 0.9
     verdicts = fleet.look(60)
-    assert verdicts.holds == [Order(worker="w1", started=1.0, hold=Hold.DRAINED)]
+    (drained,) = verdicts.holds
+    assert (drained.worker, drained.started, drained.hold) == ("w1", 1.0, Hold.DRAINED)
     assert verdicts.moves == mine
     assert other.ordered is None
     assert fleet.view.slots == 6
@@ -218,11 +227,12 @@ def test_one_long_task_drains_no_worker(fleet: Fleet) -> None:
 
 
 def test_a_task_that_is_slow_everywhere_speaks_against_itself() -> None:
-    machines = Machines(Pace(samples=5), OPTIONS.bounds, probe=600.0)
-    for i in range(40):
-        machines._pace.learn("class", 90.0 + i % 20)
+    machines = Machines(Pace(samples=5), OPTIONS.bounds, probe=600.0, beat=5.0)
     workers = [Fleet().row(f"w{i}") for i in range(8)]
     machines.hear(workers, {}, 0.0)
+    for i in range(40):
+        machines._pace.learn("class", 90.0 + i % 20)
+        machines.ended(news(f"past{i}", f"w{i % 8}", 90.0 + i % 20), {}, 0.0)
     for i in range(8):
         for key in ("giant", "giant too"):
             machines.ended(news(key, f"w{i}", 900.0), {}, 0.0)
@@ -288,17 +298,23 @@ def test_an_order_that_was_lost_is_given_again(fleet: Fleet) -> None:
     fleet.begin("b", "w1")
     fleet.look(60)
     del fleet.holds["w1"]
-    assert fleet.look(65).holds == [Order(worker="w1", started=1.0, hold=Hold.DRAINED)]
+    (again,) = fleet.look(65).holds
+    assert (again.worker, again.started, again.hold) == ("w1", 1.0, Hold.DRAINED)
+    assert again.why
+    assert again.wait == pytest.approx(600.0, abs=50.0)
 
 
-def test_a_manager_that_takes_over_goes_by_the_rows(fleet: Fleet) -> None:
+def test_a_manager_that_takes_over_goes_by_the_rows() -> None:
+    fleet = Fleet()
     fleet.holds["w1"] = Hold.DRAINED
     fleet.look(5)
     assert fleet.view.slots == 6
 
 
-def test_a_drained_worker_does_not_teach_what_is_usual(fleet: Fleet) -> None:
+def test_a_drained_worker_does_not_teach_what_is_usual() -> None:
+    fleet = Fleet()
     fleet.holds["w1"] = Hold.DRAINED
+    fleet.learn()
     fleet.look(5)
     for i in range(200):
         fleet.end(fleet.begin(f"slow{i}", "w1"), 1000.0)
@@ -337,6 +353,7 @@ def test_waits_grow_with_the_time_for_which_a_worker_is_slow() -> None:
 def test_a_task_that_was_slow_on_slow_workers_still_speaks_against_one(fleet: Fleet) -> None:
     """Moved from probe to probe, it would otherwise keep the last to its end."""
     fleet.workers = 12
+    fleet.learn()
     for i in range(1, 5):
         for slot in range(2):
             fleet.begin(f"task{i}{slot}", f"w{i}")

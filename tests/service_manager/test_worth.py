@@ -7,6 +7,8 @@ import pytest
 from service_manager.storage.worth import Kept, Policy, Wanting, Why, beyond_quota, kept
 from swathmill.commands.storage import look
 from tasks.model.model import ArtifactFile, Phase, State, Task
+from tasks.tables.expectation import Times
+from tasks.tables.history import ClassStatistics
 from tests.service_manager.workbench import Bench, collect, mosaic, plan_of
 
 GB = 10**9
@@ -111,9 +113,10 @@ def test_a_task_s_artifact_has_the_mean_of_its_class() -> None:
         files=(file, file),
         claimed_at=12.0,
     )
-    assert kept(task, {"collect.x": 3.0}, []).seconds == 3.0
-    assert kept(task, {}, []).seconds == 60.0
-    assert (kept(task, {}, []).size, kept(task, {}, []).made) == (14, 12.0)
+    times = Times({"collect.x": ClassStatistics(task_class="collect.x", count=1, mean=3.0)})
+    assert kept(task, times, []).seconds == 3.0
+    assert kept(task, Times({}), []).seconds == 60.0
+    assert (kept(task, times, []).size, kept(task, times, []).made) == (14, 12.0)
 
 
 def test_storage_is_looked_through_by_phase() -> None:

@@ -9,7 +9,7 @@ from service_manager.options import Options
 from tasks.model.categories import Category
 from tasks.model.model import ArtifactFile
 from tasks.model.plan import Plan, PlannedTask
-from tasks.model.spec import CollectSpec, GridSpec, Input, MosaicSpec, Spec
+from tasks.model.spec import CollectSpec, GridSpec, Input, MosaicSpec, ReduceSpec, Spec
 from tasks.request.request import Request, parse_request
 from tasks.storage import blobs
 from tasks.storage.clock import ManualClock
@@ -30,6 +30,17 @@ def collect(name: str) -> CollectSpec:
 def mosaic(name: str, *inputs: Spec) -> MosaicSpec:
     """A task over others."""
     return MosaicSpec(name=name, grid=GRID, inputs=tuple(Input(key=i.key) for i in inputs))
+
+
+def reduction(number: int, given: Spec, package: str = "own") -> ReduceSpec:
+    """One run of a reduction."""
+    return ReduceSpec(
+        inputs=(Input(key=given.key, name=f"group {number}"),),
+        package=package,
+        digest=package,
+        outputs=("own.tif",),
+        parameters={"number": str(number)},
+    )
 
 
 def plan_of(*tasks: Spec, outputs: Mapping[str, str] | None = None) -> Plan:
@@ -68,6 +79,7 @@ class Bench:
     plans: Mapping[str, Plan]
     options: Options = field(default_factory=Options)
     decide: Decide = lambda _claimed: None
+    say: Callable[[protocol.Claimed], str] = lambda _claimed: "test"
     services: Services = field(default_factory=lambda: memory_services(ManualClock()))
     sent: list[str] = field(default_factory=list)
     ran: list[str] = field(default_factory=list)
@@ -102,7 +114,11 @@ class Bench:
             category = self.decide(claimed)
             now = self.services.clock.now()
             attempt = claimed.attempt(
-                started=now, ended=now + 1, duration=1.0, category=category, message="test"
+                started=now,
+                ended=now + 1,
+                duration=1.0,
+                category=category,
+                message=self.say(claimed),
             )
             if category is None:
                 protocol.commit(self.services, attempt, [self._store(claimed)], claimed.task)

@@ -11,6 +11,7 @@ from service_manager.leader import service
 from service_manager.leader.manager import Manager
 from service_manager.options import Options
 from service_manager.storage.retention import Retention
+from service_manager.tasks.view import View
 from tasks.errors import BlobMissingError, FencedError, StoreError
 from tasks.model.categories import Category
 from tasks.model.keys import SHARDS
@@ -35,9 +36,11 @@ SOON_OVER = (
 
 @dataclass(frozen=True, kw_only=True)
 class Script:
-    """What attempts come to: `never` can be made by nobody yet; rates per attempt."""
+    """What attempts come to: `never` can be made by nobody yet, `crashes` fail by themselves; rates
+    per attempt."""
 
     never: set[str]
+    crashes: dict[str, str]  # what runs of reductions say that fail
     fails: float
     hangs: float
     slow: float  # seconds, the longest ordinary attempt
@@ -63,6 +66,34 @@ class _Stop:
         return False
 
 
+class Starving:
+    """Whether a manager lets workers beat and gives none of them work, look after look."""
+
+    LOOKS = 4  # those before it may be of workers that have just left, or of orders of another
+
+    def __init__(self, services: Services, options: Options) -> None:
+        self._clock = services.clock
+        self._apart = options.heartbeat
+        self.begin(View())
+
+    def begin(self, view: View) -> None:
+        """A manager acts."""
+        self._view = view
+        self._looks = 0
+        self._due = 0.0
+
+    def look(self) -> None:
+        """Count looks at which workers beat and all are drained; ViolationError after some."""
+        now = self._clock.monotonic()
+        if now < self._due:
+            return
+        self._due = now + self._apart
+        starved = self._view.workers and not self._view.slots
+        self._looks = self._looks + 1 if starved else 0
+        if self._looks > self.LOOKS:
+            raise ViolationError(f"all workers are drained: {', '.join(self._view.workers)}")
+
+
 def manager(
     services: Services,
     options: Options,
@@ -73,14 +104,17 @@ def manager(
 ) -> None:
     """A manager's process, with retention beside it when it acts."""
     cleaners: list[Retention] = []
+    starving = Starving(services, options)
     due = [120.0]
 
     def make(epoch: int) -> Manager:
         made = Manager(services, options, plan, broker.send, epoch, send_to=broker.send)
         cleaners[:] = [Retention(services, made.view, wait=60.0)]
+        starving.begin(made.view)
         return made
 
     def each() -> None:
+        starving.look()
         if not retention or services.clock.monotonic() < due[0]:
             return
         due[0] = services.clock.monotonic() + 100.0
@@ -230,7 +264,7 @@ class SimWorker:
             ended=clock.now(),
             duration=clock.monotonic() - began,
             category=category,
-            message="simulated",
+            message=self._said(claimed.task.key, category),
         )
         for tries in range(4):
             try:
@@ -251,10 +285,9 @@ class SimWorker:
         if not (self.delete_on_conflict or self.lost_is_failure):
             protocol.commit(self.services, attempt, files, claimed.task)
             return
-        from tasks import transitions  # the mutants write as careless workers did
         from tasks.errors import ConflictError
         from tasks.model.keys import shard
-        from tasks.tables import rows
+        from tasks.tables import rows, transitions  # the mutants write as careless workers did
 
         task = protocol.read_task(self.services.store, claimed.task.key)
         try:
@@ -280,6 +313,8 @@ class SimWorker:
         length = random.uniform(0.2, self.script.slow)
         if key in self.script.never:
             return Category.SOURCE_NOT_PUBLISHED, 0.2
+        if key in self.script.crashes:
+            return Category.USER_CODE_FAILED, length
         if self.world.calm:
             return None, length
         if random.random() < self.script.hangs:
@@ -288,6 +323,11 @@ class SimWorker:
         if random.random() < self.script.fails:
             return random.choice(SOON_OVER), length
         return None, length
+
+    def _said(self, key: str, category: Category | None) -> str:
+        if category is Category.USER_CODE_FAILED:
+            return self.script.crashes.get(key, "mended since")
+        return "simulated"
 
     def _slowness(self) -> float:
         """How many times slower this machine is now."""

@@ -85,6 +85,7 @@ class History:
         self.retention = random.random() < 0.5
         self.script = Script(
             never=set(self.scenario.never),
+            crashes=dict(self.scenario.crashes),
             fails=random.choice([0.0, 0.1, 0.3]),
             hangs=random.choice([0.0, 0.0, 0.03]),
             slow=random.choice([3.0, 10.0, 30.0]),
@@ -292,6 +293,8 @@ class History:
         elif what == "retry":
             if self.world.random.random() < 0.5:  # what was missing was published meanwhile
                 self.script.never.clear()
+            if self.world.random.random() < 0.25:  # what the package lacked is there now
+                self.script.crashes.clear()
             self.world.faults[what] += 1
             client.retry(name)
         else:

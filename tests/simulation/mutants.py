@@ -1,20 +1,26 @@
 """Faults put into the product on purpose. The simulation must find each of them."""
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from service_manager.fleet.machines import Machines
 from service_manager.leader.leadership import Leadership
 from service_manager.plans import plan_writer
 from service_manager.plans.plan_writer import PlanWriter, Written
+from service_manager.requests import dropping, lifecycle
 from service_manager.storage.retention import Retention
+from service_manager.tasks import brake
+from service_manager.tasks.view import Live
+from tasks.model.categories import Category
 from tasks.model.model import ArtifactFile, Attempt, State, Task
 from tasks.model.spec import Spec
 from tasks.storage.blobs import split_blob
 from tasks.storage.store import Delete, Store
 from tasks.tables import history, protocol, rows, transitions
+from tasks.tables.requests import RequestRow
 from tasks.tables.rows import Edge, News, Want
 from tasks.tables.transitions import Change
 from tests.simulation.history import Mutant
@@ -98,6 +104,15 @@ def _count_not_idempotent() -> Undo:
     return _patch(history, "attempt_id", unknown)
 
 
+def _last_worker_held() -> Undo:
+    """Whether enough workers are free is asked when one is drained, and not when others leave."""
+
+    def nothing(_self: Machines, _now: float) -> None:
+        return
+
+    return _patch(Machines, "_keep_some", nothing)
+
+
 def _epoch_ignored() -> Undo:
     original = history.load_cursor
 
@@ -126,6 +141,19 @@ def _cancel_leaves_the_want() -> Undo:
     return _patch(transitions, "drop", drop)
 
 
+def _cancel_forgets_results() -> Undo:
+    return _patch(lifecycle, "what_ended", dropping.nothing)
+
+
+def _cancel_counts_what_is_left() -> Undo:
+    original = Live.with_progress
+
+    def with_progress(self: Live, running: Iterable[str]) -> RequestRow:
+        return original(replace(self, row=replace(self.row, phases={})), running)
+
+    return _patch(Live, "with_progress", with_progress)
+
+
 def _retention_without_expired() -> Undo:
     def expire(self: Retention, shard: str) -> int:
         store, blobs = self._services.store, self._services.blobs
@@ -150,6 +178,38 @@ def _lost_input_forgotten() -> Undo:
     return _patch(transitions, "heal", heal)
 
 
+def _success_ignored() -> Undo:
+    """The brake stops runs although others of the request have ended well."""
+
+    def common(live: Live) -> brake.Failure | None:
+        if not live.run_failures:
+            return None
+        category, message = min(live.run_failures)
+        return brake.Failure(category=category, message=message)
+
+    return _patch(brake, "common_failure", common)
+
+
+def _retry_overruled() -> Undo:
+    """The brake stops what somebody has asked to be tried again."""
+
+    def asked_for(_self: brake.Brake, _live: Live, _task: Task) -> bool:
+        return False
+
+    return _patch(brake.Brake, "_asked_for", asked_for)
+
+
+def _stopped_without_news() -> Undo:
+    original = transitions.stop
+
+    def stop(task: Task, category: Category, reason: str, said: str) -> Change:
+        change = original(task, category, reason, said)
+        left = tuple(op for op in change.operations if not op.row.startswith("o|"))
+        return replace(change, operations=left)
+
+    return _patch(transitions, "stop", stop)
+
+
 MUTANTS = (
     Mutant(name="no fencing", apply=_no_fencing),
     Mutant(name="claim id ignored", apply=_claim_ignored),
@@ -161,6 +221,12 @@ MUTANTS = (
     Mutant(name="count that is not idempotent", apply=_count_not_idempotent),
     Mutant(name="epoch ignored", apply=_epoch_ignored),
     Mutant(name="cancel that leaves the want row", apply=_cancel_leaves_the_want),
+    Mutant(name="cancel that forgets results", apply=_cancel_forgets_results),
+    Mutant(name="cancel that counts what is left", apply=_cancel_counts_what_is_left),
     Mutant(name="retention without EXPIRED", apply=_retention_without_expired),
+    Mutant(name="runs stopped although some end well", apply=_success_ignored),
+    Mutant(name="runs stopped that were asked for", apply=_retry_overruled),
+    Mutant(name="run stopped without news", apply=_stopped_without_news),
     Mutant(name="input known to be lost not made again", apply=_lost_input_forgotten),
+    Mutant(name="last worker stays drained", apply=_last_worker_held),
 )

@@ -76,8 +76,7 @@ class Reckoning:
         if row.state is RequestState.CANCELLED:
             if client is None or row.id not in client.cancelled:
                 self.watch.fail(f"request {row.id} was not cancelled by anybody")
-            if wants:
-                self.watch.fail(f"request {row.id} is cancelled and wants {len(wants)} tasks")
+            self.cancelled(row, wants)
             return
         if self.watch.mails(row.id) != 1:
             self.watch.fail(f"request {row.id} has {self.watch.mails(row.id)} mails")
@@ -91,6 +90,34 @@ class Reckoning:
                 self.watch.fail(f"request {row.id} failed and nothing is missing")
             return
         self.delivered(row, plan, told)
+
+    def cancelled(self, row: requests.RequestRow, wants: dict[str, Want]) -> None:
+        """A cancelled request keeps every result that it had, and counts truly."""
+        for key in self.watch.finished.get(row.id, set()) - self.watch.lost_tasks:
+            if key not in wants or wants[key].outcome != "done":
+                self.watch.fail(f"request {row.id} is cancelled and has lost its result {key[:8]}")
+        told = {**self.watch.released.get(row.id, {}), **wants}
+        if any(not want.outcome for want in told.values()):
+            self.watch.fail(f"request {row.id} is cancelled and still wants what is unfinished")
+        if self.watch.mails(row.id) != bool(row.phases):
+            self.watch.fail(f"request {row.id} was cancelled with {self.watch.mails(row.id)} mails")
+        for phase, count in row.phases.items():
+            outcomes = Counter(want.outcome for want in told.values() if want.phase is phase)
+            if (count.done, count.failed) != (
+                outcomes["done"],
+                outcomes["failed"] + outcomes["gap"],
+            ):
+                self.watch.fail(f"request {row.id}: {phase} counts {count}, told {outcomes}")
+            if count.left or count.running or count.cancelled < 0:
+                self.watch.fail(f"request {row.id} is cancelled and {phase} counts {count}")
+        made = [want for want in told.values() if want.output and want.outcome == "done"]
+        if row.delivered != len(made):
+            self.watch.fail(f"request {row.id}: {len(made)} results, {row.delivered} counted")
+        planned = self.scenario.plans.get(self.client.submitted[row.id]) if self.client else None
+        total = sum(count.total for count in row.phases.values())
+        plain = all(want.outcome == "done" for want in told.values())
+        if row.phases and plain and planned is not None and total != len(planned.tasks):
+            self.watch.fail(f"request {row.id} had {len(planned.tasks)} tasks and counts {total}")
 
     def delivered(self, row: requests.RequestRow, plan: Plan, wants: dict[str, Want]) -> None:
         for planned in plan:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from random import Random
 
 from tasks.model.plan import Plan, PlannedTask
-from tasks.model.spec import CollectSpec, GridSpec, Input, MosaicSpec, Spec
+from tasks.model.spec import CollectSpec, GridSpec, Input, MosaicSpec, ReduceSpec, Spec
 
 GRID = GridSpec(crs="EPSG:4326", transform=(1, 0, 0, 0, -1, 0), width=8, height=8)
 
@@ -16,6 +16,7 @@ class Scenario:
     plans: dict[str, Plan]
     policies: dict[str, str]
     never: frozenset[str]
+    crashes: dict[str, str]  # what runs of reductions say when they fail, by key
 
     @classmethod
     def of(cls, random: Random) -> "Scenario":
@@ -35,7 +36,14 @@ class Scenario:
         ]
         if random.random() < 0.3:
             tops.append(_over("peak", random.sample(tops, random.randint(1, len(tops)))))
-        everything = {spec.key: spec for spec in [*granules, *cells, *tops]}
+        runs: list[Spec] = []
+        if random.random() < 0.4:
+            runs = [_run(n, random.choice(cells)) for n in range(random.randint(4, 20))]
+            for i in range(random.randint(1, 2)):
+                some = random.sample(runs, random.randint(1, len(runs)))
+                tops.append(_over(f"reduced{i}", some))
+        crashes = _crashes(random, runs)
+        everything = {spec.key: spec for spec in [*granules, *cells, *runs, *tops]}
         plans: dict[str, Plan] = {}
         policies: dict[str, str] = {}
         for i in range(random.randint(1, 4)):
@@ -43,7 +51,26 @@ class Scenario:
             plans[f"plan{i}"] = _plan(wanted, everything)
             policies[f"plan{i}"] = "fail" if random.random() < 0.2 else "skip"
         never = [s.key for s in granules if random.random() < random.choice([0.0, 0.0, 0.25])]
-        return cls(plans=plans, policies=policies, never=frozenset(never))
+        return cls(plans=plans, policies=policies, never=frozenset(never), crashes=crashes)
+
+
+def _run(number: int, given: Spec) -> ReduceSpec:
+    return ReduceSpec(
+        inputs=(Input(key=given.key),),
+        package="own",
+        digest="own",
+        outputs=("own.tif",),
+        parameters={"number": str(number)},
+    )
+
+
+def _crashes(random: Random, runs: list[Spec]) -> dict[str, str]:
+    """All runs fail alike, or some do, or each in its own words."""
+    if random.random() < 0.5:
+        return {run.key: "no module named scipy" for run in runs}
+    some = [run for run in runs if random.random() < 0.6]
+    alike = random.random() < 0.7
+    return {run.key: "odd" if alike else f"odd {run.key[:4]}" for run in some}
 
 
 def _over(name: str, inputs: list[Spec]) -> Spec:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from tasks.model.model import State, Task
+from tasks.model.model import Phase, RequestState, State, Task
 from tasks.storage.blobs import MemoryBlobs, split_blob
 from tasks.storage.memory_store import MemoryStore
 from tasks.storage.store import Operation, Row
@@ -18,6 +18,7 @@ _LEGAL = {
     (State.WAITING, State.CANCELLED),
     (State.READY, State.RUNNING),
     (State.READY, State.CANCELLED),
+    (State.READY, State.FAILED),  # a run that is stopped
     (State.RUNNING, State.DONE),
     (State.RUNNING, State.READY),
     (State.RUNNING, State.WAITING),
@@ -44,12 +45,16 @@ class Watch:
     blobs: MemoryBlobs
     tasks: dict[str, Task] = field(default_factory=dict)
     ended: dict[str, RequestRow] = field(default_factory=dict)
+    finished: dict[str, set[str]] = field(default_factory=dict)
+    """By request, the results that were there when it was ordered to be cancelled."""
     was_done: set[str] = field(default_factory=set)
     lost_blobs: set[str] = field(default_factory=set)  # by the simulation
     asked_blobs: set[str] = field(default_factory=set)  # of them, those that somebody asked for
     lost_tasks: set[str] = field(default_factory=set)  # those whose blobs they were
     failed: set[tuple[str, str]] = field(default_factory=set)  # request, task it wanted then
     wants: dict[str, Want] = field(default_factory=dict)  # by row
+    crashed: set[str] = field(default_factory=set)  # requests whose first runs all failed alike
+    retries: set[str] = field(default_factory=set)  # requests that are another try of an ended one
     released: dict[str, dict[str, Want]] = field(default_factory=dict)  # after the request's end
     commits: dict[tuple[str, int], str] = field(default_factory=dict)  # claim by generation
 
@@ -73,11 +78,36 @@ class Watch:
 
     def _want(self, name: str, row: Row | None) -> None:
         if row is not None:
-            self.wants[name] = rows.load_want(row)
+            want = self.wants[name] = rows.load_want(row)
+            if want.phase is Phase.REDUCTION:
+                self._runs(want.request)
             return
         want = self.wants.pop(name, None)
         if want is not None and want.request in self.ended:
             self.released.setdefault(want.request, {})[want.key] = want
+
+    def _runs(self, request: str) -> None:
+        """Note whether all runs of a request's reduction have failed alike, three at least."""
+        told = [
+            want
+            for want in self.wants.values()
+            if want.request == request and want.phase is Phase.REDUCTION and want.outcome
+        ]
+        failed = [want for want in told if want.outcome == "failed"]
+        words = {(want.category, want.message) for want in failed if not want.stopped}
+        if len(failed) >= 3 and len(words) == 1 and all(w.outcome != "done" for w in told):
+            self.crashed.add(request)
+
+    def _stopped(self, task: Task) -> None:
+        """A run is stopped only for those who know how such runs fail, and not for who asked for
+        it to be tried again."""
+        for request in task.wants:
+            if request in self.ended or f"w|{request}|{task.key}" not in self.wants:
+                continue
+            if request not in self.crashed:
+                self.fail(f"{_name(task)} is stopped, and {request} expects it to end well")
+            if task.generation > 1 and request in self.retries:
+                self.fail(f"{_name(task)} is stopped, and {request} is to try it again")
 
     def _task(self, new: Task) -> None:
         old = self.tasks.get(new.key)
@@ -99,6 +129,9 @@ class Watch:
     def _change(self, old: Task, new: Task) -> None:
         if old.state is not new.state and (old.state, new.state) not in _LEGAL:
             self.fail(f"{_name(new)} goes from {old.state} to {new.state}")
+        if old.state is State.READY and new.state is State.FAILED:
+            self.world.faults["run stopped"] += 1
+            self._stopped(new)
         if new.attempt < old.attempt or new.generation < old.generation:
             self.fail(f"{_name(new)}: attempt or generation goes back")
         if new.state is State.RUNNING and old.state is State.READY:
@@ -127,6 +160,8 @@ class Watch:
                 self.fail(f"{_name(task)} is done and its blob {file.blob} does not exist")
 
     def _request(self, row: RequestRow) -> None:
+        if row.state is RequestState.CANCELLING and row.id not in self.finished:
+            self.finished[row.id] = self._results(row.id)
         old = self.ended.get(row.id)
         if old is not None and (old.state, old.ended, old.message) != (
             row.state,
@@ -134,8 +169,22 @@ class Watch:
             row.message,
         ):
             self.fail(f"request {row.id} ended {old.state} and then {row.state}")
+        if row.retry_of:
+            self.retries.add(row.id)
         if row.state.ended:
             self.ended[row.id] = row
+
+    def _results(self, request: str) -> set[str]:
+        """What is made of the results that a request wants, whether it was told or not."""
+        wants = [want for want in self.wants.values() if want.request == request]
+        stood_in = {key for want in wants for key in want.successors}
+        return {
+            want.key
+            for want in wants
+            if want.output
+            and want.key not in stood_in
+            and (want.outcome == "done" or self.tasks[want.key].state is State.DONE)
+        }
 
     def mails(self, request: str) -> int:
         """How many mails a request has."""

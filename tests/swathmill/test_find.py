@@ -1,5 +1,6 @@
 """`swathmill find` and what `doctor` says of the sources."""
 
+import json
 from datetime import date
 from pathlib import Path
 
@@ -36,6 +37,15 @@ def test_granules_are_listed_and_fetched(archive: Path, tmp_path: Path) -> None:
     names = {line.split()[0] for line in said.splitlines() if line.endswith("  folder")}
     assert names
     assert {path.name for path in (tmp_path / "got").iterdir()} == names
+
+
+def test_granules_are_listed_as_json(archive: Path) -> None:
+    code, said = find(archive, "MCD15A2", "--days", "2012-01-01..2012-12-31", "--json")
+    listed = json.loads(said)
+    assert code == 0
+    assert {one["product"] for one in listed} == {"MCD15A2"}
+    code, said = find(archive, "MCD15A2", "--days", "2011-01-01", "--json")
+    assert (code, json.loads(said)) == (3, [])
 
 
 def test_a_box_leaves_out_what_lies_elsewhere(archive: Path) -> None:

@@ -36,12 +36,15 @@ def test_azurite_keeps_blobs_over_a_restart_on_other_ports(tmp_path: Path) -> No
     assert len(seen_ports) == 2
 
 
-def test_azurite_finds_a_row_without_reading_its_partition() -> None:
+def test_azurite_finds_rows_without_reading_their_partition() -> None:
     command = [programs.node(), "--require", LOOKUP, Path(__file__).with_name(PROBE)]
     said = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
     seen = json.loads(said)
     assert seen["found"] == [1007, 2007, None, None, 5]
-    assert seen["reads"] < 300  # of 1,000 rows in each partition
+    assert seen["lookups"] < 300  # of 1,000 rows in each partition
+    assert sorted(seen["range"]) == list(range(1100, 1110))
+    assert seen["ranged"] < 150
+    assert seen["wrong"] == 0  # of 1,000 ranges, beside a comparison of all rows
 
 
 def test_redis_answers_only_with_its_password(redis_server: str) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import yaml
 
 from swathmill.stack.folder import DataFolder, is_running
 
@@ -21,6 +22,7 @@ ROOT = Path(__file__).parents[2]
 COMMAND = (sys.executable, "-m", "swathmill.cli")
 REQUEST = ROOT / "examples" / "sample.yaml"
 LIMIT_SECONDS = 400.0
+DAY = "2012-04-14"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,11 +110,12 @@ def test_a_run_that_is_interrupted_goes_on_and_ends_complete(
     place: Place, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     folder = tmp_path_factory.mktemp("runs")
+    request = folder / "request.yaml"  # a day of the sample: what is shown needs no more
+    sample = yaml.safe_load(REQUEST.read_text())
+    request.write_text(yaml.safe_dump({**sample, "time": {"start": DAY, "end": DAY}}))
     log, out = folder / "first.log", folder / "out"
-    first = place.start("run", str(REQUEST), "--out", str(out), log=log)
-    until(
-        lambda: "running |" in log.read_text() or first.poll() is not None, "the request is running"
-    )
+    first = place.start("run", str(request), "--out", str(out), log=log)
+    until(lambda: "Request " in log.read_text() or first.poll() is not None, "the request is taken")
     assert first.poll() is None, log.read_text()
     first.send_signal(signal.SIGINT)
     assert first.wait(LIMIT_SECONDS) == 130, log.read_text()
@@ -122,7 +125,7 @@ def test_a_run_that_is_interrupted_goes_on_and_ends_complete(
     (request_id,) = re.findall(r"^Request (\S+):", said, re.MULTILINE)
 
     second = place.swathmill(
-        "run", str(REQUEST), "--archive", str(place.archive), "--out", str(out)
+        "run", str(request), "--archive", str(place.archive), "--out", str(out)
     )
     assert second.returncode == 0, second.stdout + second.stderr
     assert f"Request {request_id} goes on where it was interrupted." in second.stdout
@@ -143,7 +146,7 @@ def test_a_run_that_is_interrupted_goes_on_and_ends_complete(
 
     again = folder / "again"
     third = place.swathmill(
-        "run", str(REQUEST), "--archive", str(place.archive), "--out", str(again)
+        "run", str(request), "--archive", str(place.archive), "--out", str(again)
     )
     assert third.returncode == 0, third.stdout + third.stderr
     repeated = json.loads((again / "summary.json").read_text())
@@ -167,7 +170,7 @@ def test_a_stack_answers_the_commands_and_dies_whole_with_its_supervisor(
 
         preview = place.swathmill("submit", str(REQUEST), "--dry-run")
         assert preview.returncode == 0, preview.stderr
-        assert re.search(r"^granules +\d+$", preview.stdout, re.MULTILINE)
+        assert re.search(r"^Granules +\d+,", preview.stdout, re.MULTILINE)
 
         misspelt = tmp_path / "misspelt.yaml"
         misspelt.write_text(REQUEST.read_text().replace("Lai_1km", "LAI-1km"))

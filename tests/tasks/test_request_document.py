@@ -56,26 +56,34 @@ def test_collections_have_one_spelling(written: object, meant: str) -> None:
 @pytest.mark.parametrize(
     ("change", "field", "said"),
     [
-        ({"titel": "x"}, "titel", "no such field"),
-        ({"region": {"bbox": [-8, 50, 6, 58], "clipp": 1}}, "region.clipp", "no such field"),
-        ({"time": {"start": "2012-04-30", "end": "2012-01-01"}}, "time", "before start"),
+        ({"titel": "x"}, "titel", "Did you mean title?"),
+        ({"region": {"bbox": [-8, 50, 6, 58], "clipp": 1}}, "region.clipp", "Did you mean clip?"),
+        (
+            {"time": {"start": "2012-04-30", "end": "2012-01-01"}},
+            "time.end",
+            "before the first day",
+        ),
         ({"time": {"start": "2012-04-31", "end": "2012-05-01"}}, "time.start", "2012-04-31"),
-        ({"region": {"bbox": [-8, 50.5, 6, 98]}}, "region.bbox", "-90..90"),
+        ({"region": {"bbox": [-8, 50.5, 6, 98]}}, "region.bbox.3", "98 is not a latitude"),
         ({"region": {"bbox": [-8, 58.5, 6, 50.5]}}, "region.bbox", "south before north"),
-        ({"region": {"bbox": [-8, 50, 606, 58]}}, "region.bbox", "-180..180"),
+        ({"region": {"bbox": [-8, 50, 606, 58]}}, "region.bbox.2", "606 is not a longitude"),
         ({"region": {"bbox": [5, 50, 5, 58]}}, "region.bbox", "same longitude"),
-        ({"region": {}}, "region", "give one of bbox, tiles or geojson"),
+        ({"region": {}}, "region", "Give one of bbox, tiles or geojson"),
         ({"region": {"tiles": []}}, "region", "empty"),
         ({"region": {"tiles": ["h18v4"]}}, "region.tiles", "h18v04"),
         ({"region": {"tiles": ["h36v04"]}}, "region.tiles", "off the tile grid"),
         ({"grid": {"crs": "EPSG:4326"}}, "grid", "resolution"),
-        ({"grid": {"crs": "EPSG:4326", "resolution": -1}}, "grid.resolution", "greater than 0"),
+        (
+            {"grid": {"crs": "EPSG:4326", "resolution": -1}},
+            "grid.resolution",
+            "-1 is not the side of a pixel",
+        ),
         ({"grid": {"modis": 750}}, "grid.modis", "250, 500 or 1000"),
-        ({"grid": {"modis": 500, "crs": "EPSG:4326"}}, "grid", "either"),
+        ({"grid": {"modis": 500, "crs": "EPSG:4326"}}, "grid", "Give modis, or crs"),
         ({"resampling": "best"}, "resampling", "nearest"),
         ({"notify": "nobody"}, "notify", "nobody"),
         ({"reduction": {"package": "mean", "group_by": ["month"]}}, "reduction.group_by", "cell"),
-        ({"products": []}, "products", "at least 1"),
+        ({"products": []}, "products", "is empty"),
         (
             {"products": [{"name": "MOD13A2", "collection": 0o61, "layers": ["NDVI"]}]},
             "products.0.collection",
@@ -87,7 +95,7 @@ def test_refusals_name_field_and_problem(change: dict[str, Any], field: str, sai
     with pytest.raises(RequestRefusedError) as refused:
         parse_request({**PLAIN, **change})
     assert refused.value.field.startswith(field)
-    assert said in refused.value.problem
+    assert said in f"{refused.value.problem} {refused.value.remedy}"
     assert refused.value.remedy
 
 

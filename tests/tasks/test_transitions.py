@@ -109,6 +109,11 @@ CASES: list[tuple[str, Callable[[Task], Change], dict[State, State]]] = [
         {State.RUNNING: State.DONE},
     ),
     ("fail for good", failing(Category.BAD_IMAGE_FORMAT), {State.RUNNING: State.FAILED}),
+    (
+        "stop",
+        lambda t: transitions.stop(t, Category.USER_CODE_FAILED, "no scipy", "not run"),
+        {State.READY: State.FAILED},
+    ),
     ("fail for now", failing(Category.SERVER_BUSY), {State.RUNNING: State.READY}),
     ("hand back", failing(Category.CANCELLED), {State.RUNNING: State.READY}),
     (

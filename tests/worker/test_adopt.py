@@ -13,7 +13,7 @@ from tasks.model.packages import Package
 from tasks.model.spec import GridSpec, ReduceSpec
 from tasks.run.classify import AttemptError
 from worker.phases.group import Granule, Manifest, ManifestBand
-from worker.phases.reduce import take_outputs
+from worker.phases.reduce import Output, take_outputs
 from worker.sandbox.sandbox import Places
 
 GRID = GridSpec(crs="EPSG:4326", transform=(0.5, 0, 10, 0, -0.5, 50), width=6, height=4)
@@ -72,8 +72,11 @@ class Outputs:
             dataset.set_band_description(1, "mean of it")
 
     def take(self, *names: str) -> list[str]:
+        return [output.path.name for output in self.made(*names)]
+
+    def made(self, *names: str) -> tuple[Output, ...]:
         spec = ReduceSpec(package="own", digest="d", outputs=names, parameters={"threshold": "3"})
-        return [p.name for p in take_outputs(spec, PACKAGE, self.places, self.artifact)]
+        return take_outputs(spec, PACKAGE, self.places, self.artifact)
 
 
 @pytest.fixture
@@ -100,6 +103,18 @@ def test_an_output_over_all_layers_comes_from_all_granules(outputs: Outputs) -> 
     opened = open_raster(outputs.artifact / "all.tif")
     assert len(opened.said.provenance.granules) == 3
     assert opened.nodata == -1
+
+
+@pytest.mark.parametrize(("nodata", "share"), [(-1, 1.0), (7, 23 / 24), (None, 0.0)])
+def test_the_share_of_valid_pixels_is_counted(
+    outputs: Outputs, nodata: int | None, share: float
+) -> None:
+    outputs.write("all.tif", "int16", nodata=0 if nodata is None else nodata)
+    if nodata is None:
+        with rasterio.open(outputs.places.outputs / "all.tif", "r+") as dataset:
+            dataset.write(np.zeros((1, GRID.height, GRID.width), np.int16))
+    (made,) = outputs.made("all.tif")
+    assert made.valid_share == pytest.approx(share, abs=1e-6)
 
 
 def test_files_are_handed_over_as_they_are(outputs: Outputs) -> None:

@@ -24,7 +24,7 @@ from tests.worker.test_children import *
 from worker.sandbox.children import Child, start_forkserver
 
 if __name__ == "__main__":
-    start_forkserver()
+    start_forkserver(preload=())  # what the worker imports takes seconds, and is not tested here
     child = Child.start(partial({work}, {argument!r}), {memory})
     {then}
     def heard(message):

@@ -1,11 +1,21 @@
 """Packages: found by name, checked, archived to the same bytes, unpacked whole."""
 
+import io
+import tarfile
 from datetime import date
 from pathlib import Path
 
 import pytest
 
-from tasks.model.packages import PackageError, Packages, layer_labels, load_package, pack, unpack
+from tasks.model.packages import (
+    MAX_BYTES,
+    PackageError,
+    Packages,
+    layer_labels,
+    load_package,
+    pack,
+    unpack,
+)
 from tasks.model.spec import Band
 from tasks.settings import Settings
 
@@ -87,6 +97,78 @@ def test_a_link_is_not_packed(tmp_path: Path) -> None:
 def test_a_damaged_archive_is_named(tmp_path: Path) -> None:
     with pytest.raises(PackageError, match="damaged"):
         unpack(b"no tar at all" * 100, tmp_path)
+
+
+def member(name: str, size: int = 1, **changes: object) -> tarfile.TarInfo:
+    info = tarfile.TarInfo(name)
+    info.size = size
+    for field, value in changes.items():
+        setattr(info, field, value)
+    return info
+
+
+def archive_of(*members: tarfile.TarInfo) -> bytes:
+    """A tar of these members, headers as they are said, behind a package's own files."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.GNU_FORMAT) as tar:
+        for name, data in (("package.yaml", GOOD.encode()), ("run.sh", b"#!/bin/sh\n")):
+            tar.addfile(member(name, len(data)), io.BytesIO(data))
+        for info in members:
+            tar.addfile(info, io.BytesIO(b"x" * max(0, info.size)))
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        [member("../outside")],
+        [member("data/../../outside")],
+        [member("/tmp/outside")],
+        [member("")],
+        [member(".")],
+        [member("link", 0, type=tarfile.SYMTYPE, linkname="/etc/passwd")],
+        [member("link", 0, type=tarfile.SYMTYPE, linkname=".."), member("link/outside")],
+        [member("hard", 0, type=tarfile.LNKTYPE, linkname="../outside")],
+        [member("hard", 0, type=tarfile.LNKTYPE, linkname="run.sh")],
+        [member("pipe", 0, type=tarfile.FIFOTYPE)],
+        [member("disk", 0, type=tarfile.BLKTYPE, devmajor=8)],
+        [member("zero", 0, type=tarfile.CHRTYPE, devmajor=1, devminor=5)],
+        [member("folder", 0, type=tarfile.DIRTYPE, mode=0o777)],
+        [member("run.sh")],
+        [member("run.sh/below")],
+        [member("deep/file"), member("deep")],
+        [member("n" * 256)],
+        [member("/".join(["n" * 200] * 6))],
+    ],
+    ids=lambda members: f"{members[-1].name[:20]}-{members[0].type.decode()}",
+)
+def test_a_hostile_archive_writes_nothing(tmp_path: Path, members: list[tarfile.TarInfo]) -> None:
+    target = tmp_path / "a" / "package"
+    target.mkdir(parents=True)
+    with pytest.raises(PackageError, match="not safe"):
+        unpack(archive_of(*members), target)
+    assert [*tmp_path.rglob("*")] == [target.parent, target]
+
+
+@pytest.mark.parametrize("size", [-512, -1024, MAX_BYTES + 1, 2**62])
+def test_a_size_that_lies_is_refused_at_once(tmp_path: Path, size: int) -> None:
+    header = member("big", size).tobuf(tarfile.GNU_FORMAT)
+    with pytest.raises(PackageError, match="larger than 512 MiB"):
+        unpack(header + b"x" * 20480, tmp_path)
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_a_cut_archive_is_damaged(tmp_path: Path) -> None:
+    whole = archive_of(member("data", 5000))
+    for length in (0, 100, 700, 2000, 4000):
+        with pytest.raises(PackageError, match="damaged"):
+            unpack(whole[:length], tmp_path / "never")
+
+
+def test_special_bits_and_open_modes_are_not_taken_over(tmp_path: Path) -> None:
+    unpack(archive_of(member("data", mode=0o6666), member("tool", mode=0o7777)), tmp_path)
+    assert (tmp_path / "data").stat().st_mode & 0o7777 == 0o644
+    assert (tmp_path / "tool").stat().st_mode & 0o7777 == 0o755
 
 
 def band(product: str, layer: str) -> Band:

@@ -308,3 +308,17 @@ def test_a_python_behind_links_outside_the_mounted_folders_starts(
     monkeypatch.setattr(sandbox.sysconfig, "get_path", lambda _: str(prefix / "bin"))
     script = "import json, sys; open(sys.argv[2] + '/out.txt', 'w').write(sys.executable)"
     assert run(tier, places, script) == str(prefix / "bin" / "python")
+
+
+def test_a_failure_names_files_as_the_author_knows_them(tier: Tier, places: Places) -> None:
+    """The same in each attempt and on each machine: no path of the attempt's own folders."""
+    script = """
+    import sys
+    open(sys.argv[1] + "/missing.tif")
+    """
+    with pytest.raises(AttemptError) as failed:
+        run(tier, places, script)
+    assert str(failed.value) == (
+        "python run.py ended with exit code 1: FileNotFoundError: [Errno 2] No such file or "
+        "directory: 'INPUT_DIR/missing.tif'"
+    )

@@ -99,6 +99,23 @@ def test_granules_that_are_none_or_broken(stack: Stack) -> None:
     assert stack.world.task(page.key).state is State.FAILED
 
 
+@pytest.mark.provokes(Category.CHOICE_REFUSED)
+@pytest.mark.usefixtures("process")
+def test_a_choice_that_its_granules_refuse_is_not_tried_again(stack: Stack) -> None:
+    collected = granule(stack, 5)
+    made(stack, collected)
+    blended = {"layer": "FparLai_QC", "resampling": "bilinear"}
+    spec = cell(collected).model_copy(update=blended)
+    stack.world.plan(spec)
+    stack.send(spec.key)
+    end = end_of(stack, spec.key)
+    assert end.category is Category.CHOICE_REFUSED, end
+    assert "FparLai_QC" in end.message
+    assert "choose nearest or mode" in end.message
+    assert stack.world.task(spec.key).state is State.FAILED
+    assert len(protocol.attempts_of(stack.world.services.store, spec.key)) == 1
+
+
 @pytest.mark.provokes(Category.SOURCE_BLOB_MISSING, Category.CORRUPT_BLOB_READ)
 @pytest.mark.usefixtures("process")
 def test_inputs_that_are_gone_or_changed_in_storage(stack: Stack) -> None:
@@ -165,7 +182,7 @@ def test_a_granule_larger_than_the_worker_disk(
     sequence = large().sequence
     until(lambda: large().sequence > sequence + 1, 30, "the large worker has read its hold")
     stack.worker("cramped", DATA_DIR=small_disk, SLOTS=1)
-    spec = granule(stack, 5, lambda data: data.ljust(2_000_000, b"x"))
+    spec = granule(stack, 6, lambda data: data.ljust(2_000_000, b"x"))
     stack.world.plan(spec)
     stack.send(spec.key)
     end = end_of(stack, spec.key)

@@ -97,8 +97,8 @@ def test_failing_user_code_shows_its_output_and_is_not_repeated(stack: Stack) ->
     task = stack.settled(key)
     (attempt,) = protocol.attempts_of(stack.world.services.store, key)
     assert (task.state, task.category) == (State.FAILED, Category.USER_CODE_FAILED)
-    assert "the input has no snow" in attempt.message
-    assert "the input has no snow" in attempt.log
+    assert attempt.message == "python run.py ended with exit code 1: the input has no snow"
+    assert attempt.log == "the input has no snow\n"
 
 
 @pytest.mark.provokes(Category.OUT_OF_MEMORY)

@@ -1,0 +1,199 @@
+"""Cancelling a large request on a real Azurite: how long until nothing of it is wanted any more.
+
+    python -m bench.cancel [--tasks N] [--others N] [--made N]
+
+A manager plans a request of granules, cells and rasters; a worker that fetches and computes nothing
+makes some of it; then the request is cancelled in the middle. `--others` puts so many tasks of
+another request into the same tables first. Told are the seconds from the order until the request
+has ended, the transactions and reads in between, and the manager's processor time.
+"""
+
+import argparse
+import logging
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import structlog
+
+from service_manager.leader.manager import Manager
+from service_manager.options import Options
+from swathmill.stack.azurite import Account, AzuriteServer
+from swathmill.stack.redis_server import RedisServer
+from tasks.model.plan import Plan, PlannedTask
+from tasks.model.spec import CollectSpec, GridSpec, Input, MosaicSpec, Spec
+from tasks.request.request import Request, parse_request
+from tasks.run.connect import connect
+from tasks.settings import Settings
+from tasks.storage.store import Operation, Row, Store
+from tasks.tables import protocol, requests
+from tasks.tables.services import Services
+from tasks.tables.transitions import RetryPolicy
+
+GRID = GridSpec(crs="EPSG:4326", transform=(1, 0, 0, 0, -1, 0), width=8, height=8)
+
+
+@dataclass
+class CountingStore:
+    """A store that counts calls."""
+
+    inner: Store
+    reads: int = 0
+    scans: int = 0
+    writes: int = 0
+
+    def get(self, table: str, partition: str, row: str) -> Row | None:
+        self.reads += 1
+        return self.inner.get(table, partition, row)
+
+    def transact(
+        self, table: str, partition: str, operations: Sequence[Operation]
+    ) -> tuple[str, ...]:
+        self.writes += 1
+        return self.inner.transact(table, partition, operations)
+
+    def scan(
+        self, table: str, partition: str, start: str, end: str, limit: int | None = None
+    ) -> Iterator[Row]:
+        self.scans += 1
+        return self.inner.scan(table, partition, start, end, limit)
+
+
+def plan(request: Request) -> Plan:
+    """So many tasks as the title says: granules, twenty cells over each two, a raster of 12."""
+    name, number = request.title.split()
+    total = int(number)
+    granules: list[Spec] = [
+        CollectSpec(product="MOD13A2", collection="6", granule=f"{name}{i}", production="1", size=1)
+        for i in range(max(2, total // 24))
+    ]
+    rasters = total // 14
+    cells = [
+        _over(f"{name} cell {i}", [granules[i % len(granules)], granules[(i + 1) % len(granules)]])
+        for i in range(total - len(granules) - rasters)
+    ]
+    tops = [_over(f"{name} raster {i}", cells[12 * i : 12 * i + 12]) for i in range(rasters)]
+    return Plan(
+        tasks=(
+            *(PlannedTask(spec=spec) for spec in (*granules, *cells)),
+            *(PlannedTask(spec=spec, output="out") for spec in tops),
+        )
+    )
+
+
+def _over(name: str, inputs: Sequence[Spec]) -> Spec:
+    return MosaicSpec(name=name, grid=GRID, inputs=tuple(Input(key=i.key) for i in inputs))
+
+
+def _document(title: str) -> Request:
+    return parse_request(
+        {
+            "title": title,
+            "products": [{"name": "MOD13A2", "collection": "6", "layers": ["x"]}],
+            "region": {"tiles": ["h18v04"]},
+            "time": {"start": "2012-01-01", "end": "2012-01-02"},
+            "grid": {"modis": 1000},
+        }
+    )
+
+
+class Run:
+    """A manager and a worker in one process."""
+
+    def __init__(self, services: Services, store: CountingStore) -> None:
+        self.services = services
+        self.store = store
+        self.sent: list[str] = []
+        options = Options(tick=0.0, orphans=1e9)
+        self.manager = Manager(services, options, plan, self.sent.append, 1)
+
+    def until_running(self, request: str) -> None:
+        """Plan a request."""
+        while requests.load(self.services, request).state.value != "running":
+            self.manager.tick()
+
+    def make(self, request: str, number: int) -> None:
+        """Make so many tasks, and have the manager digest them."""
+        made = 0
+        while made < number:
+            self.manager.tick()
+            sent, self.sent[:] = list(self.sent), []
+            for key in sent:
+                claimed = protocol.claim(self.services, key, "bench", RetryPolicy())
+                if claimed is not None:
+                    now = self.services.clock.now()
+                    attempt = claimed.attempt(started=now, ended=now, duration=0.0)
+                    made += protocol.commit(self.services, attempt, (), claimed.task)
+        while self.done(request) < made:
+            self.manager.tick()
+
+    def done(self, request: str) -> int:
+        """Tasks of the request that are done, as its row says."""
+        row = requests.load(self.services, request)
+        return sum(count.done for count in row.phases.values())
+
+    def cancel(self, request: str) -> None:
+        """Cancel a request, and tell what it took."""
+        at = self.store.reads, self.store.scans, self.store.writes
+        began, cpu = time.perf_counter(), time.process_time()
+        requests.order(self.services, request, "cancel")
+        row = requests.load(self.services, request)
+        print(f"after the order: {row.state.value}, order {row.order!r}")
+        told = ""
+        while not row.state.ended:
+            self.manager.tick()
+            row = requests.load(self.services, request)
+            text = ", ".join(f"{p.value} {c.done} of {c.total}" for p, c in row.phases.items())
+            if text != told:
+                print(f"{time.perf_counter() - began:6.1f} s  {row.state.value}: {text}")
+                told = text
+        took, spent = time.perf_counter() - began, time.process_time() - cpu
+        reads, scans, writes = (
+            new - old
+            for new, old in zip(
+                (self.store.reads, self.store.scans, self.store.writes), at, strict=True
+            )
+        )
+        print(
+            f"{row.state.value} after {took:.1f} s, {spent:.1f} s of the manager's processor; "
+            f"{reads} reads, {scans} scans, {writes} transactions"
+        )
+
+
+def main() -> None:
+    """Run it."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--tasks", type=int, default=7000)
+    parser.add_argument("--others", type=int, default=0)
+    parser.add_argument("--made", type=int, default=200)
+    arguments = parser.parse_args()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        server = AzuriteServer.on_free_ports(
+            folder=folder / "data", log=folder / "azurite.log", account=Account.new()
+        )
+        redis = RedisServer.on_free_port(folder=folder / "redis", log=folder / "redis.log")
+        children = [server.start(), redis.start()]
+        try:
+            services = connect(Settings(storage=server.connection_string, redis_url=redis.url))
+            store = CountingStore(services.store)
+            services = replace(services, store=store)
+            run = Run(services, store)
+            if arguments.others:
+                other = requests.submit(services, "other", _document(f"o {arguments.others}"))
+                run.until_running(other)
+            request = requests.submit(services, "owner", _document(f"g {arguments.tasks}"))
+            run.until_running(request)
+            print(f"planned: {arguments.tasks} tasks", flush=True)
+            run.make(request, arguments.made)
+            run.cancel(request)
+        finally:
+            for child in children:
+                child.stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,105 @@
+"""A stack that a test starts over an archive, with packages of its own, and talks to."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from swathmill.access import local_client, local_token
+from swathmill.client import PortalClient, RequestStatus
+from swathmill.stack.folder import DataFolder
+
+LIMIT = 420.0  # seconds
+COMMAND = (sys.executable, "-m", "swathmill.cli")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Running:
+    """A stack that runs."""
+
+    data: Path
+    log: Path
+
+    @property
+    def client(self) -> PortalClient:
+        return local_client(DataFolder(path=self.data))
+
+    def json(self, path: str) -> Any:
+        answer = self._get(path)
+        return answer.json()
+
+    def page(self, path: str) -> str:
+        return self._get(path).text
+
+    def _get(self, path: str) -> httpx.Response:
+        token = local_token(DataFolder(path=self.data))
+        answer = httpx.get(
+            f"{self.client.url}{path}",
+            headers={"Authorization": f"Bearer {token}"},
+            timeout=60.0,
+            trust_env=False,
+        )
+        answer.raise_for_status()
+        return answer
+
+    def until_ended(self, request: str) -> RequestStatus:
+        until(lambda: self.client.status(request).state.ended, "the request has ended", self.log)
+        return self.client.status(request)
+
+
+def until(condition: Callable[[], bool], what: str, log: Path) -> None:
+    deadline = time.monotonic() + LIMIT
+    while not condition():
+        assert time.monotonic() < deadline, f"never: {what}\n{log.read_text()[-3000:]}"
+        time.sleep(0.1)
+
+
+def sample_archive(folder: Path) -> Path:
+    """The synthetic archive, in a folder."""
+    subprocess.run([*COMMAND, "sample", str(folder)], check=True, capture_output=True)
+    return folder
+
+
+def write_package(folder: Path, name: str, script: str, manifest: str = "") -> None:
+    """A package of one Python script with a raster for each layer, among others in a folder."""
+    package = folder / name
+    package.mkdir(parents=True)
+    (package / "run.py").write_text(script)
+    (package / "package.yaml").write_text(
+        f"name: {name}\ncommand: [python, run.py]\noutputs: ['{{layer}}_{name}.tif']\n{manifest}"
+    )
+
+
+@contextmanager
+def started(folder: Path, archive: Path, settings: Mapping[str, str]) -> Iterator[Running]:
+    """A stack in a folder, with the packages of its folder `packages`."""
+    environment = {
+        **os.environ,
+        "SWATHMILL_PACKAGES": str(folder / "packages"),
+        **{f"SWATHMILL_{name}": value for name, value in settings.items()},
+    }
+    data, log = (folder / "data").resolve(), folder / "up.log"
+    with log.open("wb") as out:
+        command = [*COMMAND, "up", "--archive", str(archive), "--data", str(data)]
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=environment
+        )
+    try:
+        until(
+            lambda: "Ctrl-C stops" in log.read_text() or process.poll() is not None,
+            "the stack is up",
+            log,
+        )
+        assert process.poll() is None, log.read_text()
+        yield Running(data=data, log=log)
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(120.0)

@@ -1,0 +1,324 @@
+"""Completeness belongs to every result: a request over an archive with a damaged granule, one that
+has another's name, and one that is absent, from its document to page, mail, files and command."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from email.message import EmailMessage
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import xarray
+
+from archives.kinds.folder import FolderArchive
+from reprojection.read.outline import read_outline
+from reprojection.sample.hdfeos_write import write_granule
+from reprojection.write.write import open_raster
+from service_manager.leader.manager import Manager
+from service_manager.options import Options
+from service_manager.planner.plan import plan
+from service_manager.requests.notify import message
+from swathmill.client import PortalClient
+from swathmill.lacks import gap_lines, incomplete_lines
+from tasks.model.model import RequestState
+from tasks.model.packages import Packages
+from tasks.model.plan import Plan
+from tasks.model.spec import load_spec
+from tasks.request.request import Request, parse_request
+from tasks.settings import Settings
+from tasks.storage.clock import ManualClock
+from tasks.tables import outbox, protocol, requests
+from tasks.tables.services import Services, memory_services
+from tests.portal.scripted import LivePortal, live_portal
+from tests.portal.scripted import settings as portal_settings
+from tests.reprojection.reading_samples import small_tile
+from worker.sandbox.messages import Failed, Job, Succeeded
+from worker.slots.child import perform
+
+OWNER = "ada@example.org"
+DAYS = ("2012001", "2012009", "2012017", "2012025")
+DAMAGED = "MCD15A2.A2012009.h17v03.005.2012153130500.hdf"
+MISNAMED = "MCD15A2.A2012017.h17v03.005.2012153130500.hdf"
+ABSENT = "MCD15A2.005 2012-01-25 h17v03"
+WRONG = "MCD15A2.005 2012-01-17 h17v03"
+NOT_THERE = "not in the archive"
+DOCUMENT: dict[str, Any] = {
+    "title": "Half a map",
+    "products": [{"name": "MCD15A2", "collection": "5", "layers": ["Lai_1km"]}],
+    "region": {"bbox": [-8.0, 50.5, 6.0, 58.5]},
+    "time": {"start": "2012-01-01", "end": "2012-01-31"},
+    "grid": {"crs": "EPSG:4326", "resolution": 0.5},
+    "resampling": "nearest",
+    "reduction": {"package": "monthly-mean", "group_by": ["cell", "month"]},
+    "cube": "netcdf",
+    "notify": OWNER,
+}
+LAI = "MCD15A2.005/Lai_1km"
+MEAN = "monthly-mean/Lai_1km_mean"
+MEAN_RASTER = "Lai_1km_mean.2012-01"
+
+
+@dataclass
+class Line:
+    """A manager that plans over a folder, and a worker that runs the real phases, in a process."""
+
+    folder: Path
+    archive: Path
+    services: Services = field(default_factory=lambda: memory_services(ManualClock()))
+    sent: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.settings = Settings(
+            data_dir=self.folder, archive=str(self.archive), attempt_memory_gb=64
+        )
+        self.options = Options()
+        self.manager = Manager(self.services, self.options, self.plan, self.sent.append, 1)
+
+    def plan(self, request: Request) -> Plan:
+        held = FolderArchive(self.archive, self.folder / "index.sqlite", read_outline)
+        found = plan(request, held, Packages.of(self.settings), self.settings)
+        if found.package is not None and not self.services.blobs.exists(
+            "packages", found.package.blob
+        ):
+            self.services.blobs.put_bytes("packages", found.package.blob, found.package.data)
+        return replace(found, package=None)
+
+    def run(self, document: dict[str, Any]) -> str:
+        """Run a request to its end; its id."""
+        request = requests.submit(self.services, OWNER, parse_request(document))
+        for _ in range(200):
+            self.manager.tick()
+            sent, self.sent[:] = list(self.sent), []
+            for key in sent:
+                self._attempt(key)
+            self.services.clock.sleep(60.0)
+            if requests.load(self.services, request).state.ended:
+                return request
+        raise AssertionError(f"never ended: {requests.load(self.services, request)}")
+
+    def _attempt(self, key: str) -> None:
+        claimed = protocol.claim(self.services, key, "worker", self.options.retry)
+        if claimed is None:
+            return
+        scratch = self.folder / "scratch" / claimed.claim
+        scratch.mkdir(parents=True)
+        job = Job(
+            key=key,
+            claim=claimed.claim,
+            spec=claimed.spec,
+            inputs=claimed.input_files,
+            scratch=scratch,
+            cache=self.folder / "cache",
+            settings=self.settings,
+            sandbox="limits",
+        )
+        said = perform(job, lambda *_: None, lambda _: self.services.blobs)
+        now = self.services.clock.now()
+        attempt = claimed.attempt(
+            started=now,
+            ended=now + 1,
+            duration=1.0,
+            category=said.category if isinstance(said, Failed) else None,
+            message=said.message if isinstance(said, Failed) else "",
+        )
+        if isinstance(said, Succeeded):
+            protocol.commit(self.services, attempt, said.files, claimed.task)
+        else:
+            protocol.fail(self.services, attempt, self.options.retry)
+
+    def file(self, request: str, path: str) -> Path:
+        """A result, fetched."""
+        folder, _, name = path.rpartition("/")
+        for want in requests.results(self.services, request):
+            for file in want.files:
+                if (want.output, file.name) == (folder, name):
+                    to = self.folder / name
+                    container, blob = file.blob.split("/", 1)
+                    self.services.blobs.get_file(container, blob, to, file.sha256)
+                    return to
+        raise AssertionError(f"no result {path}")
+
+    def manifest_of(self, request: str) -> dict[str, Any]:
+        """The manifest of the group behind the raster of a reduction."""
+        (key,) = (w.key for w in requests.results(self.services, request) if w.name == MEAN_RASTER)
+        for _ in ("run", "group"):
+            key = protocol.read_spec(self.services.store, key).inputs[0].key
+        task = protocol.read_task(self.services.store, key)
+        assert task is not None
+        (file,) = (file for file in task.files if file.name == "manifest.json")
+        container, blob = file.blob.split("/", 1)
+        found: dict[str, Any] = json.loads(self.services.blobs.get_bytes(container, blob))
+        return found
+
+
+def fill(archive: Path, *, whole: bool) -> None:
+    """Two tiles on four dates; unless whole one is damaged, one a file of another's name, one not
+    there."""
+    archive.mkdir(parents=True)
+    for day in DAYS:
+        for tile in ((17, 3), (18, 3)):
+            granule = small_tile(tile=tile, date=day)
+            write_granule(archive / granule.local_name, granule)
+    if whole:
+        return
+    damaged = archive / DAMAGED
+    damaged.write_bytes(damaged.read_bytes()[:600])
+    other = small_tile(tile=(18, 4), date="2012017", product="MOD09A1", collection=6)
+    (archive / MISNAMED).unlink()
+    write_granule(archive / MISNAMED, other)
+    (archive / MISNAMED.replace("2012017", "2012025")).unlink()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ended:
+    """The request as it ended, with the portal over the same services."""
+
+    line: Line
+    request: str
+    portal: LivePortal
+
+    def client(self) -> httpx.Client:
+        return self.portal.client(OWNER)
+
+    def results(self) -> dict[str, dict[str, Any]]:
+        with self.client() as client:
+            found = client.get(f"/api/requests/{self.request}/results").json()
+        return {one["name"]: one for one in found}
+
+
+@pytest.fixture(scope="module")
+def ended(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ended]:
+    folder = tmp_path_factory.mktemp("completeness")
+    fill(folder / "archive", whole=False)
+    line = Line(folder=folder / "data", archive=folder / "archive")
+    request = line.run(DOCUMENT)
+    with live_portal(line.services, portal_settings()) as portal:
+        yield Ended(line=line, request=request, portal=portal)
+
+
+def raster(day: str) -> str:
+    return f"{LAI}/MCD15A2.005.Lai_1km.{day}.tif"
+
+
+def missing(result: dict[str, Any]) -> list[tuple[str, str]]:
+    return [(one["what"], one["why"]) for one in result["missing"]]
+
+
+def test_each_raster_says_what_it_lacks_and_what_share_is_there(ended: Ended) -> None:
+    row = requests.load(ended.line.services, ended.request)
+    assert row.state is RequestState.GAPS
+    assert row.message.startswith("7 of 7 results are there; 6 of them lack an input: unreadable")
+    found = ended.results()
+    whole = found[raster("2012-01-01")]
+    assert (whole["completeness"], whole["missing"], whole["missing_count"]) == (1.0, [], 0)
+    for day, what, why in (
+        ("2012-01-09", DAMAGED, "unreadable input file"),
+        ("2012-01-17", WRONG, NOT_THERE),
+        ("2012-01-25", ABSENT, NOT_THERE),
+    ):
+        said = found[raster(day)]
+        assert 0.3 < said["completeness"] < 0.7
+        assert missing(said) == [(what, why)]
+        path = ended.line.file(ended.request, raster(day))
+        assert open_raster(path).said.completeness.share == said["completeness"]
+
+
+def test_the_stac_item_says_it(ended: Ended) -> None:
+    items = {
+        day: json.loads(
+            ended.line.file(ended.request, raster(day).replace(".tif", ".json")).read_text()
+        )["properties"]
+        for day in ("2012-01-01", "2012-01-25")
+    }
+    assert not [name for name in items["2012-01-01"] if "missing" in name or "complete" in name]
+    assert 0.3 < items["2012-01-25"]["swathmill:completeness"] < 0.7
+    assert items["2012-01-25"]["swathmill:missing"] == [{"what": ABSENT, "why": NOT_THERE}]
+
+
+def test_cubes_have_the_share_of_each_date_as_a_variable_along_time(ended: Ended) -> None:
+    path = f"{LAI}/MCD15A2.005.Lai_1km.nc"
+    said = ended.results()[path]
+    with xarray.open_dataset(ended.line.file(ended.request, path)) as cube:
+        assert cube["completeness"].dims == ("time",)
+        shares = cube["completeness"].values.tolist()
+        assert cube["completeness"].attrs["units"] == "1"
+        assert cube["Lai_1km"].attrs["ancillary_variables"] == "completeness"
+        lines = cube.attrs["missing_inputs"].split("\n")
+        assert cube.attrs["completeness"] == said["completeness"]
+    assert shares[0] == 1.0
+    assert all(0.3 < share < 0.7 for share in shares[1:])
+    assert said["completeness"] == pytest.approx(sum(shares) / 4, abs=1e-5)
+    assert sorted(lines) == sorted(f"{what}: {why}" for what, why in missing(said))
+    assert {what for what, _ in missing(said)} == {DAMAGED, WRONG, ABSENT}
+
+
+def test_a_reduction_is_told_what_its_group_lacks_and_its_results_say_it(ended: Ended) -> None:
+    manifest = ended.line.manifest_of(ended.request)
+    assert {one["what"] for one in manifest["missing"]} == {DAMAGED, WRONG, ABSENT}
+    assert manifest["completeness"] < 1.0
+    said = ended.results()[f"{MEAN}/Lai_1km_mean.2012-01.tif"]
+    assert {what for what, _ in missing(said)} == {DAMAGED, WRONG, ABSENT}
+    assert 0.3 < said["completeness"] < 0.9
+
+
+def test_gaps_name_the_results_that_lack_them_and_a_wrong_file_is_called_that(ended: Ended) -> None:
+    with ended.client() as client:
+        gaps = client.get(f"/api/requests/{ended.request}/gaps").json()
+    by_name = {gap["what"]: gap for gap in gaps}
+    assert set(by_name) == {DAMAGED, WRONG, ABSENT}
+    both = [f"{LAI}/MCD15A2.005.Lai_1km.nc", f"{MEAN}/Lai_1km_mean.2012-01.tif"]
+    for what, day in ((DAMAGED, "09"), (WRONG, "17"), (ABSENT, "25")):
+        affected = by_name[what]["affects"]
+        assert {raster(f"2012-01-{day}"), *both} <= {*affected}
+        assert (
+            len([path for path in affected if path.startswith(f"{LAI}/") and ".tif" in path]) == 1
+        )
+    assert by_name[WRONG]["why"].startswith(
+        f"the file {MISNAMED} holds h18v04 of MOD09A1.006 of 2012-01-17, as its metadata says"
+    )
+
+
+def test_the_pages_show_it(ended: Ended) -> None:
+    with ended.portal.browser(OWNER) as browser:
+        page = browser.get(f"/requests/{ended.request}").text
+        view = browser.get(f"/requests/{ended.request}/view/{raster('2012-01-25')}").text
+        whole = browser.get(f"/requests/{ended.request}/view/{raster('2012-01-01')}").text
+    assert "made without some of the expected inputs" in page
+    assert "50% of the inputs" in page
+    assert f"{LAI} 2012-01-25, the cube" in page
+    assert "Made from 50% of the expected inputs" in view
+    assert ABSENT in view
+    assert "expected inputs" not in whole
+
+
+def test_the_mail_and_the_command_name_the_incomplete_results(ended: Ended) -> None:
+    (mail,) = outbox.unsent(ended.line.services.store)
+    sent: EmailMessage = message(mail, "swathmill@example.org")
+    body = " ".join(sent.get_content().split())
+    dates = "2012-01-09, 2012-01-17, 2012-01-25"
+    assert f"{LAI} {dates}, the cube (50% to 62% of the inputs)" in body
+    assert f"{ABSENT}: the archive has no granule of this tile and date. Affects: {LAI} " in body
+    with ended.client() as session:
+        client = PortalClient(
+            url=ended.portal.url, token=session.headers["Authorization"].split()[1]
+        )
+        lines = incomplete_lines(client.results(ended.request))
+        gaps = gap_lines(client.gaps(ended.request))
+    assert f"incomplete: {LAI} {dates}, the cube (50% to 62% of the inputs)" in lines
+    assert any(line.startswith(f"gap: {WRONG}: the file {MISNAMED} holds") for line in gaps)
+
+
+def test_a_whole_archive_makes_results_that_lack_nothing(tmp_path: Path) -> None:
+    fill(tmp_path / "archive", whole=True)
+    line = Line(folder=tmp_path / "data", archive=tmp_path / "archive")
+    request = line.run(DOCUMENT)
+    assert requests.load(line.services, request).state is RequestState.COMPLETE
+    for want in requests.wants(line.services, request):
+        assert protocol.read_spec(line.services.store, want.key).missing == ()
+        assert all(file.completeness.share == 1.0 for file in want.files)
+        spec = protocol.read_spec(line.services.store, want.key)
+        assert load_spec(spec.model_dump_json()).key == want.key
+    with xarray.open_dataset(line.file(request, f"{LAI}/MCD15A2.005.Lai_1km.nc")) as cube:
+        assert "completeness" not in cube

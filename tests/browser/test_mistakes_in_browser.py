@@ -1,0 +1,158 @@
+"""Mistakes in the form, in a real browser: focus, marks, messages in sight, the live check."""
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, Page, ViewportSize, expect
+
+from portal.web.pages import STATIC
+from tasks.holdings import holdings
+from tasks.tables import requests
+from tasks.tables.services import Services
+from tests.portal.archive import StillArchive, telling
+from tests.portal.scripted import LivePortal, live_portal, live_services, settings
+
+pytestmark = pytest.mark.browser
+
+WIDTHS = (360, 1280)
+
+
+@pytest.fixture
+def services() -> Iterator[Services]:
+    live = live_services()
+    with telling(live, StillArchive()):
+        for _ in range(500):
+            if holdings.read(live.store)[0] is not None:
+                break
+            live.clock.sleep(0.02)
+        yield live
+
+
+@pytest.fixture
+def portal(services: Services) -> Iterator[LivePortal]:
+    if not (STATIC / "vendor" / "htmx.min.js").is_file():
+        pytest.skip("portal/static/vendor is empty: run make setup")
+    with live_portal(services, settings()) as running:
+        yield running
+
+
+@pytest.fixture(params=WIDTHS)
+def page(chromium: Browser, portal: LivePortal, request: pytest.FixtureRequest) -> Iterator[Page]:
+    """A signed-in page with a form that is right."""
+    context = chromium.new_context(viewport=ViewportSize(width=request.param, height=800))
+    page = context.new_page()
+    page.set_default_timeout(15_000)
+    page.goto(portal.link())
+    page.goto(f"{portal.url}/new")
+    page.fill("#product-search", "MCD15A2")
+    page.get_by_role("button", name="Add MCD15A2 collection 5", exact=True).click()
+    page.get_by_role("checkbox", name="Lai_1km").check()
+    page.fill("#start", "2012-01-01")
+    page.fill("#end", "2012-01-31")
+    for edge, value in (("west", "-8"), ("south", "50.5"), ("east", "6"), ("north", "58.5")):
+        page.fill(f"#{edge}", value)
+    page.fill("#resolution", "0.1")
+    yield page
+    context.close()
+
+
+def submit(page: Page) -> None:
+    page.get_by_role("button", name="Submit", exact=True).click()
+    expect(page.locator("#problem")).to_be_attached()
+
+
+MISTAKES = [
+    ("north", "95", "error-region", "95 is not a latitude"),
+    ("east", "2,5", "error-region", "Write a decimal point: 2.5"),
+    ("end", "2031-01-31", "error-time", ""),
+    ("end", "2011-01-31", "error-time", "before the first day"),
+    ("crs", "EPSG:99999", "error-grid-crs", "EPSG:99999"),
+    ("resolution", "0.00002", "error-grid-resolution", "pixels"),
+    ("notify", "nobody@", "error-notify", "not an e-mail address"),
+]
+
+
+@pytest.mark.parametrize(("name", "value", "error", "said"), MISTAKES)
+def test_the_focus_goes_to_the_wrong_field(
+    page: Page, services: Services, name: str, value: str, error: str, said: str
+) -> None:
+    if value == "2031-01-31":
+        page.fill("#start", "2031-01-01")
+        name, said = "start", "it has days from 2012-01-01 to 2012-04-30"
+        page.fill("#end", value)
+    else:
+        page.fill(f"#{name}", value)
+    submit(page)
+    field, told = page.locator(f"#{name}"), page.locator(f"#{error}")
+    expect(field).to_be_focused()
+    expect(field).to_have_attribute("aria-invalid", "true")
+    assert error in (field.get_attribute("aria-describedby") or "").split()
+    expect(told).to_contain_text(said)
+    expect(field).to_be_in_viewport()
+    expect(told).to_be_in_viewport()
+    expect(page.locator("[aria-invalid]")).to_have_count(1)
+    assert page.input_value("#resolution")
+    assert not list(requests.list_requests(services))
+
+
+def test_a_layer_is_marked_on_its_card(page: Page) -> None:
+    page.get_by_role("checkbox", name="Lai_1km").uncheck()
+    submit(page)
+    box = page.locator("#chosen input[type=checkbox]").first
+    expect(box).to_be_focused()
+    expect(page.locator("#chosen .error")).to_contain_text("no layer of MCD15A2 is chosen")
+    expect(page.locator("#chosen .error")).to_be_in_viewport()
+
+
+def test_the_form_says_while_one_types_what_the_archive_has(page: Page) -> None:
+    expect(page.locator("#chosen")).to_contain_text("In the archive: 16 granules, 2012-01-01")
+    page.fill("#start", "2031-01-01")
+    page.fill("#end", "2031-01-31")
+    told = page.locator("#error-time")
+    expect(told).to_contain_text("it has days from 2012-01-01 to 2012-04-30")
+    expect(page.locator("#start")).to_have_attribute("aria-invalid", "true")
+    page.fill("#start", "2012-01-01")
+    page.fill("#end", "2012-01-31")
+    expect(told).to_be_empty()
+    expect(page.locator("[aria-invalid]")).to_have_count(0)
+    expect(page.locator("#summary")).to_contain_text("pixels of 0.1 degree")
+
+
+def test_a_value_that_a_browser_refuses_does_not_stop_the_check(page: Page) -> None:
+    expect(page.locator("#summary")).to_contain_text("pixels of 0.1 degree")
+    page.fill("#north", "95")
+    expect(page.locator("#error-region")).to_contain_text("95 is not a latitude")
+    page.fill("#north", "58.5")
+    page.fill("#notify", "nobody@")
+    expect(page.locator("#error-region")).to_be_empty()
+    expect(page.locator("#error-notify")).to_contain_text("not an e-mail address")
+    page.fill("#notify", "")
+    page.fill("#west", "")
+    expect(page.locator("#error-notify")).to_be_empty()
+    expect(page.locator("#summary")).to_contain_text("west is empty")
+    expect(page.locator("#error-region")).to_be_empty()  # nothing is wrong yet
+
+
+def test_what_is_empty_stays_marked_after_it_was_sent(page: Page) -> None:
+    page.fill("#west", "")
+    submit(page)
+    expect(page.locator("#west")).to_be_focused()
+    page.fill("#title", "Another field")
+    expect(page.locator("#summary")).to_contain_text("west is empty")
+    expect(page.locator("#error-region")).to_contain_text("west is empty")
+    page.fill("#west", "-8")
+    expect(page.locator("#error-region")).to_be_empty()
+
+
+def test_a_document_that_is_wrong_stays_open_with_all_that_is_wrong(page: Page) -> None:
+    text = "regoin: {bbox: [1, 2, 3, 4]}\nproducts: []\ntime: {start: 2012-13-01}"
+    page.get_by_text("Load a request document").click()
+    page.fill("#document", text)
+    page.get_by_role("button", name="Fill the form from it").click()
+    told = page.locator("#error-document")
+    expect(told).to_contain_text("Did you mean region?")
+    expect(told).to_contain_text("'2012-13-01' is not a day")
+    expect(told.locator("li")).to_have_count(5)
+    expect(told).to_be_in_viewport()
+    expect(page.locator("#document")).to_be_focused()
+    assert page.input_value("#document") == text

@@ -1,0 +1,210 @@
+"""Every option of a request works with every other, from planning to files, or is refused at once.
+
+The real planner and the real phases, in this process, on tiny granules of tiles and swaths.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rasterio.env import Env
+
+from archives.kinds.folder import FolderArchive
+from archives.model import Archive
+from reprojection.read.outline import read_outline
+from reprojection.read.raster import Raster
+from reprojection.write.write import read_raster
+from service_manager.planner.plan import plan
+from tasks.errors import RequestRefusedError
+from tasks.model.categories import RULES, Category, Retry
+from tasks.model.packages import Packages, layer_labels
+from tasks.model.plan import Plan, PlannedTask
+from tasks.model.spec import CubeSpec, GroupSpec, MosaicSpec, ReduceSpec, ReprojectSpec, Spec
+from tasks.request.request import METHODS, ProductChoice, Request, parse_request
+from tests.options import results
+from tests.options.crossing import FACTORS, cases, document, is_refused
+from tests.options.granules import write_granules
+from tests.worker.mill import Mill
+from worker.sandbox.messages import Failed, Succeeded
+
+CASES = cases()
+OWN_PACKAGES = Path(__file__).parent / "packages"
+
+
+class Works:
+    """An archive, and a mill that makes each task once, whoever asks."""
+
+    def __init__(self, folder: Path) -> None:
+        granules = folder / "granules"
+        granules.mkdir()
+        write_granules(granules)
+        self.mill = Mill(folder, granules)
+        changes = {"packages": str(OWN_PACKAGES)}
+        self.mill.settings = self.mill.settings.model_copy(update=changes)
+        self.packages = Packages.of(self.mill.settings)
+        index = folder / "index.sqlite"
+        archive = FolderArchive(granules, index, read_outline)
+        archive.refresh()
+        self.archive: Archive = archive
+        self._made: dict[str, dict[str, Path]] = {}
+        self._packages: set[str] = set()
+
+    def plan(self, request: Request) -> Plan:
+        return plan(request, self.archive, self.packages, self.mill.settings)
+
+    def make(self, task: PlannedTask) -> dict[str, Path]:
+        """The files of a task's artifact by name; a task that fails fails the test."""
+        if task.key not in self._made:
+            if not all(self._made[given.key] for given in task.spec.inputs):
+                self._made[task.key] = {}  # a cube of rasters that could not be
+                return {}
+            said = self.mill.attempt(task.spec)
+            if _is_mean_of_classes(task.spec, said):
+                self._made[task.key] = {}
+                return {}
+            assert isinstance(said, Succeeded), (task.spec.kind, said)
+            self._made[task.key] = {file.name: self.mill.fetch(file) for file in said.files}
+        return self._made[task.key]
+
+    def put(self, found: Plan) -> None:
+        """Bring a plan's package into storage."""
+        if found.package is not None and found.package.digest not in self._packages:
+            self.mill.world.put_package(found.package)
+            self._packages.add(found.package.digest)
+
+
+def _is_mean_of_classes(spec: Spec, said: Succeeded | Failed) -> bool:
+    """What planning cannot know of a product outside the catalogue ends in a category of its own,
+    after one attempt."""
+    return (
+        isinstance(spec, MosaicSpec | CubeSpec)
+        and "Depth_Quality" in spec.name
+        and isinstance(said, Failed)
+        and said.category is Category.CHOICE_REFUSED
+        and RULES[said.category].retry is Retry.NEVER
+    )
+
+
+@pytest.fixture(scope="module")
+def works(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Works]:
+    with Env(GDAL_NUM_THREADS="1"):
+        yield Works(tmp_path_factory.mktemp("works"))
+
+
+def test_every_field_of_a_request_is_crossed() -> None:
+    fields = {*Request.model_fields} - {"title", "notify"}
+    assert {*FACTORS} - {"day_night", "place"} == fields - {"region", "grid"}
+    choices = {*ProductChoice.model_fields} - {"name", "collection", "layers"}
+    assert choices == {"day_night"}
+    assert {case["resampling"] for case in CASES} == {None, "by layer", *METHODS}
+
+
+@pytest.mark.parametrize("number", range(len(CASES)))
+def test_results_of_options_together(works: Works, number: int) -> None:
+    request = parse_request(document(CASES[number]))
+    found = works.plan(request)
+    works.put(found)
+    made = {task.key: works.make(task) for task in found.tasks}
+    _check_layers(request, found, made)
+    _check_reductions(request, found, made)
+    _check_cubes(request, found, made)
+
+
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"qa": "good", "mask": False}, "qa"),
+    ({"qa": "best", "products": "swaths"}, "qa"),
+    ({"qa": "best", "products": "unknown"}, "qa"),
+    ({"day_night": "night", "products": "swaths"}, "products.0.day_night"),
+    ({"day_night": "night", "products": "tiles"}, "products.0.day_night"),
+    ({"products": "quality", "reduction": ("mean", "month")}, "reduction.package"),
+    ({"products": "quality", "resampling": "by layer"}, "resampling.FparLai_QC"),
+]
+
+
+@pytest.mark.parametrize(("changes", "field"), REFUSED)
+def test_what_cannot_work_is_refused_by_its_field(
+    works: Works, changes: dict[str, Any], field: str
+) -> None:
+    plain = {name: values[0] for name, values in FACTORS.items()}
+    case = {**plain, **changes}
+    assert is_refused(case)
+    with pytest.raises(RequestRefusedError) as refused:
+        works.plan(parse_request(document(case)))
+    assert refused.value.field == field
+    assert refused.value.problem
+    assert refused.value.remedy
+
+
+def _check_layers(request: Request, found: Plan, made: dict[str, dict[str, Path]]) -> None:
+    cells = {task.key: task.spec for task in found.tasks if isinstance(task.spec, ReprojectSpec)}
+    by_day: dict[tuple[str, Any], list[Raster]] = defaultdict(list)
+    some: dict[str, bool] = {}
+    for task in found.tasks:
+        files = made[task.key]
+        if isinstance(task.spec, ReprojectSpec):
+            assert bool(task.output) == request.cells
+            results.check_layer(files["cell.tif"], request, clipped=False)
+        if isinstance(task.spec, MosaicSpec) and task.spec.inputs[0].key in cells:
+            raster = results.check_layer(files[f"{task.spec.name}.tif"], request)
+            said = raster.provenance
+            some[said.layer] = some.get(said.layer, False) or bool(raster.valid().any())
+            if said.product == "MYD04_L2":
+                by_day[said.product, task.spec.day].append(raster)
+    assert some
+    assert all(some.values()), some
+    if "source" in request.extra_bands and request.merge != "mean":
+        for rasters in by_day.values():
+            results.check_one_granule(rasters)
+
+
+def _check_reductions(request: Request, found: Plan, made: dict[str, dict[str, Path]]) -> None:
+    specs = {task.key: task.spec for task in found.tasks}
+    layers = _layer_rasters(found, made)
+    checked = 0
+    for task in found.tasks:
+        if not isinstance(task.spec, MosaicSpec):
+            continue
+        runs = [specs[given.key] for given in task.spec.inputs]
+        if not isinstance(runs[0], ReduceSpec) or not made[task.key]:
+            continue
+        groups = [specs[run.inputs[0].key] for run in runs]
+        bands = [band for group in groups if isinstance(group, GroupSpec) for band in group.bands]
+        labels = layer_labels(bands)
+        label = task.spec.inputs[0].file.rpartition("_")[0]
+        wanted = {
+            (band.day, band.layer.removesuffix(f".{request.products[0].day_night}"))
+            for band in bands
+            if labels[band.product, band.collection, band.layer] == label
+        }
+        days = [layers[layer, day] for day, layer in sorted(wanted)]
+        path = made[task.key][f"{task.spec.name}.tif"]
+        if runs[0].package == "last":
+            results.check_last(path, days)
+            assert "table.csv" in made[task.spec.inputs[0].key]
+        else:
+            results.check_mean(path, days)
+        checked += 1
+    assert (checked > 0) == (request.reduction is not None)
+
+
+def _layer_rasters(found: Plan, made: dict[str, dict[str, Path]]) -> dict[tuple[str, Any], Raster]:
+    cells = {task.key for task in found.tasks if isinstance(task.spec, ReprojectSpec)}
+    rasters = {}
+    for task in found.tasks:
+        if isinstance(task.spec, MosaicSpec) and task.spec.inputs[0].key in cells:
+            raster = read_raster(made[task.key][f"{task.spec.name}.tif"])
+            rasters[raster.provenance.layer, task.spec.day] = raster
+    return rasters
+
+
+def _check_cubes(request: Request, found: Plan, made: dict[str, dict[str, Path]]) -> None:
+    cubes = [task for task in found.tasks if isinstance(task.spec, CubeSpec)]
+    assert bool(cubes) == (request.cube != "none")
+    for task in cubes:
+        if not made[task.key]:
+            continue
+        (path,) = made[task.key].values()
+        rasters = [made[given.key][given.file] for given in task.spec.inputs]
+        results.check_cube(path, task.spec.form, rasters)

@@ -1,0 +1,100 @@
+"""An archive that says what it holds, and a manager that only tells the portal so."""
+
+import datetime as dt
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+from archives.kinds.coverage import Coverage
+from service_manager.storage.holdings import Job, Layers, Teller
+from tasks.tables.services import Services
+
+FIRST, LAST = dt.date(2012, 1, 1), dt.date(2012, 4, 30)
+LAYERS: dict[str, Layers] = {
+    "/MCD15A2": {"Lai_1km": (), "Fpar_1km": (), "FparLai_QC": (), "LaiStdDev_1km": ()},
+    "/MYD04_L2": {
+        "Optical_Depth_Land_And_Ocean": (),
+        "Corrected_Optical_Depth_Land": (3,),
+        "Scan_Start_Time": (),
+    },
+    "/NEWPROD": {"heat": (), "waves": (4,)},
+}
+
+
+class StillArchive:
+    """Composites of two tiles, one day of swaths over Europe, and a product nobody has described.
+
+    `held` may be changed; what is new is told once the archive has been looked at.
+    """
+
+    def __init__(self) -> None:
+        days = tuple(FIRST + dt.timedelta(days=8 * number) for number in range(16))
+        europe = frozenset((col, row) for col in (17, 18) for row in (13, 14))
+        tiles = frozenset({(17, 3), (18, 3)})
+        self.held: list[Coverage] | None = [
+            self._covered("MCD15A2", "5", days, tiles=tiles),
+            self._covered("MYD04_L2", "6", (FIRST,), cells=europe),
+            self._covered("NEWPROD", "1", (FIRST,), anywhere=True),
+        ]
+
+    def refresh(self) -> None:
+        """There is nothing to bring up to date."""
+
+    def coverage(self) -> list[Coverage] | None:
+        return self.held
+
+    @staticmethod
+    def _covered(
+        product: str,
+        collection: str,
+        days: tuple[dt.date, ...],
+        tiles: frozenset[tuple[int, int]] = frozenset(),
+        cells: frozenset[tuple[int, int]] = frozenset(),
+        anywhere: bool = False,
+    ) -> Coverage:
+        return Coverage(
+            product=product,
+            collection=collection,
+            granules=len(days),
+            days=days,
+            tiles=tiles,
+            cells=cells,
+            anywhere=anywhere,
+            samples=(f"/{product}",),
+        )
+
+
+def layers_of(path: Path) -> Layers:
+    """The layers of the archive's samples."""
+    return LAYERS[str(path)]
+
+
+def inline(job: Job) -> "Future[None]":
+    """Do a job at once."""
+    done: Future[None] = Future()
+    job()
+    done.set_result(None)
+    return done
+
+
+@contextmanager
+def telling(services: Services, archive: StillArchive) -> Iterator[None]:
+    """Tell the portal what the archive holds, and answer its questions, until the block ends."""
+    stop = threading.Event()
+    with ThreadPoolExecutor(1) as beside:
+        teller = Teller(services, archive, layers_of, beside.submit)
+
+        def loop() -> None:
+            while not stop.is_set():
+                teller.tick()
+                stop.wait(0.05)
+
+        thread = threading.Thread(target=loop, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            thread.join(10)

@@ -1,0 +1,73 @@
+"""What the portal knows of the archive, and that it never refuses by an old list or by none."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from archives.kinds.coverage import Coverage
+from portal.core import holdings as portal_holdings
+from portal.core.holdings import KnownHoldings
+from service_manager.storage.holdings import Teller
+from tasks.errors import RequestRefusedError
+from tasks.holdings import holdings
+from tasks.request.request import parse_request
+from tasks.tables.services import Services, memory_services
+from tests.portal.archive import FIRST, StillArchive, inline, layers_of, telling
+from tests.portal.scripted import live_services
+from tests.portal.submissions import DOCUMENT
+
+STRANGE = parse_request(
+    {**DOCUMENT, "products": [{"name": "NOTHERE", "collection": "1", "layers": ["a"]}]}
+)
+
+
+@pytest.fixture
+def archive() -> StillArchive:
+    return StillArchive()
+
+
+@pytest.fixture
+def services(archive: StillArchive) -> Iterator[Services]:
+    """Services with a manager that answers, which has told once."""
+    live = live_services()
+    with telling(live, archive):
+        for _ in range(500):
+            if holdings.read(live.store)[0] is not None:
+                break
+            live.clock.sleep(0.02)
+        yield live
+
+
+def test_a_granule_that_has_just_come_is_known(services: Services, archive: StillArchive) -> None:
+    known = KnownHoldings(services)
+    with pytest.raises(RequestRefusedError):
+        known.check(STRANGE)
+    assert archive.held is not None
+    archive.held.append(
+        Coverage(product="NOTHERE", collection="1", granules=1, days=(FIRST,), anywhere=True)
+    )
+    known.check(STRANGE)  # although what was read a moment ago does not have it
+
+
+def test_nothing_is_refused_while_no_manager_has_told_anything() -> None:
+    KnownHoldings(memory_services()).check(STRANGE)
+
+
+def test_nothing_is_refused_of_an_archive_that_cannot_list_itself(
+    services: Services, archive: StillArchive
+) -> None:
+    known = KnownHoldings(services)
+    known.known()
+    archive.held = None
+    known.check(STRANGE)
+    assert known.known() is None
+
+
+def test_nothing_is_refused_when_the_manager_has_gone(
+    archive: StillArchive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(portal_holdings, "PATIENCE", 0.5)
+    services = memory_services()
+    Teller(services, archive, layers_of, inline).tick()
+    assert holdings.read(services.store)[0] is not None
+    KnownHoldings(services).check(STRANGE)

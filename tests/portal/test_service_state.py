@@ -1,0 +1,181 @@
+"""A portal without a manager says so everywhere, and stops saying so when one acts."""
+
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from service_manager.leader.leadership import Leadership
+from tasks.errors import StoreError
+from tasks.settings import Settings
+from tasks.storage.clock import ManualClock
+from tasks.tables import requests
+from tasks.tables.services import Services, memory_services
+from tests.portal.scripted import LivePortal, live_portal, settings
+from tests.portal.submissions import DOCUMENT, submitted
+
+LONG = 50.0  # more than a lease and a half
+NOTICE = "No service manager is at work"
+PAGES = ("/", "/new", "/operations", "/docs", "/requests/{}", "/nowhere", "/service-notice")
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def services(clock: ManualClock) -> Services:
+    return memory_services(clock)
+
+
+@pytest.fixture
+def portal(services: Services) -> Iterator[LivePortal]:
+    with live_portal(services, settings()) as running:
+        yield running
+
+
+def test_health_is_503_with_the_reason_while_no_manager_acts(
+    portal: LivePortal, services: Services, clock: ManualClock
+) -> None:
+    with portal.client() as client:
+        del client.headers["Authorization"]
+        assert client.get("/healthz").json()["status"] == "ok"
+        clock.sleep(LONG)
+        answer = client.get("/healthz")
+        assert answer.status_code == 503
+        assert answer.json()["status"] == "no manager acts"
+        assert "50 s; none has acted here before" in answer.json()["reason"]
+        assert "logs/manager.log" in answer.json()["remedy"]
+        assert client.get("/livez").json()["status"] == "ok"
+
+        assert Leadership(services, 30.0).acquire()
+        clock.sleep(3.0)
+        assert client.get("/healthz").json() == {
+            "status": "ok",
+            "version": client.get("/livez").json()["version"],
+            "reason": "",
+            "remedy": "",
+        }
+
+
+def test_liveness_asks_neither_storage_nor_manager(
+    portal: LivePortal, services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise StoreError("gone")
+
+    monkeypatch.setattr(services.store, "get", broken)
+    with portal.client() as client:
+        assert client.get("/healthz").status_code == 503
+        assert client.get("/livez").status_code == 200
+
+
+@pytest.mark.parametrize("role", ["scientist", "operator"])
+def test_every_page_tells_it_and_stops_when_a_manager_acts(
+    portal: LivePortal, services: Services, clock: ManualClock, role: str
+) -> None:
+    name = submitted(services)
+    leader = Leadership(services, 30.0)
+    assert leader.acquire()
+    paths = [path.format(name) for path in PAGES if role == "operator" or path != "/operations"]
+    with portal.browser(role=role) as client:
+        for path in paths:
+            assert NOTICE not in client.get(path).text, path
+        clock.sleep(LONG)
+        for path in paths:
+            assert NOTICE in client.get(path).text, path
+        told = client.get("/service-notice").text
+        assert ("swathmill doctor" in told) == (role == "operator")
+        leader.renew()
+        clock.sleep(3.0)
+        for path in paths:
+            assert NOTICE not in client.get(path).text, path
+        assert client.get("/service-notice").text.strip() == ""
+
+
+def test_each_page_asks_again_by_itself(portal: LivePortal) -> None:
+    with portal.browser() as client:
+        page = client.get("/").text
+    assert re.search(r'id="service-notice" role="status" hx-get="/service-notice" hx-trigger', page)
+
+
+def test_the_notice_says_the_same_each_time(
+    portal: LivePortal, services: Services, clock: ManualClock
+) -> None:
+    assert Leadership(services, 30.0).acquire()
+    with portal.browser() as client:
+        client.get("/")
+        told = set()
+        for _ in range(3):
+            clock.sleep(LONG)
+            told.add(client.get("/service-notice").text)
+    assert len(told) == 1
+    assert "There is no sign of the last one." in told.pop()
+
+
+def test_what_a_waiting_request_says_of_itself_is_true(
+    portal: LivePortal, services: Services, clock: ManualClock
+) -> None:
+    name = submitted(services)
+    with portal.browser() as client:
+        assert "Waiting for the service manager to plan it." in client.get(f"/requests/{name}").text
+        clock.sleep(LONG)
+        for path in (f"/requests/{name}", f"/requests/{name}/progress"):
+            page = client.get(path).text
+            assert "Waiting for the service manager" not in page
+            assert "Not planned yet: no service manager is at work." in page
+
+
+def test_operators_see_who_acts(portal: LivePortal, services: Services, clock: ManualClock) -> None:
+    with portal.browser(role="operator") as client:
+        assert "None has acted yet" in client.get("/operations").text
+        assert Leadership(services, 30.0).acquire()
+        clock.sleep(3.0)
+        assert "number 1 since the first start" in client.get("/operations/live").text
+        told = client.get("/api/operations").json()["manager"]
+        assert (told["acts"], told["epoch"]) == (True, 1)
+        clock.sleep(LONG)
+        assert "none acts" in client.get("/operations/live").text
+        assert client.get("/api/operations").json()["manager"]["acts"] is False
+
+
+def test_a_dry_run_does_not_wait_for_nobody(portal: LivePortal, clock: ManualClock) -> None:
+    clock.sleep(LONG)
+    with portal.client() as client:
+        answer = client.post("/api/requests?dry_run=true", json=DOCUMENT)
+    assert answer.status_code == 503
+    assert "no service manager is at work" in answer.json()["detail"]
+
+
+def test_a_request_is_kept_until_a_manager_acts(
+    portal: LivePortal, services: Services, clock: ManualClock
+) -> None:
+    clock.sleep(LONG)
+    with portal.client() as client:
+        assert client.post("/api/requests", json=DOCUMENT).status_code == 202
+    assert len(requests.live_requests(services.store)) == 1
+
+
+def test_storage_that_does_not_answer_is_not_called_a_missing_manager(
+    portal: LivePortal, services: Services, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock.sleep(LONG)
+
+    def broken(*_: object) -> None:
+        raise StoreError("gone")
+
+    monkeypatch.setattr(services.store, "get", broken)
+    with portal.browser() as client:
+        page = client.get("/requests/one").text
+    assert "Storage" in page
+    assert NOTICE not in page
+
+
+def test_the_sample_archive_is_told_on_each_page(services: Services) -> None:
+    sample = settings().model_copy(update={"data_dir": "data", "archive": "data/sample-archive"})
+    sample = Settings.model_validate(sample.model_dump())
+    with live_portal(services, sample) as running, running.browser() as client:
+        assert "synthetic values" in client.get("/").text
+    with live_portal(services, settings()) as running, running.browser() as client:
+        assert "synthetic values" not in client.get("/").text

@@ -1,0 +1,58 @@
+"""Cubes of rasters that are alike in what they hold and not in what their bands are called."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import pytest
+import xarray
+
+from reprojection.errors import ChoiceRefusedError
+from reprojection.read.raster import Band, Raster
+from reprojection.write.cube import write_cube
+from reprojection.write.write import write_cog
+from tests.reprojection.raster_samples import plain
+
+TIMES = [datetime(2012, month, 1, tzinfo=UTC) for month in (1, 2)]
+
+
+def monthly(month: int, *, bands: int = 1, units: str = "") -> Raster:
+    """A reduction's raster, whose bands are named by the month."""
+    base = plain(np.full((6, 8), month, np.uint8))
+    names = [f"LAI {n} 2012-{month:02d}" for n in range(bands)]
+    return replace(
+        base,
+        data=np.concatenate([base.data + n for n in range(bands)]),
+        bands=tuple(Band(name=name) for name in names),
+        units=units,
+    )
+
+
+def written(folder: Path, *rasters: Raster) -> list[Path]:
+    paths = [folder / f"{number}.tif" for number in range(len(rasters))]
+    for path, raster in zip(paths, rasters, strict=True):
+        write_cog(raster, path)
+    return paths
+
+
+@pytest.mark.parametrize("kind", ["netcdf", "zarr"])
+def test_bands_agree_by_number_and_role_not_by_name(
+    tmp_path: Path, kind: Literal["netcdf", "zarr"]
+) -> None:
+    paths = written(tmp_path, monthly(1, bands=3), monthly(2, bands=3))
+    write_cube(paths, tmp_path / "cube", kind=kind, times=TIMES)
+    engine = "netcdf4" if kind == "netcdf" else "zarr"
+    with xarray.open_dataset(tmp_path / "cube", engine=engine) as cube:
+        assert {"Height", "Height_2", "Height_3"} <= {*cube.data_vars}
+        assert cube["Height"].attrs["long_name"] == "Height"
+        for n, name in enumerate(("Height", "Height_2", "Height_3")):
+            assert [float(plane.mean()) for plane in cube[name]] == [1.0 + n, 2.0 + n]
+
+
+def test_other_numbers_of_bands_and_other_units_are_refused(tmp_path: Path) -> None:
+    for other in (monthly(2, bands=2), monthly(2, units="m")):
+        paths = written(tmp_path, monthly(1), other)
+        with pytest.raises(ChoiceRefusedError, match="do not fit in one cube"):
+            write_cube(paths, tmp_path / "cube", times=TIMES)

@@ -1,0 +1,199 @@
+"""Reductions whose first runs all fail alike: the others are not run, and a retry runs them."""
+
+from tasks.model.categories import Category
+from tasks.model.model import RequestState
+from tasks.model.plan import Plan
+from tasks.model.spec import ReduceSpec
+from tasks.tables import outbox, protocol, requests, retrying
+from tasks.tables.rows import Want
+from tests.service_manager.workbench import Bench, collect, mosaic, plan_of, reduction
+
+GRANULE = collect("g")
+LAYER = mosaic("layer", GRANULE)
+RUNS = [reduction(n, LAYER) for n in range(60)]
+RESULT = mosaic("result", *RUNS)
+SPECS = (GRANULE, LAYER, *RUNS, RESULT)
+WHOLE = plan_of(*SPECS, outputs={"layer": "MOD/x", "result": "own/x"})
+CRASH = "python own.py ended with exit code 1: ModuleNotFoundError: No module named 'scipy'"
+REDUCTION = {"package": "own", "group_by": ["cell", "month"]}
+
+
+def crash(claimed: protocol.Claimed) -> Category | None:
+    """Every run of the package fails."""
+    return Category.USER_CODE_FAILED if isinstance(claimed.spec, ReduceSpec) else None
+
+
+def bench(plans: dict[str, Plan] | None = None) -> Bench:
+    return Bench(plans=plans or {"whole": WHOLE}, decide=crash, say=lambda _: CRASH)
+
+
+def runs(found: Bench, *, but: int = 0) -> int:
+    """How many attempts at reductions were made, after the first `but` attempts of any kind."""
+    keys = {run.key for run in RUNS}
+    return sum(key in keys for key in found.ran[but:])
+
+
+def reductions(found: Bench, request: str) -> list[Want]:
+    keys = {run.key for run in RUNS}
+    return [want for want in requests.wants(found.services, request) if want.key in keys]
+
+
+def test_sixty_runs_that_fail_alike_cost_a_few() -> None:
+    found = bench()
+    request = found.submit("whole", reduction=REDUCTION)
+    row = found.until_ended(request)
+    spent = runs(found)
+    assert 3 <= spent < 20, spent
+    assert row.state is RequestState.FAILED
+    assert f"{CRASH} ({spent} of 60 runs; {60 - spent} were not run" in row.message
+    assert "1 other result is there" in row.message
+    assert [want.name for want in requests.results(found.services, request)] == ["layer"]
+    told = reductions(found, request)
+    assert {want.category for want in told} == {Category.USER_CODE_FAILED}
+    assert sum(want.stopped for want in told) == 60 - spent
+    assert all("mend the package and retry" in want.message for want in told if want.stopped)
+    (gap,) = [one for one in row.gaps if "not run" in one.reason]  # one for all of them
+    assert gap.what == f"{60 - spent} more runs of the reduction"
+    assert CRASH in gap.reason, "the cause comes first: a gap's reason is cut off"
+    (mail,) = outbox.mails(found.services.store, request)
+    body = " ".join(mail.body.split())
+    assert "No module named 'scipy'" in body
+    assert f"user code failed, 60 tasks, {60 - spent} of them not run" in body
+    assert f"result: user code failed: {CRASH}" in body
+    assert "none of" not in body
+
+
+def test_one_run_that_ends_well_keeps_the_others_going() -> None:
+    found = bench()
+    # The second run, as nothing is stopped before three have ended.
+    found.decide = lambda claimed: None if runs(found) == 2 else crash(claimed)
+    row = found.until_ended(found.submit("whole", reduction=REDUCTION))
+    assert runs(found) == 60
+    assert row.state is RequestState.GAPS
+    assert f"some lack an input: user code failed: {CRASH} (59 of 60 runs)" in row.message
+
+
+def test_runs_that_fail_in_different_words_go_on() -> None:
+    found = bench()
+    found.say = lambda claimed: f"{CRASH} {claimed.task.key}"
+    row = found.until_ended(found.submit("whole", reduction=REDUCTION))
+    assert runs(found) == 60
+    assert row.state is RequestState.FAILED
+
+
+def test_runs_that_take_too_long_stop_nothing() -> None:
+    """They say nothing of smaller groups."""
+
+    def slow(claimed: protocol.Claimed) -> Category | None:
+        return Category.USER_CODE_TIMED_OUT if isinstance(claimed.spec, ReduceSpec) else None
+
+    found = Bench(plans={"whole": WHOLE}, decide=slow, say=lambda _: "it printed nothing")
+    found.until_ended(found.submit("whole", reduction=REDUCTION))
+    assert runs(found) == 60
+
+
+def test_failures_that_may_pass_stop_nothing() -> None:
+    found = bench()
+    found.decide = lambda claimed: crash(claimed) and Category.UNREADABLE_INPUT_FILE
+    found.until_ended(found.submit("whole", reduction=REDUCTION))
+    assert runs(found) == 60
+
+
+def test_a_retry_of_the_ended_request_runs_them_all() -> None:
+    found = bench()
+    first = found.submit("whole", reduction=REDUCTION)
+    found.until_ended(first)
+    but = len(found.ran)
+    second = retrying.retry(found.services, first, retrying.Scope()).id
+    assert found.until_ended(second).state is RequestState.FAILED
+    assert runs(found, but=but) == 60
+
+
+def test_another_request_of_the_same_package_is_stopped_again() -> None:
+    found = bench()
+    found.until_ended(found.submit("whole", reduction=REDUCTION))
+    but = len(found.ran)
+    row = found.until_ended(found.submit("whole", owner="another", reduction=REDUCTION))
+    assert row.state is RequestState.FAILED
+    assert 3 <= runs(found, but=but) < 20
+
+
+def test_a_retry_while_the_request_runs_runs_what_was_stopped() -> None:
+    """A granule that never comes keeps the request going."""
+    late = collect("late")
+    other = mosaic("other", late)
+    plan = plan_of(
+        *SPECS, late, other, outputs={"layer": "MOD/x", "result": "own/x", "other": "MOD/x"}
+    )
+    found = bench({"whole": plan})
+    holding = [True]
+
+    def decide(claimed: protocol.Claimed) -> Category | None:
+        if claimed.task.key == late.key and holding:
+            return Category.CANCELLED  # handed back, again and again
+        return crash(claimed)
+
+    found.decide = decide
+    request = found.submit("whole", reduction=REDUCTION)
+    found.rounds(40)
+    told = reductions(found, request)
+    assert all(want.outcome == "failed" for want in told)
+    stopped = next(want for want in told if want.stopped)
+    but = len(found.ran)
+    retrying.retry(found.services, request, retrying.Scope(task=stopped.key))
+    found.rounds(10)
+    assert stopped.key in found.ran[but:]
+    assert runs(found, but=but) == 1
+    again = next(want for want in reductions(found, request) if want.key == stopped.key)
+    assert (again.outcome, again.stopped, again.message) == ("failed", False, CRASH)
+    but = len(found.ran)
+    retrying.retry(found.services, request, retrying.Scope())
+    found.rounds(40)
+    assert runs(found, but=but) == 60
+    holding.clear()
+    assert found.until_ended(request).state is RequestState.FAILED
+
+
+def test_a_run_that_another_request_expects_something_of_is_not_stopped() -> None:
+    """Of the runs that both want none has ended yet; the other's own have ended well."""
+    late = collect("late")
+    others = [reduction(n, LAYER) for n in range(100, 104)]
+    shared = [reduction(n, late) for n in range(30)]
+    one = [late, *shared, mosaic("one", *shared)]
+    both = [GRANULE, LAYER, late, *others, *shared, mosaic("both", *others, *shared)]
+    plans = {
+        "one": plan_of(*one, outputs={"one": "own/x"}),
+        "both": plan_of(*both, outputs={"both": "own/x"}),
+    }
+    good, keys = {spec.key for spec in others}, {spec.key for spec in shared}
+    for first, expected in (("both", 30), ("", 20)):
+        found = bench(plans)
+        held = [True]
+
+        def decide(claimed: protocol.Claimed, held: list[bool] = held) -> Category | None:
+            if claimed.task.key == late.key and held:
+                return Category.CANCELLED
+            return None if claimed.task.key in good else crash(claimed)
+
+        found.decide = decide
+        if first:
+            found.submit(first, reduction=REDUCTION)
+            found.rounds(6)
+        request = found.submit("one", owner="another", reduction=REDUCTION)
+        held.clear()
+        found.until_ended(request)
+        ran = sum(key in keys for key in found.ran)
+        assert ran == expected if first else ran < expected
+
+
+def test_a_new_manager_stops_what_the_one_before_would_have() -> None:
+    found = bench()
+    request = found.submit("whole", reduction=REDUCTION)
+    while runs(found) < 3:
+        found.rounds(1)
+    found.restart(epoch=2)
+    row = found.until_ended(request)
+    assert runs(found) < 20
+    found.restart(epoch=3)
+    found.rounds(5)
+    assert found.row(request).message == row.message

@@ -1,0 +1,307 @@
+"""A cancelled request: told at once, withdrawn soon, its finished results kept, its counts true."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from service_manager.options import Options
+from tasks.model.categories import Category
+from tasks.model.model import Phase, RequestState, State
+from tasks.model.spec import CollectSpec, MosaicSpec
+from tasks.storage.memory_store import MemoryStore
+from tasks.storage.store import Upsert
+from tasks.tables import outbox, protocol, requests, retrying
+from tasks.tables.requests import PhaseCount, RequestRow
+from tasks.tables.retrying import Scope
+from tasks.tables.transitions import RetryPolicy
+from tests.service_manager.workbench import Bench, collect, mosaic, plan_of
+
+NUMBER = 300  # granules, and as many results
+G = [collect(f"g{i}") for i in range(NUMBER)]
+TOPS = [mosaic(f"top{i}", granule) for i, granule in enumerate(G)]
+PLAN = plan_of(*G, *TOPS, outputs={spec.name: f"out/{spec.name}" for spec in TOPS})
+BROKEN = min(granule.key for granule in G)
+
+
+def bench(options: Options | None = None) -> Bench:
+    """A machine on which one granule is damaged."""
+    return Bench(
+        plans={"p": PLAN},
+        options=options or Options(window=20),
+        decide=lambda c: Category.BAD_IMAGE_FORMAT if c.task.key == BROKEN else None,
+    )
+
+
+def in_the_middle(b: Bench, title: str = "p", **more: object) -> str:
+    """A request of which some results are there."""
+    request = b.submit(title, **more)  # type: ignore[arg-type]
+    while not (b.row(request).delivered > 20 and BROKEN in b.ran):
+        b.rounds(1)
+    assert b.row(request).delivered < NUMBER - 40
+    return request
+
+
+def slow(b: Bench) -> None:
+    """From now on one transaction in each round."""
+    b.options = replace(b.options, slice=0.0)
+    b.restart(epoch=2)
+
+
+def results(b: Bench, request: str) -> set[str]:
+    return {want.name for want in requests.results(b.services, request)}
+
+
+def cancel(b: Bench, request: str) -> RequestRow:
+    requests.order(b.services, request, "cancel")
+    return b.row(request)
+
+
+def until(b: Bench, there: Callable[[], bool]) -> None:
+    """Manager's rounds, without the worker, until something is so."""
+    for _ in range(200):
+        if there():
+            return
+        b.manager.tick()
+        b.services.clock.sleep(1)
+    raise AssertionError("it did not come")
+
+
+def counts_are_true(b: Bench, request: str) -> None:
+    """The row counts what is listed, and all that was planned."""
+    row = b.row(request)
+    wants = list(requests.wants(b.services, request))
+    made = [want for want in wants if want.output and want.outcome == "done"]
+    assert (row.delivered, row.outputs) == (len(made), NUMBER)
+    assert sum(count.total for count in row.phases.values()) == 2 * NUMBER
+    for phase, count in row.phases.items():
+        told = [want.outcome for want in wants if want.phase is phase]
+        assert count.done == told.count("done")
+        assert count.failed == told.count("failed") + told.count("gap")
+        assert (count.left, count.running) == (0, 0)
+        assert count.cancelled == count.total - count.done - count.failed
+
+
+def test_it_is_told_at_once_and_keeps_every_finished_result() -> None:
+    b = bench()
+    request = in_the_middle(b)
+    before, delivered = results(b, request), b.row(request).delivered
+    assert len(before) > 20
+    row = cancel(b, request)
+    assert (row.state, row.delivered) == (RequestState.CANCELLING, delivered)
+    until(b, lambda: b.row(request).state.ended)
+    assert before <= results(b, request)
+    counts_are_true(b, request)
+    row = b.row(request)
+    assert row.state is RequestState.CANCELLED
+    said = f"{row.delivered} of {NUMBER} results were finished and are kept"
+    assert said in row.message
+    for want in requests.results(b.services, request):
+        task = protocol.read_task(b.services.store, want.key)
+        assert task is not None
+        assert (task.state, want.files) == (State.DONE, task.files)
+    assert next(requests.failures(b.services, request)).key == BROKEN
+    (mail,) = outbox.mails(b.services.store, request)
+    assert mail.subject == "p: cancelled"
+    text = " ".join(mail.body.split())
+    assert said in text
+    assert f"{row.delivered} files" in text
+    assert "bad image format" in text
+
+
+def test_nothing_of_it_is_sent_or_begun_any_more() -> None:
+    b = bench()
+    request = in_the_middle(b)
+    b.manager.tick()
+    waiting = [*b.sent]  # messages that workers have yet to take
+    assert waiting
+    cancel(b, request)
+    b.services.clock.sleep(1)
+    b.sent.clear()
+    until(b, lambda: b.row(request).state.ended)
+    assert b.sent == []
+    for key in waiting:
+        assert protocol.claim(b.services, key, "late", RetryPolicy()) is None
+    live = [row for row in _tasks(b) if row["state"] in ("waiting", "ready", "running")]
+    assert live == []
+
+
+def test_what_was_committed_and_not_told_yet_counts() -> None:
+    b = bench()
+    request = in_the_middle(b)
+    known = results(b, request)
+    untold: list[str] = []
+    while not untold:
+        b.manager.tick()
+        b.work()  # committed; no manager has heard of it
+        b.services.clock.sleep(1)
+        untold = [
+            want.name
+            for want in requests.wants(b.services, request)
+            if want.output and not want.outcome and _state(b, want.key) is State.DONE
+        ]
+    cancel(b, request)
+    until(b, lambda: b.row(request).state.ended)
+    assert known | set(untold) <= results(b, request)
+    counts_are_true(b, request)
+
+
+@pytest.mark.parametrize("after", [1, 3, 6])
+def test_a_manager_that_dies_meanwhile_is_followed_by_one_that_goes_on(after: int) -> None:
+    b = bench()
+    request = in_the_middle(b)
+    slow(b)
+    before = results(b, request)
+    cancel(b, request)
+    for _ in range(after):
+        b.manager.tick()
+        b.services.clock.sleep(1)
+    row = b.row(request)
+    assert row.state is RequestState.CANCELLING
+    assert sum(count.total for count in row.phases.values()) == 2 * NUMBER
+    b.restart(epoch=3)
+    requests.order(b.services, request, "cancel")
+    until(b, lambda: b.row(request).state.ended)
+    assert before <= results(b, request)
+    counts_are_true(b, request)
+    assert len(list(outbox.mails(b.services.store, request))) == 1
+
+
+def test_its_progress_is_told_meanwhile() -> None:
+    b = bench()
+    request = in_the_middle(b)
+    slow(b)
+    cancel(b, request)
+    left: list[int] = []
+    while not b.row(request).state.ended:
+        b.manager.tick()
+        b.services.clock.sleep(1)
+        left.append(sum(count.left for count in b.row(request).phases.values()))
+    assert left == sorted(left, reverse=True)
+    assert len(set(left)) > 5
+
+
+def test_other_orders_change_nothing_then() -> None:
+    b = bench()
+    request = in_the_middle(b)
+    slow(b)
+    requests.order(b.services, request, "pause")
+    cancel(b, request)
+    for order in ("pause", "resume", "confirm"):
+        requests.order(b.services, request, order)
+        b.manager.tick()
+        row = b.row(request)
+        assert (row.state, row.order, row.paused) == (RequestState.CANCELLING, "", False)
+
+
+def test_a_retry_afterwards_is_another_request_that_makes_the_rest() -> None:
+    b = bench()
+    request = in_the_middle(b)
+    cancel(b, request)
+    until(b, lambda: b.row(request).state.ended)
+    ran = set(b.ran) - {BROKEN}
+    again = retrying.retry(b.services, request, Scope())
+    assert (again.retry_of, b.row(request).retried_as) == (request, again.id)
+    row = b.until_ended(again.id)
+    assert (row.state, row.delivered) == (RequestState.GAPS, NUMBER - 1)
+    assert len(b.ran) == len(set(b.ran)) + 1  # the damaged one, twice
+    assert ran <= set(b.ran)
+    assert results(b, request) <= results(b, again.id)
+
+
+def test_its_intermediates_are_let_go_and_its_results_kept() -> None:
+    b = bench()
+    request = in_the_middle(b)
+    cancel(b, request)
+    until(b, lambda: b.row(request).state.ended)
+    row, kept = b.row(request), results(b, request)
+    b.rounds(60)
+    assert requests.ended_requests(b.services.store) == []
+    wants = list(requests.wants(b.services, request))
+    assert {want.name for want in wants if want.outcome == "done"} == kept
+    assert all(want.output for want in wants if want.outcome == "done")
+    assert b.row(request) == row
+
+
+def test_before_its_plan_is_written_it_ends_at_once_without_a_manager_or_a_mail() -> None:
+    b = bench(Options(confirm_tasks=1))
+    held = b.submit("p")
+    b.rounds(5)
+    assert b.row(held).state is RequestState.HELD
+    submitted = b.submit("p")
+    written = len(list(outbox.mails(b.services.store)))
+    for request, said in ((held, "before it was confirmed"), (submitted, "before it was planned")):
+        row = cancel(b, request)
+        assert row.state is RequestState.CANCELLED
+        assert said in row.message
+        assert row.ended == b.services.clock.now()
+    b.rounds(60)
+    assert requests.live_requests(b.services.store) == []
+    assert requests.ended_requests(b.services.store) == []
+    assert len(list(outbox.mails(b.services.store))) == written
+    assert b.ran == []
+
+
+def test_in_the_middle_of_its_plan_nothing_more_is_written() -> None:
+    b = bench(Options(window=20, slice=0.0))
+    request = b.submit("p")
+    until(b, lambda: len(list(requests.wants(b.services, request))) > 20)
+    assert b.row(request).state is RequestState.PLANNING
+    cancel(b, request)
+    most = len(list(requests.wants(b.services, request)))
+    until(b, lambda: b.row(request).state.ended)
+    assert len(_tasks(b)) <= most
+    assert not any(row["state"] in ("waiting", "ready", "running") for row in _tasks(b))
+    counts_are_true(b, request)
+
+
+def test_a_request_that_fails_counts_truly_too() -> None:
+    b = bench(Options(window=20))
+    request = b.submit("p", on_missing="fail")
+    row = b.until_ended(request)
+    assert row.state is RequestState.FAILED
+    counts_are_true(b, request)
+    assert row.phases[Phase.AGGREGATION].cancelled > 0
+
+
+def test_an_order_that_an_older_build_stored_is_obeyed() -> None:
+    b = bench()
+    request = in_the_middle(b)
+    before = results(b, request)
+    old = {**requests.dump(b.row(request)), "schema": 2, "order": "cancel"}
+    phases = {name: PhaseCount(total=NUMBER) for name in (Phase.COLLECTION, Phase.AGGREGATION)}
+    assert phases.keys() == b.row(request).phases.keys()
+    b.services.store.transact("requests", "requests", [Upsert(row=f"q|{request}", entity=old)])
+    assert b.row(request).state is RequestState.CANCELLING
+    b.restart(epoch=2)
+    until(b, lambda: b.row(request).state.ended)
+    assert before <= results(b, request)
+
+
+def test_the_tasks_of_a_shard_are_read_wherever_they_lie() -> None:
+    b = bench()
+    b.submit("p")
+    b.rounds(3)
+    store = b.services.store
+    for wanted in ([*G, *TOPS], G[::40], [*G[:2], *TOPS[-1:]]):
+        for number in "05af":
+            keys = sorted(_keys(wanted, number))
+            found = protocol.read_tasks(store, number, [*keys, number + "f" * 63])
+            assert sorted(found) == keys
+            assert all(found[key] == protocol.read_task(store, key) for key in keys)
+    assert protocol.read_tasks(store, "0", []) == {}
+
+
+def _keys(specs: list[CollectSpec | MosaicSpec], number: str) -> list[str]:
+    return [spec.key for spec in specs if spec.key[0] == number]
+
+
+def _tasks(b: Bench) -> list[dict[str, object]]:
+    store = b.services.store
+    assert isinstance(store, MemoryStore)
+    return [dict(row.entity) for row in store.tables()["tasks"] if row.row.startswith("t|")]
+
+
+def _state(b: Bench, key: str) -> State | None:
+    task = protocol.read_task(b.services.store, key)
+    return task.state if task else None

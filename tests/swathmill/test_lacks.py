@@ -1,0 +1,36 @@
+"""What a request lacks, as the command prints it."""
+
+import datetime as dt
+
+from swathmill.client import Failure, Gap, Missing, ResultFile
+from swathmill.lacks import failure_lines, gap_lines, incomplete_lines, shortened
+
+RASTER = "MCD15A2.005/Lai_1km/MCD15A2.005.Lai_1km.2012-01-09.tif"
+
+
+def test_four_hundred_gaps_are_one_line_that_names_results() -> None:
+    days = [dt.date(2012, 1, 1) + dt.timedelta(days=n) for n in range(454)]
+    gaps = [Gap(what=f"MYD04_L2.061 {day}", why="none", affects=(RASTER,)) for day in days]
+    assert gap_lines(gaps) == [
+        "gap: MYD04_L2.061 each day from 2012-01-01 to 2013-03-29: none "
+        "(affects MCD15A2.005/Lai_1km 2012-01-09)"
+    ]
+
+
+def test_a_list_that_is_cut_says_how_much_and_where_to_read_it() -> None:
+    lines = failure_lines([Failure(name=f"g{n}", category="unknown") for n in range(50)])
+    assert shortened(lines, 50, "there") == lines
+    cut = shortened(lines, 40, "http://here/api/requests/x/failures")
+    assert len(cut) == 41
+    assert cut[-1] == "and 10 more lines: http://here/api/requests/x/failures"
+
+
+def test_incomplete_results_are_told_with_their_share() -> None:
+    missing = (Missing(what="a", why="not in the archive"),)
+    half = ResultFile(
+        name=RASTER, size=1, sha256="0", url="x", completeness=0.5, missing=missing, missing_count=1
+    )
+    whole = ResultFile(name=RASTER.replace("09", "17"), size=1, sha256="0", url="y")
+    assert incomplete_lines([half, whole]) == [
+        "incomplete: MCD15A2.005/Lai_1km 2012-01-09 (50% of the inputs)"
+    ]

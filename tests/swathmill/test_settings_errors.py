@@ -1,0 +1,217 @@
+"""A stack whose settings are wrong stops and says so; one without a source takes the sample."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx
+import pytest
+from rich.console import Console
+
+from swathmill.commands.options import stack_options, with_some_source
+from swathmill.commands.up import run_until_interrupted
+from swathmill.diagnosis import Verdict, stack_finding
+from swathmill.errors import ArgumentError, StackError
+from swathmill.stack.children import ChildSpec
+from swathmill.stack.folder import DataFolder, StackState
+from swathmill.stack.stack import Stack, StackOptions
+from swathmill.stack.supervisor import Supervisor
+from tasks.run import exits
+
+ROOT = Path(__file__).parents[2]
+LIMIT_SECONDS = 200.0
+
+
+def until(condition: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + LIMIT_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline, f"never: {what}"
+        time.sleep(0.05)
+
+
+def ended(folder: Path, code: int) -> Supervisor:
+    """A supervisor whose one child has ended with this code."""
+    supervisor = Supervisor()
+    program = f"import sys; print('The reason.'); sys.exit({code})"
+    spec = ChildSpec(name="child", argv=(sys.executable, "-c", program), log=folder / "log")
+    child = supervisor.start(spec)
+    until(lambda: child.exit_code() is not None, "the child has ended")
+    return supervisor
+
+
+def test_a_child_whose_settings_are_wrong_is_not_started_again(tmp_path: Path) -> None:
+    supervisor = ended(tmp_path, exits.CONFIGURATION)
+    assert ["cannot work with these settings" in said for said in supervisor.tick()] == [True]
+    assert supervisor.misconfigured() == ["child"]
+    assert supervisor.child("child").last_line() == "The reason."
+    time.sleep(1.2)  # longer than the first pause
+    assert supervisor.tick() == []
+    assert supervisor.restarts("child") == 0
+
+
+def test_a_child_that_lacks_something_is_started_again(tmp_path: Path) -> None:
+    supervisor = ended(tmp_path, exits.UNAVAILABLE)
+    assert "next start in 1 s" in supervisor.tick()[0]
+    assert supervisor.misconfigured() == []
+    supervisor.kill()
+
+
+def options_of(data: Path, archive: str | None = None) -> StackOptions:
+    return stack_options(data=data, archive=archive, workers=1, slots=1)
+
+
+def test_without_a_source_the_sample_archive_is_made_once_and_told(tmp_path: Path) -> None:
+    said: list[str] = []
+    options, chosen = with_some_source(options_of(tmp_path), said.append)
+    assert options.archive == str(tmp_path / "sample-archive")
+    assert len([*Path(options.archive).glob("*.hdf")]) > 5
+    assert "synthetic" in chosen
+    assert said == ["No source of granules is named: making the sample archive."]
+    again, _ = with_some_source(options_of(tmp_path), said.append)
+    assert again.archive == options.archive
+    assert len(said) == 1
+
+
+def test_without_a_source_the_archive_of_the_last_time_goes_first(tmp_path: Path) -> None:
+    mine, data = tmp_path / "mine", DataFolder(path=tmp_path / "data")
+    mine.mkdir()
+    data.prepare()
+    data.write_state(StackState(archive=str(mine)))
+    options, chosen = with_some_source(options_of(data.path), lambda _: None)
+    assert options.archive == str(mine)
+    assert "as the last time" in chosen
+
+
+def test_an_absent_archive_of_the_last_time_is_never_replaced_by_the_sample(
+    tmp_path: Path,
+) -> None:
+    mine, data = tmp_path / "mine", DataFolder(path=tmp_path / "data")
+    data.prepare()
+    data.write_state(StackState(archive=str(mine)))
+    for _ in range(2):
+        with pytest.raises(
+            ArgumentError, match=f"last used archive folder {mine} is absent"
+        ) as caught:
+            with_some_source(options_of(data.path), lambda _: None)
+        assert "--archive" in caught.value.remedy
+    assert not (data.path / "sample-archive").exists()
+    mine.mkdir()  # the disk is mounted again
+    options, _ = with_some_source(options_of(data.path), lambda _: None)
+    assert options.archive == str(mine)
+    named, _ = with_some_source(options_of(data.path, str(tmp_path)), lambda _: None)
+    assert named.archive == str(tmp_path)
+
+
+def test_a_named_source_is_taken_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    named = options_of(tmp_path / "data", str(tmp_path))
+    assert with_some_source(named, lambda _: None) == (named, "")
+    monkeypatch.setenv("SWATHMILL_SOURCES", "cmr")
+    nasa = options_of(tmp_path / "data")
+    assert with_some_source(nasa, lambda _: None) == (nasa, "")
+
+
+def test_a_run_without_a_source_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "swathmill.cli", "run", "examples/sample.yaml"]
+    answer = subprocess.run(
+        [*command, "--out", str(tmp_path / "out"), "--data", str(tmp_path / "data")],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+    )
+    assert answer.returncode == 2
+    assert "No source of granules is named" in answer.stderr
+    assert "--archive" in answer.stderr
+    assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize("process", ["portal", "service_manager", "worker"])
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("SWATHMILL_LEASE_SECONDS", "-1"),
+        ("SWATHMILL_SMTP_TLS", "perhaps"),
+        ("SWATHMILL_STORAGE", ""),
+        ("SWATHMILL_STORAGE", "BlobEndpoint=x"),
+    ],
+)
+def test_a_process_with_a_wrong_setting_says_so_and_ends_with_its_code(
+    process: str, setting: str, value: str, tmp_path: Path
+) -> None:
+    plain = {name: text for name, text in os.environ.items() if not name.startswith("SWATHMILL_")}
+    ended = subprocess.run(
+        [sys.executable, "-m", process],
+        env={
+            **plain,
+            "SWATHMILL_DATA_DIR": str(tmp_path),
+            "SWATHMILL_REDIS_URL": "redis://127.0.0.1:9",
+            setting: value,
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+    )
+    assert ended.returncode == exits.CONFIGURATION
+    reason = ended.stderr.strip().splitlines()[-1]
+    assert "cannot start: " in reason
+    assert setting in reason
+    assert "Traceback" not in ended.stderr
+
+
+@pytest.mark.integration
+def test_a_stack_with_a_wrong_setting_stops_with_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SWATHMILL_SOURCES", "nowhere")
+    stack = Stack(options_of(tmp_path), say=lambda _: None)
+
+    def start_and_look() -> None:
+        stack.start()
+        run_until_interrupted(stack, Console(quiet=True))
+
+    with pytest.raises(StackError, match="SWATHMILL_SOURCES names 'nowhere'"):
+        start_and_look()
+    assert stack.supervisor.names() == []
+    assert not list(tmp_path.glob("logs/stack.log")) or (
+        "was started again" not in (tmp_path / "logs" / "stack.log").read_text()
+    )
+
+
+@pytest.mark.integration
+def test_a_stack_without_an_archive_works_and_knows_when_its_manager_does_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Start with nothing named; hold the manager, as a machine may, and let it go on."""
+    monkeypatch.setenv("SWATHMILL_LEASE_SECONDS", "4")
+    folder = DataFolder(path=tmp_path)
+    assert stack_finding(folder).verdict is Verdict.GOOD  # none runs
+    options, _ = with_some_source(options_of(tmp_path), lambda _: None)
+    stack = Stack(options, say=lambda _: None)
+
+    def health() -> httpx.Response:
+        stack.tick()
+        return httpx.get(f"{stack.portal_url}/healthz", trust_env=False)
+
+    try:
+        stack.start()
+        manager = stack.supervisor.child("manager").pid
+        assert manager is not None
+        until(lambda: '"acting"' in folder.log("manager").read_text(), "the manager acts")
+        until(lambda: health().status_code == 200, "the portal sees its manager")
+        os.kill(manager, signal.SIGSTOP)
+        until(lambda: health().status_code == 503, "the portal misses its manager")
+        assert health().json()["status"] == "no manager acts"
+        finding = stack_finding(folder)
+        assert finding.verdict is Verdict.FAULT
+        assert "No service manager" in finding.found
+        assert httpx.get(f"{stack.portal_url}/livez", trust_env=False).status_code == 200
+        os.kill(manager, signal.SIGCONT)
+        until(lambda: health().status_code == 200, "the portal sees its manager again")
+        assert "a service manager acts" in stack_finding(folder).found
+    finally:
+        stack.stop()

@@ -1,0 +1,179 @@
+"""Every command, asked for what cannot be: a message that names it, an exit code, no traceback."""
+
+import gzip
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from reprojection.sample.sample import write_sample_archive
+from swathmill.cli import COMMANDS
+
+REFUSED, FAILED = 2, 1
+NO_STACK = ("status", "results", "pause", "resume", "cancel", "confirm", "retry")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """A command line, and what its message must name. `{x}` is a path below the test's folder."""
+
+    line: str
+    names: str
+    code: int = REFUSED
+    env: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """How a process ended."""
+
+    case: Case
+    code: int
+    said: str
+
+
+REPROJECT = "reproject {granule} --layer Lai_1km --resolution 0.1"
+CASES = (
+    Case(line="submit {absent}", names="{absent}"),
+    Case(line="submit {folder}", names="{folder}"),
+    Case(line="submit {request}", names="{folder}/data", code=FAILED),
+    Case(line="run {request} --out {file}", names="{file}"),
+    Case(line="run {request} --out {new} --archive {absent}", names="{absent}"),
+    Case(line="run {request} --out {new} --archive {folder} --data {file}/x", names="{file}/x"),
+    Case(line="up --archive {absent}", names="{absent}"),
+    Case(line="up --archive {folder} --data {file}", names="{file}"),
+    Case(line="up --port 70000", names="--port"),
+    *(Case(line=f"{name} some-request", names="{folder}/data", code=FAILED) for name in NO_STACK),
+    Case(line="status --follow", names="--follow"),
+    Case(
+        line="status --token abc",
+        names="http://127.0.0.1:9",
+        code=FAILED,
+        env={"SWATHMILL_PORTAL_URL": "http://127.0.0.1:9"},
+    ),
+    Case(
+        line="status --token abc",
+        names="http://[",
+        code=FAILED,
+        env={"SWATHMILL_PORTAL_URL": "http://["},
+    ),
+    Case(line="status", names="token", env={"SWATHMILL_TOKEN": "ä b"}),
+    Case(line="results some-request --data {file}", names="{file}"),
+    Case(line="sample {file}", names="{file}", code=FAILED),
+    Case(line="find MCD15A2 --days never --archive {folder}", names="never"),
+    Case(line="find MCD15A2 --days 2012-01-01 --archive {absent}", names="{absent}"),
+    Case(line="find MCD15A2 --days 2012-01-01 --archive {folder} --fetch {file}", names="{file}"),
+    Case(line="inspect {absent}", names="{absent}"),
+    Case(line="inspect {folder}", names="{folder}"),
+    Case(line="inspect {file}", names="file is not an HDF file", code=FAILED),
+    Case(line="explain {folder} 0 50", names="{folder}"),
+    Case(line="explain {file} 0 50", names="{file}", code=FAILED),
+    Case(line="explain {file} north 50", names="longitude"),
+    Case(line="reproject {folder} --layer L --resolution 1 -o {new}", names="{folder}"),
+    Case(line=REPROJECT + " -o {folder}", names="{folder}", code=FAILED),
+    Case(line=REPROJECT + " -o {file}/x.tif", names="{file}/x.tif", code=FAILED),
+    Case(line="export {folder}", names="{folder}"),
+    Case(line="export {absent}/x.gz", names="{absent}/x.gz"),
+    Case(line="export {new}.gz", names="nothing to export", code=FAILED),
+    Case(line="restore {absent}", names="{absent}"),
+    Case(line="restore {folder}", names="{folder}"),
+    Case(line="restore {file}", names="{file}", code=FAILED),
+    Case(line="restore {strange}", names="{strange}", code=FAILED),
+    Case(line="storage --data {file}/x", names="{file}/x"),
+    Case(line="sign-in ada@example.org --data {absent}", names="{absent}", code=FAILED),
+    Case(line="sign-in ada@example.org --role king", names="king"),
+    Case(line="doctor --data", names="--data"),
+    Case(line="fly", names="fly"),
+    *(
+        Case(line=line, names=f"{name} is '{value}'", env={name: value})
+        for name, value, line in (
+            ("SWATHMILL_LEASE_SECONDS", "abc", "doctor"),
+            ("SWATHMILL_LEASE_SECONDS", "-1", "doctor"),
+            ("SWATHMILL_SMTP_TLS", "perhaps", "status"),
+            ("SWATHMILL_PORTAL_PORT", "70000", "up --archive {folder}"),
+            ("SWATHMILL_SLOTS", "0", "inspect {granule}"),
+            ("SWATHMILL_CACHE_GB", "", "export {new}"),
+        )
+    ),
+)
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Path]:
+    folder = tmp_path_factory.mktemp("wrong")
+    write_sample_archive(folder / "archive")
+    (folder / "file").write_text("no such thing")
+    (folder / "strange.gz").write_bytes(gzip.compress(b'{"swathmill": 1, "schema": 1}\n[1]\n'))
+    (folder / "request.yaml").write_text(
+        (Path(__file__).parents[2] / "examples/sample.yaml").read_text()
+    )
+    return {
+        "folder": folder,
+        "file": folder / "file",
+        "strange": folder / "strange.gz",
+        "absent": folder / "absent",
+        "new": folder / "new",
+        "request": folder / "request.yaml",
+        "granule": next((folder / "archive").rglob("MCD15A2*.hdf")),
+    }
+
+
+def ask(case: Case, places: Mapping[str, Path]) -> Answer:
+    words = [word.format(**places) for word in case.line.split()]
+    plain = {name: value for name, value in os.environ.items() if not name.startswith("SWATHMILL_")}
+    done = subprocess.run(
+        [sys.executable, "-m", "swathmill.cli", *words],
+        env={
+            **plain,
+            "SWATHMILL_DATA_DIR": str(places["folder"] / "data"),
+            "COLUMNS": "400",
+            "TERM": "dumb",
+            **case.env,
+        },
+        cwd=places["folder"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    return Answer(case=case, code=done.returncode, said=done.stdout + done.stderr)
+
+
+@pytest.fixture(scope="module")
+def answers(places: Mapping[str, Path]) -> Iterator[list[Answer]]:
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        yield list(pool.map(lambda case: ask(case, places), CASES))
+
+
+def test_a_wrong_argument_setting_or_path_is_named_without_a_traceback(
+    answers: list[Answer], places: Mapping[str, Path]
+) -> None:
+    wrong = [
+        f"{one.case.line} {dict(one.case.env)}: exit {one.code} instead of {one.case.code}, "
+        f"names {one.case.names!r}: {one.said[-700:]}"
+        for one in answers
+        if one.code != one.case.code
+        or "Traceback" in one.said
+        or one.case.names.format(**places) not in one.said
+    ]
+    assert wrong == []
+
+
+def test_every_command_is_asked_for_something_wrong() -> None:
+    asked = {case.line.split()[0] for case in CASES}
+    assert asked >= {name for names in COMMANDS.values() for name in names}
+
+
+@pytest.mark.parametrize("name", ["file", "strange"])
+def test_a_file_that_is_no_export_makes_no_data_folder(
+    places: Mapping[str, Path], name: str, tmp_path: Path
+) -> None:
+    folder = tmp_path / "data"
+    refused = ask(Case(line=f"restore {{{name}}} --data {folder}", names=""), places)
+    assert refused.code == FAILED
+    assert not folder.exists()

@@ -1,0 +1,109 @@
+"""What the archive holds: kept in a row, and held against a request."""
+
+import datetime as dt
+from typing import Any
+
+import pytest
+
+from tasks.errors import RequestRefusedError
+from tasks.holdings import holdings
+from tasks.holdings.held import check_held, held_notes
+from tasks.holdings.holdings import Held, Holdings, day_bits
+from tasks.request.request import parse_request
+from tasks.storage.memory_store import MemoryStore
+
+FIRST = dt.date(2012, 1, 1)
+DAYS = [FIRST + dt.timedelta(days=8 * number) for number in range(16)]
+PLAIN: dict[str, Any] = {
+    "products": [{"name": "MCD15A2", "collection": "5", "layers": ["Lai_1km"]}],
+    "region": {"bbox": [-8.0, 50.5, 6.0, 58.5]},
+    "time": {"start": "2012-01-01", "end": "2012-04-30"},
+    "grid": {"crs": "EPSG:4326", "resolution": 0.01},
+}
+
+
+def held(name: str = "MCD15A2", **given: Any) -> Held:
+    values = {
+        "collection": "5",
+        "granules": 32,
+        "first": DAYS[0],
+        "last": DAYS[-1],
+        "bits": day_bits(DAYS, DAYS[0]),
+        "tiles": frozenset({(17, 3), (18, 3)}),
+    }
+    return Held(name=name, **{**values, **given})
+
+
+def day(text: str) -> dt.date:
+    return dt.date.fromisoformat(text)
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "found"),
+    [
+        ("2012-01-01", "2012-01-01", True),
+        ("2012-01-02", "2012-01-08", False),
+        ("2012-01-02", "2012-01-09", True),
+        ("2012-04-30", "2013-01-01", True),
+        ("2012-05-01", "2013-01-01", False),
+        ("2011-01-01", "2011-12-31", False),
+        ("2011-01-01", "2012-01-01", True),
+        ("2000-01-01", "2031-01-01", True),
+    ],
+)
+def test_days_are_known_one_by_one(start: str, end: str, found: bool) -> None:
+    assert held().has_days(day(start), day(end)) is found
+
+
+def test_what_is_published_is_read() -> None:
+    store = MemoryStore()
+    assert holdings.read(store) == (None, 0)
+    layers = {f"layer {number}" * 9: (number,) for number in range(72)}
+    told = Holdings(products=tuple(held(f"MOD{n}", layers=layers) for n in range(900)))
+    holdings.publish(store, told, 7)
+    found, answers = holdings.read(store)
+    assert found is not None
+    assert (found.products, answers) == (told.products, 7)
+    holdings.publish(store, None, 8)
+    assert holdings.read(store) == (None, 8)
+
+
+def check(*products: Held, **changes: Any) -> None:
+    check_held(parse_request({**PLAIN, **changes}), Holdings(products=products))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"region": {"bbox": [-180, -90, 180, 90]}, "grid": {"crs": "EPSG:4326", "resolution": 1}},
+        {"region": {"bbox": [0.01, 50, 0.011, 50.001]}},
+        {"region": {"bbox": [3, 49.9, 4, 49.999]}},  # a kernel reaches over the tile's edge
+        {"region": {"tiles": ["h18v03"]}, "grid": {"modis": 1000}},
+        {"region": {"bbox": [0, 50, 5, 55]}, "grid": {"crs": "EPSG:3035", "resolution": 1000}},
+    ],
+)
+def test_what_may_be_there_is_let_through(changes: dict[str, Any]) -> None:
+    check(held(), **changes)
+
+
+def test_what_one_of_several_products_lacks_is_a_gap_and_said() -> None:
+    old = held("MCD12Q1", first=day("2011-01-01"), last=day("2011-01-01"), bits="1")
+    products = [*PLAIN["products"], {"name": "MCD12Q1", "collection": "5", "layers": ["x"]}]
+    check(held(), old, products=products)
+    request = parse_request({**PLAIN, "products": products})
+    (note,) = held_notes(request, Holdings(products=(held(), old)))
+    assert "it has one day, 2011-01-01" in note
+
+
+def test_swaths_of_the_other_side_of_the_antimeridian_may_touch() -> None:
+    swaths = held(tiles=frozenset(), cells=frozenset({(35, 9)}))
+    check(swaths, region={"bbox": [-179.5, 1, -179, 2]})
+    with pytest.raises(RequestRefusedError, match="none touches"):
+        check(swaths, region={"bbox": [10, 1, 11, 2]})
+
+
+def test_swaths_over_a_pole_are_near_all_that_is_near_it() -> None:
+    swaths = held(tiles=frozenset(), cells=frozenset({(0, 17)}))
+    grid = {"crs": "EPSG:3413", "resolution": 5000}
+    check(swaths, region={"bbox": [20, 85, 30, 89]}, grid=grid)

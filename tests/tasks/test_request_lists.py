@@ -1,0 +1,124 @@
+"""The lists of requests: one range of rows for a page, true at every moment, old rows included."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from tasks.model.model import RequestState
+from tasks.request.request import parse_request
+from tasks.storage.memory_store import MemoryStore
+from tasks.storage.schema import SCHEMA
+from tasks.storage.store import Delete, Insert, Row
+from tasks.tables import requests
+from tasks.tables.services import Services, memory_services
+
+DOCUMENT = parse_request(
+    {
+        "products": [{"name": "MOD13A2", "collection": "6", "layers": ["x"]}],
+        "region": {"tiles": ["h18v04"]},
+        "time": {"start": "2012-01-01", "end": "2012-01-02"},
+        "grid": {"modis": 1000},
+    }
+)
+
+
+class Counted(MemoryStore):
+    """A store that counts what is read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls = 0
+        self.rows = 0
+
+    def get(self, table: str, partition: str, row: str) -> Row | None:
+        self.calls += 1
+        return super().get(table, partition, row)
+
+    def scan(
+        self, table: str, partition: str, start: str, end: str, limit: int | None = None
+    ) -> Iterator[Row]:
+        self.calls += 1
+        for row in super().scan(table, partition, start, end, limit):
+            self.rows += 1
+            yield row
+
+
+@pytest.fixture
+def store() -> Counted:
+    return Counted()
+
+
+@pytest.fixture
+def services(store: Counted) -> Services:
+    return replace(memory_services(), store=store)
+
+
+def submitted(services: Services, owner: str, title: str, *, dry_run: bool = False) -> str:
+    services.clock.sleep(1)
+    made = DOCUMENT.model_copy(update={"title": title})
+    return requests.submit(services, owner, made, dry_run=dry_run)
+
+
+def titles(services: Services, owner: str | None = None, limit: int = 100) -> list[str]:
+    return [row.title for row in requests.list_requests(services, owner, limit)]
+
+
+def test_a_page_is_one_range_however_many_requests_and_owners_there_are(
+    services: Services, store: Counted
+) -> None:
+    for number in range(60):
+        submitted(services, "ada" if number % 20 == 0 else f"other/{number}#?", f"t{number}")
+        submitted(services, "ada", "preview", dry_run=True)
+    store.calls = store.rows = 0
+    assert titles(services, "ada", 2) == ["t40", "t20"]
+    assert (store.calls, store.rows) == (1, 2)
+    assert titles(services, limit=3) == ["t59", "t58", "t57"]
+    assert titles(services, "other/59#?") == ["t59"]
+    assert titles(services, "oth") == []
+
+
+def test_all_pages_together_are_the_whole_list(services: Services) -> None:
+    names = [submitted(services, f"owner{n % 2}", f"t{n}") for n in range(23)]
+    together = [
+        requests.submit(services, "owner0", DOCUMENT, request_id=name) for name in ("a", "a-1", "b")
+    ]
+    found: list[str] = []
+    after = None
+    while page := list(requests.list_requests(services, None, 4, after)):
+        found += [row.id for row in page]
+        after = page[-1]
+    assert sorted(found) == sorted([*names, *together])
+    assert found[4:] == names[-2::-1]  # the first four were submitted together
+    mine = requests.list_requests(services, "owner1", 100, requests.load(services, names[11]))
+    assert [row.id for row in mine] == names[9::-2]
+
+
+def test_a_list_tells_of_every_change_at_once(services: Services) -> None:
+    name = submitted(services, "ada", "one")
+
+    def change(row: requests.RequestRow) -> requests.RequestRow:
+        return replace(row, state=RequestState.COMPLETE, delivered=7, gap_count=2, ended=9.0)
+
+    requests.change_request(services, name, change)
+    for owner in ("ada", None):
+        (row,) = requests.list_requests(services, owner)
+        expected = replace(requests.load(services, name), document="")
+        assert row == expected
+        assert row.delivered == 7
+
+
+def test_requests_of_an_earlier_build_come_into_the_lists(
+    services: Services, store: Counted
+) -> None:
+    names = [submitted(services, "ada", f"t{n}") for n in range(5)]
+    for number, name in enumerate(names):
+        before = [row for row in store.tables()["requests"] if row.row.startswith("i|")]
+        listed = [Delete(row=row.row) for row in before if row.row.endswith(name)]
+        marker = f"n|{10**13 - number:013d}|{name}"
+        entity = {"schema": SCHEMA, "id": name, "owner": "ada"}
+        store.transact("requests", "requests", [*listed, Insert(row=marker, entity=entity)])
+    assert titles(services) == []
+    assert requests.complete_lists(services) == 5
+    assert titles(services, "ada") == ["t4", "t3", "t2", "t1", "t0"]
+    assert requests.complete_lists(services) == 0

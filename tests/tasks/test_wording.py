@@ -1,0 +1,74 @@
+"""Every error that pydantic knows becomes a plain sentence."""
+
+from typing import Any, get_args
+
+import pytest
+from pydantic import BaseModel, Field, ValidationError
+from pydantic_core import InitErrorDetails
+from pydantic_core import ValidationError as CoreError
+from pydantic_core._pydantic_core import list_all_errors
+
+from tasks.request.request import GUIDE, Request
+from tasks.wording import NoGuide, refusal
+
+FIELDS = ("title", "region.bbox.1", "time.start", "products.0.name", "qa", "grid.resolution")
+OF_A_PROGRAMMER = ("should", "Input", "valid ", "pydantic", "expected", "instance", "subclass")
+
+
+def details(kind: str, context: dict[str, Any], field: str) -> CoreError:
+    path = tuple(int(part) if part.isdigit() else part for part in field.split("."))
+    made = InitErrorDetails(type=kind, loc=path, input="oops", ctx=context)
+    return CoreError.from_exception_data("Request", [made])
+
+
+@pytest.mark.parametrize("known", list_all_errors(), ids=lambda known: known["type"])
+def test_no_sentence_of_pydantic_s_is_left(known: dict[str, Any]) -> None:
+    context = dict(known.get("example_context") or {})
+    if known["type"] in ("value_error", "assertion_error"):
+        context = {"error": ValueError("the sky is green; wait for the night")}
+    template = known["message_template_python"].split("{")[0].strip()
+    for guide, fields in ((GUIDE, FIELDS), (NoGuide(), ("anything",))):
+        for field in fields:
+            error = details(known["type"], context, field)
+            refused = refusal(error, None, guide)
+            told = f"{refused.problem} {refused.remedy}"
+            if known["type"] == "value_error":
+                assert told == "the sky is green. Wait for the night."
+                continue
+            assert refused.problem.endswith(".")
+            assert refused.remedy.endswith((".", "?"))
+            if len(template) > 12:
+                assert template not in told
+            for words in OF_A_PROGRAMMER:
+                assert words not in told
+
+
+class Inner(BaseModel, extra="forbid"):
+    size: int = Field(1, ge=1)
+
+
+class Outer(BaseModel, extra="forbid"):
+    inner: Inner
+    words: tuple[str, ...] = Field((), min_length=1)
+
+
+def wrong(document: object) -> list[tuple[str, str]]:
+    with pytest.raises(ValidationError) as caught:
+        Outer.model_validate(document)
+    refused = refusal(caught.value, document, NoGuide())
+    return [(each.field, each.problem) for each in (refused, *refused.also)]
+
+
+def test_a_list_is_not_called_empty_for_what_is_in_it() -> None:
+    assert wrong({"inner": {}, "words": [5]}) == [("words.0", "5 is not a text that fits here.")]
+    assert wrong({"inner": {}, "words": []}) == [("words", "is empty.")]
+
+
+def test_misspelt_names_come_first() -> None:
+    assert wrong({"inner": {"size": 0, "szie": 1}})[0][0] == "inner.szie"
+
+
+def test_every_field_of_a_request_says_what_it_takes() -> None:
+    for name, field in Request.model_fields.items():
+        choices = [a for a in get_args(field.annotation) if isinstance(a, str)]
+        assert choices or GUIDE.wanted(name) is not None, name

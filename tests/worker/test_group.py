@@ -1,0 +1,102 @@
+"""What a group holds for a reduction, and what a package gets of it."""
+
+import json
+from datetime import date
+from pathlib import Path
+
+import numpy as np
+import pytest
+import rasterio
+
+from reprojection.reproject import Options, reproject
+from reprojection.sample.hdfeos_write import write_granule
+from reprojection.write.write import write_cog
+from tasks.model.categories import Category
+from tasks.model.packages import Packages
+from tasks.model.spec import Band, GroupSpec
+from tasks.run.classify import AttemptError
+from tasks.settings import Settings
+from tests.reprojection.reading_samples import small_tile
+from tests.worker.mill import grid_spec
+from worker.phases.group import manifest, sort_layers, stack
+from worker.phases.reduce import give_inputs
+from worker.phases.reproject import grid_of
+
+LAYERS = ("Lai_1km", "FparLai_QC")
+DAYS = (date(2012, 3, 5), date(2012, 3, 13))
+EXTRA = ("count", "source", "reason")
+
+
+@pytest.fixture
+def group(tmp_path: Path) -> Path:
+    """A group's folder: two layers on two days, with codes and all extra bands."""
+    grid = grid_spec().model_copy(update={"width": 200, "height": 40})
+    options = Options(resampling="nearest", codes="keep", extra_bands=EXTRA)
+    bands, paths = [], {}
+    for day in DAYS:
+        granule = tmp_path / f"MCD15A2.A{day:%Y%j}.h17v03.005.2012153130500.hdf"
+        write_granule(granule, small_tile(date=f"{day:%Y%j}"))
+        for layer in LAYERS:
+            cell = tmp_path / f"{layer}.{day}.tif"
+            write_cog(reproject([granule], layer, grid_of(grid), options), cell, overviews=False)
+            paths[len(bands)] = cell
+            bands.append(
+                Band(product="MCD15A2", collection="5", layer=layer, day=day, cell="h17v03")
+            )
+    spec = GroupSpec(group="h17v03 all", cell="h17v03", window="all", grid=grid, bands=tuple(bands))
+    folder = tmp_path / "group"
+    folder.mkdir()
+    layers = sort_layers(bands, paths)
+    for layer in layers:
+        for number, file in layer.files:
+            stack(layer, number, folder / file)
+    (folder / "manifest.json").write_text(manifest(spec, layers).model_dump_json(), "utf-8")
+    return folder
+
+
+def files(folder: Path) -> dict[str, Path]:
+    return {path.name: path for path in folder.iterdir()}
+
+
+def test_codes_and_extra_bands_reach_a_reduction(group: Path, tmp_path: Path) -> None:
+    found = json.loads((group / "manifest.json").read_text("utf-8"))["bands"]
+    assert [(b["layer"], b["date"], b["kind"]) for b in found] == [
+        (layer, day.isoformat(), kind)
+        for layer, kind in zip(LAYERS, ("continuous", "bitfield"), strict=True)
+        for day in DAYS
+    ]
+    assert found[0]["units"] == "m^2/m^2"
+    assert found[0]["codes"]["250"] == "urban, built-up"
+    for band in found:
+        assert [one["role"] for one in band["further"]] == ["codes", *EXTRA]
+        cell = tmp_path / f"{band['layer']}.{band['date']}.tif"
+        with rasterio.open(cell) as raster:
+            planes = raster.read()
+        for number, one in enumerate([band, *band["further"]]):
+            with rasterio.open(group / one["file"]) as made:
+                assert np.array_equal(made.read(one["band"]), planes[number])
+                assert made.count == len(DAYS)
+    with rasterio.open(group / "Lai_1km.codes.tif") as codes:
+        assert codes.scales == (1.0, 1.0)
+        assert 250 in codes.read(1)
+    with rasterio.open(group / "Lai_1km.tif") as values:
+        assert values.scales == pytest.approx((0.1, 0.1))
+
+
+def test_a_package_gets_only_the_kinds_of_layers_that_it_takes(group: Path, tmp_path: Path) -> None:
+    package = Packages.of(Settings()).find("mean").package
+    to = tmp_path / "input"
+    to.mkdir()
+    give_inputs(package, files(group), to)
+    bands = json.loads((to / "manifest.json").read_text("utf-8"))["bands"]
+    assert {band["layer"] for band in bands} == {"Lai_1km"}
+    further = {f"Lai_1km.{role}.tif" for role in ("codes", *EXTRA)}
+    assert set(files(to)) == {"manifest.json", "Lai_1km.tif", *further}
+
+
+def test_a_package_that_takes_nothing_of_a_group_is_not_run(group: Path, tmp_path: Path) -> None:
+    package = Packages.of(Settings()).find("mean").package
+    only = package.model_copy(update={"takes": ("class",)})
+    with pytest.raises(AttemptError, match=r"classes; the group has FparLai_QC \(bitfield\)") as no:
+        give_inputs(only, files(group), tmp_path)
+    assert no.value.category is Category.CHOICE_REFUSED
