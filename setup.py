@@ -13,7 +13,7 @@ HEADERS = sorted(str(path) for path in Path("reprojection/kernels/csrc").glob("*
 setup(
     ext_modules=[
         Extension(
-            "reprojection._kernels",
+            "reprojection.kernels._kernels",
             sources=SOURCES,
             depends=HEADERS,
             # No fused multiply-add and no fast-math: the same pixels on every CPU. No -march:

@@ -265,7 +265,7 @@ resource portal 'Microsoft.App/containerApps@2024-03-01' = {
             {
               type: 'Readiness'
               httpGet: {
-                path: '/healthz'
+                path: '/livez'
                 port: portalPort
               }
               periodSeconds: 10
@@ -273,7 +273,7 @@ resource portal 'Microsoft.App/containerApps@2024-03-01' = {
             {
               type: 'Liveness'
               httpGet: {
-                path: '/healthz'
+                path: '/livez'
                 port: portalPort
               }
               periodSeconds: 30
