@@ -5,6 +5,9 @@ from collections.abc import Sequence
 
 LOOPBACK = "127.0.0.1"
 
+# Ports for which this process keeps a bound socket open that never listens.
+_held: set[int] = set()
+
 
 def is_free(port: int) -> bool:
     """Whether a server could listen on this loopback port now."""
@@ -25,22 +28,39 @@ def answers(port: int) -> bool:
 
 
 def choose(count: int, *, preferred: Sequence[int] = ()) -> tuple[int, ...]:
-    """`count` different free ports: the preferred ones that are free, then any.
+    """Choose `count` different free ports, the preferred ones first, and keep them.
 
-    Another program may take a port between the choice and its use; whoever starts a server on it
-    tries again with others.
+    Until this process ends, no other program gets one of these ports by chance: neither a program
+    that asks for any free port nor an outgoing connection. A server that sets SO_REUSEADDR can
+    listen on them; Node, Redis, uvicorn and asyncio do.
     """
-    chosen = [port for port in dict.fromkeys(preferred) if is_free(port)][:count]
-    holders: list[socket.socket] = []
-    try:
-        while len(chosen) < count:
-            holder = socket.socket()
-            holders.append(holder)
-            holder.bind((LOOPBACK, 0))
-            port = int(holder.getsockname()[1])
-            if port not in chosen:
-                chosen.append(port)
-    finally:
-        for holder in holders:
-            holder.close()
+    chosen = [port for port in dict.fromkeys(preferred) if _hold(port)][:count]
+    while len(chosen) < count:
+        holder = socket.socket()
+        holder.bind((LOOPBACK, 0))
+        # Set only now: with the option at bind, the kernel could give a port that is shared.
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        chosen.append(_keep(holder))
     return tuple(chosen)
+
+
+def _hold(port: int) -> bool:
+    if not is_free(port):
+        return False
+    if port not in _held:
+        holder = socket.socket()
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            holder.bind((LOOPBACK, port))
+        except OSError:
+            holder.close()
+            return False
+        _keep(holder)
+    return True
+
+
+def _keep(holder: socket.socket) -> int:
+    port = int(holder.getsockname()[1])
+    _held.add(port)
+    holder.detach()  # the descriptor stays open until the process ends
+    return port

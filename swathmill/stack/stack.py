@@ -20,7 +20,6 @@ from tasks.settings import Settings
 
 READY_SECONDS = 60.0
 DISK_CHECK_SECONDS = 30.0
-START_TRIES = 3
 STOP_ORDER_TAIL = (("mail",), ("redis",), ("azurite",))
 
 
@@ -175,23 +174,14 @@ class Stack:
     def _start_azurite(
         self, folder: DataFolder, secrets: Secrets, before: StackState
     ) -> AzuriteServer:
-        preferred = before.azurite_ports
-        for attempt in range(1, START_TRIES + 1):
-            server = AzuriteServer.on_free_ports(
-                folder=folder.azurite,
-                log=folder.log("azurite"),
-                account=secrets.account,
-                preferred=preferred,
-            )
-            try:
-                self._supervisor.adopt(server.start())
-                return server
-            except StackError:
-                # Another program may have taken a port since it was found free.
-                if attempt == START_TRIES or all(map(ports.is_free, server.ports)):
-                    raise
-                preferred = ()
-        raise AssertionError("unreachable: the last try returns or raises")
+        server = AzuriteServer.on_free_ports(
+            folder=folder.azurite,
+            log=folder.log("azurite"),
+            account=secrets.account,
+            preferred=before.azurite_ports,
+        )
+        self._supervisor.adopt(server.start())
+        return server
 
     def _start_redis(self, folder: DataFolder, secrets: Secrets, before: StackState) -> RedisServer:
         server = RedisServer.on_free_port(
@@ -214,14 +204,14 @@ class Stack:
 
     def _choose_portal_port(self, before: StackState) -> int:
         wanted = self._options.portal_port
-        if wanted == 0:
-            return ports.choose(1, preferred=[before.portal_port] if before.portal_port else [])[0]
-        if not ports.is_free(wanted):
+        preferred = wanted or before.portal_port
+        (port,) = ports.choose(1, preferred=[preferred] if preferred else [])
+        if wanted and port != wanted:
             raise StackError(
                 f"Port {wanted} is taken, and the portal was told to listen there.",
                 "Name another with --port, or leave it out to take a free one.",
             )
-        return wanted
+        return port
 
     def _environment(
         self, azurite: AzuriteServer, redis: RedisServer, secrets: Secrets
