@@ -49,6 +49,7 @@ _GAPS = 3  # beats that a worker misses, before it counts as silent
 _TOLD = 3  # attempts that are named as evidence
 _MOVES = 5  # of one task from a slow machine
 _REMEMBERED = 10_000  # tasks
+_CLASSES = 1_000  # of which it is known on whom they succeeded
 _WITNESS = 2  # workers on which a slow task says something of the worker
 _AGAIN = 2  # times the first wait, after a probe that was slow
 _PART = 8  # of the time for which a worker has been slow, that it waits at least
@@ -115,7 +116,7 @@ class Machines:
         self._bounds = bounds
         self._probe = probe
         self._silence = _GAPS * beat
-        self._succeeded: dict[str, Counter[str]] = {}  # workers by class
+        self._succeeded: OrderedDict[str, Counter[str]] = OrderedDict()  # by class and worker
         self._longest = max(probe, bounds.ceiling)
         self._machines: dict[str, _Machine] = {}
         self._tasks: OrderedDict[str, _Task] = OrderedDict()
@@ -139,6 +140,9 @@ class Machines:
             self._attempts(machine, worker.sequence, now)
             if machine.hold is not worker.hold or (new and machine.hold is not Hold.NONE):
                 orders.append(_order(worker.name, machine, now))
+        for gone in self._machines.keys() - known.keys():
+            for found in self._succeeded.values():
+                del found[gone]
         self._machines = known
         return orders
 
@@ -175,10 +179,10 @@ class Machines:
             return
         machine = self._machines.get(news.worker)
         usual = self._pace.usual(news.task_class, statistics.get(news.task_class))
-        if news.category is None and not self.slow(news.worker):
-            self._succeeded.setdefault(news.task_class, Counter())[news.worker] += 1
         if machine is None:
             return
+        if news.category is None and machine.hold is Hold.NONE:
+            self._count(news.task_class, news.worker)
         speaks = machine.meet((news.key, news.number), news.task_class)
         speaks = speaks and now - machine.heard <= self._silence
         machine.ended[news.task_class] += 1
@@ -199,6 +203,14 @@ class Machines:
                 machine.slow.append(_words(news.task_class, "", news.duration, usual))
             elif not machine.score:
                 machine.slow.clear()
+
+    def _count(self, task_class: str, worker: str) -> None:
+        """Count a success. Bounded: the class without one for the longest time is dropped, and a
+        worker that has left."""
+        self._succeeded.setdefault(task_class, Counter())[worker] += 1
+        self._succeeded.move_to_end(task_class)
+        if len(self._succeeded) > _CLASSES:
+            self._succeeded.popitem(last=False)
 
     def _known_elsewhere(self, task_class: str, worker: str) -> bool:
         """Whether enough attempts of a class have succeeded on others than a worker."""

@@ -261,3 +261,35 @@ def test_the_row_keeps_why_since_when_and_until_when_through_beats() -> None:
     workers.order_hold(store, clock, "w", 1.0, Hold.NONE)
     (found,) = workers.list_workers(store)
     assert (found.hold_why, found.hold_since, found.hold_until) == ("", 0.0, 0.0)
+
+
+# --- what is remembered ---
+
+
+def test_successes_on_workers_that_have_left_are_forgotten() -> None:
+    fleet = Fleet(workers=5)
+    fleet.look(5)
+    for name in ("w0", "w1"):
+        for i in range(20):
+            fleet.end(fleet.begin(f"{i} on {name}", name), 100.0)
+    fleet.gone = {"w0"}
+    fleet.look(10)
+    slow(fleet, "w1", 400)
+    assert fleet.holds == {}
+    for i in range(5):
+        fleet.end(fleet.begin(f"{i} on w2", "w2"), 100.0)
+    fleet.look(410)
+    assert fleet.holds == {"w1": Hold.DRAINED}
+
+
+def test_classes_without_a_success_for_the_longest_time_are_forgotten() -> None:
+    fleet = Fleet()
+    fleet.learn()
+    for i in range(1000):
+        one = fleet.begin(f"task{i}", "w0")
+        one.task_class = f"class {i}"
+        ended = replace(news(one.key, "w0", 10.0), task_class=one.task_class)
+        del fleet.view.running[one.key]
+        fleet.monitor.ended(ended, one, {}, fleet.now)
+    slow(fleet, "w1", 400)
+    assert fleet.holds == {}
