@@ -10,7 +10,6 @@ from tasks.errors import StoreError
 from tasks.run import exits, logs
 from tasks.run.connect import SettingMissingError, connect
 from tasks.settings import WrongSettingError, read_settings
-from tasks.tables import requests
 
 _GRACE_SECONDS = 5
 
@@ -21,7 +20,6 @@ def main() -> int:
         settings = read_settings()
         logs.configure(settings.log_level, process="portal")
         services = connect(settings)
-        requests.complete_lists(services)
         app = create_app(settings, services)
     except (ValueError, WrongSettingError, SettingMissingError) as error:
         sys.stderr.write(f"The portal cannot start: {error}\n")

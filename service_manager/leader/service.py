@@ -10,6 +10,7 @@ from service_manager.leader.leadership import Leadership
 from service_manager.leader.manager import Manager
 from service_manager.options import Options
 from tasks.errors import FencedError, StoreError
+from tasks.tables import requests
 from tasks.tables.services import Services
 
 log = structlog.get_logger("manager.service")
@@ -34,6 +35,7 @@ def serve(
         log.info("acting", epoch=leadership.epoch)
         try:
             with keep(leadership) as turn:
+                requests.complete_lists(services)
                 _act(turn, make(leadership.epoch), options, stop, each)
         except FencedError as error:
             log.warning("standing by", reason=str(error))
