@@ -107,6 +107,12 @@ class Product(_Entry):
         plain = tuple(name for name in self.layers if not set(name) & set("*?"))
         return self.listed + tuple(name for name in plain if name not in self.listed)
 
+    @property
+    def phase(self) -> int:
+        """Days from January 1st to the start of the year's first composite: Aqua's 16-day ones
+        start 8 days after Terra's (MOD13 User's Guide)."""
+        return 8 if self.period == 16 and self.name.startswith("MYD") else 0
+
     def layer(self, name: str) -> LayerEntry | None:
         """The entry for a layer; names in the catalogue may hold wildcards, exact ones win.
 

@@ -206,7 +206,9 @@ class Course:
                 yield from swath_gaps(wanted.choice, span, seen, wrong)
             else:
                 tiles = region_tiles(self.request.region)
-                yield from tile_gaps(wanted.choice, wanted.period, span, tiles, seen, wrong)
+                yield from tile_gaps(
+                    wanted.choice, wanted.period, span, tiles, seen, wrong, wanted.phase
+                )
 
     def _listing(self, first: date) -> Iterator[Stretch]:
         everywhere = len(self._layout.places) + 1
@@ -230,6 +232,7 @@ class Course:
             choice=choice,
             geometry=kind,
             period=known.period if known else 1,
+            phase=known.phase if known else 0,
             layers=tuple(every[layer] for layer in choice.layers),
             driver=every[alike[0].layers[0]],
             layout=self._layout,

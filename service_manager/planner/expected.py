@@ -128,7 +128,7 @@ class Dates:
         for one in wanted:
             request = one.layout.request
             span = request.time
-            days = [*expected_days(one.period, span, seen(one.number))]
+            days = [*expected_days(one.period, span, seen(one.number), one.phase)]
             names: dict[date, tuple[str, ...]] = {
                 day: (f"{one.product} {day.isoformat()}",) for day in days
             }
@@ -165,7 +165,7 @@ def _window_days(wanted: Wanted, window: str, kind: str, seen: Seen) -> list[dat
     days = (
         [*expected_days(1, inside, ())]
         if period <= 1
-        else starts(period, phase_of(period, seen), inside, seen)
+        else starts(period, phase_of(period, seen, wanted.phase), inside, seen)
     )
     return [
         day

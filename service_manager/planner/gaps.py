@@ -56,6 +56,7 @@ def tile_gaps(
     wanted: Iterable[Tile],
     found: Mapping[date, frozenset[Tile]],
     misnamed: Iterable[Misnamed] = (),
+    phase: int = 0,
 ) -> Iterator[Gap]:
     """Gaps of a tile product: a tile that is nowhere in the span, a day that lacks all tiles, a
     day that lacks one, a file that only has the name of one.
@@ -74,7 +75,7 @@ def tile_gaps(
             )
     there = [tile for tile in tiles if tile in present]
     named = {day for day, tile in wrong if tile in there}
-    for day in sorted({*expected_days(period, span, found), *named}):
+    for day in sorted({*expected_days(period, span, found, phase), *named}):
         lacking = [tile for tile in there if tile not in found.get(day, frozenset())]
         if there and len(lacking) == len(there) and day not in named:
             yield Gap(
@@ -121,23 +122,25 @@ def misnaming(found: Misnamed) -> str:
     )
 
 
-def expected_days(period: int, span: Time, found: Iterable[date]) -> Iterator[date]:
+def expected_days(period: int, span: Time, found: Iterable[date], phase: int = 0) -> Iterator[date]:
     """The days on which a product of this period starts, inclusive, within a span.
 
     Composites start anew each January 1st, some products 8 days later (the Aqua half of 16-day
-    pairs): the days that were found tell. Days found out of step are expected, too.
+    pairs): the days that were found tell, `phase` where none was. Days found out of step are
+    expected, too.
     """
     if period <= 1:
         yield from _days(span)
         return
     seen = sorted({day for day in found if span.start <= day <= span.end})
-    yield from starts(period, phase_of(period, seen), span, seen)
+    yield from starts(period, phase_of(period, seen, phase), span, seen)
 
 
-def phase_of(period: int, seen: Iterable[date]) -> int:
-    """How many days after January 1st a product of this period starts, as most of its days say."""
+def phase_of(period: int, seen: Iterable[date], usual: int) -> int:
+    """How many days after January 1st a product of this period starts, as most of its days say;
+    `usual` without a day."""
     phases = Counter((day.timetuple().tm_yday - 1) % period for day in seen)
-    return phases.most_common(1)[0][0] if phases else 0
+    return phases.most_common(1)[0][0] if phases else usual
 
 
 def starts(period: int, phase: int, span: Time, seen: Iterable[date]) -> list[date]:

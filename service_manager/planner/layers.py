@@ -108,6 +108,7 @@ class Wanted:
     choice: ProductChoice
     geometry: str
     period: int  # days between two granules of one place
+    phase: int  # days from January 1st to the first of a year, where no granule tells
     layers: tuple[LayerChoice, ...]
     driver: LayerChoice
     """The layer by whose values the granules of swaths are chosen."""

@@ -179,3 +179,22 @@ def test_the_cube_of_a_reduction_expects_what_its_package_takes() -> None:
     reduced = cubes["mean.LST_Day_1km_mean"].missing
     assert {one.part for one in reduced} == {"2012-02-01"}
     assert {one.what.split()[0] for one in reduced} == {"MOD11A1.006"}
+
+
+def test_aquas_half_of_sixteen_day_pairs_is_expected_on_its_own_days_without_a_granule() -> None:
+    layers = ["1 km 16 days NDVI"]
+    found = made(
+        [tile_granule(dt.date(2012, 1, day), 18, 4, "MOD13A2", "6") for day in (1, 17)],
+        products=[
+            {"name": name, "collection": "6", "layers": layers} for name in ("MOD13A2", "MYD13A2")
+        ],
+        region={"tiles": ["h18v04"]},
+        time=JANUARY,
+        grid={"modis": 1000},
+        reduction={"package": "mean", "group_by": ["cell", "month"]},
+    )
+    (group,) = specs(found, GroupSpec)
+    assert [one.what for one in group.missing] == [
+        "MYD13A2.006 2012-01-09",
+        "MYD13A2.006 2012-01-25",
+    ]
