@@ -9,7 +9,7 @@ import os
 from typing import TypedDict
 from urllib.request import getproxies
 
-from azure.core.exceptions import AzureError, ResourceExistsError
+from azure.core.exceptions import AzureError, ClientAuthenticationError, ResourceExistsError
 from azure.data.tables import TableServiceClient
 from azure.storage.blob import BlobServiceClient
 from azure.storage.queue import QueueClient, QueueMessage
@@ -74,18 +74,15 @@ def connect(settings: Settings, *, create: bool = True) -> Services:
 
     Raises:
         SettingMissingError: no storage account or no Redis is named.
-        WrongSettingError: the connection string of the storage account is malformed.
+        WrongSettingError: the connection string of the storage account is malformed, or the process
+            has no identity that storage accepts.
         azure.core.exceptions.AzureError: storage does not answer.
     """
     if not settings.storage.get_secret_value():
         raise SettingMissingError("SWATHMILL_STORAGE", "an Azure Storage connection string")
     if not settings.redis_url.get_secret_value():
         raise SettingMissingError("SWATHMILL_REDIS_URL", "a URL such as redis://host:6379/0")
-    store, container, queue = _clients(settings.storage.get_secret_value())
-    if create:
-        store.create(TABLES)
-        container.create(blobs.CONTAINERS)
-        queue.create()
+    store, container, queue = _clients(settings.storage.get_secret_value(), create=create)
     return Services(
         store=store,
         blobs=container,
@@ -98,10 +95,7 @@ def connect(settings: Settings, *, create: bool = True) -> Services:
 def connect_storage(storage: str) -> Services:
     """Clients of storage alone, for tools that neither hand out work nor take it; tables and
     containers are created if absent. Raises AzureError when storage does not answer."""
-    store, container, queue = _clients(storage)
-    store.create(TABLES)
-    container.create(blobs.CONTAINERS)
-    queue.create()
+    store, container, queue = _clients(storage, create=True)
     return Services(
         store=store, blobs=container, queue=queue, hints=MemoryHints(), clock=SystemClock()
     )
@@ -148,14 +142,26 @@ class AzureQueue:
         return delete
 
 
-def _clients(storage: str) -> tuple[AzureTables, AzureBlobs, AzureQueue]:
+def _clients(storage: str, *, create: bool) -> tuple[AzureTables, AzureBlobs, AzureQueue]:
     try:
-        return _made_clients(storage)
+        store, container, queue = _made_clients(storage)
+        if create:
+            store.create(TABLES)
+            container.create(blobs.CONTAINERS)
+            queue.create()
     except ValueError as error:
         raise WrongSettingError(
             f"The setting SWATHMILL_STORAGE cannot be used: {error}",
             "Correct it (docs/settings.md).",
         ) from None
+    except ClientAuthenticationError as error:
+        name = "the connection string" if "=" in storage else f"the storage account {storage!r}"
+        raise WrongSettingError(
+            f"SWATHMILL_STORAGE names {name}, and this process has no identity for it.",
+            "Set it to a valid connection string, or give the process a managed identity "
+            "(docs/settings.md).",
+        ) from error
+    return store, container, queue
 
 
 def _made_clients(storage: str) -> tuple[AzureTables, AzureBlobs, AzureQueue]:

@@ -7,7 +7,8 @@ import pytest
 from azure.core.exceptions import AzureError
 from azure.storage.blob import BlobServiceClient
 
-from tasks.run.connect import looks_in_environment, transport
+from tasks.run.connect import connect_storage, looks_in_environment, transport
+from tasks.settings import WrongSettingError
 
 STORAGE = (
     "DefaultEndpointsProtocol=http;AccountName=mill;AccountKey=a2V5;"
@@ -67,3 +68,14 @@ def test_calls_go_through_the_proxy_of_the_environment(monkeypatch: pytest.Monke
             client.get_service_properties()
         proxy.join()
     assert asked[0].startswith(b"GET http://storage.invalid/mill")
+
+
+def test_an_account_that_the_process_has_no_identity_for_is_a_wrong_setting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Else the SDK looks for ten others, over the network, too.
+    monkeypatch.setenv("AZURE_TOKEN_CREDENTIALS", "EnvironmentCredential")
+    for name in ("AZURE_CLIENT_ID", "AZURE_CLIENT_SECRET", "AZURE_TENANT_ID"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(WrongSettingError, match=r"SWATHMILL_STORAGE .*'nonsense'.* no identity"):
+        connect_storage("nonsense")
