@@ -269,7 +269,7 @@ def _words(fault: _Fault, guide: Guide) -> tuple[str, str]:
     if fault.value is None or fault.value == "":
         return "is empty.", f"Fill it in, or leave the field out. {remedy}"
     if fault.kind == "literal_error":
-        return _no_choice(fault)
+        return _no_choice(fault, wanted)
     if fault.kind in _COUNTED:
         return _counted(fault), remedy
     if isinstance(fault.value, str) and _COMMA.fullmatch(fault.value):
@@ -300,11 +300,13 @@ def _misspelt(fault: _Fault, guide: Guide) -> tuple[str, str]:
     return problem, "Take it out, or check its spelling."
 
 
-def _no_choice(fault: _Fault) -> tuple[str, str]:
+def _no_choice(fault: _Fault, wanted: Wanted | None) -> tuple[str, str]:
     choices = str(fault.context.get("expected", "")).replace("'", "")
     names = [name.strip() for name in choices.replace(" or ", ",").split(",") if name.strip()]
     like = nearest(fault.value, names) if isinstance(fault.value, str) else []
     asked = f"Did you mean {like[0]}? " if like else ""
+    if fault.tags and wanted is not None and all(name in wanted.remedy for name in names):
+        return f"{shown(fault.value)} is not {wanted.what}.", f"{asked}{wanted.remedy}"
     return (
         f"{shown(fault.value)} is not a choice here.",
         f"{asked}Choose {listed(names) if names else 'another'}.",

@@ -11,6 +11,7 @@ from starlette.datastructures import FormData
 from reprojection.catalogue.names import normal_collection
 from tasks.errors import RequestRefusedError
 from tasks.request.request import Request, other_notation, parse_request
+from tasks.request.request_guide import WANTED
 from tasks.wording import listed
 
 Document = dict[str, object]
@@ -386,9 +387,7 @@ def _yaml_mapping(name: str, text: str) -> object:
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f" at line {mark.line + 1}" if mark is not None else ""
-        raise RequestRefusedError(
-            name, f"cannot be read{where}.", "Write it as JSON or YAML."
-        ) from None
+        raise RequestRefusedError(name, f"cannot be read{where}.", WANTED[name].remedy) from None
 
 
 def request_yaml(request: Request) -> str:

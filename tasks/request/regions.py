@@ -19,6 +19,8 @@ from reprojection.grid.crs import SPHERE_RADIUS
 from reprojection.grid.sinusoidal import TILE_SIZE, tiles_touching
 from tasks.errors import RequestRefusedError
 from tasks.request.request import Region
+from tasks.request.request_guide import WANTED
+from tasks.wording import shown
 
 Area = Polygon | MultiPolygon
 
@@ -102,8 +104,8 @@ def _geojson(document: Mapping[str, object]) -> Area:
     shapes = [*_geometries(document)]
     try:
         areas = [shape(dict(item)) for item in shapes]
-    except (ShapelyError, ValueError, TypeError, KeyError, AttributeError, IndexError) as error:
-        raise _refused(f"is not a GeoJSON geometry ({error})") from None
+    except (ShapelyError, ValueError, TypeError, KeyError, AttributeError, IndexError):
+        raise _refused("has no coordinates, or coordinates that form no polygon") from None
     if not areas:
         raise _refused("holds no geometry")
     for area in areas:
@@ -128,11 +130,13 @@ def _geometries(document: Mapping[str, object]) -> Iterator[Mapping[str, object]
         geometry = document.get("geometry")
         if not isinstance(geometry, Mapping):
             raise _refused("is a Feature without a geometry")
-        yield geometry
+        yield from _geometries(geometry)
     elif kind in ("Polygon", "MultiPolygon"):
         yield document
+    elif kind is None:
+        raise _refused("has no type")
     else:
-        raise _refused(f"has the type {kind!r}")
+        raise _refused(f"has the type {shown(kind)}, not Polygon or MultiPolygon")
 
 
 def _check_area(area: Area) -> None:
@@ -162,7 +166,7 @@ def _check_area(area: Area) -> None:
 
 def _refused(problem: str, remedy: str = "") -> RequestRefusedError:
     return RequestRefusedError(
-        "region.geojson", problem + ".", remedy or "Give a GeoJSON Polygon or MultiPolygon."
+        "region.geojson", problem + ".", remedy or WANTED["region.geojson"].remedy
     )
 
 
