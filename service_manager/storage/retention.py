@@ -16,7 +16,7 @@ from tasks.errors import FencedError
 from tasks.model.keys import SHARDS
 from tasks.model.model import State, Task
 from tasks.storage.blobs import ARTIFACTS, GRANULES
-from tasks.tables import history, requests, rows, transitions
+from tasks.tables import history, outbox, requests, rows, transitions
 from tasks.tables.expectation import Times
 from tasks.tables.protocol import change_task, read_task
 from tasks.tables.services import Services
@@ -56,9 +56,13 @@ class Retention:
         return sum(1 for deleted in self.collecting(shard) if deleted)
 
     def passing(self, shard: str) -> Iterator[bool]:
-        """Both, with points at which to pause: true for each task expired or blob deleted."""
+        """Both, with points at which to pause: true for each task expired or blob deleted. Once in
+        a turn of all shards old mails are deleted, too."""
         yield from self.expiring(shard)
         yield from self.collecting(shard)
+        if shard == SHARDS[-1]:
+            number = outbox.drop_old(self._services.store, self._services.clock.now())
+            log.debug("old mails deleted", count=number)
 
     def expiring(self, shard: str) -> Iterator[bool]:
         """`expire`, with points at which to pause."""

@@ -1,4 +1,4 @@
-"""The table `outbox`: mail that is to be sent, at least once.
+"""The table `outbox`: mail that is to be sent, at least once, and was in the last 60 days.
 
 A row's id is computed from what it is about, so that telling twice writes one mail, and its
 Message-ID is the same each time it is sent.
@@ -11,11 +11,22 @@ from dataclasses import dataclass, field, replace
 
 from tasks.storage.clock import Clock
 from tasks.storage.schema import SCHEMA, current
-from tasks.storage.store import Entity, Insert, Operation, Replace, Row, Store
+from tasks.storage.store import (
+    BATCH_OPERATIONS,
+    Delete,
+    Entity,
+    Insert,
+    Operation,
+    Replace,
+    Row,
+    Store,
+)
 from tasks.tables import updates
 
 TABLE = "outbox"
 PARTITION = "outbox"
+KEPT = 60 * 86_400.0
+"""Seconds for which a mail is kept: so long, telling twice writes it once."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,6 +93,15 @@ def mark_sent(store: Store, clock: Clock, mail: Mail, at: float) -> None:
 def mark_failed(store: Store, clock: Clock, mail: Mail, error: str) -> None:
     """The mail server did not take the mail; it stays to be sent."""
     _change(store, clock, replace(mail, tries=mail.tries + 1, error=error[:500]))
+
+
+def drop_old(store: Store, now: float) -> int:
+    """Delete the mails that are kept no longer, sent or not; how many. Raises StoreError."""
+    old = [mail.id for mail in mails(store) if now - mail.written > KEPT]
+    for start in range(0, len(old), BATCH_OPERATIONS):
+        batch = [Delete(row=row) for row in old[start : start + BATCH_OPERATIONS]]
+        store.transact(TABLE, PARTITION, batch)
+    return len(old)
 
 
 def _change(store: Store, clock: Clock, mail: Mail) -> None:

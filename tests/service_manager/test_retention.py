@@ -7,7 +7,7 @@ from service_manager.storage.worth import Policy
 from tasks.model.keys import SHARDS
 from tasks.model.model import RequestState, State
 from tasks.storage.blobs import ARTIFACTS, artifact_name, split_blob
-from tasks.tables import protocol, requests
+from tasks.tables import outbox, protocol, requests
 from tests.service_manager.workbench import Bench, collect, mosaic, plan_of
 
 G = collect("g")
@@ -77,3 +77,23 @@ def test_a_quota_takes_no_more_than_it_must_and_nothing_that_is_needed() -> None
         policy = replace(free, quota=quota)
         keeper = Retention(b.services, b.manager.view, wait=10, policy=policy)
         assert sum(keeper.expire(shard) for shard in SHARDS) == goes
+
+
+def test_mails_go_sixty_days_after_they_were_written() -> None:
+    b = Bench(plans={"p": plan_of(G, TOP, outputs={"top": "out"})})
+    store = b.services.store
+    b.until_ended(b.submit("p"))
+    (first,) = outbox.mails(store)
+    b.services.clock.sleep(50 * 86_400)
+    for number in range(200):
+        outbox.put(store, b.services.clock, replace(first, kind=f"{number}"))
+    second = replace(first, kind="later", written=b.services.clock.now())
+    outbox.put(store, b.services.clock, second)
+    keeper = Retention(b.services, b.manager.view, wait=10)
+    for days, left in ((9, 202), (2, 1)):
+        b.services.clock.sleep(days * 86_400)
+        for shard in SHARDS:
+            for _ in keeper.passing(shard):
+                pass
+        assert len([*outbox.mails(store)]) == left
+    assert [mail.id for mail in outbox.mails(store)] == [second.id]
