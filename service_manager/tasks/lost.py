@@ -34,14 +34,16 @@ def _causes(
     if task is None:
         yield given.name, Category.UPSTREAM_FAILED.value
         return
+    if task.category is Category.UPSTREAM_FAILED and task.successor:
+        # What the task does without, its successor does, too.
+        yield from _causes(store, Input(key=task.successor, name=given.name), left, unnamed)
+        return
     spec = read_spec(store, given.key)
     yield from ((one.what, one.why) for one in spec.missing)
     if spec.missing_unnamed is not None:
         unnamed[task.key] = spec.missing_unnamed.inputs
     if task.category is not Category.UPSTREAM_FAILED:
         yield describe(spec), _why(task, spec)
-    elif task.successor:
-        yield from _causes(store, Input(key=task.successor, name=given.name), left, unnamed)
     else:
         for index, other in enumerate(spec.inputs):
             if task.lacking >> index & 1:
