@@ -16,6 +16,7 @@ from tasks.model.keys import shard
 from tasks.model.model import State, Task
 from tasks.model.spec import Input, Spec
 from tasks.storage.blobs import split_blob
+from tasks.storage.limits import check_transaction
 from tasks.storage.store import BATCH_OPERATIONS, Entity, Insert, Merge, Operation, Replace
 from tasks.tables import rows, transitions
 from tasks.tables.protocol import change_task, read_spec, read_task
@@ -269,50 +270,62 @@ class Dependents:
         # Read before the requests' wants name the successor: who takes it back from then on passes
         # the gate, and what a manager that was stalled has yet to write is refused.
         guards = {live.id: gate.passing(self._store, shard(new.key), live.id) for live in skipping}
+        olds = self._wanting(task, skipping)
+        if not olds:
+            return "", task.etag
+        wants = [
+            (
+                live,
+                Want(
+                    request=live.id,
+                    key=new.key,
+                    phase=new.phase,
+                    name=describe(new),
+                    output=old.output,
+                ),
+            )
+            for live, old in olds
+        ]
+        for live, want in wants:
+            creation = (*transitions.create(new, want, 0).operations, guards[live.id])
+            check_transaction(shard(new.key), creation)
         try:
-            noted, etag = self._noted(task, new.key, skipping)
+            etag = self._name(task, new.key, [old for _, old in olds])
         except ConflictError:
             return None
-        if not noted:
-            return "", etag
         missing, stale = self._inputs_of(new, {i.key for i in kept.values()} - _keys(spec))
         current: Task | None = None
-        for live, old in noted:
-            want = Want(
-                request=live.id,
-                key=new.key,
-                phase=new.phase,
-                name=describe(new),
-                output=old.output,
-            )
+        for live, want in wants:
             try:
-                current, want = self._want(new, want, missing, guards[live.id])
+                current, noted = self._want(new, want, missing, guards[live.id])
             except gate.TurnedError:
                 return None
-            live.note(want)
+            live.note(noted)
         if current is not None and current.state is State.READY:
             told.ready.append(current)
         if stale or (current is not None and current.state is State.WAITING):
             self._merge(told, self.examine(new.key))
         return new.key, etag
 
-    def _noted(
-        self, task: Task, successor: str, wanting: Sequence[Live]
-    ) -> tuple[list[tuple[Live, Want]], str]:
-        """The requests and their wants of a task, once these name the successor, so that whatever
-        comes then a retry drops it; and the ETag of the task's row since.
+    def _wanting(self, task: Task, among: Sequence[Live]) -> list[tuple[Live, Want]]:
+        """The requests that want a task, each with its want."""
+        found: list[tuple[Live, Want]] = []
+        for live in among:
+            row = self._store.get(rows.TABLE, shard(task.key), rows.want_row(live.id, task.key))
+            if row is not None:
+                found.append((live, rows.load_want(row)))
+        return found
+
+    def _name(self, task: Task, successor: str, wants: Sequence[Want]) -> str:
+        """Have the wants of a task name its successor, so that whatever comes then a retry drops
+        it; the ETag of the task's row since.
 
         Raises:
             ConflictError: the task has changed since it was read; a manager that was stalled names
                 nothing.
         """
-        found: list[tuple[Live, Want]] = []
-        for live in wanting:
-            row = self._store.get(rows.TABLE, shard(task.key), rows.want_row(live.id, task.key))
-            if row is not None:
-                found.append((live, rows.load_want(row)))
         named: list[Operation] = []
-        for _, old in found:
+        for old in wants:
             want = old.succeeded(successor)
             if want != old:
                 entity: Entity = {"successor": want.successor, "earlier": " ".join(want.earlier)}
@@ -322,7 +335,7 @@ class Dependents:
             fence = Replace(row=rows.task_row(task.key), entity=rows.dump_task(task), etag=etag)
             batch = [fence, *named[start : start + BATCH_OPERATIONS - 1]]
             etag = self._store.transact(rows.TABLE, shard(task.key), batch)[0]
-        return found, etag
+        return etag
 
     def _want(
         self, spec: Spec, want: Want, missing: int, guard: Insert | Replace

@@ -7,6 +7,7 @@ import pytest
 from service_manager.leader.service import serve
 from service_manager.options import Options
 from tasks.errors import RequestRefusedError, StoreError
+from tasks.model.absence import NAMED, Absent, bounded
 from tasks.model.categories import Category
 from tasks.model.model import Phase, RequestState, State
 from tasks.model.plan import Gap, Plan
@@ -110,6 +111,28 @@ def test_a_successor_names_the_granules_for_want_of_which_its_inputs_were_not_ma
     assert [(one.part, one.what, one.why) for one in successor.missing] == [
         (SOLE.key, "g3", "unreadable input file")
     ]
+
+
+def test_what_a_successor_only_counts_is_counted_once_where_it_fails_too() -> None:
+    without = bounded(
+        Absent(part=f"p{n:03d}", what=f"granule {n:03d}", why="not in the archive")
+        for n in range(NAMED + 50)
+    )
+    part = mosaic("part", G[0], G[1]).model_copy(update=without.fields)
+    top = mosaic("top", part, G[2])
+    failed = Category.UNREADABLE_INPUT_FILE
+    plans = {"p": plan_of(*G[:3], part, top, outputs={"top": "out"})}
+    b = Bench(plans=plans, decide=lambda c: None if c.task.key in (G[1].key, G[2].key) else failed)
+    request = b.submit("p")
+    for _ in range(400):
+        b.rounds(1)
+        wants = {want.key: want for want in requests.wants(b.services, request)}
+        if wants and wants[top.key].successor:
+            break
+    over = protocol.read_spec(b.services.store, wants[top.key].successor)
+    assert over.missing_unnamed is not None
+    # The granules, g0 that failed, and the part over what there is, which failed, too.
+    assert len(over.missing) + over.missing_unnamed.inputs == NAMED + 50 + 2
 
 
 @pytest.mark.provokes(Category.UPSTREAM_FAILED)
@@ -446,6 +469,7 @@ def test_a_successor_that_cannot_be_stored_is_a_gap_and_the_manager_goes_on() ->
     assert (failed.state, failed.category) == (State.FAILED, Category.UPSTREAM_FAILED)
     assert failed.successor == ""
     assert "could not be planned without the inputs that failed: a transaction of" in failed.reason
+    assert [w.successors for w in requests.wants(b.services, row.id) if w.key == big.key] == [()]
 
 
 def test_a_plan_that_cannot_be_stored_says_so() -> None:
