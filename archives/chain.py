@@ -54,8 +54,8 @@ def make_sources(wanted: Wanted) -> Sources:
     """The chain of sources that the settings name.
 
     Raises:
-        SourcesSettingError: a name is none, or there is no source at all.
-        IndexUnusableError: the folder is none.
+        SourcesSettingError: the setting names an unknown source, or none.
+        IndexUnusableError: the archive folder does not exist.
     """
     default, products = parse_chains(wanted.sources or ("folder" if wanted.archive else ""))
     made: dict[str, Source] = {}

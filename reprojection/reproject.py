@@ -1,6 +1,6 @@
 """Granules of one date onto one grid: mask, resample each granule, merge.
 
-This is the door of the room: everything else here serves it.
+This is the entry point of the package: every other module serves it.
 """
 
 import json

@@ -49,7 +49,10 @@ class Credentials(Protocol):
     """What is sent along to which address."""
 
     def headers(self, url: str) -> Mapping[str, str]:
-        """The headers that permit a request to this very URL; empty for a host of nobody's."""
+        """Return the headers that permit a request to this very URL.
+
+        Empty if no credentials belong to the host.
+        """
         ...
 
 

@@ -1,9 +1,9 @@
 """Which of many areas thousands of granules touch: the answers of `boundary.touches`, in batches.
 
 Areas and granules are drawn in gnomonic planes, where great circles are straight lines, and
-compared there by the thousand. The map shows distances too long, at most by its scale: what is
-within the margin there touches, what is farther apart than the margin can look does not, and only
-the few pairs between are looked at one by one.
+compared there by the thousand. The plane makes distances longer, at most by its scale. So pairs
+closer than the margin touch; pairs farther apart than the margin can appear do not. Only the few
+pairs in between are tested exactly.
 """
 
 import math

@@ -145,7 +145,7 @@ def cancel(request_id: str, caller: Caller, here: Here) -> RequestAnswer:
 
 @router.post("/requests/{request_id}/pause", status_code=202, summary="Pause a request")
 def pause(request_id: str, caller: Caller, here: Here) -> RequestAnswer:
-    """Start nothing more for a request; what runs goes on to its end."""
+    """Pause a request: running tasks will finish; no new ones start."""
     return RequestAnswer.of(order(here, caller, request_id, "pause"))
 
 

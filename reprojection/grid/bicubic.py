@@ -17,7 +17,7 @@ FINE = 32
 """Spacing of the finer control points used where 128 is too coarse."""
 
 PARTS = BLOCK // FINE
-"""Of these to the side of a block."""
+"""Number of fine steps along one side of a block."""
 
 
 def _weights(t: Floats) -> Floats:
@@ -111,7 +111,10 @@ def _weigh(table: Floats, nodes: Floats) -> Floats:
 
 
 def between(nodes: Floats) -> Floats:
-    """The bicubic amid each 4 x 4 of nodes (..., m, n, 2): (..., m - 3, n - 3, 2)."""
+    """Interpolate at the centre of every 4 x 4 neighbourhood of nodes.
+
+    Nodes of shape (..., m, n, 2) give (..., m - 3, n - 3, 2).
+    """
     n = nodes
     n = (
         9.0 * (n[..., 1:-2, :, :] + n[..., 2:-1, :, :]) - (n[..., :-3, :, :] + n[..., 3:, :, :])

@@ -1,4 +1,4 @@
-"""The C kernels as Python callables, or the word that they are absent.
+"""Load the C kernels as Python callables; `library()` is None where they are not built.
 
 The library is built from `csrc` as the extension module `reprojection.kernels._kernels` and loaded
 with ctypes, so that every call releases the GIL. SWATHMILL_KERNELS names another library

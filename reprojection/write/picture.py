@@ -1,4 +1,4 @@
-"""Small pictures of rasters: PNG with a scale of colours, see-through where there is no value."""
+"""Small pictures of rasters: PNG with a scale of colours, transparent where there is no value."""
 
 import struct
 import zlib

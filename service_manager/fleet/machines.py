@@ -15,10 +15,10 @@ No rule drains the last worker. At every look, also when others have left or a p
 worker and a quarter of the slots are free to take work; and in a small fleet no worker is held
 while work waits and all others are full.
 
-A drained worker runs what it has, less what others would end sooner. After a while it may take one
-attempt, the probe; is that as usual, the worker is released. Else it waits twice as long, or an
-eighth of the time for which it has been slow: what is lost when it recovers stays in proportion to
-what the probes of a worker that never does would cost.
+A drained worker keeps the attempts that no other worker would end sooner. After a while it is
+given one attempt, the probe. If the probe takes the usual time, the worker is used again; if not,
+it waits twice as long, or an eighth of the time for which it has been slow. So the time lost when
+a worker recovers stays in proportion to the cost of the probes of one that never does.
 
 Pure: rows, ended attempts and time come in, decisions come out. Times in seconds on the manager's
 monotonic clock.

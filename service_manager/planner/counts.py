@@ -13,7 +13,7 @@ _PIXEL = 2  # bytes of an uncompressed value, as most layers have
 
 
 class Kind(NamedTuple):
-    """As what a task counts: phase, class, bytes it stores at most."""
+    """The class under which a task is counted: phase, task class, maximum stored bytes."""
 
     phase: Phase
     task_class: str
@@ -85,7 +85,7 @@ class Counts:
 
 
 def kind_of(spec: Spec) -> Kind:
-    """As what a task counts."""
+    """Return the class under which a task is counted: its phase, task class and stored bytes."""
     return Kind(spec.phase, spec.task_class, stored_bytes(spec))
 
 

@@ -17,7 +17,10 @@ _TRIES = 8
 
 
 class TurnedError(SwathmillError):
-    """A gate was passed or closed since its guard was read: what was read then is old."""
+    """Another transaction passed or closed the gate after this one read it.
+
+    Read again and decide again.
+    """
 
 
 def passing(store: Store, shard: str, request: str, etag: str = "") -> Insert | Replace:

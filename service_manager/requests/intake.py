@@ -138,8 +138,8 @@ class Intake:
         live.row = requests.change_request(self._services, live.id, running)
 
     def _ready(self, row: RequestRow) -> Ready | RequestRow | None:
-        """The plan, or None while it is under way, or the row of the request that ended for want
-        of one."""
+        """Return the plan; None while planning is running; or, if planning failed, the row of the
+        request, which has ended."""
         try:
             return self._planning.take(row.id)
         except (StoreError, AzureError):

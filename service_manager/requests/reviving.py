@@ -1,8 +1,8 @@
 """Trying failures of a running request again, and all that could not be made for want of them.
 
 Dependents go first and what failed last, so that a crash anywhere leaves what failed to begin from,
-and every step may be repeated. Each running request that wants a revived task waits for it anew and
-wants its successor, made over what there was, no longer.
+and every step may be repeated. Every running request that needs a revived task waits for it again,
+and releases the stand-in that had been made from the inputs available at the time.
 """
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence

@@ -20,8 +20,10 @@ class _Input:
 
 
 class Holders:
-    """The inputs of tasks, and the hosts that hold each. What was heard of first is forgotten
-    first."""
+    """The inputs of tasks, and the hosts that hold each.
+
+    Bounded: the oldest entries are dropped first.
+    """
 
     def __init__(self, view: View) -> None:
         self._view = view

@@ -2,9 +2,9 @@
 
 Two things are learned of each class: how long its attempts take (median and spread of the
 logarithm, which a slow minority hardly moves), and how far they are at which part of their time.
-The second is what makes progress a careful witness: an attempt that reports 30% says nothing by
-itself, since a phase of it may be slow; one that has not got as far as the class's attempts had
-in a third of their time says that it takes at least three times its age.
+The second makes progress usable: 30% alone says nothing, since one part of the work may be slow.
+If an attempt has made less progress than its class usually makes in a third of the usual time,
+assume that it will take at least three times as long as it has run.
 
 Pure: durations and progress come in, estimates come out. All times in seconds.
 """

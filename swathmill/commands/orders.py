@@ -37,7 +37,7 @@ def pause(
     data: DataOption = None,
     token: TokenOption = None,
 ) -> None:
-    """Start nothing more of a request; what runs goes on to its end."""
+    """Pause a request: running tasks will finish; no new ones start."""
     _order(request_id, "pause", "is being paused", as_json, data, token)
 
 
@@ -93,7 +93,7 @@ def retry(
     data: DataOption = None,
     token: TokenOption = None,
 ) -> None:
-    """Try again what failed; an ended request is tried again by another, whose id is printed."""
+    """Run failed tasks again; of an ended request, in a new request, whose id is printed."""
     client = client_for(data_folder(data), token)
     with about(request_id):
         found = client.retry(request_id, category=category, task=task)

@@ -108,7 +108,7 @@ def results(
     data: DataOption = None,
     token: TokenOption = None,
 ) -> None:
-    """List or download the finished files of a request; what storage has lost is told last."""
+    """List or download a request's finished files; files lost in storage are listed at the end."""
     client = client_for(data_folder(data), token)
     folder = None if out is None else output_folder(out, "--out")
     with about(request_id):

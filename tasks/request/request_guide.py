@@ -131,7 +131,7 @@ _LABELS: Mapping[str, str] = {
     "merge": "Where granules overlap",
     "mask": "Mask",
     "units": "Values",
-    "codes": "Codes that are no data",
+    "codes": "Special codes",
     "extra_bands": "Extra bands",
     "cells": "Cells",
     "cube": "Layers over time",

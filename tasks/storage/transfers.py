@@ -76,8 +76,11 @@ DOWN = Shape(single=32 * MIB, parts=16, least=16 * MIB, most=32 * MIB, parallel=
 
 @dataclass(frozen=True, kw_only=True)
 class Recorded:
-    """What storage knows of a blob's content: our metadata, and its own MD5, if it has one. Of a
-    blob that came in one call it has, of one that came in blocks it has not."""
+    """What storage knows of a blob's content: our metadata, and its MD5.
+
+    Azure stores an MD5 only for blobs uploaded in a single call; blobs uploaded in blocks have
+    none.
+    """
 
     metadata: Mapping[str, str]
     md5: bytes | None

@@ -1,8 +1,8 @@
 """The table `requests`: one row per request, with its progress; markers and lists of them.
 
-All in one partition. By RowKey: `q|id` the request, `l|id` it has not ended, `d|id` it has ended
-and still wants what it needs no more, `i|...` its places in the lists (`request_lists`),
-`n|time|id` a request of an earlier build, which is in no list yet.
+All in one partition. By RowKey: `q|id` the request; `l|id`: the request has not ended; `d|id`: the
+request has ended but its interests in tasks have not been released yet; `i|...` its places in the
+lists (`request_lists`); `n|time|id` a request of an earlier build, which is in no list yet.
 """
 
 import datetime as dt
