@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from archives.model import Box, Fetched, GranuleRecord, Holding, Ring
+from modis.sphere import SPHERE_RADIUS_KM
 from reprojection.grid.orbit import DAY_SECONDS, PERIOD_SECONDS, swath
 
 CONUS: Box = (-125.0, 24.5, -66.5, 49.5)
@@ -188,5 +189,7 @@ def _overpasses(
 def _steady(lats: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Swaths that are not wholly off the US by latitude."""
     middle = lats.mean(axis=1)
-    steady: np.ndarray[Any, Any] = np.abs(middle - 37.0) < 12.5 + math.degrees(2300 / 6371 / 2)
+    steady: np.ndarray[Any, Any] = np.abs(middle - 37.0) < 12.5 + math.degrees(
+        2300 / SPHERE_RADIUS_KM / 2
+    )
     return steady

@@ -33,10 +33,11 @@ from pyhdf.SD import SD, SDC
 from pyproj import Transformer
 
 from bench.turns import Took, peak_mib, take_turns
+from modis.sphere import SPHERE_RADIUS
+from modis.tile import TILE_SIZE
 from reprojection.grid.grids import Grid, Lattice
 from reprojection.read.granule import open_granule
 from reprojection.read.raster import Band, Provenance, Raster, Source
-from reprojection.read.structmetadata import TILE_SIZE
 from reprojection.sample.hdfeos_write import (
     FieldToWrite,
     GranuleToWrite,
@@ -52,7 +53,7 @@ SIDE = 2400
 FILL = -28672
 GOAL = 4.0
 _START = datetime(2012, 6, 1, tzinfo=UTC)
-_SINUSOIDAL = "+proj=sinu +R=6371007.181 +nadgrids=@null +units=m +wktext"
+_SINUSOIDAL = f"+proj=sinu +R={SPHERE_RADIUS} +nadgrids=@null +units=m +wktext"
 
 
 def make_granule(folder: Path) -> Path:

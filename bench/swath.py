@@ -32,6 +32,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bench.turns import Took, peak_mib, take_turns
+from modis.sphere import SPHERE_RADIUS
 from reprojection.grid.grids import Grid, modis_tile_grid
 from reprojection.grid.orbit import SCAN_SECONDS, swath
 from reprojection.grid.targets import pixel_centres
@@ -46,7 +47,6 @@ from reprojection.sample.hdfeos_write import (
 )
 from reprojection.warp.swath import Swath, nearest
 
-RADIUS_M = 6371007.181
 REACH_M = 1500.0
 PASSES = ((600.0, 26.0), (900.0, 26.0), (750.0, 1.3))
 """Seconds after the equator and node longitude of each granule."""
@@ -136,15 +136,15 @@ def s1_accuracy(
     worst, wrong, seen = 0.0, 0, 0
     for one, index in zip(granules, found, strict=True):
         centres = _vectors(one.lat, one.lon).reshape(-1, 3)
-        away, _ = cKDTree(centres).query(wanted, distance_upper_bound=20_000 / RADIUS_M)
+        away, _ = cKDTree(centres).query(wanted, distance_upper_bound=20_000 / SPHERE_RADIUS)
         mine = index.ravel()[::7]
         some = mine >= 0
         own = np.linalg.norm(centres[mine[some]] - wanted[some], axis=1)
-        farther = (own - away[some]) * RADIUS_M
+        farther = (own - away[some]) * SPHERE_RADIUS
         worst = max(worst, float(farther.max(initial=0.0)))
         seen += int(some.sum())
         # Within 500 m of a centre every footprint reaches.
-        wrong += int((~some & (away < 500.0 / RADIUS_M)).sum())
+        wrong += int((~some & (away < 500.0 / SPHERE_RADIUS)).sum())
     return {"farther_m": worst, "missed": float(wrong), "compared": float(seen)}
 
 
@@ -162,7 +162,7 @@ def pyresample_peers(
         "tile",
         "tile",
         "tile",
-        "+proj=sinu +R=6371007.181 +units=m +no_defs",
+        f"+proj=sinu +R={SPHERE_RADIUS} +units=m +no_defs",
         grid.width,
         grid.height,
         grid.bounds,
@@ -199,7 +199,7 @@ def s2(rounds: int) -> list[Row]:
         sides["geotiepoints"] = lambda: modis5kmto1km(lon, lat)
     took = take_turns(sides, rounds)
     made = [np.asarray(side, np.float64) for side in ours()]
-    off = np.linalg.norm(_vectors(*made) - _vectors(fine.lat, fine.lon), axis=-1) * RADIUS_M
+    off = np.linalg.norm(_vectors(*made) - _vectors(fine.lat, fine.lon), axis=-1) * SPHERE_RADIUS
     return [
         Row(
             case="S2 5 km geolocation to 1 km",

@@ -21,14 +21,14 @@ from archives.errors import (
     SignatureExpiredError,
     TokenRefusedError,
 )
+from modis.formats import GRANULE_SUFFIXES, MAGICS
 
 # Query parameters that sign a URL: AWS Signature 4, CloudFront, Azure SAS.
 _SIGNATURES = {"x-amz-signature", "signature", "sig"}
 _LICENCE = re.compile(
     r"\beula\b|licen[cs]e agreement|approve_app|accept.{0,40}terms", re.IGNORECASE
 )
-_GRANULES = (".hdf", ".h5", ".he5", ".nc")
-_HDF4, _HDF5 = b"\x0e\x03\x13\x01", b"\x89HDF\r\n\x1a\n"
+_GRANULES = (*GRANULE_SUFFIXES, ".nc")
 _HEAD = 64  # bytes looked at before any is given on
 _SAID = 200  # characters of a server's own words that go into a message
 
@@ -90,7 +90,7 @@ def see_granule(pieces: Iterator[bytes], name: str, where: str) -> Iterator[byte
         if sum(map(len, first)) >= _HEAD:
             break
     head = b"".join(first)
-    if name.lower().endswith(_GRANULES) and not head.startswith((_HDF4, _HDF5)):
+    if name.lower().endswith(_GRANULES) and not head.startswith(MAGICS):
         text = head.lstrip(b"\xef\xbb\xbf \t\r\n").lower()
         if text.startswith((b"<!doctype html", b"<html", b"<head", b"<!--")):
             raise CredentialsRefusedError(

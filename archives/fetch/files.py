@@ -22,8 +22,8 @@ from archives.errors import (
 )
 from archives.fetch.answers import bare_url
 from archives.formats.checksums import read_chunks
-from archives.formats.names import GRANULE_SUFFIXES
 from archives.formats.sidecar import MAX_BYTES, Sidecar, parse_sidecar, read_sidecar
+from modis.formats import GRANULE_SUFFIXES
 
 Stamp = tuple[int, int, str]
 """A file's size in bytes, a number that changes with its content, and the same of its sidecar."""

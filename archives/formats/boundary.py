@@ -15,8 +15,7 @@ import numpy.typing as npt
 import shapely
 
 from archives.model import GranuleRecord, Ring
-
-EARTH_RADIUS_KM = 6371.007181
+from modis.sphere import SPHERE_RADIUS_KM
 
 # Half a footprint at the swath's edge (45 km x 20 km for a 10 km product, diagonal).
 OUTLINE_MARGIN_KM = 30.0
@@ -63,7 +62,7 @@ def touches(record: GranuleRecord, area: Area) -> bool:
     shapes = granule_caps(record)
     if shapes is None:
         return True
-    margin = margin_km(record) / EARTH_RADIUS_KM
+    margin = margin_km(record) / SPHERE_RADIUS_KM
     return any(caps_meet(shape, part, margin) for part in area_caps(area) for shape in shapes)
 
 
@@ -235,7 +234,7 @@ def tiles_touching(area: Area) -> list[tuple[int, int]]:
     if isinstance(area, Bounds):
         return [tile for tile in tiles if _box_meets_tile(area, *tile)]
     shapes = area_caps(area)
-    margin = TILE_MARGIN_KM / EARTH_RADIUS_KM
+    margin = TILE_MARGIN_KM / SPHERE_RADIUS_KM
     return [
         (h, v)
         for h, v in tiles

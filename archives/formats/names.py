@@ -10,9 +10,6 @@ from datetime import UTC, datetime, timedelta
 
 from archives.model import normal_collection
 
-GRANULE_SUFFIXES = (".hdf", ".h4", ".hdf4", ".h5", ".he5", ".hdf5")
-"""Endings of granule files: HDF4-EOS and HDF5-EOS."""
-
 _NAME = re.compile(
     r"^(?P<product>[A-Za-z][A-Za-z0-9_]{2,})\.A(?P<year>\d{4})(?P<day>\d{3})"
     r"(?:\.(?P<hour>\d{2})(?P<minute>\d{2}))?"

@@ -10,8 +10,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from archives.formats.checksums import digest
-from archives.formats.names import GRANULE_SUFFIXES, parse_granule_name
+from archives.formats.names import parse_granule_name
 from archives.model import GranuleRecord, Ring, normal_collection
+from modis.formats import GRANULE_SUFFIXES
 
 _FEW_DEGREES = 2.0  # between the points of a box's parallels, which are no great circles
 _WIDEST = 170.0  # degrees: a ring bounds the smaller part of the sphere

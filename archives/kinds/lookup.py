@@ -15,16 +15,9 @@ import numpy as np
 import numpy.typing as npt
 import shapely
 
-from archives.formats.boundary import (
-    EARTH_RADIUS_KM,
-    Area,
-    Cap,
-    area_caps,
-    caps_meet,
-    granule_caps,
-    margin_km,
-)
+from archives.formats.boundary import Area, Cap, area_caps, caps_meet, granule_caps, margin_km
 from archives.model import GranuleRecord, Ring
+from modis.sphere import SPHERE_RADIUS_KM
 
 _WIDEST = math.radians(50.0)  # of a plane: a gnomonic map stretches by 1 / cos^2
 _LARGEST = math.radians(40.0)  # radius of a granule that is compared in a plane
@@ -103,7 +96,7 @@ class Lookup:
         shapes = granule_caps(record)
         if shapes is None:
             return np.ones(len(self._caps), bool)
-        margin = margin_km(record) / EARTH_RADIUS_KM
+        margin = margin_km(record) / SPHERE_RADIUS_KM
         return np.array(
             [any(caps_meet(shape, part, margin) for shape in shapes) for part in self._caps], bool
         )
@@ -222,7 +215,7 @@ def _rings(records: Sequence[GranuleRecord]) -> _Rings:
     centres = np.where(lengths > 1e-9, totals / np.maximum(lengths, 1e-9), corners[starts[:-1]])
     cosines = np.einsum("ij,ij->i", corners, np.repeat(centres, counts, axis=0))
     radii = np.arccos(np.clip(np.minimum.reduceat(cosines, starts[:-1]), -1.0, 1.0))
-    margins = np.array([margin_km(record) for record in records]) / EARTH_RADIUS_KM
+    margins = np.array([margin_km(record) for record in records]) / SPHERE_RADIUS_KM
     return _Rings(
         corners=corners,
         starts=starts,

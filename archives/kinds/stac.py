@@ -21,7 +21,7 @@ from archives.errors import (
 )
 from archives.fetch.answers import bare_url, followed, is_signed
 from archives.fetch.download import Downloader
-from archives.formats.names import GRANULE_SUFFIXES, parse_granule_name
+from archives.formats.names import parse_granule_name
 from archives.formats.umm import moment
 from archives.kinds.web import Web
 from archives.model import (
@@ -34,6 +34,7 @@ from archives.model import (
     newest_editions,
     normal_collection,
 )
+from modis.formats import GRANULE_SUFFIXES
 
 PLANETARY_COMPUTER_URL = "https://planetarycomputer.microsoft.com/api/stac/v1"
 PLANETARY_COMPUTER_SIGN = "https://planetarycomputer.microsoft.com/api/sas/v1/token"

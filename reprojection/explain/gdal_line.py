@@ -7,6 +7,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from modis.formats import HDF5_MAGIC
+from modis.sphere import SPHERE_RADIUS
 from reprojection.grid.coordinates import Coordinates, SourceSpace
 from reprojection.grid.crs import from_lonlat, is_modis_sinusoidal, to_lonlat
 from reprojection.grid.grids import Grid
@@ -26,8 +28,7 @@ _TYPES = {
     "float64": "Float64",
 }
 # Latitudes of the sphere are WGS84 latitudes: no datum shift.
-_SINUSOIDAL = "+proj=sinu +R=6371007.181 +nadgrids=@null +units=m +wktext"
-_HDF5_MAGIC = b"\x89HDF\r\n\x1a\n"
+_SINUSOIDAL = f"+proj=sinu +R={SPHERE_RADIUS} +nadgrids=@null +units=m +wktext"
 
 _SAMPLES = 41
 """Pixels along each side at which the width of a kernel is looked up."""
@@ -89,7 +90,7 @@ def gdalwarp_line(
 
 def _is_hdf5(place: Place) -> bool:
     with place.path.open("rb") as file:
-        return file.read(len(_HDF5_MAGIC)) == _HDF5_MAGIC
+        return file.read(len(HDF5_MAGIC)) == HDF5_MAGIC
 
 
 def _no_equivalent(origins: Sequence[Place], grid: Grid) -> str:

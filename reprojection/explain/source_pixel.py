@@ -5,8 +5,8 @@ import math
 import numpy as np
 import numpy.typing as npt
 
+from modis.sphere import SPHERE_RADIUS
 from reprojection.grid.coordinates import SourceSpace, exact_coordinates
-from reprojection.grid.crs import SPHERE_RADIUS
 from reprojection.grid.grids import Grid
 from reprojection.grid.sphere import unit_vectors
 from reprojection.grid.targets import pixel_centres, pixel_metres

@@ -16,9 +16,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from modis.sphere import SPHERE_RADIUS
+from modis.tile import TILE_PIXELS, TILE_SIZE
 from reprojection.errors import GridError
 from reprojection.grid.crs import (
-    SPHERE_RADIUS,
     Floats,
     Operation,
     from_lonlat,
@@ -29,7 +30,6 @@ from reprojection.grid.crs import (
     wrap_longitude,
 )
 from reprojection.grid.grids import Grid
-from reprojection.grid.sinusoidal import MODIS_PIXELS, TILE_SIZE
 
 Points = tuple[Floats, Floats]
 
@@ -58,7 +58,7 @@ class SourceSpace:
             raise GridError(f"source grid {grid.transform} is rotated; only upright ones are read")
         a, _, c, _, e, f = grid.transform
         if is_modis_sinusoidal(grid.crs):
-            for pixels in (*MODIS_PIXELS.values(), 200, 600, 9600):
+            for pixels in (*TILE_PIXELS.values(), 200, 600, 9600):
                 size = TILE_SIZE / pixels
                 if abs(a - size) < 1e-6 * size and abs(e + size) < 1e-6 * size:
                     a, e = size, -size

@@ -17,17 +17,16 @@ from pyproj.enums import TransformDirection
 from pyproj.exceptions import CRSError, ProjError
 from pyproj.transformer import TransformerGroup
 
+from modis.sphere import SPHERE_RADIUS
 from reprojection.errors import GridError
 
 Floats = NDArray[np.float64]
 
-SPHERE_RADIUS = 6371007.181
-"""Radius in metres of the sphere of the MODIS sinusoidal projection (MODIS Land, "Grids")."""
-
 MODIS_SINUSOIDAL = (
-    'PROJCRS["MODIS Sinusoidal",BASEGEOGCRS["Sphere 6371007.181",DATUM["Not specified (based on '
-    'authalic sphere)",ELLIPSOID["Authalic sphere",6371007.181,0,LENGTHUNIT["metre",1]]],'
-    'PRIMEM["Greenwich",0,ANGLEUNIT["degree",0.0174532925199433]]],CONVERSION["Sinusoidal",'
+    f'PROJCRS["MODIS Sinusoidal",BASEGEOGCRS["Sphere {SPHERE_RADIUS}",DATUM["Not specified '
+    f'(based on authalic sphere)",ELLIPSOID["Authalic sphere",{SPHERE_RADIUS},0,'
+    'LENGTHUNIT["metre",1]]],PRIMEM["Greenwich",0,ANGLEUNIT["degree",0.0174532925199433]]],'
+    'CONVERSION["Sinusoidal",'
     'METHOD["Sinusoidal"],PARAMETER["Longitude of natural origin",0,ANGLEUNIT["degree",'
     '0.0174532925199433]],PARAMETER["False easting",0,LENGTHUNIT["metre",1]],'
     'PARAMETER["False northing",0,LENGTHUNIT["metre",1]]],CS[Cartesian,2],AXIS["easting",east,'

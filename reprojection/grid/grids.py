@@ -8,6 +8,7 @@ from typing import NamedTuple, Self, TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
+from modis.tile import TILE_PIXELS, TILE_SIZE, TILES_ACROSS, TILES_DOWN
 from reprojection.errors import GridError
 from reprojection.grid.crs import (
     MODIS_SINUSOIDAL,
@@ -17,13 +18,7 @@ from reprojection.grid.crs import (
     parse_crs,
     to_lonlat,
 )
-from reprojection.grid.sinusoidal import (
-    MODIS_PIXELS,
-    TILE_SIZE,
-    TILES_ACROSS,
-    TILES_DOWN,
-    tiles_touching,
-)
+from reprojection.grid.sinusoidal import tiles_touching
 
 __all__ = [
     "CELL_SIZE",
@@ -255,7 +250,7 @@ def modis_tile_grid(h: int, v: int, resolution_m: int) -> Grid:
 
 def _pixels(resolution_m: int) -> int:
     try:
-        return MODIS_PIXELS[resolution_m]
+        return TILE_PIXELS[resolution_m]
     except KeyError:
         raise GridError(f"MODIS resolution {resolution_m} m; choose 250, 500 or 1000") from None
 

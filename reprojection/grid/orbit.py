@@ -10,7 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-EARTH_RADIUS_KM = 6371.007181
+from modis.sphere import SPHERE_RADIUS_KM
+
 ALTITUDE_KM = 705.0
 INCLINATION_DEGREES = 98.2
 PERIOD_SECONDS = 98.8 * 60
@@ -48,17 +49,17 @@ def swath(times: Floats, pixels: Floats, node_longitude: float, lines_off_km: Fl
     )
     right = np.cross(heading, position)
     look = (np.asarray(pixels) - (PIXELS_PER_SCAN - 1) / 2) * -PIXEL_RADIANS
-    ratio = (EARTH_RADIUS_KM + ALTITUDE_KM) / EARTH_RADIUS_KM
+    ratio = (SPHERE_RADIUS_KM + ALTITUDE_KM) / SPHERE_RADIUS_KM
     zenith = np.arcsin(ratio * np.sin(look))
     across = zenith - look
     # A line ahead of the scan's centre lies farther ahead towards the edge, as distance grows: the
     # bow-tie.
     distance = np.where(
         np.abs(look) > 1e-9,
-        EARTH_RADIUS_KM * np.sin(across) / np.where(np.abs(look) > 1e-9, np.sin(look), 1.0),
+        SPHERE_RADIUS_KM * np.sin(across) / np.where(np.abs(look) > 1e-9, np.sin(look), 1.0),
         ALTITUDE_KM,
     )
-    ahead = lines_off_km[:, None] / ALTITUDE_KM * distance[None, :] / EARTH_RADIUS_KM
+    ahead = lines_off_km[:, None] / ALTITUDE_KM * distance[None, :] / SPHERE_RADIUS_KM
     ground = (
         position[:, None, :] * np.cos(across)[None, :, None]
         + right[:, None, :] * np.sin(across)[None, :, None]

@@ -6,16 +6,8 @@ from collections.abc import Iterator, Sequence
 import shapely
 from shapely.geometry.base import BaseGeometry
 
+from modis.tile import TILES_ACROSS, TILES_DOWN
 from reprojection.errors import GridError
-from reprojection.grid.crs import SPHERE_RADIUS
-
-TILES_ACROSS = 36
-TILES_DOWN = 18
-TILE_SIZE = math.pi * SPHERE_RADIUS / TILES_DOWN
-"""Side of a tile in metres, 1111950.5197 (MODIS Land, "Grids")."""
-
-MODIS_PIXELS = {250: 4800, 500: 2400, 1000: 1200}
-"""Pixels along a tile's side by nominal resolution in metres."""
 
 _TOUCH = 1e-9
 """Degrees by which a region must enter a tile to touch it; no pixel centre is that close."""

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from modis.sphere import SPHERE_RADIUS
 from reprojection.grid.bicubic import BLOCK
 from reprojection.grid.blocks import BlockPlan, plan_blocks
 from reprojection.grid.coordinates import Coordinates, SourceSpace
 from reprojection.grid.crs import (
     MODIS_SINUSOIDAL,
-    SPHERE_RADIUS,
     is_modis_sinusoidal,
     is_plain_lonlat,
     parse_crs,

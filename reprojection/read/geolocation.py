@@ -14,11 +14,12 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from modis.sphere import SPHERE_RADIUS_KM
 from reprojection.catalogue import Product
 from reprojection.catalogue.layers import Layer, split_index
 from reprojection.container import AttributeValue
 from reprojection.errors import NoGeolocationError
-from reprojection.grid.orbit import ALTITUDE_KM, EARTH_RADIUS_KM, PIXEL_RADIANS, PIXELS_PER_SCAN
+from reprojection.grid.orbit import ALTITUDE_KM, PIXEL_RADIANS, PIXELS_PER_SCAN
 from reprojection.read.interpolation import AxisMap, interpolate_positions, interpolate_values
 from reprojection.read.structmetadata import SwathInfo
 
@@ -188,7 +189,7 @@ def _scan_zenith(granule: SwathGranule, layer: Layer) -> npt.NDArray[np.float32]
     )
     pixels = (np.arange(columns) + 0.5) * per_cell - 0.5
     look = np.abs(pixels - (PIXELS_PER_SCAN - 1) / 2) * PIXEL_RADIANS
-    ratio = (EARTH_RADIUS_KM + ALTITUDE_KM) / EARTH_RADIUS_KM
+    ratio = (SPHERE_RADIUS_KM + ALTITUDE_KM) / SPHERE_RADIUS_KM
     zenith = np.degrees(np.arcsin(np.minimum(ratio * np.sin(np.minimum(look, 1.2)), 1.0)))
     return np.tile(zenith.astype(np.float32), (layer.shape[0], 1))
 

@@ -14,6 +14,7 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
+from modis.formats import HDF4_MAGIC, HDF5_MAGIC
 from reprojection import catalogue
 from reprojection.catalogue import Product
 from reprojection.catalogue.layers import Kind, Layer, split_index
@@ -34,9 +35,6 @@ __all__ = ["Geolocation", "Granule", "Kind", "Layer", "open_granule"]
 
 # Files that say `value = scale_factor * (stored - add_offset)` in a global attribute.
 _ATMOSPHERE_NOTES = ("Slope_and_Offset_Usage", "ScaleFactor_AddOffset_Application")
-
-_HDF4_MAGIC = b"\x0e\x03\x13\x01"
-_HDF5_MAGIC = b"\x89HDF\r\n\x1a\n"
 
 
 def open_granule(path: Path) -> "Granule":
@@ -172,11 +170,11 @@ def _open_container(path: Path) -> Container:
             head = file.read(512)
     except OSError as problem:
         raise UnreadableGranuleError(f"{path} cannot be opened: {problem.strerror}") from problem
-    if head.startswith(_HDF4_MAGIC):
+    if head.startswith(HDF4_MAGIC):
         from reprojection.read.hdf4 import Hdf4Container
 
         return Hdf4Container(path)
-    if head.startswith(_HDF5_MAGIC):
+    if head.startswith(HDF5_MAGIC):
         from reprojection.read.hdf5 import Hdf5Container
 
         return Hdf5Container(path)

@@ -18,8 +18,6 @@ from reprojection.container import MAX_ELEMENTS, AttributeValue, DataSet
 from reprojection.errors import UnreadableGranuleError
 from reprojection.read.hdf4_data import DamagedStreamError, StoredData
 
-MAGIC = b"\x0e\x03\x13\x01"
-
 MAX_ATTRIBUTES = 5000
 MAX_DATASETS = 5000  # MOD08 has about 1,000; a damaged count must not become a long loop
 

@@ -7,9 +7,10 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from modis.sphere import SPHERE_RADIUS
 from reprojection.errors import GridError, ReprojectionError
 from reprojection.read.granule import Granule, open_granule
-from reprojection.read.structmetadata import SPHERE_RADIUS, GridInfo
+from reprojection.read.structmetadata import GridInfo
 
 Ring = tuple[tuple[float, float], ...]
 

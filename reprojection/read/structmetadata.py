@@ -8,14 +8,10 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from modis.sphere import SPHERE_RADIUS
+from modis.tile import TILE_SIZE
 from reprojection.errors import GridError, UnreadableGranuleError
 from reprojection.read import odl
-
-SPHERE_RADIUS = 6371007.181
-"""Radius in metres of the sphere of the MODIS sinusoidal grid."""
-
-TILE_SIZE = 2 * math.pi * SPHERE_RADIUS / 36
-"""Width and height in metres of a sinusoidal tile: the equator's length over 36."""
 
 MAX_SIDE = 200_000  # the whole sinusoidal grid at 250 m has 172,800 columns
 

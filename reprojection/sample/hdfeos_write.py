@@ -16,6 +16,8 @@ from pyhdf.HDF import HDF
 from pyhdf.SD import SD, SDC
 from pyhdf.V import VG
 
+from modis.sphere import SPHERE_RADIUS
+
 Attribute = str | int | float | tuple[int | float, ...]
 
 _TYPES: dict[str, tuple[int, str]] = {
@@ -189,7 +191,7 @@ def _grid_struct(grid: GridToWrite) -> str:
         f"\t\tYDim={sizes['YDim']}",
         *(f"\t\t{line}" for line in corners),
         "\t\tProjection=GCTP_SNSOID",
-        "\t\tProjParams=(6371007.181000,0,0,0,0,0,0,0,0,0,0,0,0)",
+        f"\t\tProjParams=({SPHERE_RADIUS:.6f},0,0,0,0,0,0,0,0,0,0,0,0)",
         "\t\tSphereCode=-1",
         "\t\tGridOrigin=HDFE_GD_UL",
         *_dimensions_struct({dim: size for dim, size in sizes.items() if dim not in _GRID_DIMS}),

@@ -16,9 +16,10 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from modis.sphere import SPHERE_RADIUS
+from modis.tile import TILE_SIZE
 from reprojection.errors import ReprojectionError
 from reprojection.grid.orbit import SCAN_SECONDS, swath
-from reprojection.read.structmetadata import SPHERE_RADIUS, TILE_SIZE
 from reprojection.sample.hdfeos_write import (
     FieldToWrite,
     GranuleToWrite,

@@ -8,7 +8,7 @@ from datetime import datetime
 import numpy as np
 import numpy.typing as npt
 
-from reprojection.grid.crs import SPHERE_RADIUS
+from modis.sphere import SPHERE_RADIUS
 from reprojection.grid.grids import Grid
 from reprojection.grid.targets import Centres, Targets, pixel_metres
 from reprojection.read.encoding import Encoding

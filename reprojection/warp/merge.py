@@ -21,12 +21,12 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
+from modis.sphere import SPHERE_RADIUS_KM
 from reprojection.read.qa import Reason
 from reprojection.read.raster import Pixels
 
 At = npt.NDArray[np.intp]
 
-EARTH_RADIUS_KM = 6371.007
 ORBIT_KM = 705.0
 HALF_SCAN_DEGREES = 55.0
 
@@ -282,5 +282,5 @@ def nominal_zenith(columns: int) -> npt.NDArray[np.float32]:
     """
     angle = (np.arange(columns) + 0.5) / columns * 2.0 - 1.0
     sine = np.sin(np.radians(np.abs(angle) * HALF_SCAN_DEGREES))
-    ratio = (EARTH_RADIUS_KM + ORBIT_KM) / EARTH_RADIUS_KM
+    ratio = (SPHERE_RADIUS_KM + ORBIT_KM) / SPHERE_RADIUS_KM
     return np.degrees(np.arcsin(np.minimum(1.0, ratio * sine))).astype(np.float32)

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from modis.sphere import METRES_PER_DEGREE, SPHERE_RADIUS
 from reprojection.grid.bicubic import BLOCK
 from reprojection.grid.blocks import BlockPlan
 from reprojection.grid.coordinates import RowPlan, SourceSpace
-from reprojection.grid.crs import SPHERE_RADIUS, is_modis_sinusoidal, is_plain_lonlat
+from reprojection.grid.crs import is_modis_sinusoidal, is_plain_lonlat
 from reprojection.grid.places import Chunk, block_numbers
 
 Pixels = NDArray[np.integer | np.floating]
@@ -118,7 +119,9 @@ class WarpTask:
         plane = is_modis_sinusoidal(plan.numbering.grid.crs)
         if plane or not is_modis_sinusoidal(self.space.crs):
             return max(wide, high)
-        degree = SPHERE_RADIUS * math.radians(1.0)
         ends = [(number + plan.numbering.py) * e for number in (block * BLOCK, (block + 1) * BLOCK)]
         nearest = 0.0 if min(ends) < 0 < max(ends) else min(map(abs, ends))
-        return max(wide * degree * math.cos(math.radians(min(nearest, 90.0))), high * degree)
+        return max(
+            wide * METRES_PER_DEGREE * math.cos(math.radians(min(nearest, 90.0))),
+            high * METRES_PER_DEGREE,
+        )

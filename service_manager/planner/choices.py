@@ -4,15 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from modis.sphere import METRES_PER_DEGREE
 from reprojection.catalogue import Product, default_resampling, product
 from reprojection.grid.crs import parse_crs
 from tasks.model.keys import canonical
 from tasks.request.checks import merge_of, says_quality, suits
 from tasks.request.request import ProductChoice, Request
 from tasks.request.target import Target
-
-METRES_PER_DEGREE = 111_194.93
-"""Of latitude, on the MODIS sphere."""
 
 _REACH = {"bilinear": 1.0, "cubic": 2.0}
 """Half a kernel's width in source pixels; the others stay within the target's pixel."""

@@ -14,7 +14,7 @@ from itertools import groupby
 from operator import attrgetter, itemgetter
 
 from archives.model import Archive, Box, GranuleRecord
-from service_manager.planner.choices import METRES_PER_DEGREE
+from modis.sphere import METRES_PER_DEGREE
 from service_manager.planner.granules import is_lit
 from tasks.request.regions import Area
 from tasks.request.request import Request

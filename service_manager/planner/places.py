@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 
 from archives.formats.boundary import Bounds, touches
 from archives.model import GranuleRecord, Ring
+from modis.sphere import METRES_PER_DEGREE
+from modis.tile import TILE_SIZE, TILES_ACROSS, TILES_DOWN
 from reprojection.grid.crs import (
     from_lonlat,
     is_plain_lonlat,
@@ -23,8 +25,7 @@ from reprojection.grid.crs import (
     to_lonlat,
 )
 from reprojection.grid.grids import Cell, Grid
-from reprojection.grid.sinusoidal import TILE_SIZE, TILES_ACROSS, TILES_DOWN, tiles_touching
-from service_manager.planner.choices import METRES_PER_DEGREE
+from reprojection.grid.sinusoidal import tiles_touching
 from tasks.request.regions import Area, region_tiles
 from tasks.request.request import Region
 from tasks.request.target import Target, cell_name

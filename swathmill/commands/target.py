@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from math import isfinite
 from pathlib import Path
 
+from modis.tile import TILES_ACROSS, TILES_DOWN
 from reprojection.grid.grids import (
     Bounds,
     Grid,
@@ -12,7 +13,6 @@ from reprojection.grid.grids import (
     modis_tile_grid,
     project_bounds,
 )
-from reprojection.grid.sinusoidal import TILES_ACROSS, TILES_DOWN
 from reprojection.read.granule import open_granule
 from reprojection.read.outline import Outline, outline
 from reprojection.write.write import read_grid

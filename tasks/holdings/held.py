@@ -9,11 +9,12 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from modis.sphere import METRES_PER_DEGREE
+from modis.tile import TILE_SIZE, TILES_ACROSS, TILES_DOWN
 from reprojection.catalogue import product, products
 from reprojection.catalogue.layers import split_index
 from reprojection.grid.crs import lonlat_to_sinusoidal, parse_crs, to_lonlat
 from reprojection.grid.grids import Grid
-from reprojection.grid.sinusoidal import TILE_SIZE, TILES_ACROSS, TILES_DOWN
 from tasks.errors import RequestRefusedError
 from tasks.holdings.holdings import Held, Holdings, Tile
 from tasks.request.checks import check_bands, is_listed, nearest_names
@@ -24,7 +25,6 @@ from tasks.wording import listed, nearest
 
 _COARSEST = 10_000.0  # metres: no layer of MODIS has larger pixels
 _REACH = 2.0  # source pixels, or target pixels where they are larger: half of the widest kernel
-_METRES_PER_DEGREE = 111_194.93
 _ALONG = 4000  # samples along a side of the results
 _INSIDE = 65  # samples across them: no tile slips through
 _AROUND = 3.0  # degrees: half of the distance between two samples, at most
@@ -231,5 +231,5 @@ def _samples(grid: Grid) -> tuple[Floats, Floats]:
 def _pixel_metres(grid: Grid) -> float:
     crs = parse_crs(grid.crs)
     if crs.is_geographic:
-        return abs(grid.transform[4]) * _METRES_PER_DEGREE
+        return abs(grid.transform[4]) * METRES_PER_DEGREE
     return abs(grid.transform[4]) * (crs.axis_info[0].unit_conversion_factor or 1.0)

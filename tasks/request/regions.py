@@ -15,8 +15,9 @@ from shapely.errors import ShapelyError
 from shapely.geometry import box, mapping, shape
 from shapely.validation import explain_validity
 
-from reprojection.grid.crs import SPHERE_RADIUS
-from reprojection.grid.sinusoidal import TILE_SIZE, tiles_touching
+from modis.sphere import SPHERE_RADIUS
+from modis.tile import TILE_SIZE
+from reprojection.grid.sinusoidal import tiles_touching
 from tasks.errors import RequestRefusedError
 from tasks.request.request import Region
 from tasks.request.request_guide import WANTED

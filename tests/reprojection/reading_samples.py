@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import numpy as np
 
-from reprojection.read.structmetadata import TILE_SIZE
+from modis.tile import TILE_SIZE
 from reprojection.sample.hdfeos_write import FieldToWrite, GranuleToWrite, GridToWrite, SwathToWrite
 
 START = datetime(2012, 3, 5, tzinfo=UTC)

@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 import rasterio
 
+from modis.sphere import SPHERE_RADIUS
+from modis.tile import TILE_SIZE
 from reprojection.explain.explain import Explanation, explain
 from reprojection.grid.coordinates import SourceSpace, exact_coordinates
 from reprojection.grid.grids import Grid, Lattice
 from reprojection.read.qa import Reason
-from reprojection.read.structmetadata import SPHERE_RADIUS, TILE_SIZE
 from reprojection.reproject import Options, reproject
 from reprojection.sample.hdfeos_write import FieldToWrite, GridToWrite, SwathToWrite, write_granule
 from reprojection.write.write import write_cog

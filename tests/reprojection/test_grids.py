@@ -8,6 +8,7 @@ import shapely
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from modis.tile import TILE_SIZE
 from reprojection.errors import GridError
 from reprojection.grid.crs import (
     MODIS_SINUSOIDAL,
@@ -16,7 +17,7 @@ from reprojection.grid.crs import (
     operation,
 )
 from reprojection.grid.grids import Grid, Lattice, modis_tile_grid, project_bounds
-from reprojection.grid.sinusoidal import TILE_SIZE, tiles_touching
+from reprojection.grid.sinusoidal import tiles_touching
 
 
 def test_a_grid_survives_json() -> None:

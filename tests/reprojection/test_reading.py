@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyhdf.SD import SD
 
+from modis.tile import TILE_SIZE
 from reprojection.catalogue.layers import Kind
 from reprojection.errors import (
     BadFormatError,
@@ -18,7 +19,6 @@ from reprojection.errors import (
     UnreadableGranuleError,
 )
 from reprojection.read.granule import open_granule
-from reprojection.read.structmetadata import TILE_SIZE
 from reprojection.sample.hdfeos_write import FieldToWrite, SwathToWrite, write_granule
 from tests.reprojection.reading_samples import small_tile, wrap_up
 

@@ -2,8 +2,9 @@
 
 import pytest
 
+from modis.tile import TILE_SIZE
 from reprojection.errors import GridError, UnreadableGranuleError
-from reprojection.read.structmetadata import TILE_SIZE, GridInfo, parse_structure
+from reprojection.read.structmetadata import GridInfo, parse_structure
 
 GRID = """GROUP=GridStructure
 GROUP=GRID_1

@@ -9,11 +9,11 @@ import pytest
 import rasterio
 from numpy.typing import NDArray
 
+from modis.tile import TILE_SIZE
 from reprojection.errors import ChoiceRefusedError, GridError
 from reprojection.grid.coordinates import SourceSpace, exact_coordinates
 from reprojection.grid.crs import MODIS_SINUSOIDAL
 from reprojection.grid.grids import Grid, Lattice, modis_tile_grid
-from reprojection.grid.sinusoidal import TILE_SIZE
 from reprojection.kernels import kernels
 from reprojection.warp import oracle
 from reprojection.warp import warp as warp_module

@@ -4,8 +4,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from modis.tile import TILE_SIZE
 from reprojection.grid.crs import lonlat_to_sinusoidal, to_lonlat
-from reprojection.grid.sinusoidal import TILE_SIZE
 from service_manager.planner.places import Place, places
 from tasks.request.request import parse_request
 from tasks.request.target import Target, target

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from archives.errors import SourcesSettingError
 from archives.model import Archive, GranuleRecord, Progress
+from modis.formats import HDF4_MAGIC
 from reprojection.errors import UnreadableGranuleError
 from reprojection.read.granule import open_granule
 from tasks.model.categories import Category
@@ -21,7 +22,6 @@ from worker.phases.context import Context
 
 _GB = 10**9
 _FETCHED = 0.6  # of an attempt's progress
-_HDF4_MAGIC = b"\x0e\x03\x13\x01"
 _NULL_TAG = 1  # DFTAG_NULL: an empty descriptor
 _NOWHERE = 0xFFFFFFFF
 
@@ -100,7 +100,7 @@ def check_extent(path: Path) -> None:
     """
     size = path.stat().st_size
     with path.open("rb") as file:
-        if file.read(4) != _HDF4_MAGIC:
+        if file.read(4) != HDF4_MAGIC:
             return
         block, seen = 4, set[int]()
         while block and block not in seen:
