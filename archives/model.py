@@ -7,6 +7,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
+from modis.collection import Collection
+
 Ring = tuple[tuple[float, float], ...]
 """A closed line of (longitude, latitude) degrees joined by great circles; the end is not repeated.
 It bounds the smaller part of the sphere."""
@@ -31,7 +33,7 @@ class GranuleRecord:
 
     name: str
     product: str
-    collection: str
+    collection: Collection
     start: datetime
     end: datetime
     tile: tuple[int, int] | None
@@ -77,7 +79,7 @@ class GranuleRecord:
         return cls(
             name=str(data["name"]),
             product=str(data["product"]),
-            collection=str(data["collection"]),
+            collection=Collection(str(data["collection"])),
             start=datetime.fromisoformat(str(data["start"])),
             end=datetime.fromisoformat(str(data["end"])),
             tile=(int(tile[0]), int(tile[1])) if isinstance(tile, list) else None,
@@ -125,7 +127,7 @@ class Holding:
     """One collection of a product that an archive serves, and the days it has; None: unknown."""
 
     product: str
-    collection: str
+    collection: Collection
     first: date | None = None
     last: date | None = None
 
@@ -213,11 +215,3 @@ def newest_by_day(records: Iterable[GranuleRecord]) -> Iterator[GranuleRecord]:
     """`newest_editions` of records that come ordered by their start day, a day at a time."""
     for _, day in groupby(records, key=lambda item: item.start_day):
         yield from newest_editions(day)
-
-
-def normal_collection(collection: str) -> str:
-    """One spelling for a collection: "005" and "5" are "5"; "061", "61" and "6.1" are "61"."""
-    text = collection.strip()
-    if text.endswith(".0"):
-        text = text[:-2]
-    return text.replace(".", "").lstrip("0")

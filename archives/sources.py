@@ -22,8 +22,8 @@ from archives.model import (
     NameChecking,
     Progress,
     Stamped,
-    normal_collection,
 )
+from modis.collection import Collection
 
 log = structlog.get_logger("archives.sources")
 
@@ -114,7 +114,7 @@ class Sources:
     ) -> Iterator[GranuleRecord]:
         """As `Archive.search`, over the product's chain."""
         waiting = list(self.chain(product))
-        wanted = (product, normal_collection(collection), start_day, end_day, box)
+        wanted = (product, Collection(collection), start_day, end_day, box)
         search = _Search(wanted, waiting, self._note_failure)
         yield from search.records()
 

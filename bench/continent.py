@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from archives.model import Box, Fetched, GranuleRecord, Holding, Ring
+from modis.collection import Collection
 from modis.sphere import SPHERE_RADIUS_KM
 from reprojection.grid.orbit import DAY_SECONDS, PERIOD_SECONDS, swath
 
@@ -94,7 +95,7 @@ class Continent:
         return "" if self.ever_new else f"{product} {start_day} {end_day}"
 
     def holdings(self, product: str) -> list[Holding]:
-        return [Holding(product=product, collection=PRODUCTS[product][0])]
+        return [Holding(product=product, collection=Collection(PRODUCTS[product][0]))]
 
     def fetch(self, record: GranuleRecord, to: Path) -> Fetched:
         raise NotImplementedError(f"{record.name} is made up; nothing can be fetched to {to}")

@@ -6,7 +6,8 @@ from datetime import UTC, date, datetime, timedelta
 
 from archives.formats.geometa import SwathPlace
 from archives.formats.names import parse_granule_name
-from archives.model import GranuleRecord, normal_collection
+from archives.model import GranuleRecord
+from modis.collection import Collection
 from modis.formats import GRANULE_SUFFIXES
 
 _SWATH = timedelta(minutes=5)
@@ -37,14 +38,15 @@ class Listed:
         return parts is not None and parts.is_swath
 
 
-def held_sets(product: str) -> tuple[tuple[str, str], ...]:
+def held_sets(product: str) -> tuple[tuple[Collection, str], ...]:
     """(collection, archive set) that a product may have."""
-    return next((s for p, s in _VIIRS_SETS.items() if product.startswith(p)), _MODIS_SETS)
+    sets = next((s for p, s in _VIIRS_SETS.items() if product.startswith(p)), _MODIS_SETS)
+    return tuple((Collection(collection), number) for collection, number in sets)
 
 
 def archive_set(product: str, collection: str) -> str:
     """The archive set of a product's collection: the folder it lies in."""
-    wanted = normal_collection(collection)
+    wanted = Collection(collection)
     return dict(held_sets(product)).get(wanted, wanted)
 
 
@@ -63,7 +65,7 @@ def day_folders(
 def record_of(
     item: Listed,
     product: str,
-    collection: str,
+    collection: Collection,
     source: str,
     places: Mapping[str, SwathPlace],
 ) -> GranuleRecord | None:

@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from archives.model import normal_collection
+from modis.collection import Collection
 
 _NAME = re.compile(
     r"^(?P<product>[A-Za-z][A-Za-z0-9_]{2,})\.A(?P<year>\d{4})(?P<day>\d{3})"
@@ -24,7 +24,7 @@ class GranuleName:
     """The parts of a granule's file name; `production_time` is "" when it has none."""
 
     product: str
-    collection: str
+    collection: Collection
     start: datetime
     tile: tuple[int, int] | None
     production_time: str
@@ -46,7 +46,7 @@ def parse_granule_name(name: str) -> GranuleName | None:
         return None
     return GranuleName(
         product=match["product"],
-        collection=normal_collection(match["collection"]),
+        collection=Collection(match["collection"]),
         start=datetime(year, 1, 1, hour, minute, tzinfo=UTC) + timedelta(days=day - 1),
         tile=(int(match["h"]), int(match["v"])) if match["h"] else None,
         production_time=match["production"] or "",

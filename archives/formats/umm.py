@@ -11,7 +11,8 @@ from urllib.parse import urlsplit
 
 from archives.formats.checksums import digest
 from archives.formats.names import parse_granule_name
-from archives.model import GranuleRecord, Ring, normal_collection
+from archives.model import GranuleRecord, Ring
+from modis.collection import Collection
 from modis.formats import GRANULE_SUFFIXES
 
 _FEW_DEGREES = 2.0  # between the points of a box's parallels, which are no great circles
@@ -21,7 +22,7 @@ Json = Mapping[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Collection:
+class CmrCollection:
     """A collection of a product: `version` as its provider spells it, `concept` its CMR name."""
 
     product: str
@@ -32,12 +33,12 @@ class Collection:
     last: date | None
 
     @property
-    def collection(self) -> str:
+    def collection(self) -> Collection:
         """The version in the one spelling."""
-        return normal_collection(self.version)
+        return Collection(self.version)
 
 
-def collection_of(item: Json) -> Collection:
+def collection_of(item: Json) -> CmrCollection:
     """A collection from an item of `collections.umm_json`; KeyError or ValueError: it is none."""
     umm, meta = item["umm"], item["meta"]
     begins, ends, present = [], [], False
@@ -49,7 +50,7 @@ def collection_of(item: Json) -> Collection:
                 ends.append(moment(span["EndingDateTime"]).date())
             else:
                 present = True
-    return Collection(
+    return CmrCollection(
         product=str(umm["ShortName"]),
         version=str(umm["Version"]),
         concept=str(meta["concept-id"]),
@@ -59,7 +60,9 @@ def collection_of(item: Json) -> Collection:
     )
 
 
-def record_of(item: Json, product: str, collection: str, source: str) -> GranuleRecord | None:
+def record_of(
+    item: Json, product: str, collection: Collection, source: str
+) -> GranuleRecord | None:
     """A granule from an item of `granules.umm_json`; None when it has no file for us.
 
     Product and collection are those it was asked by. Raises KeyError or ValueError where the item

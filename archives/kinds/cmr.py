@@ -15,17 +15,10 @@ from typing import Any
 from archives.errors import AnswerBrokenError, ArchiveTimeoutError
 from archives.fetch.answers import bare_url
 from archives.fetch.download import Downloader
-from archives.formats.umm import Collection, beginning, collection_of, record_of
+from archives.formats.umm import CmrCollection, beginning, collection_of, record_of
 from archives.kinds.web import Answer, Web
-from archives.model import (
-    Box,
-    Fetched,
-    GranuleRecord,
-    Holding,
-    Progress,
-    newest_by_day,
-    normal_collection,
-)
+from archives.model import Box, Fetched, GranuleRecord, Holding, Progress, newest_by_day
+from modis.collection import Collection
 
 CMR_URL = "https://cmr.earthdata.nasa.gov/search"
 
@@ -51,7 +44,7 @@ class CmrArchive:
         self._web = web
         self._downloader = downloader
         self._url = url.rstrip("/")
-        self._collections: dict[str, tuple[Collection, ...]] = {}
+        self._collections: dict[str, tuple[CmrCollection, ...]] = {}
 
     def refresh(self) -> None:
         """Forget which collections there are: they are asked for again."""
@@ -66,7 +59,7 @@ class CmrArchive:
         box: Box | None = None,
     ) -> Iterator[GranuleRecord]:
         """As `Archive.search`, page by page. Nothing when the collection is not served."""
-        wanted = normal_collection(collection)
+        wanted = Collection(collection)
         asked = self._asked(product, wanted, start_day, end_day, box)
         if not asked:
             return
@@ -89,7 +82,7 @@ class CmrArchive:
     ) -> str:
         """As `Stamped.stamp`, by one call: how many granules there are, and which was revised last,
         and when. Whatever is added or changed has a later revision, what is removed is counted."""
-        asked = self._asked(product, normal_collection(collection), start_day, end_day, box)
+        asked = self._asked(product, Collection(collection), start_day, end_day, box)
         if not asked:
             return "no collection"
         answer = self._web.get(
@@ -121,7 +114,7 @@ class CmrArchive:
 
     def holdings(self, product: str) -> list[Holding]:
         """The collections of a product that have granules, whichever data centre serves them."""
-        spans: dict[str, list[Collection]] = {}
+        spans: dict[Collection, list[CmrCollection]] = {}
         for each in self._known(product):
             spans.setdefault(each.collection, []).append(each)
         return [
@@ -147,7 +140,7 @@ class CmrArchive:
             progress=progress,
         )
 
-    def _known(self, product: str) -> tuple[Collection, ...]:
+    def _known(self, product: str) -> tuple[CmrCollection, ...]:
         if product not in self._collections:
             answer = self._web.get(
                 f"{self._url}/collections.umm_json",
@@ -161,7 +154,7 @@ class CmrArchive:
         return self._collections[product]
 
     def _ordered(
-        self, parameters: list[tuple[str, str]], product: str, collection: str
+        self, parameters: list[tuple[str, str]], product: str, collection: Collection
     ) -> Iterator[GranuleRecord]:
         """Records by nominal start: a few days are held back, since the CMR goes by another time.
 

@@ -14,6 +14,7 @@ import numpy as np
 from archives.formats.boundary import Bounds
 from archives.kinds.lookup import Lookup
 from archives.model import GranuleRecord
+from modis.collection import Collection
 
 CELL_DEGREES = 10
 MOST_PLACED = 5_000
@@ -33,7 +34,7 @@ class Coverage:
     """
 
     product: str
-    collection: str
+    collection: Collection
     granules: int
     days: tuple[date, ...]
     tiles: frozenset[tuple[int, int]] = frozenset()

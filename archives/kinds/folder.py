@@ -32,8 +32,8 @@ from archives.model import (
     Progress,
     Ring,
     newest_editions,
-    normal_collection,
 )
+from modis.collection import Collection
 
 _SCHEMA = 2
 _SWATH_MINUTES = 5
@@ -138,7 +138,7 @@ class FolderArchive:
         """The granules of a product whose nominal start day is in the inclusive span, by start."""
         del box  # the index goes by days alone
         self._refresh_once()
-        asked = (product, normal_collection(collection))
+        asked = (product, Collection(collection))
         with closing(self._open()) as index:
             days = index.execute(
                 "SELECT DISTINCT start_day FROM files WHERE product = ? AND collection = ? "
@@ -169,7 +169,7 @@ class FolderArchive:
             rows = index.execute(
                 "SELECT url, size, changed, sidecar FROM files WHERE product = ? AND "
                 "collection = ? AND start_day BETWEEN ? AND ? ORDER BY url",
-                (product, normal_collection(collection), f"{start_day}", f"{end_day}"),
+                (product, Collection(collection), f"{start_day}", f"{end_day}"),
             )
             found = hashlib.sha256()
             for row in rows:
@@ -183,7 +183,7 @@ class FolderArchive:
     ) -> list[Misnamed]:
         """As `NameChecking.misnamed`: by the names of files, and what was read from them."""
         self._refresh_once()
-        asked = (product, normal_collection(collection))
+        asked = (product, Collection(collection))
         with closing(self._open()) as index:
             rows = index.execute(
                 "SELECT url, record FROM files WHERE misnamed ORDER BY url"
@@ -212,7 +212,7 @@ class FolderArchive:
         return [
             Holding(
                 product=product,
-                collection=str(collection),
+                collection=Collection(str(collection)),
                 first=date.fromisoformat(first),
                 last=date.fromisoformat(last),
             )
@@ -235,7 +235,7 @@ class FolderArchive:
         if self._coverage is None:
             with closing(self._open()) as index:
                 self._coverage = [
-                    self._covered(index, str(product), str(collection), int(count))
+                    self._covered(index, str(product), Collection(str(collection)), int(count))
                     for product, collection, count in index.execute(
                         "SELECT product, collection, count(*) FROM files "
                         "WHERE product IS NOT NULL GROUP BY 1, 2 ORDER BY 1, 2"
@@ -244,7 +244,7 @@ class FolderArchive:
         return self._coverage
 
     def _covered(
-        self, index: sqlite3.Connection, product: str, collection: str, count: int
+        self, index: sqlite3.Connection, product: str, collection: Collection, count: int
     ) -> Coverage:
         """What the index has of one product. Of a folder that is elsewhere no granule is a sample:
         each would have to be fetched."""
@@ -396,7 +396,7 @@ def describe(
     return GranuleRecord(
         name=official if parse_granule_name(official) else file_name,
         product=product,
-        collection=normal_collection(collection),
+        collection=Collection(collection),
         start=start,
         end=end if end is not None and end >= start else start + timedelta(minutes=_SWATH_MINUTES),
         tile=tile,

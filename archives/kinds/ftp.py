@@ -26,15 +26,8 @@ from archives.fetch.download import Timing
 from archives.fetch.limits import HostLimits
 from archives.fetch.partial import Origin, Partial, check_room
 from archives.formats.layout import Listed, archive_set, day_folders, held_sets, record_of
-from archives.model import (
-    Box,
-    Fetched,
-    GranuleRecord,
-    Holding,
-    Progress,
-    newest_editions,
-    normal_collection,
-)
+from archives.model import Box, Fetched, GranuleRecord, Holding, Progress, newest_editions
+from modis.collection import Collection
 
 T = TypeVar("T")
 
@@ -83,7 +76,7 @@ class FtpArchive:
     ) -> Iterator[GranuleRecord]:
         """As `Archive.search`: one listing a year and one a day that has granules."""
         del box  # listings go by days alone
-        wanted = normal_collection(collection)
+        wanted = Collection(collection)
         below = f"{self._root}/{archive_set(product, collection)}/{product}"
         days = day_folders(start_day, end_day, lambda year: self._folders(f"{below}/{year}"))
         for day in days:

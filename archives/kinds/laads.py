@@ -20,15 +20,8 @@ from archives.fetch.download import Downloader
 from archives.formats.geometa import SwathPlace, geometa_path, read_geometa
 from archives.formats.layout import Listed, archive_set, day_folders, held_sets, record_of
 from archives.kinds.web import Web
-from archives.model import (
-    Box,
-    Fetched,
-    GranuleRecord,
-    Holding,
-    Progress,
-    newest_editions,
-    normal_collection,
-)
+from archives.model import Box, Fetched, GranuleRecord, Holding, Progress, newest_editions
+from modis.collection import Collection
 
 LAADS_URL = "https://ladsweb.modaps.eosdis.nasa.gov/archive"
 
@@ -67,7 +60,7 @@ class LaadsArchive:
             listed = [item for item in self._list(folder, named=True) if item.size]
             places = self._swath_places(product, day) if any(i.is_swath for i in listed) else {}
             records = (
-                record_of(item, product, normal_collection(collection), self.name, places)
+                record_of(item, product, Collection(collection), self.name, places)
                 for item in listed
             )
             yield from newest_editions(r for r in records if r is not None and r.start_day == day)

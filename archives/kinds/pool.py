@@ -18,15 +18,8 @@ from archives.fetch.download import Downloader
 from archives.formats.layout import Listed, record_of
 from archives.formats.sidecar import parse_sidecar
 from archives.kinds.web import Web
-from archives.model import (
-    Box,
-    Fetched,
-    GranuleRecord,
-    Holding,
-    Progress,
-    newest_editions,
-    normal_collection,
-)
+from archives.model import Box, Fetched, GranuleRecord, Holding, Progress, newest_editions
+from modis.collection import Collection
 
 _DAY = re.compile(r"(\d{4})\.(\d{2})\.(\d{2})/$")
 _COLLECTION = re.compile(r"\.(\d{3})/$")
@@ -53,8 +46,8 @@ class PoolArchive:
     ) -> Iterator[GranuleRecord]:
         """As `Archive.search`: one page of all days, and one a day."""
         del box  # pages go by days alone
-        wanted = normal_collection(collection)
-        folder = f"{self._url}/{product}.{wanted:0>3}"
+        wanted = Collection(collection)
+        folder = f"{self._url}/{product}.{wanted.padded}"
         for day in self._days(folder):
             if start_day <= day <= end_day:
                 below = f"{folder}/{day:%Y.%m.%d}"
@@ -81,7 +74,7 @@ class PoolArchive:
                 continue
             days = self._days(f"{self._url}/{link.rstrip('/')}")
             if days:
-                collection = normal_collection(match[1])
+                collection = Collection(match[1])
                 found.append(
                     Holding(product=product, collection=collection, first=days[0], last=days[-1])
                 )

@@ -24,16 +24,8 @@ from archives.fetch.download import Downloader
 from archives.formats.names import parse_granule_name
 from archives.formats.umm import moment
 from archives.kinds.web import Web
-from archives.model import (
-    Box,
-    Fetched,
-    GranuleRecord,
-    Holding,
-    Progress,
-    Ring,
-    newest_editions,
-    normal_collection,
-)
+from archives.model import Box, Fetched, GranuleRecord, Holding, Progress, Ring, newest_editions
+from modis.collection import Collection
 from modis.formats import GRANULE_SUFFIXES
 
 PLANETARY_COMPUTER_URL = "https://planetarycomputer.microsoft.com/api/stac/v1"
@@ -98,7 +90,7 @@ class StacArchive:
     ) -> Iterator[GranuleRecord]:
         """As `Archive.search`, some days at a time: an API orders items as it likes."""
         del box  # its geometries are joined by straight lines on a map: ask by days alone
-        wanted = normal_collection(collection)
+        wanted = Collection(collection)
         first = start_day
         while first <= end_day:
             last = min(end_day, first + _WINDOW - timedelta(days=1))
@@ -114,7 +106,7 @@ class StacArchive:
     def holdings(self, product: str) -> list[Holding]:
         """The collections that the API describes for a product."""
         found = []
-        for collection in ("5", "6", "61", "7", "1", "2"):
+        for collection in map(Collection, ("5", "6", "61", "7", "1", "2")):
             name = self._name_of(product, collection)
             try:
                 answer = self._web.get(f"{self._url}/collections/{name}")
@@ -163,9 +155,9 @@ class StacArchive:
                 return found[0]
         return None
 
-    def _name_of(self, product: str, collection: str) -> str:
+    def _name_of(self, product: str, collection: Collection) -> str:
         return self._collection.format(
-            product=product, suffix=product[3:], version=f"{collection:0>3}"
+            product=product, suffix=product[3:], version=collection.padded
         )
 
     def _items(self, name: str, first: date, last: date) -> Iterator[Mapping[str, Any]]:
@@ -209,7 +201,7 @@ class StacArchive:
         raise AnswerBrokenError(f"{bare_url(url)} has more than {_PAGES} pages")
 
     def _record(
-        self, item: Mapping[str, Any], product: str, collection: str
+        self, item: Mapping[str, Any], product: str, collection: Collection
     ) -> GranuleRecord | None:
         """A granule by its item; None when it is of another product or has no granule file."""
         try:
@@ -238,7 +230,7 @@ class StacArchive:
 
 
 def _record_of(
-    item: Mapping[str, Any], product: str, collection: str, source: str
+    item: Mapping[str, Any], product: str, collection: Collection, source: str
 ) -> GranuleRecord | None:
     found = (
         (url, asset, parts)

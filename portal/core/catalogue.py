@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 
+from modis.collection import Collection
 from reprojection import catalogue
 from reprojection.catalogue.layers import Kind
-from reprojection.catalogue.names import normal_collection
 
 _WILD = frozenset("*?[")
 
@@ -25,7 +25,7 @@ class ProductItem:
     """A product in one collection, as a list shows it."""
 
     name: str
-    collection: str
+    collection: Collection
     title: str
     geometry: str
     resolution: float
@@ -38,15 +38,10 @@ class ProductItem:
         return len(self.layers)
 
     @property
-    def collection_text(self) -> str:
-        """The collection as the archives write it."""
-        return collection_text(self.collection)
-
-    @property
     def haystack(self) -> str:
         """What a search looks in."""
         layers = " ".join(f"{layer.name} {layer.title}" for layer in self.layers)
-        return f"{self.name} {self.collection_text} {self.title} {self.geometry} {layers}".lower()
+        return f"{self.name} {self.collection.dotted} {self.title} {self.geometry} {layers}".lower()
 
 
 @cache
@@ -57,7 +52,9 @@ def items() -> tuple[ProductItem, ...]:
 
 def _items() -> Iterator[ProductItem]:
     for product in catalogue.products():
-        for collection in sorted(product.collections, key=_age, reverse=True):
+        for collection in sorted(
+            map(Collection, product.collections), key=lambda c: c.age, reverse=True
+        ):
             yield ProductItem(
                 name=product.name,
                 collection=collection,
@@ -89,7 +86,7 @@ def find(name: str, collection: str) -> ProductItem | None:
     """The item of a product in a collection, or None when the catalogue lacks it."""
     if not collection.strip():
         return None
-    wanted = normal_collection(collection)
+    wanted = Collection(collection)
     return next((i for i in items() if i.name == name and i.collection == wanted), None)
 
 
@@ -100,12 +97,3 @@ def layers(item: ProductItem, chosen: Sequence[str]) -> list[LayerItem]:
         LayerItem(name=name, kind=Kind.CONTINUOUS.value) for name in chosen if name not in known
     ]
     return [*item.layers, *more]
-
-
-def collection_text(collection: str) -> str:
-    """A collection for people: "61" is 6.1, "5" is 5, "105" (of MOD16A2) is 105."""
-    return f"{collection[0]}.{collection[1]}" if len(collection) == 2 else collection
-
-
-def _age(collection: str) -> tuple[int, int]:
-    return int(collection[0]), int(collection[1:] or 0)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields, replace
 import yaml
 from starlette.datastructures import FormData
 
-from reprojection.catalogue.names import normal_collection
+from modis.collection import Collection
 from tasks.errors import RequestRefusedError
 from tasks.request.request import Request, other_notation, parse_request
 from tasks.request.request_guide import WANTED
@@ -25,7 +25,7 @@ class ProductCard:
 
     uid: str
     name: str
-    collection: str
+    collection: Collection
     layers: tuple[str, ...] = ()
     more: str = ""
     day_night: str = "any"
@@ -89,7 +89,7 @@ def _card(data: FormData, value: str) -> ProductCard:
     return ProductCard(
         uid=uid[:16],
         name=name,
-        collection=collection,
+        collection=Collection(collection),
         layers=tuple(str(layer) for layer in data.getlist(f"layer-{uid}")),
         more=str(data.get(f"more-{uid}", "")).strip(),
         day_night=str(data.get(f"day_night-{uid}", "any")),
@@ -101,7 +101,7 @@ def new_card(name: str, collection: str, layers: Sequence[str] = ()) -> ProductC
     return ProductCard(
         uid=secrets.token_hex(4),
         name=name.strip(),
-        collection=normal_collection(collection.strip()) if collection.strip() else "",
+        collection=Collection(collection),
         layers=tuple(layers),
     )
 

@@ -14,8 +14,8 @@ from typing import Literal, Self
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from modis.collection import Collection
 from reprojection.catalogue.layers import Kind, Scaling, split_index
-from reprojection.catalogue.names import normal_collection
 
 Resampling = Literal["nearest", "bilinear", "cubic", "average", "mode"]
 QaSelection = Mapping[str, Sequence[int]]
@@ -203,7 +203,7 @@ def _read_family(file_name: str) -> tuple[Product, ...]:
     return tuple(
         Product(
             name=name,
-            collections=tuple(map(normal_collection, group.collections)),
+            collections=tuple(map(Collection, group.collections)),
             family=family.family,
             title=group.title,
             geometry=group.geometry,
@@ -221,7 +221,7 @@ def _read_family(file_name: str) -> tuple[Product, ...]:
 
 def product(name: str, collection: str) -> Product | None:
     """The entry of a product in a collection ("6.1", "061" and "61" are one), or None."""
-    wanted = normal_collection(collection)
+    wanted = Collection(collection)
     # The number follows instrument and platform: MOD, MYD, MCD; VNP, VJ1, VJ2.
     family = re.match(r"(?:[A-Z]{3}|VJ\d)(\d{2})", name)
     if family is None:

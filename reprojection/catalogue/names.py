@@ -8,6 +8,8 @@ import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from modis.collection import Collection
+
 _NAME = re.compile(
     r"^(?P<product>[A-Za-z][A-Za-z0-9_]{2,})\.A(?P<year>\d{4})(?P<day>\d{3})"
     r"(?:\.(?P<hour>\d{2})(?P<minute>\d{2}))?"
@@ -22,7 +24,7 @@ class NameParts:
     """What a granule's name says."""
 
     product: str
-    collection: str
+    collection: Collection
     start: datetime
     tile: tuple[int, int] | None
     production_time: str
@@ -41,16 +43,8 @@ def parse_name(name: str) -> NameParts | None:
     tile = (int(match["h"]), int(match["v"])) if match["h"] else None
     return NameParts(
         product=match["product"],
-        collection=normal_collection(match["collection"]),
+        collection=Collection(match["collection"]),
         start=start,
         tile=tile,
         production_time=match["production"] or "",
     )
-
-
-def normal_collection(collection: str) -> str:
-    """One spelling for a collection: "005" and "5" are "5"; "061", "61" and "6.1" are "61"."""
-    digits = collection.strip().replace(".", "").lstrip("0")
-    if collection.strip() in ("6.0", "5.0", "7.0"):
-        digits = digits[:-1]
-    return digits

@@ -14,11 +14,12 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
+from modis.collection import Collection
 from modis.formats import HDF4_MAGIC, HDF5_MAGIC
 from reprojection import catalogue
 from reprojection.catalogue import Product
 from reprojection.catalogue.layers import Kind, Layer, split_index
-from reprojection.catalogue.names import NameParts, normal_collection, parse_name
+from reprojection.catalogue.names import NameParts, parse_name
 from reprojection.container import AttributeValue, Container, DataSet
 from reprojection.errors import (
     BadFormatError,
@@ -258,7 +259,7 @@ def _inventory(attributes: Mapping[str, AttributeValue]) -> dict[str, tuple[odl.
 def _identity(inventory: Mapping[str, str], parts: NameParts | None) -> tuple[str, str]:
     product = inventory.get("SHORTNAME") or (parts.product if parts else "")
     version = inventory.get("VERSIONID")
-    collection = normal_collection(version) if version else parts.collection if parts else ""
+    collection = Collection(version) if version else parts.collection if parts else ""
     return product, collection
 
 

@@ -5,8 +5,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date, timedelta
 from typing import Any
 
-from archives.model import Holding, Misnamed, normal_collection
-from service_manager.planner.naming import product_name, three_digits
+from archives.model import Holding, Misnamed
+from modis.collection import Collection
+from service_manager.planner.naming import product_name
 from service_manager.planner.windows import MONTHLY
 from tasks.model.plan import Gap
 from tasks.request.regions import tile_name
@@ -41,8 +42,8 @@ def load_seen(data: Iterable[Sequence[Any]]) -> dict[int, Seen]:
 
 def unserved(choice: ProductChoice, held: Sequence[Holding]) -> Iterator[Gap]:
     """The gap of a product whose collection the archive does not serve, if so, and what it does."""
-    if held and normal_collection(choice.collection) not in {h.collection for h in held}:
-        served = " and ".join(three_digits(holding.collection) for holding in held)
+    if held and Collection(choice.collection) not in {h.collection for h in held}:
+        served = " and ".join(holding.collection.padded for holding in held)
         yield Gap(
             what=product_name(choice),
             reason=f"the archive does not serve this collection; it serves {served}",
@@ -111,7 +112,7 @@ def swath_gaps(
 def misnaming(found: Misnamed) -> str:
     """What a file is that has another granule's name."""
     holds = found.holds
-    product = f"{holds.product}.{three_digits(holds.collection)}"
+    product = f"{holds.product}.{holds.collection.padded}"
     if holds.tile is not None:
         what = f"{tile_name(*holds.tile)} of {product} of {holds.start_day}"
     else:

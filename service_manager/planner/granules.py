@@ -4,12 +4,12 @@ from functools import lru_cache
 from typing import Literal, Protocol, runtime_checkable
 
 from archives.formats.names import parse_granule_name
-from archives.model import Archive, GranuleRecord, Misnamed, NameChecking, normal_collection
+from archives.model import Archive, GranuleRecord, Misnamed, NameChecking
+from modis.collection import Collection
 from reprojection.catalogue import products
 from service_manager.planner.counts import Kind
 from service_manager.planner.draft import Line
 from service_manager.planner.gaps import misnaming
-from service_manager.planner.naming import three_digits
 from tasks.errors import RequestRefusedError
 from tasks.model.classes import sized
 from tasks.model.model import Phase
@@ -62,13 +62,13 @@ def misnamed(choice: ProductChoice, span: Time, archive: Archive) -> list[Misnam
 def nothing_found(request: Request, archive: Archive) -> RequestRefusedError:
     """Why a request matches no granule, and what the archive has."""
     span = f"{request.time.start} to {request.time.end}"
-    names = ", ".join(f"{c.name} {three_digits(c.collection)}" for c in request.products)
+    names = ", ".join(f"{c.name} {Collection(c.collection).padded}" for c in request.products)
     for number, choice in enumerate(request.products):
         if _other_half_only(request, choice, archive):
             return RequestRefusedError(
                 f"products.{number}.day_night",
-                f"no granule of {choice.name} {three_digits(choice.collection)} from {span} is of "
-                f"the {choice.day_night}.",
+                f"no granule of {choice.name} {Collection(choice.collection).padded} from {span} "
+                f"is of the {choice.day_night}.",
                 "Leave day_night out, or ask for the other half of the day.",
             )
     if any(_anywhere(request, choice, archive) for choice in request.products):
@@ -85,11 +85,11 @@ def nothing_found(request: Request, archive: Archive) -> RequestRefusedError:
                 "Correct the names of the files in the archive.",
             )
         held = archive.holdings(choice.name)
-        if held and normal_collection(choice.collection) not in {h.collection for h in held}:
-            served = " and ".join(three_digits(holding.collection) for holding in held)
+        if held and Collection(choice.collection) not in {h.collection for h in held}:
+            served = " and ".join(holding.collection.padded for holding in held)
             return RequestRefusedError(
                 f"products.{number}",
-                f"the archive does not serve {choice.name} {three_digits(choice.collection)}.",
+                f"the archive does not serve {choice.name} {Collection(choice.collection).padded}.",
                 f"Of {choice.name} it serves collection {served}.",
             )
     has = [text for choice in request.products if (text := _span_of(choice, archive))]
@@ -100,7 +100,7 @@ def nothing_found(request: Request, archive: Archive) -> RequestRefusedError:
     remedy = "Check the product's name and collection."
     held_all = archive.products() if isinstance(archive, Listing) else None
     if held_all is not None:
-        listed = [f"{name} {three_digits(collection)}" for name, collection in held_all]
+        listed = [f"{name} {Collection(collection).padded}" for name, collection in held_all]
         remedy = f"The archive has: {', '.join(listed[:40]) or 'nothing at all'}."
     known = {p.name for p in products()}
     choice = request.products[0]
@@ -132,10 +132,10 @@ def is_lit(record: GranuleRecord, choice: ProductChoice) -> bool:
 
 def _span_of(choice: ProductChoice, archive: Archive) -> str:
     return " ".join(
-        f"Of {h.product} {three_digits(h.collection)} it has days from "
+        f"Of {h.product} {h.collection.padded} it has days from "
         f"{h.first or 'an unknown day'} to {h.last or 'today'}."
         for h in archive.holdings(choice.name)
-        if h.collection == normal_collection(choice.collection)
+        if h.collection == Collection(choice.collection)
     )
 
 

@@ -4,20 +4,16 @@ import re
 from collections.abc import Sequence
 from datetime import date
 
+from modis.collection import Collection
 from tasks.request.request import ProductChoice
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 
 
-def three_digits(collection: str) -> str:
-    """A collection as data centres write it: "5" is "005", "61" is "061"."""
-    return collection.zfill(3)
-
-
 def product_name(choice: ProductChoice) -> str:
     """ "MCD15A2.005"; with the half of the day where one is asked for, "MYD11_L2.006.night"."""
     half = "" if choice.day_night == "any" else f".{choice.day_night}"
-    return f"{choice.name}.{three_digits(choice.collection)}{half}"
+    return f"{choice.name}.{Collection(choice.collection).padded}{half}"
 
 
 def safe(text: str) -> str:

@@ -60,7 +60,7 @@ def find(
         outlines = reader.read_outline if box else None
         sources = open_sources(settings, Path(folder) / "index.sqlite", outlines)
         held = sources.holdings(product)
-        chosen = collection or max((h.collection for h in held), key=_age, default="")
+        chosen = collection or max((h.collection for h in held), key=lambda c: c.age, default="")
         found = list(islice(_there(sources, (product, chosen, first, last), box), limit))
         for record in found:
             console.print(_line(record), markup=False)
@@ -116,12 +116,6 @@ def _served(product: str, held: list[Holding]) -> str:
         return f"No source serves {product}, or they do not say."
     spans = (f"{h.collection} ({h.first or '?'} to {h.last or 'today'})" for h in held)
     return f"Served of {product}: collection {', '.join(spans)}."
-
-
-def _age(collection: str) -> float:
-    """Collections by age: 5, 51, 6, 61, 7; of VIIRS 1, 2. What is no number comes first."""
-    number = f"{collection[:1]}.{collection[1:]}0"
-    return float(number) if collection.isdigit() else 0.0
 
 
 def _fetch(sources: Sources, found: list[GranuleRecord], folder: Path, console: Console) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from modis.collection import Collection
 from modis.sphere import METRES_PER_DEGREE
 from modis.tile import TILE_SIZE, TILES_ACROSS, TILES_DOWN
 from reprojection.catalogue import product, products
@@ -71,7 +72,7 @@ def held_notes(request: Request, held: Holdings) -> Iterator[str]:
 
 def named(held: Held) -> str:
     """A product as data centres write it: MCD15A2 005."""
-    return f"{held.name} {held.collection:0>3}"
+    return f"{held.name} {Collection(held.collection).padded}"
 
 
 def held_text(held: Held) -> str:
@@ -90,10 +91,11 @@ def _check_product(number: int, choice: ProductChoice, held: Holdings) -> None:
         return
     collections = held.collections(choice.name)
     if collections:
-        served = listed([f"{each:0>3}" for each in collections], "and")
+        served = listed([Collection(each).padded for each in collections], "and")
         raise RequestRefusedError(
             f"products.{number}.collection",
-            f"the archive does not have collection {choice.collection:0>3} of {choice.name}.",
+            f"the archive does not have collection {Collection(choice.collection).padded} "
+            f"of {choice.name}.",
             f"Of {choice.name} it has collection {served}.",
         )
     every = sorted({each.name for each in held.products})

@@ -17,6 +17,7 @@ from pydantic import (
     model_validator,
 )
 
+import modis.collection
 from tasks.errors import RequestRefusedError
 from tasks.request.request_guide import RequestGuide
 from tasks.request.yaml_text import load_yaml
@@ -47,10 +48,8 @@ def _collection(value: object) -> object:
     """Collections as people write them: 6, 6.1, "006", "6.1", "061" -> "6", "61"."""
     if value == 0o61:
         raise ValueError('YAML reads a bare 061 as the octal number 49; write "061" or 6.1')
-    text = str(value).strip().removesuffix(".0").replace(".", "")
-    if text.isdigit() and len(text) <= 3:
-        return text.lstrip("0") or "0"
-    return value
+    text = modis.collection.Collection(str(value))
+    return str(text) if text.isdigit() else value
 
 
 Collection = Annotated[str, BeforeValidator(_collection), Field(pattern=r"^[0-9]{1,3}$")]

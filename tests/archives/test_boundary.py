@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from archives.formats.boundary import Bounds, tile_ring, tiles_touching, touches
 from archives.model import GranuleRecord, Ring
+from modis.collection import Collection
 from reprojection.grid.orbit import SCAN_SECONDS, Swath, swath
 
 START = datetime(2020, 1, 1, tzinfo=UTC)
@@ -20,7 +21,7 @@ def record(
     return GranuleRecord(
         name="X",
         product="MYD04_L2",
-        collection="61",
+        collection=Collection("61"),
         start=START,
         end=START + timedelta(minutes=5),
         tile=tile,

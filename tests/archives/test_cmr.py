@@ -15,6 +15,7 @@ from archives.formats.checksums import digest
 from archives.formats.umm import record_of
 from archives.kinds.cmr import CmrArchive
 from archives.model import GranuleRecord, Holding
+from modis.collection import Collection
 from tests.archives.catalogues import (
     TOKEN,
     Cmr,
@@ -67,7 +68,7 @@ def test_a_record_says_all_that_fetching_and_planning_need(server: FileServer) -
     assert record == GranuleRecord(
         name=name,
         product="MYD04_L2",
-        collection="61",
+        collection=Collection("61"),
         start=start,
         end=start + timedelta(minutes=5),
         tile=None,

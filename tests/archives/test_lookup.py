@@ -8,6 +8,7 @@ import pytest
 from archives.formats.boundary import Area, Bounds, touches
 from archives.kinds.lookup import Lookup
 from archives.model import GranuleRecord, Ring
+from modis.collection import Collection
 from reprojection.grid.orbit import SCAN_SECONDS, swath
 
 
@@ -16,7 +17,7 @@ def granule(rings: tuple[Ring, ...] | None, tile: tuple[int, int] | None = None)
     return GranuleRecord(
         name="MYD04_L2.A2012001.0000.061.2018001000000.hdf",
         product="MYD04_L2",
-        collection="61",
+        collection=Collection("61"),
         start=start,
         end=start,
         tile=tile,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from archives.formats.checksums import Cksum, digest, file_checksum
 from archives.formats.names import parse_granule_name
 from archives.formats.sidecar import read_sidecar
-from archives.model import normal_collection
+from modis.collection import Collection
 
 
 @given(st.lists(st.binary(max_size=300), max_size=4))
@@ -67,11 +67,6 @@ def test_any_name_is_split_or_left(name: str) -> None:
     assert found is None or found.product
 
 
-def test_collections_have_one_spelling() -> None:
-    spelled = ["005", "5", "5.0", "061", "61", "6.1", "006"]
-    assert [normal_collection(text) for text in spelled] == ["5", "5", "5", "61", "61", "61", "6"]
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -97,7 +92,7 @@ def test_real_sidecars(granules: Path) -> None:
         assert found is not None
         name = parse_granule_name(path.name)
         assert name is not None
-        assert (found.product, normal_collection(found.collection)) == (
+        assert (found.product, Collection(found.collection)) == (
             name.product,
             name.collection,
         )

@@ -28,6 +28,7 @@ from archives.kinds.pool import PoolArchive
 from archives.kinds.stac import StacArchive
 from archives.model import Box, Fetched, GranuleRecord, Holding, Progress
 from archives.sources import Sources
+from modis.collection import Collection
 
 FIRST = date(2018, 1, 1)
 TEN = date(2018, 1, 10)
@@ -39,7 +40,7 @@ def tile(day: int, *, made: str = "1", collection: str = "61", source: str = "")
     return GranuleRecord(
         name=name,
         product="MOD13A2",
-        collection=collection,
+        collection=Collection(collection),
         start=start,
         end=start + timedelta(days=1),
         tile=(18, 4),
@@ -88,7 +89,7 @@ class Shelf:
             raise ConnectionFailedError(f"{self.name} is away")
         collections = {r.collection for r in self.records if r.product == product}
         return [
-            Holding(product=product, collection=c, first=FIRST, last=TEN)
+            Holding(product=product, collection=Collection(c), first=FIRST, last=TEN)
             for c in sorted(collections)
         ]
 

@@ -5,8 +5,8 @@ import re
 import httpx
 import pytest
 
+from modis.collection import Collection
 from portal.app import CONTENT_SECURITY_POLICY
-from portal.core.catalogue import collection_text
 from portal.core.quantities import duration_text, size_text
 from tasks.tables import requests
 from tasks.tables.services import Services
@@ -118,4 +118,4 @@ def test_sizes_read_as_people_say_them(size: int, text: str) -> None:
     ("collection", "text"), [("5", "5"), ("51", "5.1"), ("61", "6.1"), ("105", "105")]
 )
 def test_collections_read_as_the_archives_write_them(collection: str, text: str) -> None:
-    assert collection_text(collection) == text
+    assert Collection(collection).dotted == text

@@ -14,7 +14,7 @@ from reprojection.catalogue.layers import (
     reads_unsigned,
     split_index,
 )
-from reprojection.catalogue.names import normal_collection, parse_name
+from reprojection.catalogue.names import parse_name
 
 
 @pytest.mark.parametrize(
@@ -130,14 +130,3 @@ def test_granule_names_are_split() -> None:
     assert (tile.tile, tile.collection, tile.production_time) == ((8, 5), "2", "2020010101010")
     for name in ("notes.hdf", "MOD09GA.A2008999.h14v17.006.hdf", "MOD09GA.A2008296.2561.006.hdf"):
         assert parse_name(name) is None
-
-
-def test_collections_have_one_spelling() -> None:
-    assert [normal_collection(text) for text in ("5", "005", "6.1", "061", "61", "6.0")] == [
-        "5",
-        "5",
-        "61",
-        "61",
-        "61",
-        "6",
-    ]

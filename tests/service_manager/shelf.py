@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from archives.model import Box, Fetched, GranuleRecord, Holding, Progress, newest_editions
+from modis.collection import Collection
 from service_manager.planner.plan import plan
 from tasks.model.packages import Packages
 from tasks.model.plan import Plan
@@ -58,7 +59,7 @@ class Shelf:
             if r.product == product:
                 days.setdefault(r.collection, []).append(r.start_day)
         return [
-            Holding(product=product, collection=c, first=min(d), last=max(d))
+            Holding(product=product, collection=Collection(c), first=min(d), last=max(d))
             for c, d in sorted(days.items())
         ]
 
@@ -75,7 +76,7 @@ def tile_granule(
     return GranuleRecord(
         name=name,
         product=product,
-        collection=collection,
+        collection=Collection(collection),
         start=start,
         end=start + dt.timedelta(days=8),
         tile=(h, v),
@@ -103,7 +104,7 @@ def swath_granule(
     return GranuleRecord(
         name=name,
         product="MYD99_L2",
-        collection="6",
+        collection=Collection("6"),
         start=start,
         end=start + dt.timedelta(minutes=5),
         tile=None,

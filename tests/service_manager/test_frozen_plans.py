@@ -10,6 +10,7 @@ import pytest
 from archives.errors import ConnectionFailedError
 from archives.model import Box, Fetched, GranuleRecord, Holding, Progress
 from bench.continent import Continent, request_document
+from modis.collection import Collection
 from service_manager.planner import listing
 from service_manager.planner.course import Course
 from service_manager.plans import frozen
@@ -61,7 +62,7 @@ class Watched:
         return self.says and f"{product} {collection} {start_day} {end_day} {box} {self.says}"
 
     def holdings(self, product: str) -> list[Holding]:
-        return [Holding(product=product, collection="61")]
+        return [Holding(product=product, collection=Collection("61"))]
 
     def fetch(self, record: GranuleRecord, to: Path, progress: Progress | None = None) -> Fetched:
         raise NotImplementedError(f"{record.name} {to} {progress}")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from archives.errors import SourcesSettingError
 from archives.model import Archive, GranuleRecord, Progress
+from modis.collection import Collection
 from modis.formats import HDF4_MAGIC
 from reprojection.errors import UnreadableGranuleError
 from reprojection.read.granule import open_granule
@@ -131,7 +132,7 @@ def _record(spec: CollectSpec) -> GranuleRecord:
     return GranuleRecord(
         name=spec.granule,
         product=spec.product,
-        collection=spec.collection,
+        collection=Collection(spec.collection),
         start=unknown,
         end=unknown,
         tile=None,
