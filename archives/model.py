@@ -7,7 +7,9 @@ from itertools import groupby
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
+from modis.box import LonLatBox
 from modis.collection import Collection
+from modis.tile import Tile
 
 Ring = tuple[tuple[float, float], ...]
 """A closed line of (longitude, latitude) degrees joined by great circles; the end is not repeated.
@@ -16,16 +18,13 @@ It bounds the smaller part of the sphere."""
 Progress = Callable[[int, int], None]
 """Told the bytes so far and the bytes in all (0: unknown)."""
 
-Box = tuple[float, float, float, float]
-"""West, south, east, north in degrees; west greater than east crosses the antimeridian."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class GranuleRecord:
     """One granule as an archive lists it.
 
-    `start` and `end` are UTC; `start` is the nominal start. `tile` is the (h, v) of a sinusoidal
-    tile, `boundary` rings around a swath; a granule with neither may lie anywhere.
+    `start` and `end` are UTC; `start` is the nominal start. `tile` is a sinusoidal tile, `boundary`
+    rings around a swath; a granule with neither may lie anywhere.
     `production_time` is YYYYDDDHHMMSS as in granule names. `size` is in bytes, 0 where the archive
     does not say. `url` says where to fetch it from, in the archive's own way; `source` is the name
     of the archive that listed it. `checksum_type` is `sha512`, `sha256`, `md5` or `cksum` (POSIX).
@@ -36,7 +35,7 @@ class GranuleRecord:
     collection: Collection
     start: datetime
     end: datetime
-    tile: tuple[int, int] | None
+    tile: Tile | None
     boundary: tuple[Ring, ...] | None
     production_time: str
     size: int
@@ -82,7 +81,7 @@ class GranuleRecord:
             collection=Collection(str(data["collection"])),
             start=datetime.fromisoformat(str(data["start"])),
             end=datetime.fromisoformat(str(data["end"])),
-            tile=(int(tile[0]), int(tile[1])) if isinstance(tile, list) else None,
+            tile=Tile(int(tile[0]), int(tile[1])) if isinstance(tile, list) else None,
             boundary=(
                 tuple(tuple((float(x), float(y)) for x, y in ring) for ring in boundary)
                 if isinstance(boundary, list)
@@ -98,7 +97,7 @@ class GranuleRecord:
         )
 
     @property
-    def key(self) -> tuple[str, str, str, tuple[int, int] | None]:
+    def key(self) -> tuple[str, str, str, Tile | None]:
         """What makes two records editions of one granule."""
         return self.product, self.collection, self.start.isoformat(), self.tile
 
@@ -141,7 +140,7 @@ class Archive(Protocol):
         collection: str,
         start_day: date,
         end_day: date,
-        box: Box | None = None,
+        box: LonLatBox | None = None,
     ) -> Iterator[GranuleRecord]:
         """The granules of a product whose nominal start day is in the inclusive span.
 
@@ -173,7 +172,7 @@ class Stamped(Protocol):
         collection: str,
         start_day: date,
         end_day: date,
-        box: Box | None = None,
+        box: LonLatBox | None = None,
     ) -> str:
         """A text that is another one once the same `search` would list anything else; empty: the
         archive cannot say. Raises ArchiveError."""
@@ -186,7 +185,7 @@ class Misnamed:
 
     file: str
     day: date
-    tile: tuple[int, int] | None
+    tile: Tile | None
     holds: GranuleRecord
 
 
@@ -203,7 +202,7 @@ class NameChecking(Protocol):
 
 def newest_editions(records: Iterable[GranuleRecord]) -> list[GranuleRecord]:
     """One record per granule, by start, then name: the newest production time, then first URL."""
-    best: dict[tuple[str, str, str, tuple[int, int] | None], GranuleRecord] = {}
+    best: dict[tuple[str, str, str, Tile | None], GranuleRecord] = {}
     for record in sorted(records, key=lambda item: item.url):
         held = best.get(record.key)
         if held is None or record.production_time > held.production_time:

@@ -10,11 +10,9 @@ from typing import Protocol, runtime_checkable
 import structlog
 
 from archives.errors import ArchiveError, NotPublishedError, soonest
-from archives.formats.names import parse_granule_name
 from archives.kinds.coverage import Coverage, Covering, joined
 from archives.model import (
     Archive,
-    Box,
     Fetched,
     GranuleRecord,
     Holding,
@@ -23,7 +21,9 @@ from archives.model import (
     Progress,
     Stamped,
 )
+from modis.box import LonLatBox
 from modis.collection import Collection
+from modis.granule_name import parse_granule_name
 
 log = structlog.get_logger("archives.sources")
 
@@ -110,7 +110,7 @@ class Sources:
         collection: str,
         start_day: date,
         end_day: date,
-        box: Box | None = None,
+        box: LonLatBox | None = None,
     ) -> Iterator[GranuleRecord]:
         """As `Archive.search`, over the product's chain."""
         waiting = list(self.chain(product))
@@ -124,7 +124,7 @@ class Sources:
         collection: str,
         start_day: date,
         end_day: date,
-        box: Box | None = None,
+        box: LonLatBox | None = None,
     ) -> str:
         """As `Stamped.stamp`: those of all the product's sources, if each has one."""
         found = []
@@ -210,7 +210,7 @@ class _Search:
 
     def __init__(
         self,
-        wanted: tuple[str, str, date, date, Box | None],
+        wanted: tuple[str, str, date, date, LonLatBox | None],
         waiting: list[Source],
         failed: Callable[[], None],
     ) -> None:
@@ -266,7 +266,7 @@ class _Days:
         collection: str,
         start: date,
         end: date,
-        box: Box | None,
+        box: LonLatBox | None,
     ) -> None:
         self.source = source
         self.day: date | None = None

@@ -13,13 +13,17 @@ from typing import Any
 
 import numpy as np
 
-from archives.model import Box, Fetched, GranuleRecord, Holding, Ring
+from archives.model import Fetched, GranuleRecord, Holding, Ring
+from modis.box import LonLatBox
 from modis.collection import Collection
 from modis.sphere import SPHERE_RADIUS_KM
+from modis.tile import Tile
 from reprojection.grid.orbit import DAY_SECONDS, PERIOD_SECONDS, swath
 
-CONUS: Box = (-125.0, 24.5, -66.5, 49.5)
-TILES = tuple((h, v) for v in (4, 5, 6) for h in range(7, 14) if (h, v) not in {(7, 4), (13, 6)})
+CONUS = LonLatBox(-125.0, 24.5, -66.5, 49.5)
+TILES = tuple(
+    Tile(h, v) for v in (4, 5, 6) for h in range(7, 14) if (h, v) not in {(7, 4), (13, 6)}
+)
 PRODUCTS: dict[str, tuple[str, str, int]] = {  # layer, and period in days
     "MOD09GA": ("61", "sur_refl_b01_1", 1),
     "MYD09GA": ("61", "sur_refl_b01_1", 1),
@@ -73,7 +77,7 @@ class Continent:
         collection: str,
         start_day: date,
         end_day: date,
-        box: Box | None = None,  # noqa: ARG002 - all that is listed lies about the US
+        box: LonLatBox | None = None,  # noqa: ARG002 - all that is listed lies about the US
     ) -> Iterator[GranuleRecord]:
         period = PRODUCTS[product][2]
         for offset in range((end_day - start_day).days + 1):
@@ -89,7 +93,7 @@ class Continent:
         collection: str,  # noqa: ARG002
         start_day: date,
         end_day: date,
-        box: Box | None = None,  # noqa: ARG002
+        box: LonLatBox | None = None,  # noqa: ARG002
     ) -> str:
         """Arithmetic does not change; `ever_new` makes the archive one that cannot say."""
         return "" if self.ever_new else f"{product} {start_day} {end_day}"
@@ -105,9 +109,9 @@ def _tiles(product: str, collection: str, day: date, period: int) -> Iterator[Gr
     start = datetime(day.year, day.month, day.day, tzinfo=UTC)
     end = start + timedelta(days=period)
     first, rest = f"{product}.A{day:%Y%j}", f"0{collection}.{_PRODUCED}.hdf"
-    for h, v in TILES:
-        name = f"{first}.h{h:02d}v{v:02d}.{rest}"
-        yield _record(product, collection, name, start, end, (h, v), None, 9_000_000)
+    for tile in TILES:
+        name = f"{first}.{tile.name}.{rest}"
+        yield _record(product, collection, name, start, end, tile, None, 9_000_000)
 
 
 def _swaths(product: str, collection: str, day: date) -> Iterator[GranuleRecord]:
@@ -123,7 +127,7 @@ def _record(
     name: str,
     start: datetime,
     end: datetime,
-    tile: tuple[int, int] | None,
+    tile: Tile | None,
     boundary: tuple[Ring, ...] | None,
     size: int,
 ) -> GranuleRecord:

@@ -15,7 +15,9 @@ import numpy.typing as npt
 import shapely
 
 from archives.model import GranuleRecord, Ring
+from modis.box import LonLatBox
 from modis.sphere import SPHERE_RADIUS_KM
+from modis.tile import Tile
 
 # Half a footprint at the swath's edge (45 km x 20 km for a 10 km product, diagonal).
 OUTLINE_MARGIN_KM = 30.0
@@ -38,17 +40,7 @@ _CHUNK_DEGREES = 20.0
 Vectors = npt.NDArray[np.float64]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Bounds:
-    """A longitude-latitude box in degrees. East below west means across the antimeridian."""
-
-    west: float
-    south: float
-    east: float
-    north: float
-
-
-Area = Bounds | Sequence[Ring]
+Area = LonLatBox | Sequence[Ring]
 """A box, or rings of (longitude, latitude) joined by great circles (densify other lines)."""
 
 
@@ -57,8 +49,8 @@ def touches(record: GranuleRecord, area: Area) -> bool:
 
     A granule of unknown place touches everything: reading it will tell.
     """
-    if record.tile is not None and isinstance(area, Bounds):
-        return _box_meets_tile(area, *record.tile)
+    if record.tile is not None and isinstance(area, LonLatBox):
+        return record.tile.meets(area)
     shapes = granule_caps(record)
     if shapes is None:
         return True
@@ -89,7 +81,7 @@ def margin_km(record: GranuleRecord) -> float:
 def granule_caps(record: GranuleRecord) -> tuple[Cap, ...] | None:
     """The shapes of a granule, or None when it may lie anywhere."""
     if record.tile is not None:
-        ring = tile_ring(*record.tile)
+        ring = tile_ring(record.tile)
         return (_cap(ring),) if ring else ()
     if record.boundary is not None:
         return tuple(_cap(ring) for ring in record.boundary if len(ring) >= 3) or None
@@ -98,19 +90,16 @@ def granule_caps(record: GranuleRecord) -> tuple[Cap, ...] | None:
 
 def area_caps(area: Area) -> tuple[Cap, ...]:
     """The shapes an area is made of."""
-    if isinstance(area, Bounds):
+    if isinstance(area, LonLatBox):
         return _box_shapes(area)
     return tuple(_cap(tuple((float(x), float(y)) for x, y in ring)) for ring in area)
 
 
 @lru_cache(maxsize=512)
-def _box_shapes(bounds: Bounds) -> tuple[Cap, ...]:
+def _box_shapes(box: LonLatBox) -> tuple[Cap, ...]:
     """A box cut into pieces small enough for one plane, their parallels drawn densely."""
-    south, north = max(bounds.south, -90.0), min(bounds.north, 90.0)
-    width = bounds.east - bounds.west
-    if width < 0:
-        width += 360.0
-    width = min(width, 360.0)
+    south, north = max(box.south, -90.0), min(box.north, 90.0)
+    width = box.width
     columns = max(1, math.ceil(width / _CHUNK_DEGREES))
     rows = max(1, math.ceil((north - south) / _CHUNK_DEGREES))
     pieces = []
@@ -118,8 +107,8 @@ def _box_shapes(bounds: Bounds) -> tuple[Cap, ...]:
         low = south + (north - south) * row / rows
         high = south + (north - south) * (row + 1) / rows
         for column in range(columns):
-            left = bounds.west + width * column / columns
-            right = bounds.west + width * (column + 1) / columns
+            left = box.west + width * column / columns
+            right = box.west + width * (column + 1) / columns
             count = max(2, math.ceil(right - left) + 1)
             lons = np.linspace(left, right, count)
             bottom = [(float(lon), low) for lon in lons]
@@ -199,22 +188,13 @@ def _axes(centre: Vectors) -> tuple[Vectors, Vectors]:
 
 
 @lru_cache(maxsize=1024)
-def tile_ring(h: int, v: int) -> Ring:
-    """The outline of a sinusoidal tile, cut at the rim of the projection; empty when off the Earth.
-
-    A tile is 10 degrees of latitude high and 10 degrees of the equator wide:
-    longitude = x / cos(latitude), |longitude| <= 180 (MODIS sinusoidal grid, 36 x 18 tiles).
-    """
-    if not (0 <= h < 36 and 0 <= v < 18):
+def tile_ring(tile: Tile) -> Ring:
+    """Return a tile's outline, cut at the rim of the projection; () when it is off the Earth."""
+    if not tile.on_earth:
         return ()
-    lats = np.linspace(90.0 - 10.0 * v, 80.0 - 10.0 * v, 101)
-    left, right = (h - 18) * 10.0, (h - 17) * 10.0
-    shrink = np.maximum(np.cos(np.radians(lats)), 1e-12)
-    wests = np.clip(left / shrink, -180.0, 180.0)
-    easts = np.clip(right / shrink, -180.0, 180.0)
+    lats = np.linspace(tile.north, tile.south, 101)
+    wests, easts = tile.sides(lats)
     inside = easts - wests > 1e-9
-    if not inside.any():
-        return ()
     lats, wests, easts = lats[inside], wests[inside], easts[inside]
     # Its upper and lower edges are parallels, which great circles between the corners would miss
     # by 10 km.
@@ -226,48 +206,3 @@ def tile_ring(h: int, v: int) -> Ring:
     west_side = list(zip(wests.tolist(), lats.tolist(), strict=True))
     east_side = list(zip(easts.tolist(), lats.tolist(), strict=True))
     return tuple(north + east_side + south + west_side[::-1])
-
-
-def tiles_touching(area: Area) -> list[tuple[int, int]]:
-    """Every sinusoidal tile (h, v) that meets the area, in row order."""
-    tiles = [(h, v) for v in range(18) for h in range(36)]
-    if isinstance(area, Bounds):
-        return [tile for tile in tiles if _box_meets_tile(area, *tile)]
-    shapes = area_caps(area)
-    margin = TILE_MARGIN_KM / SPHERE_RADIUS_KM
-    return [
-        (h, v)
-        for h, v in tiles
-        if (ring := tile_ring(h, v))
-        and any(caps_meet(_cap(ring), shape, margin) for shape in shapes)
-    ]
-
-
-def _box_meets_tile(box: Bounds, h: int, v: int) -> bool:
-    """Exactly: within a row of tiles longitude * cos(latitude) is extreme in the corners."""
-    if not tile_ring(h, v):
-        return False
-    slack = 1e-6
-    low = max(box.south, 80.0 - 10.0 * v - slack, -90.0)
-    high = min(box.north, 90.0 - 10.0 * v + slack, 90.0)
-    if low > high:
-        return False
-    left, right = (h - 18) * 10.0 - slack, (h - 17) * 10.0 + slack
-    for west, east in _longitude_spans(box):
-        across = [lon * math.cos(math.radians(lat)) for lon in (west, east) for lat in (low, high)]
-        if max(across) >= left and min(across) <= right:
-            return True
-    return False
-
-
-def _longitude_spans(box: Bounds) -> list[tuple[float, float]]:
-    """The box's longitudes as one or two spans within [-180, 180]."""
-    width = box.east - box.west
-    if width < 0:
-        width += 360.0
-    if width >= 360.0:
-        return [(-180.0, 180.0)]
-    west = (box.west + 180.0) % 360.0 - 180.0
-    if west + width <= 180.0:
-        return [(west, west + width)]
-    return [(west, 180.0), (-180.0, west + width - 360.0)]

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
 
-from archives.formats.names import parse_granule_name
 from archives.model import Ring
+from modis.granule_name import parse_granule_name
 
 _FLAGS = {"D": "day", "N": "night", "B": "both"}
 

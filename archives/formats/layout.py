@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 
 from archives.formats.geometa import SwathPlace
-from archives.formats.names import parse_granule_name
 from archives.model import GranuleRecord
 from modis.collection import Collection
 from modis.formats import GRANULE_SUFFIXES
+from modis.granule_name import parse_granule_name
 
 _SWATH = timedelta(minutes=5)
 # Archive sets of collections: MODIS by number, VIIRS 1 and 2 in the 5000s (LAADS, "Using LAADS

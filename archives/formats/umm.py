@@ -10,10 +10,12 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from archives.formats.checksums import digest
-from archives.formats.names import parse_granule_name
 from archives.model import GranuleRecord, Ring
+from modis.box import LonLatBox
 from modis.collection import Collection
 from modis.formats import GRANULE_SUFFIXES
+from modis.granule_name import parse_granule_name
+from modis.sphere import wrap_longitude
 
 _FEW_DEGREES = 2.0  # between the points of a box's parallels, which are no great circles
 _WIDEST = 170.0  # degrees: a ring bounds the smaller part of the sphere
@@ -192,22 +194,23 @@ def _rings(geometry: Json) -> tuple[Ring, ...] | None:
         return tuple(rings)
     boxes = [
         box_ring(
-            float(box["WestBoundingCoordinate"]),
-            float(box["SouthBoundingCoordinate"]),
-            float(box["EastBoundingCoordinate"]),
-            float(box["NorthBoundingCoordinate"]),
+            LonLatBox(
+                float(box["WestBoundingCoordinate"]),
+                float(box["SouthBoundingCoordinate"]),
+                float(box["EastBoundingCoordinate"]),
+                float(box["NorthBoundingCoordinate"]),
+            )
         )
         for box in geometry.get("BoundingRectangles", ())
     ]
     return tuple(box for box in boxes if box) if boxes and all(boxes) else None
 
 
-def box_ring(west: float, south: float, east: float, north: float) -> Ring | None:
-    """A ring around a box (west > east crosses the antimeridian), or None when it is too wide."""
-    width = east - west if east >= west else east - west + 360.0
-    if width > _WIDEST or north <= south:
+def box_ring(box: LonLatBox) -> Ring | None:
+    """Return a ring around a box, or None when it is too wide or has no height."""
+    width = box.width
+    if width > _WIDEST or box.north <= box.south:
         return None
     steps = max(1, round(width / _FEW_DEGREES))
-    lons = [west + width * step / steps for step in range(steps + 1)]
-    lons = [(lon + 180.0) % 360.0 - 180.0 for lon in lons]
-    return (*((lon, south) for lon in lons), *((lon, north) for lon in reversed(lons)))
+    lons = [wrap_longitude(box.west + width * step / steps) for step in range(steps + 1)]
+    return (*((lon, box.south) for lon in lons), *((lon, box.north) for lon in reversed(lons)))

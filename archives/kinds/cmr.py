@@ -17,8 +17,10 @@ from archives.fetch.answers import bare_url
 from archives.fetch.download import Downloader
 from archives.formats.umm import CmrCollection, beginning, collection_of, record_of
 from archives.kinds.web import Answer, Web
-from archives.model import Box, Fetched, GranuleRecord, Holding, Progress, newest_by_day
+from archives.model import Fetched, GranuleRecord, Holding, Progress, newest_by_day
+from modis.box import LonLatBox
 from modis.collection import Collection
+from modis.sphere import wrap_longitude
 
 CMR_URL = "https://cmr.earthdata.nasa.gov/search"
 
@@ -56,7 +58,7 @@ class CmrArchive:
         collection: str,
         start_day: date,
         end_day: date,
-        box: Box | None = None,
+        box: LonLatBox | None = None,
     ) -> Iterator[GranuleRecord]:
         """As `Archive.search`, page by page. Nothing when the collection is not served."""
         wanted = Collection(collection)
@@ -78,7 +80,7 @@ class CmrArchive:
         collection: str,
         start_day: date,
         end_day: date,
-        box: Box | None = None,
+        box: LonLatBox | None = None,
     ) -> str:
         """As `Stamped.stamp`, by one call: how many granules there are, and which was revised last,
         and when. Whatever is added or changed has a later revision, what is removed is counted."""
@@ -98,7 +100,7 @@ class CmrArchive:
         return f"{asked} {hits} {last}" if hits and (last or hits == "0") else ""
 
     def _asked(
-        self, product: str, wanted: str, start_day: date, end_day: date, box: Box | None
+        self, product: str, wanted: str, start_day: date, end_day: date, box: LonLatBox | None
     ) -> list[tuple[str, str]]:
         """What a search of a collection's granules asks for; nothing when it is not served."""
         concepts = [c.concept for c in self._known(product) if c.collection == wanted]
@@ -210,18 +212,17 @@ class CmrArchive:
             )
 
 
-def _around(box: Box) -> str:
+def _around(box: LonLatBox) -> str:
     """The box as the CMR takes it, widened: its polygons have few corners, joined by great circles,
     which cut off parts of tiles and swaths."""
     west, south, east, north = box
     low, high = max(south - _WIDER, -90.0), min(north + _WIDER, 90.0)
     far = max(abs(low), abs(high))
-    width = east - west if east >= west else east - west + 360.0
     aside = _WIDER / math.cos(math.radians(min(far, _POLAR)))
-    if far > _POLAR or width + 2 * aside >= 360.0:
+    if far > _POLAR or box.width + 2 * aside >= 360.0:
         west, east = -180.0, 180.0
     else:
-        west, east = ((side + 180.0) % 360.0 - 180.0 for side in (west - aside, east + aside))
+        west, east = map(wrap_longitude, (west - aside, east + aside))
     return ",".join(f"{side:.6f}" for side in (west, low, east, high))
 
 

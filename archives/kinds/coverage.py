@@ -7,14 +7,15 @@ denies is not there; what it grants may still be absent on that day or at that p
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
-from archives.formats.boundary import Bounds
 from archives.kinds.lookup import Lookup
 from archives.model import GranuleRecord
+from modis.box import LonLatBox
 from modis.collection import Collection
+from modis.tile import Tile
 
 CELL_DEGREES = 10
 MOST_PLACED = 5_000
@@ -24,12 +25,19 @@ _BATCH = 500
 _ACROSS, _DOWN = 360 // CELL_DEGREES, 180 // CELL_DEGREES
 
 
+class Square(NamedTuple):
+    """A square of 10 degrees: column from 180 degrees west, row from the south pole."""
+
+    col: int
+    row: int
+
+
 @dataclass(frozen=True, kw_only=True)
 class Coverage:
     """One product in one collection.
 
-    `days` are the start days of its granules. They lie in the sinusoidal `tiles` (h, v) and in the
-    `cells` of 10 degrees (column from 180 degrees west, row from the south); `anywhere`: some may
+    `days` are the start days of its granules. They lie in the sinusoidal `tiles` and in the
+    `cells` of 10 degrees; `anywhere`: some may
     lie elsewhere. `samples` are the paths of a few granules on this machine, if it has them.
     """
 
@@ -37,8 +45,8 @@ class Coverage:
     collection: Collection
     granules: int
     days: tuple[date, ...]
-    tiles: frozenset[tuple[int, int]] = frozenset()
-    cells: frozenset[tuple[int, int]] = frozenset()
+    tiles: frozenset[Tile] = frozenset()
+    cells: frozenset[Square] = frozenset()
     anywhere: bool = False
     samples: tuple[str, ...] = ()
 
@@ -52,10 +60,10 @@ class Covering(Protocol):
         ...
 
 
-def cells_touched(records: Sequence[GranuleRecord]) -> frozenset[tuple[int, int]]:
+def cells_touched(records: Sequence[GranuleRecord]) -> frozenset[Square]:
     """The cells of 10 degrees that granules may touch."""
     boxes = [
-        Bounds(
+        LonLatBox(
             west=col * CELL_DEGREES - 180.0,
             south=row * CELL_DEGREES - 90.0,
             east=(col + 1) * CELL_DEGREES - 180.0,
@@ -68,7 +76,7 @@ def cells_touched(records: Sequence[GranuleRecord]) -> frozenset[tuple[int, int]
     found = np.zeros(len(boxes), bool)
     for start in range(0, len(records), _BATCH):
         found |= lookup.touching(records[start : start + _BATCH]).any(axis=0)
-    return frozenset((int(n) % _ACROSS, int(n) // _ACROSS) for n in np.flatnonzero(found))
+    return frozenset(Square(int(n) % _ACROSS, int(n) // _ACROSS) for n in np.flatnonzero(found))
 
 
 def joined(first: Coverage, second: Coverage) -> Coverage:

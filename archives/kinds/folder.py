@@ -20,11 +20,9 @@ from archives.errors import DownloadFailedError, IndexUnusableError
 from archives.fetch.files import Files, LocalFiles
 from archives.fetch.partial import check_room
 from archives.formats.checksums import digest, same_checksum
-from archives.formats.names import GranuleName, parse_granule_name
 from archives.formats.sidecar import Sidecar
 from archives.kinds.coverage import MOST_PLACED, Coverage, cells_touched
 from archives.model import (
-    Box,
     Fetched,
     GranuleRecord,
     Holding,
@@ -33,7 +31,10 @@ from archives.model import (
     Ring,
     newest_editions,
 )
+from modis.box import LonLatBox
 from modis.collection import Collection
+from modis.granule_name import GranuleName, parse_granule_name
+from modis.tile import Tile
 
 _SCHEMA = 2
 _SWATH_MINUTES = 5
@@ -53,7 +54,7 @@ class Outline(Protocol):
     @property
     def end(self) -> datetime | None: ...
     @property
-    def tile(self) -> tuple[int, int] | None: ...
+    def tile(self) -> Tile | None: ...
     @property
     def boundary(self) -> tuple[Ring, ...] | None: ...
     @property
@@ -133,7 +134,7 @@ class FolderArchive:
         collection: str,
         start_day: date,
         end_day: date,
-        box: Box | None = None,
+        box: LonLatBox | None = None,
     ) -> Iterator[GranuleRecord]:
         """The granules of a product whose nominal start day is in the inclusive span, by start."""
         del box  # the index goes by days alone
@@ -160,7 +161,7 @@ class FolderArchive:
         collection: str,
         start_day: date,
         end_day: date,
-        box: Box | None = None,
+        box: LonLatBox | None = None,
     ) -> str:
         """As `Stamped.stamp`: of the files' names, sizes and times as the index has them."""
         del box
@@ -265,9 +266,7 @@ class FolderArchive:
             collection=collection,
             granules=count,
             days=tuple(date.fromisoformat(str(day)) for (day,) in days),
-            tiles=frozenset(
-                (int(h), int(v)) for (text,) in tiles for h, v in [json.loads(str(text))]
-            ),
+            tiles=frozenset(_tile(str(text)) for (text,) in tiles),
             cells=frozenset() if anywhere else cells_touched(placed),
             anywhere=anywhere,
             samples=tuple(self._path(str(url)) for url in samples),
@@ -423,14 +422,14 @@ def _is_misnamed(url: str, record: GranuleRecord) -> bool:
     return record.tile is not None and record.tile != name.tile
 
 
-def _tile(text: str) -> tuple[int, int]:
+def _tile(text: str) -> Tile:
     h, v = json.loads(text)
-    return int(h), int(v)
+    return Tile(int(h), int(v))
 
 
 def _place(
     outline: Outline | None, sidecar: Sidecar | None, parts: GranuleName | None
-) -> tuple[tuple[int, int] | None, tuple[Ring, ...] | None]:
+) -> tuple[Tile | None, tuple[Ring, ...] | None]:
     if outline is not None and (outline.tile is not None or outline.boundary is not None):
         return outline.tile, outline.boundary
     if parts is not None and parts.tile is not None:

@@ -26,7 +26,8 @@ from archives.fetch.download import Timing
 from archives.fetch.limits import HostLimits
 from archives.fetch.partial import Origin, Partial, check_room
 from archives.formats.layout import Listed, archive_set, day_folders, held_sets, record_of
-from archives.model import Box, Fetched, GranuleRecord, Holding, Progress, newest_editions
+from archives.model import Fetched, GranuleRecord, Holding, Progress, newest_editions
+from modis.box import LonLatBox
 from modis.collection import Collection
 
 T = TypeVar("T")
@@ -72,7 +73,7 @@ class FtpArchive:
         collection: str,
         start_day: date,
         end_day: date,
-        box: Box | None = None,
+        box: LonLatBox | None = None,
     ) -> Iterator[GranuleRecord]:
         """As `Archive.search`: one listing a year and one a day that has granules."""
         del box  # listings go by days alone

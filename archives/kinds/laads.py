@@ -20,7 +20,8 @@ from archives.fetch.download import Downloader
 from archives.formats.geometa import SwathPlace, geometa_path, read_geometa
 from archives.formats.layout import Listed, archive_set, day_folders, held_sets, record_of
 from archives.kinds.web import Web
-from archives.model import Box, Fetched, GranuleRecord, Holding, Progress, newest_editions
+from archives.model import Fetched, GranuleRecord, Holding, Progress, newest_editions
+from modis.box import LonLatBox
 from modis.collection import Collection
 
 LAADS_URL = "https://ladsweb.modaps.eosdis.nasa.gov/archive"
@@ -50,7 +51,7 @@ class LaadsArchive:
         collection: str,
         start_day: date,
         end_day: date,
-        box: Box | None = None,
+        box: LonLatBox | None = None,
     ) -> Iterator[GranuleRecord]:
         """As `Archive.search`: one listing a year and one a day that has granules."""
         del box  # listings go by days alone

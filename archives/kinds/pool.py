@@ -18,7 +18,8 @@ from archives.fetch.download import Downloader
 from archives.formats.layout import Listed, record_of
 from archives.formats.sidecar import parse_sidecar
 from archives.kinds.web import Web
-from archives.model import Box, Fetched, GranuleRecord, Holding, Progress, newest_editions
+from archives.model import Fetched, GranuleRecord, Holding, Progress, newest_editions
+from modis.box import LonLatBox
 from modis.collection import Collection
 
 _DAY = re.compile(r"(\d{4})\.(\d{2})\.(\d{2})/$")
@@ -42,7 +43,7 @@ class PoolArchive:
         collection: str,
         start_day: date,
         end_day: date,
-        box: Box | None = None,
+        box: LonLatBox | None = None,
     ) -> Iterator[GranuleRecord]:
         """As `Archive.search`: one page of all days, and one a day."""
         del box  # pages go by days alone

@@ -21,12 +21,13 @@ from archives.errors import (
 )
 from archives.fetch.answers import bare_url, followed, is_signed
 from archives.fetch.download import Downloader
-from archives.formats.names import parse_granule_name
 from archives.formats.umm import moment
 from archives.kinds.web import Web
-from archives.model import Box, Fetched, GranuleRecord, Holding, Progress, Ring, newest_editions
+from archives.model import Fetched, GranuleRecord, Holding, Progress, Ring, newest_editions
+from modis.box import LonLatBox
 from modis.collection import Collection
 from modis.formats import GRANULE_SUFFIXES
+from modis.granule_name import parse_granule_name
 
 PLANETARY_COMPUTER_URL = "https://planetarycomputer.microsoft.com/api/stac/v1"
 PLANETARY_COMPUTER_SIGN = "https://planetarycomputer.microsoft.com/api/sas/v1/token"
@@ -86,7 +87,7 @@ class StacArchive:
         collection: str,
         start_day: date,
         end_day: date,
-        box: Box | None = None,
+        box: LonLatBox | None = None,
     ) -> Iterator[GranuleRecord]:
         """As `Archive.search`, some days at a time: an API orders items as it likes."""
         del box  # its geometries are joined by straight lines on a map: ask by days alone

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from reprojection.grid.crs import parse_crs
 from tasks.request.checks import Limits, check_request, request_notes
-from tasks.request.regions import region_tiles, tile_name
+from tasks.request.regions import region_tiles
 from tasks.request.request import Request
 from tasks.request.target import target
 
@@ -45,7 +45,7 @@ def estimate(request: Request, limits: Limits) -> Estimate:
     """
     check_request(request, limits)
     made = target(request)
-    tiles = sorted(region_tiles(request.region), key=lambda hv: (hv[1], hv[0]))
+    tiles = sorted(region_tiles(request.region), key=lambda tile: (tile.v, tile.h))
     crs = parse_crs(made.lattice.crs)
     return Estimate(
         width=made.grid.width,
@@ -57,7 +57,7 @@ def estimate(request: Request, limits: Limits) -> Estimate:
         ),
         layers=sum(len(choice.layers) for choice in request.products),
         days=(request.time.end - request.time.start).days + 1,
-        tiles=tuple(tile_name(h, v) for h, v in tiles[:_MOST_TILES]),
+        tiles=tuple(tile.name for tile in tiles[:_MOST_TILES]),
         more_tiles=max(0, len(tiles) - _MOST_TILES),
         notes=request_notes(request),
     )

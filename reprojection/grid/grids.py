@@ -8,7 +8,8 @@ from typing import NamedTuple, Self, TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
-from modis.tile import TILE_PIXELS, TILE_SIZE, TILES_ACROSS, TILES_DOWN
+from modis.box import LonLatBox
+from modis.tile import TILE_PIXELS, TILE_SIZE, Tile
 from reprojection.errors import GridError
 from reprojection.grid.crs import (
     MODIS_SINUSOIDAL,
@@ -47,8 +48,7 @@ _FARTHEST = 1e8
 
 
 class Bounds(NamedTuple):
-    """A box in CRS units (or degrees): west, south, east, north; west > east crosses 180 degrees
-    where the box is in longitude and latitude."""
+    """A box in CRS units: west, south, east, north."""
 
     west: float
     south: float
@@ -243,9 +243,10 @@ def modis_tile_grid(h: int, v: int, resolution_m: int) -> Grid:
 
     Raises GridError for a tile outside h 0-35, v 0-17.
     """
-    if not (0 <= h < TILES_ACROSS and 0 <= v < TILES_DOWN):
-        raise GridError(f"tile h{h:02d}v{v:02d} does not exist; h is 0 to 35 and v is 0 to 17")
-    return modis_lattice(resolution_m).cell_grid(h - TILES_ACROSS // 2, v - TILES_DOWN // 2)
+    tile = Tile(h, v)
+    if not tile.on_grid:
+        raise GridError(f"tile {tile.name} does not exist; h is 0 to 35 and v is 0 to 17")
+    return modis_lattice(resolution_m).cell_grid(tile.col, tile.row)
 
 
 def _pixels(resolution_m: int) -> int:
@@ -295,7 +296,7 @@ def points_on_map(what: str, lon: Floats, lat: Floats, crs: str) -> tuple[Floats
     return x, y
 
 
-def _check_lonlat(box: Sequence[float]) -> Bounds:
+def _check_lonlat(box: Sequence[float]) -> LonLatBox:
     west, south, east, north = box
     on_earth = -90.0 <= south <= north <= 90.0 and -180.0 <= west <= 180.0
     if not (all(map(math.isfinite, box)) and on_earth and -180.0 <= east <= 540.0):
@@ -303,7 +304,7 @@ def _check_lonlat(box: Sequence[float]) -> Bounds:
             f"box {tuple(box)} is not on the Earth; give west, south, east, north in degrees, "
             "south <= north, longitudes from -180 to 180"
         )
-    return Bounds(west, south, east + 360.0 if east < west else east, north)
+    return LonLatBox(west, south, LonLatBox(west, south, east, north).unwrapped_east, north)
 
 
 def _padded_span(values: NDArray[np.float64]) -> tuple[float, float]:

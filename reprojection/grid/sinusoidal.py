@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 import shapely
 from shapely.geometry.base import BaseGeometry
 
-from modis.tile import TILES_ACROSS, TILES_DOWN
+from modis.box import LonLatBox
+from modis.tile import TILES_ACROSS, TILES_DOWN, Tile
 from reprojection.errors import GridError
 
 _TOUCH = 1e-9
@@ -16,8 +17,8 @@ _STRIP = 0.25
 """Height in degrees of the strips a polygon is cut into to bound its x in each."""
 
 
-def tiles_touching(region: Sequence[float] | BaseGeometry) -> list[tuple[int, int]]:
-    """The MODIS tiles (h, v) that a region enters, by v, then h.
+def tiles_touching(region: Sequence[float] | BaseGeometry) -> list[Tile]:
+    """The MODIS tiles that a region enters, by v, then h.
 
     `region` is a longitude-latitude box (west, south, east, north; west > east crosses the
     antimeridian, as east > 180 does) or a shapely polygon in degrees. No tile with a pixel centre
@@ -25,11 +26,11 @@ def tiles_touching(region: Sequence[float] | BaseGeometry) -> list[tuple[int, in
     GridError for a box that is not on the Earth.
     """
     spans = _polygon_spans(region) if isinstance(region, BaseGeometry) else _box_spans(region)
-    found: set[tuple[int, int]] = set()
+    found: set[Tile] = set()
     for west, south, east, north in spans:
         for part_west, part_east in _within_180(west, east):
             found.update(_tiles_of_span(part_west, south, part_east, north))
-    return sorted(found, key=lambda tile: (tile[1], tile[0]))
+    return sorted(found, key=lambda tile: (tile.v, tile.h))
 
 
 def _box_spans(box: Sequence[float]) -> Iterator[tuple[float, float, float, float]]:
@@ -39,7 +40,7 @@ def _box_spans(box: Sequence[float]) -> Iterator[tuple[float, float, float, floa
         raise GridError(
             f"box {tuple(box)} is not on the Earth; give west, south, east, north in degrees"
         )
-    yield west, south, east + 360.0 if east < west else east, north
+    yield west, south, LonLatBox(west, south, east, north).unwrapped_east, north
 
 
 def _polygon_spans(polygon: BaseGeometry) -> Iterator[tuple[float, float, float, float]]:
@@ -71,9 +72,7 @@ def _within_180(west: float, east: float) -> Iterator[tuple[float, float]]:
         turn += 1
 
 
-def _tiles_of_span(
-    west: float, south: float, east: float, north: float
-) -> Iterator[tuple[int, int]]:
+def _tiles_of_span(west: float, south: float, east: float, north: float) -> Iterator[Tile]:
     thin = north - south <= 2 * _TOUCH
     margin = -_TOUCH if thin else _TOUCH
     first = max(0, math.floor((90.0 - north + margin) / 10.0))
@@ -86,7 +85,7 @@ def _tiles_of_span(
         left = min(west * c for c in cosines)
         right = max(east * c for c in cosines)
         for h in _columns(left, right):
-            yield h, v
+            yield Tile(h, v)
 
 
 def _columns(left: float, right: float) -> range:

@@ -16,10 +16,10 @@ import numpy.typing as npt
 
 from modis.collection import Collection
 from modis.formats import HDF4_MAGIC, HDF5_MAGIC
+from modis.granule_name import GranuleName, parse_granule_name
 from reprojection import catalogue
 from reprojection.catalogue import Product
 from reprojection.catalogue.layers import Kind, Layer, split_index
-from reprojection.catalogue.names import NameParts, parse_name
 from reprojection.container import AttributeValue, Container, DataSet
 from reprojection.errors import (
     BadFormatError,
@@ -196,7 +196,7 @@ def _describe(path: Path, container: Container) -> Granule:
     )
     lists = _inventory(attributes)
     inventory = {key: str(items[0]) for key, items in lists.items() if items}
-    parts = parse_name(inventory.get("LOCALGRANULEID", "")) or parse_name(path.name)
+    parts = parse_granule_name(inventory.get("LOCALGRANULEID", "")) or parse_granule_name(path.name)
     product, collection = _identity(inventory, parts)
     entry = catalogue.product(product, collection)
     grids = {grid.name: grid for grid in structure.grids}
@@ -256,7 +256,7 @@ def _inventory(attributes: Mapping[str, AttributeValue]) -> dict[str, tuple[odl.
     return found
 
 
-def _identity(inventory: Mapping[str, str], parts: NameParts | None) -> tuple[str, str]:
+def _identity(inventory: Mapping[str, str], parts: GranuleName | None) -> tuple[str, str]:
     product = inventory.get("SHORTNAME") or (parts.product if parts else "")
     version = inventory.get("VERSIONID")
     collection = Collection(version) if version else parts.collection if parts else ""

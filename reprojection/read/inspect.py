@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from modis.tile import Tile
 from reprojection.catalogue.layers import Kind, Layer, Number
 from reprojection.errors import BadFormatError, ReprojectionError
 from reprojection.read.granule import Granule, open_granule
@@ -26,7 +27,7 @@ class GridReport:
     bottom: float
     pixel_size: float
     projection: str
-    tile: tuple[int, int] | None
+    tile: Tile | None
 
 
 @dataclass(frozen=True, kw_only=True)

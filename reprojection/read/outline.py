@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from modis.sphere import SPHERE_RADIUS
+from modis.tile import Tile
 from reprojection.errors import GridError, ReprojectionError
 from reprojection.read.granule import Granule, open_granule
 from reprojection.read.structmetadata import GridInfo
@@ -21,7 +22,7 @@ _SIDE_POINTS = 24
 class Outline:
     """Identity, time and place of a granule.
 
-    `tile` is (h, v) for a whole sinusoidal tile; otherwise `boundary` holds rings of (longitude,
+    `tile` is set for a whole sinusoidal tile; otherwise `boundary` holds rings of (longitude,
     latitude) degrees through the outermost pixel centres of a swath or along a grid's edge.
     """
 
@@ -30,7 +31,7 @@ class Outline:
     collection: str
     start: datetime | None
     end: datetime | None
-    tile: tuple[int, int] | None
+    tile: Tile | None
     boundary: tuple[Ring, ...] | None
     production_time: str
     day_night: str

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from modis.sphere import SPHERE_RADIUS
-from modis.tile import TILE_SIZE
+from modis.tile import Tile
 from reprojection.errors import GridError, UnreadableGranuleError
 from reprojection.read import odl
 
@@ -74,19 +74,11 @@ class GridInfo:
         )
 
     @property
-    def tile(self) -> tuple[int, int] | None:
-        """The (h, v) of the sinusoidal tile this grid is, or None when it is not a whole tile."""
+    def tile(self) -> Tile | None:
+        """The sinusoidal tile this grid is, or None when it is not a whole tile."""
         if self.projection not in ("GCTP_SNSOID", "HE5_GCTP_SNSOID"):
             return None
-        h = (self.left / TILE_SIZE) + 18
-        v = 9 - (self.top / TILE_SIZE)
-        whole = (
-            abs(h - round(h)) < 1e-6
-            and abs(v - round(v)) < 1e-6
-            and abs((self.right - self.left) / TILE_SIZE - 1) < 1e-6
-            and abs((self.top - self.bottom) / TILE_SIZE - 1) < 1e-6
-        )
-        return (round(h), round(v)) if whole else None
+        return Tile.of_edges(self.left, self.top, self.right, self.bottom)
 
 
 @dataclass(frozen=True, kw_only=True)

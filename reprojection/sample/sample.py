@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from modis.sphere import SPHERE_RADIUS
-from modis.tile import TILE_SIZE
+from modis.tile import TILE_SIZE, Tile
 from reprojection.errors import ReprojectionError
 from reprojection.grid.orbit import SCAN_SECONDS, swath
 from reprojection.sample.hdfeos_write import (
@@ -33,7 +33,7 @@ SYNTHETIC_NOTE = (
     "data and must not be used as such."
 )
 
-TILES = ((17, 3), (18, 3))
+TILES = (Tile(17, 3), Tile(18, 3))
 TILE_DAYS = tuple(datetime(2012, 3, 5, tzinfo=UTC) + timedelta(days=8 * n) for n in range(10))
 SWATH_DAYS = tuple(datetime(2012, 4, day, tzinfo=UTC) for day in (13, 14, 15))
 # Equator crossings of two successive orbits, in minutes of the day, and their longitudes.
@@ -116,11 +116,10 @@ class _Ground:
     green: Floats
 
 
-def _tile_places(tile: tuple[int, int]) -> tuple[Floats, Floats]:
-    h, v = tile
+def _tile_places(tile: Tile) -> tuple[Floats, Floats]:
     step = TILE_SIZE / _SIDE
-    x = (h - 18) * TILE_SIZE + (np.arange(_SIDE) + 0.5) * step
-    y = (9 - v) * TILE_SIZE - (np.arange(_SIDE) + 0.5) * step
+    x = tile.left + (np.arange(_SIDE) + 0.5) * step
+    y = tile.top - (np.arange(_SIDE) + 0.5) * step
     lat = np.repeat(np.degrees(y / SPHERE_RADIUS)[:, None], _SIDE, axis=1)
     lon = np.degrees(x[None, :] / SPHERE_RADIUS / np.cos(y[:, None] / SPHERE_RADIUS))
     return lat, lon
@@ -159,7 +158,7 @@ def _weather(ground: _Ground, scale: float, phase: float) -> Floats:
     return np.repeat(np.repeat(blocks, 8, axis=0), 8, axis=1)
 
 
-def _tile_granule(tile: tuple[int, int], day: datetime, ground: _Ground) -> GranuleToWrite:
+def _tile_granule(tile: Tile, day: datetime, ground: _Ground) -> GranuleToWrite:
     lat, lon, surface = ground.lat, ground.lon, ground.codes
     season = (day - TILE_DAYS[0]).days / 80.0
     green = np.clip(ground.green + 0.35 * season, 0.02, 1.0)
@@ -176,10 +175,8 @@ def _tile_granule(tile: tuple[int, int], day: datetime, ground: _Ground) -> Gran
     qc[empty] = 1 | (4 << 5)
     for values in (lai, fpar, qc):
         values[missing] = 255
-    h, v = tile
     produced = _PRODUCED + timedelta(minutes=int(day.timetuple().tm_yday))
-    name = f"MCD15A2.A{day:%Y%j}.h{h:02d}v{v:02d}.005.{produced:%Y%j%H%M%S}.hdf"
-    left, top = (h - 18) * TILE_SIZE, (9 - v) * TILE_SIZE
+    name = f"MCD15A2.A{day:%Y%j}.{tile.name}.005.{produced:%Y%j%H%M%S}.hdf"
     corners = [(lon[row, column], lat[row, column]) for row, column in _CORNERS]
     return GranuleToWrite(
         local_name=name,
@@ -192,8 +189,8 @@ def _tile_granule(tile: tuple[int, int], day: datetime, ground: _Ground) -> Gran
         ring=corners,
         structure=GridToWrite(
             name="MOD_Grid_MOD15A2",
-            upper_left=(left, top),
-            lower_right=(left + TILE_SIZE, top - TILE_SIZE),
+            upper_left=(tile.left, tile.top),
+            lower_right=(tile.left + TILE_SIZE, tile.top - TILE_SIZE),
             fields=[
                 _leaf_field("Fpar_1km", fpar, 0.01, "Percent", "FPAR"),
                 _leaf_field("Lai_1km", lai, 0.1, "m^2/m^2", "Leaf Area Index LAI"),

@@ -12,6 +12,7 @@ from typing import Protocol, runtime_checkable
 
 from archives.errors import ArchiveError
 from archives.model import Archive, GranuleRecord, Stamped
+from modis.tile import Tile
 from reprojection.catalogue import product
 from service_manager.planner.choices import layer_choice, of_equal_reach
 from service_manager.planner.counts import Counts
@@ -119,7 +120,7 @@ class Course:
         self._box = search_box(goal.area, reach)
         self._failures = _failures(archive)
         self._seen: dict[int, Seen] = {}
-        self._same: dict[frozenset[tuple[int, int]], frozenset[tuple[int, int]]] = {}
+        self._same: dict[frozenset[Tile], frozenset[Tile]] = {}
         self._geometries: dict[int, str] = {}
         self.counts = Counts()
         self.package = reduction.archive if reduction else None
@@ -292,9 +293,7 @@ class Course:
         self._take(outcome)
         return Fresh(outcome=outcome, lines=draft.lines)
 
-    def _tiles(
-        self, wanted: Wanted, records: Sequence[GranuleRecord]
-    ) -> frozenset[tuple[int, int]]:
+    def _tiles(self, wanted: Wanted, records: Sequence[GranuleRecord]) -> frozenset[Tile]:
         if wanted.geometry == "swath":
             return frozenset()
         found = frozenset(tile for r in records if (tile := tile_of(r)) is not None)

@@ -20,7 +20,6 @@ from service_manager.planner.windows import (
 )
 from tasks.model.absence import Absence, Absent, bounded
 from tasks.model.packages import Package
-from tasks.request.regions import tile_name
 from tasks.request.request import Time
 from tasks.request.taking import takes
 
@@ -78,7 +77,7 @@ class WindowLacks:
         tiles = wanted.layout.place_tiles.get(place, ())
         if tiles and day not in seen:
             return (whole,)
-        return tuple(f"{whole} {tile_name(*tile)}" for tile in tiles if tile not in seen[day])
+        return tuple(f"{whole} {tile.name}" for tile in tiles if tile not in seen[day])
 
 
 def taken(wanted: Wanted, package: Package) -> list[str]:

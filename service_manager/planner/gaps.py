@@ -7,13 +7,11 @@ from typing import Any
 
 from archives.model import Holding, Misnamed
 from modis.collection import Collection
+from modis.tile import Tile
 from service_manager.planner.naming import product_name
 from service_manager.planner.windows import MONTHLY
 from tasks.model.plan import Gap
-from tasks.request.regions import tile_name
 from tasks.request.request import ProductChoice, Time
-
-Tile = tuple[int, int]
 
 _YEARLY = 365
 
@@ -36,7 +34,7 @@ def load_seen(data: Iterable[Sequence[Any]]) -> dict[int, Seen]:
     found: dict[int, Seen] = {}
     for number, ordinal, tiles in data:
         days = found.setdefault(int(number), {})
-        days[date.fromordinal(ordinal)] = frozenset((int(h), int(v)) for h, v in tiles)
+        days[date.fromordinal(ordinal)] = frozenset(Tile(int(h), int(v)) for h, v in tiles)
     return found
 
 
@@ -71,7 +69,7 @@ def tile_gaps(
     for tile in tiles:
         if tile not in present:
             yield Gap(
-                what=f"{name} {tile_name(*tile)}",
+                what=f"{name} {tile.name}",
                 reason="the archive has no granule of this tile in the whole time span",
             )
     there = [tile for tile in tiles if tile in present]
@@ -86,7 +84,7 @@ def tile_gaps(
         for tile in lacking:
             other = wrong.get((day, tile))
             yield Gap(
-                what=f"{name} {day.isoformat()} {tile_name(*tile)}",
+                what=f"{name} {day.isoformat()} {tile.name}",
                 reason=misnaming(other)
                 if other
                 else "the archive has no granule of this tile and date",
@@ -114,7 +112,7 @@ def misnaming(found: Misnamed) -> str:
     holds = found.holds
     product = f"{holds.product}.{holds.collection.padded}"
     if holds.tile is not None:
-        what = f"{tile_name(*holds.tile)} of {product} of {holds.start_day}"
+        what = f"{holds.tile.name} of {product} of {holds.start_day}"
     else:
         what = f"{product} of {holds.start:%Y-%m-%d %H:%M}"
     return (

@@ -3,9 +3,10 @@
 from functools import lru_cache
 from typing import Literal, Protocol, runtime_checkable
 
-from archives.formats.names import parse_granule_name
 from archives.model import Archive, GranuleRecord, Misnamed, NameChecking
 from modis.collection import Collection
+from modis.granule_name import parse_granule_name
+from modis.tile import Tile
 from reprojection.catalogue import products
 from service_manager.planner.counts import Kind
 from service_manager.planner.draft import Line
@@ -144,7 +145,7 @@ def geometry(record: GranuleRecord) -> Literal["swath", "tile"]:
     return "tile" if tile_of(record) is not None else "swath"
 
 
-def tile_of(record: GranuleRecord) -> tuple[int, int] | None:
+def tile_of(record: GranuleRecord) -> Tile | None:
     """The tile a granule is of; a cut-out of one is known by its name alone."""
     if record.tile is not None:
         return record.tile

@@ -6,12 +6,13 @@ from datetime import date
 from functools import cached_property
 
 from archives.model import GranuleRecord
+from modis.tile import Tile
 from reprojection.grid.grids import Grid
 from service_manager.planner.choices import LayerChoice
 from service_manager.planner.counts import Kind, kind_of
 from service_manager.planner.draft import Draft, Line
 from service_manager.planner.granules import collected, tile_of
-from service_manager.planner.located import Locator, Reach, Tile
+from service_manager.planner.located import Locator, Reach
 from service_manager.planner.naming import layer_names, mosaic_name, product_name
 from service_manager.planner.places import Place
 from tasks.model.absence import Absent, bounded
@@ -19,7 +20,7 @@ from tasks.model.classes import sized
 from tasks.model.keys import canonical
 from tasks.model.patterns import Given, Pattern, grid_texts, quoted, together
 from tasks.model.spec import Driver, GridSpec, MosaicSpec, ReprojectSpec
-from tasks.request.regions import area_geojson, region_tiles, tile_name
+from tasks.request.regions import area_geojson, region_tiles
 from tasks.request.request import ProductChoice, Request
 from tasks.request.target import Target
 
@@ -222,7 +223,7 @@ def lacking_tiles(
     found: dict[int, list[Absent]] = {}
     for tile, places in wanted.layout.tile_places.items():
         if tile not in there:
-            name = tile_name(*tile)
+            name = tile.name
             what = f"{wanted.product} {day.isoformat()} {name}"
             for place in places:
                 absent = Absent(part=name, what=what, why=NOT_THERE)

@@ -13,8 +13,9 @@ from datetime import date, timedelta
 from itertools import groupby
 from operator import attrgetter, itemgetter
 
-from archives.model import Archive, Box, GranuleRecord
-from modis.sphere import METRES_PER_DEGREE
+from archives.model import Archive, GranuleRecord
+from modis.box import LonLatBox
+from modis.sphere import METRES_PER_DEGREE, wrap_longitude
 from service_manager.planner.granules import is_lit
 from tasks.request.regions import Area
 from tasks.request.request import Request
@@ -53,7 +54,7 @@ class Stretch:
 
 
 def stretches(
-    request: Request, archive: Archive, weights: Sequence[int], box: Box, first: date
+    request: Request, archive: Archive, weights: Sequence[int], box: LonLatBox, first: date
 ) -> Iterator[Stretch]:
     """Stretches from a day to the request's last, at least one, without a day left out.
 
@@ -71,7 +72,7 @@ def stretches(
     yield Stretch(first=first, last=request.time.end, final=True, days=tuple(held))
 
 
-def search_box(area: Area, reach: float) -> Box:
+def search_box(area: Area, reach: float) -> LonLatBox:
     """The box to search for granules of a region, whose kernels reach so many metres beyond it."""
     west, south, east, north = area.bounds
     up = _AROUND + reach / METRES_PER_DEGREE
@@ -79,15 +80,11 @@ def search_box(area: Area, reach: float) -> Box:
     farthest = max(-south, north)
     across = up / math.cos(math.radians(min(farthest, _POLAR)))
     if farthest > _POLAR or east - west + 2 * across >= 360.0:
-        return -180.0, south, 180.0, north
-    return _round(west - across), south, _round(east + across), north
+        return LonLatBox(-180.0, south, 180.0, north)
+    return LonLatBox(wrap_longitude(west - across), south, wrap_longitude(east + across), north)
 
 
-def _round(longitude: float) -> float:
-    return (longitude + 180.0) % 360.0 - 180.0
-
-
-def _days(request: Request, archive: Archive, box: Box, first: date) -> Iterator[Day]:
+def _days(request: Request, archive: Archive, box: LonLatBox, first: date) -> Iterator[Day]:
     if first > request.time.end:
         return
     merged = heapq.merge(
@@ -102,7 +99,7 @@ def _days(request: Request, archive: Archive, box: Box, first: date) -> Iterator
 
 
 def _of_choice(
-    request: Request, number: int, archive: Archive, box: Box, first: date
+    request: Request, number: int, archive: Archive, box: LonLatBox, first: date
 ) -> Iterator[tuple[date, int, tuple[GranuleRecord, ...]]]:
     choice, last = request.products[number], request.time.end
     found = archive.search(choice.name, choice.collection, first, last, box)

@@ -7,10 +7,10 @@ import numpy as np
 
 from archives.kinds.lookup import Lookup
 from archives.model import GranuleRecord
+from modis.tile import Tile
 from service_manager.planner.places import Place
 
 Reach = tuple[float, bool]  # of a kernel: metres, and whether it looks at whole pixels
-Tile = tuple[int, int]
 
 
 class Locator:

@@ -13,10 +13,11 @@ import numpy as np
 import shapely
 from numpy.typing import NDArray
 
-from archives.formats.boundary import Bounds, touches
+from archives.formats.boundary import touches
 from archives.model import GranuleRecord, Ring
+from modis.box import LonLatBox
 from modis.sphere import METRES_PER_DEGREE
-from modis.tile import TILE_SIZE, TILES_ACROSS, TILES_DOWN
+from modis.tile import Tile, tiles_around
 from reprojection.grid.crs import (
     from_lonlat,
     is_plain_lonlat,
@@ -53,10 +54,10 @@ class Place:
     grid: Grid
     window: Grid
     clip: Area | None
-    _tiles: dict[tuple[float, bool], frozenset[tuple[int, int]]] = field(
+    _tiles: dict[tuple[float, bool], frozenset[Tile]] = field(
         default_factory=dict, compare=False, repr=False
     )
-    _outline: list[Bounds | tuple[Ring, ...]] = field(
+    _outline: list[LonLatBox | tuple[Ring, ...]] = field(
         default_factory=list, compare=False, repr=False
     )
 
@@ -69,7 +70,7 @@ class Place:
             return record.tile in self.tiles(reach, whole_pixel)
         return all(touches(record, area) for area in self.outline())
 
-    def tiles(self, reach: float, whole_pixel: bool) -> frozenset[tuple[int, int]]:
+    def tiles(self, reach: float, whole_pixel: bool) -> frozenset[Tile]:
         """The MODIS tiles that a kernel of this reach in metres looks at."""
         if (reach, whole_pixel) not in self._tiles:
             found = _window_tiles(self.window, reach, whole_pixel)
@@ -80,7 +81,7 @@ class Place:
             self._tiles[reach, whole_pixel] = found
         return self._tiles[reach, whole_pixel]
 
-    def outline(self) -> tuple[Bounds | tuple[Ring, ...], ...]:
+    def outline(self) -> tuple[LonLatBox | tuple[Ring, ...], ...]:
         """The areas a swath must touch, all of them, to matter here."""
         if not self._outline:
             self._outline.append(_window_area(self.window))
@@ -96,7 +97,7 @@ def places(target: Target, region: Region) -> tuple[Place, ...]:
     wanted = region_tiles(region) if modis and (region.tiles is not None or region.clip) else None
     found = []
     for cell in target.lattice.cells(target.grid):
-        if wanted is not None and (cell.col + 18, cell.row + 9) not in wanted:
+        if wanted is not None and Tile.at_cell(cell.col, cell.row) not in wanted:
             continue
         grid = target.lattice.cell_grid(cell.col, cell.row)
         window = _overlap(target, grid)
@@ -137,24 +138,16 @@ def _sinusoidal_samples(window: Grid, inset: float) -> tuple[Floats, Floats]:
     return lonlat_to_sinusoidal(*_samples(window, inset))
 
 
-def _window_tiles(window: Grid, reach: float, whole_pixel: bool) -> frozenset[tuple[int, int]]:
+def _window_tiles(window: Grid, reach: float, whole_pixel: bool) -> frozenset[Tile]:
     x, y = _sinusoidal_samples(window, 1e-6 if whole_pixel else 0.5)
-    half = TILE_SIZE * 18
-    around = reach + (0.0 if whole_pixel else _ROUNDING)
-    found = np.zeros((TILES_ACROSS, TILES_DOWN), bool)
-    for right, up in ((-1, -1), (-1, 1), (1, -1), (1, 1)):
-        h = np.floor((x + half + right * around) / TILE_SIZE).astype(int)
-        v = np.floor((half / 2 - y - up * around) / TILE_SIZE).astype(int)
-        there = (h >= 0) & (h < TILES_ACROSS) & (v >= 0) & (v < TILES_DOWN)
-        found[h[there], v[there]] = True
-    return frozenset((int(h), int(v)) for h, v in np.argwhere(found))
+    return tiles_around(x, y, reach + (0.0 if whole_pixel else _ROUNDING))
 
 
-def _window_area(window: Grid) -> Bounds | tuple[Ring, ...]:
+def _window_area(window: Grid) -> LonLatBox | tuple[Ring, ...]:
     """A window as an area on the sphere: a box, or rings around its pieces."""
     if is_plain_lonlat(window.crs):
         west, south, east, north = window.bounds
-        return Bounds(
+        return LonLatBox(
             west=west, south=max(south, -90.0), east=min(east, west + 360.0), north=min(north, 90.0)
         )
     return tuple(_block_rings(window, 0.0, 0.0, window.width, window.height))

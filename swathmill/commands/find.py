@@ -11,9 +11,10 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from archives.formats.boundary import Bounds, touches
-from archives.model import Box, GranuleRecord, Holding
+from archives.formats.boundary import touches
+from archives.model import GranuleRecord, Holding
 from archives.sources import Sources
+from modis.box import LonLatBox
 from reprojection.read.isolation import ReadingProcess
 from swathmill.commands.options import JsonOption, archive_place, print_json
 from swathmill.commands.paths import output_folder
@@ -61,7 +62,8 @@ def find(
         sources = open_sources(settings, Path(folder) / "index.sqlite", outlines)
         held = sources.holdings(product)
         chosen = collection or max((h.collection for h in held), key=lambda c: c.age, default="")
-        found = list(islice(_there(sources, (product, chosen, first, last), box), limit))
+        area = LonLatBox(*box) if box else None
+        found = list(islice(_there(sources, (product, chosen, first, last), area), limit))
         for record in found:
             console.print(_line(record), markup=False)
         reader.close()
@@ -98,11 +100,10 @@ def span_of(text: str) -> tuple[date, date]:
 
 
 def _there(
-    sources: Sources, wanted: tuple[str, str, date, date], box: Box | None
+    sources: Sources, wanted: tuple[str, str, date, date], box: LonLatBox | None
 ) -> Iterator[GranuleRecord]:
-    area = Bounds(west=box[0], south=box[1], east=box[2], north=box[3]) if box else None
     for record in sources.search(*wanted, box):
-        if area is None or touches(record, area):
+        if box is None or touches(record, box):
             yield record
 
 

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from modis.box import LonLatBox
 from reprojection.read.isolation import run_in_fork
 from reprojection.read.raster import Raster
 from reprojection.reproject import Options, reproject
@@ -141,7 +142,12 @@ def reproject_files(
 
     def make() -> str:
         grid = target_grid(
-            files, like=like, modis=modis, crs=crs, resolution=resolution, bounds=bounds
+            files,
+            like=like,
+            modis=modis,
+            crs=crs,
+            resolution=resolution,
+            bounds=LonLatBox(*bounds) if bounds else None,
         )
         raster = reproject(files, layer, grid, options, threads=threads)
         with _writing(out):

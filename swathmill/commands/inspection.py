@@ -53,7 +53,7 @@ def _show(console: Console, report: GranuleReport) -> None:
         end = f" to {report.end:%Y-%m-%d %H:%M:%S}" if report.end is not None else ""
         console.print(f"{report.start:%Y-%m-%d %H:%M:%S}{end} UTC {report.day_night}", markup=False)
     for grid in report.grids:
-        tile = f", tile h{grid.tile[0]:02d}v{grid.tile[1]:02d}" if grid.tile else ""
+        tile = f", tile {grid.tile.name}" if grid.tile else ""
         size = f"{grid.width} x {grid.height} pixels of {grid.pixel_size:.2f} m"
         console.print(f"grid {grid.name}: {size}{tile}", markup=False)
     for swath in report.swaths:

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Sequence
 from math import isfinite
 from pathlib import Path
 
-from modis.tile import TILES_ACROSS, TILES_DOWN
+from modis.box import LonLatBox
+from modis.tile import Tile
 from reprojection.grid.grids import (
-    Bounds,
     Grid,
     Lattice,
     modis_lattice,
@@ -18,8 +18,6 @@ from reprojection.read.outline import Outline, outline
 from reprojection.write.write import read_grid
 from swathmill.errors import RefusedError
 
-Box = tuple[float, float, float, float]
-
 
 def target_grid(
     files: list[Path],
@@ -28,7 +26,7 @@ def target_grid(
     modis: int | None,
     crs: str | None,
     resolution: float | None,
-    bounds: Box | None,
+    bounds: LonLatBox | None,
 ) -> Grid:
     """The grid that the options ask for; without bounds, one that covers the granules.
 
@@ -50,7 +48,7 @@ def target_grid(
     return lattice.snap(project_bounds(box_around(places), lattice.crs))
 
 
-def box_around(places: Iterable[Outline]) -> Bounds:
+def box_around(places: Iterable[Outline]) -> LonLatBox:
     """The longitude-latitude box around granules, from where each says it lies.
 
     Raises:
@@ -68,7 +66,7 @@ def box_around(places: Iterable[Outline]) -> Bounds:
             "the granules span more than 180 degrees, across the antimeridian or around a pole.",
             "Give --bounds W S E N; west may be greater than east.",
         )
-    return Bounds(min(longitudes), min(latitudes), max(longitudes), max(latitudes))
+    return LonLatBox(min(longitudes), min(latitudes), max(longitudes), max(latitudes))
 
 
 def refused(field: str, problem: str, remedy: str) -> RefusedError:
@@ -97,17 +95,13 @@ def _outline(file: Path) -> Outline:
         return outline(granule)
 
 
-def _grid_of_tiles(lattice: Lattice, tiles: Sequence[tuple[int, int]]) -> Grid:
-    """The grid of whole tiles (h, v) on the tiles' own lattice."""
+def _grid_of_tiles(lattice: Lattice, tiles: Sequence[Tile]) -> Grid:
+    """The grid of whole tiles on the tiles' own lattice."""
     size = lattice.cell_size
-    columns, rows = zip(*tiles, strict=True)
-    left, top = min(columns), min(rows)
-    return lattice.window(
-        (left - TILES_ACROSS // 2) * size,
-        (top - TILES_DOWN // 2) * size,
-        (max(columns) + 1 - left) * size,
-        (max(rows) + 1 - top) * size,
-    )
+    left, top = min(tile.col for tile in tiles), min(tile.row for tile in tiles)
+    columns = max(tile.col for tile in tiles) + 1 - left
+    rows = max(tile.row for tile in tiles) + 1 - top
+    return lattice.window(left * size, top * size, columns * size, rows * size)
 
 
 def _edge(place: Outline) -> list[tuple[float, float]]:

@@ -9,17 +9,17 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from archives.kinds.coverage import Square
 from modis.collection import Collection
 from modis.sphere import METRES_PER_DEGREE
-from modis.tile import TILE_SIZE, TILES_ACROSS, TILES_DOWN
+from modis.tile import Tile, tiles_around
 from reprojection.catalogue import product, products
 from reprojection.catalogue.layers import split_index
 from reprojection.grid.crs import lonlat_to_sinusoidal, parse_crs, to_lonlat
 from reprojection.grid.grids import Grid
 from tasks.errors import RequestRefusedError
-from tasks.holdings.holdings import Held, Holdings, Tile
+from tasks.holdings.holdings import Held, Holdings
 from tasks.request.checks import check_bands, is_listed, nearest_names
-from tasks.request.regions import tile_name
 from tasks.request.request import ProductChoice, Request
 from tasks.request.target import target
 from tasks.wording import listed, nearest
@@ -181,30 +181,23 @@ def region_field(request: Request) -> str:
 
 def _places(held: Held) -> str:
     if held.tiles and not held.cells:
-        names = [tile_name(*tile) for tile in sorted(held.tiles)]
+        names = [tile.name for tile in sorted(held.tiles)]
         more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
         return f"Of {named(held)} it has tiles {', '.join(names[:_SHOWN])}{more}."
     return ""
 
 
-def _touched(request: Request) -> tuple[frozenset[Tile], frozenset[Tile]]:
+def _touched(request: Request) -> tuple[frozenset[Tile], frozenset[Square]]:
     """The tiles and the cells of 10 degrees that the results may be made of, rather too many."""
     made = target(request)
     lon, lat = _samples(made.grid)
     x, y = lonlat_to_sinusoidal(lon, lat)
     around = _REACH * max(_COARSEST, _pixel_metres(made.grid))
-    half = TILE_SIZE * 18
-    tiles: set[Tile] = set()
-    for right, up in ((-1, -1), (-1, 1), (1, -1), (1, 1)):
-        h = np.floor((x + half + right * around) / TILE_SIZE).astype(int)
-        v = np.floor((half / 2 - y - up * around) / TILE_SIZE).astype(int)
-        there = (h >= 0) & (h < TILES_ACROSS) & (v >= 0) & (v < TILES_DOWN)
-        tiles.update(zip(h[there].tolist(), v[there].tolist(), strict=True))
-    return frozenset(tiles), _cells(lon, lat)
+    return tiles_around(x, y, around), _cells(lon, lat)
 
 
-def _cells(lon: Floats, lat: Floats) -> frozenset[Tile]:
-    found: set[Tile] = set()
+def _cells(lon: Floats, lat: Floats) -> frozenset[Square]:
+    found: set[Square] = set()
     # Nearer to a pole than a cell, all meridians come together.
     polar = np.abs(lat) > 90.0 - _CELL
     across = int(360 / _CELL)
@@ -212,8 +205,8 @@ def _cells(lon: Floats, lat: Floats) -> frozenset[Tile]:
         for up in (-_AROUND, _AROUND):
             col = np.floor((lon + right + 180.0) / _CELL).astype(int) % across
             row = np.clip(np.floor((lat + up + 90.0) / _CELL), 0, 180 / _CELL - 1).astype(int)
-            found.update(zip(col.tolist(), row.tolist(), strict=True))
-            found.update((c, r) for r in set(row[polar].tolist()) for c in range(across))
+            found.update(map(Square, col.tolist(), row.tolist()))
+            found.update(Square(c, r) for r in set(row[polar].tolist()) for c in range(across))
     return frozenset(found)
 
 

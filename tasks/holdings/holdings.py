@@ -14,6 +14,8 @@ from functools import cached_property
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from archives.kinds.coverage import Square
+from modis.tile import Tile
 from tasks.storage.clock import Clock
 from tasks.storage.schema import SCHEMA, current
 from tasks.storage.store import Entity, Insert, Operation, Replace, Row, Store, Upsert
@@ -25,8 +27,6 @@ _HELD, _ASKED = "held", "asked"
 _PART = 60_000  # bytes of a property
 _MOST_PARTS = 14  # of an entity of 1 MiB
 
-Tile = tuple[int, int]
-
 
 class _Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -36,9 +36,9 @@ class Held(_Part):
     """One product in one collection, as the archive holds it.
 
     `bits` is a hexadecimal number whose bit i stands for the day `first` + i. Its granules lie in
-    the sinusoidal `tiles` (h, v) and in the `cells` of 10 degrees (column from 180 degrees west,
-    row from the south); `anywhere`: some may lie elsewhere. `layers` are those of a few granules,
-    with the lengths of the axes besides rows and columns; none: not looked at.
+    the sinusoidal `tiles` and in the `cells` of 10 degrees; `anywhere`: some may lie elsewhere.
+    `layers` are those of a few granules, with the lengths of the axes besides rows and columns;
+    none: not looked at.
     """
 
     name: str
@@ -48,7 +48,7 @@ class Held(_Part):
     last: dt.date
     bits: str
     tiles: frozenset[Tile] = frozenset()
-    cells: frozenset[Tile] = frozenset()
+    cells: frozenset[Square] = frozenset()
     anywhere: bool = False
     layers: dict[str, tuple[int, ...]] = Field(default_factory=dict)
 

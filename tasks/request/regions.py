@@ -4,7 +4,6 @@ A region that crosses the antimeridian is kept in one piece: its longitudes run 
 """
 
 import json
-import math
 from collections.abc import Iterator, Mapping
 
 import numpy as np
@@ -15,8 +14,8 @@ from shapely.errors import ShapelyError
 from shapely.geometry import box, mapping, shape
 from shapely.validation import explain_validity
 
-from modis.sphere import SPHERE_RADIUS
-from modis.tile import TILE_SIZE
+from modis.box import LonLatBox
+from modis.tile import Tile
 from reprojection.grid.sinusoidal import tiles_touching
 from tasks.errors import RequestRefusedError
 from tasks.request.request import Region
@@ -29,16 +28,6 @@ MAX_VERTICES = 20_000
 """Of a GeoJSON region: it is part of each mosaic's specification."""
 
 
-def tile_numbers(tile: str) -> tuple[int, int]:
-    """(17, 3) of "h17v03"."""
-    return int(tile[1:3]), int(tile[4:6])
-
-
-def tile_name(h: int, v: int) -> str:
-    """ "h17v03" of (17, 3)."""
-    return f"h{h:02d}v{v:02d}"
-
-
 def region_area(region: Region) -> Area:
     """The region as a polygon or multipolygon in degrees, longitudes from -180 up to 540.
 
@@ -46,17 +35,17 @@ def region_area(region: Region) -> Area:
     tiles that lie off it.
     """
     if region.bbox is not None:
-        west, south, east, north = region.bbox
-        return box(west, south, east + 360.0 if east < west else east, north)
+        asked = LonLatBox(*region.bbox)
+        return box(asked.west, asked.south, asked.unwrapped_east, asked.north)
     if region.tiles is not None:
-        return _unwrap(_union(*(tile_area(*tile_numbers(tile)) for tile in region.tiles)))
+        return _unwrap(_union(*(tile_area(Tile.parse(tile)) for tile in region.tiles)))
     return _unwrap(_geojson(region.geojson or {}))
 
 
-def region_tiles(region: Region) -> frozenset[tuple[int, int]]:
-    """The MODIS tiles (h, v) in which the region has its share; errors as `region_area`."""
+def region_tiles(region: Region) -> frozenset[Tile]:
+    """The MODIS tiles in which the region has its share; errors as `region_area`."""
     if region.tiles is not None:
-        return frozenset(tile_numbers(tile) for tile in region.tiles)
+        return frozenset(Tile.parse(tile) for tile in region.tiles)
     if region.bbox is not None:
         return frozenset(tiles_touching(region.bbox))
     return frozenset(tiles_touching(region_area(region)))
@@ -77,24 +66,20 @@ def area_geojson(area: Area) -> str:
     return json.dumps(document, separators=(",", ":"), sort_keys=True)
 
 
-def tile_area(h: int, v: int) -> Area:
+def tile_area(tile: Tile) -> Area:
     """The part of the Earth in a MODIS tile, its slanted sides to 0.1 degree of latitude.
 
     Raises RequestRefusedError for a tile wholly beyond the projection's rim.
     """
-    north = 90.0 - 10.0 * v
-    lat = np.linspace(north, north - 10.0, 101)
-    side = math.degrees(TILE_SIZE / SPHERE_RADIUS)
-    cosine = np.maximum(np.cos(np.radians(lat)), 1e-12)
-    west = np.clip((h - 18) * side / cosine, -180.0, 180.0)
-    east = np.clip((h - 17) * side / cosine, -180.0, 180.0)
-    there = west < east
-    if not there.any():
+    if not tile.on_earth:
         raise RequestRefusedError(
             "region.tiles",
-            f"{tile_name(h, v)} lies off the Earth, in a corner of the sinusoidal map.",
+            f"{tile.name} lies off the Earth, in a corner of the sinusoidal map.",
             "Name tiles with land or sea in them.",
         )
+    lat = np.linspace(tile.north, tile.south, 101)
+    west, east = tile.sides(lat)
+    there = east - west > 1e-9
     sides = [*zip(west[there], lat[there], strict=True)]
     back = [*zip(east[there][::-1], lat[there][::-1], strict=True)]
     area = shapely.make_valid(Polygon([*sides, *back]))

@@ -18,6 +18,7 @@ from pydantic import (
 )
 
 import modis.collection
+from modis.tile import Tile
 from tasks.errors import RequestRefusedError
 from tasks.request.request_guide import RequestGuide
 from tasks.request.yaml_text import load_yaml
@@ -114,11 +115,7 @@ class Region(_Document):
     @classmethod
     def _tiles(cls, tiles: tuple[str, ...] | None) -> tuple[str, ...] | None:
         for tile in tiles or ():
-            digits = tile[1:3] + tile[4:6]
-            if not (len(tile) == 6 and tile[0] == "h" and tile[3] == "v" and digits.isdigit()):
-                raise ValueError(f"{tile!r} is not the name of a tile; write it like h18v04")
-            if int(tile[1:3]) > 35 or int(tile[4:6]) > 17:
-                raise ValueError(f"{tile} is off the tile grid, which is h00..h35 by v00..v17")
+            Tile.parse(tile)
         return tiles
 
     @model_validator(mode="after")

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import shapely
 
+from modis.tile import Tile
 from reprojection.errors import GridError
 from reprojection.grid.crs import from_lonlat, is_plain_lonlat, parse_crs, to_lonlat
 from reprojection.grid.grids import (
@@ -17,7 +18,7 @@ from reprojection.grid.grids import (
     project_bounds,
 )
 from tasks.errors import RequestRefusedError
-from tasks.request.regions import Area, region_area, tile_numbers
+from tasks.request.regions import Area, region_area
 from tasks.request.request import Request
 
 _MOST = 2.0**40  # pixels that a grid may have at all
@@ -98,7 +99,7 @@ def normal_crs(text: str) -> str:
 def cell_name(cell: Cell, *, modis: bool) -> str:
     """A cell's name for people and folders: `h17v03`, or `r-6c1` of a user's lattice."""
     if modis:
-        return f"h{cell.col + 18:02d}v{cell.row + 9:02d}"
+        return Tile.at_cell(cell.col, cell.row).name
     return f"r{cell.row}c{cell.col}"
 
 
@@ -155,9 +156,8 @@ def _unit(crs: str) -> str:
 
 def _tile_bounds(tiles: tuple[str, ...], lattice: Lattice) -> Bounds:
     boxes = []
-    for tile in tiles:
-        h, v = tile_numbers(tile)
-        boxes.append(lattice.cell_grid(h - 18, v - 9).bounds)
+    for tile in map(Tile.parse, tiles):
+        boxes.append(lattice.cell_grid(tile.col, tile.row).bounds)
     west, south, east, north = zip(*boxes, strict=True)
     return Bounds(min(west), min(south), max(east), max(north))
 

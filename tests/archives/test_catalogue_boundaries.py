@@ -10,14 +10,15 @@ import numpy.typing as npt
 import pytest
 from pyhdf.SD import SD
 
-from archives.formats.boundary import Bounds, touches
+from archives.formats.boundary import touches
 from archives.formats.geometa import read_geometa
 from archives.formats.layout import Listed
 from archives.formats.layout import record_of as listed_record
-from archives.formats.names import parse_granule_name
 from archives.formats.umm import record_of
 from archives.kinds.folder import describe
 from archives.model import GranuleRecord
+from modis.box import LonLatBox
+from modis.granule_name import parse_granule_name
 from reprojection.read.outline import read_outline
 from tests.archives.catalogues import umm
 
@@ -41,7 +42,7 @@ class Seen:
     lat: npt.NDArray[np.float64]
     corners: tuple[tuple[float, float], ...]
 
-    def holds_a_pixel(self, box: Bounds) -> bool:
+    def holds_a_pixel(self, box: LonLatBox) -> bool:
         across = (self.lon - box.west) % 360 <= (box.east - box.west) % 360
         return bool((across & (self.lat >= box.south) & (self.lat <= box.north)).any())
 
@@ -125,7 +126,7 @@ def test_no_real_granule_is_missed_and_few_are_taken_in_vain(
     taken, hit = np.zeros(3, int), 0
     for _ in range(120):
         west, south = random.uniform(20, 175), random.uniform(-10, 85)
-        box = Bounds(west=west, south=south, east=west + width, north=min(90.0, south + width))
+        box = LonLatBox(west=west, south=south, east=west + width, north=min(90.0, south + width))
         for seen, *records in placed:
             answers, there = [touches(record, box) for record in records], seen.holds_a_pixel(box)
             assert all(answers) or not there, (seen.name, box)

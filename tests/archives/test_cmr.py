@@ -15,6 +15,7 @@ from archives.formats.checksums import digest
 from archives.formats.umm import record_of
 from archives.kinds.cmr import CmrArchive
 from archives.model import GranuleRecord, Holding
+from modis.box import LonLatBox
 from modis.collection import Collection
 from tests.archives.catalogues import (
     TOKEN,
@@ -193,7 +194,8 @@ def test_a_new_collection_is_seen_after_a_refresh(server: FileServer) -> None:
 
 def test_the_box_is_asked_for_with_room_around_it(server: FileServer) -> None:
     of = archive(Cmr(collections=[MODERN], granules=swaths(1)), server)
-    for box in ((5.0, 40.0, 15.0, 50.0), (170.0, -10.0, -170.0, 10.0), (0.0, 70.0, 1.0, 89.0)):
+    for edges in ((5.0, 40.0, 15.0, 50.0), (170.0, -10.0, -170.0, 10.0), (0.0, 70.0, 1.0, 89.0)):
+        box = LonLatBox(*edges)
         assert list(of.search("MYD04_L2", "61", DAY, DAY, box))
     boxes = [
         tuple(float(x) for x in asked["bounding_box"][0].split(","))
@@ -301,7 +303,7 @@ def test_a_recorded_search_is_read_as_it_was(granules: Path, server: FileServer)
 def test_what_changed_is_told_by_one_call_and_without_a_list(server: FileServer) -> None:
     cmr = Cmr(collections=[MODERN], granules=swaths(8))
     of = archive(cmr, server)
-    box = (5.0, 45.0, 6.0, 46.0)
+    box = LonLatBox(5.0, 45.0, 6.0, 46.0)
 
     def stamp(days: int = 1) -> str:
         return of.stamp("MYD04_L2", "61", DAY, DAY + timedelta(days=days - 1), box)

@@ -12,9 +12,9 @@ import pytest
 
 from archives.errors import DownloadFailedError, IndexUnusableError, NotPublishedError
 from archives.formats.checksums import file_checksum
-from archives.formats.names import parse_granule_name
 from archives.kinds.folder import FolderArchive
 from archives.model import GranuleRecord
+from modis.granule_name import parse_granule_name
 from reprojection.read.outline import read_outline
 from reprojection.sample.hdfeos_write import write_granule
 from tests.reprojection.reading_samples import small_tile

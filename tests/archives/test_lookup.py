@@ -5,14 +5,16 @@ import datetime as dt
 import numpy as np
 import pytest
 
-from archives.formats.boundary import Area, Bounds, touches
+from archives.formats.boundary import Area, touches
 from archives.kinds.lookup import Lookup
 from archives.model import GranuleRecord, Ring
+from modis.box import LonLatBox
 from modis.collection import Collection
+from modis.tile import Tile
 from reprojection.grid.orbit import SCAN_SECONDS, swath
 
 
-def granule(rings: tuple[Ring, ...] | None, tile: tuple[int, int] | None = None) -> GranuleRecord:
+def granule(rings: tuple[Ring, ...] | None, tile: Tile | None = None) -> GranuleRecord:
     start = dt.datetime(2012, 1, 1, tzinfo=dt.UTC)
     return GranuleRecord(
         name="MYD04_L2.A2012001.0000.061.2018001000000.hdf",
@@ -46,16 +48,16 @@ def box_ring(west: float, south: float, east: float, north: float) -> tuple[Ring
 
 
 AMERICA: list[list[Area]] = [
-    [Bounds(west=west, south=south, east=west + 10, north=south + 10)]
+    [LonLatBox(west=west, south=south, east=west + 10, north=south + 10)]
     for west in range(-130, -60, 10)
     for south in (25, 35)
 ]
 CELLS: list[list[Area]] = [
     *AMERICA,
-    [Bounds(west=175, south=-20, east=-175, north=-5)],
-    [Bounds(west=-180, south=80, east=180, north=90)],
-    [Bounds(west=0, south=0, east=120, north=60)],
-    [box_ring(10, -5, 18, 4), Bounds(west=0, south=-1, east=12, north=1)],
+    [LonLatBox(west=175, south=-20, east=-175, north=-5)],
+    [LonLatBox(west=-180, south=80, east=180, north=90)],
+    [LonLatBox(west=0, south=0, east=120, north=60)],
+    [box_ring(10, -5, 18, 4), LonLatBox(west=0, south=-1, east=12, north=1)],
     [box_ring(-70, -85, 20, -75)],
     [box_ring(5, 5, 5.0000001, 5.0000001)],
 ]
@@ -73,7 +75,7 @@ def test_random_orbits_are_answered_as_one_by_one(points: int) -> None:
 
 def test_tiles_many_rings_and_unknown_places_are_answered_too() -> None:
     records = [
-        granule(None, (9, 5)),
+        granule(None, Tile(9, 5)),
         granule(None),
         granule((*box_ring(-100, 30, -95, 33), *box_ring(100, 30, 105, 33))),
         granule((((0.0, 0.0), (1.0, 1.0)),)),

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from archives.formats.checksums import Cksum, digest, file_checksum
-from archives.formats.names import parse_granule_name
 from archives.formats.sidecar import read_sidecar
 from modis.collection import Collection
+from modis.granule_name import parse_granule_name
 
 
 @given(st.lists(st.binary(max_size=300), max_size=4))
@@ -44,27 +44,6 @@ def test_kinds_of_checksum() -> None:
     assert digest("SHA-256") is not None
     assert digest("md5") is not None
     assert digest("whirlpool") is None
-
-
-def test_names_are_split() -> None:
-    swath = parse_granule_name("MYD04_L2.A2007103.0250.006.2014051174308.hdf")
-    assert swath is not None
-    assert swath.is_swath
-    assert (swath.product, swath.collection, swath.production_time) == (
-        "MYD04_L2",
-        "6",
-        "2014051174308",
-    )
-    tile = parse_granule_name("MCD15A2.A2012001.h17v03.005.2012017211237.hdf")
-    assert tile is not None
-    assert tile.tile == (17, 3)
-    assert parse_granule_name("BROWSE.MOD10A1.A2018010.h17v03.jpg") is None
-
-
-@given(st.text(max_size=60))
-def test_any_name_is_split_or_left(name: str) -> None:
-    found = parse_granule_name(name)
-    assert found is None or found.product
 
 
 @pytest.mark.parametrize(

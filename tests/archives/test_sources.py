@@ -26,9 +26,11 @@ from archives.kinds.ftp import FtpArchive
 from archives.kinds.laads import LaadsArchive
 from archives.kinds.pool import PoolArchive
 from archives.kinds.stac import StacArchive
-from archives.model import Box, Fetched, GranuleRecord, Holding, Progress
+from archives.model import Fetched, GranuleRecord, Holding, Progress
 from archives.sources import Sources
+from modis.box import LonLatBox
 from modis.collection import Collection
+from modis.tile import Tile
 
 FIRST = date(2018, 1, 1)
 TEN = date(2018, 1, 10)
@@ -43,7 +45,7 @@ def tile(day: int, *, made: str = "1", collection: str = "61", source: str = "")
         collection=Collection(collection),
         start=start,
         end=start + timedelta(days=1),
-        tile=(18, 4),
+        tile=Tile(18, 4),
         boundary=None,
         production_time=f"{made:0>13}",
         size=4,
@@ -73,7 +75,7 @@ class Shelf:
         collection: str,
         start_day: date,
         end_day: date,
-        box: Box | None = None,
+        box: LonLatBox | None = None,
     ) -> Iterator[GranuleRecord]:
         del box
         self.asked.append((start_day, end_day))
@@ -114,7 +116,7 @@ class Telling(Shelf):
         collection: str,
         start_day: date,
         end_day: date,
-        box: Box | None = None,
+        box: LonLatBox | None = None,
     ) -> str:
         return f"{product} {collection} {start_day} {end_day} {box} {self.says}"
 

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from archives.kinds.coverage import Coverage
+from modis.tile import Tile
 from service_manager.storage.holdings import Job, Layers, Teller
 from tasks.tables.services import Services
 
@@ -32,7 +33,7 @@ class StillArchive:
     def __init__(self) -> None:
         days = tuple(FIRST + dt.timedelta(days=8 * number) for number in range(16))
         europe = frozenset((col, row) for col in (17, 18) for row in (13, 14))
-        tiles = frozenset({(17, 3), (18, 3)})
+        tiles = frozenset({Tile(17, 3), Tile(18, 3)})
         self.held: list[Coverage] | None = [
             self._covered("MCD15A2", "5", days, tiles=tiles),
             self._covered("MYD04_L2", "6", (FIRST,), cells=europe),

@@ -14,7 +14,6 @@ from reprojection.catalogue.layers import (
     reads_unsigned,
     split_index,
 )
-from reprojection.catalogue.names import parse_name
 
 
 @pytest.mark.parametrize(
@@ -118,15 +117,3 @@ def test_a_layer_name_may_carry_an_index() -> None:
     assert split_index("Depth[2]") == ("Depth", (2,))
     assert split_index("Depth[2, 0]") == ("Depth", (2, 0))
     assert split_index("Depth[x]") == ("Depth[x]", ())
-
-
-def test_granule_names_are_split() -> None:
-    swath = parse_name("MYD04_L2.A2007103.0250.006.2014051174308.hdf")
-    assert swath is not None
-    assert (swath.product, swath.collection, swath.tile) == ("MYD04_L2", "6", None)
-    assert swath.start.isoformat() == "2007-04-13T02:50:00+00:00"
-    tile = parse_name("VNP13A1.A2020001.h08v05.002.2020010101010.h5")
-    assert tile is not None
-    assert (tile.tile, tile.collection, tile.production_time) == ((8, 5), "2", "2020010101010")
-    for name in ("notes.hdf", "MOD09GA.A2008999.h14v17.006.hdf", "MOD09GA.A2008296.2561.006.hdf"):
-        assert parse_name(name) is None

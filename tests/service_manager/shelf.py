@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from archives.model import Box, Fetched, GranuleRecord, Holding, Progress, newest_editions
+from archives.model import Fetched, GranuleRecord, Holding, Progress, newest_editions
+from modis.box import LonLatBox
 from modis.collection import Collection
+from modis.tile import Tile
 from service_manager.planner.plan import plan
 from tasks.model.packages import Packages
 from tasks.model.plan import Plan
@@ -43,7 +45,7 @@ class Shelf:
         collection: str,
         start_day: dt.date,
         end_day: dt.date,
-        box: Box | None = None,
+        box: LonLatBox | None = None,
     ) -> Iterator[GranuleRecord]:
         del box
         yield from newest_editions(
@@ -79,7 +81,7 @@ def tile_granule(
         collection=Collection(collection),
         start=start,
         end=start + dt.timedelta(days=8),
-        tile=(h, v),
+        tile=Tile(h, v),
         boundary=None,
         production_time=f"{made:0>13}",
         size=1000,

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from archives.errors import ConnectionFailedError
-from archives.model import Box, Fetched, GranuleRecord, Holding, Progress
+from archives.model import Fetched, GranuleRecord, Holding, Progress
 from bench.continent import Continent, request_document
+from modis.box import LonLatBox
 from modis.collection import Collection
 from service_manager.planner import listing
 from service_manager.planner.course import Course
@@ -41,7 +42,7 @@ class Watched:
         collection: str,
         start_day: date,
         end_day: date,
-        box: Box | None = None,
+        box: LonLatBox | None = None,
     ) -> Iterator[GranuleRecord]:
         self.searched.append(start_day)
         self.failures += self.fails
@@ -55,7 +56,7 @@ class Watched:
         collection: str,
         start_day: date,
         end_day: date,
-        box: Box | None = None,
+        box: LonLatBox | None = None,
     ) -> str:
         if self.says == "no answer":
             raise ConnectionFailedError("the catalogue does not answer")

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from archives.model import Misnamed
+from modis.tile import Tile
 from service_manager.planner.gaps import expected_days, tile_gaps
 from service_manager.planner.preview import preview
 from service_manager.planner.windows import shares, window_of
@@ -109,18 +110,18 @@ def test_a_file_under_the_name_of_a_missing_granule_is_told_as_what_it_holds() -
     choice = ProductChoice(name="MCD15A2", collection="5", layers=("Lai_1km",))
     other = tile_granule(second, 18, 4, product="MOD09A1", collection="6")
     wrong = Misnamed(
-        file="MCD15A2.A2012009.h17v03.005.1.hdf", day=second, tile=(17, 3), holds=other
+        file="MCD15A2.A2012009.h17v03.005.1.hdf", day=second, tile=Tile(17, 3), holds=other
     )
-    both = frozenset({(17, 3), (18, 3)})
+    both = frozenset({Tile(17, 3), Tile(18, 3)})
     told = (
         "the file MCD15A2.A2012009.h17v03.005.1.hdf holds h18v04 of MOD09A1.006 of 2012-01-09, as "
         "its metadata says: rename the file, and download the granule that this name belongs to"
     )
     gap = Gap(what="MCD15A2.005 2012-01-09 h17v03", reason=told)
-    found = {first: both, second: frozenset({(18, 3)})}
+    found = {first: both, second: frozenset({Tile(18, 3)})}
     assert [*tile_gaps(choice, 8, span, both, found, [wrong])] == [gap]
     # The only granule of its tile, and of its date.
-    alone = frozenset({(17, 3)})
+    alone = frozenset({Tile(17, 3)})
     assert [*tile_gaps(choice, 8, span, alone, {first: alone}, [wrong])] == [gap]
     day = Time(start=second, end=second)
     assert [*tile_gaps(choice, 8, day, alone, {}, [wrong])] == [gap]

@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from archives.kinds.coverage import Square
+from modis.tile import Tile
 from tasks.errors import RequestRefusedError
 from tasks.holdings import holdings
 from tasks.holdings.held import check_held, held_notes
@@ -29,7 +31,7 @@ def held(name: str = "MCD15A2", **given: Any) -> Held:
         "first": DAYS[0],
         "last": DAYS[-1],
         "bits": day_bits(DAYS, DAYS[0]),
-        "tiles": frozenset({(17, 3), (18, 3)}),
+        "tiles": frozenset({Tile(17, 3), Tile(18, 3)}),
     }
     return Held(name=name, **{**values, **given})
 
@@ -97,13 +99,13 @@ def test_what_one_of_several_products_lacks_is_a_gap_and_said() -> None:
 
 
 def test_swaths_of_the_other_side_of_the_antimeridian_may_touch() -> None:
-    swaths = held(tiles=frozenset(), cells=frozenset({(35, 9)}))
+    swaths = held(tiles=frozenset(), cells=frozenset({Square(35, 9)}))
     check(swaths, region={"bbox": [-179.5, 1, -179, 2]})
     with pytest.raises(RequestRefusedError, match="none touches"):
         check(swaths, region={"bbox": [10, 1, 11, 2]})
 
 
 def test_swaths_over_a_pole_are_near_all_that_is_near_it() -> None:
-    swaths = held(tiles=frozenset(), cells=frozenset({(0, 17)}))
+    swaths = held(tiles=frozenset(), cells=frozenset({Square(0, 17)}))
     grid = {"crs": "EPSG:3413", "resolution": 5000}
     check(swaths, region={"bbox": [20, 85, 30, 89]}, grid=grid)

@@ -9,6 +9,7 @@ import shapely
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from modis.tile import Tile
 from reprojection.grid.crs import from_lonlat
 from reprojection.grid.grids import modis_tile_grid
 from tasks.request.regions import area_geojson, region_area, region_tiles, tile_area
@@ -110,9 +111,9 @@ def test_tiles_of_a_region() -> None:
 
 
 def test_the_area_of_a_tile() -> None:
-    area = tile_area(18, 3)
+    area = tile_area(Tile(18, 3))
     assert area.bounds == pytest.approx((0.0, 50.0, 20.0, 60.0))
-    rim = tile_area(14, 0)  # its west side lies beyond the rim near the pole
+    rim = tile_area(Tile(14, 0))  # its west side lies beyond the rim near the pole
     assert rim.bounds[0] >= -180.0
     assert rim.is_valid
 

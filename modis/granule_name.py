@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from modis.collection import Collection
+from modis.tile import Tile
 
 _NAME = re.compile(
     r"^(?P<product>[A-Za-z][A-Za-z0-9_]{2,})\.A(?P<year>\d{4})(?P<day>\d{3})"
@@ -21,12 +22,16 @@ _NAME = re.compile(
 
 @dataclass(frozen=True, kw_only=True)
 class GranuleName:
-    """The parts of a granule's file name; `production_time` is "" when it has none."""
+    """The parts of a granule's file name.
+
+    `start` is the nominal start in UTC, `tile` None for a swath. `production_time` is
+    YYYYDDDHHMMSS, "" when the name has none.
+    """
 
     product: str
     collection: Collection
     start: datetime
-    tile: tuple[int, int] | None
+    tile: Tile | None
     production_time: str
 
     @property
@@ -36,7 +41,7 @@ class GranuleName:
 
 
 def parse_granule_name(name: str) -> GranuleName | None:
-    """The parts of a file name, or None when it is not a granule's."""
+    """Return the parts of a file name, or None when it is not a granule's."""
     match = _NAME.match(name)
     if match is None:
         return None
@@ -48,6 +53,6 @@ def parse_granule_name(name: str) -> GranuleName | None:
         product=match["product"],
         collection=Collection(match["collection"]),
         start=datetime(year, 1, 1, hour, minute, tzinfo=UTC) + timedelta(days=day - 1),
-        tile=(int(match["h"]), int(match["v"])) if match["h"] else None,
+        tile=Tile(int(match["h"]), int(match["v"])) if match["h"] else None,
         production_time=match["production"] or "",
     )

@@ -1,0 +1,17 @@
+"""Axes by name, so that rows and columns are never mistaken for one another."""
+
+from typing import NamedTuple
+
+
+class Shape(NamedTuple):
+    """Rows and columns of a raster, as numpy orders them."""
+
+    rows: int
+    cols: int
+
+
+class Pixel(NamedTuple):
+    """Row and column of a pixel, counted from 0 at the first corner."""
+
+    row: int
+    col: int

@@ -1,0 +1,52 @@
+"""Names of granules, as the data centres form them."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from modis.granule_name import parse_granule_name
+from modis.tile import Tile
+
+
+def test_the_name_of_a_swath() -> None:
+    found = parse_granule_name("MYD04_L2.A2007103.0250.006.2014051174308.hdf")
+    assert found is not None
+    assert found.is_swath
+    assert (found.product, found.collection, found.tile) == ("MYD04_L2", "6", None)
+    assert found.production_time == "2014051174308"
+    assert found.start.isoformat() == "2007-04-13T02:50:00+00:00"
+
+
+def test_the_name_of_a_tile() -> None:
+    found = parse_granule_name("VNP13A1.A2020001.h08v05.002.2020010101010.h5")
+    assert found is not None
+    assert not found.is_swath
+    assert (found.tile, found.collection) == (Tile(8, 5), "2")
+    assert found.start.isoformat() == "2020-01-01T00:00:00+00:00"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "notes.hdf",
+        "BROWSE.MOD10A1.A2018010.h17v03.jpg",
+        "MOD09GA.A2008999.h14v17.006.hdf",
+        "MOD09GA.A2008296.2561.006.hdf",
+        "MOD09GA.A0000001.h14v17.006.hdf",
+        "MOD09GA.A9999366.h14v17.006.hdf",  # its day is beyond the last that Python can tell
+    ],
+)
+def test_other_names_are_no_granules(name: str) -> None:
+    assert parse_granule_name(name) is None
+
+
+@given(st.text(max_size=60))
+def test_any_name_is_split_or_left(name: str) -> None:
+    found = parse_granule_name(name)
+    assert found is None or found.product
+
+
+@given(st.from_regex(r"[A-Z]{3}\d\d\.A\d{7}\.\d{4}\.\d{3}\.hdf", fullmatch=True))
+def test_any_date_and_time_are_split_or_left(name: str) -> None:
+    found = parse_granule_name(name)
+    assert found is None or found.product == name[:5]
