@@ -373,3 +373,21 @@ def test_a_notice_is_put_in_its_place_only_when_it_has_changed(
     acts = False
     page.evaluate(ask)
     expect(notice).to_contain_text("No service manager is at work")
+
+
+@pytest.mark.parametrize("width", [360, 1800])
+@pytest.mark.parametrize("address", ["/", "/operations"])
+def test_what_is_told_on_each_page_is_aligned_with_it(
+    chromium: Browser, services: Services, address: str, width: int
+) -> None:
+    sample = settings(data_dir="data", archive="data/sample-archive")
+    with live_portal(services, sample) as portal:
+        page = chromium.new_page(viewport=ViewportSize(width=width, height=900))
+        page.goto(portal.link(role="operator"))
+        page.goto(f"{portal.url}{address}")
+        heading = page.locator("main h1").bounding_box()
+        told = page.locator("aside.band p").bounding_box()
+        page.close()
+    assert heading is not None
+    assert told is not None
+    assert told["x"] == heading["x"]
