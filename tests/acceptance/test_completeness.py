@@ -34,8 +34,8 @@ from tasks.tables.services import Services, memory_services
 from tests.portal.scripted import LivePortal, live_portal
 from tests.portal.scripted import settings as portal_settings
 from tests.reprojection.reading_samples import small_tile
-from worker.sandbox.messages import Failed, Job, Succeeded
-from worker.slots.child import perform
+from tests.worker.mill import run_claimed
+from worker.sandbox.messages import Failed, Succeeded
 
 OWNER = "ada@example.org"
 DAYS = ("2012001", "2012009", "2012017", "2012025")
@@ -102,19 +102,7 @@ class Line:
         claimed = protocol.claim(self.services, key, "worker", self.options.retry)
         if claimed is None:
             return
-        scratch = self.folder / "scratch" / claimed.claim
-        scratch.mkdir(parents=True)
-        job = Job(
-            key=key,
-            claim=claimed.claim,
-            spec=claimed.spec,
-            inputs=claimed.input_files,
-            scratch=scratch,
-            cache=self.folder / "cache",
-            settings=self.settings,
-            sandbox="limits",
-        )
-        said = perform(job, lambda *_: None, lambda _: self.services.blobs)
+        said = run_claimed(self.services, claimed, self.settings, self.folder / "scratch")
         now = self.services.clock.now()
         attempt = claimed.attempt(
             started=now,

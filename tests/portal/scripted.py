@@ -38,9 +38,9 @@ SECRET = "s" * 40
 _POLICY = RetryPolicy()
 
 
-def settings() -> Settings:
-    """Settings of a portal under test."""
-    return Settings(secret=SECRET, portal_url="http://127.0.0.1")
+def settings(**changes: str) -> Settings:
+    """Settings of a portal under test, some of them otherwise."""
+    return Settings.model_validate({"secret": SECRET, "portal_url": "http://127.0.0.1", **changes})
 
 
 @dataclass(frozen=True, kw_only=True)

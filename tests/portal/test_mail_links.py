@@ -58,8 +58,7 @@ def services(clock: ManualClock) -> Services:
 
 @pytest.fixture
 def portal(services: Services) -> Iterator[LivePortal]:
-    made = settings().model_copy(update={"smtp_host": "mail.example.org"})
-    with live_portal(services, made) as running:
+    with live_portal(services, settings(smtp_host="mail.example.org")) as running:
         yield running
 
 
@@ -279,8 +278,7 @@ def test_6_another_secret_ends_all_links(
     token = reader_links.issue("r" * 40, request_id, services.clock.now() + DAY)
     with visitor(portal) as client:
         assert client.get(f"/open?token={token}").status_code == 401
-    made = settings().model_copy(update={"secret": type(settings().secret)("n" * 40)})
-    with live_portal(services, made) as rotated, visitor(rotated) as client:
+    with live_portal(services, settings(secret="n" * 40)) as rotated, visitor(rotated) as client:
         assert client.get(link_in(mail_about(request_id, services))).status_code == 401
 
 

@@ -7,7 +7,6 @@ import pytest
 
 from service_manager.leader.leadership import Leadership
 from tasks.errors import StoreError
-from tasks.settings import Settings
 from tasks.storage.clock import ManualClock
 from tasks.tables import requests
 from tasks.tables.services import Services, memory_services
@@ -173,8 +172,7 @@ def test_storage_that_does_not_answer_is_not_called_a_missing_manager(
 
 
 def test_the_sample_archive_is_told_on_each_page(services: Services) -> None:
-    sample = settings().model_copy(update={"data_dir": "data", "archive": "data/sample-archive"})
-    sample = Settings.model_validate(sample.model_dump())
+    sample = settings(data_dir="data", archive="data/sample-archive")
     with live_portal(services, sample) as running, running.browser() as client:
         assert "synthetic values" in client.get("/").text
     with live_portal(services, settings()) as running, running.browser() as client:

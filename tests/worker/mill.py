@@ -9,11 +9,32 @@ from tasks.model.spec import CollectSpec, GridSpec, Input, ReprojectSpec, Spec
 from tasks.settings import Settings
 from tasks.storage.blobs import split_blob
 from tasks.tables import protocol
-from tasks.tables.services import memory_services
+from tasks.tables.protocol import Claimed
+from tasks.tables.services import Services, memory_services
 from tasks.tables.transitions import RetryPolicy
 from tests.worker.world import World, collect_spec
 from worker.sandbox.messages import Failed, Job, Succeeded
 from worker.slots.child import perform
+
+
+def run_claimed(
+    services: Services, claimed: Claimed, settings: Settings, scratch: Path
+) -> Succeeded | Failed:
+    """Run a claimed task by the child's own code, in this process, in a folder of its own below
+    `scratch`."""
+    folder = scratch / claimed.claim
+    folder.mkdir(parents=True)
+    job = Job(
+        key=claimed.task.key,
+        claim=claimed.claim,
+        spec=claimed.spec,
+        inputs=claimed.input_files,
+        scratch=folder,
+        cache=settings.data_dir / "cache",
+        settings=settings,
+        sandbox="limits",
+    )
+    return perform(job, lambda *_: None, lambda _: services.blobs)
 
 
 class Mill:
@@ -26,25 +47,12 @@ class Mill:
         self.scratch = folder / "scratch"
         self.archive = archive
 
-    def attempt(self, spec: Spec, name: str = "") -> Succeeded | Failed:
+    def attempt(self, spec: Spec) -> Succeeded | Failed:
         """Claim and perform, and write the end into the table."""
         services = self.world.services
-        key = self.world.plan(spec)
-        claimed = protocol.claim(services, key, "worker", RetryPolicy())
+        claimed = protocol.claim(services, self.world.plan(spec), "worker", RetryPolicy())
         assert claimed is not None
-        scratch = self.scratch / (name or claimed.claim)
-        scratch.mkdir(parents=True)
-        job = Job(
-            key=key,
-            claim=claimed.claim,
-            spec=claimed.spec,
-            inputs=claimed.input_files,
-            scratch=scratch,
-            cache=self.folder / "cache",
-            settings=self.settings,
-            sandbox="limits",
-        )
-        said = perform(job, lambda *_: None, lambda _: services.blobs)
+        said = run_claimed(services, claimed, self.settings, self.scratch)
         if isinstance(said, Succeeded):
             attempt = claimed.attempt(started=0, ended=1, duration=1)
             assert protocol.commit(services, attempt, said.files)
