@@ -18,7 +18,6 @@ from reprojection.sample.hdfeos_write import write_granule
 from reprojection.write.write import open_raster
 from service_manager.leader.manager import Manager
 from service_manager.options import Options
-from service_manager.planner.plan import plan
 from service_manager.requests.notify import message
 from swathmill.client import PortalClient
 from swathmill.lacks import gap_lines, incomplete_lines
@@ -34,6 +33,7 @@ from tasks.tables.services import Services, memory_services
 from tests.portal.scripted import LivePortal, live_portal
 from tests.portal.scripted import settings as portal_settings
 from tests.reprojection.reading_samples import small_tile
+from tests.service_manager.shelf import plan
 from tests.worker.mill import run_claimed
 from worker.sandbox.messages import Failed, Succeeded
 

@@ -16,7 +16,6 @@ from archives.model import Archive
 from reprojection.read.outline import read_outline
 from reprojection.read.raster import Raster
 from reprojection.write.write import read_raster
-from service_manager.planner.plan import plan
 from tasks.errors import RequestRefusedError
 from tasks.model.categories import RULES, Category, Retry
 from tasks.model.packages import Packages, layer_labels
@@ -26,6 +25,7 @@ from tasks.request.request import METHODS, ProductChoice, Request, parse_request
 from tests.options import results
 from tests.options.crossing import FACTORS, cases, document, is_refused
 from tests.options.granules import write_granules
+from tests.service_manager.shelf import plan
 from tests.worker.mill import Mill
 from worker.sandbox.messages import Failed, Succeeded
 

@@ -6,15 +6,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from archives.model import Fetched, GranuleRecord, Holding, Progress, newest_editions
+from archives.model import Archive, Fetched, GranuleRecord, Holding, Progress, newest_editions
 from modis.box import LonLatBox
 from modis.collection import Collection
 from modis.tile import Tile
-from service_manager.planner.plan import plan
+from service_manager.planner.course import Course
 from tasks.model.packages import Packages
 from tasks.model.plan import Plan
 from tasks.model.spec import MosaicSpec
-from tasks.request.request import parse_request
+from tasks.request.checks import Limits
+from tasks.request.request import Request, parse_request
 from tasks.settings import Settings
 
 LIMITS = Settings()
@@ -125,6 +126,18 @@ def composites(tiles: Iterable[tuple[int, int]] = ((17, 3), (18, 3))) -> list[Gr
     return [
         tile_granule(first + dt.timedelta(days=8 * n), h, v) for n in range(16) for h, v in tiles
     ]
+
+
+def plan(request: Request, archive: Archive, packages: Packages, limits: Limits) -> Plan:
+    """All tasks of a request, inputs first, and what it asks for that cannot be had."""
+    course = Course(request, archive, packages, limits)
+    tasks = {task.key: task for stretch in course.stretches() for task in stretch.tasks()}
+    return Plan(
+        tasks=tuple(tasks.values()),
+        gaps=tuple(course.gaps()),
+        notes=course.notes,
+        package=course.package,
+    )
 
 
 def made(records: Sequence[GranuleRecord], base: dict[str, Any] = REQUEST, **changes: Any) -> Plan:

@@ -7,8 +7,6 @@ from typing import Any
 
 import pytest
 
-from service_manager.planner.preview import preview
-from tasks.model.model import Phase
 from tasks.model.plan import Plan
 from tasks.model.spec import CollectSpec, CubeSpec, GroupSpec, MosaicSpec, ReduceSpec, ReprojectSpec
 from tests.service_manager.shelf import composites, made, outputs, specs, tile_granule
@@ -16,20 +14,18 @@ from tests.service_manager.shelf import composites, made, outputs, specs, tile_g
 
 def test_the_tasks_of_tiles_of_sixteen_dates() -> None:
     found = made(composites())
-    counted = preview(found)
-    assert counted.granules == 32
-    assert counted.download == 32_000
-    assert counted.results == 32
-    assert counted.tasks[Phase.REPROJECTION] == 16 * 2 * 4  # dates, layers, cells
-    assert counted.tasks[Phase.AGGREGATION] == 32
+    assert len(specs(found, CollectSpec)) == 32
+    assert sum(spec.size for spec in specs(found, CollectSpec)) == 32_000
+    assert len(specs(found, ReprojectSpec)) == 16 * 2 * 4  # dates, layers, cells
+    assert len(specs(found, MosaicSpec)) == 32
     assert found.gaps == ()
     assert "MCD15A2.005/Lai_1km/MCD15A2.005.Lai_1km.2012-01-01.tif" in outputs(found)
-    assert len(set(outputs(found))) == 32
+    assert len(outputs(found)) == len({*outputs(found)}) == 32
 
 
 def test_composites_are_selected_by_their_start_day() -> None:
     found = made(composites(), time={"start": "2012-01-03", "end": "2012-04-30"})
-    assert preview(found).granules == 30
+    assert len(specs(found, CollectSpec)) == 30
     assert min(s.day for s in specs(found, ReprojectSpec)) == dt.date(2012, 1, 9)
 
 
@@ -61,8 +57,10 @@ def test_a_cell_has_only_the_granules_that_touch_it() -> None:
 def test_a_wide_kernel_reaches_over_the_edge_of_a_tile() -> None:
     tiles = ((17, 3), (18, 3))
     region = {"bbox": [-1.0, 52.0, -0.005, 53.0]}
-    assert preview(made(composites(tiles), region=region)).granules == 16
-    assert preview(made(composites(tiles), region=region, resampling="bilinear")).granules == 32
+    nearest = made(composites(tiles), region=region)
+    bilinear = made(composites(tiles), region=region, resampling="bilinear")
+    assert len(specs(nearest, CollectSpec)) == 16
+    assert len(specs(bilinear, CollectSpec)) == 32
 
 
 def test_a_tile_on_its_own_grid_needs_no_neighbour() -> None:
@@ -74,7 +72,7 @@ def test_a_tile_on_its_own_grid_needs_no_neighbour() -> None:
             grid={"modis": 1000},
             resampling=resampling,
         )
-        assert preview(found).granules == 16
+        assert len(specs(found, CollectSpec)) == 16
         cells = specs(found, ReprojectSpec)
         assert {(c.grid.width, c.grid.height) for c in cells} == {(1200, 1200)}
         assert all(len(c.inputs) == 1 for c in cells)
@@ -83,7 +81,7 @@ def test_a_tile_on_its_own_grid_needs_no_neighbour() -> None:
 def test_only_the_tiles_named_are_cells() -> None:
     records = composites([(17, 3), (18, 3), (17, 4), (18, 4)])
     found = made(records, region={"tiles": ["h17v03", "h18v04"]}, grid={"modis": 1000})
-    assert preview(found).granules == 32
+    assert len(specs(found, CollectSpec)) == 32
     mosaic = specs(found, MosaicSpec)[0]
     assert (mosaic.grid.width, mosaic.grid.height) == (2400, 2400)
     assert len(mosaic.inputs) == 2
@@ -201,17 +199,9 @@ def test_clipping_leaves_out_cells_and_granules_beyond_the_polygon() -> None:
         grid={"crs": "EPSG:4326", "resolution": 0.001},
         time={"start": "2012-01-01", "end": "2012-01-01"},
     )
-    assert preview(found).tasks[Phase.REPROJECTION] < preview(whole).tasks[Phase.REPROJECTION]
+    assert len(specs(found, ReprojectSpec)) < len(specs(whole, ReprojectSpec))
     assert all(spec.clip for spec in specs(found, MosaicSpec))
     assert not any(spec.clip for spec in specs(whole, MosaicSpec))
-
-
-def test_a_preview_counts_what_is_there_already() -> None:
-    found = made(composites())
-    there = {s.key for s in specs(found, CollectSpec)[:30]}
-    counted = preview(found, there.__contains__)
-    assert counted.reused[Phase.COLLECTION] == 30
-    assert counted.download == 2_000
 
 
 def test_names_of_layers_are_fit_for_files() -> None:

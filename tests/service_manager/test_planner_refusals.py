@@ -4,13 +4,12 @@ from typing import Any
 
 import pytest
 
-from service_manager.planner.plan import plan
 from tasks.errors import RequestRefusedError
 from tasks.model.packages import Packages
 from tasks.model.spec import GroupSpec, ReduceSpec
 from tasks.request.request import parse_request
 from tasks.settings import Settings
-from tests.service_manager.shelf import REQUEST, Shelf, composites, made, specs
+from tests.service_manager.shelf import REQUEST, Shelf, composites, made, plan, specs
 
 
 @pytest.mark.parametrize(
