@@ -85,12 +85,9 @@ class Frozen:
     stretches: tuple[Stored, ...] = ()
     stamp: str = ""
     """What the archive said of its list, before and after it was planned from it."""
-    _whole: tuple[PlannedTask, ...] = ()
 
     def sections(self, first: int = 0) -> Iterator[list[PlannedTask]]:
         """The tasks in sections, each after those its tasks need, from a section on."""
-        if self._whole and not first:
-            yield [*self._whole]
         for stretch in self.stretches[first:]:
             yield [*stretch.tasks()]
 
@@ -102,7 +99,7 @@ class Frozen:
     def sample(self, number: int) -> Iterator[PlannedTask]:
         """All tasks if they are no more than about `number`, else so many out of a few stretches
         evenly apart."""
-        if self.counts.tasks <= number or not self.stretches:
+        if self.counts.tasks <= number:
             yield from self.tasks()
             return
         apart = -(-len(self.stretches) // _SAMPLED)
@@ -182,8 +179,6 @@ def thaw(blobs: Blobs, request: str) -> Frozen | None:
         return None
     lines = gzip.decompress(data).splitlines()
     head = json.loads(lines[0])
-    if head["format"] == 1:
-        return _first_format(head, lines[1:])
     return Frozen(
         counts=Counts.from_json(head["counts"]),
         gaps=tuple(Gap(what=what, reason=reason) for what, reason in map(json.loads, lines[1:])),
@@ -322,22 +317,6 @@ def _load_outcome(data: dict[str, Any]) -> Outcome:
             PlannedRaster(key=key, file=file, folder=folder, day=date.fromisoformat(day))
             for key, file, folder, day in data.get("rasters", ())
         ),
-    )
-
-
-def _first_format(head: dict[str, Any], lines: Sequence[bytes]) -> Frozen:
-    """A plan of the first format: all tasks in one blob."""
-    tasks = []
-    for line in lines:
-        output, spec = json.loads(line)
-        tasks.append(PlannedTask(spec=load_spec(spec), output=output))
-    counts = Counts()
-    counts.add(tasks)
-    return Frozen(
-        counts=counts,
-        gaps=tuple(Gap(what=what, reason=reason) for what, reason in head["gaps"]),
-        notes=tuple(head["notes"]),
-        _whole=tuple(tasks),
     )
 
 

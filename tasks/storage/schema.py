@@ -1,4 +1,4 @@
-"""Schema numbers of stored rows: older rows are read as today's, newer ones are refused.
+"""Schema numbers of stored rows: those from `OLDEST` on are read as today's, others are refused.
 
 Every row carries `schema`, the number of the build that wrote it. A row of an older number passes
 through the upgrades of its kind, one for each number in between; it is stored anew when it is next
@@ -10,18 +10,23 @@ from collections.abc import Callable, Mapping
 from tasks.errors import SwathmillError
 from tasks.storage.store import Entity, Row
 
-SCHEMA = 4
+OLDEST, SCHEMA = 2, 4
 
 Upgrade = Callable[[Entity], Entity]
 
 
-class NewerSchemaError(SwathmillError):
-    """A row was written by a newer build; this one must not touch it."""
+class OtherSchemaError(SwathmillError):
+    """A row was written by a build whose rows this one cannot read; it must not touch them."""
 
     def __init__(self, row: str, schema: int) -> None:
+        remedy = (
+            "install the newer version here, too"
+            if schema > SCHEMA
+            else "begin with an empty data folder or storage account"
+        )
         super().__init__(
-            f"row {row!r} has schema {schema}, and this Swathmill reads schemas up to {SCHEMA}: "
-            "install the newer version here, too (an older one cannot work on its rows)"
+            f"row {row!r} has schema {schema}, and this Swathmill reads schemas {OLDEST} to "
+            f"{SCHEMA}: {remedy}"
         )
 
 
@@ -44,9 +49,8 @@ def _cancelling(entity: Entity) -> Entity:
 
 # By kind of row, then by the number that the upgrade starts from.
 UPGRADES: Mapping[str, Mapping[int, Upgrade]] = {
-    "request": {1: _with(retry_orders="[]", retry_of="", retried_as=""), 2: _cancelling},
+    "request": {2: _cancelling},
     "mail": {3: _with(signs_in="", shows="[]")},
-    "worker": {1: _with(moves="", hold="")},
 }
 
 
@@ -54,12 +58,12 @@ def current(kind: str, row: Row) -> Entity:
     """A row's properties as a build of this schema writes them.
 
     Raises:
-        NewerSchemaError: a newer build wrote the row.
+        OtherSchemaError: a newer build wrote the row, or one that is too old.
     """
     entity = row.entity
     number = int(entity.get("schema", 1))
-    if number > SCHEMA:
-        raise NewerSchemaError(row.row, number)
+    if not OLDEST <= number <= SCHEMA:
+        raise OtherSchemaError(row.row, number)
     upgrades = UPGRADES.get(kind, {})
     for step in range(number, SCHEMA):
         if step in upgrades:
