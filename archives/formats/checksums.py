@@ -61,16 +61,6 @@ def same_checksum(found: str, published: str) -> bool:
     return found.lower().lstrip("0") == published.strip().lower().lstrip("0")
 
 
-def file_checksum(path: Path, kind: str) -> str | None:
-    """The checksum of a file, or None for a kind we do not know."""
-    running = digest(kind)
-    if running is None:
-        return None
-    for chunk in read_chunks(path):
-        running.update(chunk)
-    return running.hexdigest()
-
-
 def read_chunks(path: Path) -> Iterator[bytes]:
     """The bytes of a file, a megabyte at a time."""
     with path.open("rb") as file:

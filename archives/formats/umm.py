@@ -30,7 +30,6 @@ class CmrCollection:
     product: str
     version: str
     concept: str
-    provider: str
     first: date | None
     last: date | None
 
@@ -56,7 +55,6 @@ def collection_of(item: Json) -> CmrCollection:
         product=str(umm["ShortName"]),
         version=str(umm["Version"]),
         concept=str(meta["concept-id"]),
-        provider=str(meta.get("provider-id", "")),
         first=min(begins, default=None),
         last=None if present else max(ends, default=None),
     )

@@ -4,7 +4,7 @@ The JSON form is RFC 9457 with members of our own: `field`, `remedy`, and `also`
 of a request document.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
 from http import HTTPStatus
 
@@ -220,7 +220,6 @@ _KINDS = (
 )
 
 ErrorPage = Callable[[Request, Problem], Response]
-Handler = Callable[[Request, Exception], Awaitable[Response]]
 
 
 def register_problems(app: FastAPI, page: ErrorPage) -> None:

@@ -5,7 +5,6 @@ its file's own attributes; an entry adds what attributes do not say or say wrong
 """
 
 import re
-from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from importlib.resources import files
@@ -18,7 +17,6 @@ from modis.collection import Collection
 from reprojection.catalogue.layers import Kind, Scaling, split_index
 
 Resampling = Literal["nearest", "bilinear", "cubic", "average", "mode"]
-QaSelection = Mapping[str, Sequence[int]]
 
 
 class _Entry(BaseModel):

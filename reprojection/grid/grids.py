@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Self, TypedDict
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +27,6 @@ __all__ = [
     "Bounds",
     "Cell",
     "Grid",
-    "GridDocument",
     "Lattice",
     "modis_lattice",
     "modis_tile_grid",
@@ -61,15 +60,6 @@ class Cell(NamedTuple):
 
     col: int
     row: int
-
-
-class GridDocument(TypedDict):
-    """A Grid as JSON."""
-
-    crs: str
-    transform: list[float]
-    width: int
-    height: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,31 +116,6 @@ class Grid:
         a, b, c, d, e, f = self.transform
         lon, lat = to_lonlat(self.crs, a * cols + b * rows + c, d * cols + e * rows + f)
         return np.stack([lon, lat], axis=1)
-
-    def to_dict(self) -> GridDocument:
-        """The grid as a JSON document."""
-        return {
-            "crs": self.crs,
-            "transform": list(self.transform),
-            "width": self.width,
-            "height": self.height,
-        }
-
-    @classmethod
-    def from_dict(cls, document: GridDocument) -> Self:
-        """The grid of a JSON document made by `to_dict`; GridError where it is malformed."""
-        try:
-            a, b, c, d, e, f = (float(number) for number in document["transform"])
-            return cls(
-                crs=str(document["crs"]),
-                transform=(a, b, c, d, e, f),
-                width=int(document["width"]),
-                height=int(document["height"]),
-            )
-        except (KeyError, TypeError, ValueError) as error:
-            raise GridError(
-                "a grid document needs crs, transform (6 numbers), width and height"
-            ) from error
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,8 +13,7 @@ import numpy as np
 import shapely
 from numpy.typing import NDArray
 
-from archives.formats.boundary import touches
-from archives.model import GranuleRecord, Ring
+from archives.model import Ring
 from modis.box import LonLatBox
 from modis.sphere import METRES_PER_DEGREE
 from modis.tile import Tile, tiles_around
@@ -60,15 +59,6 @@ class Place:
     _outline: list[LonLatBox | tuple[Ring, ...]] = field(
         default_factory=list, compare=False, repr=False
     )
-
-    def touched_by(self, record: GranuleRecord, reach: float, whole_pixel: bool) -> bool:
-        """Whether the granule may hold a pixel that a kernel of this reach (metres) looks at.
-
-        `whole_pixel`: the kernel covers target pixels, not their centres only.
-        """
-        if record.tile is not None:
-            return record.tile in self.tiles(reach, whole_pixel)
-        return all(touches(record, area) for area in self.outline())
 
     def tiles(self, reach: float, whole_pixel: bool) -> frozenset[Tile]:
         """The MODIS tiles that a kernel of this reach in metres looks at."""

@@ -24,7 +24,6 @@ from tasks.wording import NoGuide, refusal
 
 MANIFEST = "package.yaml"
 SHIPPED = Path(__file__).resolve().parents[2] / "worker" / "packages"
-CONTAINER = "packages"
 MAX_BYTES = 512 * 2**20  # of a package's files together
 
 LayerKind = Literal["continuous", "class", "bitfield"]

@@ -1,4 +1,4 @@
-"""The worker's side of the task protocol: claim, commit, fail, hand back; and readers of tasks.
+"""The worker's side of the task protocol: claim, commit, fail; and readers of tasks.
 
 Each write is one ETag-guarded transaction. After a refused or broken call the row is read again,
 and the claim id in it decides: an answer that was lost is never taken for a failure.
@@ -108,12 +108,6 @@ def attempts_of(store: Store, key: str) -> list[Attempt]:
     return [rows.load_attempt(row) for row in found]
 
 
-def task_log(store: Store, key: str, number: int) -> str:
-    """The log tail of an ended attempt; empty when there is no such attempt."""
-    row = store.get(rows.TABLE, shard(key), rows.attempt_row(key, number))
-    return rows.load_attempt(row).log if row else ""
-
-
 def claim(
     services: Services, key: str, worker: str, policy: RetryPolicy, claim_id: str = ""
 ) -> Claimed | None:
@@ -199,11 +193,6 @@ def fail(
         )
 
     return _end(services, attempt, decide)
-
-
-def hand_back(services: Services, attempt: Attempt, policy: RetryPolicy) -> bool:
-    """RUNNING -> READY at once, without spending the budget: the worker is being shut down."""
-    return fail(services, replace(attempt, category=Category.CANCELLED), policy)
 
 
 def lose_inputs(services: Services, claimed: Claimed, damaged: int) -> None:

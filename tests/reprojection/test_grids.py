@@ -16,15 +16,8 @@ from reprojection.grid.crs import (
     lonlat_to_sinusoidal,
     operation,
 )
-from reprojection.grid.grids import Grid, Lattice, modis_tile_grid, project_bounds
+from reprojection.grid.grids import Lattice, modis_tile_grid, project_bounds
 from reprojection.grid.sinusoidal import tiles_touching
-
-
-def test_a_grid_survives_json() -> None:
-    grid = modis_tile_grid(18, 4, 500)
-    assert Grid.from_dict(grid.to_dict()) == grid
-    with pytest.raises(GridError, match="grid document"):
-        Grid.from_dict({"crs": "EPSG:4326"})  # type: ignore[typeddict-item]
 
 
 def test_a_modis_tile_has_the_published_corner() -> None:

@@ -149,7 +149,7 @@ def test_a_zombie_is_fenced(services: Services, store: Unreliable) -> None:
     key = put(store, GRANULE)
     zombie = protocol.claim(services, key, "w1", POLICY)
     assert zombie is not None
-    assert protocol.hand_back(services, ended(zombie), POLICY)
+    assert protocol.fail(services, ended(zombie, Category.CANCELLED), POLICY)
     heir = protocol.claim(services, key, "w2", POLICY)
     assert heir is not None
     assert not protocol.commit(services, ended(zombie), [FILE])
