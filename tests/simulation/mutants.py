@@ -1,9 +1,16 @@
-"""Faults put into the product on purpose. The simulation must find each of them."""
+"""Faults put into the product on purpose. The simulation must find each of them.
+
+`mutants.json` holds the seed of the first history that found each of them: the search begins there.
+A change of the product changes the histories, and the search then takes longer;
+`python -m tests.simulation.run --mutants` writes the seeds again.
+"""
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from service_manager.fleet.machines import Machines
@@ -23,8 +30,10 @@ from tasks.tables import history, protocol, rows, transitions
 from tasks.tables.requests import RequestRow
 from tasks.tables.rows import Edge, News, Want
 from tasks.tables.transitions import Change
-from tests.simulation.history import Mutant
+from tests.simulation.history import Mutant, simulate
 
+SEEDS = Path(__file__).with_name("mutants.json")
+LIMIT = 1000  # seeds within which a mutant must be caught
 Undo = Callable[[], None]
 
 
@@ -230,3 +239,21 @@ MUTANTS = (
     Mutant(name="input known to be lost not made again", apply=_lost_input_forgotten),
     Mutant(name="last worker stays drained", apply=_last_worker_held),
 )
+
+
+def caught_by(mutant: Mutant, first: int) -> int | None:
+    """Return the seed of a history that finds a mutant, searched from `first` on and then from 0;
+    None when no history finds it."""
+    seeds = itertools.chain(range(first, LIMIT), range(first))
+    return next((seed for seed in seeds if simulate(seed, mutant).violation), None)
+
+
+def noted_seeds() -> dict[str, int]:
+    """Return the noted seed of each mutant by the mutant's name."""
+    seeds: dict[str, int] = json.loads(SEEDS.read_text("utf-8"))
+    return seeds
+
+
+def note_seeds(seeds: Mapping[str, int]) -> None:
+    """Write the seeds that `noted_seeds` returns."""
+    SEEDS.write_text(json.dumps(dict(seeds), indent=2) + "\n", "utf-8")

@@ -10,6 +10,7 @@ from collections import Counter
 import structlog
 
 from tests.simulation.history import Outcome, simulate
+from tests.simulation.mutants import MUTANTS, caught_by, note_seeds
 
 _TELL = 500  # histories between two lines of progress
 
@@ -33,8 +34,13 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--replay", type=int, help="one seed, with all its events")
+    parser.add_argument(
+        "--mutants", action="store_true", help="note the first seed that finds each mutant"
+    )
     arguments = parser.parse_args()
     quiet()
+    if arguments.mutants:
+        return _note_mutants(arguments.processes)
     if arguments.replay is not None:
         return _replay(arguments.replay)
     started = time.monotonic()
@@ -59,6 +65,20 @@ def main() -> int:
         f"{len(bad)} violations, {took:.0f} s"
     )
     return 1 if bad else 0
+
+
+def _first_seed(number: int) -> int | None:
+    return caught_by(MUTANTS[number], 0)
+
+
+def _note_mutants(processes: int) -> int:
+    with multiprocessing.get_context("spawn").Pool(processes, quiet) as pool:
+        found = pool.map(_first_seed, range(len(MUTANTS)), chunksize=1)
+    seeds = {mutant.name: seed for mutant, seed in zip(MUTANTS, found, strict=True)}
+    note_seeds({name: seed for name, seed in seeds.items() if seed is not None})
+    for name, seed in seeds.items():
+        print(f"{name}: {'not found' if seed is None else f'seed {seed}'}")
+    return 1 if None in found else 0
 
 
 def _replay(seed: int) -> int:
