@@ -19,6 +19,10 @@ SAMPLE := .swathmill/sample-archive
 SEEDS ?= 200
 TESTS ?= tests
 PYTEST_ARGS ?=
+# Two processes, a file of tests at a time in each, the slow files first (tests/conftest.py).
+PYTEST := $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
+# Tests start hundreds of Pythons; each would compile all modules again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help
 help: ## List the targets
@@ -107,8 +111,13 @@ docs: $(STAMP)/docs ## Build the documentation's site into build/docs, and check
 	@echo "Open build/docs/index.html"
 
 .PHONY: test
-test: $(STAMP)/dev ## Run the tests; what is skipped is listed with its reason
-	$(BIN)/pytest $(TESTS) $(PYTEST_ARGS)
+test: $(STAMP)/dev ## Run the tests; what is skipped is listed with its reason [TESTS=...] [PYTEST_ARGS=...]
+	$(PYTEST) $(TESTS) $(PYTEST_ARGS)
+
+.PHONY: test-fast
+test-fast: $(STAMP)/dev ## Run the tests that need no server, browser, real granules or patience
+	$(PYTEST) $(TESTS) -m "not slow and not integration and not browser and not real_data" \
+	    $(PYTEST_ARGS)
 
 .PHONY: test-pythons
 test-pythons: $(STAMP)/dev ## Try the machine's other Pythons (3.11 or newer): quick tests, the sample request

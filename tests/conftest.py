@@ -7,12 +7,26 @@ from pathlib import Path
 
 import pytest
 
+from reprojection.sample.sample import write_sample_archive
 from swathmill.stack.azurite import Account, AzuriteServer
 from swathmill.stack.redis_server import RedisServer
 
 # A shell starts background commands with SIGINT ignored, and children would inherit that: stacks
 # that tests stop as Ctrl-C does would never end.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+SLOWEST = ("slow", "integration", "browser")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the files of slow tests and go on with those that start servers, so that no
+    process is left alone with them at the end."""
+    rank: dict[Path, int] = {}
+    for item in items:
+        mine = next((n for n, name in enumerate(SLOWEST) if item.get_closest_marker(name)), 9)
+        rank[item.path] = min(mine, rank.get(item.path, 9))
+    items.sort(key=lambda item: rank[item.path])
 
 
 @pytest.fixture(scope="session")
@@ -22,6 +36,14 @@ def granules() -> Path:
     if not folder or not Path(folder).is_dir():
         pytest.skip("SWATHMILL_TEST_GRANULES names no folder of real MODIS granules")
     return Path(folder)
+
+
+@pytest.fixture(scope="session")
+def sample_archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the synthetic archive. Making it takes seconds; no test may change it."""
+    folder = tmp_path_factory.mktemp("sample-archive")
+    write_sample_archive(folder)
+    return folder
 
 
 @pytest.fixture(scope="session")

@@ -62,12 +62,6 @@ def until(condition: Callable[[], bool], what: str, log: Path) -> None:
         time.sleep(0.1)
 
 
-def sample_archive(folder: Path) -> Path:
-    """The synthetic archive, in a folder."""
-    subprocess.run([*COMMAND, "sample", str(folder)], check=True, capture_output=True)
-    return folder
-
-
 def write_package(folder: Path, name: str, script: str, manifest: str = "") -> None:
     """A package of one Python script with a raster for each layer, among others in a folder."""
     package = folder / name

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from tasks.request.request import parse_request
-from tests.acceptance.running import Running, sample_archive, started, until, write_package
+from tests.acceptance.running import Running, started, until, write_package
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.slow, pytest.mark.integration]
 
 CEILING = 10.0
 MARK = "98765.4321"  # seconds the hanging package sleeps, by which its processes are known
@@ -77,12 +77,7 @@ def worker_of(data: Path) -> int:
 
 
 @pytest.fixture(scope="module")
-def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return sample_archive(tmp_path_factory.mktemp("archive"))
-
-
-@pytest.fixture(scope="module")
-def stack(tmp_path_factory: pytest.TempPathFactory, archive: Path) -> Iterator[Running]:
+def stack(tmp_path_factory: pytest.TempPathFactory, sample_archive: Path) -> Iterator[Running]:
     """A stack with a low ceiling, a quick monitor and a package that hangs."""
     folder = tmp_path_factory.mktemp("stack")
     write_package(folder / "packages", "hang", HANG, "resources: {timeout_seconds: 86400}\n")
@@ -94,7 +89,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory, archive: Path) -> Iterator[R
         "RESEND_SECONDS": "5",
         "SWEEP_SECONDS": "5",
     }
-    with started(folder, archive, settings) as running:
+    with started(folder, sample_archive, settings) as running:
         yield running
 
 

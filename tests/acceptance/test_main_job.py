@@ -32,7 +32,7 @@ from tasks.request.request import parse_request
 from tasks.settings import Settings
 from tests.acceptance.oracles import Target, nadir_of_swaths, nearest_of_tiles
 
-pytestmark = [pytest.mark.real_data, pytest.mark.integration]
+pytestmark = [pytest.mark.slow, pytest.mark.real_data, pytest.mark.integration]
 
 LIMIT = 900  # seconds for one run of the stack
 GRID = {"crs": "EPSG:4326", "resolution": 0.01}

@@ -6,6 +6,7 @@ On the sample archive, through a whole stack: state, message, page, mail, and wh
 from collections.abc import Iterator
 from dataclasses import dataclass
 from html import unescape
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,9 +15,9 @@ from swathmill.client import RequestStatus
 from swathmill.delivery import read_mail
 from swathmill.stack.folder import DataFolder
 from tasks.request.request import parse_request
-from tests.acceptance.running import Running, sample_archive, started, until, write_package
+from tests.acceptance.running import Running, started, until, write_package
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.slow, pytest.mark.integration]
 
 NO_SNOW = """import sys
 print("reading", sys.argv[1], flush=True)
@@ -68,12 +69,12 @@ class Ended:
 
 
 @pytest.fixture(scope="module")
-def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+def stack(tmp_path_factory: pytest.TempPathFactory, sample_archive: Path) -> Iterator[Running]:
     folder = tmp_path_factory.mktemp("stack")
     for name, script in (("no-snow", NO_SNOW), ("some", SOME), ("empty", EMPTY)):
         write_package(folder / "packages", name, script)
-    archive = sample_archive(tmp_path_factory.mktemp("archive"))
-    with started(folder, archive, {"HEARTBEAT_SECONDS": "1", "SWEEP_SECONDS": "5"}) as running:
+    settings = {"HEARTBEAT_SECONDS": "1", "SWEEP_SECONDS": "5"}
+    with started(folder, sample_archive, settings) as running:
         yield running
 
 

@@ -16,7 +16,7 @@ from playwright.sync_api import Browser, ViewportSize, expect
 
 from portal.web.pages import STATIC
 
-pytestmark = [pytest.mark.browser, pytest.mark.integration]
+pytestmark = [pytest.mark.slow, pytest.mark.browser, pytest.mark.integration]
 
 COMMAND = (sys.executable, "-m", "swathmill.cli")
 START_SECONDS = 120.0
@@ -24,17 +24,18 @@ JOB_MILLISECONDS = 180_000
 
 
 @pytest.fixture(scope="module")
-def link(chromium: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def link(
+    chromium: Browser, tmp_path_factory: pytest.TempPathFactory, sample_archive: Path
+) -> Iterator[str]:
     """The sign-in link of a stack over a sample archive."""
     assert chromium.is_connected()
     if not (STATIC / "vendor" / "htmx.min.js").is_file():
         pytest.skip("portal/static/vendor is empty: run make setup")
     folder = tmp_path_factory.mktemp("stack")
-    archive, log = folder / "archive", folder / "up.log"
-    subprocess.run([*COMMAND, "sample", str(archive)], check=True, capture_output=True)
+    log = folder / "up.log"
     with log.open("wb") as out:
         stack = subprocess.Popen(
-            [*COMMAND, "up", "--data", str(folder / "data"), "--archive", str(archive)],
+            [*COMMAND, "up", "--data", str(folder / "data"), "--archive", str(sample_archive)],
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=subprocess.STDOUT,

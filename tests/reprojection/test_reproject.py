@@ -14,7 +14,7 @@ from reprojection.grid.grids import Lattice
 from reprojection.read.qa import Reason
 from reprojection.reproject import Options, reproject
 from reprojection.sample.hdfeos_write import write_granule
-from reprojection.sample.sample import swath_granules, write_sample_archive
+from reprojection.sample.sample import swath_granules
 from reprojection.write.cube import write_cube
 from reprojection.write.stac import stac_item
 from reprojection.write.write import read_raster, write_cog
@@ -25,10 +25,8 @@ AEROSOL = "Optical_Depth_Land_And_Ocean"
 
 
 @pytest.fixture(scope="module")
-def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("archive")
-    write_sample_archive(folder)
-    return folder
+def archive(sample_archive: Path) -> Path:
+    return sample_archive
 
 
 def tiles(archive: Path, number: int = 0) -> list[Path]:

@@ -8,7 +8,6 @@ import pytest
 from pydantic import SecretStr
 from typer.testing import CliRunner
 
-from reprojection.sample.sample import write_sample_archive
 from swathmill.cli import application
 from swathmill.commands.find import span_of
 from swathmill.diagnosis import Verdict, sources_finding
@@ -17,10 +16,8 @@ from tasks.settings import Settings
 
 
 @pytest.fixture(scope="module")
-def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("sample")
-    write_sample_archive(folder)
-    return folder
+def archive(sample_archive: Path) -> Path:
+    return sample_archive
 
 
 def find(archive: Path, *arguments: str) -> tuple[int, str]:

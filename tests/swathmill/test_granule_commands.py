@@ -13,7 +13,6 @@ from typer.testing import CliRunner
 from reprojection.errors import BadFormatError, GridError, UnreadableGranuleError
 from reprojection.grid.grids import modis_lattice, modis_tile_grid, project_bounds
 from reprojection.read.outline import read_outline
-from reprojection.sample.sample import write_sample_archive
 from reprojection.write.write import read_grid
 from swathmill.cli import COMMANDS, application, main
 from swathmill.commands.granules import quality_rule
@@ -23,8 +22,8 @@ from tasks.errors import SwathmillError
 
 
 @pytest.fixture(scope="module")
-def sample(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    return write_sample_archive(tmp_path_factory.mktemp("sample"))
+def sample(sample_archive: Path) -> list[Path]:
+    return sorted(sample_archive.rglob("*.hdf"))
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ import yaml
 
 from swathmill.stack.folder import DataFolder, is_running
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.slow, pytest.mark.integration]
 
 ROOT = Path(__file__).parents[2]
 COMMAND = (sys.executable, "-m", "swathmill.cli")

@@ -13,7 +13,6 @@ import pytest
 
 from bench.chaos.audit import audit, is_settled, services_of
 from bench.chaos.proxy import Proxy, Weather
-from reprojection.sample.sample import write_sample_archive
 from swathmill.access import local_client
 from swathmill.client import PortalClient
 from swathmill.stack.folder import DataFolder
@@ -24,7 +23,7 @@ from tasks.settings import Settings
 from tasks.tables import outbox, workers
 from worker.sandbox import proctree
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.slow, pytest.mark.integration]
 
 LIMIT = 300.0  # seconds
 LEASE = 5.0
@@ -127,7 +126,7 @@ def _command(process: Path) -> bytes:
 
 
 @pytest.fixture(scope="module")
-def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
+def watched(tmp_path_factory: pytest.TempPathFactory, sample_archive: Path) -> Iterator[Watched]:
     place = tmp_path_factory.mktemp("faults")
     package = place / "packages" / "hang"
     package.mkdir(parents=True)
@@ -136,7 +135,6 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
         "name: hang\ncommand: [python, hang.py]\noutputs: ['{layer}_mean.tif']\n"
         "resources: {timeout_seconds: 86400}\n"
     )
-    write_sample_archive(place / "archive")
     proxy = Proxy(1, lambda _: None)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SWATHMILL_LEASE_SECONDS", str(LEASE))
@@ -147,7 +145,7 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
         patch.setenv("SWATHMILL_PACKAGES", str(place / "packages"))
         options = StackOptions(
             folder=DataFolder(path=place / "data"),
-            archive=str(place / "archive"),
+            archive=str(sample_archive),
             managers=2,
             slots=2,
             grace_seconds=2.0,
