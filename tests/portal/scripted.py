@@ -35,6 +35,7 @@ from tasks.tables.services import Services, memory_services
 from tasks.tables.transitions import RetryPolicy
 
 SECRET = "s" * 40
+PATIENCE = 60.0  # seconds: a busy machine may take longer than the five of httpx
 _POLICY = RetryPolicy()
 
 
@@ -54,7 +55,10 @@ class LivePortal:
         """A client with a bearer token."""
         token = tokens.issue(SECRET, owner, role)
         return httpx.Client(
-            base_url=self.url, headers={"Authorization": f"Bearer {token}"}, trust_env=False
+            base_url=self.url,
+            headers={"Authorization": f"Bearer {token}"},
+            timeout=PATIENCE,
+            trust_env=False,
         )
 
     def browser(self, owner: str = "ada@example.org", role: str = "scientist") -> httpx.Client:
@@ -65,6 +69,7 @@ class LivePortal:
             cookies={COOKIE: session},
             follow_redirects=True,
             headers={"Accept": "text/html", "Origin": self.url},
+            timeout=PATIENCE,
             trust_env=False,
         )
 
