@@ -5,6 +5,7 @@ Processing extension 1.2.0. Nothing in an item depends on when or where it was m
 """
 
 import math
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -173,16 +174,23 @@ def _times(said: Provenance) -> dict[str, JsonValue]:
 
 
 def _projection(grid: Grid) -> dict[str, JsonValue]:
-    crs = parse_crs(grid.crs)
-    authority = crs.to_authority()
+    code, wkt = _code_and_wkt(grid.crs)
     box = grid.bounds
     return {
-        "proj:code": ":".join(authority) if authority else None,
-        "proj:wkt2": crs.to_wkt(),
+        "proj:code": code,
+        "proj:wkt2": wkt,
         "proj:shape": list(grid.shape),
         "proj:transform": list(grid.transform),
         "proj:bbox": [box.west, box.south, box.east, box.north],
     }
+
+
+@lru_cache(maxsize=64)  # PROJ looks through its whole database for a CRS that has no code
+def _code_and_wkt(text: str) -> tuple[str | None, str]:
+    """Return the authority code of a CRS, if it has one, and its WKT."""
+    crs = parse_crs(text)
+    authority = crs.to_authority()
+    return ":".join(authority) if authority else None, crs.to_wkt()
 
 
 def _completeness(said: Completeness) -> dict[str, JsonValue]:

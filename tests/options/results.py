@@ -1,5 +1,6 @@
 """What results must be, whatever options made them: they open, and their values make sense."""
 
+import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -100,15 +101,15 @@ def _inside(raster: Raster, request: Request) -> npt.NDArray[np.bool_]:
 
 def check_one_granule(rasters: Sequence[Raster]) -> None:
     """Layers of one swath product and day: no pixel pairs values of different granules."""
+    known = sorted({one.name for raster in rasters for one in raster.provenance.granules})
     numbers = []
     for raster in rasters:
         roles = [band.role for band in raster.bands]
-        names = np.array(["", *(one.name for one in raster.provenance.granules)])
-        numbers.append(names[raster.data[roles.index("source")].astype(int)])
-    for one in numbers:
-        for other in numbers:
-            both = (one != "") & (other != "")
-            assert np.array_equal(one[both], other[both])
+        places = np.array([0, *(1 + known.index(one.name) for one in raster.provenance.granules)])
+        numbers.append(places[raster.data[roles.index("source")].astype(int)])
+    for one, other in itertools.combinations(numbers, 2):
+        both = (one != 0) & (other != 0)
+        assert np.array_equal(one[both], other[both])
 
 
 def check_mean(path: Path, days: Sequence[Raster]) -> None:

@@ -5,6 +5,7 @@ The real planner and the real phases, in this process, on tiny granules of tiles
 
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from rasterio.env import Env
 
 from archives.kinds.folder import FolderArchive
 from archives.model import Archive
+from reprojection.grid.grids import Lattice
 from reprojection.read.outline import read_outline
 from reprojection.read.raster import Raster
 from reprojection.write.write import read_raster
@@ -21,6 +23,7 @@ from tasks.model.categories import RULES, Category, Retry
 from tasks.model.packages import Packages, layer_labels
 from tasks.model.plan import Plan, PlannedTask
 from tasks.model.spec import CubeSpec, GroupSpec, MosaicSpec, ReduceSpec, ReprojectSpec, Spec
+from tasks.request import target
 from tasks.request.request import METHODS, ProductChoice, Request, parse_request
 from tests.options import results
 from tests.options.crossing import FACTORS, cases, document, is_refused
@@ -29,7 +32,10 @@ from tests.service_manager.shelf import plan
 from tests.worker.mill import Mill
 from worker.sandbox.messages import Failed, Succeeded
 
+pytestmark = pytest.mark.slow
+
 CASES = cases()
+CELL_SIZE = 64
 OWN_PACKAGES = Path(__file__).parent / "packages"
 
 
@@ -89,7 +95,9 @@ def _is_mean_of_classes(spec: Spec, said: Succeeded | Failed) -> bool:
 
 @pytest.fixture(scope="module")
 def works(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Works]:
-    with Env(GDAL_NUM_THREADS="1"):
+    with Env(GDAL_NUM_THREADS="1"), pytest.MonkeyPatch.context() as patch:
+        # The regions are some thirty pixels wide: cells of 1024 would be made for their edge alone.
+        patch.setattr(target, "Lattice", partial(Lattice, cell_size=CELL_SIZE))
         yield Works(tmp_path_factory.mktemp("works"))
 
 
