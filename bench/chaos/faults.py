@@ -13,9 +13,9 @@ from pathlib import Path
 
 from bench.chaos.journal import Journal
 from bench.chaos.proxy import KINDS, Proxy, Weather
+from processes import proctree
 from swathmill.stack.folder import GIGABYTE, DataFolder
 from swathmill.stack.stack import Stack
-from worker.sandbox import proctree
 
 MEAN_PAUSE = 3.0  # seconds between the begins of two faults
 CALM = Weather()

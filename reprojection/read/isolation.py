@@ -6,13 +6,11 @@ ends with it. All of them end when their parent does: their input closes.
 """
 
 import contextlib
-import ctypes
 import importlib
 import os
 import pickle
 import resource
 import select
-import signal
 import subprocess
 import sys
 import threading
@@ -22,6 +20,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, NoReturn, ParamSpec, Self, TypeVar, cast
 
+from processes import proctree
+from processes.parents import die_with_parent
 from reprojection.errors import ReprojectionError, UnreadableGranuleError
 from reprojection.read.outline import Outline, read_outline
 
@@ -33,7 +33,6 @@ _MAX_ANSWER = 1 << 30
 _PIPE_BYTES = 1 << 16
 _REMEDY = "a file is damaged: fetch it again (of several, `swathmill inspect` says which)"
 _PATIENCE = 60.0  # seconds that a fork may give no sign of life
-_PR_SET_PDEATHSIG = 1  # prctl(2)
 
 _BOOTSTRAP = """
 import sys
@@ -77,8 +76,7 @@ class ReadingProcess:
         if child is None:
             return
         # The child leads a session of its own, which holds the running call too.
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(child.pid, signal.SIGKILL)
+        proctree.kill_group(child.pid)
         child.wait()
         for pipe in (child.stdin, child.stdout):
             if pipe is not None:
@@ -177,7 +175,7 @@ def _run_forked(call: bytes, calls: int) -> bytes | None:
         while True:
             ready, _, _ = select.select([reading, calls], [], [])
             if calls in ready:  # no second call is sent before the first is answered: it closed
-                os.kill(fork, signal.SIGKILL)
+                proctree.kill(fork)
                 os.waitpid(fork, 0)
                 return None
             part = pipe.read(_PIPE_BYTES)
@@ -231,12 +229,14 @@ def run_in_fork(
     subject = ", ".join(file.name for file in files)
     reading, writing = os.pipe()
     listening, beating = os.pipe()
+    parent = os.getpid()
     fork = os.fork()
     if fork == 0:
         os.close(reading)
         os.close(listening)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        _end_with_parent()
+        if not die_with_parent(parent):
+            os._exit(1)
         threading.Thread(target=_beat, args=(beating,), daemon=True).start()
         _deliver(lambda: function(*args, **kwargs), writing)
     os.close(writing)
@@ -245,7 +245,7 @@ def run_in_fork(
         with os.fdopen(reading, "rb", buffering=0), os.fdopen(listening, "rb", buffering=0):
             answer = _answer_of_living(reading, listening)
     except BaseException as problem:
-        os.kill(fork, signal.SIGKILL)
+        proctree.kill(fork)
         os.waitpid(fork, 0)
         if isinstance(problem, TimeoutError):
             how = f"hung for {_PATIENCE:g} s"
@@ -286,12 +286,6 @@ def _answer_of_living(reading: int, listening: int) -> bytes:
             if not part:
                 return b"".join(parts)
             parts.append(part)
-
-
-def _end_with_parent() -> None:
-    """Have the system kill this process when its parent dies; only Linux can."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _result(answer: bytes) -> object:

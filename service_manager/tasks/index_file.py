@@ -1,10 +1,11 @@
 """The archive's index is one process's own: a second manager over the same folder takes another."""
 
-import fcntl
 import itertools
 from dataclasses import dataclass
 from io import BufferedWriter
 from pathlib import Path
+
+from processes.locks import try_lock
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,13 +26,9 @@ class IndexFile:
         for number in itertools.count(1):
             suffix = "" if number == 1 else f"-{number}"
             path = folder / f"archive-index{suffix}.sqlite"
-            lock = path.with_suffix(".lock").open("ab")
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                lock.close()
-                continue
-            return cls(path=path, lock=lock)
+            lock = try_lock(path.with_suffix(".lock"))
+            if lock is not None:
+                return cls(path=path, lock=lock)
         raise AssertionError("unreachable: some number is free")
 
     def close(self) -> None:

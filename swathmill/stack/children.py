@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from processes.proctree import kill_group
 from swathmill.errors import StackError
 
 LEASH = Path(__file__).with_name("leash.py")
@@ -113,14 +114,14 @@ class Child:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        self._kill_group(self._process.pid)
+        kill_group(self._process.pid)
 
     def kill(self) -> None:
         """SIGKILL to the child and its group, without grace."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
-            self._kill_group(self._process.pid)
+            kill_group(self._process.pid)
 
     def log_tail(self) -> str:
         """The end of the child's log, for messages."""
@@ -133,14 +134,6 @@ class Child:
     def last_line(self) -> str:
         """The last line of the child's log."""
         return self.log_tail().splitlines()[-1]
-
-    @staticmethod
-    def _kill_group(group: int) -> None:
-        """End what the child may have left behind in its own process group."""
-        try:
-            os.killpg(group, signal.SIGKILL)
-        except ProcessLookupError:
-            return
 
 
 def _environment(changes: Mapping[str, str | None]) -> dict[str, str]:

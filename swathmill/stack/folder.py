@@ -1,17 +1,18 @@
 """The data folder: what is where, its lock, what it remembers from one start to the next."""
 
-import fcntl
 import json
 import os
 import secrets
 import shutil
 from dataclasses import dataclass
+from io import BufferedWriter
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Self
+from typing import Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from processes.locks import try_lock
 from swathmill.errors import ArgumentError, StackError
 from swathmill.stack.azurite import Account
 
@@ -160,20 +161,16 @@ class FolderLock:
 
     def __init__(self, folder: DataFolder) -> None:
         self._path = folder.path / "lock"
-        self._file: IO[str] | None = None
+        self._lock: BufferedWriter | None = None
 
     def __enter__(self) -> Self:
-        file = self._path.open("a")
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            file.close()
+        self._lock = try_lock(self._path)
+        if self._lock is None:
             raise StackError(
                 f"A stack already runs on the data folder {self._path.parent}.",
                 "Use it (swathmill submit, status, results), stop it with Ctrl-C where it runs, "
                 "or name another folder with --data.",
-            ) from None
-        self._file = file
+            )
         return self
 
     def __exit__(
@@ -182,9 +179,9 @@ class FolderLock:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
 
 
 def is_running(folder: DataFolder) -> bool:

@@ -13,6 +13,7 @@ import pytest
 
 from bench.chaos.audit import audit, is_settled, services_of
 from bench.chaos.proxy import Proxy, Weather
+from processes import proctree
 from swathmill.access import local_client
 from swathmill.client import PortalClient
 from swathmill.stack.folder import DataFolder
@@ -21,7 +22,6 @@ from swathmill.stack.stack import Stack, StackOptions
 from tasks.request.request import parse_request
 from tasks.settings import Settings
 from tasks.tables import outbox, workers
-from worker.sandbox import proctree
 
 pytestmark = [pytest.mark.slow, pytest.mark.integration]
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from processes import proctree
 from tasks.messages import celery_app
 from tasks.model.model import ArtifactFile, State, Task
 from tasks.model.packages import pack
@@ -15,7 +16,6 @@ from tasks.model.spec import GroupSpec, Input, ReduceSpec
 from tasks.run.connect import connect
 from tasks.settings import Settings
 from tests.worker.world import World, until
-from worker.sandbox import proctree
 
 ROOT = Path(__file__).parents[2]
 

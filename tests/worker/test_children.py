@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from worker.sandbox import proctree
+from processes import proctree
 from worker.sandbox.messages import Ended, Message, Progress, encode
 
 # Everything here needs a process whose forkserver was started before its threads: a program of its
@@ -207,7 +207,7 @@ def test_a_kill_order_takes_detached_grandchildren_too(tmp_path: Path) -> None:
 GUARDLESS = """
     import tests.worker.test_children as here
     from pathlib import Path
-    from worker.sandbox import proctree
+    from processes import proctree
     here.until(lambda: len(here.pids(Path({folder!r}))) == 4, 60)
     (forkserver,) = [p for p in proctree.children(os.getpid()) if proctree.children(p)]
     (guard,) = proctree.children(forkserver)

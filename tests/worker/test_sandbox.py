@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from processes import proctree
 from tasks.model.categories import Category
 from tasks.run.classify import AttemptError
 from tasks.settings import Settings
-from worker.sandbox import confine, proctree, sandbox
+from worker.sandbox import confine, sandbox
 from worker.sandbox.confined import run_confined
 from worker.sandbox.sandbox import Bounds, Places, SandboxError, Tier
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from processes import proctree
 from reprojection.grid.grids import modis_tile_grid
 from reprojection.sample.hdfeos_write import write_granule
 from tasks.model.categories import Category
@@ -19,7 +20,6 @@ from tests.reprojection.reading_samples import small_tile
 from tests.worker.disks import disk_of
 from tests.worker.processes import Process, Stack, dead, hanging, make_stack
 from tests.worker.world import collect_spec, until
-from worker.sandbox import proctree
 
 pytestmark = pytest.mark.integration
 

@@ -6,16 +6,16 @@ name it needs; the cache may then drop its own link at any time.
 """
 
 import errno
-import fcntl
 import hashlib
 import os
 import shutil
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from io import BufferedRandom
 from pathlib import Path
 
+from processes.locks import locked
 from tasks.model.model import ArtifactFile
 
 _EVICTION = "evict"  # the lock under which entries are dropped; others are two digits of a name
@@ -45,7 +45,7 @@ class Cache:
             fetch(to)
             return False
         entry = self._entry(file)
-        with self._lock(file.sha256[:2]):
+        with locked(self._locks / file.sha256[:2]):
             held = self._take(entry, file, to)
             if not held:
                 self._fetch(entry, to, fetch)
@@ -58,7 +58,7 @@ class Cache:
         if file.size > self._bound:
             return
         entry = self._entry(file)
-        with self._lock(file.sha256[:2]):
+        with locked(self._locks / file.sha256[:2]):
             if entry.exists():
                 return
             entry.parent.mkdir(exist_ok=True)
@@ -71,7 +71,7 @@ class Cache:
 
     def shrink(self, bound: int) -> None:
         """Drop the entries used longest ago until the rest fits, if it does not."""
-        with self._lock(_EVICTION) as total:
+        with locked(self._locks / _EVICTION) as total:
             _write_total(total, self._evict(bound))
 
     def _grown(self, size: int) -> None:
@@ -81,7 +81,7 @@ class Cache:
         is added would cost more than fetching some. It is counted again whenever it says that the
         bound is passed, so an error in it lasts no longer than that.
         """
-        with self._lock(_EVICTION) as total:
+        with locked(self._locks / _EVICTION) as total:
             text = total.read(64)
             known = int(text) + size if text.isdigit() else self.size()
             _write_total(total, self._evict(self._bound) if known > self._bound else known)
@@ -144,14 +144,6 @@ class Cache:
                 under_way = path.name.startswith(".") or path.name.endswith(_PARTIAL)
                 if not under_way or stat.st_mtime < abandoned:
                     yield stat.st_mtime, stat.st_size, path
-
-    @contextmanager
-    def _lock(self, name: str) -> Iterator[BufferedRandom]:
-        # Made by appending, which never truncates what another process has written.
-        (self._locks / name).open("ab").close()
-        with (self._locks / name).open("r+b") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)  # released with the file, also by a crash
-            yield lock
 
 
 def _write_total(file: BufferedRandom, total: int) -> None:

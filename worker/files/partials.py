@@ -4,14 +4,13 @@ Each task has a folder of its own under the worker's data folder, held by a lock
 works in it. What no attempt holds is dropped when it is old, or when all of it is too much.
 """
 
-import fcntl
-import os
 import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from io import BufferedWriter
 from pathlib import Path
+
+from processes.locks import try_lock
 
 _OLD = 7 * 86400.0  # seconds
 
@@ -32,7 +31,7 @@ class Partials:
         Two attempts of one task overlap only when one of them is a zombie that nobody waits for.
         """
         self._sweep()
-        lock = self._lock(key)
+        lock = try_lock(self._lock_path(key))
         if lock is None:
             yield instead
             return
@@ -53,7 +52,7 @@ class Partials:
         for changed, size, key in found:
             if total <= self._bound and self._now() - changed < _OLD:
                 return
-            lock = self._lock(key)
+            lock = try_lock(self._lock_path(key))
             if lock is None:
                 continue
             with lock:
@@ -71,21 +70,3 @@ class Partials:
 
     def _lock_path(self, key: str) -> Path:
         return self._folder / f"{key}.lock"
-
-    def _lock(self, key: str) -> BufferedWriter | None:
-        """A task's lock; None when it is taken, or was taken away between opening and locking."""
-        path = self._lock_path(key)
-        lock = path.open("ab")
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            same = path.stat().st_ino == _inode(lock)
-        except (BlockingIOError, FileNotFoundError):
-            same = False
-        if same:
-            return lock
-        lock.close()
-        return None
-
-
-def _inode(lock: BufferedWriter) -> int:
-    return os.fstat(lock.fileno()).st_ino

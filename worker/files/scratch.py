@@ -1,14 +1,13 @@
 """Scratch folders: one per attempt, under one per worker, removed whatever happens."""
 
-import fcntl
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from io import BufferedWriter
 from pathlib import Path
 
 import structlog
 
+from processes.locks import try_lock
 from tasks.errors import SwathmillError
 
 _log = structlog.get_logger("worker")
@@ -35,7 +34,7 @@ class Scratch:
         self._root = data_dir / "scratch"
         self._folder = self._root / worker
         self._root.mkdir(parents=True, exist_ok=True)
-        lock = _lock(self._folder)
+        lock = try_lock(_lock_path(self._folder))
         if lock is None:
             raise WorkerNameTakenError(worker)
         self._held = lock
@@ -47,7 +46,7 @@ class Scratch:
             _remove(leftover)
         removed = []
         for folder in sorted(path for path in self._root.iterdir() if path.is_dir()):
-            lock = _lock(folder) if folder != self._folder else None
+            lock = try_lock(_lock_path(folder)) if folder != self._folder else None
             if lock is not None:
                 with lock:
                     _remove(folder)
@@ -81,17 +80,6 @@ class Scratch:
 
 def _lock_path(folder: Path) -> Path:
     return folder.with_name(f"{folder.name}.lock")
-
-
-def _lock(folder: Path) -> BufferedWriter | None:
-    """The folder's lock, taken; None when a living worker holds it."""
-    lock = _lock_path(folder).open("ab")
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        lock.close()
-        return None
-    return lock
 
 
 def _remove(path: Path) -> None:

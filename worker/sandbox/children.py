@@ -7,7 +7,6 @@ a lock in use or a socket. It imports; it makes nothing else.
 import multiprocessing
 import os
 import pickle
-import signal
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -16,8 +15,9 @@ from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerProcess
 
-from worker.sandbox import proctree
-from worker.sandbox.guard import KILL, Work, become_subreaper, guard
+from processes import proctree
+from processes.parents import become_subreaper
+from worker.sandbox.guard import KILL, Work, guard
 from worker.sandbox.messages import Ended, Message, decode
 
 PRELOADED = (
@@ -162,9 +162,7 @@ def _end_orphans() -> None:
             return
         for pid in orphans:
             proctree.kill_descendants(pid)
-            with suppress(ProcessLookupError, ChildProcessError):
-                os.kill(pid, signal.SIGKILL)
-                os.waitpid(pid, os.WNOHANG)
+            proctree.kill_and_reap(pid)
         time.sleep(0.001)
 
 

@@ -9,10 +9,10 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from processes import proctree
+from processes.parents import become_subreaper
 from tasks.model.categories import Category
 from tasks.run.classify import AttemptError
-from worker.sandbox import proctree
-from worker.sandbox.guard import become_subreaper
 from worker.sandbox.plain_paths import PlainPaths
 from worker.sandbox.sandbox import Bounds, Places, Tier, command_line, environment, inside
 
@@ -165,12 +165,10 @@ def _end(run: _Run) -> None:
     run.process.poll()
     while left := run.tree():
         for pid in left:
-            try:
-                os.kill(pid, signal.SIGKILL)
-                if pid != run.process.pid:
-                    os.waitpid(pid, os.WNOHANG)
-            except (ProcessLookupError, ChildProcessError):
-                continue  # gone, or the child of a process that is about to go
+            if pid == run.process.pid:
+                proctree.kill(pid)  # reaped by its Popen
+            else:
+                proctree.kill_and_reap(pid)
         run.process.poll()
         time.sleep(0.001)
     run.process.wait()

@@ -6,10 +6,8 @@ supervisor is dead. In either case, and at the child's own end, it kills what is
 measures the tree's memory and keeps the tail of what the tree prints. It has one thread.
 """
 
-import ctypes
 import os
 import pickle
-import signal
 import sys
 import time
 import traceback
@@ -18,7 +16,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 
-from worker.sandbox import proctree
+from processes import proctree
+from processes.parents import become_subreaper, die_with_parent
 from worker.sandbox.messages import Ended, encode
 
 KILL = b"kill"
@@ -26,8 +25,6 @@ LOG_BYTES = 64 * 2**10
 POLL_SECONDS = 0.1
 
 _EX_SOFTWARE = 70  # sysexits.h
-_PR_SET_PDEATHSIG = 1
-_PR_SET_CHILD_SUBREAPER = 36
 _OOM_SCORE = "700"  # the kernel's own killer should take the child, not its guard
 
 Work = Callable[[Connection], int]
@@ -70,11 +67,6 @@ def _guard(control: Connection, work: bytes, memory_limit: int) -> Ended:
         control=control, reports=reports, log=log_read, child=child, memory_limit=memory_limit
     )
     return watch.run()
-
-
-def become_subreaper(on: bool = True) -> None:
-    """Be the parent of whatever is orphaned below this process, or no longer (prctl(2))."""
-    _prctl(_PR_SET_CHILD_SUBREAPER, int(on))
 
 
 @dataclass(kw_only=True)
@@ -167,8 +159,7 @@ def _child(parent: int, log: int, reports: Connection, work: bytes) -> None:
     code = _EX_SOFTWARE  # the work itself reports what it can, so this is beyond it
     try:
         os.setsid()
-        _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:
+        if not die_with_parent(parent):
             os._exit(code)
         with open("/proc/self/oom_score_adj", "w", encoding="ascii") as score:  # noqa: PTH123
             score.write(_OOM_SCORE)
@@ -191,10 +182,3 @@ def _child(parent: int, log: int, reports: Connection, work: bytes) -> None:
 def _pipe() -> tuple[Connection, Connection]:
     read, write = os.pipe()
     return Connection(read, writable=False), Connection(write, readable=False)
-
-
-def _prctl(option: int, argument: int) -> None:
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(option, argument, 0, 0, 0) != 0:
-        error = ctypes.get_errno()
-        raise OSError(error, os.strerror(error), f"prctl({option})")

@@ -3,6 +3,7 @@
 import os
 import signal
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 _PROC = Path("/proc")
@@ -71,15 +72,29 @@ def tree_memory(root: int) -> int:
     return sum(memory(pid) for pid in descendants(root))
 
 
-def kill_descendants(root: int) -> int:
-    """Send SIGKILL to every process below `root`; returns how many there were."""
-    pids = descendants(root)
-    for pid in pids:
-        try:
-            os.kill(pid, signal.SIGKILL)
-        except ProcessLookupError:
-            continue
-    return len(pids)
+def kill(pid: int) -> None:
+    """Send SIGKILL to a process; nothing when it is gone."""
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+
+
+def kill_and_reap(pid: int) -> None:
+    """Send SIGKILL to a process, and reap it if it is a child of this one and has ended."""
+    kill(pid)
+    with suppress(ChildProcessError):
+        os.waitpid(pid, os.WNOHANG)
+
+
+def kill_group(group: int) -> None:
+    """Send SIGKILL to every process of a process group; nothing when none is left."""
+    with suppress(ProcessLookupError):
+        os.killpg(group, signal.SIGKILL)
+
+
+def kill_descendants(root: int) -> None:
+    """Send SIGKILL to every process below `root`."""
+    for pid in descendants(root):
+        kill(pid)
 
 
 def alive(pid: int) -> bool:

@@ -1,0 +1,36 @@
+"""What ties a process to its parent: its death with it, the adoption of orphans (prctl(2))."""
+
+import ctypes
+import os
+import signal
+import sys
+
+PR_SET_PDEATHSIG = 1
+PR_SET_CHILD_SUBREAPER = 36
+
+
+def die_with_parent(parent: int) -> bool:
+    """Have the system kill this process when its parent ends; return whether the parent lives.
+
+    `parent` is the process id of the parent that forked this process: it may have ended before the
+    system was asked. Linux ties the signal to the parent's thread that forked. Elsewhere than on
+    Linux nothing is asked for. Raises OSError.
+    """
+    if sys.platform == "linux":
+        _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    return os.getppid() == parent
+
+
+def become_subreaper(on: bool = True) -> None:
+    """Become the parent of whatever is orphaned below this process, or no longer.
+
+    Raises OSError.
+    """
+    _prctl(PR_SET_CHILD_SUBREAPER, int(on))
+
+
+def _prctl(option: int, argument: int) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(option, argument, 0, 0, 0) != 0:
+        error = ctypes.get_errno()
+        raise OSError(error, os.strerror(error), f"prctl({option})")
