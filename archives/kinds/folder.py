@@ -422,6 +422,11 @@ def _is_misnamed(url: str, record: GranuleRecord) -> bool:
     return record.tile is not None and record.tile != name.tile
 
 
+def _tile(text: str) -> Tile:
+    h, v = json.loads(text)
+    return Tile(int(h), int(v))
+
+
 def _place(
     outline: Outline | None, sidecar: Sidecar | None, parts: GranuleName | None
 ) -> tuple[Tile | None, tuple[Ring, ...] | None]:
