@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from archives.model import Fetched, GranuleRecord, Holding, Ring
+from archives.model import Fetched, GranuleRecord, Holding, Progress, Ring
 from modis.box import LonLatBox
 from modis.collection import Collection
 from modis.sphere import SPHERE_RADIUS_KM
@@ -101,7 +101,8 @@ class Continent:
     def holdings(self, product: str) -> list[Holding]:
         return [Holding(product=product, collection=Collection(PRODUCTS[product][0]))]
 
-    def fetch(self, record: GranuleRecord, to: Path) -> Fetched:
+    def fetch(self, record: GranuleRecord, to: Path, progress: Progress | None = None) -> Fetched:
+        del progress
         raise NotImplementedError(f"{record.name} is made up; nothing can be fetched to {to}")
 
 

@@ -24,6 +24,7 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -107,7 +108,7 @@ def ours(granule_path: Path, out: Path, threads: int = 1) -> None:
     with open_granule(granule_path) as granule:
         layer = granule.layer(LAYERS[0])
         info = granule.grids[layer.grid or ""]
-        bands = [granule.read(name) for name in LAYERS]
+        bands = [granule.read(name).astype(np.int16, copy=False) for name in LAYERS]
     source = Grid(
         crs=info.crs,
         transform=(info.pixel_width, 0.0, info.left, 0.0, -info.pixel_height, info.top),
@@ -243,22 +244,22 @@ def run(rounds: int) -> list[Row]:
         for threads in (1, 2):
             for side, act in _sides(threads).items():
                 key = f"{side}|{threads}"
-                sides[key] = lambda a=act, k=key: a(granule, folder / f"{k}.tif")
+                sides[key] = partial(act, granule, folder / f"{key}.tif")
         if shutil.which("gdalwarp"):
             sides["start"] = lambda: _run(["gdalwarp", "--version"])
         took = take_turns(sides, rounds)
         start = took.pop("start", Took(wall_s=0.0, cpu_s=0.0))
         rows = []
         for key, found in took.items():
-            side, threads = key.split("|")
+            side, number = key.split("|")
             if side.startswith("gdalwarp"):
                 found = Took(wall_s=found.wall_s - start.wall_s, cpu_s=found.cpu_s - start.cpu_s)
-            mine, made = took[f"Swathmill|{threads}"], folder / f"{key}.tif"
+            mine, made = took[f"Swathmill|{number}"], folder / f"{key}.tif"
             share, away = compare(folder / "Swathmill|1.tif", made)
             rows.append(
                 Row(
                     side=side,
-                    threads=int(threads),
+                    threads=int(number),
                     took=found,
                     file_mb=made.stat().st_size / 1e6,
                     ratio=found.wall_s / mine.wall_s,

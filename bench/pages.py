@@ -104,9 +104,9 @@ def measure(folder: Path, number: int, tasks: int, refreshes: int) -> list[Cost]
     storage = azurite.start()
     try:
         settings = Settings(
-            redis_url="redis://127.0.0.1:1/0",  # type: ignore[arg-type]  # pages do not ask it
-            storage=azurite.connection_string,  # type: ignore[arg-type]
-            secret=secrets.token_hex(32),  # type: ignore[arg-type]
+            redis_url="redis://127.0.0.1:1/0",  # pages do not ask it
+            storage=azurite.connection_string,
+            secret=secrets.token_hex(32),
         )
         services = connect(settings)
         began = time.monotonic()

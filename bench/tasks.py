@@ -280,13 +280,11 @@ def table(results: Mapping[str, Mapping[str, object]]) -> str:
     for name, found in results.items():
         lines.append(f"{name}:")
         for what, value in found.items():
-            shown = ", ".join(f"{k} {v}" for k, v in value.items()) if _maps(value) else value
+            shown = value
+            if isinstance(value, dict):
+                shown = ", ".join(f"{k} {v}" for k, v in value.items())
             lines.append(f"  {what}: {shown}")
     return "\n".join(lines)
-
-
-def _maps(value: object) -> bool:
-    return isinstance(value, dict)
 
 
 def main() -> None:

@@ -163,7 +163,12 @@ def _up_shape(client: BlobClient, path: Path, shape: Shape) -> None:
 def _down_shape(client: BlobClient, to: Path, shape: Shape) -> None:
     digest = hashlib.sha256()
     with to.open("wb") as file:
-        download(client, lambda part: (file.write(part), digest.update(part)), shape=shape)
+
+        def take(part: bytes) -> None:
+            file.write(part)
+            digest.update(part)
+
+        download(client, take, shape=shape)
 
 
 def _study() -> list[str]:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pyproj
@@ -62,7 +63,7 @@ def nearest_of_tiles(paths: Sequence[Path], layer: str, target: Target) -> Warpe
         tied |= near & (col > -1) & (col < cols + 1) & (row > -1) & (row < rows + 1)
         here = (at_col >= 0) & (at_col < cols) & (at_row >= 0) & (at_row < rows)
         found = stored[at_row[here], at_col[here]]
-        low, high = attributes["valid_range"]
+        low, high = cast(tuple[int, int], attributes["valid_range"])
         values[here] = found
         valid[here] = (found >= low) & (found <= high) & (found != attributes["_FillValue"])
     return Warped(values=values, valid=valid, tied=tied)
@@ -153,7 +154,7 @@ def _swath(
     file.end()
     good = stored != attributes["_FillValue"]
     if mask:
-        low, high = attributes["valid_range"]
+        low, high = cast(tuple[int, int], attributes["valid_range"])
         good &= (stored >= low) & (stored <= high)
     return stored, good, zenith, _vectors(lon, lat)
 

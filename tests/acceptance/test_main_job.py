@@ -257,7 +257,7 @@ def test_the_dates_of_a_layer_as_one_cube(leaves: Ran, desk: Desk, granules: Pat
     for plane, day in zip(planes, days, strict=True):
         stored, valid = read(day)
         assert np.array_equal(~np.isnan(plane), valid)
-        assert np.allclose(plane[valid], stored[valid] * 0.1, rtol=1e-6)
+        assert np.allclose(plane[valid], np.multiply(stored[valid], 0.1), rtol=1e-6)
 
 
 @pytest.mark.parametrize("mask", [True, False])

@@ -168,4 +168,4 @@ def test_rasters_without_one_valid_pixel_are_told(stack: Running) -> None:
 
 
 def _first(found: Ended) -> str:
-    return next(tried[0]["key"] for tried in found.runs.values() if tried)
+    return next(str(tried[0]["key"]) for tried in found.runs.values() if tried)

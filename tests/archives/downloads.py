@@ -35,9 +35,16 @@ class Fetch(NamedTuple):
     downloader: Downloader
     to: Path
 
-    def __call__(self, *urls: str, size: int = len(DATA), **more: str | None) -> bytes:
-        given: dict[str, str | None] = {"checksum": None, "checksum_type": None, **more}
-        fetched = self.downloader.get(urls, self.to, size=size, **given)
+    def __call__(
+        self,
+        *urls: str,
+        size: int = len(DATA),
+        checksum: str | None = None,
+        checksum_type: str | None = None,
+    ) -> bytes:
+        fetched = self.downloader.get(
+            urls, self.to, size=size, checksum=checksum, checksum_type=checksum_type
+        )
         assert fetched.path == self.to
         data = self.to.read_bytes()
         assert (fetched.size, fetched.sha256) == (len(data), hashlib.sha256(data).hexdigest())

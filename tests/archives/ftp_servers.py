@@ -11,7 +11,8 @@ with warnings.catch_warnings():
     # Under Python 3.11 it uses the standard library's asyncore, which is on its way out.
     warnings.simplefilter("ignore", DeprecationWarning)
     from pyftpdlib.authorizers import DummyAuthorizer
-    from pyftpdlib.handlers import DTPHandler, FTPHandler
+    from pyftpdlib.handlers import DTPHandler
+    from pyftpdlib.handlers import FTPHandler as FTPHandler
     from pyftpdlib.servers import FTPServer
 
 Act = Callable[[FTPHandler], None]

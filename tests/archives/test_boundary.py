@@ -37,8 +37,8 @@ def record(tile: Tile | None = None, boundary: tuple[Ring, ...] | None = None) -
 
 def five_minutes(seconds: float, node: float) -> Swath:
     """A 10 km swath of a whole granule, from the closed form."""
-    times = seconds + (np.arange(203) + 0.5) * SCAN_SECONDS
-    return swath(times, np.arange(135) * 10 + 4.5, node, np.zeros(203))
+    times = seconds + (np.arange(203, dtype=np.float64) + 0.5) * SCAN_SECONDS
+    return swath(times, np.arange(135, dtype=np.float64) * 10 + 4.5, node, np.zeros(203))
 
 
 def outline_of(found: Swath, points: int) -> tuple[Ring, ...]:

@@ -18,6 +18,7 @@ from archives.formats.umm import record_of
 from archives.kinds.folder import describe
 from archives.model import GranuleRecord
 from modis.box import LonLatBox
+from modis.collection import Collection
 from modis.granule_name import parse_granule_name
 from reprojection.read.outline import read_outline
 from tests.archives.catalogues import umm
@@ -87,7 +88,7 @@ def swaths(granules: Path) -> list[Seen]:
 
 def by_cmr(seen: Seen) -> GranuleRecord:
     ring = [(round(lon, 6), round(lat, 6)) for lon, lat in seen.corners]
-    record = record_of(umm(seen.name, seen.start, ring=ring), "MYD04_L2", "6", "cmr")
+    record = record_of(umm(seen.name, seen.start, ring=ring), "MYD04_L2", Collection("6"), "cmr")
     assert record is not None
     return record
 

@@ -91,7 +91,7 @@ def test_a_record_says_all_that_fetching_and_planning_need(server: FileServer) -
 def test_checksums_are_those_we_can_compute(algorithm: str, kind: str) -> None:
     start = minutes(1)[0]
     item = umm(swath_name(start), start, checksum={"Value": "12", "Algorithm": algorithm})
-    record = record_of(item, "MYD04_L2", "61", "cmr")
+    record = record_of(item, "MYD04_L2", Collection("61"), "cmr")
     assert record is not None
     assert (record.checksum, record.checksum_type) == ("12", kind)
     assert digest(kind) is not None
@@ -100,7 +100,7 @@ def test_checksums_are_those_we_can_compute(algorithm: str, kind: str) -> None:
 def test_a_checksum_of_another_kind_is_left_out() -> None:
     start = minutes(1)[0]
     item = umm(swath_name(start), start, checksum={"Value": "12", "Algorithm": "Adler-32"})
-    record = record_of(item, "MYD04_L2", "61", "cmr")
+    record = record_of(item, "MYD04_L2", Collection("61"), "cmr")
     assert record is not None
     assert (record.checksum, record.checksum_type, record.size) == (None, None, 0)
 
@@ -165,9 +165,9 @@ def test_collections_are_found_however_they_are_spelt(server: FileServer) -> Non
         "C-MYD04_L2-061-LPCLOUD",
         "C-MYD04_L2-6.1-LAADS",
     ]
-    held = {h.collection: h for h in of.holdings("MYD04_L2")}
+    held: dict[str, Holding] = {h.collection: h for h in of.holdings("MYD04_L2")}
     assert held["61"] == Holding(
-        product="MYD04_L2", collection="61", first=date(2002, 7, 4), last=None
+        product="MYD04_L2", collection=Collection("61"), first=date(2002, 7, 4), last=None
     )
     assert held["6"].last == date(2017, 12, 31)
 
@@ -258,7 +258,7 @@ def test_the_token_is_seen_by_its_own_hosts_alone(
 @pytest.mark.real_data
 def test_a_recorded_granule_becomes_a_record(granules: Path) -> None:
     text = (granules / "fixtures/cmr-granule-search/G1593453400-LAADS_umm.json").read_text()
-    record = record_of(json.loads(text)["items"][0], "MYD021KM", "6", "cmr")
+    record = record_of(json.loads(text)["items"][0], "MYD021KM", Collection("6"), "cmr")
     assert record is not None
     assert record.name == "MYD021KM.A2019051.0430.006.2019051235515.hdf"
     assert (record.size, record.checksum, record.day_night) == (69035465, None, "night")

@@ -13,4 +13,4 @@ FOLDER = Path(__file__).parents[2] / "infra" / "bicep"
 def bicep() -> dict[str, dict[str, Any]]:
     """Each Bicep file's content, by its file name."""
     parser = BicepParser()
-    return {path.name: parser.parse(file_path=path) for path in sorted(FOLDER.glob("*.bicep"))}
+    return {path.name: {**parser.parse(file_path=path)} for path in sorted(FOLDER.glob("*.bicep"))}

@@ -56,7 +56,8 @@ def test_it_is_text_when_it_is_stored() -> None:
     made = Collection("6.1")
     assert json.dumps(made) == '"61"'
     assert pickle.loads(pickle.dumps(made)).padded == "061"
-    assert {made: 1}["61"] == 1
+    as_text: dict[str, int] = {made: 1}
+    assert as_text["61"] == 1
 
 
 def test_it_reads_as_people_and_as_data_centres_write_it() -> None:

@@ -106,13 +106,14 @@ def swaths() -> Iterator[GranuleToWrite]:
 
 
 def _swath(start: datetime, seconds: float, node: float) -> GranuleToWrite:
-    times = seconds + (np.arange(_SCANS) * 3 + 1.5) * SCAN_SECONDS
-    place = swath(times, np.arange(_CELLS) * 30.0 + 14.5, node, np.zeros(_SCANS))
-    row, col = np.indices(place.lat.shape)
-    depth = (100 + 5 * row + 3 * col).astype(np.int16)
+    times = seconds + (np.arange(_SCANS, dtype=np.float64) * 3 + 1.5) * SCAN_SECONDS
+    place = swath(times, np.arange(_CELLS, dtype=np.float64) * 30.0 + 14.5, node, np.zeros(_SCANS))
+    places = np.indices(place.lat.shape)
+    row, col = places[0], places[1]
+    depth: npt.NDArray[np.int16] = (100 + 5 * row + 3 * col).astype(np.int16)
     cloudy = (row // 5 + col // 4 + start.minute) % 3 == 0
     depth[cloudy] = -9999
-    flag = ((row // 3 + col // 5) % 4).astype(np.int16)
+    flag: npt.NDArray[np.int16] = ((row // 3 + col // 5) % 4).astype(np.int16)
     begun = (start - datetime(1993, 1, 1, tzinfo=UTC)).total_seconds()
     seen = np.broadcast_to((begun + 3 * SCAN_SECONDS * np.arange(_SCANS))[:, None], row.shape)
     name = f"MYD04_L2.A{start:%Y%j}.{start:%H%M}.061.{_PRODUCED}.hdf"

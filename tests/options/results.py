@@ -92,7 +92,7 @@ def _check_further(raster: Raster, request: Request) -> None:
 
 
 def _inside(raster: Raster, request: Request) -> npt.NDArray[np.bool_]:
-    shape = geometry.shape(request.region.geojson)
+    shape = geometry.shape(request.region.geojson or {})
     assert isinstance(shape, Polygon)
     centres = pixel_centres(raster.grid)
     lat, lon = np.broadcast_arrays(centres.lat, centres.lon)

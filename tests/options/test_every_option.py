@@ -208,11 +208,11 @@ def _layer_rasters(found: Plan, made: dict[str, dict[str, Path]]) -> dict[tuple[
 
 
 def _check_cubes(request: Request, found: Plan, made: dict[str, dict[str, Path]]) -> None:
-    cubes = [task for task in found.tasks if isinstance(task.spec, CubeSpec)]
+    cubes = [(task.key, task.spec) for task in found.tasks if isinstance(task.spec, CubeSpec)]
     assert bool(cubes) == (request.cube != "none")
-    for task in cubes:
-        if not made[task.key]:
+    for key, spec in cubes:
+        if not made[key]:
             continue
-        (path,) = made[task.key].values()
-        rasters = [made[given.key][given.file] for given in task.spec.inputs]
-        results.check_cube(path, task.spec.form, rasters)
+        (path,) = made[key].values()
+        rasters = [made[given.key][given.file] for given in spec.inputs]
+        results.check_cube(path, spec.form, rasters)

@@ -7,7 +7,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
-from archives.kinds.coverage import Coverage
+from archives.kinds.coverage import Coverage, Square
+from modis.collection import Collection
 from modis.tile import Tile
 from service_manager.storage.holdings import Job, Layers, Teller
 from tasks.tables.services import Services
@@ -32,7 +33,7 @@ class StillArchive:
 
     def __init__(self) -> None:
         days = tuple(FIRST + dt.timedelta(days=8 * number) for number in range(16))
-        europe = frozenset((col, row) for col in (17, 18) for row in (13, 14))
+        europe = frozenset(Square(col, row) for col in (17, 18) for row in (13, 14))
         tiles = frozenset({Tile(17, 3), Tile(18, 3)})
         self.held: list[Coverage] | None = [
             self._covered("MCD15A2", "5", days, tiles=tiles),
@@ -51,13 +52,13 @@ class StillArchive:
         product: str,
         collection: str,
         days: tuple[dt.date, ...],
-        tiles: frozenset[tuple[int, int]] = frozenset(),
-        cells: frozenset[tuple[int, int]] = frozenset(),
+        tiles: frozenset[Tile] = frozenset(),
+        cells: frozenset[Square] = frozenset(),
         anywhere: bool = False,
     ) -> Coverage:
         return Coverage(
             product=product,
-            collection=collection,
+            collection=Collection(collection),
             granules=len(days),
             days=days,
             tiles=tiles,

@@ -86,7 +86,7 @@ def test_a_request_is_taken_in_json_and_in_yaml(portal: LivePortal, services: Se
         ({"regoin": {}}, "regoin"),
         ({"time": {"start": "2012-04-30", "end": "2012-01-01"}}, "time.end"),
         ({"region": {"bbox": [-8, 50, 6, 95]}}, "region.bbox.3"),
-        ({"products": [{**DOCUMENT["products"][0], "layers": ["Lai"]}]}, "products.0.layers.0"),  # type: ignore[dict-item, index]
+        ({"products": [{**DOCUMENT["products"][0], "layers": ["Lai"]}]}, "products.0.layers.0"),  # type: ignore[index]
         ({"grid": {"crs": "EPSG:999999", "resolution": 1}}, "grid.crs"),
         ({"grid": {"crs": "EPSG:4326", "resolution": 0.0001}}, "grid.resolution"),
         ({"reduction": {"package": "no-such-package"}}, "reduction.package"),

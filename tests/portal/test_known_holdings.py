@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from archives.kinds.coverage import Coverage
+from modis.collection import Collection
 from portal.core import holdings as portal_holdings
 from portal.core.holdings import KnownHoldings
 from service_manager.storage.holdings import Teller
@@ -44,7 +45,9 @@ def test_a_granule_that_has_just_come_is_known(services: Services, archive: Stil
         known.check(STRANGE)
     assert archive.held is not None
     archive.held.append(
-        Coverage(product="NOTHERE", collection="1", granules=1, days=(FIRST,), anywhere=True)
+        Coverage(
+            product="NOTHERE", collection=Collection("1"), granules=1, days=(FIRST,), anywhere=True
+        )
     )
     known.check(STRANGE)  # although what was read a moment ago does not have it
 

@@ -49,7 +49,9 @@ def metres_apart(found: Positions, truth: Swath) -> np.ndarray:
         phi, lam = np.radians(lat), np.radians(lon)
         return np.stack((np.cos(phi) * np.cos(lam), np.cos(phi) * np.sin(lam), np.sin(phi)))
 
-    return 6371007.0 * np.linalg.norm(vectors(*found) - vectors(truth.lat, truth.lon), axis=0)
+    apart = vectors(*found) - vectors(truth.lat, truth.lon)
+    metres: np.ndarray = 6371007.0 * np.sqrt(np.square(apart).sum(axis=0))
+    return metres
 
 
 PLACES = {
@@ -188,7 +190,7 @@ def test_finer_geolocation_is_thinned() -> None:
 def test_results_of_another_shape_or_type_are_refused() -> None:
     truth = true_swath(300.0, 20.0)
     rows, across = maps(271)
-    for wrong in (np.empty((3, 3)), np.empty((ROWS, COLUMNS), np.int32)):
+    for wrong in (np.empty((3, 3)), np.empty((ROWS, COLUMNS), np.float16)):
         with pytest.raises(ValueError, match="out must be"):
             interpolate_positions(*coarse(truth, 271), rows, across, out=(wrong, wrong))
 

@@ -146,9 +146,10 @@ def test_real_masks(granules: Path) -> None:
     path = sorted(granules.glob("l3-tiles/MCD15A2/*h18v03*"))[-1]
     with open_granule(path) as found:
         values, qc = found.read("Lai_1km"), found.read("FparLai_QC")
-        assert np.array_equal(valid_mask(found, "Lai_1km"), values <= 100)
+        assert np.array_equal(valid_mask(found, "Lai_1km"), np.less_equal(values, 100))
         assert np.array_equal(
-            valid_mask(found, "Lai_1km", "best"), (values <= 100) & ((qc & 0b1110_0001) == 0)
+            valid_mask(found, "Lai_1km", "best"),
+            np.less_equal(values, 100) & (np.bitwise_and(qc, 0b1110_0001) == 0),
         )
     with open_granule(next(granules.glob("l3-tiles/MOD09GA/*"))) as found:
         state = np.repeat(np.repeat(found.read("state_1km_1"), 2, axis=0), 2, axis=1)

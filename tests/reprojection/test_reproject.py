@@ -45,7 +45,11 @@ def swaths(archive: Path) -> list[Path]:
 
 def test_two_tiles_one_raster(archive: Path) -> None:
     found = reproject(tiles(archive), "Lai_1km", LAND, Options(resampling="nearest"))
-    assert (found.data.dtype, found.nodata, found.kind) == (np.uint8, 255, "continuous")
+    assert (found.data.dtype, found.nodata, found.kind) == (
+        np.dtype(np.uint8),
+        255,
+        "continuous",
+    )
     assert found.data.shape == (1, *LAND.shape)
     assert found.valid().mean() > 0.05
     assert found.data[found.valid()[None]].max() <= 100
@@ -83,10 +87,10 @@ def test_physical_units_are_scaled_floats(archive: Path) -> None:
 
 
 def test_extra_bands_say_how_many_which_and_why(archive: Path) -> None:
-    extra = ("count", "source", "reason")
+    options = Options(extra_bands=("count", "source", "reason"))
     wide = Lattice(crs="EPSG:4326", resolution=0.25).snap((-60.0, 30.0, 40.0, 75.0))
-    found = reproject(swaths(archive), AEROSOL, wide, Options(extra_bands=extra))
-    assert [band.role for band in found.bands] == ["data", *extra]
+    found = reproject(swaths(archive), AEROSOL, wide, options)
+    assert [band.role for band in found.bands] == ["data", *options.extra_bands]
     value, count, source, reason = found.data
     some = found.valid()
     assert np.array_equal(count > 0, some)
@@ -100,7 +104,7 @@ def test_extra_bands_say_how_many_which_and_why(archive: Path) -> None:
 def test_each_merge_takes_its_granule(archive: Path) -> None:
     paths = swaths(archive)
     found = {
-        rule: reproject(paths, AEROSOL, SEA, Options(merge=rule, extra_bands=("source",)))  # type: ignore[arg-type]
+        rule: reproject(paths, AEROSOL, SEA, Options(merge=rule, extra_bands=("source",)))
         for rule in ("nadir", "latest", "first", "mean")
     }
     alone = [reproject([path], AEROSOL, SEA, Options()) for path in paths]

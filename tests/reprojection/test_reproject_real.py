@@ -32,7 +32,8 @@ def radii(centres: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     along = np.linalg.norm(np.diff(centres, axis=0), axis=-1)
     a = np.maximum(np.pad(across, ((0, 0), (1, 0))), np.pad(across, ((0, 0), (0, 1))))
     b = np.maximum(np.pad(along, ((1, 0), (0, 0))), np.pad(along, ((0, 1), (0, 0))))
-    return np.hypot(a, b) / 2
+    radius: npt.NDArray[np.float64] = np.hypot(a, b) / 2
+    return radius
 
 
 def test_ten_aerosol_granules_of_four_orbits(granules: Path) -> None:
@@ -65,8 +66,8 @@ def test_ten_aerosol_granules_of_four_orbits(granules: Path) -> None:
         sds.end()
     assert touching == 10
     assert not unsure.any()
-    extra = ("count", "source", "reason")
-    found = reproject(files, AEROSOL, grid, Options(extra_bands=extra))
+    extra = Options(extra_bands=("count", "source", "reason"))
+    found = reproject(files, AEROSOL, grid, extra)
     assert np.array_equal(found.data[0], expected)
     assert found.nodata == -9999
     assert np.array_equal(found.data[3] != Reason.NO_GRANULE, covered)
@@ -97,7 +98,7 @@ def test_two_tiles_against_a_float64_warp(granules: Path) -> None:
     files = sorted((granules / "l3-tiles/MCD15A2").glob("*.A2012001.*.hdf"))
     grid = Lattice(crs="EPSG:4326", resolution=0.01).snap((-8.0, 50.5, 6.0, 58.5))
     found = reproject(files, "Lai_1km", grid, Options(resampling="nearest"))
-    assert (found.data.dtype, found.nodata, found.scale) == (np.uint8, 255, 0.1)
+    assert (found.data.dtype, found.nodata, found.scale) == (np.dtype(np.uint8), 255, 0.1)
     assert found.valid().mean() == pytest.approx(0.361, abs=0.002)
 
     tile = math.pi * RADIUS_M / 18

@@ -47,7 +47,7 @@ def test_neighbouring_tiles_meet_without_a_seam(sample: list[Path]) -> None:
     west, east = (path for path in sample if day in path.name and "MCD15A2" in path.name)
     with open_granule(west) as left, open_granule(east) as right:
         edges = [
-            np.where(values <= 100, values.astype(float), np.nan)
+            np.where(np.less_equal(values, 100), values.astype(float), np.nan)
             for values in (left.read("Lai_1km")[:, -1], right.read("Lai_1km")[:, 0])
         ]
         with_data = np.isfinite(edges[0]) & np.isfinite(edges[1])

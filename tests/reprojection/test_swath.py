@@ -106,7 +106,7 @@ def granule(
     pixels: Floats | None = None,
 ) -> Geolocation:
     """A piece of orbit, `at` seconds after the equator."""
-    times = at + (np.arange(scans) + 0.5) * SCAN_SECONDS
+    times = at + (np.arange(scans, dtype=np.float64) + 0.5) * SCAN_SECONDS
     if scan_lines == 1:
         lines: Floats = times
         off: Floats = np.zeros(scans)

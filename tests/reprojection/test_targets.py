@@ -14,8 +14,8 @@ RADIUS_M = 6371007.181
 
 def exact(grid: Grid) -> tuple[np.ndarray, np.ndarray]:
     numbering = Numbering.of(grid)
-    rows = np.arange(grid.height) + (numbering.row + 0.5)
-    cols = np.arange(grid.width) + (numbering.col + 0.5)
+    rows = np.arange(grid.height, dtype=np.float64) + (numbering.row + 0.5)
+    cols = np.arange(grid.width, dtype=np.float64) + (numbering.col + 0.5)
     x, y = np.broadcast_arrays(*numbering.xy(rows[:, None], cols[None, :]))
     lon, lat = to_lonlat(grid.crs, x.ravel(), y.ravel())
     return lon.reshape(grid.shape), lat.reshape(grid.shape)

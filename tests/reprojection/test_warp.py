@@ -16,7 +16,6 @@ from reprojection.grid.crs import MODIS_SINUSOIDAL
 from reprojection.grid.grids import Grid, Lattice, modis_tile_grid
 from reprojection.kernels import kernels
 from reprojection.warp import oracle
-from reprojection.warp import warp as warp_module
 from reprojection.warp.warp import METHODS, Source, warp
 from tests.reprojection.warp_samples import FILL, noisy, smooth, source, target, tile
 
@@ -80,7 +79,7 @@ def test_numpy_and_compiled_kernels_agree_bit_for_bit(
     ):
         compiled = warp(sources, grid, method, fill=fill)  # type: ignore[arg-type]
         with monkeypatch.context() as patched:
-            patched.setattr(warp_module.kernels, "available", lambda: False)
+            patched.setattr(kernels, "available", lambda: False)
             plain = warp(sources, grid, method, fill=fill)  # type: ignore[arg-type]
         assert compiled.tobytes() == plain.tobytes()
 
@@ -129,8 +128,8 @@ def test_a_valid_mask_stands_for_fill() -> None:
     grid = TARGETS[2]
     for method in ("nearest", "average"):
         assert np.array_equal(
-            warp([masked], grid, method, fill=FILL),  # type: ignore[arg-type]
-            warp([burnt], grid, method, fill=FILL),  # type: ignore[arg-type]
+            warp([masked], grid, method, fill=FILL),
+            warp([burnt], grid, method, fill=FILL),
         )
 
 

@@ -5,7 +5,6 @@ import pytest
 
 from reprojection.grid.grids import Lattice, modis_tile_grid, project_bounds
 from reprojection.kernels import kernels
-from reprojection.warp import warp as warp_module
 from reprojection.warp.warp import Method, Source, warp
 
 
@@ -41,7 +40,7 @@ def test_rows_have_the_values_of_numpy(
     target = Lattice(crs=crs, resolution=resolution).snap(bounds)
     sources = [Source(bands=bands, grid=grid)]
     ours = warp(sources, target, method, fill=int(info.min))
-    monkeypatch.setattr(warp_module.kernels, "available", lambda: False)
+    monkeypatch.setattr(kernels, "available", lambda: False)
     plain = warp(sources, target, method, fill=int(info.min))
     np.testing.assert_array_equal(ours, plain)
     assert (ours != info.min).any()

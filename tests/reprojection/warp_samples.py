@@ -27,7 +27,8 @@ def smooth(grid: Grid) -> NDArray[np.int16]:
     x = (c + a * (np.arange(grid.width) + 0.5)) / a
     y = (f + e * (np.arange(grid.height) + 0.5)) / a
     waves = 6000 + 2500 * np.sin(x / 41)[None, :] + 2500 * np.cos(y / 37)[:, None]
-    return np.rint(waves).astype(np.int16)
+    pixels: NDArray[np.int16] = np.rint(waves).astype(np.int16)
+    return pixels
 
 
 def source(grid: Grid, *bands: NDArray[np.generic]) -> Source:

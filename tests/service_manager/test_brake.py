@@ -3,7 +3,7 @@
 from tasks.model.categories import Category
 from tasks.model.model import RequestState
 from tasks.model.plan import Plan
-from tasks.model.spec import ReduceSpec
+from tasks.model.spec import ReduceSpec, Spec
 from tasks.tables import outbox, protocol, requests, retrying
 from tasks.tables.rows import Want
 from tests.service_manager.workbench import Bench, collect, mosaic, plan_of, reduction
@@ -12,7 +12,7 @@ GRANULE = collect("g")
 LAYER = mosaic("layer", GRANULE)
 RUNS = [reduction(n, LAYER) for n in range(60)]
 RESULT = mosaic("result", *RUNS)
-SPECS = (GRANULE, LAYER, *RUNS, RESULT)
+SPECS: tuple[Spec, ...] = (GRANULE, LAYER, *RUNS, RESULT)
 WHOLE = plan_of(*SPECS, outputs={"layer": "MOD/x", "result": "own/x"})
 CRASH = "python own.py ended with exit code 1: ModuleNotFoundError: No module named 'scipy'"
 REDUCTION = {"package": "own", "group_by": ["cell", "month"]}
@@ -159,8 +159,8 @@ def test_a_run_that_another_request_expects_something_of_is_not_stopped() -> Non
     late = collect("late")
     others = [reduction(n, LAYER) for n in range(100, 104)]
     shared = [reduction(n, late) for n in range(30)]
-    one = [late, *shared, mosaic("one", *shared)]
-    both = [GRANULE, LAYER, late, *others, *shared, mosaic("both", *others, *shared)]
+    one: list[Spec] = [late, *shared, mosaic("one", *shared)]
+    both: list[Spec] = [GRANULE, LAYER, late, *others, *shared, mosaic("both", *others, *shared)]
     plans = {
         "one": plan_of(*one, outputs={"one": "own/x"}),
         "both": plan_of(*both, outputs={"both": "own/x"}),

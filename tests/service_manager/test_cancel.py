@@ -1,6 +1,6 @@
 """A cancelled request: told at once, withdrawn soon, its finished results kept, its counts true."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
@@ -8,7 +8,7 @@ import pytest
 from service_manager.options import Options
 from tasks.model.categories import Category
 from tasks.model.model import Phase, RequestState, State
-from tasks.model.spec import CollectSpec, MosaicSpec
+from tasks.model.spec import Spec
 from tasks.storage.memory_store import MemoryStore
 from tasks.storage.store import Upsert
 from tasks.tables import outbox, protocol, requests, retrying
@@ -283,7 +283,8 @@ def test_the_tasks_of_a_shard_are_read_wherever_they_lie() -> None:
     b.submit("p")
     b.rounds(3)
     store = b.services.store
-    for wanted in ([*G, *TOPS], G[::40], [*G[:2], *TOPS[-1:]]):
+    some: tuple[list[Spec], ...] = ([*G, *TOPS], [*G[::40]], [*G[:2], *TOPS[-1:]])
+    for wanted in some:
         for number in "05af":
             keys = sorted(_keys(wanted, number))
             found = protocol.read_tasks(store, number, [*keys, number + "f" * 63])
@@ -292,7 +293,7 @@ def test_the_tasks_of_a_shard_are_read_wherever_they_lie() -> None:
     assert protocol.read_tasks(store, "0", []) == {}
 
 
-def _keys(specs: list[CollectSpec | MosaicSpec], number: str) -> list[str]:
+def _keys(specs: Sequence[Spec], number: str) -> list[str]:
     return [spec.key for spec in specs if spec.key[0] == number]
 
 

@@ -92,7 +92,8 @@ def test_a_task_takes_three_writes_and_one_more_for_each_input_not_done_at_plann
     b, store = counted(*granules, *cells, *tops, outputs={t.name: "out" for t in tops})
     request = planned(b, store)
     assert b.until_ended(request).state is RequestState.COMPLETE
-    for spec in (*granules, *cells, *tops):
+    every: list[Spec] = [*granules, *cells, *tops]
+    for spec in every:
         inputs = len(spec.inputs)  # none of them DONE at planning
         assert store.writes[spec.key] <= 2 + inputs, spec
         own = store.reads[spec.key] - _as_an_input(spec, cells, tops)

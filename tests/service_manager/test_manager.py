@@ -200,7 +200,7 @@ def test_a_planner_that_refuses_and_one_that_breaks_end_the_request() -> None:
             raise RequestRefusedError("grid.crs", "is unknown.", "Choose another.")
         raise ZeroDivisionError("broken")
 
-    b.plans = _Planner(plan)  # type: ignore[assignment]
+    b.plans = _Planner(plan)
     refused, broken = b.submit("refused"), b.submit("broken")
     assert "grid.crs" in b.until_ended(refused).message
     row = b.until_ended(broken)

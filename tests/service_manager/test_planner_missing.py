@@ -1,6 +1,7 @@
 """What the archive does not have, as each planned task says it."""
 
 import datetime as dt
+from typing import Any
 
 from archives.model import GranuleRecord
 from tasks.model.absence import NAMED
@@ -137,7 +138,7 @@ def test_three_years_without_most_tiles_fit_into_rows() -> None:
 def test_layers_that_the_package_does_not_take_are_not_expected_of_its_groups() -> None:
     days = [FIRST + dt.timedelta(days=n) for n in range(31)]
     temperature = [tile_granule(day, 18, 4, "MOD11A1", "6") for day in days]
-    plain = {
+    plain: dict[str, Any] = {
         "region": {"tiles": ["h18v04"]},
         "time": JANUARY,
         "grid": {"modis": 1000},

@@ -82,9 +82,9 @@ class Watch:
             if want.phase is Phase.REDUCTION:
                 self._runs(want.request)
             return
-        want = self.wants.pop(name, None)
-        if want is not None and want.request in self.ended:
-            self.released.setdefault(want.request, {})[want.key] = want
+        gone = self.wants.pop(name, None)
+        if gone is not None and gone.request in self.ended:
+            self.released.setdefault(gone.request, {})[gone.key] = gone
 
     def _runs(self, request: str) -> None:
         """Note whether all runs of a request's reduction have failed alike, three at least."""

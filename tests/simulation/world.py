@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from random import Random
 
 from greenlet import getcurrent, greenlet
@@ -111,7 +112,7 @@ class World:
         current = getcurrent()
         for member in process.members:
             if member is not current and not member.dead:
-                self.at(0.0, lambda m=member: self._end(m))
+                self.at(0.0, partial(self._end, member))
 
     def stall(self, process: Process, seconds: float) -> None:
         """Stop a process for a while, as SIGSTOP or a swapping machine does."""

@@ -155,7 +155,7 @@ def test_a_folder_that_azurite_wrote_by_itself_is_taken_over(place: Place) -> No
 
 def probe(database: Path, killed_at: int, limit: str = "") -> subprocess.CompletedProcess[str]:
     command = f'{limit} exec "$@"'
-    program = [programs.node(), "--require", JOURNAL, PROBE, database, str(killed_at)]
+    program = [str(programs.node()), "--require", *map(str, (JOURNAL, PROBE, database, killed_at))]
     return subprocess.run(
         ["sh", "-c", command, "sh", *program],
         capture_output=True,

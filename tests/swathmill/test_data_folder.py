@@ -1,5 +1,6 @@
 """The data folder: private, remembered, one stack at a time, bounded."""
 
+import socket
 import stat
 from pathlib import Path
 
@@ -84,8 +85,8 @@ def test_a_full_disk_has_a_name(used: int, free: int, word: str) -> None:
 def test_preferred_ports_are_taken_when_they_are_free_and_others_when_not() -> None:
     (free,) = ports.choose(1)
     assert ports.choose(1, preferred=[free]) == (free,)
-    with ports.socket.socket() as server:
-        server.setsockopt(ports.socket.SOL_SOCKET, ports.socket.SO_REUSEADDR, 1)
+    with socket.socket() as server:
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         server.bind((ports.LOOPBACK, free))
         server.listen()
         chosen = ports.choose(3, preferred=[free])
@@ -96,5 +97,5 @@ def test_preferred_ports_are_taken_when_they_are_free_and_others_when_not() -> N
 def test_a_chosen_port_is_kept_from_programs_that_take_any_port() -> None:
     chosen = ports.choose(20)
     for port in chosen:
-        with ports.socket.socket() as client, pytest.raises(OSError, match="in use"):
+        with socket.socket() as client, pytest.raises(OSError, match="in use"):
             client.bind((ports.LOOPBACK, port))

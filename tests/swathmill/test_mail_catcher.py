@@ -3,6 +3,7 @@
 import smtplib
 import sys
 from email.message import EmailMessage
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -35,7 +36,7 @@ def test_mails_are_kept_over_a_restart(tmp_path: Path) -> None:
             )
         )
         child.start()
-        child.wait_until(lambda port=port: ports.answers(port), limit_seconds=30)
+        child.wait_until(partial(ports.answers, port), limit_seconds=30)
         send(port, subject)
         child.stop()
         assert child.exit_code() == 0, child.log_tail()

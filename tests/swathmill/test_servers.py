@@ -37,7 +37,7 @@ def test_azurite_keeps_blobs_over_a_restart_on_other_ports(tmp_path: Path) -> No
 
 
 def test_azurite_finds_rows_without_reading_their_partition() -> None:
-    command = [programs.node(), "--require", LOOKUP, Path(__file__).with_name(PROBE)]
+    command = [str(programs.node()), "--require", str(LOOKUP), str(Path(__file__).with_name(PROBE))]
     said = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
     seen = json.loads(said)
     assert seen["found"] == [1007, 2007, None, None, 5]

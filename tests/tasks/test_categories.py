@@ -25,8 +25,9 @@ def provoking() -> list[tuple[str, str, Category]]:
     found = []
     for name, text in texts().items():
         for node in ast.walk(ast.parse(text)):
-            marks = node.decorator_list if isinstance(node, ast.FunctionDef) else []
-            for mark in marks:
+            if not isinstance(node, ast.FunctionDef):
+                continue
+            for mark in node.decorator_list:
                 if isinstance(mark, ast.Call) and ast.unparse(mark.func) == "pytest.mark.provokes":
                     names = [ast.unparse(one).removeprefix("Category.") for one in mark.args]
                     found += [(name, node.name, Category[one]) for one in names]

@@ -18,10 +18,9 @@ from tasks.settings import Settings
 pytestmark = pytest.mark.integration
 
 
-def shared(url: str, **more: float) -> RedisLimits:
+def shared(url: str, patience: float = 0.3) -> RedisLimits:
     """Limits of a process of its own, as far as Redis can tell."""
-    values: dict[str, float] = {"rate": 1e4, "patience": 0.3, **more}
-    return RedisLimits(url, connections=2, **values)
+    return RedisLimits(url, connections=2, rate=1e4, patience=patience)
 
 
 @pytest.fixture
@@ -90,5 +89,5 @@ def test_without_redis_a_process_has_one_connection(host: str) -> None:
 
 
 def test_redis_is_used_where_there_is_one(redis_server: str) -> None:
-    assert isinstance(host_limits(Settings(redis_url=redis_server)), RedisLimits)  # type: ignore[arg-type]
+    assert isinstance(host_limits(Settings(redis_url=redis_server)), RedisLimits)
     assert isinstance(host_limits(Settings()), LocalLimits)

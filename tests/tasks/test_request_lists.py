@@ -9,7 +9,7 @@ from tasks.model.model import RequestState
 from tasks.request.request import parse_request
 from tasks.storage.memory_store import MemoryStore
 from tasks.storage.schema import SCHEMA
-from tasks.storage.store import Delete, Insert, Row
+from tasks.storage.store import Delete, Entity, Insert, Row
 from tasks.tables import requests
 from tasks.tables.services import Services, memory_services
 
@@ -116,7 +116,7 @@ def test_requests_of_an_earlier_build_come_into_the_lists(
         before = [row for row in store.tables()["requests"] if row.row.startswith("i|")]
         listed = [Delete(row=row.row) for row in before if row.row.endswith(name)]
         marker = f"n|{10**13 - number:013d}|{name}"
-        entity = {"schema": SCHEMA, "id": name, "owner": "ada"}
+        entity: Entity = {"schema": SCHEMA, "id": name, "owner": "ada"}
         store.transact("requests", "requests", [*listed, Insert(row=marker, entity=entity)])
     assert titles(services) == []
     assert requests.complete_lists(services) == 5

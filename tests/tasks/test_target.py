@@ -83,7 +83,9 @@ def test_tiles_on_a_users_grid_are_covered_whole() -> None:
 def test_the_grid_holds_every_point_of_the_region(
     west: float, south: float, width: float, height: float, crs: str
 ) -> None:
-    grid = {"modis": 1000} if crs == "modis" else {"crs": crs, "resolution": 0.01}
+    grid: dict[str, object] = (
+        {"modis": 1000} if crs == "modis" else {"crs": crs, "resolution": 0.01}
+    )
     if crs not in ("EPSG:4326", "modis"):
         grid["resolution"] = 1000.0
     box = [west, south, west + width, south + height]

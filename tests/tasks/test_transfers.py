@@ -14,8 +14,9 @@ from azure.core.exceptions import (
     ResourceExistsError,
     ServiceResponseError,
 )
-from azure.core.pipeline import PipelineRequest, PipelineResponse
+from azure.core.pipeline import Pipeline, PipelineRequest, PipelineResponse
 from azure.core.pipeline.policies import HTTPPolicy
+from azure.core.pipeline.transport import HttpRequest, HttpResponse
 from azure.storage.blob import BlobClient, BlobServiceClient, ContentSettings
 
 from tasks.errors import BlobExistsError, CorruptBlobError
@@ -27,10 +28,12 @@ pytestmark = pytest.mark.integration
 SMALL = Shape(single=1000, parts=4, least=1000, most=5000, parallel=3)
 DATA = os.urandom(23_456)
 
-Fault = Callable[[PipelineRequest, Callable[[], PipelineResponse]], PipelineResponse]
+Asked = PipelineRequest[HttpRequest]
+Answered = PipelineResponse[HttpRequest, HttpResponse]
+Fault = Callable[[Asked, Callable[[], Answered]], Answered]
 
 
-class Wire(HTTPPolicy):
+class Wire(HTTPPolicy[HttpRequest, HttpResponse]):
     """What lies between the client and storage; counts calls, and has faults for the next ones."""
 
     def __init__(self) -> None:
@@ -38,7 +41,7 @@ class Wire(HTTPPolicy):
         self.calls: list[str] = []
         self.faults: dict[str, list[Fault]] = {}
 
-    def send(self, request: PipelineRequest) -> PipelineResponse:
+    def send(self, request: Asked) -> Answered:
         http = request.http_request
         what = next((w for w in ("blocklist", "block") if f"comp={w}" in http.url), http.method)
         self.calls.append(what)
@@ -47,18 +50,18 @@ class Wire(HTTPPolicy):
         return self.next.send(request)
 
 
-def lost(_request: PipelineRequest, send: Callable[[], PipelineResponse]) -> PipelineResponse:
+def lost(_request: Asked, send: Callable[[], Answered]) -> Answered:
     """The request arrives and takes effect, its answer does not come back."""
     send()
     raise ServiceResponseError("connection reset")
 
 
-def unsent(_request: PipelineRequest, _send: Callable[[], PipelineResponse]) -> PipelineResponse:
+def unsent(_request: Asked, _send: Callable[[], Answered]) -> Answered:
     """The request does not arrive."""
     raise ServiceResponseError("connection reset")
 
 
-def mangled(request: PipelineRequest, send: Callable[[], PipelineResponse]) -> PipelineResponse:
+def mangled(request: Asked, send: Callable[[], Answered]) -> Answered:
     """A byte changes on the way."""
     body = request.http_request.body
     assert isinstance(body, bytes)
@@ -69,16 +72,16 @@ def mangled(request: PipelineRequest, send: Callable[[], PipelineResponse]) -> P
 def cut(after: int) -> Fault:
     """The stream of the answer breaks after so many bytes."""
 
-    def fault(_request: PipelineRequest, send: Callable[[], PipelineResponse]) -> PipelineResponse:
+    def fault(_request: Asked, send: Callable[[], Answered]) -> Answered:
         answer = send()
         whole = answer.http_response.stream_download
 
-        def stream(*args: object, **more: object) -> Iterator[bytes]:
-            data = b"".join(whole(*args, **more))
+        def stream(pipeline: Pipeline[HttpRequest, HttpResponse], **more: bool) -> Iterator[bytes]:
+            data = b"".join(whole(pipeline, **more))
             yield data[:after]
             raise IncompleteReadError("the connection was closed")
 
-        answer.http_response.stream_download = stream
+        answer.http_response.stream_download = stream  # type: ignore[method-assign]
         return answer
 
     return fault

@@ -98,7 +98,7 @@ class Stack:
 
 def make_stack(storage: str, redis_url: str, folder: Path) -> Stack:
     """A world on running servers, with its files in a folder."""
-    settings = Settings(storage=storage, redis_url=redis_url)  # type: ignore[arg-type]
+    settings = Settings(storage=storage, redis_url=redis_url)
     (folder / "archive").mkdir()
     return Stack(world=World(services=connect(settings)), settings=settings, folder=folder)
 

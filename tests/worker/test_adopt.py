@@ -67,7 +67,7 @@ class Outputs:
             **changes,
         }
         with rasterio.open(self.places.outputs / name, "w", **profile) as dataset:
-            shape = (1, int(profile["height"]), int(profile["width"]))  # type: ignore[call-overload]
+            shape = (1, int(profile["height"]), int(profile["width"]))
             dataset.write(np.arange(np.prod(shape)).reshape(shape).astype(dtype))
             dataset.set_band_description(1, "mean of it")
 
@@ -141,7 +141,7 @@ def refused(outputs: Outputs, name: str) -> str:
     [{"width": 5}, {"transform": Affine(0.5, 0, 10.1, 0, -0.5, 50)}, {"width": 4, "height": 6}],
 )
 def test_a_raster_on_another_grid_is_refused(outputs: Outputs, changes: dict[str, object]) -> None:
-    outputs.write("A_mean.tif", **changes)
+    outputs.write("A_mean.tif", "float32", **changes)
     assert "write it on their grid" in refused(outputs, "A_mean.tif")
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import rasterio
 
-from reprojection.reproject import Options, reproject
+from reprojection.reproject import ExtraBand, Options, reproject
 from reprojection.sample.hdfeos_write import write_granule
 from reprojection.write.write import write_cog
 from tasks.model.categories import Category
@@ -24,7 +24,7 @@ from worker.phases.reproject import grid_of
 
 LAYERS = ("Lai_1km", "FparLai_QC")
 DAYS = (date(2012, 3, 5), date(2012, 3, 13))
-EXTRA = ("count", "source", "reason")
+EXTRA: tuple[ExtraBand, ...] = ("count", "source", "reason")
 
 
 @pytest.fixture
@@ -32,7 +32,8 @@ def group(tmp_path: Path) -> Path:
     """A group's folder: two layers on two days, with codes and all extra bands."""
     grid = grid_spec().model_copy(update={"width": 200, "height": 40})
     options = Options(resampling="nearest", codes="keep", extra_bands=EXTRA)
-    bands, paths = [], {}
+    bands: list[Band] = []
+    paths: dict[int, Path] = {}
     for day in DAYS:
         granule = tmp_path / f"MCD15A2.A{day:%Y%j}.h17v03.005.2012153130500.hdf"
         write_granule(granule, small_tile(date=f"{day:%Y%j}"))
@@ -47,9 +48,9 @@ def group(tmp_path: Path) -> Path:
     folder = tmp_path / "group"
     folder.mkdir()
     layers = sort_layers(bands, paths)
-    for layer in layers:
-        for number, file in layer.files:
-            stack(layer, number, folder / file)
+    for one in layers:
+        for number, file in one.files:
+            stack(one, number, folder / file)
     (folder / "manifest.json").write_text(manifest(spec, layers).model_dump_json(), "utf-8")
     return folder
 

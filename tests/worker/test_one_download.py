@@ -2,6 +2,8 @@
 
 import shutil
 import threading
+from collections.abc import Iterator
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -9,7 +11,8 @@ import pytest
 from archives.errors import ServerBusyError
 from archives.fetch.download import Downloader, NoCredentials
 from archives.fetch.limits import LocalLimits
-from archives.model import Fetched, GranuleRecord, Progress
+from archives.model import Fetched, GranuleRecord, Holding, Progress
+from modis.box import LonLatBox
 from service_manager.options import Options
 from tasks.model.model import RequestState
 from tasks.model.spec import CollectSpec
@@ -34,6 +37,19 @@ class WebFolder:
     def __init__(self, server: FileServer) -> None:
         self._url = server.url
         self._downloader = Downloader(NoCredentials(), LocalLimits())
+
+    def search(
+        self,
+        product: str,
+        collection: str,
+        start_day: date,
+        end_day: date,
+        box: LonLatBox | None = None,
+    ) -> Iterator[GranuleRecord]:
+        raise NotImplementedError
+
+    def holdings(self, product: str) -> list[Holding]:
+        raise NotImplementedError
 
     def fetch(self, record: GranuleRecord, to: Path, progress: Progress | None = None) -> Fetched:
         return self._downloader.get(

@@ -4,6 +4,7 @@ import multiprocessing
 import os
 import subprocess
 import sys
+import sysconfig
 import textwrap
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -306,7 +307,7 @@ def test_a_python_behind_links_outside_the_mounted_folders_starts(
     (prefix / "bin" / "python").symlink_to(there)
     monkeypatch.setattr(sys, "prefix", str(prefix))
     monkeypatch.setattr(sys, "executable", str(prefix / "bin" / "python"))
-    monkeypatch.setattr(sandbox.sysconfig, "get_path", lambda _: str(prefix / "bin"))
+    monkeypatch.setattr(sysconfig, "get_path", lambda _: str(prefix / "bin"))
     script = "import json, sys; open(sys.argv[2] + '/out.txt', 'w').write(sys.executable)"
     assert run(tier, places, script) == str(prefix / "bin" / "python")
 

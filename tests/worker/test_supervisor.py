@@ -20,6 +20,7 @@ from tasks.tables.services import Services, memory_services
 from tasks.tables.workers import Hold, WorkerRow
 from tests.worker.world import REQUEST, World, until
 from worker.files.scratch import Scratch
+from worker.sandbox.children import Child
 from worker.sandbox.messages import Ended, Failed, Job, Message, Progress, Succeeded
 from worker.slots.heartbeat import Heartbeat
 from worker.slots.supervisor import Order, Supervisor
@@ -29,7 +30,7 @@ SPEC = CollectSpec(product="MOD", collection="61", granule="g.hdf", production="
 
 
 @dataclass(kw_only=True)
-class Pretended:
+class Pretended(Child):
     """A child that says what it is told to say, and hangs until killed where it is told to."""
 
     messages: Sequence[Message] = ()
@@ -110,7 +111,7 @@ def bench(tmp_path: Path, store: Unsteady) -> Iterator[Bench]:
     def start(job: Job) -> Pretended:
         assert job.scratch.is_dir()
         jobs.append(job)
-        return bench.child
+        return made.child
 
     supervisor = Supervisor(
         services=services,
@@ -121,8 +122,8 @@ def bench(tmp_path: Path, store: Unsteady) -> Iterator[Bench]:
         cache=tmp_path / "cache",
         start=start,
     )
-    bench = Bench(world=World(services=services), supervisor=supervisor, child=child, jobs=jobs)
-    yield bench
+    made = Bench(world=World(services=services), supervisor=supervisor, child=child, jobs=jobs)
+    yield made
     scratch.close()
 
 
