@@ -1,4 +1,4 @@
-"""Axes by name, so that rows and columns are never mistaken for one another."""
+"""Rows and columns by name, so that neither is mistaken for the other between modules."""
 
 from typing import NamedTuple
 

@@ -12,6 +12,7 @@ from enum import StrEnum
 
 import numpy as np
 
+from modis.axes import Shape
 from reprojection.container import AttributeValue
 
 Number = int | float
@@ -46,7 +47,7 @@ class Layer:
 
     name: str
     dtype: np.dtype[np.generic]
-    shape: tuple[int, int]
+    shape: Shape
     kind: Kind
     fill: Number | None
     valid_range: tuple[Number, Number] | None

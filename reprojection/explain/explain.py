@@ -11,6 +11,7 @@ import numpy.typing as npt
 import rasterio
 from rasterio.windows import Window
 
+from modis.axes import Pixel
 from reprojection.catalogue.layers import Layer
 from reprojection.errors import ChoiceRefusedError
 from reprojection.explain.gdal_line import gdalwarp_line
@@ -111,14 +112,14 @@ def explain(path: Path, lon: float, lat: float, *, granules: Iterable[Path] = ()
     )
 
 
-def _pixel(grid: Grid, lon: float, lat: float) -> tuple[int, int]:
+def _pixel(grid: Grid, lon: float, lat: float) -> Pixel:
     a, b, c, d, e, f = grid.transform
     for turn in (0.0, 360.0, -360.0):
         x, y = from_lonlat(grid.crs, np.array([lon + turn]), np.array([lat]))
         column = (e * (x - c) - b * (y - f)) / (a * e - b * d)
         row = (a * (y - f) - d * (x - c)) / (a * e - b * d)
         if 0 <= row[0] < grid.height and 0 <= column[0] < grid.width:
-            return int(row[0]), int(column[0])
+            return Pixel(int(row[0]), int(column[0]))
     raise ChoiceRefusedError(
         f"longitude {lon}, latitude {lat} is outside the raster, whose bounds in its CRS are "
         f"{tuple(grid.bounds)}"
@@ -194,7 +195,7 @@ def _leading(paths: Sequence[Path], pixel: Grid, options: Options) -> int:
 
 def _counting(places: Sequence[Place], pixel: Grid, options: Options) -> tuple[Origin | None, str]:
     """Of the source pixels a blending method counts, the nearest: the very nearest has no value."""
-    best: tuple[float, int, int, Place] | None = None
+    best: tuple[float, Pixel, Place] | None = None
     for place in places:
         with open_granule(place.path) as granule:
             why = _why(granule, place, options, granule.read(place.layer))
@@ -203,8 +204,8 @@ def _counting(places: Sequence[Place], pixel: Grid, options: Options) -> tuple[O
             best = (*found, place)
     if best is None:
         return None, "its value comes from source pixels around it that could not be singled out"
-    _, row, column, place = best
-    return _origin(place, pixel, options, (row, column)), ""
+    _, at, place = best
+    return _origin(place, pixel, options, at), ""
 
 
 def options_of(said: Description) -> Options:
@@ -237,9 +238,7 @@ def _why(
     return why
 
 
-def _origin(
-    place: Place, pixel: Grid, options: Options, at: tuple[int, int] | None = None
-) -> Origin | None:
+def _origin(place: Place, pixel: Grid, options: Options, at: Pixel | None = None) -> Origin | None:
     """The source pixel at a row and column, or else the nearest; None beyond the granule."""
     with open_granule(place.path) as granule:
         values = granule.read(place.layer)

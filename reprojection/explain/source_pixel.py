@@ -5,6 +5,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
+from modis.axes import Pixel
 from modis.sphere import SPHERE_RADIUS
 from reprojection.grid.coordinates import SourceSpace, exact_coordinates
 from reprojection.grid.grids import Grid
@@ -24,8 +25,8 @@ _KERNEL = 3.0
 
 def nearest_pixel(
     granule: Granule, place: Place, pixel: Grid, why: Why, *, search_valid: bool
-) -> tuple[int, int] | None:
-    """Row and column of the source pixel nearest to a grid of one pixel; None beyond the granule.
+) -> Pixel | None:
+    """Return the source pixel nearest to a grid of one pixel; None beyond the granule.
 
     `why` holds a Reason for each source pixel. For swaths the footprint must reach the pixel.
     """
@@ -33,20 +34,20 @@ def nearest_pixel(
         column, row = _tile_position(place.grid, pixel)
         if not (math.isfinite(column) and math.isfinite(row)):
             return None
-        at = math.floor(row), math.floor(column)
-        return at if 0 <= at[0] < place.grid.height and 0 <= at[1] < place.grid.width else None
+        at = Pixel(math.floor(row), math.floor(column))
+        return at if 0 <= at.row < place.grid.height and 0 <= at.col < place.grid.width else None
     swath = Swath.of(granule.geolocation(place.layer))
     candidates = why == Reason.VALID if search_valid else None
     index = int(nearest(swath, pixel_centres(pixel), candidates=candidates).item())
-    return None if index < 0 else divmod(index, swath.lat.shape[1])
+    return None if index < 0 else Pixel(*divmod(index, swath.lat.shape[1]))
 
 
 def counting_pixel(
     granule: Granule, place: Place, pixel: Grid, why: Why
-) -> tuple[float, int, int] | None:
+) -> tuple[float, Pixel] | None:
     """The source pixel with a value that lies nearest, of those a kernel may count.
 
-    Returns its distance in metres, row and column; None where there is none.
+    Returns its distance in metres and the pixel; None where there is none.
     """
     if place.grid is not None:
         return _counting_in_tile(place.grid, pixel, why)
@@ -61,10 +62,10 @@ def counting_pixel(
     there = np.stack(unit_vectors(swath.lat.ravel()[seen], swath.lon.ravel()[seen]))
     away = np.linalg.norm(there - here, axis=0) * SPHERE_RADIUS
     best = int(np.argmin(away))
-    return float(away[best]), *divmod(int(seen[best]), swath.lat.shape[1])
+    return float(away[best]), Pixel(*divmod(int(seen[best]), swath.lat.shape[1]))
 
 
-def _counting_in_tile(tile: Grid, pixel: Grid, why: Why) -> tuple[float, int, int] | None:
+def _counting_in_tile(tile: Grid, pixel: Grid, why: Why) -> tuple[float, Pixel] | None:
     column, row = _tile_position(tile, pixel)
     if not (math.isfinite(column) and math.isfinite(row)):
         return None
@@ -79,7 +80,8 @@ def _counting_in_tile(tile: Grid, pixel: Grid, why: Why) -> tuple[float, int, in
         return None
     away = np.hypot(down + (top + 0.5) - row, across + (left + 0.5) - column)
     best = int(np.argmin(away))
-    return float(away[best]) * side, int(down[best]) + top, int(across[best]) + left
+    found = Pixel(int(down[best]) + top, int(across[best]) + left)
+    return float(away[best]) * side, found
 
 
 def _tile_position(tile: Grid, pixel: Grid) -> tuple[float, float]:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from modis.axes import Shape
 from modis.box import LonLatBox
 from modis.tile import TILE_PIXELS, TILE_SIZE, Tile
 from reprojection.errors import GridError
@@ -87,9 +88,9 @@ class Grid:
             )
 
     @property
-    def shape(self) -> tuple[int, int]:
+    def shape(self) -> Shape:
         """Rows and columns, as numpy orders them."""
-        return self.height, self.width
+        return Shape(self.height, self.width)
 
     @property
     def is_upright(self) -> bool:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from modis.axes import Shape
 from reprojection.grid.bicubic import BLOCK, CENTRE_WEIGHTS, SEGMENT, SEGMENT_WEIGHTS
 from reprojection.grid.blocks import BlockPlan, Kind
 from reprojection.grid.coordinates import RowPlan
@@ -33,9 +34,9 @@ class Chunk:
     right: int
 
     @property
-    def shape(self) -> tuple[int, int]:
+    def shape(self) -> Shape:
         """Rows and columns."""
-        return self.bottom - self.top, self.right - self.left
+        return Shape(self.bottom - self.top, self.right - self.left)
 
 
 def block_window(plan: BlockPlan, chunk: Chunk, i: int, j: int) -> tuple[slice, slice]:

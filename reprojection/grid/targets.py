@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from modis.axes import Shape
 from modis.sphere import SPHERE_RADIUS
 from reprojection.grid.bicubic import BLOCK
 from reprojection.grid.blocks import BlockPlan, plan_blocks
@@ -36,9 +37,9 @@ class Targets:
     lon: Floats
 
     @property
-    def shape(self) -> tuple[int, int]:
+    def shape(self) -> Shape:
         """Rows and columns."""
-        return self.lat.shape[0], self.lon.shape[1]
+        return Shape(self.lat.shape[0], self.lon.shape[1])
 
     @property
     def strides(self) -> tuple[int, int, int, int]:

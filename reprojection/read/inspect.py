@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from modis.axes import Shape
 from modis.tile import Tile
 from reprojection.catalogue.layers import Kind, Layer, Number
 from reprojection.errors import BadFormatError, ReprojectionError
@@ -50,7 +51,7 @@ class LayerReport:
 
     name: str
     dtype: str
-    shape: tuple[int, int]
+    shape: Shape
     bands: tuple[tuple[str, int], ...]
     kind: Kind
     units: str

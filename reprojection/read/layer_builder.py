@@ -6,6 +6,7 @@ from math import prod
 
 import numpy as np
 
+from modis.axes import Shape
 from reprojection.catalogue import LayerEntry, Product
 from reprojection.catalogue.layers import (
     Layer,
@@ -54,7 +55,7 @@ class LayerBuilder:
         return Layer(
             name=name,
             dtype=dtype,
-            shape=(dataset.shape[rows], dataset.shape[columns]),
+            shape=Shape(dataset.shape[rows], dataset.shape[columns]),
             kind=known.kind
             if known
             else guess_kind(dataset.name, dtype, units, scaled=(scale, offset) != (1.0, 0.0)),

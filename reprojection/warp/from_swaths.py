@@ -8,6 +8,7 @@ from datetime import datetime
 import numpy as np
 import numpy.typing as npt
 
+from modis.axes import Shape
 from modis.sphere import SPHERE_RADIUS
 from reprojection.grid.grids import Grid
 from reprojection.grid.targets import Centres, Targets, pixel_metres
@@ -85,7 +86,7 @@ def swaths_onto_grid(
     for first in range(0, grid.height, rows):
         last = min(first + rows, grid.height)
         look = _Look(grid=grid, centres=centres, first=first, last=last, threads=threads)
-        shape = last - first, grid.width
+        shape = Shape(last - first, grid.width)
         if driving is None:
             merger = Merger(shape=shape, dtype=encoding.dtype, nodata=encoding.nodata, merge=merge)
             for granule, _ in read:

@@ -21,6 +21,7 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
+from modis.axes import Shape
 from modis.sphere import SPHERE_RADIUS_KM
 from reprojection.read.qa import Reason
 from reprojection.read.raster import Pixels
@@ -48,7 +49,7 @@ class Merged:
     @classmethod
     def empty(
         cls,
-        shape: tuple[int, int],
+        shape: Shape,
         dtype: np.dtype[np.generic],
         nodata: int | float,
         *,
@@ -87,7 +88,7 @@ class Merged:
 class Merger:
     """Collects granules; `dtype` and `nodata` are those of the result, `merge` the rule's name."""
 
-    shape: tuple[int, int]
+    shape: Shape
     dtype: np.dtype[np.generic]
     nodata: int | float
     merge: str
@@ -184,7 +185,7 @@ class Choice:
     code, the choice is the one `Merger` makes for it.
     """
 
-    shape: tuple[int, int]
+    shape: Shape
     merge: str
     _added: int = field(default=0, init=False)
 
@@ -225,7 +226,7 @@ _RANKS[Reason.CODE], _RANKS[Reason.VALID] = 1, 2
 class Follower:
     """Collects granules of a layer that follows a driving layer; fields as `Merger`'s."""
 
-    shape: tuple[int, int]
+    shape: Shape
     dtype: np.dtype[np.generic]
     nodata: int | float
     merge: str

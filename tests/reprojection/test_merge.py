@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from modis.axes import Shape
 from reprojection.read.qa import Reason
 from reprojection.warp.merge import Follower, Merger, nominal_zenith
 
@@ -11,7 +12,7 @@ NODATA = -99
 
 def merged(rule: str, *granules: list[tuple[int, Reason, float]]) -> Merger:
     """Granules of one pixel each or none, as (value, reason, zenith)."""
-    merger = Merger(shape=(1, 1), dtype=np.dtype(np.int16), nodata=NODATA, merge=rule)
+    merger = Merger(shape=Shape(1, 1), dtype=np.dtype(np.int16), nodata=NODATA, merge=rule)
     for pixels in granules:
         values, why, zenith = zip(*pixels, strict=True) if pixels else ((), (), ())
         merger.add(
@@ -110,9 +111,9 @@ def scattered(seed: int) -> list[tuple[np.ndarray, np.ndarray, np.ndarray, np.nd
 def test_a_follower_takes_the_granule_that_the_driving_layer_is_taken_from(rule: str) -> None:
     dtype = np.dtype(np.int16)
     driving, own = scattered(1), scattered(2)
-    merger = Merger(shape=(1, PIXELS), dtype=dtype, nodata=NODATA, merge=rule)
-    itself = Follower(shape=(1, PIXELS), dtype=dtype, nodata=NODATA, merge=rule)
-    other = Follower(shape=(1, PIXELS), dtype=dtype, nodata=NODATA, merge=rule)
+    merger = Merger(shape=Shape(1, PIXELS), dtype=dtype, nodata=NODATA, merge=rule)
+    itself = Follower(shape=Shape(1, PIXELS), dtype=dtype, nodata=NODATA, merge=rule)
+    other = Follower(shape=Shape(1, PIXELS), dtype=dtype, nodata=NODATA, merge=rule)
     for (at, values, why, zenith), (there, mine, reason, _) in zip(driving, own, strict=True):
         merger.add(at, values, why, zenith)
         itself.add((at, why, zenith), at, values, why)
@@ -137,7 +138,7 @@ def test_a_follower_takes_the_granule_that_the_driving_layer_is_taken_from(rule:
 def test_where_the_driving_layer_has_no_value_the_rule_still_chooses_one_granule() -> None:
     fill, valid = np.array([Reason.FILL], np.uint8), np.array([Reason.VALID], np.uint8)
     at = np.zeros(1, np.intp)
-    follower = Follower(shape=(1, 1), dtype=np.dtype(np.int16), nodata=NODATA, merge="nadir")
+    follower = Follower(shape=Shape(1, 1), dtype=np.dtype(np.int16), nodata=NODATA, merge="nadir")
     for value, angle in ((10, 30.0), (20, 5.0), (30, 40.0)):
         zenith = np.array([angle], np.float32)
         follower.add((at, fill, zenith), at, np.array([value], np.int16), valid)
