@@ -1,0 +1,291 @@
+"""Rows as they are stored: keys, names, types and values of each kind, held to a file.
+
+`row_formats.json` was written by the build of schema 4. Stored rows outlive a build: what differs
+from the file needs a new schema number and an upgrade. `python -m tests.tasks.test_row_formats`
+writes the file anew.
+"""
+
+import hashlib
+import json
+from dataclasses import replace
+from pathlib import Path
+
+from reprojection.read.completeness import Completeness, Missing
+from service_manager.leader.leadership import Leadership
+from service_manager.plans import gate
+from service_manager.requests import intake
+from tasks.holdings import holdings
+from tasks.model.categories import Category
+from tasks.model.model import ArtifactFile, Attempt, Phase, RequestState, State, Task
+from tasks.model.plan import Gap
+from tasks.model.spec import CollectSpec, GridSpec, Input, MosaicSpec
+from tasks.request.request import parse_request
+from tasks.run import backup
+from tasks.storage.memory_store import MemoryStore
+from tasks.storage.schema import SCHEMA
+from tasks.storage.store import Delete, Upsert, Value
+from tasks.tables import history, outbox, requests, transitions, workers
+from tasks.tables.outbox import Mail
+from tasks.tables.requests import PhaseCount, Preview, RequestRow
+from tasks.tables.rows import Edge, News, Want
+from tasks.tables.services import Services, memory_services
+from tasks.tables.transitions import Change, RetryPolicy
+from tasks.tables.workers import Hold, RunningAttempt, WorkerRow
+
+FILE = Path(__file__).with_name("row_formats.json")
+LONG = 200  # characters of a value that the file has in full
+
+COLLECT = CollectSpec(product="MOD13A2", collection="6", granule="g é", production="1")
+MOSAIC = MosaicSpec(
+    name="of two",
+    inputs=(Input(key=COLLECT.key, name="a"), Input(key="f" * 64, name="b")),
+    grid=GridSpec(crs="EPSG:4326", transform=(1, 0, 0, 0, -1, 0), width=8, height=8),
+)
+FILES = (
+    ArtifactFile(name="a.tif", blob="artifacts/x/c/a.tif", size=2**40, sha256="ab" * 32),
+    ArtifactFile(name="b.tif", blob="b", size=1, sha256="", valid_share=0.25),
+    ArtifactFile(
+        name="c.tif",
+        blob="c",
+        size=0,
+        sha256="",
+        valid_share=0.0,
+        completeness=Completeness(
+            share=0.5,
+            missing=tuple(
+                Missing(what=f"granule {n:03d}", why="é" + "y" * 300) for n in range(120)
+            ),
+            unnamed=7,
+        ),
+    ),
+)
+POLICY = RetryPolicy(budget=3, base=10.0, ceiling=100.0)
+WANT = Want(request="r1", key=COLLECT.key, phase=Phase.COLLECTION, name="g é")
+TOLD = replace(
+    WANT,
+    request="r2",
+    output="MOD13A2/1",
+    outcome="failed",
+    category=Category.SERVER_BUSY,
+    reused=True,
+    message="m" * 600,
+    successor="d" * 64,
+    earlier=("e" * 64, "0" * 64),
+    stopped=True,
+    files=FILES,
+)
+
+
+def task_rows(services: Services) -> None:
+    """A task in every state that has rows of its own, and all that lies beside it."""
+    edge = Edge(key=COLLECT.key, dependent=MOSAIC.key, bits=0b101)
+    waiting = transitions.create(MOSAIC, replace(WANT, key=MOSAIC.key), missing=2**70 + 3)
+    ready = transitions.create(COLLECT, WANT, 0, (edge,))
+    running = transitions.claim(at("1", ready), "claim", "worker-1", 1_700_000_000.25)
+    failed = ended(running, Category.SERVER_BUSY, "busy", "log " * 10_000)
+    later = transitions.fail(at("1", running), failed, POLICY, now=1_700_000_001.0, jitter=0.5)
+    done = transitions.commit(at("1", running), ended(running, None, "", "é"), FILES)
+    wanted = transitions.want(at("1", done), TOLD, 0, (edge,))
+    gone = transitions.fail(
+        at("1", running),
+        ended(running, Category.USER_CODE_FAILED, "x" * 600, ""),
+        replace(POLICY, budget=1),
+        now=0.0,
+        jitter=0.0,
+    )
+    waits = replace(at("1", waiting), missing=0, lacking=1, generation=7)
+    changes = {
+        "waiting": waiting,
+        "ready": ready,
+        "running": running,
+        "later": later,
+        "done": done,
+        "wanted": wanted,
+        "gone": gone,
+        "superseded": transitions.supersede(waits, "a" * 64, "first cause"),
+        "waits anew": transitions.reconsider(waits, 1),
+        "told": transitions.deliver(at("1", wanted), "r2"),
+    }
+    for name, change in changes.items():  # in a partition each
+        operations = [
+            Upsert(row=op.row, entity={"deleted": True} if isinstance(op, Delete) else op.entity)
+            for op in change.operations
+        ]
+        services.store.transact("tasks", name, operations)
+    gate.close(services.store, services.clock, "closed")
+    services.store.transact("tasks", "0", [gate.passing(services.store, "0", "open")])
+
+
+def request_rows(services: Services) -> None:
+    """A request as submitted, one with all that a row can say, and the rows beside requests."""
+    document = parse_request(
+        {
+            "title": "t é",
+            "products": [{"name": "MOD13A2", "collection": "6", "layers": ["x"]}],
+            "region": {"tiles": ["h18v04"]},
+            "time": {"start": "2012-01-01", "end": "2012-01-02"},
+            "grid": {"modis": 1000},
+        }
+    )
+    requests.submit(services, "someone@example.org", document, request_id="new")
+    requests.submit(services, "someone", document, request_id="dry", dry_run=True, retry_of="new")
+    requests.submit(services, "someone", document, request_id="full")
+
+    def fill(row: RequestRow) -> RequestRow:
+        return replace(
+            row,
+            state=RequestState.CANCELLED,
+            ended=1.5,
+            order="pause",
+            paused=True,
+            phases={Phase.COLLECTION: PhaseCount(total=6, done=1, failed=2, running=3, reused=1)},
+            outputs=3,
+            delivered=2,
+            gaps=tuple(Gap(what=f"{n} " + "w" * 300, reason="é" + "r" * 300) for n in range(60)),
+            gap_count=60,
+            preview=Preview(granules=1, tasks=2, exact=False, busy=2.5, cost=0.25),
+            notes=tuple("n" * 400 for _ in range(25)),
+            message="m" * 3000,
+            attempts=2,
+            epoch=3,
+            retry_orders=("all", "task|" + "0" * 64),
+            retry_of="new",
+            retried_as="other",
+            retried=True,
+        )
+
+    requests.change_request(services, "full", fill)
+    Leadership(services, 30.0).acquire()
+    intake._note_written(services, "new", 4)
+    holdings.ask(services.store, services.clock)
+
+
+def other_rows(services: Services) -> None:
+    """A mail, workers and the history."""
+    mail = Mail(
+        request="new",
+        to="someone@example.org",
+        kind="end",
+        subject="s é",
+        body="b é\n",
+        written=1.0,
+        signs_in="someone",
+        shows=("new", "full"),
+    )
+    outbox.put(services.store, services.clock, mail)
+    outbox.mark_failed(services.store, services.clock, mail, "e" * 600)
+    attempt = RunningAttempt(
+        key="0" * 64,
+        claim="c",
+        started_ago=1.5,
+        phase=Phase.REDUCTION,
+        task_class="x",
+        progress=0.5,
+    )
+    worker = WorkerRow(
+        name="w",
+        host="h",
+        slots=2,
+        started=1.0,
+        beat_at=2.0,
+        sequence=3,
+        attempts=(attempt, replace(attempt, claim="d", note="n é")),
+        sandbox="s",
+        version="1",
+    )
+    workers.beat(services.store, services.clock, worker)
+    workers.order_kill(services.store, services.clock, "w", "c")
+    workers.order_move(services.store, services.clock, "w", "d")
+    workers.order_hold(
+        services.store, services.clock, "w", 1.0, Hold.DRAINED, why="y" * 1100, wait=9.0
+    )
+    batch = [news(1, None, 2.0), news(2, None, 4.0), news(3, Category.SERVER_BUSY, 1.0)]
+    history.count(services.store, batch, epoch=5)
+
+
+def at(etag: str, change: Change) -> Task:
+    return replace(change.task, etag=etag)
+
+
+def ended(change: Change, category: Category | None, message: str, log: str) -> Attempt:
+    task = change.task
+    return Attempt(
+        key=task.key,
+        number=task.attempt,
+        claim=task.claim,
+        phase=task.phase,
+        task_class=task.task_class,
+        worker=task.worker,
+        started=1.0,
+        ended=3.5,
+        duration=2.5,
+        category=category,
+        message=message,
+        log=log,
+        peak_memory=2**33,
+    )
+
+
+def news(number: int, category: Category | None, duration: float) -> News:
+    return News(
+        key="0" * 64,
+        row=f"o|{number}",
+        number=number,
+        state=State.DONE,
+        category=category,
+        duration=duration,
+        ended=1_700_000_000.0,
+        phase=Phase.REPROJECTION,
+        task_class="reprojection a/b 6, x2",
+        worker="w",
+        has_dependents=False,
+        wants=("r1",),
+        not_before=0.0,
+        message="",
+        successor="",
+        sponsor="r1",
+        files=(),
+        counted=False,
+    )
+
+
+def stored() -> dict[str, dict[str, object]]:
+    """All rows by table, partition and RowKey, with the type and value of each property."""
+    services = memory_services()
+    assert isinstance(services.store, MemoryStore)
+    backup._begin(services.store, services.clock, FILE, backup.Totals(rows=3, blobs=4))
+    task_rows(services)
+    request_rows(services)
+    other_rows(services)
+    return {
+        f"{table} {row.partition} {row.row}": {
+            name: plain(SCHEMA - value if name == "schema" else value)  # type: ignore[operator]
+            for name, value in sorted(row.entity.items())
+        }
+        for table, some in services.store.tables().items()
+        for row in some
+    }
+
+
+def plain(value: Value) -> list[object]:
+    """The exact type and the value, of a long one its length and checksum."""
+    kind = type(value).__name__
+    if not isinstance(value, str | bytes):
+        return [kind, value]
+    data = value if isinstance(value, bytes) else value.encode()
+    if len(data) > LONG:
+        return [kind, len(value), hashlib.sha256(data).hexdigest()]
+    return [kind, data.decode() if data.isascii() else data.hex()]
+
+
+def test_rows_are_stored_as_before() -> None:
+    found = json.loads(json.dumps(stored()))
+    expected = json.loads(FILE.read_text())
+    assert found.keys() == expected.keys()
+    for name, properties in expected.items():
+        assert found[name] == properties, name
+
+
+if __name__ == "__main__":
+    lines = (f"{json.dumps(name)}: {json.dumps(row)}" for name, row in stored().items())
+    FILE.write_text("{\n" + ",\n".join(lines) + "\n}\n")
