@@ -283,7 +283,7 @@ def portal(folder: Path, settings: Settings) -> Iterator[tuple[Child, str]]:
     child = Child(
         ChildSpec(
             name="portal",
-            argv=(sys.executable, "-m", "portal"),
+            argv=(sys.executable, "-P", "-m", "portal"),
             env={
                 "SWATHMILL_STORAGE": settings.storage.get_secret_value(),
                 "SWATHMILL_REDIS_URL": settings.redis_url.get_secret_value(),

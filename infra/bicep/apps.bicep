@@ -252,6 +252,7 @@ resource portal 'Microsoft.App/containerApps@2024-03-01' = {
           image: image
           command: [
             'python'
+            '-P'
             '-m'
             'portal'
           ]
@@ -312,6 +313,7 @@ resource manager 'Microsoft.App/containerApps@2024-03-01' = {
           image: image
           command: [
             'python'
+            '-P'
             '-m'
             'service_manager'
           ]
@@ -354,6 +356,7 @@ resource worker 'Microsoft.App/containerApps@2024-03-01' = {
           image: image
           command: [
             'python'
+            '-P'
             '-m'
             'worker'
           ]

@@ -55,8 +55,8 @@ class Child:
         _rotate(self.spec.log)
         command = [
             sys.executable,
+            "-I",
             "-S",
-            "-E",
             str(LEASH),
             str(int(self.spec.orphan_signal)),
             str(os.getpid()),

@@ -253,7 +253,7 @@ class Stack:
         return self._supervisor.start(
             ChildSpec(
                 name=name,
-                argv=(sys.executable, "-m", module, *arguments),
+                argv=(sys.executable, "-P", "-m", module, *arguments),
                 env={**env, "PYTHONUNBUFFERED": "1"},
                 log=self._options.folder.log(name),
                 grace_seconds=grace_seconds,

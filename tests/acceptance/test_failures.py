@@ -71,7 +71,7 @@ def worker_of(data: Path) -> int:
             environment = Path(f"/proc/{process}/environ").read_bytes()
         except OSError:
             continue
-        if mark in environment and arguments[1:3] == ["-m", "worker"]:
+        if mark in environment and arguments[2:4] == ["-m", "worker"]:
             return process
     return 0
 

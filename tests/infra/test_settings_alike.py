@@ -51,8 +51,8 @@ def test_compose_and_bicep_set_the_same_ones(process: str, bicep: Files) -> None
 def test_every_process_of_the_stack_runs_in_both(bicep: Files) -> None:
     commands = {name: compose_services()[name]["command"] for name in PROCESSES}
     modules = {"portal": "portal", "manager": "service_manager", "worker": "worker"}
-    assert commands == {name: ["python", "-m", module] for name, module in modules.items()}
+    assert commands == {name: ["python", "-P", "-m", module] for name, module in modules.items()}
     for name, module in modules.items():
         app = bicep["apps.bicep"]["resources"][name]["config"]["properties"]
         (container,) = app["template"]["containers"]
-        assert container["command"] == ["python", "-m", module]
+        assert container["command"] == ["python", "-P", "-m", module]

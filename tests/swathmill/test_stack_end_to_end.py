@@ -19,7 +19,8 @@ from swathmill.stack.folder import DataFolder, is_running
 pytestmark = [pytest.mark.slow, pytest.mark.integration]
 
 ROOT = Path(__file__).parents[2]
-COMMAND = (sys.executable, "-m", "swathmill.cli")
+PROGRAM = str(Path(sys.executable).with_name("swathmill"))
+PACKAGES = ("portal", "service_manager", "worker", "tasks", "reprojection", "archives", "swathmill")
 REQUEST = ROOT / "examples" / "sample.yaml"
 LIMIT_SECONDS = 400.0
 DAY = "2012-04-14"
@@ -27,10 +28,14 @@ DAY = "2012-04-14"
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """A data folder with a sample archive beside it."""
+    """A data folder with a sample archive beside it, and the folder where commands are given.
+
+    That folder holds modules with the names of our packages, as a scientist's own may.
+    """
 
     data: Path
     archive: Path
+    current: Path
 
     def processes(self) -> set[int]:
         """Processes of a stack on this data folder: our own have it in their environment, the
@@ -54,23 +59,23 @@ class Place:
     def swathmill(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run one command to its end."""
         return subprocess.run(
-            [*COMMAND, *arguments, "--data", str(self.data)],
+            [PROGRAM, *arguments, "--data", str(self.data)],
             capture_output=True,
             text=True,
             timeout=LIMIT_SECONDS,
             check=False,
-            cwd=ROOT,
+            cwd=self.current,
         )
 
     def start(self, *arguments: str, log: Path) -> subprocess.Popen[bytes]:
         """Start one command that runs on; its output goes to a file."""
         with log.open("wb") as out:
             return subprocess.Popen(
-                [*COMMAND, *arguments, "--data", str(self.data), "--archive", str(self.archive)],
+                [PROGRAM, *arguments, "--data", str(self.data), "--archive", str(self.archive)],
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=subprocess.STDOUT,
-                cwd=ROOT,
+                cwd=self.current,
             )
 
 
@@ -89,18 +94,29 @@ def until(condition: Callable[[], bool], what: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def current(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("current")
+    for package in PACKAGES:
+        (folder / f"{package}.py").write_text('raise SystemExit("wrong module")\n')
+    return folder
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory: pytest.TempPathFactory, current: Path) -> Path:
     folder = tmp_path_factory.mktemp("archive")
     done = subprocess.run(
-        [*COMMAND, "sample", str(folder)], capture_output=True, text=True, check=False, cwd=ROOT
+        [PROGRAM, "sample", str(folder)], capture_output=True, text=True, check=False, cwd=current
     )
     assert done.returncode == 0, done.stderr
     return folder
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory, archive: Path) -> Iterator[Place]:
-    place = Place(data=tmp_path_factory.mktemp("stack") / "data", archive=archive)
+def place(
+    tmp_path_factory: pytest.TempPathFactory, archive: Path, current: Path
+) -> Iterator[Place]:
+    data = tmp_path_factory.mktemp("stack") / "data"
+    place = Place(data=data, archive=archive, current=current)
     yield place
     for process in place.processes():
         os.kill(process, signal.SIGKILL)
