@@ -123,6 +123,14 @@ test-fast: $(STAMP)/dev ## Run the tests that need no server, browser, real gran
 test-pythons: $(STAMP)/dev ## Try the machine's other Pythons (3.11 or newer): quick tests, the sample request
 	@sh tools/test-pythons.sh
 
+.PHONY: wheel
+wheel: setup ## Build the wheel and the source distribution from the last commit, into dist
+	@sh tools/build-wheel.sh
+
+.PHONY: test-wheel
+test-wheel: setup ## Build the wheel and run the sample request with it, outside the checkout
+	@sh tools/test-wheel.sh
+
 .PHONY: simulate
 simulate: $(STAMP)/dev ## Simulate histories of the task protocol with faults [SEEDS=n]
 	$(BIN)/python -m tests.simulation.run --seeds $(SEEDS)
@@ -201,4 +209,4 @@ lock: ## Write the requirements locks again, with the newest versions that fit
 
 .PHONY: clean
 clean: ## Remove what set-up and tests made; a data folder (.swathmill) stays
-	rm -rf $(VENV) .venv-* node_modules portal/static/vendor build *.egg-info
+	rm -rf $(VENV) .venv-* node_modules portal/static/vendor build dist *.egg-info

@@ -48,8 +48,13 @@ _BLENDING = ("bilinear", "cubic", "average", "gdal-average", "median")
 
 @dataclass(frozen=True, kw_only=True)
 class Driver:
-    """The layer by whose values the granule of each pixel is chosen for other layers of swaths;
-    `resampling` and `qa` are as in its own options."""
+    """Name the layer by whose values the granule of each pixel is chosen for other swath layers.
+
+    Attributes:
+        layer: Name of the driving layer, in the same granules.
+        resampling: "nearest" or "average"; None, the default, means "nearest".
+        qa: The driving layer's own rule, as in `Options`; None, the default, means no rule.
+    """
 
     layer: str
     resampling: str | None = None
@@ -58,16 +63,33 @@ class Driver:
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """How granules become pixels. The defaults are those of a request that says nothing.
+    """Say how granules become pixels.
 
-    `resampling` None means the layer's default. `qa` is a rule by QA layer and field
-    (`{"FparLai_QC": {"MODLAND": [0]}}`), a preset's name ("best", "good") or None. `mask` False
-    keeps what the valid range and codes would remove, and only fill is empty: there is no rule
-    with it. `units` "physical"
-    gives float32. `codes` "keep" adds a class band. `search` "valid" looks within the footprint
-    radius for the nearest pixel with a value, "footprint" takes the nearest whatever it holds.
-    `driver` names the layer that this one follows where swaths overlap: each pixel is taken from
-    the granule that the driver's is taken from. It says nothing to tiles, and to the merge "mean".
+    The defaults are those of a request that says nothing.
+
+    Attributes:
+        resampling: How source pixels become one pixel. Tiles: "nearest", "bilinear", "cubic",
+            "average", "gdal-average", "mode", "min", "max", "median"; swaths: "nearest", "average".
+            None, the default, takes the catalogue's choice for the layer, "nearest" for swaths.
+        merge: From which swath granule a pixel is taken where several have a value: "nadir" (the
+            default: the smallest sensor zenith, then the newest), "latest", "first", or "mean" of
+            all. Tiles do not overlap, so it says nothing to them.
+        qa: Which pixels are data. A rule names QA layers, their bit fields and the values wanted,
+            `{"FparLai_QC": {"MODLAND": [0]}}`; "best" and "good" are the catalogue's rules for the
+            layer. None, the default, takes every pixel.
+        mask: Whether pixels with codes, or outside the valid range, are empty; True by default.
+            False leaves only fill empty, and allows no `qa`.
+        units: "stored" (the default) keeps the granule's integers with scale and offset;
+            "physical" gives float32 in the layer's units.
+        codes: "mask" (the default) leaves pixels with a code empty; "keep" adds a band of codes.
+        search: For the nearest source pixel: "footprint" (the default) takes it whatever it holds;
+            "valid" takes the nearest with a value, within the footprint's radius.
+        extra_bands: Bands to add, none by default: "count" of granules with a value, "source"
+            (number of the granule the value came from, 1 is the first of the raster's provenance,
+            0 none), "reason" why a pixel is empty (0 it has a value, 1 fill, 2 code or outside the
+            valid range, 3 QA, 4 no granule).
+        driver: The layer that this one follows where swath granules overlap: each pixel comes from
+            the granule that the driver's comes from. None by default; not for merge "mean".
     """
 
     resampling: str | None = None
@@ -92,13 +114,36 @@ def reproject(
 ) -> Raster:
     """Reproject one layer of granules of one date onto one grid.
 
-    `paths` are tile granules of one sinusoidal lattice, or swath granules; their order does not
-    matter, and of several editions of one granule the newest counts. `product` is the catalogue's
-    entry; None looks it up by the granules' own name. A grid that no granule reaches gives a raster
-    of nodata.
+    Tiles are one source raster, on the sinusoidal projection of a sphere of radius 6371007.181 m
+    (MODIS Land tile grid). A source value is worth what the product's user guide says, by scale and
+    offset of the file's attributes: `stored * scale + offset`, or `scale * (stored - offset)` in
+    the Atmosphere products. Fill codes, valid ranges and bit fields are those of the product's
+    user guide, which heads its file in `reprojection/catalogue`. A swath pixel sees the footprint
+    whose centre is nearest on the unit sphere (chords), within half the diagonal of the footprint's
+    spacing: the rule heads `reprojection/warp/swath.py`.
 
-    Raises UnreadableGranuleError, BadFormatError, UnknownLayerError, NoGeolocationError for a
-    granule, GridError for a grid, ChoiceRefusedError for options that would give wrong values.
+    Args:
+        paths: Files of tile granules of one date, or of swath granules, in any order; of several
+            editions of one granule the newest counts.
+        layer: The layer's name in the granules; of a layer with several bands one, as `Name[2]`,
+            counted from 0.
+        grid: The target grid.
+        options: How granules become pixels; `Options()` holds the defaults.
+        product: The catalogue's entry; None, the default, looks it up by the granules' own name.
+        threads: How many threads work, 1 by default. The pixels do not depend on it.
+
+    Returns:
+        The raster: `data` of shape (bands, grid.height, grid.width), the layer first, then the
+        bands of `options`. A grid that no granule reaches gives a raster of nodata.
+
+    Raises:
+        UnreadableGranuleError: a granule is damaged.
+        BadFormatError: a file is not HDF.
+        UnknownLayerError: a granule does not hold the layer.
+        NoGeolocationError: a swath does not say where its pixels lie.
+        GridError: the grid cannot be used.
+        ChoiceRefusedError: no granule was given, granules do not belong in one raster, or options
+            would give wrong values, such as classes that are blended.
     """
     if not paths:
         raise ChoiceRefusedError("no granule was given; name at least one")

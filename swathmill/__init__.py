@@ -1,1 +1,69 @@
-"""The `swathmill` command: one machine's stack, and every room's front door."""
+"""MODIS granules to analysis-ready data on one grid: the public names, and the `swathmill` command.
+
+Everything for users is imported from here; the packages behind it are internal. A name is loaded
+when it is first used, so that the command starts quickly.
+"""
+
+from importlib import import_module
+from importlib.metadata import version
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from reprojection.explain.explain import Explanation, explain
+    from reprojection.grid.grids import Grid, Lattice
+    from reprojection.read.raster import Raster
+    from reprojection.reproject import Driver, Options, reproject
+    from reprojection.write.write import read_grid, read_raster, write_cog
+    from swathmill.client import Client
+    from tasks.request.request import Request, load_request
+
+    __version__: str
+
+__all__ = [
+    "Client",
+    "Driver",
+    "Explanation",
+    "Grid",
+    "Lattice",
+    "Options",
+    "Raster",
+    "Request",
+    "__version__",
+    "explain",
+    "load_request",
+    "read_grid",
+    "read_raster",
+    "reproject",
+    "write_cog",
+]
+
+_HOMES = {
+    "Client": "swathmill.client",
+    "Driver": "reprojection.reproject",
+    "Explanation": "reprojection.explain.explain",
+    "Grid": "reprojection.grid.grids",
+    "Lattice": "reprojection.grid.grids",
+    "Options": "reprojection.reproject",
+    "Raster": "reprojection.read.raster",
+    "Request": "tasks.request.request",
+    "explain": "reprojection.explain.explain",
+    "load_request": "tasks.request.request",
+    "read_grid": "reprojection.write.write",
+    "read_raster": "reprojection.write.write",
+    "reproject": "reprojection.reproject",
+    "write_cog": "reprojection.write.write",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Load a public name from the module that holds it."""
+    if name == "__version__":
+        return version("swathmill")
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    """List the public names."""
+    return __all__

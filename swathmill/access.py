@@ -1,7 +1,7 @@
 """Getting at a portal: this machine's stack through its data folder, another by a token."""
 
 from portal.core import tokens
-from swathmill.client import PortalClient
+from swathmill.client import Client
 from swathmill.errors import ApiError, ArgumentError, StackError
 from swathmill.stack.folder import DataFolder, is_running
 from tasks.settings import Settings
@@ -9,7 +9,7 @@ from tasks.settings import Settings
 LOCAL_OWNER = "operator@localhost"
 
 
-def client_for(folder: DataFolder, token: str | None) -> PortalClient:
+def client_for(folder: DataFolder, token: str | None) -> Client:
     """The portal a command speaks to.
 
     With a token: the one SWATHMILL_PORTAL_URL names, if it is set, else that of the stack on the
@@ -26,14 +26,14 @@ def client_for(folder: DataFolder, token: str | None) -> PortalClient:
         settings = Settings()
         named = "portal_url" in settings.model_fields_set or not running
         url = settings.portal_url if named else state.portal_url
-        return PortalClient(url=url, token=_plain(token))
+        return Client(url=url, token=_plain(token))
     if not running:
         raise ApiError(
             f"No stack runs on the data folder {folder.path}.",
             "Start one with `swathmill up`, name its data folder with --data, or give a token "
             "(SWATHMILL_TOKEN) for the portal SWATHMILL_PORTAL_URL names.",
         )
-    return PortalClient(url=state.portal_url, token=local_token(folder))
+    return Client(url=state.portal_url, token=local_token(folder))
 
 
 def _plain(token: str) -> str:
@@ -46,9 +46,9 @@ def _plain(token: str) -> str:
     return token
 
 
-def local_client(folder: DataFolder) -> PortalClient:
+def local_client(folder: DataFolder) -> Client:
     """The portal of the stack that runs on the data folder."""
-    return PortalClient(url=folder.state().portal_url, token=local_token(folder))
+    return Client(url=folder.state().portal_url, token=local_token(folder))
 
 
 def local_token(folder: DataFolder) -> str:

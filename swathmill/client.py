@@ -4,6 +4,7 @@ import datetime as dt
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import TypeVar
 from urllib.parse import quote
@@ -123,11 +124,17 @@ _RESULTS = TypeAdapter(list[ResultFile])
 
 
 @dataclass(frozen=True, kw_only=True)
-class PortalClient:
-    """Calls to one portal, on behalf of whoever the token was given to.
+class Client:
+    """Call one portal's HTTP API, on behalf of whoever the token was given to.
 
     Each call raises RefusedError when the portal refuses what was asked (4xx), naming field and
     remedy, and ApiError when the portal cannot be reached or fails.
+
+    Attributes:
+        url: The portal's address, such as "http://127.0.0.1:8000".
+        token: What `swathmill sign-in NAME --token` prints.
+        transport: How httpx sends requests; None, the default, is over the network.
+        timeout: Seconds without an answer after which a call has failed, 60 by default.
     """
 
     url: str
@@ -136,8 +143,12 @@ class PortalClient:
     timeout: float = TIMEOUT_SECONDS
 
     def submit(self, request: Request, *, key: str = "") -> RequestStatus:
-        """Hand in a request; it has been accepted when this returns. Called again with the same
-        non-empty `key`, it makes no second request."""
+        """Hand in a request; it has been accepted when this returns.
+
+        Args:
+            request: The request.
+            key: Called again with the same non-empty key, it makes no second request.
+        """
         answer = self._call(
             "POST",
             "/api/requests",
@@ -147,47 +158,86 @@ class PortalClient:
         return self._read(_STATUS, answer)
 
     def preview(self, request: Request) -> Preview:
-        """What a request would take: granules, tasks, bytes, gaps. Nothing is kept."""
+        """Ask what a request would take: granules, tasks, bytes, gaps. Nothing is kept.
+
+        Args:
+            request: The request.
+        """
         answer = self._call(
             "POST", "/api/requests", document=_document(request), parameters={"dry_run": "true"}
         )
         return self._read(_PREVIEW, answer)
 
     def status(self, request_id: str) -> RequestStatus:
-        """Where a request stands."""
+        """Ask where a request stands.
+
+        Args:
+            request_id: Its id, as `submit` returned it.
+        """
         return self._read(_STATUS, self._call("GET", _path(request_id)))
 
     def requests(self) -> list[RequestStatus]:
-        """The owner's requests, newest first."""
+        """List the owner's requests, newest first."""
         return self._read(_REQUESTS, self._call("GET", "/api/requests"))
 
     def told(self, request_id: str = "") -> JsonValue:
-        """All that the portal tells of a request, or of the owner's requests, as it tells it."""
+        """Ask all that the portal tells of a request, as JSON types.
+
+        Args:
+            request_id: Its id; "", the default, asks for all of the owner's requests.
+        """
         path = _path(request_id) if request_id else "/api/requests"
         return self._read(_JSON, self._call("GET", path))
 
     def gaps(self, request_id: str) -> list[Gap]:
-        """All that a request asked for and cannot get."""
+        """List all that a request asked for and cannot get.
+
+        Args:
+            request_id: Its id.
+        """
         return self._read(_GAPS, self._call("GET", _path(request_id, "gaps")))
 
     def failures(self, request_id: str) -> list[Failure]:
-        """All of a request's tasks that failed for good."""
+        """List all of a request's tasks that failed for good.
+
+        Args:
+            request_id: Its id.
+        """
         return self._read(_FAILURES, self._call("GET", _path(request_id, "failures")))
 
     def results(self, request_id: str) -> list[ResultFile]:
-        """The files of a request that are finished."""
+        """List the files of a request that are finished.
+
+        Args:
+            request_id: Its id.
+        """
         return self._read(_RESULTS, self._call("GET", _path(request_id, "results")))
 
     def cancel(self, request_id: str) -> RequestStatus:
-        """Stop a request; its finished results stay, and what other requests want goes on."""
+        """Stop a request; its finished results stay, and what other requests want goes on.
+
+        Args:
+            request_id: Its id.
+        """
         return self.order(request_id, "cancel")
 
     def order(self, request_id: str, what: str) -> RequestStatus:
-        """Have a request cancelled, paused, resumed or confirmed; where it stands then."""
+        """Have a request cancelled, paused, resumed or confirmed; return where it stands then.
+
+        Args:
+            request_id: Its id.
+            what: "cancel", "pause", "resume" or "confirm".
+        """
         return self._read(_STATUS, self._call("POST", _path(request_id, what)))
 
     def retry(self, request_id: str, *, category: str = "", task: str = "") -> RequestStatus:
-        """Try again what failed, of one category, or one task; the request that does it."""
+        """Try again what failed; return the request that does it.
+
+        Args:
+            request_id: The id of the request whose tasks failed.
+            category: Only failures of this category; "", the default, means of all.
+            task: Only the task with this key; "", the default, means all.
+        """
         answer = self._call(
             "POST",
             _path(request_id, "retry"),
@@ -200,8 +250,19 @@ class PortalClient:
     ) -> Path:
         """Fetch a result into a folder, under its own name, whole or not at all.
 
-        `progress` is told of every chunk's bytes. A file that is there already with the right
-        checksum is not fetched again.
+        A file that is there already with the right checksum is not fetched again.
+
+        Args:
+            result: One of `results`.
+            folder: The folder, which is made where it is absent.
+            progress: Called with the number of bytes of each chunk as it comes.
+
+        Returns:
+            The file.
+
+        Raises:
+            ApiError: the file arrived damaged, or the portal cannot be reached.
+            OSError: the file cannot be written.
         """
         target = _inside(folder, result.name)
         if target.is_file() and _sha256(target) == result.sha256:
@@ -287,7 +348,10 @@ class PortalClient:
             base_url=self.url,
             transport=self.transport,
             timeout=self.timeout,
-            headers={"Authorization": f"Bearer {self.token}"},
+            headers={
+                "Authorization": f"Bearer {self.token}",
+                "User-Agent": f"swathmill/{version('swathmill')}",
+            },
             # The portal of a stack is on this machine: a proxy of the environment is not for it.
             trust_env=not self.url.startswith("http://127.0.0.1"),
         )

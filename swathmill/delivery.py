@@ -12,11 +12,11 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict
 
 from swathmill.client import (
+    Client,
     Failure,
     Gap,
     Missing,
     PhaseProgress,
-    PortalClient,
     RequestStatus,
     ResultFile,
 )
@@ -74,7 +74,7 @@ class Delivery:
 
 
 def fetch_results(
-    client: PortalClient, request_id: str, folder: Path, *, tick: Callable[[], None]
+    client: Client, request_id: str, folder: Path, *, tick: Callable[[], None]
 ) -> list[tuple[ResultFile, Path]]:
     """Download every finished result of a request into a folder."""
     fetched = []

@@ -50,7 +50,7 @@ def examine(folder: DataFolder, settings: Settings) -> list[Finding]:
     checks: Sequence[tuple[str, Callable[[], Finding]]] = (
         ("Python", _python),
         ("C compiler", _compiler),
-        ("kernels", _kernels),
+        ("kernels", kernels_finding),
         ("Node", _node),
         ("Azurite", _azurite),
         ("Redis", _redis),
@@ -90,12 +90,14 @@ def _compiler() -> Finding:
             subject="C compiler",
             verdict=Verdict.NOTE,
             found=f"no {name} on PATH",
-            remedy="Only set-up needs it. Debian, Ubuntu: apt install gcc libc6-dev.",
+            remedy="Only `make setup` in a checkout needs it (Debian, Ubuntu: apt install gcc "
+            "libc6-dev).",
         )
     return Finding(subject="C compiler", verdict=Verdict.GOOD, found=found)
 
 
-def _kernels() -> Finding:
+def kernels_finding() -> Finding:
+    """Say whether the C kernels are there."""
     try:
         there = kernels.available()
     except OSError as error:
@@ -103,14 +105,14 @@ def _kernels() -> Finding:
             subject="kernels",
             verdict=Verdict.FAULT,
             found=f"cannot be loaded: {error}",
-            remedy="Run `make kernels` in the checkout.",
+            remedy=kernels.REMEDY,
         )
     if not there:
         return Finding(
             subject="kernels",
-            verdict=Verdict.NOTE,
-            found="not compiled: reprojection uses numpy and is many times slower",
-            remedy="Install a C compiler and run `make kernels` in the checkout.",
+            verdict=Verdict.FAULT,
+            found="absent: reprojection is slow (numpy), and workers do not start",
+            remedy=kernels.REMEDY,
         )
     return Finding(subject="kernels", verdict=Verdict.GOOD, found="compiled and loaded")
 

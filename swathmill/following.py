@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from swathmill.client import PortalClient, RequestStatus
+from swathmill.client import Client, RequestStatus
 from swathmill.errors import ApiError, RefusedError
 from swathmill.progress import ProgressView
 from swathmill.stack.folder import DataFolder
@@ -21,7 +21,7 @@ UNREACHABLE_SECONDS = 120.0
 class Follower:
     """Follows one request while something else (the stack) must be looked after: `tick`."""
 
-    client: PortalClient
+    client: Client
     tick: Callable[[], None]
     view: ProgressView
 
@@ -65,7 +65,7 @@ class Unfinished:
         name = hashlib.sha256(identity.encode()).hexdigest()[:24]
         return self.folder.path / "unfinished" / name
 
-    def take_up(self, client: PortalClient) -> str:
+    def take_up(self, client: Client) -> str:
         """The id of this request when an interrupted run left it unfinished, else ''."""
         if not self._note.is_file():
             return ""

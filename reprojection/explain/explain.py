@@ -60,12 +60,21 @@ class Origin:
 
 @dataclass(frozen=True, kw_only=True)
 class Explanation:
-    """A pixel of a raster. `value` is in `units`, None where there is none.
+    """Where a pixel of a raster came from.
 
-    `origin` is None when no granule reaches the pixel, or when the granule is not at hand; `note`
-    says which. With blending methods the origin is the nearest of the source pixels that count.
-    `gdalwarp` is the shell command that comes nearest to how the raster was made, "" where there
-    is none; `gdalwarp_note` says in what its pixels differ, or why there is no command.
+    Attributes:
+        layer: The layer's name.
+        row: The pixel's row in the raster, from 0.
+        column: The pixel's column in the raster, from 0.
+        stored: What the file holds there.
+        value: The value in `units`; None where there is none.
+        units: The layer's units.
+        granules: File names of the raster's granules.
+        origin: The source pixel; of a blending method, the nearest that counts. None where no
+            granule reaches the pixel or its granule is not at hand.
+        note: Which of the two it is, else "".
+        gdalwarp: The shell command that comes nearest to how the raster was made, or "".
+        gdalwarp_note: In what its pixels differ, or why there is no command.
     """
 
     layer: str
@@ -82,11 +91,24 @@ class Explanation:
 
 
 def explain(path: Path, lon: float, lat: float, *, granules: Iterable[Path] = ()) -> Explanation:
-    """Explain the pixel of a raster at a WGS84 longitude and latitude in degrees.
+    """Explain one pixel of a raster: its source pixel, stored value and quality.
 
-    `granules` are the granules' files, or folders to look for them in, by the names the raster
-    gives. Raises BadFormatError for a file that is not a raster of Swathmill, and
-    ChoiceRefusedError for a place outside it.
+    Bit fields of QA layers are decoded by the catalogue, from the product's user guide.
+
+    Args:
+        path: A GeoTIFF that Swathmill wrote.
+        lon: Longitude in degrees, WGS84; 190 is the same place as -170.
+        lat: Latitude in degrees, WGS84.
+        granules: Granule files, or folders to look for them in, by the names that the raster gives;
+            none by default, and then the source pixel is not told.
+
+    Returns:
+        The explanation.
+
+    Raises:
+        BadFormatError: the file is not a raster of Swathmill.
+        ChoiceRefusedError: the place is outside the raster.
+        ReprojectionError: a granule that is at hand cannot be read.
     """
     opened = open_raster(path)
     said, grid = opened.said, opened.said.grid.grid()

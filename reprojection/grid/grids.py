@@ -65,11 +65,18 @@ class Cell(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Grid:
-    """A raster's place: CRS (WKT, authority code or PROJ string), affine transform and shape.
+    """Say where a raster lies: CRS, affine transform and shape.
 
-    `transform` is (a, b, c, d, e, f) in CRS units: x = a col + b row + c, y = d col + e row + f,
-    with (col, row) = (0, 0) the outer corner of the first pixel. Raises GridError for a
-    degenerate transform or an empty shape.
+    Attributes:
+        crs: Coordinate reference system, as WKT, authority code ("EPSG:4326") or PROJ string.
+        transform: (a, b, c, d, e, f) in CRS units: x = a col + b row + c, y = d col + e row + f,
+            where (col, row) = (0, 0) is the outer corner of the first pixel. The order is that of
+            the package affine, not of GDAL.
+        width: Columns, at least 1.
+        height: Rows, at least 1; width times height is at most 2**40.
+
+    Raises:
+        GridError: the transform has no inverse, or the shape is empty or too large.
     """
 
     crs: str
@@ -106,9 +113,12 @@ class Grid:
         return Bounds(min(xs), min(ys), max(xs), max(ys))
 
     def lonlat_outline(self, points_per_edge: int = 33) -> NDArray[np.float64]:
-        """The outer edge as an array (n, 2) of WGS84 longitude and latitude in degrees.
+        """Return the outer edge as an array (n, 2) of WGS84 longitude and latitude in degrees.
 
         Clockwise from the first corner; NaN where the edge lies outside the projection's domain.
+
+        Args:
+            points_per_edge: Points along each of the four edges, both corners among them.
         """
         t = np.linspace(0.0, 1.0, points_per_edge)[:-1]
         zero, one = np.zeros_like(t), np.ones_like(t)
@@ -123,8 +133,16 @@ class Grid:
 class Lattice:
     """All grids of one CRS and pixel size whose pixel edges meet CRS coordinate (0, 0).
 
-    `resolution` is the pixel's side in CRS units. Raises GridError for a CRS that cannot be a
-    target and a resolution that is not positive.
+    `Lattice(crs="EPSG:4326", resolution=0.01).snap((west, south, east, north))` is a `Grid`.
+
+    Attributes:
+        crs: Coordinate reference system, as WKT, authority code or PROJ string.
+        resolution: Side of a pixel in CRS units.
+        cell_size: Rows and columns of the cells that a request's work is divided into, 1024 by
+            default.
+
+    Raises:
+        GridError: the CRS cannot be a target, or the resolution is not positive.
     """
 
     crs: str
@@ -137,7 +155,14 @@ class Lattice:
             raise GridError(f"resolution {self.resolution} must be a positive number of CRS units")
 
     def window(self, col: int, row: int, width: int, height: int) -> Grid:
-        """The grid of `width` x `height` pixels whose first pixel has this lattice index."""
+        """Return the grid whose first pixel has a lattice index.
+
+        Args:
+            col: Column of the first pixel, counted from CRS x = 0.
+            row: Row of the first pixel, counted downward from CRS y = 0.
+            width: Columns.
+            height: Rows.
+        """
         size = self.resolution
         return Grid(
             crs=self.crs,
@@ -147,9 +172,13 @@ class Lattice:
         )
 
     def snap(self, bounds: Sequence[float]) -> Grid:
-        """The smallest grid that covers bounds (west, south, east, north) in CRS units.
+        """Return the smallest grid that covers a box.
 
-        Raises GridError when the bounds are not finite or reversed.
+        Args:
+            bounds: West, south, east, north in CRS units.
+
+        Raises:
+            GridError: the bounds are not finite, or reversed.
         """
         west, south, east, north = bounds
         if not all(map(math.isfinite, bounds)) or west > east or south > north:
@@ -166,7 +195,14 @@ class Lattice:
         return first, max(last, first + 1)
 
     def index(self, grid: Grid) -> tuple[int, int]:
-        """Lattice column and row of a grid's first pixel; GridError if it is not on the lattice."""
+        """Return lattice column and row of a grid's first pixel.
+
+        Args:
+            grid: A grid of this lattice.
+
+        Raises:
+            GridError: the grid is not on the lattice.
+        """
         a, b, c, d, e, f = grid.transform
         size = self.resolution
         col, row = round(c / size), round(-f / size)
@@ -182,7 +218,14 @@ class Lattice:
         return col, row
 
     def cells(self, grid: Grid) -> list[Cell]:
-        """The cells that share a pixel with the grid, by row, then column."""
+        """Return the cells that share a pixel with a grid, by row, then column.
+
+        Args:
+            grid: A grid of this lattice.
+
+        Raises:
+            GridError: the grid is not on the lattice.
+        """
         col, row = self.index(grid)
         size = self.cell_size
         rows = range(row // size, (row + grid.height - 1) // size + 1)
@@ -190,7 +233,12 @@ class Lattice:
         return [Cell(c, r) for r in rows for c in cols]
 
     def cell_grid(self, col: int, row: int) -> Grid:
-        """The grid of one whole cell."""
+        """Return the grid of one whole cell.
+
+        Args:
+            col: Column of the cell, counted from CRS x = 0.
+            row: Row of the cell, counted downward from CRS y = 0.
+        """
         size = self.cell_size
         return self.window(col * size, row * size, size, size)
 

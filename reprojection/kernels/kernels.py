@@ -1,12 +1,11 @@
 """Load the C kernels as Python callables; `library()` is None where they are not built.
 
-The library is built from `csrc` as the extension module `reprojection.kernels._kernels` and loaded
-with ctypes, so that every call releases the GIL. SWATHMILL_KERNELS names another library
-(one with sanitizers, for example), or is `none` to use the numpy versions.
+The library is built from `csrc` (`setup.py`) and loaded with ctypes, so that every call releases
+the GIL. SWATHMILL_KERNELS names another library (one with sanitizers, for example), or is `none` to
+use the numpy versions.
 """
 
 import ctypes
-import importlib.machinery
 import logging
 import os
 from collections.abc import Callable, Sequence
@@ -17,7 +16,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+REMEDY = (
+    "Install Swathmill's wheel for this machine; in a checkout, install a C compiler and run "
+    "`make kernels`."
+)
+"""What to do where the kernels are absent."""
+
 _VERSION = 5
+_LIBRARY = Path(__file__).with_name("libkernels.so")
 _log = logging.getLogger(__name__)
 
 CType = type[ctypes.c_int32] | type[ctypes.c_int64] | type[ctypes.c_double] | type[ctypes.c_void_p]
@@ -25,26 +31,18 @@ CType = type[ctypes.c_int32] | type[ctypes.c_int64] | type[ctypes.c_double] | ty
 
 @lru_cache(maxsize=1)
 def library() -> ctypes.CDLL | None:
-    """The loaded library, or None (said once in the log, with how to build it)."""
+    """The loaded library, or None (said once in the log, with what to do)."""
     chosen = os.environ.get("SWATHMILL_KERNELS", "")
     if chosen == "none":
         return None
-    for path in [Path(chosen)] if chosen else _candidates():
-        if path.is_file():
-            loaded = ctypes.CDLL(str(path))
-            if loaded.swathmill_kernels_version() == _VERSION:
-                return loaded
-            _log.warning("%s is of another version; rebuild it with `make kernels`", path)
-    _log.warning(
-        "the C kernels are not built, so reprojection uses numpy and is many times slower; "
-        "install a C compiler and run `make kernels`"
-    )
+    path = Path(chosen) if chosen else _LIBRARY
+    if path.is_file():
+        loaded = ctypes.CDLL(str(path))
+        if loaded.swathmill_kernels_version() == _VERSION:
+            return loaded
+        _log.warning("%s is of another version and is not used", path)
+    _log.warning("the C kernels are absent: reprojection uses numpy and is slow. %s", REMEDY)
     return None
-
-
-def _candidates() -> list[Path]:
-    here = Path(__file__).parent
-    return [here / f"_kernels{suffix}" for suffix in importlib.machinery.EXTENSION_SUFFIXES]
 
 
 def available() -> bool:

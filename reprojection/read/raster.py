@@ -73,11 +73,27 @@ class Provenance:
 
 @dataclass(frozen=True, kw_only=True)
 class Raster:
-    """Pixels on a grid. A pixel is worth `stored * scale + offset` in `units`.
+    """Pixels on a grid, with everything that a file says about them.
 
-    `data` has the shape (bands, height, width) and one dtype; a pixel equal to `nodata` has no
-    value (bands of role "count", "source" and "reason" are never empty). `codes` names the
-    values of a class layer, or of the class band, `colours` paints them.
+    A pixel is worth `stored * scale + offset` in `units`.
+
+    Attributes:
+        data: Stored pixels, shape (bands, grid.height, grid.width), of one dtype.
+        grid: Where they lie.
+        nodata: What a pixel without a value holds, outside the valid range; None: every pixel has
+            one. Bands of role "count", "source" and "reason" are never empty.
+        kind: "continuous", "class" or "bitfield": whether values may be blended.
+        bands: Name and role of each band.
+        provenance: Granules, times and options that the pixels depend on.
+        scale: Factor from stored to physical values, 1 by default.
+        offset: What is added then, 0 by default.
+        units: Physical units, "" by default.
+        codes: Names of the values of a class layer or band.
+        colours: Red, green, blue and opacity (0 to 255) by value of a class layer.
+        completeness: Which expected inputs are missing; by default none.
+
+    Raises:
+        ValueError: the data are not of three dimensions, or not of as many bands as are named.
     """
 
     data: Pixels
@@ -98,7 +114,11 @@ class Raster:
             raise ValueError(f"{self.data.shape} pixels do not fit {len(self.bands)} bands")
 
     def valid(self, band: int = 0) -> npt.NDArray[np.bool_]:
-        """True where the band (numbered from 0) has a value, shape (height, width)."""
+        """Return where a band has a value, bool of shape (height, width).
+
+        Args:
+            band: Number of the band, from 0, the default.
+        """
         plane = self.data[band]
         if self.nodata is None or self.bands[band].is_index:
             return np.ones(plane.shape, bool)
@@ -120,7 +140,11 @@ class Raster:
         return float(f"{found / (self.grid.height * self.grid.width):.6g}")
 
     def values(self, band: int = 0) -> npt.NDArray[np.float64]:
-        """The band in physical units, float64, NaN where it has no value."""
+        """Return a band in `units`: float64, shape (height, width), NaN where it has no value.
+
+        Args:
+            band: Number of the band, from 0, the default.
+        """
         physical: npt.NDArray[np.float64] = self.data[band].astype(np.float64)
         if self.bands[band].role == "data":
             physical = physical * self.scale + self.offset

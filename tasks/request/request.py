@@ -186,7 +186,28 @@ class Reduction(_Document):
 
 
 class Request(_Document):
-    """What a scientist submits."""
+    """Describe what a scientist submits; docs/requests.md tells every field in full.
+
+    Attributes:
+        title: Name for pages and mails, 200 characters at most; "" by default.
+        products: Products and their layers, 1 to 20.
+        region: `bbox` (west, south, east, north in degrees), MODIS `tiles`, or `geojson`.
+        time: `start` and `end`, inclusive days in UTC.
+        grid: `crs` and `resolution` in its units, or `modis` (250, 500 or 1000 m).
+        resampling: Method, or method by layer; None, the default, takes each layer's own.
+        merge: As in `Options`.
+        qa: As in `Options`.
+        mask: As in `Options`.
+        units: As in `Options`.
+        codes: As in `Options`.
+        extra_bands: As in `Options`.
+        cells: Whether the cells are delivered too; False by default.
+        cube: "netcdf" or "zarr" also delivers each layer over time; "none" by default.
+        weight: "days" weighs composites by their days in reductions; "none" by default.
+        on_missing: Whether results lack what is missing ("skip", the default) or fail ("fail").
+        reduction: Package, grouping and parameters; None by default.
+        notify: Address of a mail at the end; "" by default: none.
+    """
 
     title: str = Field("", max_length=200)
     products: tuple[ProductChoice, ...] = Field(min_length=1, max_length=20)
@@ -243,7 +264,18 @@ def other_notation(text: str) -> str:
 
 
 def load_request(path: Path) -> Request:
-    """A request from a YAML or JSON file; errors as `parse_request`."""
+    """Read a request from a YAML or JSON file.
+
+    Args:
+        path: The file, in UTF-8.
+
+    Returns:
+        The request, checked for itself; archives are not asked.
+
+    Raises:
+        RequestRefusedError: the file cannot be read, or names a field that is wrong: which, why and
+            what to do; the other errors are in its `also`.
+    """
     try:
         document = load_yaml(path.read_text("utf-8"))
     except FileNotFoundError:

@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 
 from swathmill.access import local_client, local_token
-from swathmill.client import PortalClient, RequestStatus
+from swathmill.client import Client, RequestStatus
 from swathmill.stack.folder import DataFolder
 
 LIMIT = 420.0  # seconds
@@ -29,7 +29,7 @@ class Running:
     log: Path
 
     @property
-    def client(self) -> PortalClient:
+    def client(self) -> Client:
         return local_client(DataFolder(path=self.data))
 
     def json(self, path: str) -> Any:

@@ -19,7 +19,7 @@ from reprojection.write.write import open_raster
 from service_manager.leader.manager import Manager
 from service_manager.options import Options
 from service_manager.requests.notify import message
-from swathmill.client import PortalClient
+from swathmill.client import Client
 from swathmill.lacks import gap_lines, incomplete_lines
 from tasks.model.model import RequestState
 from tasks.model.packages import Packages
@@ -289,9 +289,7 @@ def test_the_mail_and_the_command_name_the_incomplete_results(ended: Ended) -> N
     assert f"{LAI} {dates}, the cube (50% to 62% of the inputs)" in body
     assert f"{ABSENT}: the archive has no granule of this tile and date. Affects: {LAI} " in body
     with ended.client() as session:
-        client = PortalClient(
-            url=ended.portal.url, token=session.headers["Authorization"].split()[1]
-        )
+        client = Client(url=ended.portal.url, token=session.headers["Authorization"].split()[1])
         lines = incomplete_lines(client.results(ended.request))
         gaps = gap_lines(client.gaps(ended.request))
     assert f"incomplete: {LAI} {dates}, the cube (50% to 62% of the inputs)" in lines

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from swathmill.client import PortalClient
+from swathmill.client import Client
 from swathmill.errors import RefusedError
 from swathmill.progress import describe
 from tasks.errors import RequestRefusedError, StoreError
@@ -404,7 +404,7 @@ def test_cancelling_is_a_state_from_the_moment_of_the_order(
     assert "order-cancel" not in page
     row = requests.load(services, name)
     assert (row.state, row.order, row.paused) == (RequestState.CANCELLING, "", False)
-    status = PortalClient(url=portal.url, token=token).status(name)
+    status = Client(url=portal.url, token=token).status(name)
     assert describe(status) == "cancelling | reprojection 3/7 (1 cancelled)"
 
 
@@ -459,7 +459,7 @@ def test_the_command_s_client_speaks_to_the_portal(
 ) -> None:
     with portal.client() as http:
         token = http.headers["Authorization"].removeprefix("Bearer ")
-    client = PortalClient(url=portal.url, token=token)
+    client = Client(url=portal.url, token=token)
     manager = ScriptedManager(services, tmp_path)
     with manager.running():
         assert client.preview(parse_request(DOCUMENT))["granules"] == 32

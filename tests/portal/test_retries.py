@@ -4,7 +4,7 @@ import datetime as dt
 
 import pytest
 
-from swathmill.client import PortalClient
+from swathmill.client import Client
 from tasks.model.categories import Category
 from tasks.model.model import Phase, RequestState
 from tasks.request.request import parse_request
@@ -176,7 +176,7 @@ def test_the_command_line_asks_the_same(portal: LivePortal, services: Services) 
     name, key = failed(services)
     with portal.client() as client:
         token = client.headers["Authorization"].removeprefix("Bearer ")
-    assert PortalClient(url=portal.url, token=token).retry(name, task=key).id == name
+    assert Client(url=portal.url, token=token).retry(name, task=key).id == name
     assert requests.load(services, name).retry_orders == (f"task|{key}",)
 
 

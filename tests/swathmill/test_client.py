@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from swathmill.client import PortalClient, ResultFile
+from swathmill.client import Client, ResultFile
 from swathmill.commands import requests
 from swathmill.errors import ApiError, BrokenOffError, RefusedError
 from tasks.model.model import RequestState
@@ -30,8 +30,8 @@ RESULT = ResultFile(
 )
 
 
-def client(handler: Callable[[httpx.Request], httpx.Response]) -> PortalClient:
-    return PortalClient(
+def client(handler: Callable[[httpx.Request], httpx.Response]) -> Client:
+    return Client(
         url="http://127.0.0.1:9", token="the-token", transport=httpx.MockTransport(handler)
     )
 

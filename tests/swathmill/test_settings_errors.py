@@ -12,6 +12,7 @@ import httpx
 import pytest
 from rich.console import Console
 
+from swathmill import diagnosis
 from swathmill.commands.options import stack_options, with_some_source
 from swathmill.commands.up import run_until_interrupted
 from swathmill.diagnosis import Verdict, stack_finding
@@ -215,3 +216,31 @@ def test_a_stack_without_an_archive_works_and_knows_when_its_manager_does_not(
         assert "a service manager acts" in stack_finding(folder).found
     finally:
         stack.stop()
+
+
+def test_a_worker_without_the_kernels_refuses_to_start(tmp_path: Path) -> None:
+    """Without them it would make files of other bytes than workers that have them."""
+    ended = subprocess.run(
+        [sys.executable, "-m", "worker"],
+        env={**os.environ, "SWATHMILL_DATA_DIR": str(tmp_path), "SWATHMILL_KERNELS": "none"},
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+    )
+    assert ended.returncode == exits.CONFIGURATION
+    reason = ended.stderr.strip().splitlines()[-1]
+    assert "The worker cannot start: the C kernels are absent" in reason
+    assert "Install Swathmill's wheel for this machine" in reason
+
+
+def test_doctor_says_that_an_installation_without_kernels_is_slow(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert diagnosis.kernels_finding().verdict is diagnosis.Verdict.GOOD
+    monkeypatch.setattr(diagnosis.kernels, "available", lambda: False)
+    finding = diagnosis.kernels_finding()
+    assert finding.verdict is diagnosis.Verdict.FAULT
+    assert "slow" in finding.found
+    assert "workers do not start" in finding.found
+    assert "make kernels" in finding.remedy

@@ -20,7 +20,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.integration]
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = str(Path(sys.executable).with_name("swathmill"))
-PACKAGES = ("portal", "service_manager", "worker", "tasks", "reprojection", "archives", "swathmill")
+PACKAGES = ("archives", "modis", "portal", "processes", "reprojection", "service_manager")
+PACKAGES += ("swathmill", "tasks", "worker")
 REQUEST = ROOT / "examples" / "sample.yaml"
 LIMIT_SECONDS = 400.0
 DAY = "2012-04-14"

@@ -15,7 +15,7 @@ from bench.chaos.audit import audit, is_settled, services_of
 from bench.chaos.proxy import Proxy, Weather
 from processes import proctree
 from swathmill.access import local_client
-from swathmill.client import PortalClient
+from swathmill.client import Client
 from swathmill.stack.folder import DataFolder
 from swathmill.stack.ports import answers
 from swathmill.stack.stack import Stack, StackOptions
@@ -56,7 +56,7 @@ class Watched:
         self.services = services_of(folder)
 
     @property
-    def client(self) -> PortalClient:
+    def client(self) -> Client:
         return local_client(self.folder)
 
     def submit(self, **changes: object) -> str:

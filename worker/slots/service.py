@@ -16,6 +16,7 @@ from celery.platforms import SecurityWarning
 from celery.worker.consumer import Consumer
 from kombu.asynchronous import Hub
 
+from reprojection.kernels import kernels
 from tasks.errors import SwathmillError
 from tasks.messages.celery_app import QUEUE, TASK, make_app, queue_of
 from tasks.run import exits, logs
@@ -33,6 +34,10 @@ _PULSE_SECONDS = 0.02
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
+class KernelsAbsentError(Exception):
+    """The C kernels are absent: without them the same task gives files of other bytes."""
+
+
 def main() -> int:
     """Run a worker until SIGTERM or SIGINT; returns the exit code."""
     # In a container the worker is root, and what runs user code is shut in by the sandbox.
@@ -40,13 +45,14 @@ def main() -> int:
     try:
         settings = read_settings()
         name = worker_name(settings)
+        _refuse_without_kernels()
         # Before any thread, any client and any logging to a pipe that a fork would share.
         start_forkserver()
         logs.configure(settings.log_level, process="worker", worker=name)
         confinement = sandbox.report(settings)
         scratch = Scratch(settings.data_dir, name)
         services = connect(settings)
-    except (SandboxError, WrongSettingError, SettingMissingError) as error:
+    except (KernelsAbsentError, SandboxError, WrongSettingError, SettingMissingError) as error:
         sys.stderr.write(f"The worker cannot start: {error}\n")
         return exits.CONFIGURATION
     except SwathmillError as error:
@@ -91,6 +97,15 @@ def main() -> int:
         heartbeat.stop()
         scratch.close()
         log.info("worker ended")
+
+
+def _refuse_without_kernels() -> None:
+    """Raise KernelsAbsentError without them: equal tasks must give equal bytes on every worker."""
+    if not kernels.available():
+        raise KernelsAbsentError(
+            "the C kernels are absent, and without them its files would differ from those of other "
+            f"workers. {kernels.REMEDY}"
+        )
 
 
 def worker_name(settings: Settings) -> str:

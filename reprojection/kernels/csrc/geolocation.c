@@ -4,6 +4,14 @@
    the scan first, on its few coarse lines, then along. Scans near a pole go through 3-D vectors. */
 #include "common.h"
 
+/* glibc 2.35 gave hypot a second version, which differs from the first only in setting errno. By the
+   first, the library also runs on older systems. */
+#if defined(__GLIBC__) && defined(__x86_64__)
+__asm__(".symver hypot, hypot@GLIBC_2.2.5");
+#elif defined(__GLIBC__) && defined(__aarch64__)
+__asm__(".symver hypot, hypot@GLIBC_2.17");
+#endif
+
 #define RADIANS (3.14159265358979323846 / 180.0)
 #define DEGREES (180.0 / 3.14159265358979323846)
 

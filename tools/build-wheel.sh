@@ -1,0 +1,17 @@
+#!/bin/sh
+# Build the source distribution from a clean clone of the last commit, the wheel from it, and put both into dist.
+set -eu
+cd "$(dirname "$0")/.."
+root=$PWD
+python=$root/.venv/bin/python
+work=$root/build/wheel
+rm -rf "$work" dist
+mkdir -p "$work" dist
+
+git clone --quiet --no-local --depth 1 "file://$root" "$work/clone"
+cp -r portal/static/vendor "$work/clone/portal/static/"
+cd "$work/clone"
+"$python" -c 'import sys; from setuptools.build_meta import build_sdist; build_sdist(sys.argv[1])' "$root/dist" >"$work/sdist.log"
+tar -xzf "$root"/dist/swathmill-*.tar.gz -C "$work"
+cd "$work"/swathmill-*/
+"$python" -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir "$root/dist" .
