@@ -21,6 +21,7 @@ from service_manager.leader.service import serve
 from service_manager.options import Options
 from service_manager.planner.course import Course
 from service_manager.plans.planning import COLLECT
+from service_manager.requests.lifecycle import PLANNERS
 from service_manager.requests.notify import MailServer, Postman, Signing
 from service_manager.storage.holdings import Shelf, Teller
 from service_manager.tasks.index_file import IndexFile
@@ -31,8 +32,6 @@ from tasks.run import exits, logs
 from tasks.run.connect import SettingMissingError, connect
 from tasks.run.sources import open_sources
 from tasks.settings import WrongSettingError, read_settings
-
-PLANNERS = 2  # plans made at once: a large one does not keep a small one waiting
 
 
 def main() -> int:

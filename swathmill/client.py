@@ -43,6 +43,19 @@ class PhaseProgress(_Answer):
         return self.total - self.done - self.failed - self.cancelled
 
 
+class Preparation(_Answer):
+    """How far a request is before its tasks run: days searched, then tasks written."""
+
+    done: int
+    total: int
+    unit: str
+
+    @property
+    def text(self) -> str:
+        """Say it in words: "12 of 366 days"."""
+        return f"{self.done:,} of {self.total:,} {self.unit}"
+
+
 class Failure(_Answer):
     """A task of a request that failed, with its category."""
 
@@ -80,6 +93,7 @@ class RequestStatus(_Answer):
     submitted: dt.datetime | None = None
     ended: dt.datetime | None = None
     message: str = ""
+    preparation: Preparation | None = None
     phases: dict[str, PhaseProgress] = Field(default_factory=dict)
     outputs: int = 0
     delivered: int = 0

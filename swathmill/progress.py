@@ -7,6 +7,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from swathmill.client import RequestStatus
+from tasks.model.model import RequestState
 
 PHASES = ("collection", "reprojection", "aggregation", "reduction")
 LINE_SECONDS = 5.0
@@ -60,6 +61,7 @@ class ProgressView:
         self._console.print(text, markup=False)
 
     def _show_bars(self, bars: Progress, status: RequestStatus) -> None:
+        self._show_preparation(bars, status)
         for phase in PHASES:
             count = status.phases.get(phase)
             if count is None or count.total == 0:
@@ -77,10 +79,21 @@ class ProgressView:
                 note=", ".join(notes),
             )
 
+    def _show_preparation(self, bars: Progress, status: RequestStatus) -> None:
+        """Show a bar for planning or writing until it is over."""
+        at = status.preparation
+        for state in (RequestState.PLANNING, RequestState.WRITING):
+            if at is not None and status.state is state:
+                if state not in self._rows:
+                    self._rows[state] = bars.add_task(state, total=at.total, note=at.unit)
+                bars.update(self._rows[state], completed=at.done)
+            elif state in self._rows:
+                bars.remove_task(self._rows.pop(state))
+
 
 def describe(status: RequestStatus) -> str:
-    """One line: the state, and each phase's tasks done of all."""
-    parts = []
+    """One line: the state, how far planning or writing is, and each phase's tasks done of all."""
+    parts = [] if status.preparation is None else [status.preparation.text]
     for phase in PHASES:
         count = status.phases.get(phase)
         if count is not None and count.total:

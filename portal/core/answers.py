@@ -1,7 +1,8 @@
 """What the HTTP API answers, as models."""
 
 import datetime as dt
-from typing import Self
+from dataclasses import asdict
+from typing import Literal, Self
 from urllib.parse import quote
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -28,6 +29,15 @@ class PhaseAnswer(_Answer):
     running: int
     reused: int
     cancelled: int = 0
+
+
+class PreparationAnswer(_Answer):
+    """How far a request is before its tasks run: days searched while it is `planning`, tasks
+    written while it is `writing`."""
+
+    done: int
+    total: int
+    unit: Literal["days", "tasks"]
 
 
 class GapAnswer(_Answer):
@@ -87,6 +97,9 @@ class RequestAnswer(_Answer):
     submitted: dt.datetime
     ended: dt.datetime | None
     message: str
+    preparation: PreparationAnswer | None = Field(
+        None, description="While it is `planning` or `writing`: how far that is."
+    )
     phases: dict[Phase, PhaseAnswer]
     outputs: int
     delivered: int
@@ -109,6 +122,7 @@ class RequestAnswer(_Answer):
             submitted=moment(row.submitted),
             ended=moment(row.ended) if row.ended else None,
             message=row.message,
+            preparation=row.preparation and PreparationAnswer(**asdict(row.preparation)),
             phases={
                 phase: PhaseAnswer(
                     total=count.total,

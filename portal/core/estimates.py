@@ -56,7 +56,7 @@ def estimate(request: Request, limits: Limits) -> Estimate:
             made.grid.width, made.grid.height, made.lattice.index(made.grid), made.lattice.cell_size
         ),
         layers=sum(len(choice.layers) for choice in request.products),
-        days=(request.time.end - request.time.start).days + 1,
+        days=request.time.days,
         tiles=tuple(tile.name for tile in tiles[:_MOST_TILES]),
         more_tiles=max(0, len(tiles) - _MOST_TILES),
         notes=request_notes(request),

@@ -42,8 +42,9 @@ _TONES = {
     "failed": "bad",
     "lost": "bad",
     "running": "busy",
-    "planning": "busy",
     "submitted": "busy",
+    "planning": "busy",
+    "writing": "busy",
 }
 
 

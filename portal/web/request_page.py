@@ -269,7 +269,6 @@ def _progress(here: Portal, row: RequestRow) -> dict[str, object]:
     ]
     failed = sum(view.count.failed for view in phases)
     tasks = sum(view.count.total for view in phases)
-    tenth = percent(row) // 10 * 10
     retrying = len(row.retry_orders)
     mark = (row.state.value, row.order, row.paused, row.delivered, failed, row.gap_count, retrying)
     ended = row.state.ended or row.state is RequestState.CANCELLING
@@ -283,11 +282,18 @@ def _progress(here: Portal, row: RequestRow) -> dict[str, object]:
         "every": 2 if tasks < _CALM else 5,
         "said": "",
         "polled": False,
-        "saying": row.state.value if ended else f"{row.state.value}, {tenth} percent",
+        "saying": row.state.value if ended else _saying(row),
         "waits": row.state is RequestState.HELD,
         "orders": _orders(row),
         "hints": _hints(row, acts=here.pages.manager().acts),
     }
+
+
+def _saying(row: RequestRow) -> str:
+    """How far a request is, for those who hear the page: another text at each tenth."""
+    at = row.preparation
+    share = 100 * at.done // at.total if at is not None else percent(row)
+    return f"{row.state.value}, {share // 10 * 10} percent"
 
 
 def _held_to(caller: Person, row: RequestRow, values: dict[str, object]) -> dict[str, object]:
@@ -315,14 +321,16 @@ def _hints(row: RequestRow, *, acts: bool) -> str:
     if row.paused and not row.state.ended:
         return "Paused: running tasks will finish; no new ones start."
     match row.state:
+        case RequestState.SUBMITTED | RequestState.PLANNING if not acts:
+            return "Not planned yet: no service manager is at work. It goes on when one is."
         case RequestState.SUBMITTED:
-            if not acts:
-                return "Not planned yet: no service manager is at work. It begins when one is."
-            return "Waiting for the service manager to plan it."
+            return "Accepted. It waits for its turn to be planned."
+        case RequestState.PLANNING:
+            return "The archives are being searched for granules."
+        case RequestState.WRITING:
+            return "The plan is made. The first tasks start while the others are being written."
         case RequestState.HELD:
             return "Confirmed: it goes on." if row.order == "confirm" else ""
-        case RequestState.PLANNING:
-            return "Looking for granules and planning tasks."
         case _:
             return ""
 
@@ -370,8 +378,7 @@ def _groups(found: Iterable[Want]) -> Iterable[FailureGroup]:
 
 
 def _results(here: Portal, row: RequestRow, page: int, find: str) -> dict[str, object]:
-    planned = row.outputs or row.state is not RequestState.SUBMITTED
-    files = here.results.files(here.services, row) if planned else {}
+    files = {} if row.state.unplanned else here.results.files(here.services, row)
     words = find.lower().split()
     found = [item for path, item in files.items() if all(w in path.lower() for w in words)]
     pages = max(1, -(-len(found) // PAGE))

@@ -33,6 +33,7 @@ from tasks.tables.services import Services
 log = structlog.get_logger("manager")
 
 CLEANING = 0.1  # seconds of one round
+PREPARING = 2.0  # seconds between two writings of how far planning and writing are
 
 Send = Callable[[str], None]
 SendTo = Callable[[str, str], None]
@@ -106,6 +107,7 @@ class Manager:
             ("brake", self._brake.step, 0.0),
             ("dispatch", self._dispatching, 0.0),
             ("progress", self._lifecycle.progress, 1.0),
+            ("prepare", self._lifecycle.prepare, PREPARING),
             ("release", self._release.step, 0.0),
             ("cleaning", self._cleaning, 0.0),
         )

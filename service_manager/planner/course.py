@@ -122,6 +122,7 @@ class Course:
         self._seen: dict[int, Seen] = {}
         self._same: dict[frozenset[Tile], frozenset[Tile]] = {}
         self._geometries: dict[int, str] = {}
+        self.days_searched = 0  # of the request's; other threads may read it
         self.counts = Counts()
         self.package = reduction.archive if reduction else None
         taking = taking_notes(request, reduction.package) if reduction else ()
@@ -214,7 +215,10 @@ class Course:
     def _listing(self, first: date) -> Iterator[Stretch]:
         everywhere = len(self._layout.places) + 1
         weights = [len(choice.layers) * everywhere for choice in self.request.products]
-        return stretches(self.request, self._archive, weights, self._box, first)
+        return stretches(self.request, self._archive, weights, self._box, first, self._searched)
+
+    def _searched(self, day: date) -> None:
+        self.days_searched = (day - self.request.time.start).days + 1
 
     def _resolve(self, number: int, seen: str | None) -> Wanted:
         choice = self.request.products[number]

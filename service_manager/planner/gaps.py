@@ -157,5 +157,5 @@ def _starts(day: date, period: int, phase: int) -> bool:
 
 
 def _days(span: Time) -> Iterator[date]:
-    for offset in range((span.end - span.start).days + 1):
+    for offset in range(span.days):
         yield span.start + timedelta(days=offset)

@@ -7,7 +7,7 @@ listing alone, and so does their digest: equal listings give equal stretches.
 import hashlib
 import heapq
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from itertools import groupby
@@ -54,21 +54,29 @@ class Stretch:
 
 
 def stretches(
-    request: Request, archive: Archive, weights: Sequence[int], box: LonLatBox, first: date
+    request: Request,
+    archive: Archive,
+    weights: Sequence[int],
+    box: LonLatBox,
+    first: date,
+    searched: Callable[[date], None] = lambda _day: None,
 ) -> Iterator[Stretch]:
     """Stretches from a day to the request's last, at least one, without a day left out.
 
-    `weights` is by product choice the most tasks that a day with granules adds beside theirs.
+    `weights` is by product choice the most tasks that a day with granules adds beside theirs;
+    `searched` is told of each day up to which the archive has listed all.
     Raises ArchiveError as the archive does.
     """
     held: list[Day] = []
     count = 0
     for day in _days(request, archive, box, first):
+        searched(day.day)
         if count >= STRETCH:
             yield Stretch(first=first, last=held[-1].day, final=False, days=tuple(held))
             first, held, count = held[-1].day + timedelta(days=1), [], 0
         held.append(day)
         count += sum(len(day.records[number]) + weights[number] for number in day.records)
+    searched(request.time.end)
     yield Stretch(first=first, last=request.time.end, final=True, days=tuple(held))
 
 

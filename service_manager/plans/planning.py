@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import structlog
 
@@ -50,10 +50,11 @@ def inline(job: Job) -> "Future[Ready]":
     return future
 
 
-@dataclass(frozen=True)
+@dataclass
 class _UnderWay:
-    future: "Future[Ready]"
-    stop: threading.Event
+    future: "Future[Ready]" = field(init=False)
+    stop: threading.Event = field(default_factory=threading.Event)
+    course: Course | None = None
 
 
 class Planning:
@@ -72,12 +73,16 @@ class Planning:
         return tuple(self._jobs)
 
     def begin(self, row: RequestRow) -> None:
-        """Begin with a request, of whose plan nothing is under way. Raises StoreError."""
-        full = requests.load(self._services, row.id)
-        stop = threading.Event()
+        """Begin with a request, of whose plan nothing is under way; its row has the document."""
+        job = _UnderWay()
         run = new_id(self._services.random)
-        future = self._run(lambda: self._freeze(full, run, stop))
-        self._jobs[row.id] = _UnderWay(future, stop)
+        job.future = self._run(lambda: self._freeze(row, run, job))
+        self._jobs[row.id] = job
+
+    def days_searched(self, request: str) -> int:
+        """Return how many of the request's days the archives have been searched for."""
+        job = self._jobs.get(request)
+        return job.course.days_searched if job is not None and job.course is not None else 0
 
     def made(self, patience: float) -> list[str]:
         """The requests whose plans are made, or failed; wait so many seconds for the first."""
@@ -100,9 +105,11 @@ class Planning:
         if job is not None:
             job.stop.set()
 
-    def _freeze(self, row: RequestRow, run: str, stop: threading.Event) -> Ready:
+    def _freeze(self, row: RequestRow, run: str, job: _UnderWay) -> Ready:
         planned = self._plan(requests.document_of(row))
-        plan = frozen.freeze(self._services.blobs, row.id, planned, run, stop.is_set)
+        if isinstance(planned, Course):
+            job.course = planned
+        plan = frozen.freeze(self._services.blobs, row.id, planned, run, job.stop.is_set)
         store = self._services.store
 
         def there(key: str) -> bool:

@@ -194,7 +194,7 @@ def end_without_plan(
     A preview is not told by mail: it was asked for, and is waited for.
     """
     now = services.clock.now()
-    new = replace(row, state=state, message=message, ended=now)
+    new = replace(row, state=state, message=message, ended=now, preparation=None)
     if state in (RequestState.REFUSED, RequestState.FAILED) and not row.dry_run:
         request = requests.document_of(requests.load(services, row.id))
         mail = notify.compose(new, (), (), to=request.notify, portal_url=portal_url, now=now)

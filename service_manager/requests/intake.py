@@ -19,7 +19,7 @@ from tasks.model.model import RequestState
 from tasks.storage.schema import SCHEMA
 from tasks.storage.store import Operation, Row, Upsert
 from tasks.tables import requests, updates
-from tasks.tables.requests import PhaseCount, Preview, RequestRow
+from tasks.tables.requests import PhaseCount, Preparation, Preview, RequestRow
 from tasks.tables.rows import Want
 from tasks.tables.services import Services
 
@@ -52,12 +52,12 @@ class Intake:
         if row.state.ended:
             return None
         live = Live(row=row, policy=requests.document_of(row).on_missing)
-        if row.state not in (RequestState.SUBMITTED, RequestState.HELD):
+        if not row.state.unplanned and row.state is not RequestState.HELD:
             recount(self._services, live)
         return live
 
     def begin(self, row: RequestRow) -> RequestRow:
-        """Begin to plan a SUBMITTED request: its row afterwards is SUBMITTED or has ended.
+        """Begin to plan a request, or begin again: its row afterwards is PLANNING or has ended.
 
         Raises:
             StoreError: storage failed; it is tried again.
@@ -67,30 +67,42 @@ class Intake:
         if row.attempts >= tries and not spared:
             return self._failed(row, f"planning was tried {TRIES} times and did not end")
 
+        full = requests.load(self._services, row.id)
+        preparation = Preparation(total=requests.document_of(full).time.days, unit="days")
+
         def begun(current: RequestRow) -> RequestRow:
-            if current.state is not RequestState.SUBMITTED:
+            if not current.state.unplanned:
                 return current
-            return replace(current, attempts=row.attempts + (not spared))
+            return replace(
+                current,
+                state=RequestState.PLANNING,
+                preparation=preparation,
+                attempts=row.attempts + (not spared),
+            )
 
         row = requests.change_request(self._services, row.id, begun)
         self._spared.discard(row.id)
-        if row.state is RequestState.SUBMITTED:
-            self._planning.begin(row)
+        if row.state is RequestState.PLANNING:
+            self._planning.begin(replace(row, document=full.document))
         return row
+
+    def days_searched(self, request: str) -> int:
+        """Return how many of the request's days the archives have been searched for."""
+        return self._planning.days_searched(request)
 
     def made(self, patience: float) -> list[str]:
         """The requests whose plans are made, or failed; wait so many seconds for the first."""
         return self._planning.made(patience)
 
     def take(self, row: RequestRow) -> RequestRow:
-        """Take up the plan of a SUBMITTED request: its row afterwards is PLANNING, HELD or has
-        ended, or is as it was while its plan is under way.
+        """Take up the plan of a PLANNING request: its row afterwards is WRITING, HELD or has ended,
+        or is as it was while its plan is under way.
 
         Raises:
             StoreError: storage failed; it is tried again.
         """
         full = requests.load(self._services, row.id)
-        if full.state is not RequestState.SUBMITTED:
+        if full.state is not RequestState.PLANNING:
             return full
         ready = self._ready(full)
         if ready is None:
@@ -107,7 +119,7 @@ class Intake:
         def confirmed(current: RequestRow) -> RequestRow:
             if current.state is not RequestState.HELD or current.order != "confirm":
                 return current
-            return replace(current, state=RequestState.PLANNING, order="", message="")
+            return _to_write(replace(current, order="", message=""))
 
         return requests.change_request(self._services, live.id, confirmed)
 
@@ -131,9 +143,9 @@ class Intake:
             _note_written(self._services, live.id, number + 1)
 
         def running(current: RequestRow) -> RequestRow:
-            if current.state is not RequestState.PLANNING:
+            if current.state is not RequestState.WRITING:
                 return current
-            return replace(current, state=RequestState.RUNNING)
+            return replace(current, state=RequestState.RUNNING, preparation=None)
 
         live.row = requests.change_request(self._services, live.id, running)
 
@@ -170,17 +182,20 @@ class Intake:
             if much:
                 said += f"; it would wait for confirmation: {much}"
             return self._end(_counted(row, ready), RequestState.PREVIEWED, said)
-        becomes = RequestState.PLANNING
-        message = ""
+
+        def held(row: RequestRow) -> RequestRow:
+            message = f"confirm it to go on: {much}"
+            return replace(row, state=RequestState.HELD, message=message, preparation=None)
+
+        becomes = held if much else _to_write
         if much:
-            becomes, message = RequestState.HELD, f"confirm it to go on: {much}"
-            held = replace(_counted(row, ready), state=becomes, message=message)
-            notify.ask(self._services, held, portal_url=self._options.portal_url)
+            asked = held(_counted(row, ready))
+            notify.ask(self._services, asked, portal_url=self._options.portal_url)
 
         def frozen_plan(current: RequestRow) -> RequestRow:
-            if current.state is not RequestState.SUBMITTED:
+            if current.state is not RequestState.PLANNING:
                 return current
-            return replace(_counted(current, ready), state=becomes, message=message)
+            return becomes(_counted(current, ready))
 
         return requests.change_request(self._services, row.id, frozen_plan)
 
@@ -226,6 +241,15 @@ def recount(services: Services, live: Live) -> list[Want]:
             telling.append(want)
     live.ledger, live.run_failures, live.changed = fresh.ledger, fresh.run_failures, True
     return telling
+
+
+def _to_write(row: RequestRow) -> RequestRow:
+    """Let the tasks of a plan that was counted be written."""
+    return replace(
+        row,
+        state=RequestState.WRITING,
+        preparation=Preparation(total=row.preview.tasks, unit="tasks"),
+    )
 
 
 def _counted(row: RequestRow, ready: Ready) -> RequestRow:

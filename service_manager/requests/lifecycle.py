@@ -27,7 +27,8 @@ from tasks.tables.services import Services
 
 log = structlog.get_logger("manager.lifecycle")
 
-PLANS = 4  # under way at once: what one round takes up, while the others wait for their turn
+PLANNERS = 2  # plans made at once: a large one does not keep a small one waiting
+PLANS = 4  # taken up in one round, while the others wait for their turn
 _GLANCE = 0.05  # seconds that a round waits for a plan while there is other work
 
 TRANSIENT = (StoreError, AzureError)  # storage failed: the same is tried again
@@ -127,8 +128,8 @@ class Lifecycle:
             if live.row.state.ended:
                 self._forget(request)
                 return
-        if live.row.state is RequestState.SUBMITTED:
-            self._submitted(live)
+        if live.row.state.unplanned:
+            self._unplanned(live)
         if live.row.state is RequestState.HELD:
             self._held(live)
         self._write(live)
@@ -137,7 +138,7 @@ class Lifecycle:
         if live.row.state is RequestState.CANCELLING and request not in self._dropping:
             self._drop(live)
 
-    def _submitted(self, live: Live) -> None:
+    def _unplanned(self, live: Live) -> None:
         if live.id not in self._intake.planning:
             self._turns.add(live.row)
 
@@ -147,7 +148,7 @@ class Lifecycle:
         until = self._clock.monotonic() + self._options.slice
         taken = 0
         while taken < PLANS:
-            while self._turns and len(self._intake.planning) < PLANS:
+            while self._turns and len(self._intake.planning) < PLANNERS:
                 self._plan(self._turns.next(), self._intake.begin)
             left = max(0.0, until - self._clock.monotonic())
             made = self._intake.made(_GLANCE if self._work or self._view.running else left)
@@ -160,7 +161,7 @@ class Lifecycle:
 
     def _plan(self, request: str, step: Callable[[RequestRow], RequestRow]) -> None:
         live = self._view.requests.get(request)
-        if live is None or live.row.state is not RequestState.SUBMITTED:
+        if live is None or not live.row.state.unplanned:
             self._intake.abandon(request)
             return
         try:
@@ -173,7 +174,7 @@ class Lifecycle:
         self._write(live)
 
     def _write(self, live: Live) -> None:
-        if live.row.state is RequestState.PLANNING and live.id not in self._work:
+        if live.row.state is RequestState.WRITING and live.id not in self._work:
             self._work[live.id] = self._intake.write(live)
 
     def _held(self, live: Live) -> None:
@@ -314,24 +315,43 @@ class Lifecycle:
             state = live.row.state
             if not live.changed or state not in (RequestState.RUNNING, RequestState.CANCELLING):
                 continue
-            counted = live.with_progress(self._view.running_of(live))
-
-            def change(row: RequestRow, counted: RequestRow = counted) -> RequestRow:
-                if row.state is not counted.state:
-                    return row
-                if row.epoch > self._epoch:
-                    raise FencedError(f"manager epoch {self._epoch} is over; {row.epoch} acts")
-                return replace(
-                    row,
-                    phases=counted.phases,
-                    outputs=counted.outputs,
-                    delivered=counted.delivered,
-                    epoch=self._epoch,
-                )
-
-            row = requests.change_request(self._services, live.id, change)
-            live.row = replace(row, document=live.row.document)
+            self._write_counts(live, live.with_progress(self._view.running_of(live)))
             live.changed = False
-            if row.order or row.retry_orders or row.state is not state:
-                self._look_at.add(live.id)
         return False
+
+    def prepare(self) -> bool:
+        """Write how far the planning and writing of requests are. Raises StoreError,
+        FencedError."""
+        for live in list(self._view.requests.values()):
+            before = live.row.preparation
+            if before is None:
+                continue
+            if live.row.state is RequestState.PLANNING:
+                done = self._intake.days_searched(live.id)
+            else:
+                done = min(len(live.ledger), before.total)
+            if done != before.done:
+                self._write_counts(live, replace(live.row, preparation=replace(before, done=done)))
+        return False
+
+    def _write_counts(self, live: Live, counted: RequestRow) -> None:
+        """Write a request's counts while its state is the one that they were counted in."""
+
+        def change(row: RequestRow) -> RequestRow:
+            if row.state is not counted.state:
+                return row
+            if row.epoch > self._epoch:
+                raise FencedError(f"manager epoch {self._epoch} is over; {row.epoch} acts")
+            return replace(
+                row,
+                preparation=counted.preparation,
+                phases=counted.phases,
+                outputs=counted.outputs,
+                delivered=counted.delivered,
+                epoch=self._epoch,
+            )
+
+        row = requests.change_request(self._services, live.id, change)
+        live.row = replace(row, document=live.row.document)
+        if row.order or row.retry_orders or row.state is not counted.state:
+            self._look_at.add(live.id)

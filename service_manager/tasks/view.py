@@ -157,7 +157,3 @@ class View:
         if len(self.running) <= _FEW:
             return list(self.running)
         return [key for key, one in self.running.items() if one.sponsor == live.id]
-
-    def planning(self) -> bool:
-        """Whether some request's plan is being written."""
-        return any(r.row.state is RequestState.PLANNING for r in self.requests.values())

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
+from rich.progress_bar import ProgressBar
 from rich.table import Table
 
 from portal.core.quantities import size_text
@@ -196,6 +197,9 @@ def _sum(console: Console, found: list[ResultFile], where: str) -> None:
 
 def _show(console: Console, row: RequestStatus) -> None:
     console.print(describe(row), markup=False)
+    at = row.preparation
+    if at is not None and console.is_terminal:
+        console.print(ProgressBar(total=at.total, completed=at.done, width=36))
     if row.state is RequestState.CANCELLING:
         left = sum(count.left for count in row.phases.values())
         console.print(f"being cancelled: {left:,} tasks left to withdraw", markup=False)

@@ -107,10 +107,11 @@ class Attempt:
 class RequestState(StrEnum):
     """Where a request is. COMPLETE, GAPS, FAILED, CANCELLED and REFUSED are ends."""
 
-    SUBMITTED = "submitted"
-    PREVIEWED = "previewed"  # a dry run: counted, not planned
+    SUBMITTED = "submitted"  # accepted; nobody works on it yet
+    PLANNING = "planning"  # the archives are being searched for its granules
+    PREVIEWED = "previewed"  # a dry run: counted, and not to be carried out
     HELD = "waiting for confirmation"  # planned; it takes more than the settings let pass unasked
-    PLANNING = "planning"
+    WRITING = "writing"  # its plan is being written into the table of tasks
     RUNNING = "running"
     CANCELLING = "cancelling"  # ordered to be cancelled; what is unfinished is withdrawn
     COMPLETE = "complete"
@@ -124,8 +125,14 @@ class RequestState(StrEnum):
         """Whether the request will not change any more."""
         return self not in (
             RequestState.SUBMITTED,
-            RequestState.HELD,
             RequestState.PLANNING,
+            RequestState.HELD,
+            RequestState.WRITING,
             RequestState.RUNNING,
             RequestState.CANCELLING,
         )
+
+    @property
+    def unplanned(self) -> bool:
+        """Whether the request has not ended and its plan is not made yet."""
+        return self in (RequestState.SUBMITTED, RequestState.PLANNING)

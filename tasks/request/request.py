@@ -144,6 +144,11 @@ class Time(_Document):
             raise ValueError(f"{end} is before the first day, {start}; swap the two")
         return end
 
+    @property
+    def days(self) -> int:
+        """How many days there are, both ends included."""
+        return (self.end - self.start).days + 1
+
 
 class GridChoice(_Document):
     """A CRS with a resolution in its units, or the sinusoidal tile grid at 250, 500 or 1000 m."""

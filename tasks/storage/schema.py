@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from tasks.errors import SwathmillError
 from tasks.storage.store import Entity, Row
 
-OLDEST, SCHEMA = 2, 4
+OLDEST, SCHEMA = 2, 5
 
 Upgrade = Callable[[Entity], Entity]
 
@@ -47,9 +47,15 @@ def _cancelling(entity: Entity) -> Entity:
     return {**entity, "order": "", "state": "cancelling" if live else entity["state"]}
 
 
+def _writing(entity: Entity) -> Entity:
+    """Rename the state of a request whose tasks were being written: it was called "planning"."""
+    state = "writing" if entity["state"] == "planning" else entity["state"]
+    return {**entity, "state": state, "preparation": "null"}
+
+
 # By kind of row, then by the number that the upgrade starts from.
 UPGRADES: Mapping[str, Mapping[int, Upgrade]] = {
-    "request": {2: _cancelling},
+    "request": {2: _cancelling, 4: _writing},
     "mail": {3: _with(signs_in="", shows="[]")},
 }
 

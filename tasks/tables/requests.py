@@ -9,6 +9,7 @@ import datetime as dt
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, replace
+from typing import Literal
 
 from tasks.errors import FencedError, SwathmillError
 from tasks.model.keys import SHARDS
@@ -67,6 +68,21 @@ class Preview:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Preparation:
+    """How far a request is before its tasks run: days searched while PLANNING, tasks written while
+    WRITING."""
+
+    done: int = 0
+    total: int
+    unit: Literal["days", "tasks"]
+
+    @property
+    def text(self) -> str:
+        """Say it in words: "12 of 366 days"."""
+        return f"{self.done:,} of {self.total:,} {self.unit}"
+
+
+@dataclass(frozen=True, kw_only=True)
 class RequestRow:
     """A request as everybody sees it. `document` is the request as JSON text."""
 
@@ -80,6 +96,7 @@ class RequestRow:
     order: str = ""
     paused: bool = False
     dry_run: bool = False
+    preparation: Preparation | None = None  # while PLANNING or WRITING
     phases: dict[Phase, PhaseCount] = field(default_factory=dict)
     outputs: int = 0  # results planned
     delivered: int = 0  # results made
@@ -279,11 +296,20 @@ def _cancelled(row: RequestRow, now: float) -> RequestRow:
     match row.state:
         case RequestState.SUBMITTED:
             message = "cancelled before it was planned"
+        case RequestState.PLANNING:
+            message = "cancelled while it was being planned"
         case RequestState.HELD:
             message = "cancelled before it was confirmed"
         case _:
-            return replace(row, state=RequestState.CANCELLING, order="")
-    return replace(row, state=RequestState.CANCELLED, order="", message=message, ended=now)
+            return replace(row, state=RequestState.CANCELLING, order="", preparation=None)
+    return replace(
+        row,
+        state=RequestState.CANCELLED,
+        order="",
+        message=message,
+        ended=now,
+        preparation=None,
+    )
 
 
 def change_request(
@@ -370,6 +396,7 @@ def dump(row: RequestRow) -> Entity:
         "order": row.order,
         "paused": row.paused,
         "dry_run": row.dry_run,
+        "preparation": json.dumps(row.preparation and asdict(row.preparation)),
         "phases": json.dumps({p.value: asdict(c) for p, c in row.phases.items()}),
         "outputs": row.outputs,
         "delivered": row.delivered,
@@ -392,6 +419,7 @@ def load_row(row: Row) -> RequestRow:
     e = current("request", row)
     document = e["document"]
     phases = json.loads(str(e["phases"]))
+    preparation = json.loads(str(e["preparation"]))
     return RequestRow(
         id=str(e["id"]),
         owner=str(e["owner"]),
@@ -403,6 +431,7 @@ def load_row(row: Row) -> RequestRow:
         order=str(e["order"]),
         paused=bool(e["paused"]),
         dry_run=bool(e["dry_run"]),
+        preparation=Preparation(**preparation) if preparation else None,
         phases={Phase(p): PhaseCount(**c) for p, c in phases.items()},
         outputs=int(e["outputs"]),
         delivered=int(e["delivered"]),

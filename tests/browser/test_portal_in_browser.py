@@ -3,6 +3,7 @@
 import hashlib
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from tasks.model.model import Phase, RequestState
 from tasks.request.request import parse_request
 from tasks.tables import requests
 from tasks.tables.manager_lease import Acting, ManagerWatch
-from tasks.tables.requests import PhaseCount
+from tasks.tables.requests import PhaseCount, Preparation
 from tasks.tables.services import Services
 from tests.portal.scripted import (
     LivePortal,
@@ -265,6 +266,24 @@ def test_cancelling_asks_first(page: Page, portal: LivePortal, services: Service
     assert requests.load(services, name).state is RequestState.CANCELLING
 
 
+def test_planning_has_a_bar_with_a_name_that_moves(
+    page: Page, portal: LivePortal, services: Services
+) -> None:
+    name = requests.submit(services, "ada@example.org", parse_request(DOCUMENT))
+    days = Preparation(done=12, total=121, unit="days")
+    set_row(services, name, state=RequestState.PLANNING, preparation=days)
+    page.goto(f"{portal.url}/requests/{name}")
+    bar = page.get_by_role("progressbar", name="Days searched")
+    expect(bar).to_be_visible()
+    expect(page.get_by_text("12 of 121 days")).to_be_visible()
+    assert bar.evaluate("bar => bar.position") == pytest.approx(12 / 121)
+    set_row(services, name, preparation=replace(days, done=90))
+    expect(page.get_by_text("90 of 121 days")).to_be_visible()
+    expect(page.locator("#said")).to_have_text("planning, 70 percent")
+    set_row(services, name, state=RequestState.RUNNING, preparation=None)
+    expect(bar).to_have_count(0)
+
+
 @pytest.mark.parametrize("width", [360, 1600])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_no_page_is_wider_than_its_window_and_text_can_be_read(
@@ -280,6 +299,9 @@ def test_no_page_is_wider_than_its_window_and_text_can_be_read(
         services, name, "MCD15A2.A2012001.h17v03.005.2012.hdf", (Category.UNKNOWN,)
     )
     put_result(services, name, "MCD15A2.005/Lai_1km", "a" * 60 + ".tif", raster_bytes(tmp_path))
+    planned = requests.submit(services, "ada@example.org", parse_request(DOCUMENT))
+    days = Preparation(done=12, total=121, unit="days")
+    set_row(services, planned, state=RequestState.PLANNING, preparation=days)
     phases = {Phase.COLLECTION: PhaseCount(total=2, done=1, failed=1)}
     set_row(services, name, state=RequestState.GAPS, ended=1e9, delivered=1, phases=phases)
     context = chromium.new_context(
@@ -293,6 +315,7 @@ def test_no_page_is_wider_than_its_window_and_text_can_be_read(
         "/new",
         f"/new?again={name}",
         f"/requests/{name}",
+        f"/requests/{planned}",
         f"/requests/{name}/view/MCD15A2.005/Lai_1km/{'a' * 60}.tif",
         f"/tasks/{key}",
         "/operations",

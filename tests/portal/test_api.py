@@ -21,7 +21,7 @@ from tasks.model.plan import Gap
 from tasks.request.request import parse_request
 from tasks.storage.store import Upsert
 from tasks.tables import protocol, requests, rows
-from tasks.tables.requests import PhaseCount
+from tasks.tables.requests import PhaseCount, Preparation
 from tasks.tables.services import Services
 from tests.portal.scripted import (
     SECRET,
@@ -254,6 +254,19 @@ def test_results_are_listed_fetched_and_verified(
     assert text == f"{digest}  {path}\n"
     assert [file["sha256"] for file in manifest["files"]] == [digest]
     assert zipfile.ZipFile(io.BytesIO(archive.content)).read(path) == raster
+
+
+def test_planning_and_writing_are_told_as_they_go_on(
+    portal: LivePortal, services: Services
+) -> None:
+    name = submitted(services)
+    with portal.client() as client:
+        assert client.get(f"/api/requests/{name}").json()["preparation"] is None
+        at = Preparation(done=12, total=366, unit="days")
+        set_row(services, name, state=RequestState.PLANNING, preparation=at)
+        told = client.get(f"/api/requests/{name}").json()
+    assert told["state"] == "planning"
+    assert told["preparation"] == {"done": 12, "total": 366, "unit": "days"}
 
 
 def test_results_come_while_the_rest_is_made(portal: LivePortal, services: Services) -> None:

@@ -3,7 +3,7 @@
 from tasks.model.categories import Category
 from tasks.model.model import Phase, RequestState
 from tasks.tables import requests
-from tasks.tables.requests import PhaseCount, Preview
+from tasks.tables.requests import PhaseCount, Preparation, Preview
 from tasks.tables.services import Services
 from tests.portal.scripted import LivePortal, put_failed_task, put_result, set_row
 from tests.portal.submissions import submitted
@@ -28,6 +28,30 @@ def test_a_request_s_page_follows_it_and_stops(portal: LivePortal, services: Ser
     assert "every" not in ended.text
     assert "Cancel" not in ended.text
     assert f"/api/requests/{name}/results/MCD15A2.005/a.json" in page
+
+
+def test_a_page_shows_how_far_planning_and_writing_are(
+    portal: LivePortal, services: Services
+) -> None:
+    name = submitted(services)
+    with portal.browser() as client:
+        assert "<progress" not in client.get(f"/requests/{name}").text
+        planning = Preparation(done=1200, total=3650, unit="days")
+        set_row(services, name, state=RequestState.PLANNING, preparation=planning)
+        planned = client.get(f"/requests/{name}").text
+        writing = Preparation(done=40, total=400, unit="tasks")
+        set_row(services, name, state=RequestState.WRITING, preparation=writing)
+        written = client.get(f"/requests/{name}/progress?said=planning").text
+        set_row(services, name, state=RequestState.RUNNING, preparation=None)
+        assert "<progress" not in client.get(f"/requests/{name}").text
+    assert '<label for="preparation">Days searched</label>' in planned
+    assert "1,200 of 3,650 days</span>" in planned
+    assert '<progress id="preparation" max="3650" value="1200">' in planned
+    assert 'role="status">planning, 30 percent<' in planned
+    assert '<label for="preparation">Tasks written</label>' in written
+    assert "40 of 400 tasks</span>" in written
+    assert '<progress id="preparation" max="400" value="40">' in written
+    assert ">writing, 10 percent<" in written
 
 
 def test_a_request_is_paused_and_resumed_from_its_page(

@@ -7,10 +7,11 @@ import pytest
 
 from service_manager.leader.leadership import Leadership
 from tasks.errors import StoreError
+from tasks.model.model import RequestState
 from tasks.storage.clock import ManualClock
 from tasks.tables import requests
 from tasks.tables.services import Services, memory_services
-from tests.portal.scripted import LivePortal, live_portal, settings
+from tests.portal.scripted import LivePortal, live_portal, set_row, settings
 from tests.portal.submissions import DOCUMENT, submitted
 
 LONG = 50.0  # more than a lease and a half
@@ -118,12 +119,15 @@ def test_what_a_waiting_request_says_of_itself_is_true(
 ) -> None:
     name = submitted(services)
     with portal.browser() as client:
-        assert "Waiting for the service manager to plan it." in client.get(f"/requests/{name}").text
+        assert "It waits for its turn to be planned." in client.get(f"/requests/{name}").text
         clock.sleep(LONG)
-        for path in (f"/requests/{name}", f"/requests/{name}/progress"):
-            page = client.get(path).text
-            assert "Waiting for the service manager" not in page
-            assert "Not planned yet: no service manager is at work." in page
+        for state in (RequestState.SUBMITTED, RequestState.PLANNING):
+            set_row(services, name, state=state)
+            for path in (f"/requests/{name}", f"/requests/{name}/progress"):
+                page = client.get(path).text
+                assert "It waits for its turn" not in page
+                assert "are being searched" not in page
+                assert "Not planned yet: no service manager is at work." in page
 
 
 def test_operators_see_who_acts(portal: LivePortal, services: Services, clock: ManualClock) -> None:

@@ -246,7 +246,7 @@ def test_in_the_middle_of_its_plan_nothing_more_is_written() -> None:
     b = bench(Options(window=20, slice=0.0))
     request = b.submit("p")
     until(b, lambda: len(list(requests.wants(b.services, request))) > 20)
-    assert b.row(request).state is RequestState.PLANNING
+    assert b.row(request).state is RequestState.WRITING
     cancel(b, request)
     most = len(list(requests.wants(b.services, request)))
     until(b, lambda: b.row(request).state.ended)

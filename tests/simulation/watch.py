@@ -36,6 +36,17 @@ _LEGAL = {
 }
 
 
+_LEGAL_OF_REQUESTS = {  # of requests; each may also end, and stay as it is
+    (RequestState.SUBMITTED, RequestState.PLANNING),
+    (RequestState.PLANNING, RequestState.HELD),
+    (RequestState.PLANNING, RequestState.WRITING),
+    (RequestState.HELD, RequestState.WRITING),
+    (RequestState.WRITING, RequestState.RUNNING),
+    (RequestState.WRITING, RequestState.CANCELLING),
+    (RequestState.RUNNING, RequestState.CANCELLING),
+}
+
+
 @dataclass
 class Watch:
     """Sees every write that takes effect."""
@@ -44,6 +55,7 @@ class Watch:
     store: MemoryStore
     blobs: MemoryBlobs
     tasks: dict[str, Task] = field(default_factory=dict)
+    requests: dict[str, RequestRow] = field(default_factory=dict)  # that have not ended
     ended: dict[str, RequestRow] = field(default_factory=dict)
     finished: dict[str, set[str]] = field(default_factory=dict)
     """By request, the results that were there when it was ordered to be cancelled."""
@@ -169,10 +181,32 @@ class Watch:
             row.message,
         ):
             self.fail(f"request {row.id} ended {old.state} and then {row.state}")
+        self._prepared(self.requests.get(row.id), row)
         if row.retry_of:
             self.retries.add(row.id)
         if row.state.ended:
+            self.requests.pop(row.id, None)
             self.ended[row.id] = row
+        else:
+            self.requests[row.id] = row
+
+    def _prepared(self, old: RequestRow | None, new: RequestRow) -> None:
+        """A request goes from state to state as it should, and says only in two how far it is."""
+        if old is None:
+            if new.id not in self.ended and new.state is not RequestState.SUBMITTED:
+                self.fail(f"request {new.id} begins as {new.state}")
+        elif (
+            old.state is not new.state
+            and not new.state.ended
+            and (old.state, new.state) not in _LEGAL_OF_REQUESTS
+        ):
+            self.fail(f"request {new.id} goes from {old.state} to {new.state}")
+        units = {RequestState.PLANNING: "days", RequestState.WRITING: "tasks"}
+        at = new.preparation
+        if (at.unit if at is not None else None) != units.get(new.state):
+            self.fail(f"request {new.id} is {new.state} and prepared {at}")
+        if at is not None and not 0 <= at.done <= at.total:
+            self.fail(f"request {new.id} has prepared {at.text}")
 
     def _results(self, request: str) -> set[str]:
         """What is made of the results that a request wants, whether it was told or not."""

@@ -21,7 +21,7 @@ from tasks.model.categories import Category
 from tasks.model.model import Phase, RequestState
 from tasks.request.request import parse_request
 from tasks.tables import requests
-from tasks.tables.requests import PhaseCount, Preview, RequestRow
+from tasks.tables.requests import PhaseCount, Preparation, Preview, RequestRow
 from tasks.tables.services import Services
 from tests.portal.scripted import (
     SECRET,
@@ -176,6 +176,17 @@ def test_a_running_request_without_a_gap_lists_what_lacks_a_failed_input(
     said = run("status", name).stdout
     assert "incomplete: layer 2012-01-01 (50% of the inputs)" in said
     assert f"failed: {granule}: " in said
+
+
+@pytest.mark.usefixtures("portal")
+def test_status_says_how_far_planning_and_writing_are(services: Services) -> None:
+    name = submitted(services)
+    at = Preparation(done=12, total=3660, unit="days")
+    set_row(services, name, state=RequestState.PLANNING, preparation=at)
+    assert run("status", name).stdout.startswith("planning | 12 of 3,660 days\n")
+    at = Preparation(done=1, total=2, unit="tasks")
+    set_row(services, name, state=RequestState.WRITING, preparation=at)
+    assert run("status", name).stdout.startswith("writing | 1 of 2 tasks\n")
 
 
 def test_counts_are_told_in_plain_words() -> None:

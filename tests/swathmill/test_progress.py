@@ -1,0 +1,37 @@
+"""Bars of a request on a terminal."""
+
+import io
+
+from rich.console import Console
+
+from swathmill.client import PhaseProgress, Preparation, RequestStatus
+from swathmill.progress import ProgressView
+from tasks.model.model import RequestState
+
+DAYS = Preparation(done=30, total=120, unit="days")
+TASKS = Preparation(done=5, total=50, unit="tasks")
+PHASES = {"collection": PhaseProgress(total=40, done=7)}
+
+
+def shown(*states: RequestStatus) -> str:
+    """The bars that are left on the terminal after these states."""
+    console = Console(file=io.StringIO(), force_terminal=True, force_interactive=True, width=100)
+    with ProgressView(console) as view:
+        for number, status in enumerate(states):
+            view.show(status, now=float(number))
+        assert view._bars is not None
+        return "\n".join(
+            f"{task.description} {task.completed:.0f}/{task.total:.0f} {task.fields['note']}"
+            for task in view._bars.tasks
+        )
+
+
+def test_planning_and_writing_each_have_a_bar_until_they_are_over() -> None:
+    submitted = RequestStatus(id="r", state=RequestState.SUBMITTED)
+    planning = RequestStatus(id="r", state=RequestState.PLANNING, preparation=DAYS)
+    writing = RequestStatus(id="r", state=RequestState.WRITING, preparation=TASKS, phases=PHASES)
+    running = RequestStatus(id="r", state=RequestState.RUNNING, phases=PHASES)
+    assert shown(submitted) == ""
+    assert shown(submitted, planning) == "planning 30/120 days"
+    assert shown(planning, writing) == "writing 5/50 tasks\ncollection 7/40 "
+    assert shown(planning, writing, running) == "collection 7/40 "
