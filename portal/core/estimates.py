@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from reprojection.grid.crs import parse_crs
 from tasks.request.checks import Limits, check_request, request_notes
 from tasks.request.regions import region_tiles
-from tasks.request.request import Request
-from tasks.request.target import target
+from tasks.request.resolved import ResolvedRequest
 
 _MOST_TILES = 24
 
@@ -38,13 +37,13 @@ class Estimate:
         return 2 * self.pixels
 
 
-def estimate(request: Request, limits: Limits) -> Estimate:
+def estimate(resolved: ResolvedRequest, limits: Limits) -> Estimate:
     """Check a request by its document and say what it would make.
 
     Raises RequestRefusedError, naming the field, as `tasks.checks.check_request` does.
     """
-    check_request(request, limits)
-    made = target(request)
+    check_request(resolved, limits)
+    request, made = resolved.request, resolved.target
     tiles = sorted(region_tiles(request.region), key=lambda tile: (tile.v, tile.h))
     crs = parse_crs(made.lattice.crs)
     return Estimate(
@@ -59,7 +58,7 @@ def estimate(request: Request, limits: Limits) -> Estimate:
         days=request.time.days,
         tiles=tuple(tile.name for tile in tiles[:_MOST_TILES]),
         more_tiles=max(0, len(tiles) - _MOST_TILES),
-        notes=request_notes(request),
+        notes=request_notes(resolved),
     )
 
 

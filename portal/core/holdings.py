@@ -6,7 +6,7 @@ from tasks.errors import RequestRefusedError
 from tasks.holdings import holdings
 from tasks.holdings.held import check_held
 from tasks.holdings.holdings import Holdings
-from tasks.request.request import Request
+from tasks.request.resolved import ResolvedRequest
 from tasks.tables.services import Services
 
 FRESH = 5.0  # seconds for which what was read is not read again
@@ -31,7 +31,7 @@ class KnownHoldings:
                 self._read = now, holdings.read(self._services.store)[0]
             return self._read[1]
 
-    def check(self, request: Request) -> None:
+    def check(self, resolved: ResolvedRequest) -> None:
         """Refuse a request that finds nothing in the archive.
 
         Before that the manager looks at the archive anew; when none does so in time, the request is
@@ -43,11 +43,11 @@ class KnownHoldings:
         if known is None:
             return
         try:
-            check_held(request, known)
+            check_held(resolved, known)
         except RequestRefusedError:
             fresh = self._looked_at_anew()
             if fresh is not None:
-                check_held(request, fresh)
+                check_held(resolved, fresh)
 
     def _looked_at_anew(self) -> Holdings | None:
         services = self._services

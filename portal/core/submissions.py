@@ -10,6 +10,7 @@ from tasks.model.model import RequestState
 from tasks.model.packages import PackageError, Packages
 from tasks.request.checks import Limits, check_request, nearest_names
 from tasks.request.request import Request, dump_request
+from tasks.request.resolved import ResolvedRequest
 from tasks.request.taking import check_taken
 from tasks.tables import requests
 from tasks.tables.requests import NoSuchRequestError, RequestRow
@@ -19,10 +20,10 @@ LONGEST_KEY = 255
 _POLL_SECONDS = 0.25
 
 
-def check(request: Request, limits: Limits, packages: Packages) -> None:
+def check(resolved: ResolvedRequest, limits: Limits, packages: Packages) -> None:
     """Refuse a request by what its document says; RequestRefusedError names the field."""
-    check_request(request, limits)
-    reduction = request.reduction
+    check_request(resolved, limits)
+    reduction = resolved.request.reduction
     if reduction is None:
         return
     names = packages.names()
@@ -40,7 +41,7 @@ def check(request: Request, limits: Limits, packages: Packages) -> None:
             f"{reduction.package} cannot be used: {error}",
             "Choose another, or have it mended.",
         ) from None
-    check_taken(request, package)
+    check_taken(resolved, package)
     known = package.parameters
     for name in reduction.parameters:
         if known is not None and name not in known:

@@ -35,6 +35,7 @@ from portal.web.context import Here, Portal
 from tasks.model.keys import is_key
 from tasks.model.model import RequestState, Task
 from tasks.request.request import parse_request
+from tasks.request.resolved import resolve
 from tasks.tables import protocol, requests
 from tasks.tables.requests import RequestRow
 
@@ -80,8 +81,9 @@ def submit(
     request = parse_request(decode(body))
     row = resent(here.services, caller, request, idempotency_key, dry_run=dry_run)
     if row is None:
-        check(request, here.settings, here.packages)
-        here.holdings.check(request)
+        resolved = resolve(request)
+        check(resolved, here.settings, here.packages)
+        here.holdings.check(resolved)
         row = accept(here.services, caller, request, key=idempotency_key, dry_run=dry_run)
     if not dry_run:
         response.headers["Location"] = f"/api/requests/{row.id}"

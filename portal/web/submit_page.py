@@ -25,6 +25,7 @@ from tasks.model.model import RequestState
 from tasks.model.packages import Package, PackageError
 from tasks.request.request import METHODS, dump_request, parse_request
 from tasks.request.request import Request as RequestDocument
+from tasks.request.resolved import ResolvedRequest, resolve
 from tasks.tables import requests
 
 router = APIRouter(include_in_schema=False)
@@ -95,11 +96,12 @@ def check_form(data: Sent, here: Here) -> Response:
     problems = Problems()
     try:
         made = request_of(form)
-        shown = _summary(here, made)
-        check(made, here.settings, here.packages)
+        resolved = resolve(made)
+        shown = _summary(here, resolved)
+        check(resolved, here.settings, here.packages)
         held = here.holdings.known()
         if held is not None:
-            check_held(made, held)
+            check_held(resolved, held)
             shown["notes"] = [*held_notes(made, held)]
     except RequestRefusedError as error:
         problems = problems_of(error, form)
@@ -114,8 +116,9 @@ def check_form(data: Sent, here: Here) -> Response:
 def _checked(form: Form, here: Portal) -> RequestDocument:
     """The form's request, if it can be worked. Raises RequestRefusedError."""
     made = request_of(form)
-    check(made, here.settings, here.packages)
-    here.holdings.check(made)
+    resolved = resolve(made)
+    check(resolved, here.settings, here.packages)
+    here.holdings.check(resolved)
     return made
 
 
@@ -124,7 +127,7 @@ def _foreseen(form: Form, here: Portal) -> Problems:
     held, made = here.holdings.known(), so_far(form)
     if held is not None and made is not None:
         try:
-            check_held(made, held)
+            check_held(resolve(made), held)
         except RequestRefusedError as error:
             return problems_of(error, form)
     return Problems()
@@ -209,7 +212,7 @@ def _page(
     """The form. `document` is the text of a request document that could not be loaded, `wrong` what
     is wrong with it. Browsers keep no copy: after Back the form is a new submission."""
     try:
-        summary = _summary(here, request_of(form))
+        summary = _summary(here, resolve(request_of(form)))
     except RequestRefusedError:
         summary = {"estimate": None, "yaml": "", "waiting": (), "notes": ()}
     response = here.pages.page(
@@ -237,10 +240,11 @@ def _page(
     return response
 
 
-def _summary(here: Portal, made: RequestDocument) -> dict[str, object]:
+def _summary(here: Portal, resolved: ResolvedRequest) -> dict[str, object]:
     """What `summary.html` shows. Raises RequestRefusedError."""
-    found: Estimate = estimate(made, here.settings)
-    return {"estimate": found, "yaml": request_yaml(made), "waiting": (), "notes": ()}
+    found: Estimate = estimate(resolved, here.settings)
+    yaml = request_yaml(resolved.request)
+    return {"estimate": found, "yaml": yaml, "waiting": (), "notes": ()}
 
 
 def _has_more(form: Form) -> bool:

@@ -13,8 +13,6 @@ from typing import Protocol, runtime_checkable
 from archives.errors import ArchiveError
 from archives.model import Archive, GranuleRecord, Stamped
 from modis.tile import Tile
-from reprojection.catalogue import product
-from service_manager.planner.choices import layer_choice, of_equal_reach
 from service_manager.planner.counts import Counts
 from service_manager.planner.cubes import Cubes
 from service_manager.planner.draft import Draft, Line, PlannedRaster
@@ -34,8 +32,8 @@ from tasks.model.spec import ReprojectSpec, load_spec
 from tasks.request.checks import Limits, check_request, request_notes
 from tasks.request.regions import region_tiles
 from tasks.request.request import Request
+from tasks.request.resolved import Geometry, ResolvedRequest, resolve
 from tasks.request.taking import taking_notes
-from tasks.request.target import target
 
 MOST_CELLS = 20_000  # of 1024 x 1024 pixels: only a raster that is all edge has more
 VERSION = 2  # raise it when the same request on the same listing would be planned otherwise
@@ -53,7 +51,7 @@ class Outcome:
     listing: str
     counts: Counts
     seen: dict[int, Seen]
-    geometries: dict[int, str]
+    geometries: dict[int, Geometry]
     cells: tuple[tuple[int, int, int, int], ...]
     rasters: tuple[PlannedRaster, ...] = ()
 
@@ -103,15 +101,17 @@ class Course:
     def __init__(
         self, request: Request, archive: Archive, packages: Packages, limits: Limits
     ) -> None:
-        check_request(request, limits)
+        resolved = resolve(request)
+        check_request(resolved, limits)
         self.request = request
+        self._resolved = resolved
         self._archive = archive
         self._limit = limits.max_tasks
-        reduction = chosen(request, packages)
-        goal = target(request)
+        reduction = chosen(resolved, packages)
+        goal = resolved.target
         _check_cells(len(goal.lattice.cells(goal.grid)))
-        self._layout = Layout.of(request, goal, places(goal, request.region))
-        self._wanted = [self._resolve(number, None) for number in range(len(request.products))]
+        self._layout = Layout.of(resolved, places(goal, request.region))
+        self._wanted = [Wanted(resolved=one, layout=self._layout) for one in resolved.products]
         self._groups = Groups(self._layout, reduction) if reduction else None
         self._package = reduction.package if reduction else None
         self._cubes = Cubes(request.cube, self._layout.grid) if request.cube != "none" else None
@@ -121,12 +121,12 @@ class Course:
         self._failures = _failures(archive)
         self._seen: dict[int, Seen] = {}
         self._same: dict[frozenset[Tile], frozenset[Tile]] = {}
-        self._geometries: dict[int, str] = {}
+        self._geometries: dict[int, Geometry] = {}
         self.days_searched = 0  # of the request's; other threads may read it
         self.counts = Counts()
         self.package = reduction.archive if reduction else None
-        taking = taking_notes(request, reduction.package) if reduction else ()
-        self.notes = (*request_notes(request), *taking, *_unknown(request))
+        taking = taking_notes(resolved, reduction.package) if reduction else ()
+        self.notes = (*request_notes(resolved), *taking, *_unknown(resolved))
 
     @property
     def identity(self) -> str:
@@ -134,9 +134,9 @@ class Course:
         asked = self.request.model_dump(
             mode="json", exclude={"title", "notify", "on_missing"}, exclude_none=True
         )
-        resolved = [repr(layer) for wanted in self._wanted for layer in wanted.layers]
+        products = repr(self._resolved.products)
         package = self.package.digest if self.package else ""
-        return key_of(canonical([VERSION, asked, resolved, package]).decode("ascii"))
+        return key_of(canonical([VERSION, asked, products, package]).decode("ascii"))
 
     def stamp(self) -> str:
         """A text that is another one once the archive lists anything else for the request; empty
@@ -220,38 +220,15 @@ class Course:
     def _searched(self, day: date) -> None:
         self.days_searched = (day - self.request.time.start).days + 1
 
-    def _resolve(self, number: int, seen: str | None) -> Wanted:
-        choice = self.request.products[number]
-        known = product(choice.name, choice.collection)
-        kind = known.geometry if known else ("tile" if seen == "tile" else "swath")
-        alike = [one for one in self.request.products if one.is_same_product(choice)]
-        every = {
-            layer: layer_choice(self.request, one, layer, self._layout.target, kind)
-            for one in alike
-            for layer in one.layers
-        }
-        if kind == "swath":
-            every = of_equal_reach(every)
-        return Wanted(
-            number=number,
-            choice=choice,
-            geometry=kind,
-            period=known.period if known else 1,
-            phase=known.phase if known else 0,
-            layers=tuple(every[layer] for layer in choice.layers),
-            driver=every[alike[0].layers[0]],
-            layout=self._layout,
-        )
-
     def _look_at(self, number: int, record: GranuleRecord) -> None:
         """The first granule of a product the catalogue does not know tells its geometry."""
-        choice = self.request.products[number]
-        if number not in self._geometries and product(choice.name, choice.collection) is None:
+        if number not in self._geometries and self._resolved.products[number].entry is None:
             self._learn(number, geometry(record))
 
-    def _learn(self, number: int, kind: str) -> None:
+    def _learn(self, number: int, kind: Geometry) -> None:
         self._geometries[number] = kind
-        self._wanted[number] = self._resolve(number, kind)
+        learned = self._resolved.with_geometry(number, kind)
+        self._wanted[number] = Wanted(resolved=learned, layout=self._layout)
 
     def _plan(self, listed: Stretch, digest: str) -> Fresh:
         draft = Draft(limit=self._limit - self.counts.tasks)
@@ -353,14 +330,15 @@ def _matches(old: Outcome, listed: Stretch, digest: str) -> bool:
     return mine == (old.first, old.last, old.final, old.listing)
 
 
-def _unknown(request: Request) -> tuple[str, ...]:
+def _unknown(resolved: ResolvedRequest) -> tuple[str, ...]:
     """Products that the catalogue does not know: worked from their files' own attributes."""
     taken = "layers, scale, fill and classes"
-    if isinstance(request.resampling, str) and request.resampling != "nearest":
+    method = resolved.request.resampling
+    if isinstance(method, str) and method != "nearest":
         taken = "layers, scale, fill, classes and resampling"
     return tuple(
-        f"{choice.name} collection {choice.collection} is not in the catalogue: {taken} are "
-        "taken from the files' own attributes."
-        for choice in request.products
-        if product(choice.name, choice.collection) is None
+        f"{product.choice.name} collection {product.choice.collection} is not in the catalogue: "
+        f"{taken} are taken from the files' own attributes."
+        for product in resolved.products
+        if product.entry is None
     )

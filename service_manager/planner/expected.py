@@ -82,8 +82,7 @@ class WindowLacks:
 
 def taken(wanted: Wanted, package: Package) -> list[str]:
     """The layers of a product choice that a reduction's package takes."""
-    choice = wanted.choice
-    return [one.layer for one in wanted.layers if takes(package, choice, one.layer)]
+    return [layer.name for layer in wanted.layers if takes(package, layer)]
 
 
 def bands(lacks: Iterable[Lack], wanted: Sequence[Wanted], package: Package) -> Absence:
@@ -132,7 +131,7 @@ class Dates:
                 day: (f"{one.product} {day.isoformat()}",) for day in days
             }
             for layer in one.layers:
-                layers[f"{one.product}/{one.names[layer.layer]}"] = names
+                layers[f"{one.product}/{one.names[layer.name]}"] = names
             if request.reduction is None or package is None or not taken(one, package):
                 continue
             kind = window_kind(request.reduction)

@@ -8,7 +8,6 @@ from functools import cached_property
 from archives.model import GranuleRecord
 from modis.tile import Tile
 from reprojection.grid.grids import Grid
-from service_manager.planner.choices import LayerChoice
 from service_manager.planner.counts import Kind, kind_of
 from service_manager.planner.draft import Draft, Line
 from service_manager.planner.granules import collected, tile_of
@@ -22,7 +21,7 @@ from tasks.model.patterns import Given, Pattern, grid_texts, quoted, together
 from tasks.model.spec import Driver, GridSpec, MosaicSpec, ReprojectSpec
 from tasks.request.regions import area_geojson, region_tiles
 from tasks.request.request import ProductChoice, Request
-from tasks.request.target import Target
+from tasks.request.resolved import Geometry, ResolvedLayer, ResolvedProduct, ResolvedRequest
 
 CELL_FILE = "cell.tif"
 NOT_THERE = "not in the archive"
@@ -48,7 +47,6 @@ class Layout:
     """What all products of a request share: the target and its cells."""
 
     request: Request
-    target: Target
     places: tuple[Place, ...]
     clip: str
     """The region as GeoJSON where results are clipped to it, else empty."""
@@ -81,15 +79,15 @@ class Layout:
         return {place: tuple(tiles) for place, tiles in found.items()}
 
     @classmethod
-    def of(cls, request: Request, target: Target, places: tuple[Place, ...]) -> "Layout":
+    def of(cls, resolved: ResolvedRequest, places: tuple[Place, ...]) -> "Layout":
         """The layout of a request's places."""
+        request, target = resolved.request, resolved.target
         clip = area_geojson(target.area) if request.region.clip else ""
         cells = tuple(grid_spec(place.grid) for place in places)
         whole = MosaicSpec(name="", grid=grid_spec(target.grid), clip=clip, day=date.min)
         lacking = whole.model_copy(update=_SOMETHING)
         return cls(
             request=request,
-            target=target,
             places=places,
             clip=clip,
             grid=whole.grid,
@@ -103,16 +101,9 @@ class Layout:
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """One product choice of a request, resolved."""
+    """One resolved product of a request, with the patterns of its specifications."""
 
-    number: int
-    choice: ProductChoice
-    geometry: str
-    period: int  # days between two granules of one place
-    phase: int  # days from January 1st to the first of a year, where no granule tells
-    layers: tuple[LayerChoice, ...]
-    driver: LayerChoice
-    """The layer by whose values the granules of swaths are chosen."""
+    resolved: ResolvedProduct
     layout: Layout
     product: str = field(init=False)
     names: dict[str, str] = field(init=False)
@@ -142,6 +133,36 @@ class Wanted:
         return kind_of(cell)._replace(task_class=sized(cell.work, cell.grid.pixels * inputs))
 
     @property
+    def number(self) -> int:
+        """The number of the product choice in the request."""
+        return self.resolved.number
+
+    @property
+    def choice(self) -> ProductChoice:
+        """The product choice."""
+        return self.resolved.choice
+
+    @property
+    def geometry(self) -> Geometry:
+        """The geometry of its granules."""
+        return self.resolved.geometry
+
+    @property
+    def period(self) -> int:
+        """Days between two granules of one place."""
+        return self.resolved.period
+
+    @property
+    def phase(self) -> int:
+        """Days from January 1st to the first of a year, where no granule tells."""
+        return self.resolved.phase
+
+    @property
+    def layers(self) -> tuple[ResolvedLayer, ...]:
+        """Its layers."""
+        return self.resolved.layers
+
+    @property
     def reaches(self) -> tuple[Reach, ...]:
         """How far each layer's kernel looks."""
         return tuple((layer.reach, layer.whole_pixel) for layer in self.layers)
@@ -152,26 +173,26 @@ def grid_spec(grid: Grid) -> GridSpec:
     return GridSpec(crs=grid.crs, transform=grid.transform, width=grid.width, height=grid.height)
 
 
-def _cell(wanted: Wanted, layer: LayerChoice) -> ReprojectSpec:
+def _cell(wanted: Wanted, layer: ResolvedLayer) -> ReprojectSpec:
     """A cell of a layer: all others of the lattice have its size and resolution."""
     request = wanted.layout.request
-    leads = wanted.driver
-    follows = wanted.geometry == "swath" and layer.merge != "mean" and layer.layer != leads.layer
+    leads = wanted.resolved.driver
+    follows = wanted.geometry == "swath" and layer.merge != "mean" and layer.name != leads.name
     return ReprojectSpec(
         product=wanted.choice.name,
         collection=wanted.choice.collection,
-        layer=layer.layer,
+        layer=layer.name,
         day=date.min,
         grid=next(iter(wanted.layout.cells), wanted.layout.grid),
         resampling=layer.resampling,
         merge=layer.merge,
         qa=layer.qa,
-        mask=request.mask,
-        units=request.units,
+        mask=layer.mask,
+        units=layer.units,
         codes=request.codes,
         extra_bands=tuple(sorted(set(request.extra_bands))),
         day_night=wanted.choice.day_night if wanted.geometry == "swath" else "any",
-        driver=Driver(layer=leads.layer, resampling=leads.resampling, qa=leads.qa)
+        driver=Driver(layer=leads.name, resampling=leads.resampling, qa=leads.qa)
         if follows
         else None,
     )
@@ -204,7 +225,7 @@ def plan_day(
     for number, layer in enumerate(wanted.layers):
         reach = layer.reach, layer.whole_pixel
         keys = _cells(wanted, number, day, inputs[reach], numbers[reach], lacking, draft)
-        _mosaic(wanted, layer.layer, day, keys, lacking, draft)
+        _mosaic(wanted, layer.name, day, keys, lacking, draft)
         if wanted.layout.request.reduction is not None:
             made += [
                 Made(choice=wanted.number, layer=number, place=place, day=day, key=key)
@@ -285,7 +306,7 @@ def _cells(
     """Add the cells of a layer and day; their keys by place. `numbers` count their inputs."""
     layout = wanted.layout
     kinds = {count: wanted.kind(number, count) for count in {*numbers.values()}}
-    layer = wanted.names[wanted.layers[number].layer]
+    layer = wanted.names[wanted.layers[number].name]
     quoted_day = quoted(day.isoformat())
     keys = {}
     for place, given in inputs.items():

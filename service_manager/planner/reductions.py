@@ -13,7 +13,8 @@ from tasks.errors import RequestRefusedError
 from tasks.model.absence import bounded
 from tasks.model.packages import Package, PackageArchive, PackageError, Packages, layer_labels, pack
 from tasks.model.spec import Band, GroupSpec, Input, MosaicSpec, ReduceSpec
-from tasks.request.request import Reduction, Request
+from tasks.request.request import Reduction
+from tasks.request.resolved import ResolvedRequest
 from tasks.request.taking import check_taken, takes
 
 _Member = tuple[int, date, int, bytes, float]
@@ -29,19 +30,20 @@ class Chosen:
     archive: PackageArchive
 
 
-def chosen(request: Request, packages: Packages) -> Chosen | None:
+def chosen(resolved: ResolvedRequest, packages: Packages) -> Chosen | None:
     """The request's reduction; RequestRefusedError when its package is absent or unusable."""
-    if request.reduction is None:
+    reduction = resolved.request.reduction
+    if reduction is None:
         return None
     try:
-        found = packages.find(request.reduction.package)
+        found = packages.find(reduction.package)
         archive = pack(found.folder)
     except PackageError as error:
         raise RequestRefusedError(
             "reduction.package", f"{error}", "Name a package that can be used."
         ) from None
-    check_taken(request, found.package)
-    return Chosen(reduction=request.reduction, package=found.package, archive=archive)
+    check_taken(resolved, found.package)
+    return Chosen(reduction=reduction, package=found.package, archive=archive)
 
 
 class Groups:
@@ -63,8 +65,7 @@ class Groups:
             if when not in windows:
                 period = wanted[cell.choice].period
                 windows[when] = [*shares(cell.day, period, self._kind, span, weight)]
-            choice = wanted[cell.choice].choice
-            if not takes(self._chosen.package, choice, choice.layers[cell.layer]):
+            if not takes(self._chosen.package, wanted[cell.choice].layers[cell.layer]):
                 continue
             for window, share in windows[when]:
                 place = self._open.setdefault(window, {}).setdefault(cell.place, [])
@@ -145,7 +146,7 @@ def _band(wanted: Sequence[Wanted], cell: str, member: _Member) -> Band:
     return Band(
         product=choice.name,
         collection=choice.collection,
-        layer=wanted[number].layers[layer].layer + half(wanted[number]),
+        layer=wanted[number].layers[layer].name + half(wanted[number]),
         day=day,
         cell=cell,
         weight=weight,

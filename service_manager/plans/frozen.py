@@ -311,7 +311,10 @@ def _load_outcome(data: dict[str, Any]) -> Outcome:
         listing=str(data["listing"]),
         counts=Counts.from_json(data["counts"]),
         seen=load_seen(data["seen"]),
-        geometries={int(number): str(kind) for number, kind in data["geometries"].items()},
+        geometries={
+            int(number): "tile" if kind == "tile" else "swath"
+            for number, kind in data["geometries"].items()
+        },
         cells=tuple((int(i), int(c), int(n), int(p)) for i, c, n, p in data["cells"]),
         rasters=tuple(
             PlannedRaster(key=key, file=file, folder=folder, day=date.fromisoformat(day))

@@ -11,17 +11,17 @@ from numpy.typing import NDArray
 
 from archives.kinds.coverage import Square
 from modis.collection import Collection
-from modis.sphere import METRES_PER_DEGREE
 from modis.tile import Tile, tiles_around
-from reprojection.catalogue import product, products
+from reprojection.catalogue import products
 from reprojection.catalogue.layers import split_index
-from reprojection.grid.crs import lonlat_to_sinusoidal, parse_crs, to_lonlat
+from reprojection.grid.crs import lonlat_to_sinusoidal, to_lonlat
 from reprojection.grid.grids import Grid
 from tasks.errors import RequestRefusedError
 from tasks.holdings.holdings import Held, Holdings
 from tasks.request.checks import check_bands, is_listed, nearest_names
 from tasks.request.request import ProductChoice, Request
-from tasks.request.target import target
+from tasks.request.resolved import ResolvedProduct, ResolvedRequest
+from tasks.request.target import Target
 from tasks.wording import listed, nearest
 
 _COARSEST = 10_000.0  # metres: no layer of MODIS has larger pixels
@@ -35,7 +35,7 @@ _SHOWN = 12  # tiles or products that a message names
 Floats = NDArray[np.float64]
 
 
-def check_held(request: Request, held: Holdings) -> None:
+def check_held(resolved: ResolvedRequest, held: Holdings) -> None:
     """Refuse a request that the archive cannot serve.
 
     A product that the archive does not have at all, or a layer that its granules do not have, is
@@ -45,15 +45,16 @@ def check_held(request: Request, held: Holdings) -> None:
     Raises:
         RequestRefusedError: naming the field, and what the archive has instead.
     """
-    for number, choice in enumerate(request.products):
-        _check_product(number, choice, held)
-        _check_layers(number, choice, held)
+    request = resolved.request
+    for product in resolved.products:
+        _check_product(product.number, product.choice, held)
+        _check_layers(product, held)
     found = [item for choice in request.products if (item := _of(choice, held)) is not None]
     there = [each for each in found if each.has_days(request.time.start, request.time.end)]
     if not there:
         raise _no_day(request, found)
     if not any(each.anywhere for each in there):
-        tiles, cells = _touched(request)
+        tiles, cells = _touched(resolved.target)
         if not any(each.tiles & tiles or each.cells & cells for each in there):
             raise _no_place(request, there)
 
@@ -114,14 +115,14 @@ def _check_product(number: int, choice: ProductChoice, held: Holdings) -> None:
     raise RequestRefusedError(f"products.{number}.name", problem, f"{asked}{has}")
 
 
-def _check_layers(number: int, choice: ProductChoice, held: Holdings) -> None:
+def _check_layers(product: ResolvedProduct, held: Holdings) -> None:
     """Hold layers to those of a few granules; what the catalogue lists may be in others."""
+    choice, known = product.choice, product.entry
     found = _of(choice, held)
     if found is None or not found.layers:
         return
-    known = product(choice.name, choice.collection)
     for place, layer in enumerate(choice.layers):
-        field = f"products.{number}.layers.{place}"
+        field = f"products.{product.number}.layers.{place}"
         base, index = split_index(layer)
         if layer in found.layers:
             base, index = layer, ()
@@ -187,12 +188,11 @@ def _places(held: Held) -> str:
     return ""
 
 
-def _touched(request: Request) -> tuple[frozenset[Tile], frozenset[Square]]:
+def _touched(made: Target) -> tuple[frozenset[Tile], frozenset[Square]]:
     """The tiles and the cells of 10 degrees that the results may be made of, rather too many."""
-    made = target(request)
     lon, lat = _samples(made.grid)
     x, y = lonlat_to_sinusoidal(lon, lat)
-    around = _REACH * max(_COARSEST, _pixel_metres(made.grid))
+    around = _REACH * max(_COARSEST, made.pixel_metres)
     return tiles_around(x, y, around), _cells(lon, lat)
 
 
@@ -221,10 +221,3 @@ def _samples(grid: Grid) -> tuple[Floats, Floats]:
     lon, lat = to_lonlat(grid.crs, a * cols + c, e * rows + f)
     there = np.isfinite(lon) & np.isfinite(lat)
     return lon[there], lat[there]
-
-
-def _pixel_metres(grid: Grid) -> float:
-    crs = parse_crs(grid.crs)
-    if crs.is_geographic:
-        return abs(grid.transform[4]) * METRES_PER_DEGREE
-    return abs(grid.transform[4]) * (crs.axis_info[0].unit_conversion_factor or 1.0)

@@ -3,26 +3,29 @@
 import datetime as dt
 import difflib
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Protocol
 
-from reprojection.catalogue import LayerEntry, Product, product, products
+from reprojection.catalogue import LayerEntry, Product, products
 from reprojection.catalogue.layers import Kind, split_index
 from reprojection.errors import ChoiceRefusedError
 from reprojection.read.qa import check_values, named_bits, values_of
 from tasks.errors import RequestRefusedError
 from tasks.request.request import ProductChoice, Request
-from tasks.request.target import finer_than_modis, pixel_text, target
+from tasks.request.resolved import (
+    CLASS_METHODS,
+    SWATH_METHODS,
+    ResolvedLayer,
+    ResolvedProduct,
+    ResolvedRequest,
+    says_quality,
+    suits,
+)
+from tasks.request.target import finer_than_modis, pixel_text
 from tasks.wording import listed, nearest
 
 FIRST_LIGHT = dt.date(2000, 2, 18)
 """The day of the oldest granule in the archives (Terra's composites; its swaths begin later)."""
-
-CLASS_METHODS = ("nearest", "mode", "min", "max")
-"""What classes and bit fields may be resampled by: methods that never make a value up."""
-
-SWATH_METHODS = ("nearest", "average")
-"""What swaths may be resampled by: the footprints of a swath are no lattice."""
 
 
 class Limits(Protocol):
@@ -39,7 +42,7 @@ class Limits(Protocol):
         ...
 
 
-def check_request(request: Request, limits: Limits) -> None:
+def check_request(resolved: ResolvedRequest, limits: Limits) -> None:
     """Refuse a request that cannot mean anything, by what the document alone says.
 
     A product that the catalogue does not know is let through, and so is a layer that its entry does
@@ -49,27 +52,31 @@ def check_request(request: Request, limits: Limits) -> None:
     Raises:
         RequestRefusedError: naming the first offending field, what is wrong and what to do.
     """
+    request = resolved.request
     if request.time.end < FIRST_LIGHT:
         raise RequestRefusedError(
             "time.end",
             f"{request.time.end} is before the first MODIS data.",
             f"Ask for days from {FIRST_LIGHT} on.",
         )
-    known = [_check_choice(index, choice) for index, choice in enumerate(request.products)]
+    for product in resolved.products:
+        _check_product(product)
     _check_repeats(request)
-    _check_resampling(request)
-    _check_qa(request, known)
-    _check_size(request, limits)
+    _check_resampling(resolved)
+    _check_qa(resolved)
+    _check_size(resolved, limits)
 
 
-def request_notes(request: Request) -> tuple[str, ...]:
-    """What a scientist should know of a request that is not refused."""
+def request_notes(resolved: ResolvedRequest) -> tuple[str, ...]:
+    """Say what a scientist should know of a request that is not refused."""
+    request = resolved.request
+    layers = [(product, layer) for product in resolved.products for layer in product.layers]
     notes = []
     strange = [
-        f"{choice.name} {layer} (like {' or '.join(like)})" if like else f"{choice.name} {layer}"
-        for choice, known, layer in _layers(request)
-        if known is not None and not is_listed(known, layer)
-        for like in [difflib.get_close_matches(layer, known.layer_names, 2, 0.6)]
+        f"{_named(product, layer)} (like {' or '.join(like)})" if like else _named(product, layer)
+        for product, layer in layers
+        if product.entry is not None and not is_listed(product.entry, layer.name)
+        for like in [difflib.get_close_matches(layer.name, product.entry.layer_names, 2, 0.6)]
     ]
     if strange:
         notes.append(
@@ -78,9 +85,9 @@ def request_notes(request: Request) -> tuple[str, ...]:
         )
     method = request.resampling
     own = [
-        f"{choice.name} {layer}"
-        for choice, known, layer in _layers(request)
-        if isinstance(method, str) and not suits(known, layer, method)
+        _named(product, layer)
+        for product, layer in layers
+        if isinstance(method, str) and not suits(product.entry, layer.entry, method)
     ]
     if own:
         notes.append(
@@ -88,9 +95,9 @@ def request_notes(request: Request) -> tuple[str, ...]:
             f"{', '.join(own)}."
         )
     classes = [
-        f"{choice.name} {layer}"
-        for choice, known, layer in _layers(request)
-        if request.merge == "mean" and merge_of(request, known, layer) != "mean"
+        _named(product, layer)
+        for product, layer in layers
+        if request.merge == "mean" and product.geometry == "swath" and layer.merge != "mean"
     ]
     if classes:
         notes.append(
@@ -99,32 +106,8 @@ def request_notes(request: Request) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def suits(known: Product | None, layer: str, method: str) -> bool:
-    """Whether a method chosen for the whole request goes for a layer, by what the catalogue says.
-
-    Not a blending one for classes, bit fields and what is nearest by nature (an azimuth); for
-    swaths none that needs a lattice.
-    """
-    entry = known.layer(layer) if known else None
-    nearest = entry is not None and entry.resampling == "nearest"
-    classes = entry is not None and (nearest or entry.kind is not Kind.CONTINUOUS)
-    swath = known is not None and known.geometry == "swath"
-    return (method in CLASS_METHODS or not classes) and (method in SWATH_METHODS or not swath)
-
-
-def merge_of(request: Request, known: Product | None, layer: str) -> str:
-    """How a layer's swaths are merged: classes and bit fields have no mean."""
-    entry = known.layer(layer) if known else None
-    if entry is None or entry.kind is Kind.CONTINUOUS or known is None or known.geometry == "tile":
-        return request.merge
-    return "nadir" if request.merge == "mean" else request.merge
-
-
-def _layers(request: Request) -> Iterator[tuple[ProductChoice, Product | None, str]]:
-    for choice in request.products:
-        known = product(choice.name, choice.collection)
-        for layer in choice.layers:
-            yield choice, known, layer
+def _named(product: ResolvedProduct, layer: ResolvedLayer) -> str:
+    return f"{product.choice.name} {layer.name}"
 
 
 def nearest_names(name: str, known: Iterable[str]) -> str:
@@ -137,14 +120,14 @@ def nearest_names(name: str, known: Iterable[str]) -> str:
     return f"There are: {shown}{', ...' if len(names) > 30 else ''}."
 
 
-def _check_choice(index: int, choice: ProductChoice) -> Product | None:
-    known = product(choice.name, choice.collection)
+def _check_product(product: ResolvedProduct) -> None:
+    index, choice, known = product.number, product.choice, product.entry
     if len(set(choice.layers)) != len(choice.layers):
         raise RequestRefusedError(
             f"products.{index}.layers", "names a layer twice.", "Name each layer once."
         )
     if known is None:
-        return None
+        return
     for place, layer in enumerate(choice.layers):
         field = f"products.{index}.layers.{place}"
         if not is_listed(known, layer):
@@ -152,7 +135,6 @@ def _check_choice(index: int, choice: ProductChoice) -> Product | None:
             continue
         if known.bands_of(layer):
             check_bands(field, choice.name, *split_index(layer), known.bands_of(layer))
-    return known
 
 
 def _check_unlisted(field: str, choice: ProductChoice, known: Product, layer: str) -> None:
@@ -234,84 +216,82 @@ def _check_repeats(request: Request) -> None:
             seen.add(wanted)
 
 
-def _check_resampling(request: Request) -> None:
-    if not isinstance(request.resampling, dict):
+def _check_resampling(resolved: ResolvedRequest) -> None:
+    methods = resolved.request.resampling
+    if not isinstance(methods, dict):
         return
-    layers = [layer for choice in request.products for layer in choice.layers]
-    for layer, method in request.resampling.items():
+    layers = [layer for choice in resolved.request.products for layer in choice.layers]
+    for layer, method in methods.items():
         field = f"resampling.{layer}"
         if layer not in layers:
             raise RequestRefusedError(
                 field, f"no layer {layer!r} is asked for.", nearest_names(layer, layers)
             )
-        for choice in request.products:
-            if layer in choice.layers:
-                _check_method(field, choice, layer, method)
+        for product in resolved.products:
+            for one in product.layers:
+                if one.name == layer:
+                    _check_method(field, product, one, method)
 
 
-def _check_method(field: str, choice: ProductChoice, layer: str, method: str) -> None:
-    known = product(choice.name, choice.collection)
-    entry = known.layer(layer) if known else None
+def _check_method(field: str, product: ResolvedProduct, layer: ResolvedLayer, method: str) -> None:
+    known, entry = product.entry, layer.entry
     if entry is not None and entry.kind is not Kind.CONTINUOUS and method not in CLASS_METHODS:
         what = "classes" if entry.kind is Kind.CLASS else "bit fields"
         raise RequestRefusedError(
             field,
-            f"{method} would blend the {what} of {choice.name} {layer} into values that mean "
+            f"{method} would blend the {what} of {_named(product, layer)} into values that mean "
             "something else.",
             f"Choose {' or '.join(CLASS_METHODS)}, or leave the layer out of resampling.",
         )
     if known is not None and known.geometry == "swath" and method not in SWATH_METHODS:
         raise RequestRefusedError(
             field,
-            f"{choice.name} is a swath product, whose pixels lie on no lattice: no {method}.",
+            f"{product.choice.name} is a swath product, whose pixels lie on no lattice: "
+            f"no {method}.",
             f"Choose {' or '.join(SWATH_METHODS)}.",
         )
 
 
-def _check_qa(request: Request, known: list[Product | None]) -> None:
-    rule = request.qa
+def _check_qa(resolved: ResolvedRequest) -> None:
+    rule = resolved.request.qa
     if rule is None:
         return
     if not rule:
         raise RequestRefusedError("qa", "is empty.", "Leave it out, or name best, good or a rule.")
-    if not request.mask:
+    if not resolved.request.mask:
         raise RequestRefusedError(
             "qa",
             "removes pixels, and mask: false keeps all but fill values.",
             "Leave out one of the two.",
         )
     if isinstance(rule, str):
-        _check_preset(request, known, rule)
+        for product in resolved.products:
+            _check_preset(product, rule)
     else:
+        known = [product.entry for product in resolved.products]
         for layer, fields in rule.items():
             _check_rule(layer, fields, known)
 
 
-def _check_preset(request: Request, known: list[Product | None], preset: str) -> None:
-    for index, (choice, entry) in enumerate(zip(request.products, known, strict=True)):
-        if entry is None:
+def _check_preset(product: ResolvedProduct, preset: str) -> None:
+    choice, entry = product.choice, product.entry
+    if entry is None:
+        raise RequestRefusedError(
+            "qa",
+            f"the catalogue does not know {choice.name} collection {choice.collection}, so "
+            f"{preset!r} says nothing about it.",
+            "Write the rule out: qa: {QA_LAYER: {value: [0]}}.",
+        )
+    for layer in product.layers:
+        quality = quality_of(entry, layer.entry)
+        if layer.entry is not None and says_quality(layer.entry):
+            continue
+        if quality is None or preset not in quality.presets:
             raise RequestRefusedError(
                 "qa",
-                f"the catalogue does not know {choice.name} collection {choice.collection}, so "
-                f"{preset!r} says nothing about it.",
-                "Write the rule out: qa: {QA_LAYER: {value: [0]}}.",
+                f"{_named(product, layer)} (products.{product.number}) has no QA rule {preset!r}.",
+                "Write the rule out by QA layer, or ask for this layer separately.",
             )
-        for layer in choice.layers:
-            described = entry.layer(layer)
-            quality = quality_of(entry, described)
-            if described is not None and says_quality(described):
-                continue
-            if quality is None or preset not in quality.presets:
-                raise RequestRefusedError(
-                    "qa",
-                    f"{choice.name} {layer} (products.{index}) has no QA rule {preset!r}.",
-                    "Write the rule out by QA layer, or ask for this layer separately.",
-                )
-
-
-def says_quality(entry: LayerEntry) -> bool:
-    """Whether a layer is itself a quality layer, which a preset leaves as it is."""
-    return entry.kind is Kind.BITFIELD or bool(entry.presets) or bool(entry.bits)
 
 
 def quality_of(described: Product, layer: LayerEntry | None) -> LayerEntry | None:
@@ -362,8 +342,8 @@ def _check_values(field: str, name: str, values: tuple[int, ...], held: range | 
         ) from None
 
 
-def _check_size(request: Request, limits: Limits) -> None:
-    grid = target(request).grid
+def _check_size(resolved: ResolvedRequest, limits: Limits) -> None:
+    request, grid = resolved.request, resolved.target.grid
     pixels = grid.width * grid.height
     if pixels > limits.max_pixels:
         raise RequestRefusedError(

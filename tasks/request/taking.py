@@ -2,11 +2,10 @@
 
 from collections.abc import Iterator
 
-from reprojection.catalogue import product
 from reprojection.catalogue.layers import Kind
 from tasks.errors import RequestRefusedError
 from tasks.model.packages import Package
-from tasks.request.request import ProductChoice, Request
+from tasks.request.resolved import ResolvedLayer, ResolvedRequest
 
 _WORDS = {
     Kind.CONTINUOUS: "continuous values",
@@ -15,21 +14,20 @@ _WORDS = {
 }
 
 
-def takes(package: Package, choice: ProductChoice, layer: str) -> bool:
+def takes(package: Package, layer: ResolvedLayer) -> bool:
     """Whether a package takes a layer. One that the catalogue does not describe is judged when its
     granules are read."""
-    kind = _kind(choice, layer)
-    return kind is None or kind.value in package.takes
+    return layer.entry is None or layer.entry.kind.value in package.takes
 
 
-def check_taken(request: Request, package: Package) -> None:
+def check_taken(resolved: ResolvedRequest, package: Package) -> None:
     """Refuse a reduction that takes none of the request's layers.
 
     Raises:
         RequestRefusedError: naming the package, what it takes and what the layers hold.
     """
-    left = [*_left_out(request, package)]
-    if len(left) < sum(len(choice.layers) for choice in request.products):
+    left = [*_left_out(resolved, package)]
+    if len(left) < sum(len(product.layers) for product in resolved.products):
         return
     raise RequestRefusedError(
         "reduction.package",
@@ -39,9 +37,9 @@ def check_taken(request: Request, package: Package) -> None:
     )
 
 
-def taking_notes(request: Request, package: Package) -> tuple[str, ...]:
+def taking_notes(resolved: ResolvedRequest, package: Package) -> tuple[str, ...]:
     """What a scientist should know of the layers that a reduction leaves out."""
-    left = [*_left_out(request, package)]
+    left = [*_left_out(resolved, package)]
     if not left:
         return ()
     return (
@@ -55,15 +53,8 @@ def kinds_taken(package: Package) -> str:
     return " or ".join(_WORDS[Kind(kind)] for kind in package.takes)
 
 
-def _left_out(request: Request, package: Package) -> Iterator[str]:
-    for choice in request.products:
-        for layer in choice.layers:
-            kind = _kind(choice, layer)
-            if kind is not None and not takes(package, choice, layer):
-                yield f"{choice.name} {layer} ({_WORDS[kind]})"
-
-
-def _kind(choice: ProductChoice, layer: str) -> Kind | None:
-    known = product(choice.name, choice.collection)
-    entry = known.layer(layer) if known else None
-    return entry.kind if entry else None
+def _left_out(resolved: ResolvedRequest, package: Package) -> Iterator[str]:
+    for product in resolved.products:
+        for layer in product.layers:
+            if layer.entry is not None and not takes(package, layer):
+                yield f"{product.choice.name} {layer.name} ({_WORDS[layer.entry.kind]})"

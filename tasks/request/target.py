@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import shapely
 
+from modis.sphere import METRES_PER_DEGREE
 from modis.tile import Tile
 from reprojection.errors import GridError
 from reprojection.grid.crs import from_lonlat, is_plain_lonlat, parse_crs, to_lonlat
@@ -39,6 +40,15 @@ class Target:
     grid: Grid
     area: Area
     modis: int | None = None
+
+    @property
+    def pixel_metres(self) -> float:
+        """The height of a pixel in metres, the same everywhere on the lattice: a resampling method
+        must not depend on the region."""
+        crs = parse_crs(self.lattice.crs)
+        if crs.is_geographic:
+            return self.lattice.resolution * METRES_PER_DEGREE
+        return self.lattice.resolution * (crs.axis_info[0].unit_conversion_factor or 1.0)
 
 
 def target(request: Request) -> Target:

@@ -29,6 +29,7 @@ from zarr.storage import ZipStore
 from tasks.errors import RequestRefusedError
 from tasks.request.checks import check_request
 from tasks.request.request import parse_request
+from tasks.request.resolved import resolve
 from tasks.settings import Settings
 from tests.acceptance.oracles import Target, nadir_of_swaths, nearest_of_tiles
 
@@ -363,6 +364,6 @@ def test_a_request_that_means_nothing_is_refused_at_once(
     change: dict[str, Any], field: str
 ) -> None:
     with pytest.raises(RequestRefusedError) as refused:
-        check_request(parse_request({**LEAVES, **change}), Settings())
+        check_request(resolve(parse_request({**LEAVES, **change})), Settings())
     assert refused.value.field == field
     assert refused.value.remedy

@@ -12,13 +12,16 @@ from service_manager.storage.holdings import Teller
 from tasks.errors import RequestRefusedError
 from tasks.holdings import holdings
 from tasks.request.request import parse_request
+from tasks.request.resolved import resolve
 from tasks.tables.services import Services, memory_services
 from tests.portal.archive import FIRST, StillArchive, inline, layers_of, telling
 from tests.portal.scripted import live_services
 from tests.portal.submissions import DOCUMENT
 
-STRANGE = parse_request(
-    {**DOCUMENT, "products": [{"name": "NOTHERE", "collection": "1", "layers": ["a"]}]}
+STRANGE = resolve(
+    parse_request(
+        {**DOCUMENT, "products": [{"name": "NOTHERE", "collection": "1", "layers": ["a"]}]}
+    )
 )
 
 

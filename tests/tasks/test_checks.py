@@ -7,6 +7,7 @@ import pytest
 from tasks.errors import RequestRefusedError
 from tasks.request.checks import check_request, request_notes
 from tasks.request.request import Request, parse_request
+from tasks.request.resolved import resolve
 from tasks.settings import Settings
 
 LIMITS = Settings(max_pixels=10_000_000)
@@ -54,7 +55,7 @@ def polygon(*points: tuple[float, float]) -> dict[str, Any]:
     ],
 )
 def test_let_through(changes: dict[str, Any]) -> None:
-    check_request(document(**changes), LIMITS)
+    check_request(resolve(document(**changes)), LIMITS)
 
 
 @pytest.mark.parametrize(
@@ -172,19 +173,19 @@ def test_let_through(changes: dict[str, Any]) -> None:
 )
 def test_refused(changes: dict[str, Any], field: str, problem: str, remedy: str) -> None:
     with pytest.raises(RequestRefusedError) as refused:
-        check_request(document(**changes), LIMITS)
+        check_request(resolve(document(**changes)), LIMITS)
     assert refused.value.field.startswith(field)
     assert problem in refused.value.problem
     assert remedy in refused.value.remedy
 
 
 def test_a_blanket_choice_says_where_it_does_not_apply() -> None:
-    notes = request_notes(document(resampling="bilinear"))
+    notes = request_notes(resolve(document(resampling="bilinear")))
     assert len(notes) == 1
     assert "FparLai_QC" in notes[0]
     assert "Lai_1km" not in notes[0].split("instead:")[1].replace("FparLai", "")
-    assert request_notes(document(resampling="nearest")) == ()
-    assert request_notes(document()) == ()
+    assert request_notes(resolve(document(resampling="nearest"))) == ()
+    assert request_notes(resolve(document())) == ()
 
 
 def test_geojson_features_are_joined() -> None:
@@ -193,12 +194,12 @@ def test_geojson_features_are_joined() -> None:
         for points in (((0, 50), (2, 50), (2, 52)), ((2, 50), (4, 50), (2, 52)))
     ]
     collection = {"type": "FeatureCollection", "features": features}
-    check_request(document(region={"geojson": collection}), LIMITS)
+    check_request(resolve(document(region={"geojson": collection})), LIMITS)
 
 
 def test_a_blanket_choice_leaves_angles_alone() -> None:
     products = product("MOD09GA", "sur_refl_b01_1", "SolarAzimuth_1", collection="6")
-    (note,) = request_notes(document(products=products, resampling="cubic"))
+    (note,) = request_notes(resolve(document(products=products, resampling="cubic")))
     assert "SolarAzimuth_1" in note
     assert "sur_refl_b01_1" not in note
 
@@ -207,12 +208,13 @@ def test_a_mean_of_classes_is_not_taken() -> None:
     products = product(
         "MYD04_L2", "Optical_Depth_Land_And_Ocean", "Land_Ocean_Quality_Flag", collection="6"
     )
-    (note,) = request_notes(document(products=products, merge="mean"))
+    (note,) = request_notes(resolve(document(products=products, merge="mean")))
     assert "Land_Ocean_Quality_Flag" in note
     assert "Optical" not in note
 
 
 def test_a_layer_the_catalogue_does_not_list_is_left_to_the_granules() -> None:
-    check_request(request := document(products=product("MCD15A2", "Lai_2km")), LIMITS)
-    (note,) = request_notes(request)
+    resolved = resolve(document(products=product("MCD15A2", "Lai_2km")))
+    check_request(resolved, LIMITS)
+    (note,) = request_notes(resolved)
     assert "MCD15A2 Lai_2km (like Lai_1km" in note

@@ -12,6 +12,7 @@ from tasks.holdings import holdings
 from tasks.holdings.held import check_held, held_notes
 from tasks.holdings.holdings import Held, Holdings, day_bits
 from tasks.request.request import parse_request
+from tasks.request.resolved import resolve
 from tasks.storage.memory_store import MemoryStore
 
 FIRST = dt.date(2012, 1, 1)
@@ -71,7 +72,7 @@ def test_what_is_published_is_read() -> None:
 
 
 def check(*products: Held, **changes: Any) -> None:
-    check_held(parse_request({**PLAIN, **changes}), Holdings(products=products))
+    check_held(resolve(parse_request({**PLAIN, **changes})), Holdings(products=products))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,221 @@
+"""What a request comes to, worked out once: its target, its products and layers with all choices.
+
+The checks, the estimate, the planner and the specifications of tasks carry it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from reprojection.catalogue import LayerEntry, Product, default_resampling, product
+from reprojection.catalogue.layers import Kind
+from tasks.model.keys import canonical
+from tasks.request.request import ProductChoice, Request
+from tasks.request.target import Target, target
+
+CLASS_METHODS = ("nearest", "mode", "min", "max")
+"""What classes and bit fields may be resampled by: methods that never make a value up."""
+
+SWATH_METHODS = ("nearest", "average")
+"""What swaths may be resampled by: the footprints of a swath are no lattice."""
+
+_REACH = {"bilinear": 1.0, "cubic": 2.0}
+"""Half a kernel's width in source pixels; the others stay within the target's pixel."""
+
+_POINT_METHODS = ("nearest", "bilinear", "cubic", "default")
+
+Geometry = Literal["swath", "tile"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResolvedLayer:
+    """One layer as it will be reprojected.
+
+    `entry` is what the catalogue says of it, None: nothing. `resampling` is "default" where only
+    the file can tell. `qa` is the part of the QA rule that concerns its product, as one canonical
+    text. `reach` is how far in metres beyond a target pixel the kernel looks; `whole_pixel` whether
+    it looks at all of the pixel, not its centre only.
+    """
+
+    name: str
+    entry: LayerEntry | None = field(repr=False)
+    resampling: str
+    merge: str
+    qa: str
+    mask: bool
+    units: Literal["stored", "physical"]
+    reach: float
+    whole_pixel: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResolvedProduct:
+    """One product choice of a request, by its number there.
+
+    `entry` is its catalogue entry, None: the catalogue does not know it. `period` counts the days
+    between two granules of one place, `phase` those from January 1st to the first of a year, where
+    no granule tells. `driver` is the layer by whose values the granules of swaths are chosen; it
+    may be of another choice of the same product and half of the day.
+    """
+
+    number: int
+    choice: ProductChoice
+    entry: Product | None = field(repr=False)
+    geometry: Geometry
+    period: int
+    phase: int
+    layers: tuple[ResolvedLayer, ...]
+    driver: ResolvedLayer
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResolvedRequest:
+    """A request with all that follows from its document and the catalogue."""
+
+    request: Request
+    target: Target
+    products: tuple[ResolvedProduct, ...]
+
+    def with_geometry(self, number: int, geometry: Geometry) -> ResolvedProduct:
+        """Resolve a product that the catalogue does not know anew: its granules have told their
+        geometry."""
+        return _product(self.request, self.target, number, geometry)
+
+
+def resolve(request: Request) -> ResolvedRequest:
+    """Work out what a request comes to, from its document and the catalogue alone.
+
+    A product that the catalogue does not know is taken for a swath product until a granule of it
+    says otherwise.
+
+    Raises:
+        RequestRefusedError: naming the field, for a CRS, resolution or region that cannot be.
+    """
+    goal = target(request)
+    return ResolvedRequest(
+        request=request,
+        target=goal,
+        products=tuple(
+            _product(request, goal, number, "swath") for number in range(len(request.products))
+        ),
+    )
+
+
+def suits(known: Product | None, entry: LayerEntry | None, method: str) -> bool:
+    """Say whether a method chosen for the whole request goes for a layer, by the catalogue.
+
+    Not a blending one for classes, bit fields and what is nearest by nature (an azimuth); for
+    swaths none that needs a lattice.
+    """
+    nearest = entry is not None and entry.resampling == "nearest"
+    classes = entry is not None and (nearest or entry.kind is not Kind.CONTINUOUS)
+    swath = known is not None and known.geometry == "swath"
+    return (method in CLASS_METHODS or not classes) and (method in SWATH_METHODS or not swath)
+
+
+def says_quality(entry: LayerEntry) -> bool:
+    """Say whether a layer is itself a quality layer, which a preset leaves as it is."""
+    return entry.kind is Kind.BITFIELD or bool(entry.presets) or bool(entry.bits)
+
+
+def _product(
+    request: Request, goal: Target, number: int, unless_known: Geometry
+) -> ResolvedProduct:
+    choice = request.products[number]
+    known = product(choice.name, choice.collection)
+    geometry = known.geometry if known else unless_known
+    alike = [one for one in request.products if one.is_same_product(choice)]
+    every = {
+        name: _layer(request, known, name, goal, geometry) for one in alike for name in one.layers
+    }
+    if geometry == "swath":
+        every = _of_equal_reach(every)
+    return ResolvedProduct(
+        number=number,
+        choice=choice,
+        entry=known,
+        geometry=geometry,
+        period=known.period if known else 1,
+        phase=known.phase if known else 0,
+        layers=tuple(every[name] for name in choice.layers),
+        driver=every[alike[0].layers[0]],
+    )
+
+
+def _layer(
+    request: Request, known: Product | None, name: str, goal: Target, geometry: Geometry
+) -> ResolvedLayer:
+    entry = known.layer(name) if known else None
+    own = (entry.resolution if entry else None) or (known.resolution if known else None)
+    coarser = goal.pixel_metres / own if own else 1.0
+    method = _method(request, known, entry, name, coarser, geometry)
+    return ResolvedLayer(
+        name=name,
+        entry=entry,
+        resampling=method,
+        merge=_merge(request, entry) if geometry == "swath" else "nadir",
+        qa=_qa(request, known, entry),
+        mask=request.mask,
+        units=request.units,
+        reach=_reach(method, own, coarser, goal),
+        whole_pixel=method not in _POINT_METHODS,
+    )
+
+
+def _of_equal_reach(layers: Mapping[str, ResolvedLayer]) -> dict[str, ResolvedLayer]:
+    """The layers of a swath product with the widest reach among them: they need the same granules,
+    since the granule of a pixel is chosen once for all."""
+    reach = max(layer.reach for layer in layers.values())
+    whole = any(layer.whole_pixel for layer in layers.values())
+    return {name: replace(layer, reach=reach, whole_pixel=whole) for name, layer in layers.items()}
+
+
+def _method(
+    request: Request,
+    known: Product | None,
+    entry: LayerEntry | None,
+    name: str,
+    coarser: float,
+    geometry: Geometry,
+) -> str:
+    wanted = request.resampling
+    if isinstance(wanted, Mapping) and name in wanted:
+        return wanted[name]
+    if entry is None:
+        return "nearest" if wanted == "nearest" else "default"
+    if isinstance(wanted, str) and suits(known, entry, wanted):
+        return wanted
+    if geometry == "swath":
+        return "nearest"
+    return entry.resampling or default_resampling(entry.kind, coarser)
+
+
+def _merge(request: Request, entry: LayerEntry | None) -> str:
+    """How a layer's swaths are merged: classes and bit fields have no mean."""
+    if entry is None or entry.kind is Kind.CONTINUOUS:
+        return request.merge
+    return "nadir" if request.merge == "mean" else request.merge
+
+
+def _qa(request: Request, known: Product | None, entry: LayerEntry | None) -> str:
+    rule = request.qa
+    if isinstance(rule, str):
+        return "" if entry is not None and says_quality(entry) else rule
+    if not rule:
+        return ""
+    mine = {
+        quality: {name: sorted(set(values)) for name, values in fields.items()}
+        for quality, fields in rule.items()
+        if known is None or known.layer(quality) is not None
+    }
+    return canonical(mine).decode("ascii") if mine else ""
+
+
+def _reach(method: str, own: float | None, coarser: float, goal: Target) -> float:
+    """A widened kernel looks as far in target pixels as a plain one does in source pixels."""
+    half = _REACH.get(method, 1.0 if method == "default" else 0.0)
+    if own is None:
+        return half * max(goal.pixel_metres, 1000.0)
+    if goal.modis is not None and own == goal.modis:
+        return 0.0  # source and target pixels coincide
+    return half * own * max(1.0, coarser)
