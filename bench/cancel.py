@@ -22,6 +22,7 @@ from service_manager.leader.manager import Manager
 from service_manager.options import Options
 from swathmill.stack.azurite import Account, AzuriteServer
 from swathmill.stack.redis_server import RedisServer
+from tasks.model.model import RequestOrder
 from tasks.model.plan import Plan, PlannedTask
 from tasks.model.spec import CollectSpec, GridSpec, Input, MosaicSpec, Spec
 from tasks.request.request import Request, parse_request
@@ -138,7 +139,7 @@ class Run:
         """Cancel a request, and tell what it took."""
         at = self.store.reads, self.store.scans, self.store.writes
         began, cpu = time.perf_counter(), time.process_time()
-        requests.order(self.services, request, "cancel")
+        requests.order(self.services, request, RequestOrder.CANCEL)
         row = requests.load(self.services, request)
         print(f"after the order: {row.state.value}, order {row.order!r}")
         told = ""

@@ -31,14 +31,14 @@ from swathmill.stack import ports
 from swathmill.stack.azurite import Account, AzuriteServer
 from swathmill.stack.children import Child, ChildSpec
 from tasks.model.keys import SHARDS, shard
-from tasks.model.model import Phase, RequestState, State, Task
+from tasks.model.model import Phase, RequestState, State, Task, WantOutcome
 from tasks.model.spec import CollectSpec
 from tasks.request.request import Request, parse_request
 from tasks.run.connect import connect
 from tasks.settings import Settings
-from tasks.storage.store import Operation, Upsert
-from tasks.tables import requests, rows, workers
-from tasks.tables.requests import PhaseCount, RequestRow
+from tasks.storage.store import Operation
+from tasks.tables import requests, task_table, workers
+from tasks.tables.request_table import PhaseCount, RequestRow
 from tasks.tables.rows import Want
 from tasks.tables.services import Services
 from tasks.tables.workers import WorkerRow
@@ -265,15 +265,15 @@ def _tasks(services: Services, number: int) -> None:
         task = Task(
             key=spec.key, phase=spec.phase, task_class=spec.task_class, inputs=0, state=State.DONE
         )
-        want = Want(request="bench", key=spec.key, phase=spec.phase, outcome="done")
+        want = Want(request="bench", key=spec.key, phase=spec.phase, outcome=WantOutcome.DONE)
         batches[shard(spec.key)] += [
-            Upsert(row=rows.task_row(spec.key), entity=rows.dump_task(task)),
-            *(Upsert(row=row, entity=entity) for row, entity in rows.dump_spec(spec.key, spec)),
-            Upsert(row=rows.want_row("bench", spec.key), entity=rows.dump_want(want)),
+            task_table.insert_task(task),
+            *task_table.insert_spec(spec.key, spec),
+            task_table.put_want(want),
         ]
     for name, operations in batches.items():
         for start in range(0, len(operations), 99):
-            services.store.transact(rows.TABLE, name, operations[start : start + 99])
+            services.tasks.transact(name, operations[start : start + 99])
 
 
 @contextmanager

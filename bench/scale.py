@@ -28,13 +28,13 @@ from bench.scale_rows import BIG, CLASS, Claim, GeneratedStore
 from service_manager.leader.manager import Manager
 from service_manager.options import Options
 from tasks.model.keys import shard
-from tasks.model.model import Phase, RequestState, State, Task
+from tasks.model.model import Attempt, Phase, RequestState, State, Task
 from tasks.model.plan import Plan, PlannedTask
 from tasks.model.spec import CollectSpec
 from tasks.request.request import Request, dump_request, parse_request
 from tasks.storage.clock import ManualClock
-from tasks.storage.store import Delete, Insert, Row, Upsert
-from tasks.tables import requests, rows, workers
+from tasks.storage.store import Delete, Row
+from tasks.tables import request_table, requests, task_table, workers
 from tasks.tables.services import Services, memory_services
 from tasks.tables.workers import RunningAttempt, WorkerRow
 
@@ -118,10 +118,10 @@ class Fleet:
             heapq.heappush(self.ends, (now + length, key, worker))
 
     def _take_small(self, key: str) -> bool:
-        marker = f"r|small|{key}"
-        if self.store.inner.get(rows.TABLE, shard(key), marker) is None:
+        marker = task_table.ready_row("small", key)
+        if self.store.inner.get(task_table.TABLE, shard(key), marker) is None:
             return False
-        self.store.inner.transact(rows.TABLE, shard(key), [Delete(row=marker)])
+        self.store.inner.transact(task_table.TABLE, shard(key), [Delete(row=marker)])
         return True
 
     def _end(self) -> None:
@@ -142,19 +142,19 @@ class Fleet:
             wants=(BIG if mine else "small",),
             sponsor=BIG if mine else "small",
         )
-        row = rows.news_of_end(done)
-        if not isinstance(row, Upsert):
-            raise TypeError("news is an upsert")
-        entity = {
-            **row.entity,
-            "number": 1,
-            "duration": at - start,
-            "ended": self.store.clock.now(),
-            "worker": f"w{worker:05d}",
-        }
-        self.store.inner.transact(
-            rows.TABLE, shard(key), [Upsert(row=f"o|{key}|000001", entity=entity)]
+        attempt = Attempt(
+            key=key,
+            number=1,
+            claim="",
+            phase=done.phase,
+            task_class=CLASS,
+            worker=f"w{worker:05d}",
+            started=0.0,
+            ended=self.store.clock.now(),
+            duration=at - start,
         )
+        news = task_table.news_of_attempt(done, attempt)
+        self.store.inner.transact(task_table.TABLE, shard(key), [news])
 
     def rows(self) -> list[Row]:
         """The workers' rows as of now."""
@@ -165,7 +165,7 @@ class Fleet:
                 partition=workers.PARTITION,
                 row=f"w{i:05d}",
                 etag="",
-                entity=workers._dump(
+                entity=workers.WORKER.dump(
                     WorkerRow(
                         name=f"w{i:05d}",
                         host="simulated",
@@ -234,7 +234,7 @@ class Run:
         self.services: Services = replace(memory_services(clock), store=self.store)
         self.options = Options(heartbeat=beat, lease=6 * beat)
         self.result = Result(tasks=tasks, workers=number)
-        row = requests.RequestRow(
+        row = request_table.RequestRow(
             id=BIG,
             owner="somebody",
             state=RequestState.RUNNING,
@@ -242,12 +242,9 @@ class Run:
             document=dump_request(_document(BIG)),
         )
         self.store.inner.transact(
-            requests.TABLE,
-            requests.PARTITION,
-            [
-                Insert(row=f"q|{BIG}", entity=requests.dump(row)),
-                Insert(row=f"l|{BIG}", entity={"id": BIG}),
-            ],
+            request_table.TABLE,
+            request_table.PARTITION,
+            request_table.insert_request(row),
         )
 
     def go(self, ended: int) -> Result:

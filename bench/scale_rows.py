@@ -14,11 +14,14 @@ from tasks.model.keys import SHARDS
 from tasks.model.model import Phase, State, Task
 from tasks.storage.clock import ManualClock
 from tasks.storage.memory_store import MemoryStore
+from tasks.storage.schema import SCHEMA
 from tasks.storage.store import Insert, Operation, Row
-from tasks.tables import rows
+from tasks.tables import task_table
 from tasks.tables.rows import Want
+from tasks.tables.task_table import RowKind, kind_of, ready_row, want_row
 
 BIG = "big"
+READY, WANTED = ready_row(BIG, ""), want_row(BIG, "")  # the prefixes of its rows
 CLASS = "collection MOD13A2 6"
 PAGE = 1000  # rows of one answer
 _SPAN = 1 << 44
@@ -87,7 +90,7 @@ class GeneratedStore:
     def get(self, table: str, partition: str, row: str) -> Row | None:
         self._travel()
         found = self.inner.get(table, partition, row)
-        if found is None and table == rows.TABLE:
+        if found is None and table == task_table.TABLE:
             found = self._made(partition, row)
         return found
 
@@ -95,7 +98,7 @@ class GeneratedStore:
         self, table: str, partition: str, start: str, end: str, limit: int | None = None
     ) -> Iterator[Row]:
         found = self.inner.scan(table, partition, start, end)
-        if table == rows.TABLE:
+        if table == task_table.TABLE:
             found = heapq.merge(
                 found, *self._ranges(partition, start, end), key=lambda row: row.row
             )
@@ -107,10 +110,10 @@ class GeneratedStore:
         self._travel()
         if self.watching:
             self.written += [op.row for op in operations]
-        if table == rows.TABLE:
+        if table == task_table.TABLE:
             for operation in operations:
                 name = operation.row
-                if name.startswith("w|big|") and not self.inner.get(table, partition, name):
+                if name.startswith(WANTED) and not self.inner.get(table, partition, name):
                     made = self._made(partition, name)
                     if made is not None:
                         self.inner.transact(
@@ -130,46 +133,46 @@ class GeneratedStore:
             yield row
 
     def _ranges(self, shard: str, start: str, end: str) -> Iterator[Iterator[Row]]:
-        for prefix in (f"r|{BIG}|", f"w|{BIG}|"):
+        for prefix in (READY, WANTED):
             if start < prefix[:-1] + "}" and end > prefix:
                 first = self._from(shard, start[len(prefix) :]) if start > prefix else 0
                 yield self._many(shard, prefix, first, end)
-        if start <= "x|" < end:
-            yield iter(
-                [
-                    self._row(shard, f"x|{key}", rows.markers(self._task(key))[f"x|{key}"])
-                    for key in sorted(k for k in self.running if k[0] == shard)
-                ]
+        if start <= task_table.running_row("") < end:
+            mine = sorted(key for key in self.running if key[0] == shard)
+            yield (
+                self._row(shard, name, entity)
+                for key in mine
+                for name, entity in task_table.markers(self._task(key)).items()
             )
 
     def _many(self, shard: str, prefix: str, first: int, end: str) -> Iterator[Row]:
         base = SHARDS.index(shard) * self.each
-        ready = prefix.startswith("r|")
+        ready = prefix == READY
         for i in range(first, self.each):
             if ready and self.gone[base + i]:
                 continue
             name = prefix + self.key(shard, i)
             if name >= end:
                 return
-            if ready or not self.inner.get(rows.TABLE, shard, name):
+            if ready or not self.inner.get(task_table.TABLE, shard, name):
                 made = self._made(shard, name)
                 if made is not None:
                     yield made
 
     def _made(self, shard: str, name: str) -> Row | None:
-        kind, _, rest = name.partition("|")
-        key = rest.rpartition("|")[2]
-        if kind == "t" and key in self.running:
-            return self._row(shard, name, rows.dump_task(self._task(key)))
+        kind = kind_of(name)
+        key = name.rpartition("|")[2]
+        if kind is RowKind.TASK and key in self.running:
+            return self._row(shard, name, task_table.TASK.dump(self._task(key)))
         number = self.number(key)
-        if number is None or kind not in ("r", "w", "t"):
+        if number is None or kind not in (RowKind.READY, RowKind.WANT, RowKind.TASK):
             return None
-        if kind == "r":
-            return self._row(shard, name, {"key": key})
-        if kind == "w":
+        if kind is RowKind.READY:
+            return self._row(shard, name, {"schema": SCHEMA, "key": key})
+        if kind is RowKind.WANT:
             want = Want(request=BIG, key=key, phase=Phase.COLLECTION, name=f"granule {number}")
-            return self._row(shard, name, rows.dump_want(want))
-        return self._row(shard, name, rows.dump_task(self._task(key)))
+            return self._row(shard, name, task_table.WANT.dump(want))
+        return self._row(shard, name, task_table.TASK.dump(self._task(key)))
 
     def _task(self, key: str) -> Task:
         claim = self.running.get(key)

@@ -17,7 +17,7 @@ from tasks.model.model import Attempt, State, Task
 from tasks.run.connect import connect
 from tasks.settings import Settings
 from tasks.storage.blobs import ARTIFACTS, GRANULES
-from tasks.tables import history, protocol, requests, rows
+from tasks.tables import history
 from tasks.tables.services import Services
 
 _ENDED = (State.DONE, State.FAILED, State.CANCELLED, State.EXPIRED)
@@ -55,22 +55,21 @@ def sweep(services: Services) -> int:
 def is_settled(services: Services) -> bool:
     """Whether no task is ready, running or waits for another try, and no news is untold."""
     for shard in SHARDS:
-        for kind in ("r|", "z|", "x|", "o|"):
-            start, end = rows.prefix_range(kind)
-            if any(services.store.scan(rows.TABLE, shard, start, end, limit=1)):
-                return False
+        tasks = services.tasks
+        if tasks.ready(shard, 1) or any(tasks.begun(shard, 1)) or tasks.news(shard, 1):
+            return False
     return True
 
 
 def audit(services: Services) -> Findings:
     """Look at every task, attempt and blob of an account in which nothing runs any more."""
     found = Findings(violations=[], outcomes=Counter(), tasks=Counter())
-    for request in requests.live_requests(services.store):
+    for request in services.requests.live():
         found.violations.append(f"request {request} has not ended")
     named: set[str] = set()
     for task in _tasks(services):
         found.tasks[task.state.value] += 1
-        attempts = protocol.attempts_of(services.store, task.key)
+        attempts = services.tasks.attempts(task.key)
         found.violations += _of_task(services, task, attempts)
         found.outcomes.update(_outcome(attempt) for attempt in attempts)
         named.update(file.blob for file in task.files)
@@ -85,9 +84,7 @@ def audit(services: Services) -> Findings:
 
 def _tasks(services: Services) -> Iterator[Task]:
     for shard in SHARDS:
-        start, end = rows.prefix_range("t|")
-        for row in list(services.store.scan(rows.TABLE, shard, start, end)):
-            yield rows.load_task(row)
+        yield from list(services.tasks.all_tasks(shard))
 
 
 def _of_task(services: Services, task: Task, attempts: list[Attempt]) -> Iterator[str]:

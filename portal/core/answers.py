@@ -11,7 +11,7 @@ from portal.core.expected import Expected
 from portal.core.results import ResultFile
 from tasks.model.categories import RULES
 from tasks.model.model import Attempt, Phase, State, Task
-from tasks.tables.requests import RequestRow
+from tasks.tables.request_table import RequestRow
 from tasks.tables.rows import Want
 
 

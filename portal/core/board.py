@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tasks.model.keys import SHARDS
-from tasks.storage.store import Row
-from tasks.tables import history, rows, workers
+from tasks.tables import history, workers
 from tasks.tables.history import ClassStatistics
+from tasks.tables.rows import LaterMarker, RunningMarker
 from tasks.tables.services import Services
 from tasks.tables.workers import WorkerRow
 
@@ -26,12 +26,12 @@ _MOST = 500  # markers of one partition
 
 @dataclass(frozen=True, kw_only=True)
 class Sight:
-    """The workers, the markers of running tasks, the names of the markers of tasks that are to be
-    tried again, and the statistics of the task classes."""
+    """The workers, the markers of running tasks and of tasks that are to be tried again, and the
+    statistics of the task classes."""
 
     workers: tuple[WorkerRow, ...] = ()
-    running: tuple[Row, ...] = ()
-    later: tuple[str, ...] = ()
+    running: tuple[RunningMarker, ...] = ()
+    later: tuple[LaterMarker, ...] = ()
     statistics: Mapping[str, ClassStatistics] = field(default_factory=dict)
 
 
@@ -86,15 +86,14 @@ class Board:
         return history.load_cursor(self._services.store).etag
 
 
-def _markers(services: Services) -> tuple[tuple[Row, ...], tuple[str, ...]]:
-    """Markers of running tasks, and names of those of tasks that are ready later."""
-    running: list[Row] = []
-    later: list[str] = []
+def _markers(
+    services: Services,
+) -> tuple[tuple[RunningMarker, ...], tuple[LaterMarker, ...]]:
+    """Markers of running tasks, and of those that are ready later."""
+    running: list[RunningMarker] = []
+    later: list[LaterMarker] = []
     for shard in SHARDS:
-        # Both kinds are neighbours: "x|" and "z|".
-        for row in services.store.scan(rows.TABLE, shard, "x|", "z}", limit=_MOST):
-            if row.row.startswith("x|"):
-                running.append(row)
-            else:
-                later.append(row.row)
+        begun = services.tasks.begun(shard, limit=_MOST)
+        running += begun[0]
+        later += begun[1]
     return tuple(running), tuple(later)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from portal.core.quantities import duration_text
-from tasks.tables.requests import Preview
+from tasks.tables.request_table import Preview
 
 _UNKNOWN = "not known"
 _LEAST = 0.005  # of the currency: less is not worth its two decimals

@@ -9,11 +9,11 @@ from portal.core.board import Sight
 from tasks.model.categories import Category
 from tasks.model.model import Phase
 from tasks.settings import Settings
-from tasks.storage.store import Row
-from tasks.tables import history, protocol
+from tasks.tables import history
 from tasks.tables.bounds import Bounds
 from tasks.tables.expectation import Times
 from tasks.tables.history import ClassStatistics, DayCount
+from tasks.tables.rows import LaterMarker, RunningMarker
 from tasks.tables.services import Services
 from tasks.tables.workers import Hold, RunningAttempt, WorkerRow
 
@@ -114,34 +114,33 @@ def running(sight: Sight, settings: Settings, now: float) -> list[Running]:
     by_claim = {
         attempt.claim: (worker, attempt) for worker in sight.workers for attempt in worker.attempts
     }
-    found = [_running(row, bounds, times, by_claim, now) for row in sight.running]
+    found = [_running(marker, bounds, times, by_claim, now) for marker in sight.running]
     return sorted(found, key=lambda one: -one.share)[:_MOST_RUNNING]
 
 
 def _running(
-    row: Row,
+    marker: RunningMarker,
     bounds: Bounds,
     times: Times,
     by_claim: Mapping[str, tuple[WorkerRow, RunningAttempt]],
     now: float,
 ) -> Running:
-    e = row.entity
-    task_class, claim = str(e["task_class"]), str(e["claim"])
+    task_class, claim = marker.task_class, marker.claim
     worker, beat = by_claim.get(claim, (None, None))
-    age = now - float(e["claimed_at"])
+    age = now - marker.claimed_at
     if worker is not None and beat is not None:
         # The worker's own monotonic count, and what has passed since it told.
         age = beat.started_ago + max(0.0, now - worker.beat_at)
     return Running(
-        key=str(e["key"]),
-        attempt=int(e["attempt"]),
-        phase=Phase(str(e["phase"])),
+        key=marker.key,
+        attempt=marker.attempt,
+        phase=marker.phase,
         task_class=task_class,
-        worker=str(e["worker"]),
-        sponsor=str(e["sponsor"]),
+        worker=marker.worker,
+        sponsor=marker.sponsor,
         age=max(0.0, age),
         mean=times.mean(task_class),
-        bound=bounds.bound(times, task_class, int(e["retries"])),
+        bound=bounds.bound(times, task_class, marker.retries),
         progress=beat.progress if beat else 0.0,
         note=beat.note if beat else "",
         ordered=worker is not None and claim in (*worker.orders, *worker.moves),
@@ -153,14 +152,13 @@ def later(services: Services, sight: Sight) -> list[Later]:
     return [*_later(services, heapq.nsmallest(_MOST_LATER, sight.later))]
 
 
-def _later(services: Services, markers: Sequence[str]) -> Iterator[Later]:
+def _later(services: Services, markers: Sequence[LaterMarker]) -> Iterator[Later]:
     for marker in markers:
-        _, due, key = marker.split("|")
-        task = protocol.read_task(services.store, key)
+        task = services.tasks.task(marker.key)
         if task is not None:
             yield Later(
-                key=key,
-                due=int(due) / 1000,
+                key=marker.key,
+                due=marker.due,
                 attempt=task.attempt,
                 category=task.category,
                 task_class=task.task_class,

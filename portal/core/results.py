@@ -14,7 +14,7 @@ from tasks.model.model import ArtifactFile
 from tasks.model.plan import Gap
 from tasks.storage.blobs import is_damaged, split_blob
 from tasks.tables import protocol, requests
-from tasks.tables.requests import RequestRow
+from tasks.tables.request_table import RequestRow
 from tasks.tables.services import Services
 
 _REMEMBERED = 64  # requests
@@ -129,7 +129,7 @@ class ResultReader:
     def current(self, result: ResultFile) -> ResultFile:
         """A result as its task has it now: made again, perhaps; GoneError when it is known to be
         lost."""
-        task = protocol.read_task(self.services.store, result.key)
+        task = self.services.tasks.task(result.key)
         if task is None or result.file in task.files:
             return result
         for file in task.files:

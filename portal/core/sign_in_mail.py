@@ -23,7 +23,7 @@ from tasks.run import reader_links, sign_in_links
 from tasks.settings import Settings
 from tasks.tables import outbox, requests
 from tasks.tables.outbox import Mail
-from tasks.tables.requests import RequestRow
+from tasks.tables.request_table import RequestRow
 from tasks.tables.services import Services, new_id
 
 KIND = "sign-in"

@@ -13,7 +13,8 @@ from tasks.request.request import Request, dump_request
 from tasks.request.resolved import ResolvedRequest
 from tasks.request.taking import check_taken
 from tasks.tables import requests
-from tasks.tables.requests import NoSuchRequestError, RequestRow
+from tasks.tables.request_table import RequestRow
+from tasks.tables.requests import NoSuchRequestError
 from tasks.tables.services import Services
 
 LONGEST_KEY = 255

@@ -33,11 +33,11 @@ from portal.core.submissions import (
 from portal.core.tokens import Person
 from portal.web.context import Here, Portal
 from tasks.model.keys import is_key
-from tasks.model.model import RequestState, Task
+from tasks.model.model import RequestOrder, RequestState, Task
 from tasks.request.request import parse_request
 from tasks.request.resolved import resolve
-from tasks.tables import protocol, requests
-from tasks.tables.requests import RequestRow
+from tasks.tables import requests
+from tasks.tables.request_table import RequestRow
 
 router = APIRouter(prefix="/api", tags=["requests"])
 
@@ -142,28 +142,28 @@ def document(request_id: str, caller: Reader, here: Here) -> Response:
 def cancel(request_id: str, caller: Caller, here: Here) -> RequestAnswer:
     """Stop a request: it is `cancelling` from now on, until what is unfinished is withdrawn. Its
     finished results stay, and what other requests want goes on. An ended one stays as it is."""
-    return RequestAnswer.of(order(here, caller, request_id, "cancel"))
+    return RequestAnswer.of(order(here, caller, request_id, RequestOrder.CANCEL))
 
 
 @router.post("/requests/{request_id}/pause", status_code=202, summary="Pause a request")
 def pause(request_id: str, caller: Caller, here: Here) -> RequestAnswer:
     """Pause a request: running tasks will finish; no new ones start."""
-    return RequestAnswer.of(order(here, caller, request_id, "pause"))
+    return RequestAnswer.of(order(here, caller, request_id, RequestOrder.PAUSE))
 
 
 @router.post("/requests/{request_id}/resume", status_code=202, summary="Resume a request")
 def resume(request_id: str, caller: Caller, here: Here) -> RequestAnswer:
     """Go on with a paused request."""
-    return RequestAnswer.of(order(here, caller, request_id, "resume"))
+    return RequestAnswer.of(order(here, caller, request_id, RequestOrder.RESUME))
 
 
 @router.post("/requests/{request_id}/confirm", status_code=202, summary="Confirm a request")
 def confirm(request_id: str, caller: Caller, here: Here) -> RequestAnswer:
     """Let a request go on that takes so much that it waits for confirmation."""
-    return RequestAnswer.of(order(here, caller, request_id, "confirm"))
+    return RequestAnswer.of(order(here, caller, request_id, RequestOrder.CONFIRM))
 
 
-def order(here: Portal, caller: Person, request_id: str, what: str) -> RequestRow:
+def order(here: Portal, caller: Person, request_id: str, what: RequestOrder) -> RequestRow:
     """Give the manager an order about a request this person may see; the row afterwards.
 
     To cancel what has ended changes nothing.
@@ -177,18 +177,18 @@ def order(here: Portal, caller: Person, request_id: str, what: str) -> RequestRo
     return requests.load(here.services, row.id)
 
 
-def _check_order(row: RequestRow, what: str) -> None:
-    if what == "cancel":
+def _check_order(row: RequestRow, what: RequestOrder) -> None:
+    if what is RequestOrder.CANCEL:
         return
     if row.state is RequestState.CANCELLING:
         raise BeingCancelledError(row.id)
     held = row.state is RequestState.HELD
-    if what == "confirm" and not held:
+    if what is RequestOrder.CONFIRM and not held:
         raise NotNowError(
             f"Request {row.id} does not wait for confirmation: it is {row.state.value}.",
             "Only a request that waits for confirmation can be confirmed.",
         )
-    if what != "confirm" and held:
+    if what is not RequestOrder.CONFIRM and held:
         raise NotNowError(f"Request {row.id} waits for confirmation.", "Confirm it, or cancel it.")
     if row.state.ended:
         raise NotNowError(
@@ -286,14 +286,14 @@ def archive(
 def task(key: str, caller: Caller, here: Here) -> TaskAnswer:
     """State and all ended attempts, retried ones too."""
     found = task_for(here, caller, key)
-    return TaskAnswer.of(found, protocol.attempts_of(here.services.store, found.key))
+    return TaskAnswer.of(found, here.services.tasks.attempts(found.key))
 
 
 @router.get("/tasks/{key}/attempts/{number}", tags=["tasks"], summary="An attempt with its log")
 def attempt(key: str, number: int, caller: Caller, here: Here) -> AttemptAnswer:
     """Outcome, duration, peak memory and the tail of the log."""
     found = task_for(here, caller, key)
-    for ended in protocol.attempts_of(here.services.store, found.key):
+    for ended in here.services.tasks.attempts(found.key):
         if ended.number == number:
             return AttemptAnswer.of(ended, with_log=True)
     raise NotFoundError(
@@ -305,7 +305,7 @@ def task_for(here: Portal, caller: Person, key: str) -> Task:
     """A task that belongs to a request this person may see; NotFoundError otherwise."""
     if not is_key(key):
         raise BadCallError(f"{key!r} is not a task key.", "A key has 64 hexadecimal digits.")
-    found = protocol.read_task(here.services.store, key)
+    found = here.services.tasks.task(key)
     if found is not None and (caller.is_operator or _wanted_by(here, caller, found)):
         return found
     raise NotFoundError(f"There is no task {key}.", "Follow the links on a request's page.")

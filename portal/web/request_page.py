@@ -4,7 +4,6 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Literal
 from urllib.parse import quote
 
 from fastapi import APIRouter, Response
@@ -24,9 +23,9 @@ from portal.web.retries import may_retry
 from reprojection.read.completeness import WHOLE
 from tasks.model.categories import RULES, Category, Rule
 from tasks.model.gaps import join_gaps
-from tasks.model.model import Phase, RequestState
+from tasks.model.model import Phase, RequestOrder, RequestState
 from tasks.tables import requests
-from tasks.tables.requests import PhaseCount, RequestRow
+from tasks.tables.request_table import PhaseCount, RequestRow
 from tasks.tables.rows import Want
 
 router = APIRouter(include_in_schema=False)
@@ -243,7 +242,7 @@ def view(request_id: str, path: str, caller: Reader, here: Here) -> Response:
 @router.post("/requests/{request_id}/{what}")
 def give_order(
     request_id: str,
-    what: Literal["cancel", "pause", "resume", "confirm"],
+    what: RequestOrder,
     caller: Caller,
     here: Here,
 ) -> Response:
@@ -308,8 +307,10 @@ def _orders(row: RequestRow) -> tuple[str, ...]:
     if row.state.ended or row.state is RequestState.CANCELLING:
         return ()
     if row.state is RequestState.HELD:
-        return ("cancel",) if row.order == "confirm" else ("confirm", "cancel")
-    paused = row.order == "pause" or (row.paused and row.order != "resume")
+        return ("cancel",) if row.order is RequestOrder.CONFIRM else ("confirm", "cancel")
+    paused = row.order is RequestOrder.PAUSE or (
+        row.paused and row.order is not RequestOrder.RESUME
+    )
     return ("resume" if paused else "pause", "cancel")
 
 
@@ -330,7 +331,7 @@ def _hints(row: RequestRow, *, acts: bool) -> str:
         case RequestState.WRITING:
             return "The plan is made. The first tasks start while the others are being written."
         case RequestState.HELD:
-            return "Confirmed: it goes on." if row.order == "confirm" else ""
+            return "Confirmed: it goes on." if row.order is RequestOrder.CONFIRM else ""
         case _:
             return ""
 

@@ -17,7 +17,7 @@ from tasks.model import categories
 from tasks.model.categories import RULES
 from tasks.model.model import RequestState
 from tasks.tables import retrying
-from tasks.tables.requests import RequestRow
+from tasks.tables.request_table import RequestRow
 from tasks.tables.retrying import CancellingError, NothingToRetryError, Reach, Scope
 
 api = APIRouter(prefix="/api", tags=["requests"])

@@ -9,8 +9,8 @@ from portal.web.context import Here, Portal
 from tasks.errors import StoreError
 from tasks.model.categories import RULES
 from tasks.model.spec import Spec
-from tasks.tables import protocol, requests
-from tasks.tables.requests import RequestRow
+from tasks.tables import requests
+from tasks.tables.request_table import RequestRow
 
 router = APIRouter(include_in_schema=False)
 
@@ -21,9 +21,9 @@ _MOST_WANTING = 20  # requests that are named
 def task(key: str, caller: Caller, here: Here) -> Response:
     """A task: what it makes, from what, and every attempt with its log."""
     found = task_for(here, caller, key)
-    store = here.services.store
+    tasks = here.services.tasks
     try:
-        spec: Spec | None = protocol.read_spec(store, found.key)
+        spec: Spec | None = tasks.spec(found.key)
     except StoreError:
         spec = None
     return here.pages.page(
@@ -34,7 +34,7 @@ def task(key: str, caller: Caller, here: Here) -> Response:
         task=found,
         spec=spec,
         facts=_facts(spec) if spec else (),
-        attempts=list(reversed(protocol.attempts_of(store, found.key))),
+        attempts=list(reversed(tasks.attempts(found.key))),
         rules=RULES,
         wanted=_wanted(here, caller, found.wants),
     )

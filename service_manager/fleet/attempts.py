@@ -86,7 +86,7 @@ class Attempts:
         # A scan of a shard costs no more calls than a read of one task, and tells of all its new.
         running: dict[str, Running] = {}
         for number in sorted({shard(attempt.key) for _, attempt in unknown}):
-            running |= read_running(self._store, number, now)
+            running |= read_running(self._services.tasks, number, now)
         listed: dict[str, int] = {}
         for worker_name, attempt in unknown:
             new = running.get(attempt.key)
@@ -101,7 +101,7 @@ class Attempts:
 
     def _stray(self, attempt: workers.RunningAttempt) -> bool:
         """Whether nobody waits for an attempt any more; a commit may be under way just now."""
-        task = protocol.read_task(self._store, attempt.key)
+        task = self._services.tasks.task(attempt.key)
         return task is not None and (task.claim != attempt.claim or task.state is State.CANCELLED)
 
     def _kill(self, kill: Kill) -> None:

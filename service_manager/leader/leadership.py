@@ -5,12 +5,11 @@ lease on its own monotonic clock, or at once when the row was released. A lease 
 stalled manager still writes is guarded by the rows' ETags and by the epoch in the statistics.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from tasks.errors import FencedError
-from tasks.storage.store import Operation, Row
-from tasks.tables import manager_lease, requests, updates
+from tasks.tables import manager_lease
 from tasks.tables.manager_lease import Lease
 from tasks.tables.services import Services, new_id
 
@@ -31,21 +30,20 @@ class Leadership:
         now = self._services.clock.monotonic()
         free = False
 
-        def change(row: Row | None) -> tuple[Operation, ...]:
+        def change(old: Lease) -> Lease:
             nonlocal free
-            old = _load(row)
             if old.holder == self._holder:
                 self.epoch, free = old.epoch, True
-                return ()
+                return old
             if self._seen is None or self._seen[0] != old:
                 self._seen = (old, now)
             free = not old.holder or now - self._seen[1] > self._lease
             if not free:
-                return ()
+                return old
             self.epoch = old.epoch + 1
-            return self._write(row, Lease(epoch=self.epoch, holder=self._holder, beat=0))
+            return Lease(epoch=self.epoch, holder=self._holder, beat=0)
 
-        self._update(change)
+        self._change(change)
         self._renewed = now
         return free
 
@@ -60,13 +58,12 @@ class Leadership:
         if now - self._renewed < self._lease / 3:
             return
 
-        def change(row: Row | None) -> tuple[Operation, ...]:
-            old = _load(row)
+        def change(old: Lease) -> Lease:
             if old.holder != self._holder:
                 raise FencedError(f"manager epoch {self.epoch} is over; epoch {old.epoch} acts")
-            return self._write(row, Lease(epoch=self.epoch, holder=self._holder, beat=old.beat + 1))
+            return Lease(epoch=self.epoch, holder=self._holder, beat=old.beat + 1)
 
-        self._update(change)
+        self._change(change)
         self._renewed = now
 
     def seize(self) -> Iterator[None]:
@@ -75,14 +72,13 @@ class Leadership:
         if self.acquire():
             return
 
-        def change(row: Row | None) -> tuple[Operation, ...]:
-            old = _load(row)
+        def change(old: Lease) -> Lease:
             if old.holder == self._holder:
-                return ()
+                return old
             self.epoch = old.epoch + 1
-            return self._write(row, Lease(epoch=self.epoch, holder=self._holder, beat=0))
+            return Lease(epoch=self.epoch, holder=self._holder, beat=0)
 
-        self._update(change)
+        self._change(change)
         self._renewed = begun = self._services.clock.monotonic()
         while self._services.clock.monotonic() < begun + self._lease:
             self._services.clock.sleep(min(1.0, self._lease / 6))
@@ -92,26 +88,18 @@ class Leadership:
     def release(self) -> None:
         """Let another manager act at once. Raises StoreError."""
 
-        def change(row: Row | None) -> tuple[Operation, ...]:
-            if _load(row).holder != self._holder:
-                return ()
-            return self._write(row, Lease(epoch=self.epoch, holder="", beat=0))
+        def change(old: Lease) -> Lease:
+            if old.holder != self._holder:
+                return old
+            return Lease(epoch=self.epoch, holder="", beat=0)
 
-        self._update(change)
+        self._change(change)
 
-    def _update(self, change: updates.Change) -> None:
-        updates.update(
-            self._services.store,
-            self._services.clock,
-            requests.TABLE,
-            requests.PARTITION,
-            manager_lease.ROW,
-            change,
-        )
+    def _change(self, decide: Callable[[Lease], Lease]) -> None:
+        now = self._services.clock.now()
 
-    def _write(self, row: Row | None, lease: Lease) -> tuple[Operation, ...]:
-        return manager_lease.write(row, replace(lease, renewed=self._services.clock.now()))
+        def stamped(old: Lease) -> Lease:
+            new = decide(old)
+            return old if new == old else replace(new, renewed=now)
 
-
-def _load(row: Row | None) -> Lease:
-    return manager_lease.load(row) if row else Lease()
+        manager_lease.change(self._services, stamped)

@@ -8,9 +8,8 @@ and is refused once the gate is closed, or has been passed by another since it w
 from tasks.errors import FencedError, StoreError, SwathmillError
 from tasks.model.keys import SHARDS
 from tasks.storage.clock import Clock
-from tasks.storage.schema import SCHEMA, current
-from tasks.storage.store import Entity, Insert, Replace, Store, Upsert
-from tasks.tables import rows
+from tasks.storage.store import Insert, Replace
+from tasks.tables.task_table import TaskTable, put_gate
 from tasks.tables.transitions import Change
 
 _TRIES = 8
@@ -23,7 +22,7 @@ class TurnedError(SwathmillError):
     """
 
 
-def passing(store: Store, shard: str, request: str, etag: str = "") -> Insert | Replace:
+def passing(tasks: TaskTable, shard: str, request: str, etag: str = "") -> Insert | Replace:
     """The operation that guards a transaction which adds wants of the request in the shard.
 
     `etag` is what the caller's own last pass left, if it made one: the gate is not read, and the
@@ -32,47 +31,37 @@ def passing(store: Store, shard: str, request: str, etag: str = "") -> Insert | 
     Raises:
         FencedError: the gate is closed; another manager has taken the request's wants back.
     """
-    name = rows.gate_row(request)
+    opened = put_gate(request, is_open=True)
     if etag:
-        return Replace(row=name, entity=_entity(is_open=True), etag=etag)
-    row = store.get(rows.TABLE, shard, name)
-    if row is None:
-        return Insert(row=name, entity=_entity(is_open=True))
-    if not current("gate", row)["open"]:
+        return Replace(row=opened.row, entity=opened.entity, etag=etag)
+    gate = tasks.gate(request, shard)
+    if gate is None:
+        return Insert(row=opened.row, entity=opened.entity)
+    if not gate.open:
         raise FencedError(f"request {request} wants nothing any more: another manager ended it")
-    return Replace(row=name, entity=_entity(is_open=True), etag=row.etag)
+    return Replace(row=opened.row, entity=opened.entity, etag=gate.etag)
 
 
-def guarded(store: Store, shard: str, guard: Insert | Replace, change: Change) -> Change:
+def guarded(tasks: TaskTable, shard: str, guard: Insert | Replace, change: Change) -> Change:
     """A change that takes effect only while the gate is as it was when the guard was read.
 
     Raises:
         TurnedError: it has been passed or closed since.
     """
-    row = store.get(rows.TABLE, shard, guard.row)
-    now = row.etag if row is not None else ""
-    if now != (guard.etag if isinstance(guard, Replace) else ""):
+    if tasks.etag(shard, guard.row) != (guard.etag if isinstance(guard, Replace) else ""):
         raise TurnedError(f"the gate {guard.row} was turned")
     return Change(task=change.task, operations=(*change.operations, guard))
 
 
-def close(store: Store, clock: Clock, request: str) -> None:
+def close(tasks: TaskTable, clock: Clock, request: str) -> None:
     """Close the gate in every shard. Raises StoreError; may be repeated."""
     for shard in SHARDS:
         for tries in range(_TRIES):
             try:
-                store.transact(
-                    rows.TABLE,
-                    shard,
-                    [Upsert(row=rows.gate_row(request), entity=_entity(is_open=False))],
-                )
+                tasks.transact(shard, [put_gate(request, is_open=False)])
             except StoreError:
                 if tries == _TRIES - 1:
                     raise
                 clock.sleep(0.05 * 2**tries)
             else:
                 break
-
-
-def _entity(*, is_open: bool) -> Entity:
-    return {"schema": SCHEMA, "open": is_open}

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from service_manager.plans import gate
 from tasks.errors import ConflictError, StoreError
 from tasks.model.keys import shard
-from tasks.model.model import State, Task
+from tasks.model.model import State, Task, WantOutcome
 from tasks.model.plan import PlannedTask
 from tasks.model.spec import (
     CollectSpec,
@@ -24,11 +24,11 @@ from tasks.model.spec import (
     Spec,
 )
 from tasks.storage.limits import operation_size
-from tasks.storage.store import BATCH_BYTES, BATCH_OPERATIONS, Operation, Upsert
-from tasks.tables import rows, transitions
-from tasks.tables.protocol import read_task
+from tasks.storage.store import BATCH_BYTES, BATCH_OPERATIONS, Operation
+from tasks.tables import transitions
 from tasks.tables.rows import Edge, Want
 from tasks.tables.services import Services
+from tasks.tables.task_table import news_of_wait, put_edge
 
 _TOGETHER = 60  # edges written in the transaction of their input; more go before it
 _BYTES = BATCH_BYTES * 3 // 4
@@ -98,10 +98,7 @@ class PlanWriter:
 
     def _shard(self, number: str, steps: Sequence[_Item]) -> Iterator[Written]:
         for step in steps:
-            early = [
-                Upsert(row=rows.edge_row(edge.key, edge.dependent), entity=rows.dump_edge(edge))
-                for edge in step.edges[_TOGETHER:]
-            ]
+            early = [put_edge(edge) for edge in step.edges[_TOGETHER:]]
             for start in range(0, len(early), BATCH_OPERATIONS):
                 self._put(early[start : start + BATCH_OPERATIONS], number)
         batch: list[_Item] = []
@@ -151,7 +148,7 @@ class PlanWriter:
             if isinstance(step, _Link):
                 operations += self._link(step)
                 continue
-            task = None if fresh else read_task(self._services.store, step.key)
+            task = None if fresh else self._services.tasks.task(step.key)
             if task is None:
                 absent += 1
                 change = self._create(step)
@@ -164,11 +161,11 @@ class PlanWriter:
             if change.task.state is State.WAITING and self._stale(step, task):
                 written.waiting.append(step.key)
                 if task is None or task.state.live:  # else it begins again, and that is news
-                    operations.append(rows.news_of_wait(change.task))
+                    operations.append(news_of_wait(change.task))
         if operations:
-            store, known = self._services.store, self._gates.get(number, "")
-            operations.append(gate.passing(store, number, self._request, known))
-            etags = store.transact(rows.TABLE, number, operations)
+            tasks, known = self._services.tasks, self._gates.get(number, "")
+            operations.append(gate.passing(tasks, number, self._request, known))
+            etags = tasks.transact(number, operations)
             self._gates[number] = etags[-1] if etags else ""
         self._fresh = absent == sum(isinstance(step, _Step) for step in batch)
         for step, (task, _) in zip(_steps(batch), written.tasks, strict=True):
@@ -191,14 +188,11 @@ class PlanWriter:
         """What a step comes to at most, whose number and size batches are made by."""
         if isinstance(step, _Step):
             return self._create(step).operations
-        return tuple(
-            Upsert(row=rows.edge_row(edge.key, edge.dependent), entity=rows.dump_edge(edge))
-            for edge in step.edges[:_TOGETHER]
-        )
+        return tuple(map(put_edge, step.edges[:_TOGETHER]))
 
     def _link(self, step: _Link) -> tuple[Operation, ...]:
         """More dependents of a task that this request wants already."""
-        task = read_task(self._services.store, step.key)
+        task = self._services.tasks.task(step.key)
         if task is None or self._request not in task.wants:
             raise ValueError(f"task {step.key} is needed, but no section before has it")
         self._see(task)
@@ -224,9 +218,7 @@ class PlanWriter:
     def _told(self, step: _Step, task: Task) -> Want:
         """The want row of an existing task: told already when the task is DONE."""
         if self._request in task.wants:
-            name = rows.want_row(self._request, task.key)
-            row = self._services.store.get(rows.TABLE, shard(task.key), name)
-            return rows.load_want(row) if row else self._want(step)
+            return self._services.tasks.want(self._request, task.key) or self._want(step)
         if task.state is not State.DONE:
             return self._want(step)
         return Want(
@@ -235,7 +227,7 @@ class PlanWriter:
             phase=task.phase,
             name=describe(step.planned.spec),
             output=step.planned.output,
-            outcome="done",
+            outcome=WantOutcome.DONE,
             reused=True,
             files=task.files,
         )
@@ -269,7 +261,7 @@ class PlanWriter:
     def _put(self, operations: Sequence[Operation], number: str) -> None:
         for tries in range(_TRIES):
             try:
-                self._services.store.transact(rows.TABLE, number, operations)
+                self._services.tasks.transact(number, operations)
             except StoreError:
                 if tries == _TRIES - 1:
                     raise

@@ -16,8 +16,7 @@ from tasks.model.plan import Plan
 from tasks.request.request import Request
 from tasks.tables import history, requests, workers
 from tasks.tables.expectation import Times
-from tasks.tables.protocol import read_task
-from tasks.tables.requests import RequestRow
+from tasks.tables.request_table import RequestRow
 from tasks.tables.services import Services, new_id
 
 log = structlog.get_logger("manager.planning")
@@ -110,10 +109,10 @@ class Planning:
         if isinstance(planned, Course):
             job.course = planned
         plan = frozen.freeze(self._services.blobs, row.id, planned, run, job.stop.is_set)
-        store = self._services.store
+        store, tasks = self._services.store, self._services.tasks
 
         def there(key: str) -> bool:
-            task = read_task(store, key)
+            task = tasks.task(key)
             return task is not None and task.state is State.DONE
 
         slots = sum(worker.slots for worker in workers.list_workers(store))

@@ -16,11 +16,11 @@ from service_manager.tasks.dispatch import Dispatch
 from service_manager.tasks.view import Live, View
 from tasks.errors import ConflictError, StoreError
 from tasks.model.keys import SHARDS, shard
-from tasks.model.model import State, Task
+from tasks.model.model import State, Task, WantOutcome
 from tasks.storage.limits import operation_size
 from tasks.storage.store import BATCH_BYTES, BATCH_OPERATIONS, Insert, Operation, Replace
-from tasks.tables import requests, rows, transitions, workers
-from tasks.tables.protocol import change_task, read_tasks
+from tasks.tables import requests, transitions, workers
+from tasks.tables.protocol import change_task
 from tasks.tables.rows import Want
 from tasks.tables.services import Services
 from tasks.tables.transitions import Change
@@ -44,7 +44,8 @@ def what_ended(want: Want) -> bool:
 
 def what_is_shown(want: Want) -> bool:
     """Keeps what the pages of an ended request show: results, and what could not be made."""
-    return want.outcome in ("failed", "gap") or (want.outcome == "done" and bool(want.output))
+    made = want.outcome is WantOutcome.DONE and bool(want.output)
+    return made or want.outcome in (WantOutcome.FAILED, WantOutcome.GAP)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +68,7 @@ class Dropping:
         keep: Callable[[Want], bool] = nothing,
     ) -> None:
         self._services = services
-        self._store = services.store
+        self._tasks = services.tasks
         self._view = view
         self._dispatch = dispatch
         self._request = request
@@ -76,13 +77,12 @@ class Dropping:
 
     def batches(self) -> Generator[None]:
         """Drop, a batch for each item taken. Raises StoreError; may be repeated from the start."""
-        gate.close(self._store, self._services.clock, self._request)
+        gate.close(self._tasks, self._services.clock, self._request)
         live = self._view.requests.get(self._request)
         if live is not None:
             yield from self._urgent(live)
         for number in SHARDS:
-            start, end = rows.prefix_range(f"w|{self._request}|")
-            found = map(rows.load_want, self._store.scan(rows.TABLE, number, start, end))
+            found = self._tasks.wants(self._request, number)
             yield from self._many(number, [want for want in found if not self._keep(want)])
 
     def _urgent(self, live: Live) -> Iterator[None]:
@@ -92,19 +92,15 @@ class Dropping:
         for key in sorted({*keys, *self._dispatch.sent(live.id)}):
             members.setdefault(shard(key), []).append(key)
         for number, some in members.items():
-            found = (self._want(key) for key in some)
+            found = (self._tasks.want(self._request, key) for key in some)
             wants = [want for want in found if want is not None and not self._keep(want)]
             yield from self._many(number, wants)
-
-    def _want(self, key: str) -> Want | None:
-        row = self._store.get(rows.TABLE, shard(key), rows.want_row(self._request, key))
-        return rows.load_want(row) if row is not None else None
 
     def _many(self, number: str, wants: Sequence[Want]) -> Iterator[None]:
         """Drop wants of one shard, in order of key, in as few transactions as there can be."""
         for at in range(0, len(wants), _READ):
             part = wants[at : at + _READ]
-            tasks = read_tasks(self._store, number, [want.key for want in part])
+            tasks = self._tasks.tasks(number, [want.key for want in part])
             batch: list[_Step] = []
             count = size = 0
             for want in part:
@@ -129,7 +125,7 @@ class Dropping:
         if not operations:
             return
         try:
-            self._store.transact(rows.TABLE, number, operations)
+            self._tasks.transact(number, operations)
         except StoreError as error:
             say = log.debug if isinstance(error, ConflictError) else log.warning
             say("one by one", request=self._request, error=str(error))
@@ -152,7 +148,7 @@ class Dropping:
             change = self._decide(task, want)
             if guard is None or not change.operations:
                 return change
-            return gate.guarded(self._store, shard(key), guard, change)
+            return gate.guarded(self._tasks, shard(key), guard, change)
 
         after = change_task(self._services, key, decide)
         if after is not None:
@@ -161,7 +157,7 @@ class Dropping:
     def _decide(self, task: Task, want: Want | None) -> Change:
         untold = want is not None and not want.outcome and self._request in task.wants
         if want is not None and untold and task.state is State.DONE:
-            told = replace(want, outcome="done", files=task.files)
+            told = replace(want, outcome=WantOutcome.DONE, files=task.files)
             if self._keep(told):
                 return transitions.deliver(task, self._request)
         return transitions.drop(task, self._request, self._has_ended)
@@ -183,7 +179,7 @@ class Dropping:
         key = after.key
         live = self._view.requests.get(self._request)
         if live is not None and self._request in after.wants:
-            live.tell(key, "done")
+            live.tell(key, WantOutcome.DONE)
         elif live is not None:
             live.forget(key)
         if after.state is State.CANCELLED:
@@ -192,7 +188,7 @@ class Dropping:
             if before.state is State.RUNNING or running is not None:
                 worker = running.worker if running else before.worker
                 claim = running.claim if running else before.claim
-                workers.order_kill(self._store, self._services.clock, worker, claim)
+                workers.order_kill(self._services.store, self._services.clock, worker, claim)
         elif after.state is State.READY and not after.not_before:
             self._dispatch.add(key, after.sponsor)
         found = self._view.running.get(key)
@@ -218,7 +214,7 @@ class Release:
         clock = self._services.clock
         if not self._request and not self._todo and clock.monotonic() >= self._due:
             self._due = clock.monotonic() + self._period
-            self._todo = requests.ended_requests(self._services.store)
+            self._todo = self._services.requests.unsettled()
         until = clock.monotonic() + _SLICE
         while self._request or self._todo:
             self._advance()
@@ -236,6 +232,6 @@ class Release:
         try:
             next(self._work)
         except StopIteration:
-            requests.settled(self._services, request)
+            self._services.requests.settled(self._services.clock, request)
         else:
             self._request = request

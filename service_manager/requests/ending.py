@@ -14,11 +14,11 @@ from service_manager.tasks.causes import empty_rasters, first_cause, order
 from service_manager.tasks.view import Live
 from tasks.errors import BlobExistsError
 from tasks.model.categories import Category
-from tasks.model.model import Phase, RequestState
+from tasks.model.model import MissingPolicy, Phase, RequestState, WantOutcome
 from tasks.model.plan import Gap, Plan
 from tasks.storage.blobs import RESULTS
 from tasks.tables import outbox, requests
-from tasks.tables.requests import GAPS_ON_ROW, PhaseCount, RequestRow
+from tasks.tables.request_table import GAPS_ON_ROW, PhaseCount, RequestRow
 from tasks.tables.rows import Want
 from tasks.tables.services import Services
 
@@ -34,7 +34,7 @@ class Verdict:
 
 
 def judge(
-    policy: str,
+    policy: MissingPolicy,
     wants: Sequence[Want],
     gaps: Sequence[Gap],
     *,
@@ -47,11 +47,11 @@ def judge(
     A request for a reduction has failed when not one result of the reduction was made, whatever
     else was.
     """
-    failed = [w for w in wants if w.outcome in ("failed", "gap")]
-    planned = [w for w in wants if w.output and w.outcome != "superseded"]
-    made = [w for w in planned if w.outcome == "done"]
-    incomplete = [w for w in wants if w.outcome in ("failed", "gap", "superseded")]
-    if policy == "fail" and incomplete:
+    failed = [w for w in wants if w.outcome in (WantOutcome.FAILED, WantOutcome.GAP)]
+    planned = [w for w in wants if w.output and w.outcome is not WantOutcome.SUPERSEDED]
+    made = [w for w in planned if w.outcome is WantOutcome.DONE]
+    incomplete = [w for w in wants if w.outcome not in (None, WantOutcome.DONE)]
+    if policy is MissingPolicy.FAIL and incomplete:
         first = min(failed or incomplete, key=order)
         return Verdict(
             state=RequestState.FAILED,
@@ -66,7 +66,7 @@ def judge(
         )
     empty = str(empty_rasters(made))
     reductions = [w for w in planned if package and w.output.startswith(f"{package}/")]
-    if reductions and not any(w.outcome == "done" for w in reductions):
+    if reductions and not any(w.outcome is WantOutcome.DONE for w in reductions):
         return Verdict(
             state=RequestState.FAILED,
             message=_joined(
@@ -111,8 +111,8 @@ def lacking(wants: Sequence[Want], planned: Sequence[Gap]) -> tuple[Gap, ...]:
     own = [
         Gap(what=want.name, reason=_reason(want))
         for want in sorted(wants, key=order)
-        if (want.outcome == "failed" and not want.stopped)
-        or (want.outcome == "gap" and want.output)
+        if (want.outcome is WantOutcome.FAILED and not want.stopped)
+        or (want.outcome is WantOutcome.GAP and want.output)
     ]
     stopped = [want for want in wants if want.stopped]
     if stopped:
@@ -122,7 +122,7 @@ def lacking(wants: Sequence[Want], planned: Sequence[Gap]) -> tuple[Gap, ...]:
         own = [
             Gap(what=want.name, reason="made without an input that was lost from storage")
             for want in sorted(wants, key=order)
-            if want.outcome == "superseded"
+            if want.outcome is WantOutcome.SUPERSEDED
         ]
     return (*planned, *own)
 
@@ -241,7 +241,7 @@ def _keep_gaps(services: Services, request: str, gaps: Sequence[Gap]) -> None:
 
 
 def _reason(want: Want) -> str:
-    if want.outcome == "gap":
+    if want.outcome is WantOutcome.GAP:
         return want.message or "none of its inputs could be made"
     category = want.category or Category.UNKNOWN
     return f"{category}: {want.message}" if want.message else str(category)

@@ -15,11 +15,9 @@ from service_manager.requests import ending, notify
 from service_manager.tasks.ledger import Ledger
 from service_manager.tasks.view import Live
 from tasks.errors import RequestRefusedError, StoreError
-from tasks.model.model import RequestState
-from tasks.storage.schema import SCHEMA
-from tasks.storage.store import Operation, Row, Upsert
-from tasks.tables import requests, updates
-from tasks.tables.requests import PhaseCount, Preparation, Preview, RequestRow
+from tasks.model.model import MissingPolicy, RequestOrder, RequestState, WantOutcome
+from tasks.tables import requests
+from tasks.tables.request_table import GAPS_ON_ROW, PhaseCount, Preparation, Preview, RequestRow
 from tasks.tables.rows import Want
 from tasks.tables.services import Services
 
@@ -51,7 +49,7 @@ class Intake:
         row = requests.load(self._services, request)
         if row.state.ended:
             return None
-        live = Live(row=row, policy=requests.document_of(row).on_missing)
+        live = Live(row=row, policy=MissingPolicy(requests.document_of(row).on_missing))
         if not row.state.unplanned and row.state is not RequestState.HELD:
             recount(self._services, live)
         return live
@@ -117,9 +115,9 @@ class Intake:
         """Let a HELD request go on that was ordered to. Raises StoreError."""
 
         def confirmed(current: RequestRow) -> RequestRow:
-            if current.state is not RequestState.HELD or current.order != "confirm":
+            if current.state is not RequestState.HELD or current.order is not RequestOrder.CONFIRM:
                 return current
-            return _to_write(replace(current, order="", message=""))
+            return _to_write(replace(current, order=None, message=""))
 
         return requests.change_request(self._services, live.id, confirmed)
 
@@ -132,7 +130,7 @@ class Intake:
         plan = frozen.thaw(self._services.blobs, live.id)
         if plan is None:
             raise StoreError(f"the plan of {live.id} is not in storage")
-        first = _sections_written(self._services, live.id)
+        first = self._services.requests.sections_written(live.id)
         for number, section in enumerate(plan.sections(first), first):
             writer = PlanWriter(self._services, live.id, [section])
             for written in writer.batches():
@@ -140,7 +138,7 @@ class Intake:
                     live.note(want)
                 yield written
             # Only now has the manager seen to all that the section came to.
-            _note_written(self._services, live.id, number + 1)
+            self._services.requests.note_written(self._services.clock, live.id, number + 1)
 
         def running(current: RequestRow) -> RequestRow:
             if current.state is not RequestState.WRITING:
@@ -237,7 +235,7 @@ def recount(services: Services, live: Live) -> list[Want]:
     fresh = replace(live, ledger=Ledger(), run_failures=set())
     for want in requests.wants(services, live.id):
         fresh.note(want)
-        if want.output or want.outcome not in ("", "done"):
+        if want.output or want.outcome not in (None, WantOutcome.DONE):
             telling.append(want)
     live.ledger, live.run_failures, live.changed = fresh.ledger, fresh.run_failures, True
     return telling
@@ -279,26 +277,7 @@ def _counted(row: RequestRow, ready: Ready) -> RequestRow:
             elapsed=found.elapsed,
             cost=found.cost,
         ),
-        gaps=plan.gaps[: requests.GAPS_ON_ROW],
+        gaps=plan.gaps[:GAPS_ON_ROW],
         gap_count=len(plan.gaps),
         notes=plan.notes,
     )
-
-
-def _sections_written(services: Services, request: str) -> int:
-    """How many sections of a plan are in the table, and seen to."""
-    row = services.store.get(requests.TABLE, requests.PARTITION, _written_row(request))
-    return int(row.entity["sections"]) if row else 0
-
-
-def _note_written(services: Services, request: str, sections: int) -> None:
-    name = _written_row(request)
-
-    def once(_found: Row | None) -> tuple[Operation, ...]:
-        return (Upsert(row=name, entity={"schema": SCHEMA, "sections": sections}),)
-
-    updates.update(services.store, services.clock, requests.TABLE, requests.PARTITION, name, once)
-
-
-def _written_row(request: str) -> str:
-    return f"y|{request}"

@@ -11,9 +11,9 @@ from reprojection.read.completeness import WHOLE, Completeness
 from service_manager.tasks.causes import Empty, empty_rasters, order
 from tasks.model.categories import RULES, Category
 from tasks.model.gaps import JoinedGap, affected, incomplete_lines, join_gaps
-from tasks.model.model import Phase, RequestState
+from tasks.model.model import Phase, RequestState, WantOutcome
 from tasks.model.plan import Gap
-from tasks.tables.requests import PhaseCount
+from tasks.tables.request_table import PhaseCount
 from tasks.tables.rows import Want
 
 _WIDTH = 76
@@ -87,7 +87,7 @@ def outcome(
     size = 0
     made: list[Want] = []
     for want in wants:
-        if want.outcome == "done":
+        if want.outcome is WantOutcome.DONE:
             if want.output:
                 made.append(want)
                 results[want.output] += len(want.files)
@@ -97,10 +97,10 @@ def outcome(
                     for file in want.files
                     if file.completeness != WHOLE
                 ]
-        elif want.outcome == "gap" and want.output:
+        elif want.outcome is WantOutcome.GAP and want.output:
             reason = want.message or "none of its inputs could be made"
             lacking.append(Gap(what=want.name, reason=reason))
-        elif want.outcome == "failed":
+        elif want.outcome is WantOutcome.FAILED:
             failed[want.category or Category.UNKNOWN].append(want)
     return Outcome(
         results=dict(sorted(results.items())),

@@ -19,9 +19,9 @@ from service_manager.tasks.holders import Holders
 from service_manager.tasks.ready import Ready
 from service_manager.tasks.view import Live, View
 from tasks.errors import FencedError, StoreError
-from tasks.model.model import RequestState, State
+from tasks.model.model import RequestOrder, RequestState, State
 from tasks.tables import requests
-from tasks.tables.requests import RequestRow
+from tasks.tables.request_table import RequestRow
 from tasks.tables.rows import Want
 from tasks.tables.services import Services
 
@@ -95,7 +95,7 @@ class Lifecycle:
             self._look_at.add(request)
             acknowledge()
         if self._clock.monotonic() >= self._all_due:
-            self._look_at.update(requests.live_requests(self._store))
+            self._look_at.update(self._services.requests.live())
             self._look_at.update(self._view.requests)
             self._all_due = self._clock.monotonic() + self._options.sweep
             self._recount_quiet()
@@ -178,19 +178,19 @@ class Lifecycle:
             self._work[live.id] = self._intake.write(live)
 
     def _held(self, live: Live) -> None:
-        if live.row.order == "confirm":
+        if live.row.order is RequestOrder.CONFIRM:
             self._take_row(live, self._intake.confirm(live))
 
     def _obey(self, live: Live) -> None:
         if live.id in self._work:
             return
-        if live.row.order in ("pause", "resume"):
-            paused = live.row.order == "pause"
+        if live.row.order in (RequestOrder.PAUSE, RequestOrder.RESUME):
+            paused = live.row.order is RequestOrder.PAUSE
 
             def change(row: RequestRow) -> RequestRow:
                 if row.order != live.row.order:
                     return row
-                return replace(row, paused=paused, order="")
+                return replace(row, paused=paused, order=None)
 
             self._take_row(live, requests.change_request(self._services, live.id, change))
             self._look_at.add(live.id)

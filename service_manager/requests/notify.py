@@ -25,7 +25,7 @@ from tasks.storage.clock import Clock
 from tasks.storage.store import Store
 from tasks.tables import outbox, requests
 from tasks.tables.outbox import Mail
-from tasks.tables.requests import RequestRow
+from tasks.tables.request_table import RequestRow
 from tasks.tables.rows import Want
 from tasks.tables.services import Services
 

@@ -18,20 +18,21 @@ from service_manager.tasks.view import Live, View
 from tasks.errors import ConflictError, FencedError, StoreError
 from tasks.model.categories import Category
 from tasks.model.keys import shard
-from tasks.model.model import State, Task
-from tasks.storage.store import Replace
-from tasks.tables import requests, rows, transitions
-from tasks.tables.protocol import change_task, read_spec, read_task
-from tasks.tables.requests import RequestRow
+from tasks.model.model import MissingPolicy, State, Task, WantOutcome
+from tasks.tables import requests, transitions
+from tasks.tables.protocol import change_task
+from tasks.tables.request_table import RequestRow
 from tasks.tables.retrying import Scope
 from tasks.tables.rows import Edge, Want
 from tasks.tables.services import Services
+from tasks.tables.task_table import replace_task
 from tasks.tables.transitions import Change
 
 log = structlog.get_logger("manager.reviving")
 
 _TRIES = 8
-_INCOMPLETE = ("failed", "gap", "superseded")
+_UPSTREAM = (WantOutcome.GAP, WantOutcome.SUPERSEDED)  # an input was lacking
+_INCOMPLETE = (WantOutcome.FAILED, *_UPSTREAM)
 
 
 class Reviving:
@@ -48,7 +49,7 @@ class Reviving:
         hear: Callable[[Told], None],
     ) -> None:
         self._services = services
-        self._store = services.store
+        self._tasks = services.tasks
         self._view = view
         self._dispatch = dispatch
         self._dependents = dependents
@@ -71,7 +72,7 @@ class Reviving:
         stored = requests.load(self._services, live.id)
         orders = () if stored.state.ended else stored.retry_orders
         # A request that fails at the first failure has none to try again.
-        if orders and live.policy != "fail":
+        if orders and live.policy is not MissingPolicy.FAIL:
             wants = {want.key: want for want in requests.wants(self._services, live.id)}
             order: dict[str, None] = {}
             for text in orders:
@@ -104,19 +105,17 @@ class Reviving:
             if key in seen or want is None or want.outcome not in _INCOMPLETE:
                 continue
             seen.add(key)
-            if want.outcome == "failed":
+            if want.outcome is WantOutcome.FAILED:
                 yield key
             else:
-                todo += [given.key for given in read_spec(self._store, key).inputs]
+                todo += [given.key for given in self._tasks.spec(key).inputs]
 
     def _visit(self, key: str, order: dict[str, None]) -> Iterator[None]:
         """Add a task and, before it, all that could not be made for want of it."""
         if key in order:
             return
-        partition = shard(key)
-        found = self._store.scan(rows.TABLE, partition, *rows.prefix_range(f"e|{key}|"))
-        for dependent in [rows.load_edge(row).dependent for row in found]:
-            task = read_task(self._store, dependent)
+        for dependent in [edge.dependent for edge in self._tasks.edges(key)]:
+            task = self._tasks.task(dependent)
             if task is not None and self._held_up(task):
                 yield from self._visit(dependent, order)
             yield
@@ -131,14 +130,14 @@ class Reviving:
         if task.state in (State.WAITING, State.FAILED):
             return bool(lives)
         told = (self._want(live, task.key) for live in lives)
-        return any(want is not None and want.outcome in ("gap", "superseded") for want in told)
+        return any(want is not None and want.outcome in _UPSTREAM for want in told)
 
     def _lives(self, task: Task) -> list[Live]:
         found = [self._find(request) for request in task.wants]
         return [live for live in found if live is not None and not live.leaving]
 
     def _revive(self, key: str, members: frozenset[str], order: "_Order") -> None:
-        task = read_task(self._store, key)
+        task = self._tasks.task(key)
         if task is None:
             return
         told = [
@@ -149,13 +148,13 @@ class Reviving:
         for live, want in told:
             live.note(want)  # an earlier try may have untold it and got no further
         # News of a failure may be on its way to a request; it says nothing once revived.
-        failed = ("", *_INCOMPLETE) if task.state is State.FAILED else _INCOMPLETE
+        failed = (None, *_INCOMPLETE) if task.state is State.FAILED else _INCOMPLETE
         asking = [(live, want) for live, want in told if want.outcome in failed]
         if asking:
             task = self._retry(key, [live for live, _ in asking], members, order)
         for live, before in told:
             want = self._want(live, key)
-            if want is not None and before.outcome != "done":
+            if want is not None and before.outcome is not WantOutcome.DONE:
                 for successor in want.successors:
                     self._drop(live, successor, key)
         if task is not None and task.state is State.READY and not task.not_before:
@@ -186,14 +185,14 @@ class Reviving:
 
     def _bits(self, key: str, members: frozenset[str]) -> int:
         """The inputs of a task that are tried again, too."""
-        inputs = read_spec(self._store, key).inputs
+        inputs = self._tasks.spec(key).inputs
         return sum(1 << i for i, given in enumerate(inputs) if given.key in members)
 
     def _inputs(self, key: str, members: frozenset[str]) -> tuple[int, int]:
         """Bits of a task's inputs that may still come, and of those that made nothing and are not
         tried again. Each that may come has the edge by which its end is heard."""
         bits: dict[str, int] = {}
-        for i, given in enumerate(read_spec(self._store, key).inputs):
+        for i, given in enumerate(self._tasks.spec(key).inputs):
             bits[given.key] = bits.get(given.key, 0) | 1 << i
         missing = lacking = 0
         for given_key, own in bits.items():
@@ -211,14 +210,12 @@ class Reviving:
         manager has planned it since."""
         want = self._want(live, successor)
         if want is not None:
-            found = self._store.scan(
-                rows.TABLE, shard(successor), *rows.prefix_range(f"e|{successor}|")
-            )
-            for after in (*want.successors, *[rows.load_edge(row).dependent for row in found]):
+            over = [edge.dependent for edge in self._tasks.edges(successor)]
+            for after in (*want.successors, *over):
                 self._drop(live, after, of)
         for _ in range(_TRIES):
             try:
-                guard = gate.passing(self._store, shard(successor), live.id)
+                guard = gate.passing(self._tasks, shard(successor), live.id)
             except FencedError:
                 return  # the request leaves, and all its wants with it
             if self._superseded(of):
@@ -226,7 +223,7 @@ class Reviving:
             try:
                 if self._want(live, successor) is None:
                     # A manager that stalled may be about to write it.
-                    self._store.transact(rows.TABLE, shard(successor), [guard])
+                    self._tasks.transact(shard(successor), [guard])
                     return
                 dropping = Dropping(self._services, self._view, self._dispatch, live.id)
                 dropping.one(successor, guard)
@@ -243,15 +240,13 @@ class Reviving:
         def touch(task: Task) -> Change:
             if task.state is State.FAILED and task.successor:
                 return Change(task=task, operations=())
-            row = Replace(row=rows.task_row(key), entity=rows.dump_task(task), etag=task.etag)
-            return Change(task=task, operations=(row,))
+            return Change(task=task, operations=(replace_task(task),))
 
         task = change_task(self._services, key, touch)
         return task is not None and task.state is State.FAILED and bool(task.successor)
 
     def _want(self, live: Live, key: str) -> Want | None:
-        row = self._store.get(rows.TABLE, shard(key), rows.want_row(live.id, key))
-        return rows.load_want(row) if row else None
+        return self._tasks.want(live.id, key)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,9 +16,9 @@ from tasks.errors import FencedError
 from tasks.model.keys import SHARDS
 from tasks.model.model import State, Task
 from tasks.storage.blobs import ARTIFACTS, GRANULES
-from tasks.tables import history, outbox, requests, rows, transitions
+from tasks.tables import history, outbox, requests, transitions
 from tasks.tables.expectation import Times
-from tasks.tables.protocol import change_task, read_task
+from tasks.tables.protocol import change_task
 from tasks.tables.services import Services
 from tasks.tables.transitions import Change
 
@@ -95,7 +95,7 @@ class Retention:
             if number % _PAUSE == 0:
                 yield False
             key, claim, *_ = name.split("/")
-            task = read_task(self._services.store, key)
+            task = self._services.tasks.task(key)
             if _of_use(task, claim, f"{container}/{name}"):
                 continue
             seen.add((container, name))
@@ -162,10 +162,11 @@ def _of_use(task: Task | None, claim: str, blob: str) -> bool:
 
 
 def survey(services: Services, shard: str, times: Times, known: dict[str, float]) -> Iterator[Kept]:
-    """The artifacts of a shard. `known` remembers when requests ended, from call to call."""
-    start, end = rows.prefix_range("t|")
-    for row in services.store.scan(rows.TABLE, shard, start, end):
-        task = rows.load_task(row)
+    """Yield the artifacts of a shard.
+
+    `known` remembers from call to call when requests ended.
+    """
+    for task in services.tasks.all_tasks(shard):
         if task.state is State.DONE:
             wanted = [
                 Wanting(request=name, ended=_when_ended(services, name, known))

@@ -14,7 +14,7 @@ from service_manager.tasks.view import Live, View
 from tasks.errors import FencedError
 from tasks.model.categories import Category
 from tasks.model.keys import shard
-from tasks.model.model import Phase, State, Task
+from tasks.model.model import Phase, State, Task, WantOutcome
 from tasks.tables import requests, transitions
 from tasks.tables.protocol import change_task
 from tasks.tables.services import Services
@@ -52,11 +52,12 @@ def common_failure(live: Live) -> Failure | None:
     """
     if len(live.run_failures) != 1:
         return None
-    outcomes = dict.fromkeys(("", "done", "failed"), 0)
+    outcomes = dict.fromkeys((None, WantOutcome.DONE, WantOutcome.FAILED), 0)
     for entry, number in live.ledger.counts():
         if entry.phase is Phase.REDUCTION and entry.outcome in outcomes:
             outcomes[entry.outcome] += number
-    if outcomes["failed"] < FIRST or outcomes["done"] or not outcomes[""]:
+    failed, done = outcomes[WantOutcome.FAILED], outcomes[WantOutcome.DONE]
+    if failed < FIRST or done or not outcomes[None]:
         return None
     ((category, message),) = live.run_failures
     return (

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tasks.model.categories import Category
-from tasks.model.model import Phase, State, Task
+from tasks.model.model import Phase, State, Task, WantOutcome
 from tasks.model.spec import Input
 from tasks.tables.rows import Want
 
@@ -31,7 +31,7 @@ class Empty:
 
 def empty_rasters(wants: Iterable[Want]) -> Empty:
     """The results without one valid pixel."""
-    made = [want for want in wants if want.outcome == "done" and want.output]
+    made = [want for want in wants if want.outcome is WantOutcome.DONE and want.output]
     stood_in = {key for want in made for key in want.successors}
     shares = {
         f"{want.output}/{file.name}": file.valid_share
@@ -47,7 +47,7 @@ def empty_rasters(wants: Iterable[Want]) -> Empty:
 def first_cause(wants: Iterable[Want], runs: int = 0) -> str:
     """Why tasks failed by themselves: the most frequent category in the words of one of its tasks;
     empty when none failed. `runs` are all runs of the request's reduction."""
-    failed = sorted((want for want in wants if want.outcome == "failed"), key=order)
+    failed = sorted((want for want in wants if want.outcome is WantOutcome.FAILED), key=order)
     if not failed:
         return ""
     (category, _), *_ = Counter(want.category or Category.UNKNOWN for want in failed).most_common(1)

@@ -13,13 +13,13 @@ from service_manager.tasks.lost import absent
 from service_manager.tasks.view import Live
 from tasks.errors import ConflictError, FencedError
 from tasks.model.keys import shard
-from tasks.model.model import State, Task
+from tasks.model.model import MissingPolicy, State, Task, WantOutcome
 from tasks.model.spec import Input, Spec
 from tasks.storage.blobs import split_blob
 from tasks.storage.limits import check_transaction
-from tasks.storage.store import BATCH_OPERATIONS, Entity, Insert, Merge, Operation, Replace
-from tasks.tables import rows, transitions
-from tasks.tables.protocol import change_task, read_spec, read_task
+from tasks.storage.store import BATCH_OPERATIONS, Insert, Operation, Replace
+from tasks.tables import task_table, transitions
+from tasks.tables.protocol import change_task
 from tasks.tables.rows import Edge, News, Want
 from tasks.tables.services import Services
 from tasks.tables.transitions import Change
@@ -56,7 +56,7 @@ class Dependents:
     def __init__(self, services: Services, find: Find, holders: Holders | None = None) -> None:
         self._services = services
         self._holders = holders
-        self._store = services.store
+        self._tasks = services.tasks
         self._find = find
         self._told: dict[str, Task] = {}  # rows as last told, still waiting
 
@@ -89,10 +89,10 @@ class Dependents:
         gone is made again.
         """
         told = Told()
-        task = read_task(self._store, key)
+        task = self._tasks.task(key)
         if task is None or task.state is not State.WAITING or not (task.missing or task.lacking):
             return told
-        spec = read_spec(self._store, key)
+        spec = self._tasks.spec(key)
         by_input: dict[str, int] = {}
         for i, given in enumerate(spec.inputs):
             if task.missing >> i & 1 and given.key not in but:
@@ -111,21 +111,21 @@ class Dependents:
 
     def linked(self, edge: Edge) -> State | None:
         """The state of an input; of one that is live, with the edge that makes its end heard."""
-        task = read_task(self._store, edge.key)
+        task = self._tasks.task(edge.key)
         if task is not None and task.state not in (State.DONE, State.EXPIRED):
             task = self._link(edge.key, edge)
         return task.state if task else None
 
     def _look(self, key: str, edge: Edge, look: bool, told: Told) -> State | None:
         """The state of an input, with the edge that makes its later end heard."""
-        task = read_task(self._store, key)
+        task = self._tasks.task(key)
         if task is None:
             return None
         gone = task.state is State.EXPIRED or (
             task.state is State.DONE and look and not self._there(task)
         )
         if gone and self._wanted(task):
-            missing = self._not_done(read_spec(self._store, key))
+            missing = self._not_done(self._tasks.spec(key))
             task = change_task(self._services, key, lambda t: self._heal(t, task, missing, edge))
             if task is not None and task.state is State.READY:
                 told.ready.append(task)
@@ -152,7 +152,7 @@ class Dependents:
     def _not_done(self, spec: Spec) -> int:
         missing = 0
         for i, given in enumerate(spec.inputs):
-            task = read_task(self._store, given.key)
+            task = self._tasks.task(given.key)
             missing |= (task is None or task.state is not State.DONE) << i
         return missing
 
@@ -161,10 +161,7 @@ class Dependents:
         for one in news:
             if not one.has_dependents or one.state not in (State.DONE, State.FAILED):
                 continue
-            for row in self._store.scan(
-                rows.TABLE, shard(one.key), *rows.prefix_range(f"e|{one.key}|")
-            ):
-                edge = rows.load_edge(row)
+            for edge in self._tasks.edges(one.key):
                 ends = found.setdefault(edge.dependent, _Ends())
                 ends.inputs.add(one.key)
                 if one.state is State.DONE:
@@ -185,7 +182,7 @@ class Dependents:
                 return Change(task=task, operations=())
             lacking = 0
             for key, bits in ends.lacking.items():
-                given = read_task(self._store, key)
+                given = self._tasks.task(key)
                 if given is not None and given.state is State.FAILED:
                     lacking |= bits
             return transitions.tell(task, ends.made | lacking, lacking)
@@ -204,14 +201,14 @@ class Dependents:
         The task's requests that skip what is missing want the successor in its place.
         """
         while True:
-            task = read_task(self._store, key)
+            task = self._tasks.task(key)
             if task is None or task.state is not State.WAITING:
                 return
             if task.missing or not task.lacking:
                 return
             if not self._wanted(task):
                 return  # about to be dropped; who wants it anew wants its inputs anew, and hears
-            spec = read_spec(self._store, key)
+            spec = self._tasks.spec(key)
             revived = self._revived(task, spec)
             if revived:
                 change_task(self._services, key, lambda t: transitions.reconsider(t, revived))  # noqa: B023
@@ -245,7 +242,7 @@ class Dependents:
         revived = 0
         for i, given in enumerate(spec.inputs):
             if task.lacking >> i & 1:
-                found = read_task(self._store, given.key)
+                found = self._tasks.task(given.key)
                 revived |= (found is not None and found.state is not State.FAILED) << i
         return revived
 
@@ -260,16 +257,16 @@ class Dependents:
         skipping = [
             live
             for live in wanting
-            if live is not None and live.policy == "skip" and not live.leaving
+            if live is not None and live.policy is MissingPolicy.SKIP and not live.leaving
         ]
         kept = self._kept(task, spec)
         if not kept or not skipping:
             return "", task.etag
         lost = [i for i in range(len(spec.inputs)) if i not in kept]
-        new = spec.over(kept, absent(self._store, spec, lost))
+        new = spec.over(kept, absent(self._tasks, spec, lost))
         # Read before the requests' wants name the successor: who takes it back from then on passes
         # the gate, and what a manager that was stalled has yet to write is refused.
-        guards = {live.id: gate.passing(self._store, shard(new.key), live.id) for live in skipping}
+        guards = {live.id: gate.passing(self._tasks, shard(new.key), live.id) for live in skipping}
         olds = self._wanting(task, skipping)
         if not olds:
             return "", task.etag
@@ -311,9 +308,9 @@ class Dependents:
         """The requests that want a task, each with its want."""
         found: list[tuple[Live, Want]] = []
         for live in among:
-            row = self._store.get(rows.TABLE, shard(task.key), rows.want_row(live.id, task.key))
-            if row is not None:
-                found.append((live, rows.load_want(row)))
+            want = self._tasks.want(live.id, task.key)
+            if want is not None:
+                found.append((live, want))
         return found
 
     def _name(self, task: Task, successor: str, wants: Sequence[Want]) -> str:
@@ -328,13 +325,12 @@ class Dependents:
         for old in wants:
             want = old.succeeded(successor)
             if want != old:
-                entity: Entity = {"successor": want.successor, "earlier": " ".join(want.earlier)}
-                named.append(Merge(row=rows.want_row(want.request, task.key), entity=entity))
+                named.append(task_table.name_successors(want))
         etag = task.etag
         for start in range(0, len(named), BATCH_OPERATIONS - 1):
-            fence = Replace(row=rows.task_row(task.key), entity=rows.dump_task(task), etag=etag)
+            fence = task_table.replace_task(task, etag)
             batch = [fence, *named[start : start + BATCH_OPERATIONS - 1]]
-            etag = self._store.transact(rows.TABLE, shard(task.key), batch)[0]
+            etag = self._tasks.transact(shard(task.key), batch)[0]
         return etag
 
     def _want(
@@ -345,18 +341,15 @@ class Dependents:
         told: list[Want] = [want]
 
         def guarded(change: Change) -> Change:
-            return gate.guarded(self._store, shard(want.key), guard, change)
+            return gate.guarded(self._tasks, shard(want.key), guard, change)
 
         def decide(task: Task) -> Change:
             told[:] = [want]
             if want.request in task.wants:
-                row = self._store.get(
-                    rows.TABLE, shard(task.key), rows.want_row(want.request, task.key)
-                )
-                told[:] = [rows.load_want(row) if row else want]
+                told[:] = [self._tasks.want(want.request, task.key) or want]
                 return Change(task=task, operations=())
             if task.state is State.DONE:
-                told[:] = [replace(want, outcome="done", reused=True, files=task.files)]
+                told[:] = [replace(want, outcome=WantOutcome.DONE, reused=True, files=task.files)]
             return guarded(transitions.want(task, told[0], missing))
 
         task = change_task(
@@ -388,10 +381,10 @@ class Dependents:
     def _last(self, key: str) -> Task | None:
         """A task, or the last successor of one that made nothing."""
         seen = {key, ""}
-        task = read_task(self._store, key)
+        task = self._tasks.task(key)
         while task is not None and task.state is State.FAILED and task.successor not in seen:
             seen.add(task.successor)
-            task = read_task(self._store, task.successor)
+            task = self._tasks.task(task.successor)
         return task
 
     def _first_cause(self, task: Task, spec: Spec) -> str:
@@ -413,7 +406,7 @@ class Dependents:
             bits[given.key] = bits.get(given.key, 0) | 1 << i
         missing, stale = 0, False
         for key, own in bits.items():
-            task = read_task(self._store, key)
+            task = self._tasks.task(key)
             edge = Edge(key=key, dependent=spec.key, bits=own)
             if task is not None and key in heirs:
                 task = change_task(self._services, key, lambda t: transitions.link(t, (edge,)))  # noqa: B023

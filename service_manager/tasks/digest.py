@@ -15,12 +15,12 @@ from service_manager.tasks.view import Live, View
 from tasks.errors import ConflictError
 from tasks.model.categories import RULES, Category, Retry
 from tasks.model.keys import SHARDS, shard
-from tasks.model.model import State, Task
-from tasks.storage.store import BATCH_OPERATIONS, Delete, Entity, Merge, Operation, Row
-from tasks.tables import history, rows
-from tasks.tables.protocol import read_task
+from tasks.model.model import State, Task, WantOutcome
+from tasks.storage.store import BATCH_OPERATIONS, Delete, Merge, Operation
+from tasks.tables import history
 from tasks.tables.rows import News
 from tasks.tables.services import Services
+from tasks.tables.task_table import note_counted, tell_want
 
 log = structlog.get_logger("manager.digest")
 
@@ -39,17 +39,21 @@ class Digested:
     more: bool = False  # some shard has more news
 
 
+_Outcome = tuple[Live, News, WantOutcome]  # what a request in view hears
+
+
 class Digest:
     """Reads the news of shards that hints or the sweep name. `epoch` guards the statistics."""
 
     def __init__(self, services: Services, view: View, dependents: Dependents, epoch: int) -> None:
         self._services = services
         self._store = services.store
+        self._tasks = services.tasks
         self._view = view
         self._dependents = dependents
         self._epoch = epoch
         self._shards: set[str] = set(SHARDS)  # with news, as far as is known
-        self._after: dict[str, str] = {}  # where the next read of a shard begins
+        self._after: dict[str, News] = {}  # where the next read of a shard begins
         self._again: set[str] = set()  # got news, maybe before that
         # Attempts that are counted but may still be among the news: an earlier manager's until all
         # news were read, this one's until their news is deleted.
@@ -70,19 +74,21 @@ class Digest:
         result = Digested()
         fresh: set[str] = set()  # shards that get news by this round
         limit = min(ROWS, _TOGETHER // max(1, len(self._shards)))
-        found = {number: self._read(number, limit) for number in sorted(self._shards)}
-        news = {number: [rows.load_news(row) for row in found[number]] for number in found}
+        news = {
+            number: self._tasks.news(number, limit, self._after.get(number))
+            for number in sorted(self._shards)
+        }
         # All shards' together: a dependent of inputs in many is told in one transaction.
         told = self._tell([one for some in news.values() for one in some])
         result.ready += told.ready
         fresh.update(shard(key) for key in told.ended)
         for number, some in news.items():
-            self._settle(number, some, found[number], told)
+            self._settle(number, some, told)
             self._counted -= {history.attempt_id(n) for n in some}
             result.later += [(n.not_before, n.key) for n in some if n.not_before]
             result.ended += [n for n in some if n.number and not n.counted]
             if len(some) == limit:  # the rest of the shard next time, past what has to be kept
-                self._after[number] = some[-1].row + "\0"
+                self._after[number] = some[-1]
                 result.more = True
             else:
                 self._after.pop(number, None)
@@ -94,11 +100,6 @@ class Digest:
         result.more = result.more or bool(again)
         self.hint(fresh | again)
         return result
-
-    def _read(self, number: str, limit: int) -> list[Row]:
-        start, end = rows.prefix_range("o|")
-        after = self._after.get(number, start)
-        return list(self._store.scan(rows.TABLE, number, after, end, limit=limit))
 
     def _tell(self, news: Sequence[News]) -> Told:
         attempts = [n for n in news if n.number]
@@ -133,12 +134,12 @@ class Digest:
             else:
                 return
 
-    def _settle(self, number: str, news: Sequence[News], found: Sequence[Row], told: Told) -> None:
+    def _settle(self, number: str, news: Sequence[News], told: Told) -> None:
         """Tell the requests and delete the news, in as few transactions as there can be."""
         batch: list[_Telling] = []
         used: set[str] = set()
-        for one, row in zip(news, found, strict=True):
-            for telling in self._tellings(one, row, kept=one.key in told.kept):
+        for one in news:
+            for telling in self._tellings(one, kept=one.key in told.kept):
                 names = {op.row for op in telling.operations}
                 if used & names or len(used) + len(names) > BATCH_OPERATIONS:
                     self._write(number, batch)
@@ -147,36 +148,46 @@ class Digest:
                 used |= names
         self._write(number, batch)
 
-    def _tellings(self, news: News, row: Row, *, kept: bool) -> Iterator["_Telling"]:
+    def _tellings(self, news: News, *, kept: bool) -> Iterator["_Telling"]:
         """What a news comes to: of many requests, told in parts; the last deletes it if it may."""
         merges, outcomes = self._merges(news)
         most = BATCH_OPERATIONS - 1
         parts = [merges[at : at + most] for at in range(0, len(merges), most)] or [[]]
-        seen = Merge(row=row.row, entity={"counted": True})
+        seen = note_counted(news)
         for part in parts[:-1]:
-            yield _Telling(merges=part, end=seen)
-        etag = row.etag if len(parts) == 1 else None  # the parts before have changed it
+            yield _Telling(news=news, merges=part, end=seen)
+        etag = news.etag if len(parts) == 1 else None  # the parts before have changed it
         if merges or not kept or not news.counted:
-            end = seen if kept else Delete(row=row.row, etag=etag)
-            yield _Telling(merges=parts[-1], end=end, outcomes=outcomes)
+            end = seen if kept else Delete(row=news.row, etag=etag)
+            yield _Telling(news=news, merges=parts[-1], end=end, outcomes=outcomes)
 
-    def _merges(self, news: News) -> tuple[list[Merge], list[tuple[Live, News, str]]]:
+    def _merges(self, news: News) -> tuple[list[Merge], list[_Outcome]]:
         merges: list[Merge] = []
-        outcomes: list[tuple[Live, News, str]] = []
+        outcomes: list[_Outcome] = []
         outcome = self._outcome(news)
-        for request in news.wants if outcome else ():
+        if outcome is None:
+            return merges, outcomes
+        for request in news.wants:
             live = self._view.requests.get(request)
-            merge = Merge(row=rows.want_row(request, news.key), entity=_told(news, outcome))
+            merge = tell_want(
+                request,
+                news.key,
+                outcome,
+                category=news.category,
+                message=news.message,
+                files=news.files,
+                stopped=outcome is WantOutcome.FAILED and not news.number,
+            )
             if live is None:
                 if self._untold(news, request, outcome):
                     merges.append(merge)
                 continue
-            if outcome == "superseded":
+            if outcome is WantOutcome.SUPERSEDED:
                 self._ledger(live, news.successor)
             entry = self._ledger(live, news.key)
-            if entry is not None and entry.outcome not in ("", outcome):
+            if entry is not None and entry.outcome not in (None, outcome):
                 entry = self._ledger(live, news.key, afresh=True)  # untold by a retry, perhaps
-            if entry is not None and entry.outcome in ("", outcome):
+            if entry is not None and entry.outcome in (None, outcome):
                 merges.append(merge)
                 outcomes.append((live, news, outcome))
         return merges, outcomes
@@ -185,33 +196,33 @@ class Digest:
         """What the request was told of a task; read from the table when another manager, stalled
         since, wrote the want."""
         if afresh or key not in live.ledger:
-            row = self._store.get(rows.TABLE, shard(key), rows.want_row(live.id, key))
-            if row is not None:
-                live.note(rows.load_want(row))
+            want = self._tasks.want(live.id, key)
+            if want is not None:
+                live.note(want)
         return live.ledger.get(key)
 
-    def _outcome(self, news: News) -> str:
+    def _outcome(self, news: News) -> WantOutcome | None:
         """What the requests are told: nothing while the task goes on, or once it was revived."""
         if news.state is State.DONE:
-            return "done"
+            return WantOutcome.DONE
         if news.state is not State.FAILED:
-            return ""
-        task = read_task(self._store, news.key)
+            return None
+        task = self._tasks.task(news.key)
         if task is None or task.state is not State.FAILED:
-            return ""
+            return None
         if task.successor:
             # News of an end before this one, since when it was revived, says nothing.
-            return "superseded" if task.successor == news.successor else ""
-        return "gap" if news.category is Category.UPSTREAM_FAILED else "failed"
+            return WantOutcome.SUPERSEDED if task.successor == news.successor else None
+        upstream = news.category is Category.UPSTREAM_FAILED
+        return WantOutcome.GAP if upstream else WantOutcome.FAILED
 
-    def _untold(self, news: News, request: str, outcome: str) -> bool:
+    def _untold(self, news: News, request: str, outcome: WantOutcome) -> bool:
         """Whether a request out of view must be told: it is not loaded yet, or it has ended and
         lists files that were made again since."""
-        row = self._store.get(rows.TABLE, shard(news.key), rows.want_row(request, news.key))
-        if row is None:
+        want = self._tasks.want(request, news.key)
+        if want is None:
             return False
-        want = rows.load_want(row)
-        if want.outcome == "done" == outcome:
+        if want.outcome is WantOutcome.DONE is outcome:
             return want.files != news.files
         return not want.outcome
 
@@ -220,7 +231,7 @@ class Digest:
         if not operations:
             return
         try:
-            self._store.transact(rows.TABLE, number, operations)
+            self._tasks.transact(number, operations)
         except ConflictError as error:
             log.debug("batch refused", shard=number, error=str(error))
             for telling in batch:
@@ -232,28 +243,28 @@ class Digest:
     def _write_one(self, number: str, telling: "_Telling") -> None:
         """Tell one news. Refused, it is gone, or the want of one who was to be told."""
         try:
-            self._store.transact(rows.TABLE, number, telling.operations)
+            self._tasks.transact(number, telling.operations)
         except ConflictError as error:
             log.debug("news refused", shard=number, error=str(error))
         else:
             _tell(telling.outcomes)
             return
-        news = self._store.get(rows.TABLE, number, telling.end.row)
+        etag = self._tasks.etag(number, telling.end.row)
         known = telling.end.etag if isinstance(telling.end, Delete) else None
-        if news is None or known not in (None, news.etag):
+        if not etag or known not in (None, etag):
             # Another manager has told it, or a call of ours whose answer was lost: since then it
             # may have been taken back, and what the wants say counts.
             for live, told, _ in telling.outcomes:
                 self._ledger(live, told.key, afresh=True)
             self._again.add(number)
             return
-        seen = Merge(row=telling.end.row, entity={"counted": True})
-        end = Delete(row=news.row) if isinstance(telling.end, Delete) else seen
+        seen = note_counted(telling.news)
+        end = Delete(row=telling.end.row) if isinstance(telling.end, Delete) else seen
         alone: list[list[Operation]] = [[merge, seen] for merge in telling.merges]
         alone.append([end])
         for operations in alone:
             try:
-                self._store.transact(rows.TABLE, number, operations)
+                self._tasks.transact(number, operations)
             except ConflictError as gone:
                 log.debug("row gone", row=operations[0].row, error=str(gone))
         _tell(telling.outcomes)
@@ -264,25 +275,16 @@ class _Telling:
     """Part of what a news comes to: wants to change, in one transaction with the news, which must
     be as it was read; and what the requests in view hear by it."""
 
+    news: News
     merges: Sequence[Merge]
     end: Merge | Delete  # of the news
-    outcomes: Sequence[tuple[Live, News, str]] = ()
+    outcomes: Sequence[_Outcome] = ()
 
     @property
     def operations(self) -> list[Operation]:
         return [*self.merges, self.end]
 
 
-def _tell(outcomes: Iterable[tuple[Live, News, str]]) -> None:
+def _tell(outcomes: Iterable[_Outcome]) -> None:
     for live, news, outcome in outcomes:
         live.tell(news.key, outcome, news)
-
-
-def _told(news: News, outcome: str) -> Entity:
-    return {
-        "outcome": outcome,
-        "category": news.category.value if news.category else "",
-        "message": news.message,
-        "stopped": outcome == "failed" and not news.number,
-        "files": rows.dump_files(news.files),
-    }

@@ -7,38 +7,37 @@ from tasks.model.absence import Absence, Absent, Unnamed, bounded
 from tasks.model.categories import Category
 from tasks.model.model import Task
 from tasks.model.spec import Input, ReprojectSpec, Spec
-from tasks.storage.store import Store
-from tasks.tables.protocol import read_spec, read_task
+from tasks.tables.task_table import TaskTable
 
 _MOST = 300  # failed tasks that are looked at for one task's sake
 
 
-def absent(store: Store, spec: Spec, lacking: Iterable[int]) -> Absence:
+def absent(tasks: TaskTable, spec: Spec, lacking: Iterable[int]) -> Absence:
     """What a task lacks whose inputs `lacking`, by index, have made nothing. Raises StoreError."""
     left, unnamed = [_MOST], dict[str, int]()
     found: list[Absent] = []
     for index in lacking:
         given, part = spec.inputs[index], spec.part(index)
-        for what, why in sorted({*_causes(store, given, left, unnamed)}):
+        for what, why in sorted({*_causes(tasks, given, left, unnamed)}):
             found.append(Absent(part=part, what=what, why=why))
     return bounded(found, Unnamed(inputs=sum(unnamed.values()), parts=0))
 
 
 def _causes(
-    store: Store, given: Input, left: list[int], unnamed: dict[str, int]
+    tasks: TaskTable, given: Input, left: list[int], unnamed: dict[str, int]
 ) -> Iterator[tuple[str, str]]:
     """The first causes why an input is not there: granules where it is for want of them, else
     what failed, each with its category. `unnamed` takes the causes that a task only counts."""
     left[0] -= 1
-    task = read_task(store, given.key) if left[0] >= 0 else None
+    task = tasks.task(given.key) if left[0] >= 0 else None
     if task is None:
         yield given.name, Category.UPSTREAM_FAILED.value
         return
     if task.category is Category.UPSTREAM_FAILED and task.successor:
         # What the task does without, its successor does, too.
-        yield from _causes(store, Input(key=task.successor, name=given.name), left, unnamed)
+        yield from _causes(tasks, Input(key=task.successor, name=given.name), left, unnamed)
         return
-    spec = read_spec(store, given.key)
+    spec = tasks.spec(given.key)
     yield from ((one.what, one.why) for one in spec.missing)
     if spec.missing_unnamed is not None:
         unnamed[task.key] = spec.missing_unnamed.inputs
@@ -47,7 +46,7 @@ def _causes(
     else:
         for index, other in enumerate(spec.inputs):
             if task.lacking >> index & 1:
-                yield from _causes(store, other, left, unnamed)
+                yield from _causes(tasks, other, left, unnamed)
 
 
 def _why(task: Task, spec: Spec) -> str:

@@ -5,10 +5,9 @@ from dataclasses import dataclass, field
 from service_manager.tasks.dispatch import Dispatch
 from service_manager.tasks.view import Running, View
 from tasks.model.keys import SHARDS
-from tasks.model.model import Phase
-from tasks.storage.store import Row, Store
-from tasks.tables import rows
+from tasks.tables.rows import ReadyMarker
 from tasks.tables.services import Services
+from tasks.tables.task_table import TaskTable
 
 _PAGE = 1000  # ready tasks of one request and shard read in a sweep
 
@@ -41,10 +40,9 @@ class Sweep:
         """Read a shard's markers. Raises StoreError; it is due again then."""
         now = self._services.clock.monotonic()
         ready, until = self._ready(shard)
-        running = read_running(self._services.store, shard, now)
-        later = [(int(row.row.split("|")[1]) / 1000, _key(row)) for row in self._scan(shard, "z|")]
-        start, end = rows.prefix_range("o|")
-        news = any(self._services.store.scan(rows.TABLE, shard, start, end, limit=1))
+        running = read_running(self._services.tasks, shard, now)
+        later = [(one.due, one.key) for one in self._services.tasks.later(shard)]
+        news = bool(self._services.tasks.news(shard, limit=1))
         self._dispatch.reconcile(shard, ready, until)
         self._reconcile(shard, running)
         self._due[shard] = now + self._period
@@ -53,13 +51,12 @@ class Sweep:
     def feed(self, request: str) -> None:
         """Read more of a large request's ready tasks, some of each shard. Raises StoreError."""
         limit = self._dispatch.most // len(SHARDS) + self._dispatch.wide
-        start, end = rows.prefix_range(f"r|{request}|")
         more = False
         for shard in SHARDS:
-            found = list(self._services.store.scan(rows.TABLE, shard, start, end, limit=limit))
+            found = self._services.tasks.ready(shard, limit, request)
             more = more or len(found) == limit
-            for row in found:
-                self._dispatch.add(_key(row), request)
+            for marker in found:
+                self._dispatch.add(marker.key, request)
         self._dispatch.fed(request, more=more)
 
     def _ready(self, shard: str) -> tuple[dict[str, str], dict[str, str]]:
@@ -67,18 +64,17 @@ class Sweep:
         requests the last key read."""
         found: dict[str, str] = {}
         until: dict[str, str] = {}
-        start, end = rows.prefix_range("r|")
+        last: ReadyMarker | None = None
+        skip = False  # all of its request
         while True:
-            page = list(self._services.store.scan(rows.TABLE, shard, start, end, limit=_PAGE))
-            for row in page:
-                found[_key(row)] = row.row.split("|")[1]
+            page = self._services.tasks.ready(shard, _PAGE, after=last, skip=skip)
+            found |= {marker.key: marker.request for marker in page}
             if len(page) < _PAGE:
                 return found, until
-            _, sponsor, last = page[-1].row.split("|")
-            start = page[-1].row + "\0"
-            if page[0].row.split("|")[1] == sponsor:
-                until[sponsor] = last
-                start = f"r|{sponsor}}}"
+            last = page[-1]
+            skip = page[0].request == last.request
+            if skip:
+                until[last.request] = last.key
 
     def _reconcile(self, shard: str, found: dict[str, Running]) -> None:
         known = self._view.running
@@ -94,32 +90,7 @@ class Sweep:
                 old.attempt = running.attempt
                 old.claimed_at = running.claimed_at
 
-    def _scan(self, shard: str, prefix: str) -> list[Row]:
-        start, end = rows.prefix_range(prefix)
-        return list(self._services.store.scan(rows.TABLE, shard, start, end))
 
-
-def read_running(store: Store, shard: str, now: float) -> dict[str, Running]:
+def read_running(tasks: TaskTable, shard: str, now: float) -> dict[str, Running]:
     """A shard's running attempts by key, as if begun now. Raises StoreError."""
-    found = store.scan(rows.TABLE, shard, *rows.prefix_range("x|"))
-    return {running.key: running for running in (_running(row, now) for row in found)}
-
-
-def _key(row: Row) -> str:
-    return str(row.entity["key"])
-
-
-def _running(row: Row, now: float) -> Running:
-    e = row.entity
-    return Running(
-        key=str(e["key"]),
-        claim=str(e["claim"]),
-        worker=str(e["worker"]),
-        attempt=int(e["attempt"]),
-        retries=int(e["retries"]),
-        phase=Phase(str(e["phase"])),
-        task_class=str(e["task_class"]),
-        sponsor=str(e["sponsor"]),
-        claimed_at=float(e["claimed_at"]),
-        since=now,
-    )
+    return {marker.key: Running(**vars(marker), since=now) for marker in tasks.running(shard)}

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, replace
 from service_manager.tasks.ledger import Entry, Ledger
 from service_manager.tasks.pace import Course
 from tasks.model.categories import Category
-from tasks.model.model import Phase, RequestState, Task
-from tasks.tables.requests import PhaseCount, RequestRow
+from tasks.model.model import MissingPolicy, Phase, RequestState, Task, WantOutcome
+from tasks.tables.request_table import PhaseCount, RequestRow
 from tasks.tables.rows import News, Want
 
 _FEW = 1000  # running tasks
@@ -18,7 +18,7 @@ class Live:
     """A request that has not ended."""
 
     row: RequestRow
-    policy: str  # on_missing
+    policy: MissingPolicy
     ledger: Ledger = field(default_factory=Ledger)
     changed: bool = True  # since its progress was written
     heard: bool = True  # something of its tasks, since it was last recounted or found quiet
@@ -33,7 +33,7 @@ class Live:
     @property
     def fails(self) -> bool:
         """Whether it is to fail, because it asked to when anything is missing."""
-        return self.policy == "fail" and self.ledger.failed
+        return self.policy is MissingPolicy.FAIL and self.ledger.failed
 
     @property
     def leaving(self) -> bool:
@@ -55,17 +55,17 @@ class Live:
         entry = Entry(want.phase, want.outcome, want.reused, bool(want.output))
         self.ledger.put(want.key, entry)
         self.changed = True
-        if want.outcome == "failed" and not want.stopped:
+        if want.outcome is WantOutcome.FAILED and not want.stopped:
             self._failed(want.phase, want.category, want.message)
 
-    def tell(self, key: str, outcome: str, news: News | None = None) -> None:
+    def tell(self, key: str, outcome: WantOutcome, news: News | None = None) -> None:
         """What became of a task; `news` tells of the attempt that ended it, where one did."""
         entry = self.ledger.get(key)
         if entry is None or entry.outcome:
             return
         self.ledger.put(key, replace(entry, outcome=outcome))
         self.changed = self.heard = True
-        if outcome == "failed" and news is not None and news.number:
+        if outcome is WantOutcome.FAILED and news is not None and news.number:
             self._failed(news.phase, news.category, news.message)
 
     def _failed(self, phase: Phase, category: Category | None, message: str) -> None:
@@ -86,15 +86,15 @@ class Live:
         counts = {phase: [0, 0, 0, 0, 0] for phase in Phase}
         outputs = delivered = 0
         for entry, number in self.ledger.counts():
-            if entry.outcome == "superseded":
+            if entry.outcome is WantOutcome.SUPERSEDED:
                 continue
             count = counts[entry.phase]
             count[0] += number
-            count[1] += number * (entry.outcome == "done")
-            count[2] += number * (entry.outcome in ("failed", "gap"))
+            count[1] += number * (entry.outcome is WantOutcome.DONE)
+            count[2] += number * (entry.outcome in (WantOutcome.FAILED, WantOutcome.GAP))
             count[4] += number * entry.reused
             outputs += number * entry.output
-            delivered += number * (entry.output and entry.outcome == "done")
+            delivered += number * (entry.output and entry.outcome is WantOutcome.DONE)
         for key in running:
             found = self.ledger.get(key)
             if found is not None and not found.outcome:

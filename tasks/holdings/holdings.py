@@ -18,12 +18,11 @@ from archives.kinds.coverage import Square
 from modis.tile import Tile
 from tasks.storage.clock import Clock
 from tasks.storage.schema import SCHEMA, current
-from tasks.storage.store import Entity, Insert, Operation, Replace, Row, Store, Upsert
-from tasks.tables import requests, updates
+from tasks.storage.store import Entity, Operation, Row, Store, Upsert
+from tasks.tables import updates
+from tasks.tables.request_table import ASKED, HELD, HOLDINGS, TABLE
 
-PARTITION = "holdings"
 MOST_PRODUCTS = 1000
-_HELD, _ASKED = "held", "asked"
 _PART = 60_000  # bytes of a property
 _MOST_PARTS = 14  # of an entity of 1 MiB
 
@@ -115,13 +114,13 @@ def publish(store: Store, holdings: Holdings | None, answers: int) -> None:
     entity: Entity = {"schema": SCHEMA, "answers": answers, "size": len(data)}
     for number, start in enumerate(range(0, len(data), _PART)):
         entity[f"part{number:02d}"] = data[start : start + _PART]
-    store.transact(requests.TABLE, PARTITION, [Upsert(row=_HELD, entity=entity)])
+    store.transact(TABLE, HOLDINGS, [Upsert(row=HELD, entity=entity)])
 
 
 def read(store: Store) -> tuple[Holdings | None, int]:
     """What the archive holds, None when that is not known, and the number of the question that this
     answers. Raises StoreError."""
-    row = store.get(requests.TABLE, PARTITION, _HELD)
+    row = store.get(TABLE, HOLDINGS, HELD)
     if row is None:
         return None, 0
     entity = current("holdings", row)
@@ -143,17 +142,15 @@ def ask(store: Store, clock: Clock) -> int:
         nonlocal number
         number = _number(row) + 1
         entity: Entity = {"schema": SCHEMA, "number": number}
-        if row is None:
-            return (Insert(row=_ASKED, entity=entity),)
-        return (Replace(row=_ASKED, entity=entity, etag=row.etag),)
+        return (updates.write(row, ASKED, entity),)
 
-    updates.update(store, clock, requests.TABLE, PARTITION, _ASKED, raised)
+    updates.update(store, clock, TABLE, HOLDINGS, ASKED, raised)
     return number
 
 
 def asked(store: Store) -> int:
     """The number of the latest question; 0: none. Raises StoreError."""
-    return _number(store.get(requests.TABLE, PARTITION, _ASKED))
+    return _number(store.get(TABLE, HOLDINGS, ASKED))
 
 
 def _number(row: Row | None) -> int:

@@ -33,6 +33,31 @@ class State(StrEnum):
         return self in (State.WAITING, State.READY, State.RUNNING)
 
 
+class WantOutcome(StrEnum):
+    """What a request was told of a task that it wants."""
+
+    DONE = "done"
+    FAILED = "failed"
+    SUPERSEDED = "superseded"  # by a task planned over the inputs that exist
+    GAP = "gap"  # not made, because none of its inputs was
+
+
+class RequestOrder(StrEnum):
+    """What the manager is to do about a request."""
+
+    CANCEL = "cancel"
+    PAUSE = "pause"
+    RESUME = "resume"
+    CONFIRM = "confirm"
+
+
+class MissingPolicy(StrEnum):
+    """What becomes of a request when an input is missing."""
+
+    SKIP = "skip"  # it goes on, and lists the gap
+    FAIL = "fail"
+
+
 @dataclass(frozen=True, kw_only=True)
 class ArtifactFile:
     """One file of an artifact: its name within the artifact, and the blob that holds it.

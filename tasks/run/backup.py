@@ -29,6 +29,7 @@ from tasks.model.model import State, Task
 from tasks.storage import blobs
 from tasks.storage.blobs import Blobs
 from tasks.storage.clock import Clock
+from tasks.storage.codec import Codec
 from tasks.storage.limits import operation_size
 from tasks.storage.schema import SCHEMA
 from tasks.storage.store import (
@@ -41,19 +42,19 @@ from tasks.storage.store import (
     Store,
     Upsert,
 )
-from tasks.tables import history, outbox, requests, rows, workers
-from tasks.tables.updates import update
+from tasks.tables import history, outbox, request_table, task_table, workers
+from tasks.tables.request_table import RESTORING, RequestTable
+from tasks.tables.task_table import TaskTable
 
 FORMAT = 1
 PARTITIONS: Mapping[str, Sequence[str]] = {
-    rows.TABLE: SHARDS,
-    requests.TABLE: (requests.PARTITION,),
+    task_table.TABLE: SHARDS,
+    request_table.TABLE: (request_table.PARTITION,),
     workers.TABLE: (workers.PARTITION,),
     outbox.TABLE: (outbox.PARTITION,),
     history.TABLE: (history.PARTITION,),
 }
 CONTAINERS = (blobs.PLANS, blobs.PACKAGES, blobs.RESULTS)
-RESTORING = "restoring"  # a row of `requests` while a restore is under way
 _KEYS = ({"t", "p", "r", "e"}, {"c", "n", "b64"}, {"rows", "blobs"})  # of each line but the first
 _FIRST, _LAST = "", "\uffff"
 _BYTES = BATCH_BYTES * 3 // 4
@@ -69,6 +70,9 @@ class Totals:
 
     rows: int = 0
     blobs: int = 0
+
+
+_MARK = Codec(Totals, "restoring")  # of the tables, while a restore is under way
 
 
 def export(store: Store, content: Blobs, clock: Clock, file: Path) -> Iterator[Totals]:
@@ -159,7 +163,7 @@ def restore(store: Store, content: Blobs, clock: Clock, file: Path) -> Totals:
         size += more
     if batch:
         store.transact(*place, batch)
-    update(store, clock, requests.TABLE, requests.PARTITION, RESTORING, _remove)
+    RequestTable(store).update(clock, RESTORING, _remove)
     return totals
 
 
@@ -172,57 +176,54 @@ def absent_artifacts(store: Store, content: Blobs) -> int:
             for container in (blobs.ARTIFACTS, blobs.GRANULES)
             for name in content.names(container, number)
         }
-        for row in store.scan(rows.TABLE, number, *rows.prefix_range("t|")):
-            task = rows.load_task(row)
+        for task in TaskTable(store).all_tasks(number):
             if task.state is State.DONE:
                 absent += any(file.blob not in there for file in task.files)
     return absent
 
 
 def _rows(store: Store, table: str, partition: str) -> Iterator[Row]:
-    if table == rows.TABLE:
+    if table == task_table.TABLE:
         yield from _shard(store, partition)
         return
-    if table != requests.TABLE:
+    if table != request_table.TABLE:
         yield from store.scan(table, partition, _FIRST, _LAST)
         return
     # A request comes before its markers: one submitted meanwhile has them, or is not there yet.
-    for row in store.scan(table, partition, *rows.prefix_range("q|")):
+    requests = RequestTable(store)
+    for row in requests.request_rows():
         yield row
-        for name, entity in requests.list_rows(requests.load_row(row)).items():
+        for name, entity in request_table.list_rows(request_table.REQUEST.load(row)).items():
             yield Row(partition=partition, row=name, entity=entity, etag="")
-    for start, end in ((_FIRST, "i|"), ("i}", "q|"), ("q}", _LAST)):
-        yield from store.scan(table, partition, start, end)
+    yield from requests.other_rows()
 
 
 def _shard(store: Store, number: str) -> Iterator[Row]:
     seen: dict[str, tuple[int, bool]] = {}
-    for row in store.scan(rows.TABLE, number, *rows.prefix_range("t|")):
-        task = rows.load_task(row)
+    tasks = TaskTable(store)
+    for row in tasks.task_rows(number):
+        task = task_table.TASK.load(row)
         seen[task.key] = task.attempt, task.state is State.RUNNING
         yield row
         yield from _markers(number, task)
-    for start, end in ((_FIRST, "r|"), ("r}", "t|"), ("t}", "x|")):
-        for row in store.scan(rows.TABLE, number, start, end):
-            if not _is_later(row, seen):
-                yield row
+    for row in tasks.other_rows(number):
+        if not _is_later(row, seen):
+            yield row
 
 
 def _markers(number: str, task: Task) -> Iterator[Row]:
-    for name, entity in rows.markers(task).items():
+    for name, entity in task_table.markers(task).items():
         yield Row(partition=number, row=name, entity=entity, etag="")
 
 
 def _is_later(row: Row, seen: Mapping[str, tuple[int, bool]]) -> bool:
     """Whether an attempt ended after its task was read."""
-    kind, _, rest = row.row.partition("|")
-    if kind not in ("a", "o"):
+    ended = task_table.ended_attempt(row)
+    if ended is None:
         return False
-    key, _, name = rest.partition("|")
-    if not name.isdecimal():
-        return False
+    key, number = ended
     attempt, runs = seen.get(key, (0, False))
-    return int(name) > attempt - runs
+    return number > attempt - runs
 
 
 def _line(table: str, row: Row) -> dict[str, object]:
@@ -269,10 +270,10 @@ def _lines(file: Path) -> Iterator[dict[str, Any]]:
 
 def _begin(store: Store, clock: Clock, file: Path, totals: Totals) -> None:
     """Mark the tables as being restored; refuse those that hold anything else."""
-    mark: Entity = {"schema": SCHEMA, "rows": totals.rows, "blobs": totals.blobs}
-    found = store.get(requests.TABLE, requests.PARTITION, RESTORING)
+    requests = RequestTable(store)
+    found = requests.get(RESTORING)
     if found is not None:
-        if found.entity != mark:
+        if _MARK.load(found) != totals:
             raise BackupError(
                 f"another file than {file} was being restored here; begin with empty storage"
             )
@@ -283,14 +284,8 @@ def _begin(store: Store, clock: Clock, file: Path, totals: Totals) -> None:
                 raise BackupError(
                     f"the table {table} is not empty; restore into a new data folder or account"
                 )
-    update(
-        store,
-        clock,
-        requests.TABLE,
-        requests.PARTITION,
-        RESTORING,
-        lambda _row: (Upsert(row=RESTORING, entity=mark),),
-    )
+    mark = Upsert(row=RESTORING, entity=_MARK.dump(totals))
+    requests.update(clock, RESTORING, lambda _row: (mark,))
 
 
 def _remove(row: Row | None) -> tuple[Operation, ...]:

@@ -2,7 +2,8 @@
 
 Every row carries `schema`, the number of the build that wrote it. A row of an older number passes
 through the upgrades of its kind, one for each number in between; it is stored anew when it is next
-changed. Raise `SCHEMA` when a kind of row changes, and add the upgrade here.
+changed. Raise `SCHEMA` when a kind of row changes, and add the upgrade here, unless all that
+changes is a new property for which the default of its field is right.
 """
 
 from collections.abc import Callable, Mapping
@@ -30,15 +31,6 @@ class OtherSchemaError(SwathmillError):
         )
 
 
-def _with(**added: str | int | float | bool | bytes) -> Upgrade:
-    """An upgrade that adds properties with what they mean where nothing was said."""
-
-    def upgrade(entity: Entity) -> Entity:
-        return {**added, **entity}
-
-    return upgrade
-
-
 def _cancelling(entity: Entity) -> Entity:
     """A request that was ordered to be cancelled, and had no state of its own for it."""
     if entity["order"] != "cancel":
@@ -50,13 +42,12 @@ def _cancelling(entity: Entity) -> Entity:
 def _writing(entity: Entity) -> Entity:
     """Rename the state of a request whose tasks were being written: it was called "planning"."""
     state = "writing" if entity["state"] == "planning" else entity["state"]
-    return {**entity, "state": state, "preparation": "null"}
+    return {**entity, "state": state}
 
 
 # By kind of row, then by the number that the upgrade starts from.
 UPGRADES: Mapping[str, Mapping[int, Upgrade]] = {
     "request": {2: _cancelling, 4: _writing},
-    "mail": {3: _with(signs_in="", shows="[]")},
 }
 
 

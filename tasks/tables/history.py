@@ -19,8 +19,9 @@ from dataclasses import dataclass, field, replace
 from tasks.errors import FencedError
 from tasks.model.categories import Category
 from tasks.model.model import Phase
-from tasks.storage.schema import SCHEMA, current
-from tasks.storage.store import Entity, Insert, Operation, Replace, Row, Store
+from tasks.storage.codec import Codec, Form
+from tasks.storage.store import Insert, Operation, Replace, Store
+from tasks.tables import updates
 from tasks.tables.rows import News
 
 TABLE = "history"
@@ -73,30 +74,36 @@ class Cursor:
     etag: str = field(default="", compare=False)
 
 
+_CLASS = Codec(ClassStatistics, "class")
+_DAY = Codec(DayCount, "day")
+_CURSOR = Codec(
+    Cursor,
+    "cursor",
+    {
+        "counted": Form(
+            write=lambda names: " ".join(sorted(names)), read=lambda text: frozenset(text.split())
+        )
+    },
+)
+
+
 def class_statistics(store: Store) -> dict[str, ClassStatistics]:
     """Statistics by task class."""
     found = store.scan(TABLE, PARTITION, "c|", "c}")
-    return {s.task_class: s for s in map(_load_class, found)}
+    return {s.task_class: s for s in map(_CLASS.load, found)}
 
 
 def executions(store: Store, days: int, today: dt.date) -> Iterator[DayCount]:
     """Executions of the last `days` days up to `today` by day, phase, class and outcome."""
     first = today - dt.timedelta(days=days - 1)
     for row in store.scan(TABLE, PARTITION, f"d|{first.isoformat()}|", "d}"):
-        yield _load_day(row)
+        yield _DAY.load(row)
 
 
 def load_cursor(store: Store) -> Cursor:
     """The cursor as it is."""
     row = store.get(TABLE, PARTITION, CURSOR)
-    if row is None:
-        return Cursor()
-    e = current("cursor", row)
-    return Cursor(
-        epoch=int(e["epoch"]),
-        counted=frozenset(str(e["counted"]).split()),
-        etag=row.etag,
-    )
+    return _CURSOR.load(row) if row else Cursor()
 
 
 def take_over(store: Store, epoch: int) -> frozenset[str]:
@@ -140,7 +147,7 @@ def count(store: Store, batch: Sequence[News], *, epoch: int, keep: Iterable[str
 
 
 def _cursor(old: Cursor, epoch: int, counted: frozenset[str]) -> Operation:
-    entity: Entity = {"schema": SCHEMA, "epoch": epoch, "counted": " ".join(sorted(counted))}
+    entity = _CURSOR.dump(Cursor(epoch=epoch, counted=counted))
     if old.etag:
         return Replace(row=CURSOR, entity=entity, etag=old.etag)
     return Insert(row=CURSOR, entity=entity)
@@ -149,18 +156,11 @@ def _cursor(old: Cursor, epoch: int, counted: frozenset[str]) -> Operation:
 def _classes(store: Store, fresh: Sequence[News]) -> Iterator[Operation]:
     for name in sorted({n.task_class for n in fresh if n.category is None}):
         row = store.get(TABLE, PARTITION, _class_row(name))
-        new = _load_class(row) if row else ClassStatistics(task_class=name)
+        new = _CLASS.load(row) if row else ClassStatistics(task_class=name)
         for news in fresh:
             if news.category is None and news.task_class == name:
                 new = new.add(news.duration)
-        entity: Entity = {
-            "schema": SCHEMA,
-            "task_class": name,
-            "count": new.count,
-            "mean": new.mean,
-            "squares": new.squares,
-        }
-        yield _write(row, _class_row(name), entity)
+        yield updates.write(row, _class_row(name), _CLASS.dump(new))
 
 
 def _days(store: Store, fresh: Sequence[News]) -> Iterator[Operation]:
@@ -170,56 +170,28 @@ def _days(store: Store, fresh: Sequence[News]) -> Iterator[Operation]:
     for name, members in sorted(groups.items()):
         row = store.get(TABLE, PARTITION, name)
         first = members[0]
-        old = _load_day(row) if row else None
-        entity: Entity = {
-            "schema": SCHEMA,
-            "day": _day(first),
-            "phase": first.phase.value,
-            "task_class": first.task_class,
-            "category": first.category.value if first.category else "",
-            "count": (old.count if old else 0) + len(members),
-            "seconds": (old.seconds if old else 0.0) + sum(n.duration for n in members),
-        }
-        yield _write(row, name, entity)
-
-
-def _write(row: Row | None, name: str, entity: Entity) -> Operation:
-    if row is None:
-        return Insert(row=name, entity=entity)
-    return Replace(row=name, entity=entity, etag=row.etag)
+        old = DayCount(
+            day=_day(first),
+            phase=first.phase,
+            task_class=first.task_class,
+            category=first.category,
+        )
+        if row is not None:
+            old = _DAY.load(row)
+        seconds = old.seconds + sum(n.duration for n in members)
+        new = replace(old, count=old.count + len(members), seconds=seconds)
+        yield updates.write(row, name, _DAY.dump(new))
 
 
 def _class_row(task_class: str) -> str:
     return "c|" + urllib.parse.quote(task_class, safe=" .,")
 
 
-def _day(news: News) -> str:
-    return dt.datetime.fromtimestamp(news.ended, dt.UTC).date().isoformat()
+def _day(news: News) -> dt.date:
+    return dt.datetime.fromtimestamp(news.ended, dt.UTC).date()
 
 
 def _day_row(news: News) -> str:
     category = news.category.value if news.category else "success"
     name = urllib.parse.quote(news.task_class, safe=" .,")
     return f"d|{_day(news)}|{news.phase.value}|{name}|{category}"
-
-
-def _load_class(row: Row) -> ClassStatistics:
-    e = current("class", row)
-    return ClassStatistics(
-        task_class=str(e["task_class"]),
-        count=int(e["count"]),
-        mean=float(e["mean"]),
-        squares=float(e["squares"]),
-    )
-
-
-def _load_day(row: Row) -> DayCount:
-    e = current("day", row)
-    return DayCount(
-        day=dt.date.fromisoformat(str(e["day"])),
-        phase=Phase(str(e["phase"])),
-        task_class=str(e["task_class"]),
-        category=Category(str(e["category"])) if e["category"] else None,
-        count=int(e["count"]),
-        seconds=float(e["seconds"]),
-    )

@@ -5,14 +5,15 @@ its own monotonic clock when it last saw the row change.
 """
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from tasks.storage.schema import SCHEMA, current
-from tasks.storage.store import Entity, Insert, Operation, Replace, Row, Store
-from tasks.tables import requests
+from tasks.storage.codec import Codec
+from tasks.storage.store import Operation, Row
+from tasks.tables import updates
+from tasks.tables.request_table import MANAGER
 from tasks.tables.services import Services
 
-ROW = "manager"
 SILENCE = 1.5  # leases without a change after which no manager acts; a standby needs one
 _KEPT_SECONDS = 2.0  # a reading serves all pages of this time
 
@@ -41,35 +42,28 @@ class Acting:
     renewed: float = 0.0
 
 
-def read(store: Store) -> Lease:
+_LEASE = Codec(Lease, "lease")
+
+
+def read(services: Services) -> Lease:
     """The lease as it stands; an empty one before the first manager. Raises StoreError."""
-    row = store.get(requests.TABLE, requests.PARTITION, ROW)
-    return load(row) if row else Lease()
+    row = services.requests.get(MANAGER)
+    return _LEASE.load(row) if row else Lease()
 
 
-def load(row: Row) -> Lease:
-    """The lease in its row."""
-    e = current("lease", row)
-    return Lease(
-        epoch=int(e["epoch"]),
-        holder=str(e["holder"]),
-        beat=int(e["beat"]),
-        renewed=float(e.get("renewed", 0.0)),
-    )
+def change(services: Services, decide: Callable[[Lease], Lease]) -> None:
+    """Change the lease under its ETag; `decide` sees each reading, and may raise or leave it.
 
+    Raises:
+        StoreError: storage failed on each of several tries.
+    """
 
-def write(row: Row | None, lease: Lease) -> tuple[Operation, ...]:
-    """What puts a lease in the place of a row as it was read."""
-    entity: Entity = {
-        "schema": SCHEMA,
-        "epoch": lease.epoch,
-        "holder": lease.holder,
-        "beat": lease.beat,
-        "renewed": lease.renewed,
-    }
-    if row is None:
-        return (Insert(row=ROW, entity=entity),)
-    return (Replace(row=ROW, entity=entity, etag=row.etag),)
+    def once(row: Row | None) -> tuple[Operation, ...]:
+        old = _LEASE.load(row) if row else Lease()
+        new = decide(old)
+        return () if new == old else (updates.write(row, MANAGER, _LEASE.dump(new)),)
+
+    services.requests.update(services.clock, MANAGER, once)
 
 
 class ManagerWatch:
@@ -91,7 +85,7 @@ class ManagerWatch:
         with self._lock:
             now = self._services.clock.monotonic()
             if self._seen is None or now - self._looked >= _KEPT_SECONDS:
-                found = read(self._services.store)
+                found = read(self._services)
                 # What the first reading finds may be old or new: it has the same time to change.
                 if found != (self._seen or Lease()):
                     self._since = now

@@ -5,22 +5,12 @@ Message-ID is the same each time it is sent.
 """
 
 import hashlib
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from tasks.storage.clock import Clock
-from tasks.storage.schema import SCHEMA, current
-from tasks.storage.store import (
-    BATCH_OPERATIONS,
-    Delete,
-    Entity,
-    Insert,
-    Operation,
-    Replace,
-    Row,
-    Store,
-)
+from tasks.storage.codec import Codec, Form, in_json
+from tasks.storage.store import BATCH_OPERATIONS, Delete, Insert, Operation, Replace, Row, Store
 from tasks.tables import updates
 
 TABLE = "outbox"
@@ -63,11 +53,24 @@ class Mail:
         return f"<{self.id}@swathmill>"
 
 
+_MAIL = Codec(
+    Mail,
+    "mail",
+    {
+        "body": Form(
+            write=lambda text: text.encode()[:60_000],
+            read=lambda data: data.decode(errors="replace"),
+        ),
+        "shows": in_json(tuple[str, ...]),
+    },
+)
+
+
 def put(store: Store, clock: Clock, mail: Mail) -> None:
     """Write a mail to be sent; one of the same id stays as it is."""
 
     def change(found: Row | None) -> tuple[Operation, ...]:
-        return () if found else (Insert(row=mail.id, entity=_dump(mail)),)
+        return () if found else (Insert(row=mail.id, entity=_MAIL.dump(mail)),)
 
     updates.update(store, clock, TABLE, PARTITION, mail.id, change)
 
@@ -75,7 +78,7 @@ def put(store: Store, clock: Clock, mail: Mail) -> None:
 def mails(store: Store, request: str | None = None) -> Iterator[Mail]:
     """All mails, or those of one request, sent or not."""
     for row in store.scan(TABLE, PARTITION, "", "g"):
-        mail = _load(row)
+        mail = _MAIL.load(row)
         if request is None or mail.request == request:
             yield mail
 
@@ -106,46 +109,10 @@ def drop_old(store: Store, now: float) -> int:
 
 def _change(store: Store, clock: Clock, mail: Mail) -> None:
     def change(found: Row | None) -> tuple[Operation, ...]:
-        if found is None or _load(found).sent_at:
+        if found is None or _MAIL.load(found).sent_at:
             return ()
-        if _load(found) == mail:
+        if _MAIL.load(found) == mail:
             return ()
-        return (Replace(row=mail.id, entity=_dump(mail), etag=found.etag),)
+        return (Replace(row=mail.id, entity=_MAIL.dump(mail), etag=found.etag),)
 
     updates.update(store, clock, TABLE, PARTITION, mail.id, change)
-
-
-def _dump(mail: Mail) -> Entity:
-    return {
-        "schema": SCHEMA,
-        "request": mail.request,
-        "to": mail.to,
-        "kind": mail.kind,
-        "subject": mail.subject,
-        "body": mail.body.encode()[:60_000],
-        "written": mail.written,
-        "sent_at": mail.sent_at,
-        "tries": mail.tries,
-        "error": mail.error,
-        "signs_in": mail.signs_in,
-        "shows": json.dumps(mail.shows),
-    }
-
-
-def _load(row: Row) -> Mail:
-    e = current("mail", row)
-    body = e["body"]
-    return Mail(
-        request=str(e["request"]),
-        to=str(e["to"]),
-        kind=str(e["kind"]),
-        subject=str(e["subject"]),
-        body=body.decode(errors="replace") if isinstance(body, bytes) else str(body),
-        written=float(e["written"]),
-        sent_at=float(e["sent_at"]),
-        tries=int(e["tries"]),
-        error=str(e["error"]),
-        signs_in=str(e["signs_in"]),
-        shows=tuple(json.loads(str(e["shows"]))),
-        etag=row.etag,
-    )

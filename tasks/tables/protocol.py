@@ -1,4 +1,4 @@
-"""The worker's side of the task protocol: claim, commit, fail; and readers of tasks.
+"""The worker's side of the task protocol: claim, commit, fail.
 
 Each write is one ETag-guarded transaction. After a refused or broken call the row is read again,
 and the claim id in it decides: an answer that was lost is never taken for a failure.
@@ -14,14 +14,12 @@ from tasks.model.categories import Category
 from tasks.model.keys import shard
 from tasks.model.model import ArtifactFile, Attempt, State, Task
 from tasks.model.spec import Spec
-from tasks.storage.store import Operation, Row, Store
-from tasks.tables import rows, transitions, updates
+from tasks.storage.store import Operation, Row
+from tasks.tables import task_table, transitions
 from tasks.tables.services import Services, new_id
 from tasks.tables.transitions import Change, RetryPolicy
 
 log = structlog.get_logger("tasks.tables.protocol")
-
-_APART = 8  # rows read for one that is wanted, at most, before it is read by itself
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,48 +64,6 @@ class Claimed:
         )
 
 
-def read_task(store: Store, key: str) -> Task | None:
-    """The task row, or None."""
-    row = store.get(rows.TABLE, shard(key), rows.task_row(key))
-    return rows.load_task(row) if row else None
-
-
-def read_tasks(store: Store, shard: str, keys: Sequence[str]) -> dict[str, Task]:
-    """The task rows of a shard, by key. `keys` are in order: rows that lie close together are read
-    as one range; where many others lie between them, each is read by itself."""
-    found: dict[str, Task] = {}
-    left = list(keys)
-    while left:
-        start, end = rows.task_row(left[0]), rows.task_row(left[-1]) + "\0"
-        most = _APART * len(left)
-        page = list(store.scan(rows.TABLE, shard, start, end, limit=most))
-        wanted = set(left)
-        met = [row for row in page if row.row[2:] in wanted]
-        found |= {row.row[2:]: rows.load_task(row) for row in met}
-        if len(page) < most:
-            break
-        left = [key for key in left if rows.task_row(key) > page[-1].row]
-        if _APART * len(met) < len(page):
-            one_by_one = (read_task(store, key) for key in left)
-            found |= {task.key: task for task in one_by_one if task is not None}
-            break
-    return found
-
-
-def read_spec(store: Store, key: str) -> Spec:
-    """A task's specification; StoreError when it has none."""
-    parts = list(store.scan(rows.TABLE, shard(key), *rows.prefix_range(f"s|{key}|")))
-    if not parts:
-        raise StoreError(f"task {key} has no specification")
-    return rows.load_spec_rows(parts)
-
-
-def attempts_of(store: Store, key: str) -> list[Attempt]:
-    """All ended attempts of a task, oldest first."""
-    found = store.scan(rows.TABLE, shard(key), *rows.prefix_range(f"a|{key}|"))
-    return [rows.load_attempt(row) for row in found]
-
-
 def claim(
     services: Services, key: str, worker: str, policy: RetryPolicy, claim_id: str = ""
 ) -> Claimed | None:
@@ -119,12 +75,11 @@ def claim(
     Raises:
         StoreError: storage does not answer; the monitor deals with what may have been claimed.
     """
-    store = services.store
-    task = read_task(store, key)
+    task = services.tasks.task(key)
     if task is None or not _claimable(task):
         return None
-    spec = read_spec(store, key)
-    inputs = {i: read_task(store, given.key) for i, given in enumerate(spec.inputs)}
+    spec = services.tasks.spec(key)
+    inputs = {i: services.tasks.task(given.key) for i, given in enumerate(spec.inputs)}
     claim_id = claim_id or new_id(services.random)
     taken = _take(services, key, worker, claim_id, first=task)
     if taken is None:
@@ -242,7 +197,7 @@ def change_task(
             result = create()
             found[:] = [result.task]
             return result.operations
-        result = decide(rows.load_task(row))
+        result = decide(task_table.TASK.load(row))
         found[:] = [result.task]
         return result.operations
 
@@ -250,13 +205,11 @@ def change_task(
         try:
             result = decide(first)
             if result.operations:
-                etags = services.store.transact(rows.TABLE, shard(key), result.operations)
+                etags = services.tasks.transact(shard(key), result.operations)
                 return _tagged(result.task, etags)
         except StoreError as error:
             log.debug("read again", task=key, error=str(error))
-    etags = updates.update(
-        services.store, services.clock, rows.TABLE, shard(key), rows.task_row(key), change
-    )
+    etags = services.tasks.update(services.clock, key, change)
     return _tagged(found[0], etags) if found else None
 
 
@@ -290,26 +243,25 @@ def _end(
 ) -> bool:
     """End an attempt once. Whether it took effect is told by its attempt row, written in the same
     transaction: the task itself may have moved on since."""
-    store, key = services.store, attempt.key
-    name = rows.attempt_row(key, attempt.number)
+    key = attempt.key
 
     def once(task: Task) -> Change:
         try:
             return decide(task)
         except FencedError:
-            row = store.get(rows.TABLE, shard(key), name)
-            if row is None or rows.load_attempt(row).claim != attempt.claim:
+            ended = services.tasks.attempt(key, attempt.number)
+            if ended is None or ended.claim != attempt.claim:
                 raise
-            if rows.load_attempt(row).category != attempt.category:
+            if ended.category != attempt.category:
                 raise
             return Change(task=task, operations=())
 
     try:
-        ended = change_task(services, key, once, first=first)
+        task = change_task(services, key, once, first=first)
     except FencedError:
         return False
     services.hints.publish(key)
-    return ended is not None
+    return task is not None
 
 
 def _claimable(task: Task) -> bool:

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from tasks.errors import SwathmillError
 from tasks.model.categories import Category
 from tasks.model.keys import is_key
-from tasks.model.model import RequestState
+from tasks.model.model import RequestState, WantOutcome
 from tasks.tables import requests
-from tasks.tables.requests import RequestRow
+from tasks.tables.request_table import RequestRow
 from tasks.tables.rows import Want
 from tasks.tables.services import Services, new_id
 
@@ -65,13 +65,13 @@ class Scope:
 
     def covers(self, want: Want) -> bool:
         """Whether a want that was told of a failure is meant."""
-        if want.outcome not in ("failed", "gap", "superseded"):
+        if want.outcome not in (WantOutcome.FAILED, WantOutcome.GAP, WantOutcome.SUPERSEDED):
             return False
         if self.task:
             return want.key == self.task
         if self.category:
-            return want.outcome != "superseded" and want.category is self.category
-        return want.outcome == "failed"
+            return want.outcome is not WantOutcome.SUPERSEDED and want.category is self.category
+        return want.outcome is WantOutcome.FAILED
 
 
 def retry(services: Services, request: str, scope: Scope) -> RequestRow:
@@ -134,7 +134,7 @@ def reach(services: Services, scope: Scope, since: float) -> Reach:
     run and are to fail when anything is missing. Raises StoreError.
     """
     running: list[Reached] = []
-    for name in requests.live_requests(services.store):
+    for name in services.requests.live():
         row = requests.load(services, name)
         goes_on = row.state is RequestState.RUNNING and not row.retry_orders
         if goes_on and requests.document_of(row).on_missing != "fail":

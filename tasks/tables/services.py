@@ -1,6 +1,7 @@
 """What every process needs to take part: store, blobs, queues, clock, randomness."""
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from random import Random, SystemRandom
 
 from tasks.messages.hints import Hints, MemoryHints
@@ -9,6 +10,8 @@ from tasks.storage.blobs import Blobs, MemoryBlobs
 from tasks.storage.clock import Clock, ManualClock
 from tasks.storage.memory_store import MemoryStore
 from tasks.storage.store import Store
+from tasks.tables.request_table import RequestTable
+from tasks.tables.task_table import TaskTable
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,6 +24,16 @@ class Services:
     hints: Hints
     clock: Clock
     random: Random = field(default_factory=SystemRandom)
+
+    @cached_property
+    def tasks(self) -> TaskTable:
+        """The table `tasks`."""
+        return TaskTable(self.store)
+
+    @cached_property
+    def requests(self) -> RequestTable:
+        """The table `requests`."""
+        return RequestTable(self.store)
 
 
 def memory_services(clock: Clock | None = None, seed: int = 0) -> Services:

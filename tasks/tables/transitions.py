@@ -14,10 +14,11 @@ from dataclasses import dataclass, replace
 
 from tasks.errors import FencedError
 from tasks.model.categories import RULES, Category, Retry
-from tasks.model.model import ArtifactFile, Attempt, State, Task
+from tasks.model.model import ArtifactFile, Attempt, State, Task, WantOutcome
 from tasks.model.spec import Spec
-from tasks.storage.store import Delete, Entity, Insert, Merge, Operation, Replace, Upsert
-from tasks.tables import rows
+from tasks.storage.store import Delete, Insert, Operation, Upsert
+from tasks.tables import task_table
+from tasks.tables.rows import Edge, Want
 
 _STRIKES = 2  # killed for memory so often, a task is not tried again at the same size
 
@@ -54,7 +55,7 @@ class RetryPolicy:
         return max(2 * self.ceiling, self.longest)
 
 
-def create(spec: Spec, want: rows.Want, missing: int, edges: Sequence[rows.Edge] = ()) -> Change:
+def create(spec: Spec, want: Want, missing: int, edges: Sequence[Edge] = ()) -> Change:
     """A new task: its row, its specification, its first want, edges to its dependents. None of it
     can be there without the row.
 
@@ -72,16 +73,15 @@ def create(spec: Spec, want: rows.Want, missing: int, edges: Sequence[rows.Edge]
         sponsor=want.request,
     )
     operations = (
-        Insert(row=rows.task_row(task.key), entity=rows.dump_task(task)),
-        *(Insert(row=r, entity=e) for r, e in rows.dump_spec(task.key, spec)),
-        Insert(row=rows.want_row(want.request, task.key), entity=rows.dump_want(want)),
-        *(Insert(row=e.row, entity=e.entity) for e in _edges(edges)),
-        *(Insert(row=m, entity=e) for m, e in rows.markers(task).items()),
+        task_table.insert_task(task),
+        *task_table.insert_spec(task.key, spec),
+        *map(_inserted, (task_table.put_want(want), *_edges(edges))),
+        *(Insert(row=m, entity=e) for m, e in task_table.markers(task).items()),
     )
     return Change(task=task, operations=operations)
 
 
-def want(task: Task, want: rows.Want, missing: int, edges: Sequence[rows.Edge] = ()) -> Change:
+def want(task: Task, want: Want, missing: int, edges: Sequence[Edge] = ()) -> Change:
     """Another request wants an existing task: reuse it, share it, or revive it.
 
     `missing` matters only when the task is revived: the inputs that are not DONE now.
@@ -96,14 +96,14 @@ def want(task: Task, want: rows.Want, missing: int, edges: Sequence[rows.Edge] =
     if not (task.state.live or task.state is State.DONE):
         new = replace(_fresh(new, missing), generation=task.generation + 1, sponsor=want.request)
     extra = (
-        Upsert(row=rows.want_row(want.request, task.key), entity=rows.dump_want(want)),
+        task_table.put_want(want),
         *_edges(edges),
         *_waits(task, new),
     )
     return _change(task, new, extra)
 
 
-def link(task: Task, edges: Sequence[rows.Edge]) -> Change:
+def link(task: Task, edges: Sequence[Edge]) -> Change:
     """Dependents begin to wait for the task. The state of the task in this transaction is exact:
     an end that comes later finds the edges."""
     return _change(task, replace(task, has_dependents=True), _edges(edges))
@@ -121,7 +121,7 @@ def drop(task: Task, request: str, ended: Callable[[str], bool] = lambda _: Fals
         wants = ()
     sponsor = task.sponsor if task.sponsor in wants else (wants[0] if wants else "")
     new = replace(task, wants=wants, sponsor=sponsor)
-    extra: tuple[Operation, ...] = (Delete(row=rows.want_row(request, task.key)),)
+    extra: tuple[Operation, ...] = (Delete(row=task_table.want_row(request, task.key)),)
     if not wants and task.state.live:
         new = replace(new, state=State.CANCELLED, category=Category.CANCELLED)
     return _change(task, new, extra if request in task.wants else ())
@@ -132,13 +132,8 @@ def deliver(task: Task, request: str) -> Change:
     one transaction with the task's row as it was read."""
     if task.state is not State.DONE or request not in task.wants:
         raise FencedError(f"task {task.key} is {task.state}, or not wanted by request {request}")
-    told: Entity = {
-        "outcome": "done",
-        "category": "",
-        "message": "",
-        "files": rows.dump_files(task.files),
-    }
-    return _change(task, task, (Merge(row=rows.want_row(request, task.key), entity=told),))
+    told = task_table.tell_want(request, task.key, WantOutcome.DONE, files=task.files)
+    return _change(task, task, (told,))
 
 
 def sponsor(task: Task, request: str) -> Change:
@@ -240,7 +235,7 @@ def reconsider(task: Task, inputs: int) -> Change:
     if task.state is not State.WAITING or not again:
         return Change(task=task, operations=())
     new = replace(task, lacking=task.lacking & ~again, missing=task.missing | again)
-    return _change(task, new, (rows.news_of_wait(new),))
+    return _change(task, new, (task_table.news_of_wait(new),))
 
 
 def supersede(task: Task, successor: str, reason: str = "") -> Change:
@@ -255,7 +250,7 @@ def supersede(task: Task, successor: str, reason: str = "") -> Change:
         successor=successor,
         reason=reason,
     )
-    return _change(task, new, (rows.news_of_end(new),))
+    return _change(task, new, (task_table.news_of_end(new),))
 
 
 def stop(task: Task, category: Category, reason: str, said: str) -> Change:
@@ -264,7 +259,7 @@ def stop(task: Task, category: Category, reason: str, said: str) -> Change:
     if task.state is not State.READY:
         raise FencedError(f"task {task.key} is {task.state}, not ready")
     new = replace(task, state=State.FAILED, category=category, reason=reason)
-    return _change(task, new, (rows.news_of_end(new, said),))
+    return _change(task, new, (task_table.news_of_end(new, said),))
 
 
 def wake(task: Task, now: float) -> Change:
@@ -274,7 +269,7 @@ def wake(task: Task, now: float) -> Change:
     return _change(task, replace(task, not_before=0.0))
 
 
-def heal(task: Task, missing: int, edges: Sequence[rows.Edge] = ()) -> Change:
+def heal(task: Task, missing: int, edges: Sequence[Edge] = ()) -> Change:
     """DONE or EXPIRED -> READY or WAITING: the artifact's blobs are gone and must be made again,
     for the dependents of `edges` which wait for it."""
     if task.state not in (State.DONE, State.EXPIRED):
@@ -287,7 +282,7 @@ def heal(task: Task, missing: int, edges: Sequence[rows.Edge] = ()) -> Change:
     return _change(task, fresh, (*_edges(edges), *_waits(task, fresh)))
 
 
-def retry(task: Task, wants: Sequence[rows.Want], missing: int, lacking: int = 0) -> Change:
+def retry(task: Task, wants: Sequence[Want], missing: int, lacking: int = 0) -> Change:
     """Somebody asks for another try: a task that is not live begins again with a fresh budget.
 
     `wants` are the wants that are to hear how it ends; they are told at once when it is DONE
@@ -310,7 +305,7 @@ def retry(task: Task, wants: Sequence[rows.Want], missing: int, lacking: int = 0
     untold = [
         replace(
             want,
-            outcome="done" if done else "",
+            outcome=WantOutcome.DONE if done else None,
             category=None,
             message="",
             stopped=False,
@@ -319,10 +314,7 @@ def retry(task: Task, wants: Sequence[rows.Want], missing: int, lacking: int = 0
         )
         for want in asking
     ]
-    extra = tuple(
-        Upsert(row=rows.want_row(want.request, task.key), entity=rows.dump_want(want))
-        for want in untold
-    )
+    extra = map(task_table.put_want, untold)
     return _change(task, new, (*extra, *_waits(task, new)))
 
 
@@ -366,26 +358,23 @@ def _fence(task: Task, claim_id: str) -> None:
         )
 
 
-def _edges(edges: Sequence[rows.Edge]) -> tuple[Upsert, ...]:
-    return tuple(
-        Upsert(row=rows.edge_row(e.key, e.dependent), entity=rows.dump_edge(e)) for e in edges
-    )
+def _edges(edges: Sequence[Edge]) -> tuple[Upsert, ...]:
+    return tuple(map(task_table.put_edge, edges))
+
+
+def _inserted(operation: Upsert) -> Insert:
+    return Insert(row=operation.row, entity=operation.entity)
 
 
 def _waits(before: Task, after: Task) -> tuple[Operation, ...]:
     """The news of a task that begins again and waits."""
     begun = after.generation != before.generation and after.state is State.WAITING
-    return (rows.news_of_wait(after),) if begun else ()
+    return (task_table.news_of_wait(after),) if begun else ()
 
 
 def _ended(task: Task, attempt: Attempt) -> tuple[Operation, ...]:
     """An attempt's end: its row for good, and the news of it for the manager."""
-    return (
-        Insert(
-            row=rows.attempt_row(attempt.key, attempt.number), entity=rows.dump_attempt(attempt)
-        ),
-        rows.news_of_attempt(task, attempt),
-    )
+    return task_table.insert_attempt(attempt), task_table.news_of_attempt(task, attempt)
 
 
 def _change(old: Task, new: Task, extra: Sequence[Operation] = ()) -> Change:
@@ -393,9 +382,9 @@ def _change(old: Task, new: Task, extra: Sequence[Operation] = ()) -> Change:
         new = replace(new, not_before=0.0)
     if new == old and not extra:
         return Change(task=old, operations=())
-    before, after = rows.markers(old), rows.markers(new)
+    before, after = task_table.markers(old), task_table.markers(new)
     operations = (
-        Replace(row=rows.task_row(new.key), entity=rows.dump_task(new), etag=old.etag),
+        task_table.replace_task(new, old.etag),
         *(Delete(row=m) for m in before if m not in after),
         *(Insert(row=m, entity=e) for m, e in after.items() if m not in before),
         *extra,

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from tasks.errors import ConflictError, StoreError
 from tasks.storage.clock import Clock
-from tasks.storage.store import Operation, Row, Store
+from tasks.storage.store import Entity, Insert, Operation, Replace, Row, Store
 
 TRIES = 8
 _FIRST_WAIT = 0.05  # seconds; doubles with each broken call
@@ -37,3 +37,15 @@ def update(
             last = error
             clock.sleep(_FIRST_WAIT * 2**number)
     raise StoreError(f"{table} row {row!r}: gave up after {TRIES} tries: {last}") from last
+
+
+def write(found: Row | None, row: str, entity: Entity) -> Operation:
+    """Write a row in place of what was found there."""
+    if found is None:
+        return Insert(row=row, entity=entity)
+    return Replace(row=row, entity=entity, etag=found.etag)
+
+
+def prefix_range(prefix: str) -> tuple[str, str]:
+    """Return the half-open range of RowKeys that start with a prefix ending in `|`."""
+    return prefix, prefix[:-1] + "}"

@@ -6,13 +6,15 @@ them. An order about a claim goes when the worker no longer lists it.
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from enum import Enum
+
+from pydantic import TypeAdapter
 
 from tasks.model.model import Phase
 from tasks.storage.clock import Clock
-from tasks.storage.schema import SCHEMA, current
-from tasks.storage.store import Delete, Entity, Insert, Operation, Replace, Row, Store
+from tasks.storage.codec import WORDS, Codec, Form
+from tasks.storage.store import Delete, Insert, Operation, Replace, Row, Store
 from tasks.tables import updates
 
 TABLE = "workers"
@@ -64,6 +66,31 @@ class WorkerRow:
     etag: str = field(default="", compare=False)
 
 
+_ATTEMPTS = TypeAdapter(tuple[RunningAttempt, ...])
+_FIELDS = tuple(each.name for each in fields(RunningAttempt))
+
+
+def _attempts(some: tuple[RunningAttempt, ...]) -> bytes:
+    """Each attempt as the list of its fields."""
+    return json.dumps([list(vars(each).values()) for each in some]).encode()
+
+
+def _load_attempts(data: bytes) -> tuple[RunningAttempt, ...]:
+    named = [dict(zip(_FIELDS, values, strict=True)) for values in json.loads(data)]
+    return _ATTEMPTS.validate_python(named)
+
+
+WORKER = Codec(
+    WorkerRow,
+    "worker",
+    {
+        "attempts": Form(write=_attempts, read=_load_attempts),
+        "orders": WORDS,
+        "moves": WORDS,
+    },
+)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Orders:
     """What a worker reads with its beat: claims to kill, claims to hand back, and its hold."""
@@ -88,8 +115,8 @@ def beat(store: Store, clock: Clock, worker: WorkerRow) -> Orders:
         orders = Orders()
         if found is None:
             new = replace(worker, orders=(), moves=(), hold=Hold.NONE)
-            return (Insert(row=worker.name, entity=_dump(new)),)
-        old = _load(found)
+            return (Insert(row=worker.name, entity=WORKER.dump(new)),)
+        old = WORKER.load(found)
         same = old.started == worker.started  # and not a dead namesake that was on its way out
         orders = Orders(
             kill=tuple(claim for claim in old.orders if claim in mine),
@@ -108,7 +135,7 @@ def beat(store: Store, clock: Clock, worker: WorkerRow) -> Orders:
         )
         if old == new:
             return ()
-        return (Replace(row=worker.name, entity=_dump(new), etag=found.etag),)
+        return (Replace(row=worker.name, entity=WORKER.dump(new), etag=found.etag),)
 
     updates.update(store, clock, TABLE, PARTITION, worker.name, change)
     return orders
@@ -168,11 +195,11 @@ def _order(
         there = found is not None
         if found is None:
             return ()
-        old = _load(found)
+        old = WORKER.load(found)
         new = decide(old)
         if new == old:
             return ()
-        return (Replace(row=worker, entity=_dump(new), etag=found.etag),)
+        return (Replace(row=worker, entity=WORKER.dump(new), etag=found.etag),)
 
     updates.update(store, clock, TABLE, PARTITION, worker, change)
     return there
@@ -180,71 +207,15 @@ def _order(
 
 def list_workers(store: Store) -> list[WorkerRow]:
     """All workers that have not left."""
-    return [_load(row) for row in store.scan(TABLE, PARTITION, "", "\uffff")]
+    return [WORKER.load(row) for row in store.scan(TABLE, PARTITION, "", "\uffff")]
 
 
 def leave(store: Store, clock: Clock, worker: str, started: float) -> None:
     """Remove the row of a worker that ended, unless a later incarnation wrote it."""
 
     def change(found: Row | None) -> tuple[Operation, ...]:
-        if found is None or _load(found).started != started:
+        if found is None or WORKER.load(found).started != started:
             return ()
         return (Delete(row=worker, etag=found.etag),)
 
     updates.update(store, clock, TABLE, PARTITION, worker, change)
-
-
-def _dump(worker: WorkerRow) -> Entity:
-    attempts = [
-        [a.key, a.claim, a.started_ago, a.phase.value, a.task_class, a.progress, a.note]
-        for a in worker.attempts
-    ]
-    return {
-        "schema": SCHEMA,
-        "name": worker.name,
-        "host": worker.host,
-        "slots": worker.slots,
-        "started": worker.started,
-        "beat_at": worker.beat_at,
-        "sequence": worker.sequence,
-        "attempts": json.dumps(attempts).encode(),
-        "orders": " ".join(worker.orders),
-        "moves": " ".join(worker.moves),
-        "hold": worker.hold.value,
-        "hold_why": worker.hold_why,
-        "hold_since": worker.hold_since,
-        "hold_until": worker.hold_until,
-        "draining": worker.draining,
-        "sandbox": worker.sandbox,
-        "version": worker.version,
-    }
-
-
-def _load(row: Row) -> WorkerRow:
-    e = current("worker", row)
-    listed = e["attempts"]
-    text = listed if isinstance(listed, bytes) else b"[]"
-    return WorkerRow(
-        name=str(e["name"]),
-        host=str(e["host"]),
-        slots=int(e["slots"]),
-        started=float(e["started"]),
-        beat_at=float(e["beat_at"]),
-        sequence=int(e["sequence"]),
-        attempts=tuple(
-            RunningAttempt(
-                key=k, claim=c, started_ago=s, phase=Phase(p), task_class=t, progress=g, note=n
-            )
-            for k, c, s, p, t, g, n in json.loads(text)
-        ),
-        orders=tuple(str(e["orders"]).split()),
-        moves=tuple(str(e["moves"]).split()),
-        hold=Hold(str(e["hold"])),
-        hold_why=str(e.get("hold_why", "")),
-        hold_since=float(e.get("hold_since", 0.0)),
-        hold_until=float(e.get("hold_until", 0.0)),
-        draining=bool(e["draining"]),
-        sandbox=str(e["sandbox"]),
-        version=str(e["version"]),
-        etag=row.etag,
-    )

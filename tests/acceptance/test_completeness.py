@@ -132,8 +132,8 @@ class Line:
         """The manifest of the group behind the raster of a reduction."""
         (key,) = (w.key for w in requests.results(self.services, request) if w.name == MEAN_RASTER)
         for _ in ("run", "group"):
-            key = protocol.read_spec(self.services.store, key).inputs[0].key
-        task = protocol.read_task(self.services.store, key)
+            key = self.services.tasks.spec(key).inputs[0].key
+        task = self.services.tasks.task(key)
         assert task is not None
         (file,) = (file for file in task.files if file.name == "manifest.json")
         container, blob = file.blob.split("/", 1)
@@ -302,9 +302,9 @@ def test_a_whole_archive_makes_results_that_lack_nothing(tmp_path: Path) -> None
     request = line.run(DOCUMENT)
     assert requests.load(line.services, request).state is RequestState.COMPLETE
     for want in requests.wants(line.services, request):
-        assert protocol.read_spec(line.services.store, want.key).missing == ()
+        assert line.services.tasks.spec(want.key).missing == ()
         assert all(file.completeness.share == 1.0 for file in want.files)
-        spec = protocol.read_spec(line.services.store, want.key)
+        spec = line.services.tasks.spec(want.key)
         assert load_spec(spec.model_dump_json()).key == want.key
     with xarray.open_dataset(line.file(request, f"{LAI}/MCD15A2.005.Lai_1km.nc")) as cube:
         assert "completeness" not in cube

@@ -15,7 +15,7 @@ from tasks.model.model import Phase, RequestState
 from tasks.request.request import parse_request
 from tasks.tables import requests
 from tasks.tables.manager_lease import Acting, ManagerWatch
-from tasks.tables.requests import PhaseCount, Preparation
+from tasks.tables.request_table import PhaseCount, Preparation
 from tasks.tables.services import Services
 from tests.portal.scripted import (
     LivePortal,

@@ -21,15 +21,15 @@ from reprojection.read.raster import Band, Provenance, Raster, Source
 from reprojection.write.write import write_cog
 from tasks.model.categories import Category
 from tasks.model.keys import canonical, key_of, shard
-from tasks.model.model import ArtifactFile, Attempt, Phase, RequestState, State, Task
+from tasks.model.model import ArtifactFile, Attempt, Phase, RequestState, State, Task, WantOutcome
 from tasks.model.plan import Gap
 from tasks.model.spec import CollectSpec
 from tasks.settings import Settings
 from tasks.storage.blobs import ARTIFACTS
 from tasks.storage.clock import Clock, SystemClock
 from tasks.storage.store import Insert, Row, Upsert
-from tasks.tables import history, protocol, requests, rows, transitions, workers
-from tasks.tables.requests import PhaseCount, Preview, RequestRow
+from tasks.tables import history, protocol, requests, task_table, transitions, workers
+from tasks.tables.request_table import PhaseCount, Preview, RequestRow
 from tasks.tables.rows import News, Want
 from tasks.tables.services import Services, memory_services
 from tasks.tables.transitions import RetryPolicy
@@ -141,9 +141,9 @@ def raster_bytes(folder: Path, seed: int = 0, width: int = 280, height: int = 16
 
 def put_want(services: Services, want: Want) -> None:
     """Write a request's want row."""
-    row = rows.want_row(want.request, want.key)
+    row = task_table.want_row(want.request, want.key)
     services.store.transact(
-        rows.TABLE, shard(want.key), [Upsert(row=row, entity=rows.dump_want(want))]
+        task_table.TABLE, shard(want.key), [Upsert(row=row, entity=task_table.WANT.dump(want))]
     )
 
 
@@ -174,7 +174,7 @@ def put_result(
             phase=Phase.AGGREGATION,
             name=name,
             output=output,
-            outcome="done",
+            outcome=WantOutcome.DONE,
             files=(file,),
         ),
     )
@@ -193,8 +193,8 @@ def put_task_of_result(services: Services, request: str) -> str:
         files=want.files,
         wants=(request,),
     )
-    row = Insert(row=rows.task_row(task.key), entity=rows.dump_task(task))
-    services.store.transact(rows.TABLE, shard(task.key), [row])
+    row = Insert(row=task_table.task_row(task.key), entity=task_table.TASK.dump(task))
+    services.store.transact(task_table.TABLE, shard(task.key), [row])
     return task.key
 
 
@@ -205,14 +205,14 @@ def put_failed_task(
     spec = CollectSpec(product="MCD15A2", collection="5", granule=granule, production="2012")
     want = Want(request=request, key=spec.key, phase=spec.phase, name=granule)
     change = transitions.create(spec, want, 0)
-    services.store.transact(rows.TABLE, shard(spec.key), change.operations)
+    services.store.transact(task_table.TABLE, shard(spec.key), change.operations)
     for number, category in enumerate(categories, 1):
         if number > 1:
-            task = protocol.read_task(services.store, spec.key)
+            task = services.tasks.task(spec.key)
             assert task is not None
             if task.not_before:
                 woken = transitions.wake(task, task.not_before)
-                services.store.transact(rows.TABLE, shard(spec.key), woken.operations)
+                services.store.transact(task_table.TABLE, shard(spec.key), woken.operations)
         claimed = protocol.claim(services, spec.key, "worker-1", _POLICY)
         assert claimed is not None
         now = services.clock.now()
@@ -226,13 +226,13 @@ def put_failed_task(
             peak_memory=123_000_000,
         )
         protocol.fail(services, attempt, RetryPolicy(budget=len(categories), base=0.01))
-    task = protocol.read_task(services.store, spec.key)
+    task = services.tasks.task(spec.key)
     if task is not None and task.state is State.FAILED:
         put_want(
             services,
             replace(
                 want,
-                outcome="failed",
+                outcome=WantOutcome.FAILED,
                 category=categories[-1],
                 message=f"attempt {len(categories)} ended as {categories[-1].value}",
             ),
@@ -245,7 +245,7 @@ def put_running_task(services: Services, request: str, granule: str, worker: str
     spec = CollectSpec(product="MCD15A2", collection="5", granule=granule, production="2012")
     want = Want(request=request, key=spec.key, phase=spec.phase, name=granule)
     services.store.transact(
-        rows.TABLE, shard(spec.key), transitions.create(spec, want, 0).operations
+        task_table.TABLE, shard(spec.key), transitions.create(spec, want, 0).operations
     )
     claimed = protocol.claim(services, spec.key, worker, _POLICY)
     assert claimed is not None
@@ -295,9 +295,9 @@ def _news(attempt: Attempt) -> News:
         state=State.DONE if attempt.category is None else State.FAILED,
         category=attempt.category,
     )
-    operation = rows.news_of_attempt(task, attempt)
+    operation = task_table.news_of_attempt(task, attempt)
     assert isinstance(operation, Upsert)
-    return rows.load_news(
+    return task_table.NEWS.load(
         Row(partition=shard(task.key), row=operation.row, entity=operation.entity, etag="")
     )
 
@@ -322,7 +322,7 @@ class ScriptedManager:
 
     def tick(self) -> None:
         """One round over all requests that have not ended."""
-        for name in requests.live_requests(self._services.store):
+        for name in self._services.requests.live():
             self._step(requests.load(self._services, name))
 
     @contextmanager

@@ -20,8 +20,8 @@ from tasks.model.model import Phase, RequestState, State
 from tasks.model.plan import Gap
 from tasks.request.request import parse_request
 from tasks.storage.store import Upsert
-from tasks.tables import protocol, requests, rows
-from tasks.tables.requests import PhaseCount, Preparation
+from tasks.tables import requests, task_table
+from tasks.tables.request_table import PhaseCount, Preparation
 from tasks.tables.services import Services
 from tests.portal.scripted import (
     SECRET,
@@ -103,7 +103,7 @@ def test_a_bad_request_is_refused_with_field_and_remedy(
     assert problem["field"] == field
     assert problem["detail"]
     assert problem["remedy"]
-    assert not requests.live_requests(services.store)
+    assert not services.requests.live()
 
 
 @pytest.mark.parametrize(
@@ -175,7 +175,7 @@ def test_a_dry_run_that_is_not_counted_in_time_can_be_asked_for_later(
     monkeypatch.setattr("portal.web.api.PREVIEW_SECONDS", 0.1)
     with portal.client() as client:
         late = client.post("/api/requests?dry_run=true", json=DOCUMENT)
-        (name,) = requests.live_requests(services.store)
+        (name,) = services.requests.live()
         before = client.get(f"/api/requests/{name}/preview").json()
         ScriptedManager(services, tmp_path).tick()
         after = client.get(f"/api/requests/{name}/preview").json()
@@ -219,7 +219,7 @@ def test_owners_see_their_own_and_operators_all(portal: LivePortal, services: Se
         assert other.get("/api/operations").status_code == 403
         assert operator.get(f"/api/requests/{name}").status_code == 200
         assert len(operator.get("/api/requests?everybody=true").json()) == 1
-    assert requests.load(services, name).order == ""
+    assert requests.load(services, name).order is None
 
 
 def test_results_are_listed_fetched_and_verified(
@@ -324,7 +324,7 @@ def test_a_lost_result_is_known_to_be_and_there_once_it_is_made_again(
         ):
             assert answer.status_code == 410, answer
         assert "Submit the request again" in answer.text
-        task = protocol.read_task(services.store, key)
+        task = services.tasks.task(key)
         assert task is not None
         assert (task.state, task.wants) == (State.EXPIRED, (name,))
         (want,) = requests.results(services, name)
@@ -332,8 +332,8 @@ def test_a_lost_result_is_known_to_be_and_there_once_it_is_made_again(
         services.blobs.put_bytes("artifacts", "made/again", raster)
         made = replace(file, blob="artifacts/made/again")
         again = replace(task, state=State.DONE, files=(made,))
-        row = Upsert(row=rows.task_row(key), entity=rows.dump_task(again))
-        services.store.transact(rows.TABLE, shard(key), [row])
+        row = Upsert(row=task_table.task_row(key), entity=task_table.TASK.dump(again))
+        services.store.transact(task_table.TABLE, shard(key), [row])
         assert client.get(address).content == raster, "not told yet"
         whole = client.get(f"/api/requests/{name}/archive.zip").content
         assert zipfile.ZipFile(io.BytesIO(whole)).read("a/b.tif") == raster
@@ -380,7 +380,7 @@ def test_an_order_reaches_the_manager(portal: LivePortal, services: Services, or
     name = submitted(services)
     with portal.client() as client, portal.client("bob@example.org") as other:
         assert other.post(f"/api/requests/{name}/{order}").status_code == 404
-        assert requests.load(services, name).order == ""
+        assert requests.load(services, name).order is None
         assert client.post(f"/api/requests/{name}/{order}").status_code == 202
         assert client.post(f"/api/requests/{name}/explode").status_code in (404, 405)
     assert requests.load(services, name).order == order
@@ -416,7 +416,7 @@ def test_cancelling_is_a_state_from_the_moment_of_the_order(
     assert "3 of 7, 1 cancelled" in page
     assert "order-cancel" not in page
     row = requests.load(services, name)
-    assert (row.state, row.order, row.paused) == (RequestState.CANCELLING, "", False)
+    assert (row.state, row.order, row.paused) == (RequestState.CANCELLING, None, False)
     status = Client(url=portal.url, token=token).status(name)
     assert describe(status) == "cancelling | reprojection 3/7 (1 cancelled)"
 

@@ -24,9 +24,9 @@ from tasks.model.model import Phase, RequestState
 from tasks.request.request import parse_request
 from tasks.run import backup, reader_links, sign_in_links
 from tasks.storage.clock import ManualClock
-from tasks.tables import outbox, requests
+from tasks.tables import outbox, request_table, requests
 from tasks.tables.outbox import Mail
-from tasks.tables.requests import PhaseCount
+from tasks.tables.request_table import PhaseCount
 from tasks.tables.services import Services, memory_services
 from tests.portal.scripted import (
     SECRET,
@@ -218,7 +218,7 @@ def test_2_nothing_can_be_ordered(portal: LivePortal, services: Services, reques
         for what in ("cancel", "pause", "resume", "confirm", "retry"):
             for root in ("/requests", "/api/requests"):
                 assert client.post(f"{root}/{request_id}/{what}").status_code == 401, what
-    assert requests.load(services, request_id).order == ""
+    assert requests.load(services, request_id).order is None
 
 
 def test_3_everything_else_stays_shut(
@@ -575,7 +575,7 @@ def test_look_ups_are_bounded_and_read_the_requests_once(
     loads: list[str] = []
     load = requests.load
 
-    def counted(found: Services, name: str) -> requests.RequestRow:
+    def counted(found: Services, name: str) -> request_table.RequestRow:
         loads.append(name)
         return load(found, name)
 

@@ -7,7 +7,7 @@ import pytest
 from portal.core import catalogue
 from tasks.errors import RequestRefusedError
 from tasks.model.model import RequestState
-from tasks.tables import requests
+from tasks.tables import request_table, requests
 from tasks.tables.services import Services
 from tests.portal.scripted import LivePortal, set_row
 from tests.portal.submissions import FORM, submitted
@@ -90,7 +90,7 @@ def test_a_mistake_stands_beside_its_field_and_nothing_typed_is_lost(
     for name, value in change.items():
         if name in ("end", "north", "crs", "resolution", "notify"):
             assert f'value="{value}"' in answer.text
-    assert not requests.live_requests(services.store)
+    assert not services.requests.live()
 
 
 def test_the_summary_follows_the_form(portal: LivePortal) -> None:
@@ -112,7 +112,7 @@ def test_a_preview_is_polled_until_it_is_counted(portal: LivePortal, services: S
         assert address is not None
         name = address[1].rsplit("/", 1)[1]
         assert "hx-trigger" in client.get(address[1]).text
-        counts = requests.Preview(granules=32, tasks=107, gaps=0, size=10**9)
+        counts = request_table.Preview(granules=32, tasks=107, gaps=0, size=10**9)
         set_row(services, name, state=RequestState.PREVIEWED, preview=counts)
         counted = client.get(address[1]).text
         assert "By form" not in client.get("/").text

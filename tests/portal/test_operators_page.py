@@ -16,6 +16,7 @@ from tasks.storage.memory_store import MemoryStore
 from tasks.storage.store import Row
 from tasks.tables import workers
 from tasks.tables.services import Services, memory_services
+from tasks.tables.task_table import RowKind, kind_of
 from tasks.tables.workers import Hold
 from tests.portal.scripted import LivePortal, put_executions, put_running_task, put_worker
 from tests.portal.submissions import submitted
@@ -98,7 +99,7 @@ def test_an_idle_page_reads_little_and_a_busy_one_all_that_changes() -> None:
 
     name = submitted(services)
     key = put_running_task(services, name, "A.hdf", "w")
-    (marker,) = (row for row in store.tables()["tasks"] if row.row.startswith("x|"))
+    (marker,) = (row for row in store.tables()["tasks"] if kind_of(row.row) is RowKind.RUNNING)
     attempt = workers.RunningAttempt(
         key=key,
         claim=str(marker.entity["claim"]),
@@ -108,7 +109,7 @@ def test_an_idle_page_reads_little_and_a_busy_one_all_that_changes() -> None:
     )
     assert seen.look().running == ()  # until its worker's next beat
     put_worker(services, replace(worker, attempts=(attempt,), sequence=1))
-    assert [row.row for row in seen.look().running] == [f"x|{key}"]
+    assert [marker.key for marker in seen.look().running] == [key]
 
     today = dt.datetime.fromtimestamp(clock.now(), dt.UTC)
     put_executions(services, today, {None: 6})

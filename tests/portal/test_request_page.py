@@ -3,7 +3,7 @@
 from tasks.model.categories import Category
 from tasks.model.model import Phase, RequestState
 from tasks.tables import requests
-from tasks.tables.requests import PhaseCount, Preparation, Preview
+from tasks.tables.request_table import PhaseCount, Preparation, Preview
 from tasks.tables.services import Services
 from tests.portal.scripted import LivePortal, put_failed_task, put_result, set_row
 from tests.portal.submissions import submitted
@@ -163,7 +163,7 @@ def test_a_request_that_waits_shows_what_it_takes_and_is_confirmed_by_page_and_a
     set_row(services, other, state=RequestState.HELD)
     with portal.client() as client, portal.client(owner="bob@example.org") as stranger:
         refused = stranger.post(f"/api/requests/{other}/confirm").status_code
-        assert requests.load(services, other).order == ""
+        assert requests.load(services, other).order is None
         assert client.post(f"/api/requests/{other}/confirm").status_code == 202
     assert refused in (403, 404)
     assert requests.load(services, other).order == "confirm"

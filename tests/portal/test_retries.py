@@ -9,7 +9,7 @@ from tasks.model.categories import Category
 from tasks.model.model import Phase, RequestState
 from tasks.request.request import parse_request
 from tasks.tables import requests
-from tasks.tables.requests import PhaseCount
+from tasks.tables.request_table import PhaseCount
 from tasks.tables.services import Services
 from tests.portal.scripted import LivePortal, put_executions, put_failed_task, set_row
 from tests.portal.test_api import DOCUMENT

@@ -9,7 +9,6 @@ from service_manager.leader.leadership import Leadership
 from tasks.errors import StoreError
 from tasks.model.model import RequestState
 from tasks.storage.clock import ManualClock
-from tasks.tables import requests
 from tasks.tables.services import Services, memory_services
 from tests.portal.scripted import LivePortal, live_portal, set_row, settings
 from tests.portal.submissions import DOCUMENT, submitted
@@ -157,7 +156,7 @@ def test_a_request_is_kept_until_a_manager_acts(
     clock.sleep(LONG)
     with portal.client() as client:
         assert client.post("/api/requests", json=DOCUMENT).status_code == 202
-    assert len(requests.live_requests(services.store)) == 1
+    assert len(services.requests.live()) == 1
 
 
 def test_storage_that_does_not_answer_is_not_called_a_missing_manager(

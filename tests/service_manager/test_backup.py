@@ -25,7 +25,8 @@ from tasks.storage.clock import ManualClock
 from tasks.storage.memory_store import MemoryStore
 from tasks.storage.schema import SCHEMA, OtherSchemaError
 from tasks.storage.store import Store, Upsert
-from tasks.tables import protocol, requests, rows
+from tasks.tables import protocol, request_table, requests
+from tasks.tables.request_table import RESTORING, request_row
 from tasks.tables.services import memory_services
 from tasks.tables.transitions import RetryPolicy
 from tests.service_manager.workbench import Bench, collect, mosaic, plan_of
@@ -81,9 +82,9 @@ def ends_well(b: Bench, request: str) -> None:
     for want in requests.results(b.services, request):
         assert all(b.services.blobs.exists(*split_blob(file.blob)) for file in want.files)
     for shard in SHARDS:
-        for row_ in b.services.store.scan(rows.TABLE, shard, *rows.prefix_range("t|")):
-            assert rows.load_task(row_).state is State.DONE
-    attempts = protocol.attempts_of(b.services.store, G[0].key)
+        for task in b.services.tasks.all_tasks(shard):
+            assert task.state is State.DONE
+    attempts = b.services.tasks.attempts(G[0].key)
     assert [attempt.number for attempt in attempts] == [1, 2]
 
 
@@ -195,10 +196,10 @@ def test_only_empty_tables_take_a_file_and_a_broken_off_restore_goes_on(tmp_path
         backup.restore(b.services.store, b.services.blobs, b.services.clock, file)
     store = MemoryStore()
     mark = {"schema": SCHEMA, **vars(backup.check(file))}
-    store.transact("requests", "requests", [Upsert(row=backup.RESTORING, entity=mark)])
-    store.transact("tasks", "0", [Upsert(row="a|half", entity={"schema": SCHEMA})])
+    store.transact("requests", "requests", [Upsert(row=RESTORING, entity=mark)])
+    store.transact("tasks", "0", [Upsert(row="a|half|000001", entity={"schema": SCHEMA})])
     ends_well(restored(b, file, store), request)
-    assert store.get("requests", "requests", backup.RESTORING) is None
+    assert store.get("requests", "requests", RESTORING) is None
 
 
 def test_finished_tasks_without_their_files_are_counted() -> None:
@@ -252,7 +253,9 @@ def test_an_export_that_is_overtaken_leaves_no_file(
 def test_rows_of_other_schemas_are_refused(number: int, remedy: str) -> None:
     b = bench()
     request = b.submit("p")
-    row = {**requests.dump(b.row(request)), "schema": number}
-    b.services.store.transact("requests", "requests", [Upsert(row=f"q|{request}", entity=row)])
+    row = {**request_table.REQUEST.dump(b.row(request)), "schema": number}
+    b.services.store.transact(
+        "requests", "requests", [Upsert(row=request_row(request), entity=row)]
+    )
     with pytest.raises(OtherSchemaError, match=f"schema {number}.*{remedy}"):
         b.row(request)

@@ -7,13 +7,14 @@ import pytest
 
 from service_manager.options import Options
 from tasks.model.categories import Category
-from tasks.model.model import Phase, RequestState, State
+from tasks.model.model import Phase, RequestOrder, RequestState, State, WantOutcome
 from tasks.model.spec import Spec
 from tasks.storage.memory_store import MemoryStore
 from tasks.storage.store import Upsert
-from tasks.tables import outbox, protocol, requests, retrying
-from tasks.tables.requests import PhaseCount, RequestRow
+from tasks.tables import outbox, protocol, request_table, requests, retrying
+from tasks.tables.request_table import PhaseCount, RequestRow
 from tasks.tables.retrying import Scope
+from tasks.tables.task_table import RowKind, TaskTable, kind_of
 from tasks.tables.transitions import RetryPolicy
 from tests.service_manager.workbench import Bench, collect, mosaic, plan_of
 
@@ -53,7 +54,7 @@ def results(b: Bench, request: str) -> set[str]:
 
 
 def cancel(b: Bench, request: str) -> RequestRow:
-    requests.order(b.services, request, "cancel")
+    requests.order(b.services, request, RequestOrder.CANCEL)
     return b.row(request)
 
 
@@ -76,8 +77,8 @@ def counts_are_true(b: Bench, request: str) -> None:
     assert sum(count.total for count in row.phases.values()) == 2 * NUMBER
     for phase, count in row.phases.items():
         told = [want.outcome for want in wants if want.phase is phase]
-        assert count.done == told.count("done")
-        assert count.failed == told.count("failed") + told.count("gap")
+        assert count.done == told.count(WantOutcome.DONE)
+        assert count.failed == told.count(WantOutcome.FAILED) + told.count(WantOutcome.GAP)
         assert (count.left, count.running) == (0, 0)
         assert count.cancelled == count.total - count.done - count.failed
 
@@ -97,7 +98,7 @@ def test_it_is_told_at_once_and_keeps_every_finished_result() -> None:
     said = f"{row.delivered} of {NUMBER} results were finished and are kept"
     assert said in row.message
     for want in requests.results(b.services, request):
-        task = protocol.read_task(b.services.store, want.key)
+        task = b.services.tasks.task(want.key)
         assert task is not None
         assert (task.state, want.files) == (State.DONE, task.files)
     assert next(requests.failures(b.services, request)).key == BROKEN
@@ -160,7 +161,7 @@ def test_a_manager_that_dies_meanwhile_is_followed_by_one_that_goes_on(after: in
     assert row.state is RequestState.CANCELLING
     assert sum(count.total for count in row.phases.values()) == 2 * NUMBER
     b.restart(epoch=3)
-    requests.order(b.services, request, "cancel")
+    requests.order(b.services, request, RequestOrder.CANCEL)
     until(b, lambda: b.row(request).state.ended)
     assert before <= results(b, request)
     counts_are_true(b, request)
@@ -185,13 +186,13 @@ def test_other_orders_change_nothing_then() -> None:
     b = bench()
     request = in_the_middle(b)
     slow(b)
-    requests.order(b.services, request, "pause")
+    requests.order(b.services, request, RequestOrder.PAUSE)
     cancel(b, request)
-    for order in ("pause", "resume", "confirm"):
+    for order in (RequestOrder.PAUSE, RequestOrder.RESUME, RequestOrder.CONFIRM):
         requests.order(b.services, request, order)
         b.manager.tick()
         row = b.row(request)
-        assert (row.state, row.order, row.paused) == (RequestState.CANCELLING, "", False)
+        assert (row.state, row.order, row.paused) == (RequestState.CANCELLING, None, False)
 
 
 def test_a_retry_afterwards_is_another_request_that_makes_the_rest() -> None:
@@ -216,7 +217,7 @@ def test_its_intermediates_are_let_go_and_its_results_kept() -> None:
     until(b, lambda: b.row(request).state.ended)
     row, kept = b.row(request), results(b, request)
     b.rounds(60)
-    assert requests.ended_requests(b.services.store) == []
+    assert b.services.requests.unsettled() == []
     wants = list(requests.wants(b.services, request))
     assert {want.name for want in wants if want.outcome == "done"} == kept
     assert all(want.output for want in wants if want.outcome == "done")
@@ -236,8 +237,8 @@ def test_before_its_plan_is_written_it_ends_at_once_without_a_manager_or_a_mail(
         assert said in row.message
         assert row.ended == b.services.clock.now()
     b.rounds(60)
-    assert requests.live_requests(b.services.store) == []
-    assert requests.ended_requests(b.services.store) == []
+    assert b.services.requests.live() == []
+    assert b.services.requests.unsettled() == []
     assert len(list(outbox.mails(b.services.store))) == written
     assert b.ran == []
 
@@ -268,10 +269,12 @@ def test_an_order_that_an_older_build_stored_is_obeyed() -> None:
     b = bench()
     request = in_the_middle(b)
     before = results(b, request)
-    old = {**requests.dump(b.row(request)), "schema": 2, "order": "cancel"}
+    old = {**request_table.REQUEST.dump(b.row(request)), "schema": 2, "order": "cancel"}
     phases = {name: PhaseCount(total=NUMBER) for name in (Phase.COLLECTION, Phase.AGGREGATION)}
     assert phases.keys() == b.row(request).phases.keys()
-    b.services.store.transact("requests", "requests", [Upsert(row=f"q|{request}", entity=old)])
+    b.services.store.transact(
+        "requests", "requests", [Upsert(row=request_table.request_row(request), entity=old)]
+    )
     assert b.row(request).state is RequestState.CANCELLING
     b.restart(epoch=2)
     until(b, lambda: b.row(request).state.ended)
@@ -287,10 +290,10 @@ def test_the_tasks_of_a_shard_are_read_wherever_they_lie() -> None:
     for wanted in some:
         for number in "05af":
             keys = sorted(_keys(wanted, number))
-            found = protocol.read_tasks(store, number, [*keys, number + "f" * 63])
+            found = TaskTable(store).tasks(number, [*keys, number + "f" * 63])
             assert sorted(found) == keys
-            assert all(found[key] == protocol.read_task(store, key) for key in keys)
-    assert protocol.read_tasks(store, "0", []) == {}
+            assert all(found[key] == TaskTable(store).task(key) for key in keys)
+    assert TaskTable(store).tasks("0", []) == {}
 
 
 def _keys(specs: Sequence[Spec], number: str) -> list[str]:
@@ -300,9 +303,9 @@ def _keys(specs: Sequence[Spec], number: str) -> list[str]:
 def _tasks(b: Bench) -> list[dict[str, object]]:
     store = b.services.store
     assert isinstance(store, MemoryStore)
-    return [dict(row.entity) for row in store.tables()["tasks"] if row.row.startswith("t|")]
+    return [dict(row.entity) for row in store.tables()["tasks"] if kind_of(row.row) is RowKind.TASK]
 
 
 def _state(b: Bench, key: str) -> State | None:
-    task = protocol.read_task(b.services.store, key)
+    task = b.services.tasks.task(key)
     return task.state if task else None

@@ -3,7 +3,7 @@
 import pytest
 
 from service_manager.options import Options
-from tasks.model.model import RequestState
+from tasks.model.model import RequestOrder, RequestState
 from tasks.tables import outbox, requests
 from tests.service_manager.workbench import Bench, collect, mosaic, plan_of
 
@@ -41,7 +41,7 @@ def test_beyond_a_limit_a_request_waits_says_why_and_what_it_takes(
 
 def test_confirmed_it_goes_on_to_its_end() -> None:
     bench, request = held(confirm_tasks=1)
-    requests.order(bench.services, request, "confirm")
+    requests.order(bench.services, request, RequestOrder.CONFIRM)
     assert bench.until_ended(request).state is RequestState.COMPLETE
 
 
@@ -50,7 +50,7 @@ def test_it_waits_through_a_restart_and_may_be_cancelled() -> None:
     bench.restart(2)
     bench.rounds(5)
     assert bench.row(request).state is RequestState.HELD
-    requests.order(bench.services, request, "cancel")
+    requests.order(bench.services, request, RequestOrder.CANCEL)
     assert bench.until_ended(request).state is RequestState.CANCELLED
     assert bench.ran == []
 
@@ -59,6 +59,6 @@ def test_within_the_limits_nothing_waits_and_nothing_can_be_confirmed() -> None:
     bench = Bench({"p": PLAN}, Options(confirm_tasks=2))
     request = bench.submit("p")
     bench.rounds(2)
-    requests.order(bench.services, request, "confirm")
-    assert bench.row(request).order == ""
+    requests.order(bench.services, request, RequestOrder.CONFIRM)
+    assert bench.row(request).order is None
     assert bench.until_ended(request).state is RequestState.COMPLETE

@@ -9,8 +9,9 @@ from tasks.model.model import RequestState
 from tasks.model.spec import Spec
 from tasks.storage.clock import ManualClock
 from tasks.storage.store import Operation, Row, Store
-from tasks.tables import protocol, requests, rows
+from tasks.tables import protocol, requests, task_table
 from tasks.tables.services import memory_services
+from tasks.tables.task_table import RowKind, kind_of
 from tests.service_manager.workbench import Bench, collect, document, mosaic, plan_of
 
 
@@ -26,24 +27,24 @@ class Counting:
         self.scans = 0
 
     def get(self, table: str, partition: str, row: str) -> Row | None:
-        if table == rows.TABLE:
+        if table == task_table.TABLE:
             self.reads[row.split("|")[1]] += 1
         return self._inner.get(table, partition, row)
 
     def scan(
         self, table: str, partition: str, start: str, end: str, limit: int | None = None
     ) -> Iterator[Row]:
-        if table == rows.TABLE and start.startswith("s|"):
+        if table == task_table.TABLE and kind_of(start) is RowKind.SPEC:
             self.reads[start.split("|")[1]] += 1
-        elif table == rows.TABLE:
+        elif table == task_table.TABLE:
             self.scans += 1
         return self._inner.scan(table, partition, start, end, limit)
 
     def transact(
         self, table: str, partition: str, operations: Sequence[Operation]
     ) -> tuple[str, ...]:
-        if table == rows.TABLE:
-            changed = [op.row[2:] for op in operations if op.row.startswith("t|")]
+        if table == task_table.TABLE:
+            changed = [op.row[2:] for op in operations if kind_of(op.row) is RowKind.TASK]
             if len(changed) == 1:
                 self.writes[changed[0]] += 1
             else:

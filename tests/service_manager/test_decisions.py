@@ -11,11 +11,11 @@ from service_manager.tasks.dispatch import Dispatch
 from service_manager.tasks.view import Live, Running, View
 from tasks.model.categories import Category
 from tasks.model.classes import sized
-from tasks.model.model import ArtifactFile, Phase, RequestState
+from tasks.model.model import ArtifactFile, MissingPolicy, Phase, RequestState, WantOutcome
 from tasks.model.plan import Gap
 from tasks.tables.expectation import Times
 from tasks.tables.history import ClassStatistics
-from tasks.tables.requests import PhaseCount, RequestRow
+from tasks.tables.request_table import PhaseCount, RequestRow
 from tasks.tables.rows import Want
 from tasks.tables.workers import RunningAttempt, WorkerRow
 
@@ -27,7 +27,7 @@ def view(*requests: tuple[str, str, float], slots: int = 2) -> View:
     found = View(slots=slots)
     for name, owner, submitted in requests:
         row = RequestRow(id=name, owner=owner, state=RequestState.RUNNING, submitted=submitted)
-        found.requests[name] = Live(row=row, policy="skip")
+        found.requests[name] = Live(row=row, policy=MissingPolicy.SKIP)
     return found
 
 
@@ -330,7 +330,9 @@ def test_an_attempt_is_as_old_as_its_worker_says() -> None:
 # --- how a request ends ---
 
 
-def want(name: str, outcome: str, *, output: str = "", category: Category | None = None) -> Want:
+def want(
+    name: str, outcome: WantOutcome, *, output: str = "", category: Category | None = None
+) -> Want:
     return Want(
         request="r",
         key=name,
@@ -346,17 +348,17 @@ def want(name: str, outcome: str, *, output: str = "", category: Category | None
 @pytest.mark.parametrize(
     ("policy", "outcomes", "gaps", "expected"),
     [
-        ("skip", ["done", "done"], 0, RequestState.COMPLETE),
-        ("skip", ["done", "done"], 1, RequestState.GAPS),
-        ("skip", ["failed", "done"], 0, RequestState.GAPS),
-        ("skip", ["failed", "gap"], 0, RequestState.FAILED),
-        ("fail", ["failed", "done"], 0, RequestState.FAILED),
-        ("fail", ["done", "done"], 1, RequestState.GAPS),
-        ("fail", ["done", "superseded"], 0, RequestState.FAILED),
+        (MissingPolicy.SKIP, [WantOutcome.DONE, WantOutcome.DONE], 0, RequestState.COMPLETE),
+        (MissingPolicy.SKIP, [WantOutcome.DONE, WantOutcome.DONE], 1, RequestState.GAPS),
+        (MissingPolicy.SKIP, [WantOutcome.FAILED, WantOutcome.DONE], 0, RequestState.GAPS),
+        (MissingPolicy.SKIP, [WantOutcome.FAILED, WantOutcome.GAP], 0, RequestState.FAILED),
+        (MissingPolicy.FAIL, [WantOutcome.FAILED, WantOutcome.DONE], 0, RequestState.FAILED),
+        (MissingPolicy.FAIL, [WantOutcome.DONE, WantOutcome.DONE], 1, RequestState.GAPS),
+        (MissingPolicy.FAIL, [WantOutcome.DONE, WantOutcome.SUPERSEDED], 0, RequestState.FAILED),
     ],
 )
 def test_how_a_request_ends(
-    policy: str, outcomes: list[str], gaps: int, expected: RequestState
+    policy: MissingPolicy, outcomes: list[WantOutcome], gaps: int, expected: RequestState
 ) -> None:
     wants = [want("granule", outcomes[0]), want("result", outcomes[1], output="out")]
     found = judge(policy, wants, [Gap(what="day", reason="no granule")] * gaps)
@@ -366,25 +368,25 @@ def test_how_a_request_ends(
 
 def reduction_of(*ends: Want) -> list[Want]:
     """A request for a reduction: one plain raster, and what the runs came to."""
-    return [want("layer", "done", output="MCD15A2.005/Lai_1km"), *ends]
+    return [want("layer", WantOutcome.DONE, output="MCD15A2.005/Lai_1km"), *ends]
 
 
 CRASH = "python own.py ended with exit code 1: ModuleNotFoundError: No module named 'scipy'"
 
 
 def crashed(number: int, message: str = CRASH, *, stopped: bool = False) -> Want:
-    failed = want(f"r0c{number} 2012-04", "failed", category=Category.USER_CODE_FAILED)
+    failed = want(f"r0c{number} 2012-04", WantOutcome.FAILED, category=Category.USER_CODE_FAILED)
     return replace(failed, phase=Phase.REDUCTION, message=message, stopped=stopped)
 
 
 RUNS = {Phase.REDUCTION: PhaseCount(total=20)}
-GAP = want("Lai_1km_own.2012-04", "gap", output="own/Lai_1km_own")
+GAP = want("Lai_1km_own.2012-04", WantOutcome.GAP, output="own/Lai_1km_own")
 
 
 def test_a_request_whose_every_reduction_failed_has_failed_and_says_of_what() -> None:
     stopped = [crashed(n, stopped=True, message="not run") for n in range(3, 20)]
     wants = reduction_of(*[crashed(n) for n in range(3)], *stopped, GAP)
-    found = judge("skip", wants, [], package="own", phases=RUNS)
+    found = judge(MissingPolicy.SKIP, wants, [], package="own", phases=RUNS)
     assert found.state is RequestState.FAILED
     assert found.message == (
         "no result of the reduction own could be made: user code failed: python own.py ended with "
@@ -395,9 +397,9 @@ def test_a_request_whose_every_reduction_failed_has_failed_and_says_of_what() ->
 
 def test_a_reduction_that_failed_for_some_groups_is_told_beside_its_results() -> None:
     other = crashed(2, message="python own.py ended with exit code 3: odd")
-    made = want("Fpar_1km_own.2012-04", "done", output="own/Fpar_1km_own")
+    made = want("Fpar_1km_own.2012-04", WantOutcome.DONE, output="own/Fpar_1km_own")
     wants = reduction_of(crashed(0), crashed(1), other, made)
-    found = judge("skip", wants, [], package="own", phases=RUNS)
+    found = judge(MissingPolicy.SKIP, wants, [], package="own", phases=RUNS)
     assert found.state is RequestState.GAPS
     assert "2 of 2 results are there; some lack an input: user code failed: python own.py" in (
         found.message
@@ -408,12 +410,12 @@ def test_a_reduction_that_failed_for_some_groups_is_told_beside_its_results() ->
 def test_without_a_result_the_failed_granules_are_the_cause() -> None:
     granules = [
         replace(
-            want(f"g{n}.hdf", "failed", category=Category.UNREADABLE_INPUT_FILE),
+            want(f"g{n}.hdf", WantOutcome.FAILED, category=Category.UNREADABLE_INPUT_FILE),
             message=f"g{n}.hdf is cut off",
         )
         for n in range(3)
     ]
-    found = judge("skip", [*granules, GAP], [], package="own")
+    found = judge(MissingPolicy.SKIP, [*granules, GAP], [], package="own")
     assert found.message == (
         "none of the 1 results could be made: unreadable input file: g0.hdf is cut off (and 2 more "
         "tasks)"
@@ -423,7 +425,7 @@ def test_without_a_result_the_failed_granules_are_the_cause() -> None:
 def test_rasters_without_one_valid_pixel_are_named() -> None:
     wants = [
         replace(
-            want(name, "done", output="own"),
+            want(name, WantOutcome.DONE, output="own"),
             files=(
                 ArtifactFile(name=f"{name}.tif", blob="b", size=1, sha256="", valid_share=share),
                 ArtifactFile(name=f"{name}.json", blob="c", size=1, sha256=""),
@@ -431,7 +433,7 @@ def test_rasters_without_one_valid_pixel_are_named() -> None:
         )
         for name, share in (("a", 0.0), ("b", 0.5), ("c", 0.0), ("d", 1e-9))
     ]
-    found = judge("skip", wants, [])
+    found = judge(MissingPolicy.SKIP, wants, [])
     assert found.state is RequestState.COMPLETE
     assert found.message == (
         "all 4 results are there; 2 of 4 rasters hold no valid pixel: own/a.tif, own/c.tif"
@@ -440,9 +442,9 @@ def test_rasters_without_one_valid_pixel_are_named() -> None:
 
 def test_what_is_lacking_is_named_with_its_reason() -> None:
     wants = [
-        want("result", "gap", output="out"),
-        want("cell", "gap"),
-        want("granule", "failed", category=Category.DOWNLOAD_FAILED),
+        want("result", WantOutcome.GAP, output="out"),
+        want("cell", WantOutcome.GAP),
+        want("granule", WantOutcome.FAILED, category=Category.DOWNLOAD_FAILED),
     ]
     assert lacking(wants, [Gap(what="day", reason="no granule")]) == (
         Gap(what="day", reason="no granule"),

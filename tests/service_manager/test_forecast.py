@@ -5,7 +5,7 @@ from tasks.model.model import RequestState
 from tasks.model.plan import Plan
 from tasks.model.spec import GridSpec, Input, MosaicSpec
 from tasks.tables import requests
-from tasks.tables.requests import Preview
+from tasks.tables.request_table import Preview
 from tests.service_manager.workbench import Bench, collect, document, plan_of
 
 GRANULES = [collect(f"g{i}") for i in range(3)]

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from reprojection.read.completeness import Completeness, Missing
 from service_manager.requests.letter import Outcome, compose, outcome, usable_address
 from tasks.model.categories import Category
-from tasks.model.model import ArtifactFile, Phase, RequestState
+from tasks.model.model import ArtifactFile, Phase, RequestState, WantOutcome
 from tasks.model.plan import Gap
-from tasks.tables.requests import PhaseCount
+from tasks.tables.request_table import PhaseCount
 from tasks.tables.rows import Want
 
 LINK = "http://portal/requests/r1"
@@ -22,7 +22,7 @@ DONE = Want(
     phase=Phase.AGGREGATION,
     name="MCD15A2.005.Lai_1km.2012-01-01",
     output="MCD15A2.005/Lai_1km",
-    outcome="done",
+    outcome=WantOutcome.DONE,
     files=(FILE,),
 )
 
@@ -53,7 +53,7 @@ def test_gaps_say_which_dates_and_why() -> None:
         Gap(what=f"MCD15A2.005 2012-03-{day:02d}", reason="the archive has no granule of this date")
         for day in (5, 13, 21)
     ]
-    gap = replace(DONE, outcome="gap", files=(), name="h17v03 2012-01-09", message="")
+    gap = replace(DONE, outcome=WantOutcome.GAP, files=(), name="h17v03 2012-01-09", message="")
     found = outcome([DONE, gap], gaps)
     body = text(RequestState.GAPS, found)
     assert "What is missing (4 gaps)" in body
@@ -70,7 +70,7 @@ def test_failures_by_category_with_their_remedy() -> None:
             key=f"0{n}",
             output="",
             files=(),
-            outcome="failed",
+            outcome=WantOutcome.FAILED,
             phase=Phase.COLLECTION,
             name=f"granule {n}",
             message=f"granule {n} is a web page; fetch it again" if n else "",

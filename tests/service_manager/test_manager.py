@@ -9,13 +9,15 @@ from service_manager.options import Options
 from tasks.errors import RequestRefusedError, StoreError
 from tasks.model.absence import NAMED, Absent, bounded
 from tasks.model.categories import Category
-from tasks.model.model import Phase, RequestState, State
+from tasks.model.model import Phase, RequestOrder, RequestState, State
 from tasks.model.plan import Gap, Plan
 from tasks.request.request import Request
 from tasks.storage.blobs import split_blob
 from tasks.storage.schema import SCHEMA
 from tasks.storage.store import Delete, Insert
 from tasks.tables import history, outbox, protocol, requests, workers
+from tasks.tables.request_table import list_rows
+from tasks.tables.task_table import MARKERS, RowKind, kind_of
 from tasks.tables.transitions import RetryPolicy
 from tests.service_manager.workbench import Bench, collect, mosaic, plan_of
 
@@ -37,7 +39,7 @@ def left_over(found: Bench) -> list[str]:
     return [
         row.row
         for row in found.services.store.tables()["tasks"]  # type: ignore[attr-defined]
-        if row.row[:2] in ("o|", "r|", "x|", "z|")
+        if kind_of(row.row) in (RowKind.NEWS, *MARKERS)
     ]
 
 
@@ -85,7 +87,7 @@ def test_what_is_missing_is_skipped_named_and_mailed() -> None:
     heir = outcomes[outcomes[A.key].successor]
     assert heir.outcome == "done"
     assert heir.output == "out"
-    successor = protocol.read_spec(b.services.store, heir.key)
+    successor = b.services.tasks.spec(heir.key)
     assert [i.key for i in successor.inputs] == [G[1].key]
     assert [(one.what, one.why) for one in successor.missing] == [("g0", "source not published")]
 
@@ -102,10 +104,10 @@ def test_a_successor_names_the_granules_for_want_of_which_its_inputs_were_not_ma
     row = b.until_ended(request)
     assert row.state is RequestState.GAPS
     (made,) = requests.results(b.services, request)
-    over = protocol.read_spec(b.services.store, made.key)
+    over = b.services.tasks.spec(made.key)
     assert over.missing == ()
     (given,) = over.inputs
-    successor = protocol.read_spec(b.services.store, given.key)
+    successor = b.services.tasks.spec(given.key)
     assert [i.key for i in successor.inputs] == [A.key]
     assert successor.absent_parts == 1
     assert [(one.part, one.what, one.why) for one in successor.missing] == [
@@ -129,7 +131,7 @@ def test_what_a_successor_only_counts_is_counted_once_where_it_fails_too() -> No
         wants = {want.key: want for want in requests.wants(b.services, request)}
         if wants and wants[top.key].successor:
             break
-    over = protocol.read_spec(b.services.store, wants[top.key].successor)
+    over = b.services.tasks.spec(wants[top.key].successor)
     assert over.missing_unnamed is not None
     # The granules, g0 that failed, and the part over what there is, which failed, too.
     assert len(over.missing) + over.missing_unnamed.inputs == NAMED + 50 + 2
@@ -143,7 +145,7 @@ def test_nothing_left_is_a_gap_and_a_request_without_results_fails() -> None:
     assert row.state is RequestState.FAILED
     assert "none of the 1 results" in row.message
     assert [g.what for g in row.gaps] == ["g3", "sole"]
-    sole = protocol.read_task(b.services.store, SOLE.key)
+    sole = b.services.tasks.task(SOLE.key)
     assert sole is not None
     assert (sole.state, sole.category) == (State.FAILED, Category.UPSTREAM_FAILED)
 
@@ -163,7 +165,7 @@ def test_a_failure_is_tried_again_within_its_budget_and_recorded() -> None:
     b = bench(decide=lambda c: Category.SERVER_BUSY if c.task.attempt < 3 else None)
     request = b.submit("ab")
     assert b.until_ended(request).state is RequestState.COMPLETE
-    attempts = protocol.attempts_of(b.services.store, G[0].key)
+    attempts = b.services.tasks.attempts(G[0].key)
     assert [a.category for a in attempts] == [Category.SERVER_BUSY, Category.SERVER_BUSY, None]
     means = {c: s.mean for c, s in history.class_statistics(b.services.store).items()}
     assert means == {G[0].task_class: 1.0, A.task_class: 1.0}
@@ -214,11 +216,11 @@ def test_cancel_withdraws_what_is_unfinished_and_leaves_shared_tasks_to_others()
     first, second = b.submit("p"), b.submit("ab", owner="other")
     b.manager.tick()
     b.manager.tick()
-    requests.order(b.services, first, "cancel")
+    requests.order(b.services, first, RequestOrder.CANCEL)
     assert b.until_ended(first).state is RequestState.CANCELLED
     assert all(want.outcome == "done" for want in requests.wants(b.services, first))
     assert b.until_ended(second).state is RequestState.COMPLETE
-    task = protocol.read_task(b.services.store, TOP.key)
+    task = b.services.tasks.task(TOP.key)
     assert task is not None
     assert task.state is State.CANCELLED
     again = b.submit("p")
@@ -233,7 +235,7 @@ def test_cancel_orders_the_kill_of_what_runs() -> None:
     claimed = protocol.claim(b.services, G[0].key, "worker", RetryPolicy())
     assert claimed is not None
     _beat(b, claimed)
-    requests.order(b.services, request, "cancel")
+    requests.order(b.services, request, RequestOrder.CANCEL)
     for _ in range(3):
         b.manager.tick()
         b.services.clock.sleep(1)
@@ -243,13 +245,13 @@ def test_cancel_orders_the_kill_of_what_runs() -> None:
 def test_pause_stops_dispatch_and_resume_goes_on() -> None:
     b = bench()
     request = b.submit("p")
-    requests.order(b.services, request, "pause")
+    requests.order(b.services, request, RequestOrder.PAUSE)
     b.rounds(20)
     b.ran.clear()
     b.rounds(5)
     assert b.ran == []
     assert b.row(request).paused
-    requests.order(b.services, request, "resume")
+    requests.order(b.services, request, RequestOrder.RESUME)
     assert b.until_ended(request).state is RequestState.COMPLETE
 
 
@@ -278,7 +280,7 @@ def test_a_new_manager_goes_on_where_the_old_one_died(rounds: int) -> None:
 def test_a_lost_blob_is_made_again_for_who_needs_it(how: Category) -> None:
     b = bench()
     b.until_ended(b.submit("ab"))
-    task = protocol.read_task(b.services.store, A.key)
+    task = b.services.tasks.task(A.key)
     assert task is not None
     b.services.blobs.delete(*split_blob(task.files[0].blob))
 
@@ -306,7 +308,7 @@ def test_a_lost_blob_is_made_again_for_who_needs_it(how: Category) -> None:
         if b.row(request).state.ended:
             break
     assert b.row(request).state is RequestState.COMPLETE
-    healed = protocol.read_task(b.services.store, A.key)
+    healed = b.services.tasks.task(A.key)
     assert healed is not None
     assert healed.generation == 2
     for want in requests.results(b.services, request):
@@ -340,7 +342,7 @@ def test_a_result_known_to_be_lost_is_made_again_for_who_needs_it_now() -> None:
     b = bench()
     request = b.submit("p")
     b.manager.tick()
-    while (task := protocol.read_task(b.services.store, TOP.key)) is None or task.missing:
+    while (task := b.services.tasks.task(TOP.key)) is None or task.missing:
         b.work()
         b.services.clock.sleep(1)
         b.manager.tick()
@@ -464,7 +466,7 @@ def test_a_successor_that_cannot_be_stored_is_a_gap_and_the_manager_goes_on() ->
     )
     row = b.until_ended(b.submit("big"))
     assert row.state in (RequestState.GAPS, RequestState.FAILED)
-    failed = protocol.read_task(b.services.store, big.key)
+    failed = b.services.tasks.task(big.key)
     assert failed is not None
     assert (failed.state, failed.category) == (State.FAILED, Category.UPSTREAM_FAILED)
     assert failed.successor == ""
@@ -486,7 +488,7 @@ def test_a_manager_that_begins_to_act_lists_the_requests_of_an_earlier_build() -
     request = b.submit("ab")
     b.until_ended(request)
     (listed,) = requests.list_requests(b.services)
-    unlisted = [Delete(row=row) for row in requests.list_rows(listed)]
+    unlisted = [Delete(row=row) for row in list_rows(listed)]
     marker = Insert(row=f"n|0|{request}", entity={"schema": SCHEMA, "id": request})
     b.services.store.transact("requests", "requests", [*unlisted, marker])
     assert [*requests.list_requests(b.services)] == []

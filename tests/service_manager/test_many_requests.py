@@ -3,7 +3,7 @@
 from service_manager.plans.plan_turns import PlanTurns
 from tasks.model.model import RequestState
 from tasks.request.request import Request
-from tasks.tables.requests import RequestRow
+from tasks.tables.request_table import RequestRow
 from tests.service_manager.workbench import Bench, collect, mosaic, plan_of
 
 NUMBER = 100

@@ -23,13 +23,13 @@ from pydantic import SecretStr
 
 from service_manager.requests.notify import GIVE_UP, MailServer, Postman, compose, message
 from tasks.errors import StoreError
-from tasks.model.model import Phase, RequestState
+from tasks.model.model import Phase, RequestState, WantOutcome
 from tasks.settings import Settings
 from tasks.storage.clock import ManualClock
 from tasks.storage.memory_store import MemoryStore
 from tasks.tables import outbox
 from tasks.tables.outbox import Mail
-from tasks.tables.requests import RequestRow
+from tasks.tables.request_table import RequestRow
 from tasks.tables.rows import Want
 
 pytestmark = pytest.mark.integration
@@ -317,7 +317,9 @@ def test_composing_the_mail_of_a_request() -> None:
     row = RequestRow(
         id="r1", owner="o", state=RequestState.COMPLETE, submitted=0.0, title="Leaf\narea"
     )
-    wants = [Want(request="r1", key="0", phase=Phase.COLLECTION, outcome="done", reused=True)]
+    wants = [
+        Want(request="r1", key="0", phase=Phase.COLLECTION, outcome=WantOutcome.DONE, reused=True)
+    ]
     args: dict[str, Any] = {"portal_url": "http://portal/", "now": 5.0}
     assert compose(row, wants, (), to="", **args) is None
     made = compose(row, wants, (), to="scientist@example.org", **args)

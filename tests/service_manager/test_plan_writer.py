@@ -14,8 +14,9 @@ from tasks.model.model import Task
 from tasks.storage.clock import ManualClock
 from tasks.storage.memory_store import MemoryStore
 from tasks.storage.store import Operation, Row
-from tasks.tables import rows
+from tasks.tables import task_table
 from tasks.tables.services import Services, memory_services
+from tasks.tables.task_table import TaskTable
 from tasks.tables.transitions import Change
 from tests.service_manager.workbench import collect, mosaic, plan_of
 
@@ -57,7 +58,7 @@ def written(store: MemoryStore) -> list[str]:
 
 
 def content(store: MemoryStore) -> dict[tuple[str, str], object]:
-    return {(row.partition, row.row): row.entity for row in store.tables()[rows.TABLE]}
+    return {(row.partition, row.row): row.entity for row in store.tables()[task_table.TABLE]}
 
 
 def test_lost_answers_change_nothing_of_what_is_written() -> None:
@@ -83,7 +84,7 @@ def test_a_gate_that_closes_in_the_middle_lets_nothing_more_through() -> None:
     batches = PlanWriter(mine, "r", [TASKS]).batches()
     for _ in range(3 * len(SHARDS)):  # every shard's gate has been passed
         next(batches)
-    gate.close(store, mine.clock, "r")
+    gate.close(mine.tasks, mine.clock, "r")
     before = content(store)
     with pytest.raises(FencedError):
         list(batches)
@@ -91,16 +92,16 @@ def test_a_gate_that_closes_in_the_middle_lets_nothing_more_through() -> None:
 
 
 def test_who_read_the_gate_before_another_passed_it_writes_nothing() -> None:
-    store, clock = MemoryStore(), ManualClock()
+    tasks, clock = TaskTable(MemoryStore()), ManualClock()
     change = Change(task=cast(Task, None), operations=())
     for _ in range(2):  # before it is first passed, and after
-        guard = gate.passing(store, "0", "r")
-        assert gate.guarded(store, "0", guard, change).operations == (guard,)
-        store.transact(rows.TABLE, "0", [gate.passing(store, "0", "r")])
+        guard = gate.passing(tasks, "0", "r")
+        assert gate.guarded(tasks, "0", guard, change).operations == (guard,)
+        tasks.transact("0", [gate.passing(tasks, "0", "r")])
         with pytest.raises(gate.TurnedError):
-            gate.guarded(store, "0", guard, change)
+            gate.guarded(tasks, "0", guard, change)
         with pytest.raises(ConflictError):
-            store.transact(rows.TABLE, "0", [guard])
-    gate.close(store, clock, "r")
+            tasks.transact("0", [guard])
+    gate.close(tasks, clock, "r")
     with pytest.raises(FencedError):
-        gate.passing(store, "0", "r")
+        gate.passing(tasks, "0", "r")

@@ -16,13 +16,14 @@ from modis.box import LonLatBox
 from service_manager.leader.manager import PREPARING, Manager
 from service_manager.options import Options
 from service_manager.planner.course import Course
-from tasks.model.model import RequestState
+from tasks.model.model import RequestOrder, RequestState
 from tasks.model.packages import Packages
 from tasks.request.request import Request
 from tasks.storage.schema import SCHEMA
 from tasks.storage.store import Upsert
 from tasks.tables import requests
-from tasks.tables.requests import Preparation
+from tasks.tables.request_table import REQUEST as CODEC
+from tasks.tables.request_table import Preparation
 from tests.service_manager.shelf import LIMITS, REQUEST, Shelf, composites
 from tests.service_manager.workbench import Bench
 
@@ -170,7 +171,7 @@ def test_another_manager_goes_on_with_planning(bench: Searching) -> None:
 def test_what_is_cancelled_while_it_is_planned_ends_at_once(bench: Searching) -> None:
     request = bench.submit("p", **REQUEST)
     bench.until(lambda: bench.row(request).state is RequestState.PLANNING)
-    requests.order(bench.services, request, "cancel")
+    requests.order(bench.services, request, RequestOrder.CANCEL)
     row = bench.row(request)
     assert (row.state, row.preparation) == (RequestState.CANCELLED, None)
     assert row.message == "cancelled while it was being planned"
@@ -188,7 +189,7 @@ def test_what_an_older_build_was_writing_is_written(bench: Searching) -> None:
     bench.until(lambda: len(list(requests.wants(bench.services, request))) > 20)
     row = bench.row(request)
     assert row.state is RequestState.WRITING
-    old = {**requests.dump(row), "schema": 4, "state": "planning"}
+    old = {**CODEC.dump(row), "schema": 4, "state": "planning"}
     del old["preparation"]
     bench.services.store.transact("requests", "requests", [Upsert(row=f"q|{request}", entity=old)])
     assert bench.row(request).state is RequestState.WRITING

@@ -1,8 +1,8 @@
 """What a request wants after its end: what its pages show, and no more."""
 
 from tasks.model.categories import Category
-from tasks.model.model import RequestState
-from tasks.tables import protocol, requests
+from tasks.model.model import RequestOrder, RequestState
+from tasks.tables import requests
 from tests.service_manager.workbench import Bench, collect, mosaic, plan_of
 
 G = [collect(f"g{i}") for i in range(3)]
@@ -27,16 +27,16 @@ def test_an_ended_request_lets_its_intermediates_go() -> None:
     request = b.submit("p")
     row = b.until_ended(request)
     assert row.state is RequestState.GAPS
-    assert requests.ended_requests(b.services.store) == [request]
+    assert b.services.requests.unsettled() == [request]
     shown = [w.output for w in requests.results(b.services, request)]
     lost = [w.name for w in requests.failures(b.services, request)]
     b.rounds(60)
-    assert requests.ended_requests(b.services.store) == []
+    assert b.services.requests.unsettled() == []
     assert wanted(b, request) == {"g0", "a", "top"}
     assert [w.output for w in requests.results(b.services, request)] == shown
     assert [w.name for w in requests.failures(b.services, request)] == lost
     for spec, wants in ((G[1], ()), (TOP, (request,)), (G[0], (request,))):
-        task = protocol.read_task(b.services.store, spec.key)
+        task = b.services.tasks.task(spec.key)
         assert task is not None
         assert task.wants == wants
     assert b.row(request) == row
@@ -49,7 +49,7 @@ def test_another_request_keeps_what_it_wants() -> None:
     second = b.submit("p", owner="other")
     while not wanted(b, second):
         b.manager.tick()
-    task = protocol.read_task(b.services.store, G[0].key)
+    task = b.services.tasks.task(G[0].key)
     assert task is not None
     assert second in task.wants
     b.rounds(60)
@@ -62,7 +62,7 @@ def test_a_manager_that_dies_meanwhile_is_followed_by_one_that_goes_on() -> None
     b.until_ended(request)
     b.restart(epoch=2)
     b.rounds(60)
-    assert requests.ended_requests(b.services.store) == []
+    assert b.services.requests.unsettled() == []
     assert wanted(b, request) == {"a", "top"}
 
 
@@ -70,8 +70,8 @@ def test_a_cancelled_request_wants_nothing_and_is_let_go() -> None:
     b = bench()
     request = b.submit("p")
     b.rounds(1)
-    requests.order(b.services, request, "cancel")
+    requests.order(b.services, request, RequestOrder.CANCEL)
     b.until_ended(request)
     b.rounds(40)
     assert wanted(b, request) == set()
-    assert requests.ended_requests(b.services.store) == []
+    assert b.services.requests.unsettled() == []

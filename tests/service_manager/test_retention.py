@@ -5,7 +5,7 @@ from dataclasses import replace
 from service_manager.storage.retention import Retention
 from service_manager.storage.worth import Policy
 from tasks.model.keys import SHARDS
-from tasks.model.model import RequestState, State
+from tasks.model.model import RequestOrder, RequestState, State
 from tasks.storage.blobs import ARTIFACTS, artifact_name, split_blob
 from tasks.tables import outbox, protocol, requests
 from tests.service_manager.workbench import Bench, collect, mosaic, plan_of
@@ -46,12 +46,12 @@ def test_what_no_request_wants_expires_and_is_made_again_when_wanted() -> None:
     request = b.submit("p")
     while not b.ran:
         b.rounds(1)
-    requests.order(b.services, request, "cancel")
+    requests.order(b.services, request, RequestOrder.CANCEL)
     assert b.until_ended(request).state is RequestState.CANCELLED
     b.rounds(40)
     keeper = Retention(b.services, b.manager.view, wait=10)
     assert sum(keeper.expire(shard) for shard in SHARDS) >= 1
-    task = protocol.read_task(b.services.store, G.key)
+    task = b.services.tasks.task(G.key)
     assert task is not None
     assert task.state is State.EXPIRED
     for _ in range(2):

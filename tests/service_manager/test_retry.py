@@ -10,11 +10,12 @@ import pytest
 from service_manager.leader.manager import Manager
 from tasks.errors import FencedError, StoreError
 from tasks.model.categories import Category
-from tasks.model.model import RequestState, State
+from tasks.model.model import RequestOrder, RequestState, State
 from tasks.storage.store import Operation, Row, Store
 from tasks.tables import outbox, protocol, requests, retrying
 from tasks.tables.retrying import NothingToRetryError, Scope
 from tasks.tables.rows import Want
+from tasks.tables.task_table import TaskTable
 from tests.service_manager.workbench import Bench, collect, mosaic, plan_of
 
 G = [collect(f"g{i}") for i in range(5)]
@@ -56,7 +57,7 @@ def wants(b: Bench, request: str) -> dict[str, Want]:
 def made_over(b: Bench, request: str) -> set[str]:
     """The names of the results, each with the number of its inputs."""
     return {
-        f"{want.name} {len(protocol.read_spec(b.services.store, want.key).inputs)}"
+        f"{want.name} {len(b.services.tasks.spec(want.key).inputs)}"
         for want in requests.results(b.services, request)
     }
 
@@ -80,7 +81,7 @@ def test_a_running_request_makes_what_it_lacked_and_all_that_hangs_on_it() -> No
     assert row.state is RequestState.COMPLETE
     assert (row.outputs, row.delivered, row.gap_count) == (3, 3, 0)
     assert set(wants(b, request)) == {spec.key for spec in (*G, A, B, TOP, LAST)}
-    heir = protocol.read_task(b.services.store, before[A.key].successor)
+    heir = b.services.tasks.task(before[A.key].successor)
     assert heir is not None
     assert heir.wants == ()
     assert len(list(outbox.mails(b.services.store))) == 1
@@ -213,7 +214,7 @@ def test_a_request_that_is_to_be_cancelled_tries_nothing_again() -> None:
     b = held(ABSENT)
     request = b.submit("p")
     b.rounds(8)
-    requests.order(b.services, request, "cancel")
+    requests.order(b.services, request, RequestOrder.CANCEL)
     with pytest.raises(NothingToRetryError, match="is being cancelled"):
         retrying.retry(b.services, request, Scope())
     assert b.row(request).retry_orders == ()
@@ -293,7 +294,7 @@ def test_a_manager_that_dies_at_any_write_leaves_nothing_undone(lands: bool) -> 
         assert row.state is RequestState.COMPLETE, (at, row.message)
         assert (row.outputs, row.delivered) == (3, 3)
         assert made_over(b, request) == {"a 2", "top 2", "last 1"}
-        states = {protocol.read_task(store, want.key) for want in wants(b, request).values()}
+        states = {TaskTable(store).task(want.key) for want in wants(b, request).values()}
         assert {task.state for task in states if task} == {State.DONE}
         if not died:
             assert at > 5

@@ -14,7 +14,7 @@ from tasks.request.request import Request, parse_request
 from tasks.storage import blobs
 from tasks.storage.clock import ManualClock
 from tasks.tables import protocol, requests
-from tasks.tables.requests import RequestRow
+from tasks.tables.request_table import RequestRow
 from tasks.tables.services import Services, memory_services
 
 GRID = GridSpec(crs="EPSG:4326", transform=(1, 0, 0, 0, -1, 0), width=8, height=8)

@@ -15,11 +15,11 @@ from service_manager.tasks.view import View
 from tasks.errors import BlobMissingError, FencedError, StoreError
 from tasks.model.categories import Category
 from tasks.model.keys import SHARDS
-from tasks.model.model import ArtifactFile, Attempt
+from tasks.model.model import ArtifactFile, Attempt, RequestOrder
 from tasks.model.plan import Plan
 from tasks.request.request import Request
 from tasks.storage import blobs
-from tasks.tables import protocol, requests, retrying, workers
+from tasks.tables import protocol, request_table, requests, retrying, task_table, workers
 from tasks.tables.services import Services, new_id
 from tasks.tables.workers import Hold, RunningAttempt, WorkerRow
 from tests.simulation.network import Broker
@@ -287,14 +287,14 @@ class SimWorker:
             return
         from tasks.errors import ConflictError
         from tasks.model.keys import shard
-        from tasks.tables import rows, transitions  # the mutants write as careless workers did
+        from tasks.tables import transitions  # the mutants write as careless workers did
 
-        task = protocol.read_task(self.services.store, claimed.task.key)
+        task = self.services.tasks.task(claimed.task.key)
         try:
             if task is None:
                 return
             change = transitions.commit(task, attempt, files)
-            self.services.store.transact(rows.TABLE, shard(task.key), change.operations)
+            self.services.store.transact(task_table.TABLE, shard(task.key), change.operations)
         except FencedError:
             return
         except ConflictError:
@@ -374,15 +374,15 @@ class Client:
         self.submitted[request_id] = request.title
         self._insist(lambda: requests.submit(self.services, owner, request, request_id=request_id))
 
-    def order(self, request_id: str, order: str) -> None:
+    def order(self, request_id: str, order: RequestOrder) -> None:
         """Give an order until it is known to be stored."""
-        if order == "cancel":
+        if order is RequestOrder.CANCEL:
             self.cancelled.add(request_id)
         self._insist(lambda: requests.order(self.services, request_id, order))
 
     def retry(self, request_id: str) -> None:
         """Ask for another try of what failed, until it is known to be stored."""
-        rows: list[requests.RequestRow] = []
+        rows: list[request_table.RequestRow] = []
 
         def ask() -> None:
             try:

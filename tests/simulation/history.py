@@ -6,13 +6,14 @@ from dataclasses import dataclass, field
 
 from service_manager.options import Options
 from tasks.errors import RequestRefusedError, StoreError
-from tasks.model.model import State
+from tasks.model.model import RequestOrder, State
 from tasks.model.plan import Plan
 from tasks.request.request import Request, parse_request
 from tasks.storage.blobs import MemoryBlobs, split_blob
 from tasks.storage.memory_store import MemoryStore
-from tasks.tables import protocol, rows, workers
+from tasks.tables import protocol, task_table, workers
 from tasks.tables.services import Services
+from tasks.tables.task_table import MARKERS, RowKind, kind_of
 from tasks.tables.transitions import RetryPolicy
 from tests.simulation.actors import Client, Script, SimWorker, manager
 from tests.simulation.network import Broker, Mailbox, Rates, SimClock, SimStore, services_of
@@ -289,7 +290,7 @@ class History:
         """One thing that a person does."""
         if what in ("cancel", "pause", "resume"):
             self.world.faults[what] += 1
-            client.order(name, what)
+            client.order(name, RequestOrder(what))
         elif what == "retry":
             if self.world.random.random() < 0.5:  # what was missing was published meanwhile
                 self.script.never.clear()
@@ -344,13 +345,17 @@ class History:
         live = [name for name in client.submitted if name not in self.watch.ended]
         if live:
             return f"requests {live}"
-        left = [r.row for r in self.store.tables().get(rows.TABLE, []) if r.row[:2] in _PASSING]
+        left = [
+            r.row
+            for r in self.store.tables().get(task_table.TABLE, [])
+            if kind_of(r.row) in _PASSING
+        ]
         if left:
             return f"rows {left[:5]}"
         return ""
 
 
-_PASSING = ("o|", "r|", "x|", "z|")
+_PASSING = (RowKind.NEWS, *MARKERS)
 
 
 def hash_of(text: str) -> int:

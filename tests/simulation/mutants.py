@@ -26,9 +26,10 @@ from tasks.model.model import ArtifactFile, Attempt, State, Task
 from tasks.model.spec import Spec
 from tasks.storage.blobs import split_blob
 from tasks.storage.store import Delete, Store
-from tasks.tables import history, protocol, rows, transitions
-from tasks.tables.requests import RequestRow
+from tasks.tables import history, protocol, transitions
+from tasks.tables.request_table import RequestRow
 from tasks.tables.rows import Edge, News, Want
+from tasks.tables.task_table import RowKind, kind_of
 from tasks.tables.transitions import Change
 from tests.simulation.history import Mutant, simulate
 
@@ -143,7 +144,7 @@ def _cancel_leaves_the_want() -> Undo:
         left = tuple(
             op
             for op in change.operations
-            if not (isinstance(op, Delete) and op.row.startswith("w|"))
+            if not (isinstance(op, Delete) and kind_of(op.row) is RowKind.WANT)
         )
         return replace(change, operations=left)
 
@@ -165,9 +166,8 @@ def _cancel_counts_what_is_left() -> Undo:
 
 def _retention_without_expired() -> Undo:
     def expire(self: Retention, shard: str) -> int:
-        store, blobs = self._services.store, self._services.blobs
-        for row in list(store.scan(rows.TABLE, shard, *rows.prefix_range("t|"))):
-            task = rows.load_task(row)
+        blobs = self._services.blobs
+        for task in list(self._services.tasks.all_tasks(shard)):
             if task.state is State.DONE and not task.wants:
                 for file in task.files:
                     blobs.delete(*split_blob(file.blob))
@@ -213,7 +213,7 @@ def _stopped_without_news() -> Undo:
 
     def stop(task: Task, category: Category, reason: str, said: str) -> Change:
         change = original(task, category, reason, said)
-        left = tuple(op for op in change.operations if not op.row.startswith("o|"))
+        left = tuple(op for op in change.operations if kind_of(op.row) is not RowKind.NEWS)
         return replace(change, operations=left)
 
     return _patch(transitions, "stop", stop)

@@ -10,6 +10,7 @@ from tasks.storage.blobs import MemoryBlobs, Stored
 from tasks.storage.memory_store import MemoryStore
 from tasks.storage.store import Operation, Row
 from tasks.tables.services import Services
+from tasks.tables.task_table import MARKERS, kind_of
 from tests.simulation.world import Process, World
 
 Watch = Callable[[str, str, Sequence[Operation]], None]
@@ -87,7 +88,7 @@ class SimStore:
         self, table: str, partition: str, operations: Sequence[Operation]
     ) -> tuple[str, ...]:
         if self._split and table == "tasks":
-            markers = [op for op in operations if op.row[:2] in ("r|", "x|", "z|")]
+            markers = [op for op in operations if kind_of(op.row) in MARKERS]
             rest = [op for op in operations if op not in markers]
             if markers and rest:
                 etags = self._transact(table, partition, rest)

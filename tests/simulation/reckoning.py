@@ -1,16 +1,18 @@
 """What must hold when a history is over."""
 
+import datetime as dt
 from collections import Counter
 from dataclasses import replace
 
-from tasks.model.model import RequestState, State, Task
+from tasks.model.model import RequestState, State, Task, WantOutcome
 from tasks.model.plan import Plan
 from tasks.model.spec import Spec
 from tasks.storage.blobs import split_blob
 from tasks.tables import history as executions
-from tasks.tables import requests, rows
+from tasks.tables import request_table, requests, task_table
 from tasks.tables.rows import Want
 from tasks.tables.services import memory_services
+from tasks.tables.task_table import RowKind, kind_of
 from tests.simulation.actors import Client, content
 from tests.simulation.scenario import Scenario
 from tests.simulation.watch import Watch
@@ -49,9 +51,9 @@ class Reckoning:
     def attempts(self) -> None:
         """Every attempt is counted once."""
         found = [
-            rows.load_attempt(row)
-            for row in self.watch.store.tables().get(rows.TABLE, [])
-            if row.row.startswith("a|")
+            task_table.ATTEMPT.load(row)
+            for row in self.watch.store.tables().get(task_table.TABLE, [])
+            if kind_of(row.row) is RowKind.ATTEMPT
         ]
         made = Counter(a.task_class for a in found if a.category is None)
         counted = {
@@ -59,17 +61,12 @@ class Reckoning:
         }
         if dict(made) != counted:
             self.watch.fail(f"successes {dict(made)} were counted as {counted}")
-        numbers = Counter(
-            {
-                row.row: int(row.entity["count"])
-                for row in self.watch.store.tables().get(executions.TABLE, [])
-                if row.row.startswith("d|")
-            }
-        )
-        if sum(numbers.values()) != len(found):
-            self.watch.fail(f"{len(found)} attempts were counted as {sum(numbers.values())}")
+        days = executions.executions(self.watch.store, 10_000, dt.date(2040, 1, 1))
+        number = sum(day.count for day in days)
+        if number != len(found):
+            self.watch.fail(f"{len(found)} attempts were counted as {number}")
 
-    def request(self, row: requests.RequestRow) -> None:
+    def request(self, row: request_table.RequestRow) -> None:
         """A request says exactly what it has and lacks."""
         wants = {w.key: w for w in requests.wants(self.services, row.id)}
         client = self.client
@@ -91,7 +88,7 @@ class Reckoning:
             return
         self.delivered(row, plan, told)
 
-    def cancelled(self, row: requests.RequestRow, wants: dict[str, Want]) -> None:
+    def cancelled(self, row: request_table.RequestRow, wants: dict[str, Want]) -> None:
         """A cancelled request keeps every result that it had, and counts truly."""
         for key in self.watch.finished.get(row.id, set()) - self.watch.lost_tasks:
             if key not in wants or wants[key].outcome != "done":
@@ -104,8 +101,8 @@ class Reckoning:
         for phase, count in row.phases.items():
             outcomes = Counter(want.outcome for want in told.values() if want.phase is phase)
             if (count.done, count.failed) != (
-                outcomes["done"],
-                outcomes["failed"] + outcomes["gap"],
+                outcomes[WantOutcome.DONE],
+                outcomes[WantOutcome.FAILED] + outcomes[WantOutcome.GAP],
             ):
                 self.watch.fail(f"request {row.id}: {phase} counts {count}, told {outcomes}")
             if count.left or count.running or count.cancelled < 0:
@@ -119,7 +116,7 @@ class Reckoning:
         if row.phases and plain and planned is not None and total != len(planned.tasks):
             self.watch.fail(f"request {row.id} had {len(planned.tasks)} tasks and counts {total}")
 
-    def delivered(self, row: requests.RequestRow, plan: Plan, wants: dict[str, Want]) -> None:
+    def delivered(self, row: request_table.RequestRow, plan: Plan, wants: dict[str, Want]) -> None:
         for planned in plan:
             want = wants.get(planned.spec.key)
             if want is None or not want.outcome:
@@ -133,7 +130,7 @@ class Reckoning:
             self.watch.fail(f"request {row.id} ended {row.state} and names no gap")
 
     def told(
-        self, row: requests.RequestRow, want: Want, spec: Spec, wants: dict[str, Want]
+        self, row: request_table.RequestRow, want: Want, spec: Spec, wants: dict[str, Want]
     ) -> None:
         """One want agrees with its task and with what its inputs came to."""
         task = self.watch.tasks[want.key]
@@ -155,7 +152,7 @@ class Reckoning:
         and that another request had made after all is told done beside a gap, too."""
         return key in self.watch.lost_tasks and self.watch.tasks[key].state is not State.DONE
 
-    def done(self, row: requests.RequestRow, want: Want, task: Task) -> None:
+    def done(self, row: request_table.RequestRow, want: Want, task: Task) -> None:
         if task.key not in self.watch.was_done:
             self.watch.fail(f"request {row.id}: {want.key[:8]} is told done and never was")
         released = want.key in self.watch.released.get(row.id, {})

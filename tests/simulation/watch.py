@@ -3,13 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from tasks.model.model import Phase, RequestState, State, Task
+from tasks.model.model import Phase, RequestState, State, Task, WantOutcome
 from tasks.storage.blobs import MemoryBlobs, split_blob
 from tasks.storage.memory_store import MemoryStore
 from tasks.storage.store import Operation, Row
-from tasks.tables import outbox, requests, rows
-from tasks.tables.requests import RequestRow
+from tasks.tables import outbox, request_table, task_table
+from tasks.tables.request_table import RequestRow
 from tasks.tables.rows import Want
+from tasks.tables.task_table import RowKind, kind_of
 from tests.simulation.world import ViolationError, World
 
 _LEGAL = {
@@ -72,16 +73,17 @@ class Watch:
 
     def __call__(self, table: str, partition: str, operations: Sequence[Operation]) -> None:
         for operation in operations:
-            if table == rows.TABLE and operation.row.startswith("t|"):
+            kind = kind_of(operation.row) if table == task_table.TABLE else None
+            if kind is RowKind.TASK:
                 row = self.store.get(table, partition, operation.row)
                 if row is not None:
-                    self._task(rows.load_task(row))
-            elif table == rows.TABLE and operation.row.startswith("w|"):
+                    self._task(task_table.TASK.load(row))
+            elif kind is RowKind.WANT:
                 self._want(operation.row, self.store.get(table, partition, operation.row))
-            elif table == requests.TABLE and operation.row.startswith("q|"):
+            elif table == request_table.TABLE and request_table.is_request(operation.row):
                 row = self.store.get(table, partition, operation.row)
                 if row is not None:
-                    self._request(requests.load_row(row))
+                    self._request(request_table.REQUEST.load(row))
 
     def fail(self, text: str) -> None:
         """An invariant does not hold."""
@@ -90,7 +92,7 @@ class Watch:
 
     def _want(self, name: str, row: Row | None) -> None:
         if row is not None:
-            want = self.wants[name] = rows.load_want(row)
+            want = self.wants[name] = task_table.WANT.load(row)
             if want.phase is Phase.REDUCTION:
                 self._runs(want.request)
             return
@@ -105,16 +107,20 @@ class Watch:
             for want in self.wants.values()
             if want.request == request and want.phase is Phase.REDUCTION and want.outcome
         ]
-        failed = [want for want in told if want.outcome == "failed"]
+        failed = [want for want in told if want.outcome is WantOutcome.FAILED]
         words = {(want.category, want.message) for want in failed if not want.stopped}
-        if len(failed) >= 3 and len(words) == 1 and all(w.outcome != "done" for w in told):
+        if (
+            len(failed) >= 3
+            and len(words) == 1
+            and all(w.outcome is not WantOutcome.DONE for w in told)
+        ):
             self.crashed.add(request)
 
     def _stopped(self, task: Task) -> None:
         """A run is stopped only for those who know how such runs fail, and not for who asked for
         it to be tried again."""
         for request in task.wants:
-            if request in self.ended or f"w|{request}|{task.key}" not in self.wants:
+            if request in self.ended or task_table.want_row(request, task.key) not in self.wants:
                 continue
             if request not in self.crashed:
                 self.fail(f"{_name(task)} is stopped, and {request} expects it to end well")
@@ -217,7 +223,7 @@ class Watch:
             for want in wants
             if want.output
             and want.key not in stood_in
-            and (want.outcome == "done" or self.tasks[want.key].state is State.DONE)
+            and (want.outcome is WantOutcome.DONE or self.tasks[want.key].state is State.DONE)
         }
 
     def mails(self, request: str) -> int:

@@ -21,7 +21,7 @@ from tasks.model.categories import Category
 from tasks.model.model import Phase, RequestState
 from tasks.request.request import parse_request
 from tasks.tables import requests
-from tasks.tables.requests import PhaseCount, Preparation, Preview, RequestRow
+from tasks.tables.request_table import PhaseCount, Preparation, Preview, RequestRow
 from tasks.tables.services import Services
 from tests.portal.scripted import (
     SECRET,
@@ -115,7 +115,7 @@ def test_an_order_that_cannot_be_obeyed_is_an_error(services: Services) -> None:
     for what in ("confirm", "pause", "resume", "cancel"):
         with pytest.raises(RefusedError, match="it is complete"):
             run(what, name)
-    assert requests.load(services, name).order == ""
+    assert requests.load(services, name).order is None
 
 
 @pytest.mark.usefixtures("portal")

@@ -238,7 +238,7 @@ def test_doctor_says_that_an_installation_without_kernels_is_slow(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert diagnosis.kernels_finding().verdict is diagnosis.Verdict.GOOD
-    monkeypatch.setattr(diagnosis.kernels, "available", lambda: False)
+    monkeypatch.setattr("reprojection.kernels.kernels.available", lambda: False)
     finding = diagnosis.kernels_finding()
     assert finding.verdict is diagnosis.Verdict.FAULT
     assert "slow" in finding.found

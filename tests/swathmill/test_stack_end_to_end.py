@@ -20,8 +20,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.integration]
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = str(Path(sys.executable).with_name("swathmill"))
-PACKAGES = ("archives", "modis", "portal", "processes", "reprojection", "service_manager")
-PACKAGES += ("swathmill", "tasks", "worker")
+PACKAGES = "archives modis portal processes reprojection service_manager swathmill tasks worker"
 REQUEST = ROOT / "examples" / "sample.yaml"
 LIMIT_SECONDS = 400.0
 DAY = "2012-04-14"
@@ -97,7 +96,7 @@ def until(condition: Callable[[], bool], what: str) -> None:
 @pytest.fixture(scope="module")
 def current(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("current")
-    for package in PACKAGES:
+    for package in PACKAGES.split():
         (folder / f"{package}.py").write_text('raise SystemExit("wrong module")\n')
     return folder
 

@@ -5,8 +5,9 @@ import pytest
 from service_manager.leader.leadership import Leadership
 from tasks.storage.clock import ManualClock
 from tasks.storage.store import Delete, Insert
-from tasks.tables import manager_lease, requests
+from tasks.tables import manager_lease, request_table
 from tasks.tables.manager_lease import ManagerWatch
+from tasks.tables.request_table import MANAGER
 from tasks.tables.services import Services, memory_services
 
 LEASE = 30.0
@@ -114,11 +115,9 @@ def test_the_times_of_day_of_two_machines_are_not_compared(services: Services) -
 
 
 def test_a_row_of_an_earlier_build_has_no_time_and_still_loads(services: Services) -> None:
-    old = Insert(
-        row=manager_lease.ROW, entity={"schema": 2, "epoch": 7, "holder": "abc", "beat": 3}
-    )
-    services.store.transact(requests.TABLE, requests.PARTITION, [old])
-    assert manager_lease.read(services.store).epoch == 7
+    old = Insert(row=MANAGER, entity={"schema": 2, "epoch": 7, "holder": "abc", "beat": 3})
+    services.store.transact(request_table.TABLE, request_table.PARTITION, [old])
+    assert manager_lease.read(services).epoch == 7
     assert ManagerWatch(services, LEASE).look().renewed == 0.0
 
 
@@ -127,10 +126,10 @@ def test_a_reading_serves_for_two_seconds(services: Services, clock: ManualClock
     assert leader.acquire()
     watch = ManagerWatch(services, LEASE)
     first = watch.look()
-    row = services.store.get(requests.TABLE, requests.PARTITION, manager_lease.ROW)
+    row = services.store.get(request_table.TABLE, request_table.PARTITION, MANAGER)
     assert row is not None
     services.store.transact(
-        requests.TABLE, requests.PARTITION, [Delete(row=manager_lease.ROW, etag=row.etag)]
+        request_table.TABLE, request_table.PARTITION, [Delete(row=MANAGER, etag=row.etag)]
     )
     assert watch.look() == first
     clock.sleep(2.0)

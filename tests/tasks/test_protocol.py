@@ -7,13 +7,14 @@ import pytest
 
 from tasks.errors import ConflictError, FencedError, StoreError
 from tasks.model.categories import Category
-from tasks.model.model import ArtifactFile, Phase, RequestState, State
+from tasks.model.model import ArtifactFile, Phase, RequestOrder, RequestState, State
 from tasks.model.spec import CollectSpec, GridSpec, Input, MosaicSpec
 from tasks.request.request import Request, parse_request
 from tasks.storage.store import Operation, Row, Store
-from tasks.tables import history, outbox, protocol, requests, rows, transitions, workers
+from tasks.tables import history, outbox, protocol, requests, task_table, transitions, workers
 from tasks.tables.rows import News, Want
 from tasks.tables.services import Services, memory_services
+from tasks.tables.task_table import TaskTable
 from tasks.tables.transitions import RetryPolicy
 
 GRID = GridSpec(crs="EPSG:4326", transform=(1, 0, 0, 0, -1, 0), width=8, height=8)
@@ -77,7 +78,7 @@ def services(store: Unreliable) -> Services:
 def put(store: Store, spec: CollectSpec | MosaicSpec, missing: int = 0) -> str:
     first = Want(request="r", key=spec.key, phase=spec.phase)
     change = transitions.create(spec, first, missing)
-    store.transact(rows.TABLE, spec.key[0], change.operations)
+    store.transact(task_table.TABLE, spec.key[0], change.operations)
     return spec.key
 
 
@@ -114,10 +115,10 @@ def test_answers_that_get_lost_are_not_failures(
     assert claimed is not None
     store.script = list(script)
     assert protocol.commit(services, ended(claimed), [FILE])
-    task = protocol.read_task(store, key)
+    task = TaskTable(store).task(key)
     assert task is not None
     assert (task.state, task.claim, task.files) == (State.DONE, claimed.claim, (FILE,))
-    (record,) = protocol.attempts_of(store, key)
+    (record,) = TaskTable(store).attempts(key)
     assert record.claim == claimed.claim
 
 
@@ -130,9 +131,9 @@ def test_a_failure_is_recorded_once(
     assert claimed is not None
     store.script = list(script)
     assert protocol.fail(services, ended(claimed, Category.SERVER_BUSY), POLICY)
-    (record,) = protocol.attempts_of(store, key)
+    (record,) = TaskTable(store).attempts(key)
     assert record.category is Category.SERVER_BUSY
-    task = protocol.read_task(store, key)
+    task = TaskTable(store).task(key)
     assert task is not None
     assert (task.state, task.retries) == (State.READY, 1)
     assert task.not_before > 0
@@ -155,7 +156,7 @@ def test_a_zombie_is_fenced(services: Services, store: Unreliable) -> None:
     assert not protocol.commit(services, ended(zombie), [FILE])
     assert not protocol.fail(services, ended(zombie, Category.UNKNOWN), POLICY)
     assert protocol.commit(services, ended(heir), [FILE])
-    task = protocol.read_task(store, key)
+    task = TaskTable(store).task(key)
     assert task is not None
     assert (task.claim, task.attempt, task.retries) == (heir.claim, 2, 0)
 
@@ -177,10 +178,10 @@ def test_an_input_that_is_not_done_any_more_stops_the_claim(
     key = put(store, CELL)
     protocol.change_task(services, GRANULE.key, lambda task: transitions.heal(task, 0))
     assert protocol.claim(services, key, "w", POLICY) is None
-    task = protocol.read_task(store, key)
+    task = TaskTable(store).task(key)
     assert task is not None
     assert (task.state, task.missing) == (State.WAITING, 1)
-    (record,) = protocol.attempts_of(store, key)
+    (record,) = TaskTable(store).attempts(key)
     assert record.category is Category.SOURCE_BLOB_MISSING
 
 
@@ -271,7 +272,7 @@ def test_a_submission_is_stored_once(
     store.script = list(script)
     name = requests.submit(services, "me", document("one"), request_id="one")
     assert requests.load(services, name).title == "one"
-    assert requests.live_requests(store) == ["one"]
+    assert services.requests.live() == ["one"]
     assert [r.id for r in requests.list_requests(services)] == ["one"]
 
 
@@ -300,16 +301,14 @@ def test_an_id_of_another_owner_is_refused(services: Services) -> None:
 
 def test_orders_are_obeyed_until_the_end_only(services: Services) -> None:
     name = requests.submit(services, "me", document())
-    requests.order(services, name, "pause")
+    requests.order(services, name, RequestOrder.PAUSE)
     assert requests.load(services, name).order == "pause"
-    requests.order(services, name, "cancel")
-    requests.order(services, name, "resume")
+    requests.order(services, name, RequestOrder.CANCEL)
+    requests.order(services, name, RequestOrder.RESUME)
     ended = requests.load(services, name)
-    assert (ended.state, ended.order) == (RequestState.CANCELLED, "")
-    with pytest.raises(ValueError, match="no order"):
-        requests.order(services, name, "stop")
+    assert (ended.state, ended.order) == (RequestState.CANCELLED, None)
     with pytest.raises(requests.NoSuchRequestError):
-        requests.order(services, "nothing", "cancel")
+        requests.order(services, "nothing", RequestOrder.CANCEL)
 
 
 # --- history and outbox ---

@@ -10,7 +10,7 @@ from tasks.request.request import parse_request
 from tasks.storage.memory_store import MemoryStore
 from tasks.storage.schema import SCHEMA
 from tasks.storage.store import Delete, Entity, Insert, Row
-from tasks.tables import requests
+from tasks.tables import request_table, requests
 from tasks.tables.services import Services, memory_services
 
 DOCUMENT = parse_request(
@@ -97,7 +97,7 @@ def test_all_pages_together_are_the_whole_list(services: Services) -> None:
 def test_a_list_tells_of_every_change_at_once(services: Services) -> None:
     name = submitted(services, "ada", "one")
 
-    def change(row: requests.RequestRow) -> requests.RequestRow:
+    def change(row: request_table.RequestRow) -> request_table.RequestRow:
         return replace(row, state=RequestState.COMPLETE, delivered=7, gap_count=2, ended=9.0)
 
     requests.change_request(services, name, change)

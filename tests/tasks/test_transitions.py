@@ -12,8 +12,9 @@ from tasks.model.model import ArtifactFile, Attempt, Phase, State, Task
 from tasks.model.spec import CollectSpec, GridSpec, Input, MosaicSpec
 from tasks.storage.memory_store import MemoryStore
 from tasks.storage.store import Row
-from tasks.tables import rows, transitions
-from tasks.tables.rows import Want
+from tasks.tables import task_table, transitions
+from tasks.tables.rows import Edge, Want
+from tasks.tables.task_table import MARKERS, RowKind, TaskTable, kind_of
 from tasks.tables.transitions import Change, RetryPolicy
 
 GRID = GridSpec(crs="EPSG:4326", transform=(1, 0, 0, 0, -1, 0), width=8, height=8)
@@ -179,13 +180,13 @@ def _check_operations(before: Task, change: Change) -> None:
         assert change.task == before
         return
     first = change.operations[0]
-    assert first.row == rows.task_row(KEY)
+    assert first.row == task_table.task_row(KEY)
     assert first.etag == before.etag  # type: ignore[union-attr]
     store = MemoryStore()
     names = [op.row for op in change.operations]
     assert len(names) == len(set(names))
-    old, new = rows.markers(before), rows.markers(change.task)
-    touched = {n for n in names if n[:2] in ("r|", "x|", "z|")}
+    old, new = task_table.markers(before), task_table.markers(change.task)
+    touched = {n for n in names if kind_of(n) in MARKERS}
     assert touched == set(old) ^ set(new)
     assert store.tables() == {}
 
@@ -334,20 +335,17 @@ def test_rows_come_back_as_they_were() -> None:
     inputs = tuple(Input(key=f"{i:064x}", name=f"granule {i}") for i in range(900))
     spec = MosaicSpec(name="wide", grid=GRID, inputs=inputs)
     first = Want(request="r", key=spec.key, phase=spec.phase, name="wide", output="out")
-    edge = rows.Edge(key=spec.key, dependent="d" * 64, bits=2**899 + 1)
+    edge = Edge(key=spec.key, dependent="d" * 64, bits=2**899 + 1)
     change = transitions.create(spec, first, 2**900 - 1, (edge,))
-    store.transact(rows.TABLE, spec.key[0], change.operations)
+    store.transact(task_table.TABLE, spec.key[0], change.operations)
     shard = spec.key[0]
-    stored = store.get(rows.TABLE, shard, rows.task_row(spec.key))
-    assert stored is not None
-    assert rows.load_task(stored) == change.task
-    parts = list(store.scan(rows.TABLE, shard, *rows.prefix_range(f"s|{spec.key}|")))
-    assert len(parts) > 1
-    assert rows.load_spec_rows(parts) == spec
-    (edge_row,) = store.scan(rows.TABLE, shard, *rows.prefix_range(f"e|{spec.key}|"))
-    assert rows.load_edge(edge_row) == edge
-    (want_row,) = store.scan(rows.TABLE, shard, *rows.prefix_range("w|r|"))
-    assert rows.load_want(want_row) == first
+    tasks = TaskTable(store)
+    assert tasks.task(spec.key) == change.task
+    kinds = [kind_of(row.row) for row in tasks.other_rows(shard)]
+    assert kinds.count(RowKind.SPEC) > 1
+    assert tasks.spec(spec.key) == spec
+    assert list(tasks.edges(spec.key)) == [edge]
+    assert list(tasks.wants("r", shard)) == [first]
 
 
 def test_a_want_remembers_every_stand_in() -> None:
@@ -356,8 +354,8 @@ def test_a_want_remembers_every_stand_in() -> None:
     again = want.succeeded("a").succeeded("a").succeeded("b").succeeded("a").succeeded("")
     assert (again.successor, again.earlier, again.successors) == ("a", ("b",), ("b", "a"))
     for one in (want, again):
-        row = Row(partition="k", row="w|r|k", etag="1", entity=rows.dump_want(one))
-        assert rows.load_want(row) == one
+        row = Row(partition="k", row="w|r|k", etag="1", entity=task_table.WANT.dump(one))
+        assert task_table.WANT.load(row) == one
 
 
 def test_an_attempt_keeps_the_end_of_a_long_log() -> None:
@@ -365,9 +363,9 @@ def test_an_attempt_keeps_the_end_of_a_long_log() -> None:
     record = Attempt(**{**attempt(Category.UNKNOWN).__dict__, "log": log})
     store = MemoryStore()
     change = transitions.fail(task(State.RUNNING), record, POLICY, now=1.0, jitter=0.0)
-    row = next(op for op in change.operations if op.row.startswith("a|"))
-    store.transact(rows.TABLE, "0", [row])
-    (stored,) = store.scan(rows.TABLE, "0", "a|", "a}")
-    kept = rows.load_attempt(stored)
+    row = next(op for op in change.operations if kind_of(op.row) is RowKind.ATTEMPT)
+    tasks = TaskTable(store)
+    tasks.transact(record.key[0], [row])
+    kept = tasks.attempts(record.key)[0]
     assert kept.log.endswith("Traceback: the end")
     assert len(kept.log) == 16_384

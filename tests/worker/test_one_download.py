@@ -124,7 +124,7 @@ def test_two_hundred_requests_for_a_granule_are_one_download(tmp_path: Path) -> 
         assert bench.until_ended(request).state is RequestState.COMPLETE
     assert bench.ran.count(spec.key) == 0
     assert len(bench.ran) == 200
-    assert len(protocol.attempts_of(bench.services.store, spec.key)) == 1
+    assert len(bench.services.tasks.attempts(spec.key)) == 1
 
 
 def test_an_attempt_goes_on_where_the_last_one_was_cut(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from tasks.storage.memory_store import MemoryStore
 from tasks.storage.store import Operation
 from tasks.tables import protocol, transitions, workers
 from tasks.tables.services import Services, memory_services
+from tasks.tables.task_table import TaskTable
 from tasks.tables.workers import Hold, WorkerRow
 from tests.worker.world import REQUEST, World, until
 from worker.files.scratch import Scratch
@@ -131,7 +132,7 @@ def test_a_success_is_committed_with_what_was_measured(bench: Bench) -> None:
     key = bench.attempt()
     task = bench.world.task(key)
     assert (task.state, task.files) == (State.DONE, (FILE,))
-    (attempt,) = protocol.attempts_of(bench.world.services.store, key)
+    (attempt,) = bench.world.services.tasks.attempts(key)
     assert (attempt.log, attempt.peak_memory, attempt.category) == ("said", 7, None)
     assert bench.jobs[0].claim == attempt.claim
     assert not bench.jobs[0].scratch.exists()
@@ -151,7 +152,7 @@ def test_a_failure_keeps_its_category_delay_and_log(bench: Bench) -> None:
     task = bench.world.task(key)
     assert task.state is State.READY
     assert task.not_before >= bench.world.services.clock.now() + 500
-    (attempt,) = protocol.attempts_of(bench.world.services.store, key)
+    (attempt,) = bench.world.services.tasks.attempts(key)
     assert (attempt.category, attempt.message) == (Category.SERVER_BUSY, "slow down")
 
 
@@ -167,7 +168,7 @@ def test_a_failure_keeps_its_category_delay_and_log(bench: Bench) -> None:
 def test_an_end_without_a_report(bench: Bench, ended: Ended | None, category: Category) -> None:
     bench.child.messages, bench.child.ended = [], ended
     key = bench.attempt()
-    (attempt,) = protocol.attempts_of(bench.world.services.store, key)
+    (attempt,) = bench.world.services.tasks.attempts(key)
     assert attempt.category is category
 
 
@@ -177,7 +178,7 @@ def test_a_machine_without_room_is_out_of_disk(bench: Bench) -> None:
 
     bench.supervisor.start = start
     key = bench.attempt()
-    (attempt,) = protocol.attempts_of(bench.world.services.store, key)
+    (attempt,) = bench.world.services.tasks.attempts(key)
     assert attempt.category is Category.OUT_OF_DISK
 
 
@@ -196,7 +197,7 @@ def test_an_ordered_kill_is_an_execution_timeout(bench: Bench) -> None:
     key, thread = bench.in_background()
     bench.supervisor.kill(bench.world.task(key).claim, Order.KILL)
     thread.join(10)
-    (attempt,) = protocol.attempts_of(bench.world.services.store, key)
+    (attempt,) = bench.world.services.tasks.attempts(key)
     assert attempt.category is Category.EXECUTION_TIMEOUT
 
 
@@ -208,7 +209,7 @@ def test_a_kill_of_what_nobody_wants_changes_nothing(bench: Bench) -> None:
     bench.supervisor.kill(claim, Order.KILL)
     thread.join(10)
     assert bench.world.task(key).state is State.CANCELLED
-    assert protocol.attempts_of(bench.world.services.store, key) == []
+    assert bench.world.services.tasks.attempts(key) == []
 
 
 def test_a_success_that_crossed_a_kill_order_counts(bench: Bench) -> None:
@@ -241,7 +242,7 @@ def test_an_attempt_is_settled_once_when_the_table_comes_back(
     bench.child.kill()
     thread.join(20)
     assert bench.world.task(key).state is State.DONE
-    assert len(protocol.attempts_of(store, key)) == 1
+    assert len(TaskTable(store).attempts(key)) == 1
 
 
 def heartbeat(bench: Bench) -> Heartbeat:
@@ -290,8 +291,8 @@ def test_a_lease_without_a_beat_ends_all_attempts(bench: Bench, store: Unsteady)
     beating.check_lease()
     assert bench.child.killed.is_set()
     thread.join(10)
-    until(lambda: bool(protocol.attempts_of(store, key)), 5)
-    (attempt,) = protocol.attempts_of(store, key)
+    until(lambda: bool(TaskTable(store).attempts(key)), 5)
+    (attempt,) = TaskTable(store).attempts(key)
     assert attempt.category is Category.WORKER_LOST
 
 
@@ -313,7 +314,7 @@ def test_a_hold_is_read_with_the_beat_and_obeyed(bench: Bench) -> None:
     workers.order_move(services.store, services.clock, "w", bench.world.task(key).claim)
     beating.beat()
     thread.join(10)
-    (attempt,) = protocol.attempts_of(services.store, key)
+    (attempt,) = services.tasks.attempts(key)
     assert (attempt.category, bench.world.task(key).state) == (Category.CANCELLED, State.READY)
     workers.order_hold(services.store, services.clock, "w", row.started - 1, Hold.DRAINED)
     beating.beat()

@@ -15,7 +15,7 @@ from tasks.model.categories import Category
 from tasks.model.model import Attempt, State
 from tasks.model.spec import CollectSpec, GridSpec, Input, ReprojectSpec
 from tasks.storage.blobs import split_blob
-from tasks.tables import protocol, workers
+from tasks.tables import workers
 from tests.reprojection.reading_samples import small_tile
 from tests.worker.disks import disk_of
 from tests.worker.processes import Process, Stack, dead, hanging, make_stack
@@ -66,7 +66,7 @@ def cell(collected: CollectSpec) -> ReprojectSpec:
 def end_of(stack: Stack, key: str) -> Attempt:
     """Its last attempt, when that has ended."""
     stack.settled(key)
-    return protocol.attempts_of(stack.world.services.store, key)[-1]
+    return stack.world.services.tasks.attempts(key)[-1]
 
 
 def made(stack: Stack, collected: CollectSpec) -> tuple[str, str]:
@@ -113,7 +113,7 @@ def test_a_choice_that_its_granules_refuse_is_not_tried_again(stack: Stack) -> N
     assert "FparLai_QC" in end.message
     assert "choose nearest or mode" in end.message
     assert stack.world.task(spec.key).state is State.FAILED
-    assert len(protocol.attempts_of(stack.world.services.store, spec.key)) == 1
+    assert len(stack.world.services.tasks.attempts(spec.key)) == 1
 
 
 @pytest.mark.provokes(Category.SOURCE_BLOB_MISSING, Category.CORRUPT_BLOB_READ)

@@ -9,7 +9,7 @@ import pytest
 from swathmill.stack.redis_server import RedisServer
 from tasks.model.categories import Category
 from tasks.model.model import State
-from tasks.tables import protocol, workers
+from tasks.tables import workers
 from tests.worker.processes import GOOD, Stack, dead, hanging, make_stack, reduction
 from tests.worker.world import until
 
@@ -46,7 +46,7 @@ def test_sigterm_hands_back_after_the_grace(stack: Stack) -> None:
     assert process.popen.wait(20) == 0
     task = stack.world.task(key)
     assert (task.state, task.not_before, task.retries) == (State.READY, 0.0, 0)
-    (attempt,) = protocol.attempts_of(stack.world.services.store, key)
+    (attempt,) = stack.world.services.tasks.attempts(key)
     assert attempt.category is Category.CANCELLED
     until(dead(children), 10, "the tree is gone")
 

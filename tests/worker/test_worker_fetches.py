@@ -10,7 +10,8 @@ from tasks.model.categories import Category
 from tasks.model.model import State
 from tasks.model.spec import CollectSpec
 from tasks.storage.blobs import GRANULES
-from tasks.tables import protocol, workers
+from tasks.tables import workers
+from tasks.tables.task_table import TaskTable
 from tests.archives.servers import (
     Act,
     FileServer,
@@ -102,7 +103,7 @@ def test_a_fetch_killed_midway_shows_nothing_and_the_next_attempt_goes_on(
     stack.world.wake(spec.key)
     stack.send(spec.key)
     task = stack.settled(spec.key)
-    assert task.state is State.DONE, protocol.attempts_of(store, spec.key)
+    assert task.state is State.DONE, TaskTable(store).attempts(spec.key)
     assert [asked.headers.get("range") for asked in server.asked] == [None, f"bytes={HALF}-"]
     (file,) = task.files
     (name,) = stored(stack, spec)
@@ -143,7 +144,7 @@ def test_each_fault_ends_in_its_category_and_stores_nothing(
         stack.send(specs[fault].key)
     for fault, (_, category) in FAULTS.items():
         stack.settled(specs[fault].key)
-        (attempt,) = protocol.attempts_of(stack.world.services.store, specs[fault].key)
+        (attempt,) = stack.world.services.tasks.attempts(specs[fault].key)
         assert attempt.category is category, (fault, attempt)
         assert stored(stack, specs[fault]) == []
         assert TOKEN not in attempt.message + attempt.log

@@ -13,7 +13,8 @@ import redis
 from tasks.messages import celery_app
 from tasks.model.categories import Category
 from tasks.model.model import State
-from tasks.tables import protocol, workers
+from tasks.tables import workers
+from tasks.tables.task_table import TaskTable
 from tests.worker.processes import (
     GOOD,
     Process,
@@ -60,16 +61,16 @@ def test_granules_are_collected_by_two_slots(stack: Stack, granules: Path) -> No
         stack.send(key)
     for key in keys:
         task = stack.settled(key)
-        assert task.state is State.DONE, protocol.attempts_of(stack.world.services.store, key)
+        assert task.state is State.DONE, stack.world.services.tasks.attempts(key)
         assert task.attempt == 1
-        assert len(protocol.attempts_of(stack.world.services.store, key)) == 1
+        assert len(stack.world.services.tasks.attempts(key)) == 1
 
 
 def test_a_reduction_runs_in_the_sandbox_and_its_output_is_stored(stack: Stack) -> None:
     key = reduction(stack, "good", "print('hello from the package');" + GOOD)
     stack.send(key)
     task = stack.settled(key)
-    (attempt,) = protocol.attempts_of(stack.world.services.store, key)
+    (attempt,) = stack.world.services.tasks.attempts(key)
     assert task.state is State.DONE, attempt
     assert "hello from the package" in attempt.log
     assert attempt.peak_memory > 0
@@ -95,7 +96,7 @@ def test_failing_user_code_shows_its_output_and_is_not_repeated(stack: Stack) ->
     key = reduction(stack, "failing", "raise SystemExit('the input has no snow')")
     stack.send(key)
     task = stack.settled(key)
-    (attempt,) = protocol.attempts_of(stack.world.services.store, key)
+    (attempt,) = stack.world.services.tasks.attempts(key)
     assert (task.state, task.category) == (State.FAILED, Category.USER_CODE_FAILED)
     assert attempt.message == "python run.py ended with exit code 1: the input has no snow"
     assert attempt.log == "the input has no snow\n"
@@ -107,7 +108,7 @@ def test_memory_beyond_the_limit_is_out_of_memory(stack: Stack) -> None:
     key = reduction(stack, "hungry", script, memory_gb=50)
     stack.send(key)
     task = stack.settled(key)
-    (attempt,) = protocol.attempts_of(stack.world.services.store, key)
+    (attempt,) = stack.world.services.tasks.attempts(key)
     assert attempt.category is Category.OUT_OF_MEMORY, attempt
     assert task.strikes == 1
 
@@ -132,7 +133,7 @@ def test_hanging_user_code_is_killed_by_order(stack: Stack, process: Process) ->
     )
     assert workers.order_kill(store, clock, "runner", stack.world.task(key).claim)
     task = stack.settled(key, 20)
-    (attempt,) = protocol.attempts_of(store, key)
+    (attempt,) = TaskTable(store).attempts(key)
     assert attempt.category is Category.EXECUTION_TIMEOUT
     assert task.state is State.READY
     assert task.not_before > 0
@@ -160,8 +161,8 @@ def test_a_held_worker_leaves_messages_alone_and_hands_back_what_is_moved(
     until(lambda: claim in [a.claim for a in row().attempts], 10, "the attempt is listed")
     hold(workers.Hold.DRAINED)
     assert workers.order_move(store, clock, "runner", claim)
-    until(lambda: bool(protocol.attempts_of(store, key)), 20, "the attempt is handed back")
-    (attempt,) = protocol.attempts_of(store, key)
+    until(lambda: bool(TaskTable(store).attempts(key)), 20, "the attempt is handed back")
+    (attempt,) = TaskTable(store).attempts(key)
     assert attempt.category is Category.CANCELLED
     task = stack.world.task(key)
     assert (task.state, task.not_before, task.retries) == (State.READY, 0, 0)

@@ -9,10 +9,10 @@ from tasks.model.keys import shard
 from tasks.model.model import ArtifactFile, State, Task
 from tasks.model.packages import PackageArchive
 from tasks.model.spec import CollectSpec, Input, Spec
-from tasks.storage.store import Insert
 from tasks.tables import protocol, transitions
-from tasks.tables.rows import TABLE, Want, dump_task, task_row
+from tasks.tables.rows import Want
 from tasks.tables.services import Services
+from tasks.tables.task_table import TABLE, RowKind, insert_task, kind_of
 
 REQUEST = "request-1"
 
@@ -31,7 +31,7 @@ class World:
         return spec.key
 
     def task(self, key: str) -> Task:
-        found = protocol.read_task(self.services.store, key)
+        found = self.services.tasks.task(key)
         assert found is not None, key
         return found
 
@@ -41,8 +41,10 @@ class World:
         task = transitions.create(spec, want, missing=0).task
         made = replace(task, state=State.DONE, files=tuple(files))
         change = transitions.create(spec, want, missing=0)
-        operations = [op for op in change.operations if not op.row.startswith(("t|", "r|"))]
-        row = Insert(row=task_row(spec.key), entity=dump_task(made))
+        operations = [
+            op for op in change.operations if kind_of(op.row) not in (RowKind.TASK, RowKind.READY)
+        ]
+        row = insert_task(made)
         self.services.store.transact(TABLE, shard(spec.key), [row, *operations])
         return Input(key=spec.key)
 

@@ -238,7 +238,7 @@ class Supervisor:
         """Whether the table still has the task running under our claim: then the order is about
         time. A task nobody wants is CANCELLED before the order is written."""
         try:
-            task = protocol.read_task(self.services.store, claimed.task.key)
+            task = self.services.tasks.task(claimed.task.key)
         except StoreError:
             return True  # the settling transaction is fenced anyway
         return task is not None and task.state is State.RUNNING and task.claim == claimed.claim

@@ -1,0 +1,311 @@
+"""The table `requests`: one row per request, with its progress; markers and lists of them.
+
+Its RowKeys are spelt here alone. By RowKey, in one partition:
+
+| row | is |
+|---|---|
+| `q|id` | the request |
+| `l|id` | it has not ended, or has an order that is not obeyed yet |
+| `d|id` | it has ended and still wants what it needs no more |
+| `y|id` | how many sections of its plan are written |
+| `i|all|time|id`, `i|owner|time|id` | its place in the lists of all requests and of its owner's |
+| `n|time|id` | it is of an earlier build, and in no list yet |
+| `manager` | the lease of the manager that acts |
+| `restoring` | a backup is being restored |
+
+A list's row carries what lists show, so that a page is one range of rows, newest first: `time`
+counts down. It is written in the transaction that writes the request's own row, under whose ETag it
+is therefore kept. The partition `holdings` has what the archive holds.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from tasks.model.model import Phase, RequestOrder, RequestState
+from tasks.model.plan import Gap
+from tasks.storage.clock import Clock
+from tasks.storage.codec import Codec, Form, cut, in_json
+from tasks.storage.store import Delete, Entity, Insert, Operation, Replace, Row, Store, Upsert
+from tasks.tables import updates
+from tasks.tables.updates import prefix_range
+
+TABLE = "requests"
+PARTITION = "requests"
+HOLDINGS = "holdings"  # another partition
+HELD, ASKED = "held", "asked"  # its rows
+MANAGER, RESTORING = "manager", "restoring"
+GAPS_ON_ROW = 50
+INLINE = 60_000  # bytes of a request document kept on its row
+_NEWEST = 10**13  # milliseconds; RowKeys of lists count down from it
+
+
+@dataclass(frozen=True, kw_only=True)
+class PhaseCount:
+    """A phase's tasks of one request. `done` includes `reused`, which were DONE before it asked;
+    `cancelled` are those that were unfinished when the request was cancelled or failed."""
+
+    total: int = 0
+    done: int = 0
+    failed: int = 0
+    running: int = 0
+    reused: int = 0
+    cancelled: int = 0
+
+    @property
+    def left(self) -> int:
+        """Tasks that have not ended, and are not cancelled."""
+        return self.total - self.done - self.failed - self.cancelled
+
+
+@dataclass(frozen=True, kw_only=True)
+class Preview:
+    """What planning counted."""
+
+    granules: int = 0
+    tasks: int = 0
+    gaps: int = 0
+    reused: int = 0
+    size: int = 0  # bytes to fetch
+    exact: bool = True  # or reuse is known of a sample only
+    stored: int = 0  # bytes to keep, at most
+    busy: float = 0.0  # expected seconds of slots, by what such tasks took
+    similar: int = 0  # tasks in `busy` by what similar ones took
+    unmeasured: int = 0  # tasks of which nothing similar was timed, not in `busy`
+    elapsed: float = 0.0  # expected seconds with the slots there were; 0: unknown
+    cost: float = 0.0  # expected, in the prices' currency, with a month of storage
+
+
+@dataclass(frozen=True, kw_only=True)
+class Preparation:
+    """How far a request is before its tasks run.
+
+    It counts days searched while PLANNING, tasks written while WRITING.
+    """
+
+    done: int = 0
+    total: int
+    unit: Literal["days", "tasks"]
+
+    @property
+    def text(self) -> str:
+        """Say it in words: "12 of 366 days"."""
+        return f"{self.done:,} of {self.total:,} {self.unit}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RequestRow:
+    """A request as everybody sees it. `document` is the request as JSON text."""
+
+    id: str
+    owner: str
+    state: RequestState
+    submitted: float
+    title: str = ""
+    document: str = ""
+    ended: float = 0.0
+    order: RequestOrder | None = None
+    paused: bool = False
+    dry_run: bool = False
+    preparation: Preparation | None = None  # while PLANNING or WRITING
+    phases: dict[Phase, PhaseCount] = field(default_factory=dict)
+    outputs: int = 0  # results planned
+    delivered: int = 0  # results made
+    gaps: tuple[Gap, ...] = ()  # the first 50; all of them by `gaps()`
+    gap_count: int = 0
+    preview: Preview = field(default_factory=Preview)
+    notes: tuple[str, ...] = ()  # what planning has to say to the scientist
+    message: str = ""
+    attempts: int = 0  # tries to plan it
+    epoch: int = 0
+    retry_orders: tuple[str, ...] = ()  # `retrying.Scope`s whose failures are to be tried again
+    retry_of: str = ""  # the ended request that this one tries again
+    retried_as: str = ""  # the request that tries this one again
+    retried: bool = False  # something of it was to be tried again while it ran
+    etag: str = field(default="", compare=False)
+
+
+def _document(text: str) -> bytes:
+    """Return what a row has of a document: nothing of one over 60 kB."""
+    data = text.encode()
+    return data if len(data) <= INLINE else b""
+
+
+def _gaps(some: tuple[Gap, ...]) -> str:
+    return json.dumps([[gap.what[:200], gap.reason[:200]] for gap in some[:GAPS_ON_ROW]])
+
+
+def _load_gaps(text: str | bytes) -> tuple[Gap, ...]:
+    return tuple(Gap(what=what, reason=reason) for what, reason in json.loads(text))
+
+
+REQUEST = Codec(
+    RequestRow,
+    "request",
+    {
+        "document": Form(write=_document, read=bytes.decode),
+        "preparation": in_json(Preparation | None),
+        "phases": in_json(dict[Phase, PhaseCount]),
+        "gaps": Form(write=_gaps, read=_load_gaps),
+        "preview": in_json(Preview),
+        "notes": in_json(tuple[str, ...], lambda notes: tuple(note[:300] for note in notes[:20])),
+        "message": cut(2000),
+        "retry_orders": in_json(tuple[str, ...]),
+    },
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Marker:
+    """A row that says something of a request by being there."""
+
+    id: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Written:
+    """How many sections of a request's plan are in the table `tasks`, and seen to."""
+
+    sections: int = 0
+
+
+_MARKER = Codec(_Marker, "marker")
+_WRITTEN = Codec(_Written, "written")
+
+
+class RequestTable:
+    """The table `requests` in a store. Every call may raise StoreError."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def get(self, row: str) -> Row | None:
+        """Return a row."""
+        return self._store.get(TABLE, PARTITION, row)
+
+    def update(self, clock: Clock, row: str, change: updates.Change) -> None:
+        """Change a row under its ETag, as `updates.update`."""
+        updates.update(self._store, clock, TABLE, PARTITION, row, change)
+
+    def request(self, request: str) -> RequestRow | None:
+        """Return a request's row, without a document over 60 kB."""
+        found = self.get(request_row(request))
+        return REQUEST.load(found) if found else None
+
+    def live(self) -> list[str]:
+        """Return the ids of all requests that have not ended, or have an order that is not obeyed
+        yet."""
+        return [_MARKER.load(row).id for row in self._scan("l|")]
+
+    def unsettled(self) -> list[str]:
+        """Return the ids of requests that have ended and still want what they need no more."""
+        return [_MARKER.load(row).id for row in self._scan("d|")]
+
+    def settled(self, clock: Clock, request: str) -> None:
+        """Note that an ended request wants only what it needs."""
+
+        def change(found: Row | None) -> tuple[Operation, ...]:
+            return () if found is None else (Delete(row=found.row, etag=found.etag),)
+
+        self.update(clock, f"d|{request}", change)
+
+    def unlisted(self) -> list[tuple[str, str]]:
+        """Return the ids of requests that are in no list yet, each with the row that says so."""
+        return [(_MARKER.load(row).id, row.row) for row in self._scan("n|")]
+
+    def page(self, owner: str | None, limit: int, after: RequestRow | None) -> Iterator[RequestRow]:
+        """Yield the requests of a list, newest first: an owner's or, with None, all. `after` is
+        left out and all that is newer."""
+        start, end = prefix_range(_list(owner))
+        if after is not None:
+            # "!" comes before all characters of an id.
+            start = f"{_list(owner)}{_time(after)}|{after.id}!"
+        return map(REQUEST.load, self._store.scan(TABLE, PARTITION, start, end, limit))
+
+    def sections_written(self, request: str) -> int:
+        """Return how many sections of a request's plan are in the table `tasks`, and seen to."""
+        row = self.get(f"y|{request}")
+        return _WRITTEN.load(row).sections if row else 0
+
+    def note_written(self, clock: Clock, request: str, sections: int) -> None:
+        """Note how many sections of a request's plan are in the table `tasks`, and seen to."""
+        row = f"y|{request}"
+        written = Upsert(row=row, entity=_WRITTEN.dump(_Written(sections=sections)))
+        self.update(clock, row, lambda _found: (written,))
+
+    def request_rows(self) -> Iterator[Row]:
+        """Yield the rows of all requests as they are stored."""
+        return self._scan("q|")
+
+    def other_rows(self) -> Iterator[Row]:
+        """Yield all other rows as they are stored, but those of lists."""
+        for start, end in (("", "i|"), ("i}", "q|"), ("q}", "\uffff")):
+            yield from self._store.scan(TABLE, PARTITION, start, end)
+
+    def _scan(self, prefix: str) -> Iterator[Row]:
+        return self._store.scan(TABLE, PARTITION, *prefix_range(prefix))
+
+
+def request_row(request: str) -> str:
+    """Return the RowKey of a request."""
+    return f"q|{request}"
+
+
+def is_request(row: str) -> bool:
+    """Whether a RowKey is a request's own."""
+    return row.startswith("q|")
+
+
+def insert_request(row: RequestRow) -> tuple[Operation, ...]:
+    """Write a new request, live and in its lists."""
+    return (
+        Insert(row=request_row(row.id), entity=REQUEST.dump(row)),
+        Insert(row=f"l|{row.id}", entity=_MARKER.dump(_Marker(id=row.id))),
+        *list_operations(row),
+    )
+
+
+def replace_request(old: RequestRow, new: RequestRow) -> tuple[Operation, ...]:
+    """Write a request over the row that was read, with its lists and markers."""
+    operations: list[Operation] = [
+        Replace(row=request_row(new.id), entity=REQUEST.dump(new), etag=old.etag)
+    ]
+    if _summary(new) != _summary(old):
+        operations += list_operations(new)
+    if new.state.ended and not old.state.ended:
+        operations.append(Delete(row=f"l|{new.id}"))
+        if not new.dry_run:
+            marker = _MARKER.dump(_Marker(id=new.id))
+            operations.append(Upsert(row=f"d|{new.id}", entity=marker))
+    return tuple(operations)
+
+
+def list_rows(row: RequestRow) -> dict[str, Entity]:
+    """Return a request's rows in the lists: a function of its own row alone."""
+    if row.dry_run:
+        return {}
+    place = f"{_time(row)}|{row.id}"
+    return dict.fromkeys((_list(None) + place, _list(row.owner) + place), _summary(row))
+
+
+def _summary(row: RequestRow) -> Entity:
+    """Return what the lists say of a request."""
+    return REQUEST.dump(replace(row, document="", gaps=(), notes=()))
+
+
+def list_operations(row: RequestRow) -> tuple[Operation, ...]:
+    """Write a request's rows in the lists."""
+    return tuple(Upsert(row=name, entity=entity) for name, entity in list_rows(row).items())
+
+
+def _list(owner: str | None) -> str:
+    """Return a list's part of a RowKey. An owner's name may have any length, and characters that a
+    key cannot have."""
+    name = "all" if owner is None else hashlib.sha256(owner.encode()).hexdigest()[:32]
+    return f"i|{name}|"
+
+
+def _time(row: RequestRow) -> str:
+    return f"{_NEWEST - int(row.submitted * 1000):013d}"

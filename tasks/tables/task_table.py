@@ -1,0 +1,431 @@
+"""The table `tasks`. Its RowKeys are spelt, and its rows written and read, here alone.
+
+One partition per shard (`keys.shard`). By RowKey prefix:
+
+| row | is |
+|---|---|
+| `t|key` | the task |
+| `s|key|n` | its specification, JSON in parts of at most 60 KiB |
+| `w|request|key` | a request wants it: its name among the results, and what became of it |
+| `e|key|dependent` | an edge: `dependent` waits for it, and which of its inputs it is |
+| `a|key|k` | an ended attempt |
+| `p|request` | whether the request may still want tasks of this shard |
+| `o|key|name` | news the manager has not digested: an ended attempt, or an end without one |
+| `r|request|key` | ready now, under its sponsor |
+| `x|key` | running |
+| `z|time|key` | ready later |
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any
+
+from tasks.errors import StoreError
+from tasks.model.categories import Category
+from tasks.model.keys import shard
+from tasks.model.model import ArtifactFile, Attempt, State, Task, WantOutcome
+from tasks.model.spec import Spec, load_spec
+from tasks.storage.clock import Clock
+from tasks.storage.codec import BITS, WORDS, WORDS_IN_BYTES, Codec, Form, cut
+from tasks.storage.store import Entity, Insert, Merge, Operation, Replace, Row, Store, Upsert
+from tasks.tables import updates
+from tasks.tables.rows import (
+    Edge,
+    Gate,
+    LaterMarker,
+    News,
+    ReadyMarker,
+    RunningMarker,
+    Want,
+    dump_files,
+    load_files,
+)
+from tasks.tables.updates import prefix_range
+
+TABLE = "tasks"
+_PART = 60 * 2**10
+_MESSAGE = 500  # characters of a line for people
+_LOG = 16 * 2**10  # characters of an attempt's log tail; Azure stores UTF-16
+_APART = 8  # rows read for one that is wanted, at most, before it is read by itself
+
+
+class RowKind(StrEnum):
+    """The kinds of rows, by the first letter of their RowKeys."""
+
+    TASK = "t"
+    SPEC = "s"
+    WANT = "w"
+    EDGE = "e"
+    ATTEMPT = "a"
+    GATE = "p"
+    NEWS = "o"
+    READY = "r"
+    RUNNING = "x"
+    LATER = "z"
+
+
+MARKERS = (RowKind.READY, RowKind.RUNNING, RowKind.LATER)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _SpecPart:
+    json: bytes
+
+
+def _tail(log: str) -> str:
+    return log[-_LOG:]
+
+
+_FILES = Form(write=dump_files, read=load_files)
+_BRIEF = cut(_MESSAGE)
+TASK = Codec(
+    Task,
+    "task",
+    {
+        "missing": BITS,
+        "lacking": BITS,
+        "wants": WORDS_IN_BYTES,
+        "reason": cut(_MESSAGE, sparse=True),
+        "files": _FILES,
+    },
+    apart={"key": lambda row: row.row[2:]},
+)
+WANT = Codec(
+    Want,
+    "want",
+    {
+        "message": _BRIEF,
+        "earlier": replace(WORDS, sparse=True),
+        "stopped": Form(sparse=True),
+        "files": _FILES,
+    },
+)
+NEWS = Codec(
+    News,
+    "news",
+    {"wants": WORDS_IN_BYTES, "message": _BRIEF, "files": _FILES},
+    apart={"row": lambda row: row.row},
+)
+EDGE = Codec(Edge, "edge", {"bits": BITS})
+ATTEMPT = Codec(Attempt, "attempt", {"log": Form(write=_tail), "message": _BRIEF})
+GATE = Codec(Gate, "gate")
+READY = Codec(ReadyMarker, "ready", apart={"request": lambda row: row.row.split("|")[1]})
+LATER = Codec(LaterMarker, "later", apart={"due": lambda row: int(row.row.split("|")[1]) / 1000})
+RUNNING = Codec(RunningMarker, "running")
+_SPEC = Codec(_SpecPart, "spec", {"json": Form()})
+
+
+def kind_of(row: str) -> RowKind:
+    """Return the kind of row that a RowKey is of."""
+    return RowKind(row[0])
+
+
+def task_row(key: str) -> str:
+    """Return the RowKey of a task."""
+    return f"t|{key}"
+
+
+def want_row(request: str, key: str) -> str:
+    """Return the RowKey of a request's want of a task."""
+    return f"w|{request}|{key}"
+
+
+def ready_row(request: str, key: str) -> str:
+    """Return the RowKey of a ready task's marker."""
+    return f"r|{request}|{key}"
+
+
+def running_row(key: str) -> str:
+    """Return the RowKey of a running task's marker."""
+    return f"x|{key}"
+
+
+def markers(task: Task) -> dict[str, Entity]:
+    """Return the marker rows a task must have: a function of its row alone."""
+    if task.state is State.READY and task.not_before:
+        due = int(task.not_before * 1000)
+        marker = LaterMarker(due=task.not_before, key=task.key)
+        return {f"z|{due:015d}|{task.key}": LATER.dump(marker)}
+    if task.state is State.READY:
+        ready = ReadyMarker(key=task.key, request=task.sponsor)
+        return {ready_row(task.sponsor, task.key): READY.dump(ready)}
+    if task.state is State.RUNNING:
+        running = RunningMarker(
+            key=task.key,
+            claim=task.claim,
+            worker=task.worker,
+            claimed_at=task.claimed_at,
+            attempt=task.attempt,
+            retries=task.retries,
+            phase=task.phase,
+            task_class=task.task_class,
+            sponsor=task.sponsor,
+        )
+        return {running_row(task.key): RUNNING.dump(running)}
+    return {}
+
+
+def insert_task(task: Task) -> Insert:
+    """Write a new task's row."""
+    return Insert(row=task_row(task.key), entity=TASK.dump(task))
+
+
+def replace_task(task: Task, etag: str = "") -> Replace:
+    """Write a task's row over the one of its ETag, or of another."""
+    return Replace(row=task_row(task.key), entity=TASK.dump(task), etag=etag or task.etag)
+
+
+def insert_spec(key: str, spec: Spec) -> list[Insert]:
+    """Write a specification, in parts that fit a property."""
+    data = spec.model_dump_json().encode()
+    return [
+        Insert(
+            row=f"s|{key}|{n:03d}",
+            entity=_SPEC.dump(_SpecPart(json=data[start : start + _PART])),
+        )
+        for n, start in enumerate(range(0, len(data), _PART))
+    ]
+
+
+def put_want(want: Want) -> Upsert:
+    """Write a want's row."""
+    return Upsert(row=want_row(want.request, want.key), entity=WANT.dump(want))
+
+
+def put_edge(edge: Edge) -> Upsert:
+    """Write an edge's row."""
+    return Upsert(row=f"e|{edge.key}|{edge.dependent}", entity=EDGE.dump(edge))
+
+
+def insert_attempt(attempt: Attempt) -> Insert:
+    """Write an ended attempt; of a long log the end is kept."""
+    return Insert(row=_attempt_row(attempt.key, attempt.number), entity=ATTEMPT.dump(attempt))
+
+
+def put_gate(request: str, *, is_open: bool) -> Upsert:
+    """Write a request's gate in a shard."""
+    return Upsert(row=f"p|{request}", entity=GATE.dump(Gate(open=is_open)))
+
+
+def tell_want(
+    request: str,
+    key: str,
+    outcome: WantOutcome,
+    *,
+    category: Category | None = None,
+    message: str = "",
+    files: Sequence[ArtifactFile] = (),
+    stopped: bool | None = None,
+) -> Merge:
+    """Tell a request what became of a task that it wants; `stopped` stays as it is if not given."""
+    told: Entity = {
+        "outcome": outcome.value,
+        "category": category.value if category else "",
+        "message": message,
+        "files": dump_files(files),
+    }
+    if stopped is not None:
+        told["stopped"] = stopped
+    return Merge(row=want_row(request, key), entity=told)
+
+
+def name_successors(want: Want) -> Merge:
+    """Write the successors that a want has, and leave the rest of its row."""
+    named: Entity = {"successor": want.successor, "earlier": " ".join(want.earlier)}
+    return Merge(row=want_row(want.request, want.key), entity=named)
+
+
+def note_counted(news: News) -> Merge:
+    """Note that an attempt is in the statistics, though its news is still there."""
+    return Merge(row=news.row, entity={"counted": True})
+
+
+def news_of_attempt(task: Task, attempt: Attempt) -> Upsert:
+    """Write the news that an attempt has ended; `task` is the row after the change."""
+    return _put_news(
+        task,
+        f"{attempt.number:06d}",
+        number=attempt.number,
+        category=attempt.category,
+        duration=attempt.duration,
+        ended=attempt.ended,
+        worker=attempt.worker,
+        message=attempt.message,
+    )
+
+
+def news_of_end(task: Task, said: str = "") -> Upsert:
+    """Write the news that a task ended without an attempt of its own; `said` is told in place of
+    the task's reason."""
+    message = said or task.reason
+    return _put_news(task, f"g{task.generation:06d}", category=task.category, message=message)
+
+
+def news_of_wait(task: Task) -> Upsert:
+    """Write the news that a task waits anew, for inputs that may have ended before it could hear
+    them: the manager looks at each."""
+    return _put_news(task, f"w{task.generation:06d}")
+
+
+def _attempt_row(key: str, number: int) -> str:
+    return f"a|{key}|{number:06d}"
+
+
+def _put_news(task: Task, name: str, **said: Any) -> Upsert:
+    news = News(
+        key=task.key,
+        row=f"o|{task.key}|{name}",
+        state=task.state,
+        phase=task.phase,
+        task_class=task.task_class,
+        has_dependents=task.has_dependents,
+        wants=task.wants,
+        not_before=task.not_before,
+        successor=task.successor,
+        sponsor=task.sponsor,
+        files=task.files,
+        **said,
+    )
+    return Upsert(row=news.row, entity=NEWS.dump(news))
+
+
+def ended_attempt(row: Row) -> tuple[str, int] | None:
+    """Return the task's key and the number of the attempt that a row is, or is the news of."""
+    if kind_of(row.row) not in (RowKind.ATTEMPT, RowKind.NEWS):
+        return None
+    _, key, name = row.row.split("|")
+    return (key, int(name)) if name.isdecimal() else None
+
+
+class TaskTable:
+    """The table `tasks` in a store. Every call may raise StoreError."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def transact(self, shard: str, operations: Sequence[Operation]) -> tuple[str, ...]:
+        """Apply all operations on rows of a shard, or none, as `Store.transact`."""
+        return self._store.transact(TABLE, shard, operations)
+
+    def etag(self, shard: str, row: str) -> str:
+        """Return a row's ETag; empty when there is no such row."""
+        found = self._store.get(TABLE, shard, row)
+        return found.etag if found else ""
+
+    def update(self, clock: Clock, key: str, change: updates.Change) -> tuple[str, ...]:
+        """Change a task's row under its ETag, as `updates.update`."""
+        return updates.update(self._store, clock, TABLE, shard(key), task_row(key), change)
+
+    def task(self, key: str) -> Task | None:
+        """Return a task."""
+        row = self._store.get(TABLE, shard(key), task_row(key))
+        return TASK.load(row) if row else None
+
+    def tasks(self, shard: str, keys: Sequence[str]) -> dict[str, Task]:
+        """Return tasks of a shard, by key. `keys` are in order: rows that lie close together are
+        read as one range; where many others lie between them, each is read by itself."""
+        found: dict[str, Task] = {}
+        left = list(keys)
+        while left:
+            start, end = task_row(left[0]), task_row(left[-1]) + "\0"
+            most = _APART * len(left)
+            page = list(self._store.scan(TABLE, shard, start, end, limit=most))
+            wanted = {task_row(key) for key in left}
+            met = [TASK.load(row) for row in page if row.row in wanted]
+            found |= {task.key: task for task in met}
+            if len(page) < most:
+                break
+            left = [key for key in left if task_row(key) > page[-1].row]
+            if _APART * len(met) < len(page):
+                one_by_one = (self.task(key) for key in left)
+                found |= {task.key: task for task in one_by_one if task is not None}
+                break
+        return found
+
+    def all_tasks(self, shard: str) -> Iterator[Task]:
+        """Yield all tasks of a shard."""
+        return map(TASK.load, self.task_rows(shard))
+
+    def task_rows(self, shard: str) -> Iterator[Row]:
+        """Yield the rows of all tasks of a shard as they are stored."""
+        return self._scan(shard, "t|")
+
+    def other_rows(self, shard: str) -> Iterator[Row]:
+        """Yield all rows of a shard as they are stored, but those of tasks and their markers."""
+        for start, end in (("", "r|"), ("r}", "t|"), ("t}", "x|")):
+            yield from self._store.scan(TABLE, shard, start, end)
+
+    def spec(self, key: str) -> Spec:
+        """Return a task's specification; StoreError when it has none."""
+        parts = [_SPEC.load(row).json for row in self._scan(shard(key), f"s|{key}|")]
+        if not parts:
+            raise StoreError(f"task {key} has no specification")
+        return load_spec(b"".join(parts))
+
+    def attempts(self, key: str) -> list[Attempt]:
+        """Return all ended attempts of a task, oldest first."""
+        return [ATTEMPT.load(row) for row in self._scan(shard(key), f"a|{key}|")]
+
+    def attempt(self, key: str, number: int) -> Attempt | None:
+        """Return an ended attempt of a task."""
+        row = self._store.get(TABLE, shard(key), _attempt_row(key, number))
+        return ATTEMPT.load(row) if row else None
+
+    def want(self, request: str, key: str) -> Want | None:
+        """Return what a request was told of a task that it wants."""
+        row = self._store.get(TABLE, shard(key), want_row(request, key))
+        return WANT.load(row) if row else None
+
+    def wants(self, request: str, shard: str) -> Iterator[Want]:
+        """Yield all that a request wants of a shard, in order of key."""
+        return map(WANT.load, self._scan(shard, f"w|{request}|"))
+
+    def edges(self, key: str) -> Iterator[Edge]:
+        """Yield the edges to a task's dependents."""
+        return map(EDGE.load, self._scan(shard(key), f"e|{key}|"))
+
+    def gate(self, request: str, shard: str) -> Gate | None:
+        """Return a request's gate in a shard."""
+        row = self._store.get(TABLE, shard, f"p|{request}")
+        return GATE.load(row) if row else None
+
+    def news(self, shard: str, limit: int, after: News | None = None) -> list[News]:
+        """Return the first news of a shard, or those after one."""
+        start, end = prefix_range("o|")
+        start = f"{after.row}\0" if after else start
+        return [NEWS.load(row) for row in self._store.scan(TABLE, shard, start, end, limit=limit)]
+
+    def ready(
+        self,
+        shard: str,
+        limit: int,
+        request: str = "",
+        after: ReadyMarker | None = None,
+        *,
+        skip: bool = False,
+    ) -> list[ReadyMarker]:
+        """Return the first ready tasks of a shard, by request, or those of one request; or those
+        after a marker, with `skip` after all of that marker's request."""
+        start, end = prefix_range(f"r|{request}|" if request else "r|")
+        if after:
+            start = f"r|{after.request}" + ("}" if skip else f"|{after.key}\0")
+        return [READY.load(row) for row in self._store.scan(TABLE, shard, start, end, limit=limit)]
+
+    def running(self, shard: str) -> Iterator[RunningMarker]:
+        """Yield the running tasks of a shard."""
+        return map(RUNNING.load, self._scan(shard, "x|"))
+
+    def later(self, shard: str) -> Iterator[LaterMarker]:
+        """Yield the tasks of a shard that are ready later, the soonest first."""
+        return map(LATER.load, self._scan(shard, "z|"))
+
+    def begun(self, shard: str, limit: int) -> tuple[list[RunningMarker], list[LaterMarker]]:
+        """Return what is running and what is ready later, whose markers are neighbours, by one
+        call; `limit` of both at most."""
+        found = list(self._store.scan(TABLE, shard, "x|", "z}", limit=limit))
+        running = [RUNNING.load(row) for row in found if row.row.startswith("x|")]
+        return running, [LATER.load(row) for row in found if row.row.startswith("z|")]
+
+    def _scan(self, shard: str, prefix: str) -> Iterator[Row]:
+        return self._store.scan(TABLE, shard, *prefix_range(prefix))

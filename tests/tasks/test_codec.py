@@ -1,0 +1,80 @@
+"""The codec of rows: what is stored of a value, and what rows of other builds become."""
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from tasks.model.model import Phase, WantOutcome
+from tasks.storage.codec import BITS, Codec, Form, cut, in_json
+from tasks.storage.schema import SCHEMA, OtherSchemaError
+from tasks.storage.store import Entity, Row
+
+
+@dataclass(frozen=True, kw_only=True)
+class Thing:
+    key: str
+    phase: Phase
+    outcome: WantOutcome | None = None
+    bits: int = 0
+    seconds: float = 0.0
+    text: str = ""
+    sparse: bool = False
+    counts: dict[Phase, int] = field(default_factory=dict)
+    etag: str = field(default="", compare=False)
+
+
+THING = Codec(
+    Thing,
+    "thing",
+    {
+        "bits": BITS,
+        "text": cut(3),
+        "sparse": Form(sparse=True),
+        "counts": in_json(dict[Phase, int]),
+    },
+    apart={"key": lambda row: row.row},
+)
+
+
+def row(entity: Entity) -> Row:
+    return Row(partition="p", row="k", entity=entity, etag="e")
+
+
+def test_a_value_is_stored_in_plain_types() -> None:
+    thing = Thing(key="k", phase=Phase.COLLECTION, outcome=WantOutcome.GAP, bits=2**70, text="long")
+    stored = THING.dump(thing)
+    assert stored == {
+        "schema": SCHEMA,
+        "phase": "collection",
+        "outcome": "gap",
+        "bits": "400000000000000000",
+        "seconds": 0.0,
+        "text": "lon",
+        "counts": "{}",
+    }
+    assert {type(value) for value in stored.values()} == {int, str, float}
+    assert THING.dump(Thing(key="k", phase=Phase.REDUCTION, sparse=True))["sparse"] is True
+
+
+def test_a_row_comes_back_with_its_name_and_etag() -> None:
+    thing = Thing(key="k", phase=Phase.REDUCTION, counts={Phase.COLLECTION: 2}, sparse=True)
+    found = THING.load(row(THING.dump(thing)))
+    assert found == thing
+    assert (found.etag, type(found.phase)) == ("e", Phase)
+
+
+def test_what_a_row_lacks_has_its_default_and_what_is_unknown_is_left_out() -> None:
+    found = THING.load(row({"schema": SCHEMA - 1, "phase": "reduction", "seconds": 3, "other": 1}))
+    assert found == Thing(key="k", phase=Phase.REDUCTION, seconds=3.0)
+    assert type(found.seconds) is float
+
+
+@pytest.mark.parametrize("entity", [{"schema": SCHEMA}, {"schema": SCHEMA, "phase": "another"}])
+def test_a_row_without_what_it_must_have_is_refused(entity: Entity) -> None:
+    with pytest.raises(KeyError):
+        THING.load(row(entity))
+
+
+def test_a_row_of_a_newer_build_is_refused() -> None:
+    with pytest.raises(OtherSchemaError):
+        THING.load(row({"schema": SCHEMA + 1, "phase": "reduction"}))
