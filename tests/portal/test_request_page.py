@@ -62,7 +62,7 @@ def test_a_request_is_paused_and_resumed_from_its_page(
         assert 'id="order-pause"' in client.get(f"/requests/{name}").text
         paused = client.post(f"/requests/{name}/pause").text
         assert requests.load(services, name).order == "pause"
-        set_row(services, name, order="", paused=True)
+        set_row(services, name, order=None, paused=True)
         page = client.get(f"/requests/{name}").text
         assert client.post(f"/requests/{name}/explode").status_code == 422
     assert 'id="order-resume"' in paused

@@ -111,7 +111,7 @@ def test_an_order_that_cannot_be_obeyed_is_an_error(services: Services) -> None:
             run(what, name)
     assert "is confirmed" in run("confirm", name).stdout
     assert requests.load(services, name).order == "confirm"
-    set_row(services, name, state=RequestState.COMPLETE, order="", ended=1.0)
+    set_row(services, name, state=RequestState.COMPLETE, order=None, ended=1.0)
     for what in ("confirm", "pause", "resume", "cancel"):
         with pytest.raises(RefusedError, match="it is complete"):
             run(what, name)
