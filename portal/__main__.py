@@ -1,4 +1,4 @@
-"""`python -m portal`: serve the portal by the settings in the environment."""
+"""Serve the portal with the settings in the environment: `python -m portal`."""
 
 import sys
 
@@ -14,7 +14,7 @@ _GRACE_SECONDS = 5
 
 
 def main() -> int:
-    """Serve until told to stop. Returns the exit status."""
+    """Serve until the process is asked to stop; return the exit status."""
     try:
         settings = read_settings()
         logs.configure(settings.log_level, process="portal")
@@ -31,7 +31,7 @@ def main() -> int:
         host=settings.portal_host,
         port=settings.portal_port,
         log_config=None,
-        # Sign-in links have their token in the address: addresses are not logged.
+        # Sign-in links carry their token in the address, so addresses are not logged.
         access_log=False,
         server_header=False,
         timeout_graceful_shutdown=_GRACE_SECONDS,

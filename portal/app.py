@@ -1,4 +1,4 @@
-"""The portal's application: pages and API over one set of services."""
+"""The portal's application: pages and API that share one set of services."""
 
 from importlib.metadata import version
 
@@ -57,7 +57,7 @@ CONTENT_SECURITY_POLICY = "; ".join(
 HEADERS = {
     "Content-Security-Policy": CONTENT_SECURITY_POLICY,
     "X-Content-Type-Options": "nosniff",
-    # Not no-referrer: browsers would then send the forms with `Origin: null`.
+    # `no-referrer` would make browsers send the forms with `Origin: null`.
     "Referrer-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
@@ -66,7 +66,10 @@ _WEEK = 7 * 86400
 
 
 def create_app(settings: Settings, services: Services) -> FastAPI:
-    """The portal over given services. Raises ValueError for a secret too short to sign with."""
+    """Build the portal over the given services.
+
+    Raises ValueError for a secret too short to sign with.
+    """
     app = FastAPI(
         title="Swathmill",
         version=version("swathmill"),
@@ -126,7 +129,7 @@ def create_app(settings: Settings, services: Services) -> FastAPI:
 
 
 class _Headers:
-    """Adds to every answer what browsers need to be strict, and how long static files keep."""
+    """Adds the security headers that browsers obey, and how long static files are cached."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

@@ -1,1 +1,1 @@
-"""What the portal knows and does, apart from pages and addresses."""
+"""What the portal knows and does, without its pages and addresses."""

@@ -1,4 +1,4 @@
-"""What the HTTP API answers, as models."""
+"""The models of the HTTP API's answers."""
 
 import datetime as dt
 from dataclasses import asdict
@@ -20,8 +20,11 @@ class _Answer(BaseModel):
 
 
 class PhaseAnswer(_Answer):
-    """Tasks of one phase by what became of them; `done` includes `reused`, which were there.
-    `cancelled` were unfinished when the request was cancelled or failed."""
+    """The tasks of one phase, counted by state.
+
+    `done` includes `reused`: tasks whose artifact existed already. `cancelled` counts the tasks
+    that were unfinished when the request was cancelled or failed.
+    """
 
     total: int
     done: int
@@ -41,8 +44,10 @@ class PreparationAnswer(_Answer):
 
 
 class GapAnswer(_Answer):
-    """Something asked for that cannot be had. `affects` are the results that lack it, by path;
-    the list of all gaps has them."""
+    """Something the request asked for that cannot be had.
+
+    `affects` holds the paths of the results that lack it; only the list of all gaps fills it.
+    """
 
     what: str
     why: str
@@ -71,7 +76,7 @@ class FailureAnswer(_Answer):
 
     @classmethod
     def of(cls, want: Want) -> Self:
-        """The failure a want row tells of."""
+        """Describe the failure that a want row records."""
         rule = RULES[want.category] if want.category else None
         return cls(
             key=want.key,
@@ -87,7 +92,7 @@ class FailureAnswer(_Answer):
 
 
 class RequestAnswer(_Answer):
-    """Where a request stands. `outputs` counts the results planned, `delivered` those made."""
+    """The state of a request. `outputs` counts the results planned, `delivered` those made."""
 
     id: str
     title: str
@@ -112,7 +117,7 @@ class RequestAnswer(_Answer):
 
     @classmethod
     def of(cls, row: RequestRow, *, failures: tuple[Want, ...] = ()) -> Self:
-        """The answer for a row; the first gaps come with it."""
+        """Build the answer for a request's row; it includes the first gaps."""
         return cls(
             id=row.id,
             title=row.title,
@@ -146,7 +151,7 @@ class RequestAnswer(_Answer):
 
 
 class PreviewAnswer(_Answer):
-    """What a request would take, counted by a dry run. `bytes` are to be fetched."""
+    """What a request would take, counted by a dry run. `bytes` is the volume to be fetched."""
 
     id: str
     state: str
@@ -157,8 +162,8 @@ class PreviewAnswer(_Answer):
     gaps: int
     stored: int = Field(0, description="Bytes to keep, at most.")
     exact: bool = Field(True, description="False: `reused` is estimated from a sample.")
-    core_hours: float = Field(0, description="Expected, by what such tasks took.")
-    similar: int = Field(0, description="Tasks in `core_hours` by what similar ones took.")
+    core_hours: float = Field(0, description="Expected, from the duration of such tasks.")
+    similar: int = Field(0, description="Tasks in `core_hours` estimated from similar ones.")
     unmeasured: int = Field(
         0, description="Tasks without an estimate: not in `core_hours`, `elapsed` and `cost`."
     )
@@ -166,13 +171,13 @@ class PreviewAnswer(_Answer):
     cost: float = Field(0, description="Expected, with a month of storage.")
     expected_time: str = Field("", description="`core_hours` and `elapsed` in words.")
     expected_cost: str = Field("", description="`cost` in words; says when it is not known.")
-    notes: tuple[str, ...] = Field((), description="On what both rest, and what they leave out.")
+    notes: tuple[str, ...] = Field((), description="What both are based on and leave out.")
     message: str = Field("", description="Also says whether it would wait for confirmation.")
     missing: tuple[str, ...] = Field((), description="The first gaps, each with its reason.")
 
     @classmethod
     def of(cls, row: RequestRow) -> Self:
-        """The counts of a dry run that has ended."""
+        """Build the answer from the counts of a dry run that has ended."""
         counts = row.preview
         expected = Expected.of(counts)
         return cls(
@@ -199,7 +204,7 @@ class PreviewAnswer(_Answer):
 
 
 class ResultAnswer(_Answer):
-    """One finished file. `name` is its path among the results, `url` where to fetch it."""
+    """One finished file. `name` is its path among the results, `url` its download address."""
 
     name: str
     size: int
@@ -214,7 +219,7 @@ class ResultAnswer(_Answer):
 
     @classmethod
     def of(cls, request: str, result: ResultFile) -> Self:
-        """The answer for a result of a request."""
+        """Build the answer for a result of a request."""
         said = result.file.completeness
         return cls(
             name=result.path,
@@ -229,7 +234,7 @@ class ResultAnswer(_Answer):
 
 
 class ManifestAnswer(_Answer):
-    """All finished files of a request, with what it still lacks."""
+    """All finished files of a request, and the gaps it has."""
 
     request: str
     title: str
@@ -240,7 +245,7 @@ class ManifestAnswer(_Answer):
 
 
 class AttemptAnswer(_Answer):
-    """One ended execution of a task. Durations in seconds, memory in bytes."""
+    """One ended execution of a task; durations in seconds, memory in bytes."""
 
     key: str
     number: int
@@ -257,7 +262,7 @@ class AttemptAnswer(_Answer):
 
     @classmethod
     def of(cls, attempt: Attempt, *, with_log: bool = False) -> Self:
-        """The answer for an attempt."""
+        """Build the answer for an attempt; include its log only `with_log`."""
         return cls(
             key=attempt.key,
             number=attempt.number,
@@ -285,7 +290,7 @@ class TaskAnswer(_Answer):
 
     @classmethod
     def of(cls, task: Task, attempts: list[Attempt]) -> Self:
-        """The answer for a task."""
+        """Build the answer for a task and its ended attempts."""
         return cls(
             key=task.key,
             phase=task.phase,
@@ -296,5 +301,5 @@ class TaskAnswer(_Answer):
 
 
 def moment(seconds: float) -> dt.datetime:
-    """POSIX seconds as a time in UTC."""
+    """Convert POSIX seconds to a time in UTC."""
     return dt.datetime.fromtimestamp(seconds, dt.UTC)

@@ -1,10 +1,12 @@
-"""What the operators' page shows of the tables, read anew only where something may have changed.
+"""Cache what the operators' page shows; read the tables only if something may have changed.
 
-Markers lie in sixteen partitions, too many to read for every open page every few seconds. They
-change when an attempt begins, which its worker tells with its next beat, and when one ends, which
-the manager counts. So the workers are read each time, the cursor of the count as long as attempts
-run and now and then besides, and the markers when either tells of a change; and at times
-regardless, as a task may change without an attempt.
+The markers lie in sixteen partitions: too many to read for every open page every few seconds.
+Markers change when an attempt begins, which its worker reports with its next heartbeat, and when an
+attempt ends, which the manager counts in the statistics.
+
+So the workers are read at each look; the cursor of the statistics is read while attempts run, and
+rarely otherwise; the markers are read when either of these changes. They are also read at
+intervals, because a task can change without an attempt.
 """
 
 import threading
@@ -19,9 +21,9 @@ from tasks.tables.services import Services
 from tasks.tables.workers import WorkerRow
 
 IDLE_SECONDS = 15.0
-"""Without any attempt, after which the statistics are looked at only this often."""
+"""After so long without an attempt, the statistics are read only this often."""
 MARKER_SECONDS = 180.0
-_MOST = 500  # markers of one partition
+_MOST = 500  # markers read per partition
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,14 +39,14 @@ class Sight:
 
 @dataclass(frozen=True, kw_only=True)
 class _Signs:
-    """What changes when markers or statistics do."""
+    """The values that change whenever markers or statistics change."""
 
     claims: frozenset[str]
     counted: str  # the cursor's ETag
 
 
 class Board:
-    """One portal's view of the tables, for all pages that are open."""
+    """One portal's view of the tables, shared by all open pages."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
@@ -56,7 +58,10 @@ class Board:
         self._sight = Sight()
 
     def look(self) -> Sight:
-        """The tables as they are, but for changes of the last minutes that no attempt has made."""
+        """Return the current view of the tables.
+
+        Changes that no attempt has made may be missing for some minutes.
+        """
         with self._lock:
             store = self._services.store
             found = tuple(workers.list_workers(store))
@@ -76,7 +81,7 @@ class Board:
             return self._sight
 
     def _counted(self, claims: frozenset[str], now: float) -> str:
-        """The cursor's ETag; read less often while no worker has had an attempt for a while."""
+        """Return the cursor's ETag; read it rarely if no worker has had an attempt for a while."""
         if claims or self._signs is None:
             self._busy_at = now
         idle = now - self._busy_at >= IDLE_SECONDS

@@ -1,4 +1,4 @@
-"""The product catalogue as people search it, and as the API lists it."""
+"""The product catalogue as people search it and as the API lists it."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ class LayerItem:
 
 @dataclass(frozen=True, kw_only=True)
 class ProductItem:
-    """A product in one collection, as a list shows it."""
+    """A product in one collection, as the product list shows it."""
 
     name: str
     collection: Collection
@@ -34,19 +34,19 @@ class ProductItem:
 
     @property
     def layer_count(self) -> int:
-        """How many layers can be ticked."""
+        """Number of layers that can be ticked."""
         return len(self.layers)
 
     @property
     def haystack(self) -> str:
-        """What a search looks in."""
+        """The text that a search looks in."""
         layers = " ".join(f"{layer.name} {layer.title}" for layer in self.layers)
         return f"{self.name} {self.collection.dotted} {self.title} {self.geometry} {layers}".lower()
 
 
 @cache
 def items() -> tuple[ProductItem, ...]:
-    """Every product and collection of the catalogue, by name, newest collection first."""
+    """List every product and collection, sorted by name, newest collection first."""
     return tuple(_items())
 
 
@@ -71,7 +71,7 @@ def _items() -> Iterator[ProductItem]:
 
 
 def search(text: str) -> list[ProductItem]:
-    """The items in which every word of the text occurs; those by name come first."""
+    """Find the items in which every word of the text occurs; items matched by name come first."""
     words = text.lower().split()
     found = [item for item, hay in _haystacks() if all(word in hay for word in words)]
     return sorted(found, key=lambda item: not all(word in item.name.lower() for word in words))
@@ -83,7 +83,7 @@ def _haystacks() -> tuple[tuple[ProductItem, str], ...]:
 
 
 def find(name: str, collection: str) -> ProductItem | None:
-    """The item of a product in a collection, or None when the catalogue lacks it."""
+    """Find the item of a product in a collection; return None if the catalogue lacks it."""
     if not collection.strip():
         return None
     wanted = Collection(collection)
@@ -91,7 +91,7 @@ def find(name: str, collection: str) -> ProductItem | None:
 
 
 def layers(item: ProductItem, chosen: Sequence[str]) -> list[LayerItem]:
-    """The layers to tick: those of the catalogue, and others that were chosen before."""
+    """List the layers to tick: those of the catalogue, then others that were chosen before."""
     known = {layer.name for layer in item.layers}
     more = [
         LayerItem(name=name, kind=Kind.CONTINUOUS.value) for name in chosen if name not in known

@@ -1,4 +1,4 @@
-"""Request documents as they arrive: JSON or YAML text, of a bounded size."""
+"""Read request documents: JSON or YAML text of limited size."""
 
 import json
 
@@ -14,7 +14,7 @@ _DEEPEST = 64
 
 
 async def read_body(request: Request) -> bytes:
-    """The body of a call; TooLargeError beyond 2 MiB."""
+    """Read the body of a call; raise TooLargeError beyond 2 MiB."""
     parts: list[bytes] = []
     size = 0
     async for part in request.stream():
@@ -29,10 +29,10 @@ async def read_body(request: Request) -> bytes:
 
 
 def decode(text: bytes) -> object:
-    """The content of a document in JSON or YAML (of which JSON is a part).
+    """Decode a document in JSON or YAML (JSON is a subset of YAML).
 
-    Raises RequestRefusedError when it is neither, or is made to exhaust its reader: nested too
-    deeply, or with YAML aliases, a few of which can stand for a document without end.
+    Raises RequestRefusedError for text that is neither, and for text made to exhaust its reader:
+    nesting that is too deep, or YAML aliases, a few of which can expand without limit.
     """
     try:
         plain = text.decode("utf-8")
@@ -45,7 +45,7 @@ def decode(text: bytes) -> object:
         raise RequestRefusedError(
             "document",
             f"is neither JSON nor YAML: {where}.",
-            "Mend it; examples/ has some to copy.",
+            "Correct it; examples/ has documents to copy.",
         ) from None
     except RecursionError:
         raise _too_deep() from None

@@ -1,4 +1,4 @@
-"""Sending results: whole files and ranges of them, and an archive of many, in constant memory."""
+"""Send results in constant memory: whole files, byte ranges, and an archive of many files."""
 
 import base64
 import io
@@ -30,21 +30,21 @@ _ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)
 
 @dataclass(frozen=True, kw_only=True)
 class Span:
-    """Bytes of a file: the first, and how many."""
+    """A byte range of a file: its first byte and its length."""
 
     start: int
     length: int
 
 
 class UnsatisfiableError(ValueError):
-    """The range asked for has no byte of the file."""
+    """The range contains no byte of the file."""
 
 
 def parse_range(header: str, size: int) -> Span | None:
-    """The span of a `Range` header (RFC 9110, 14.2), or None to send the whole file.
+    """Parse a `Range` header (RFC 9110, 14.2); return None if the whole file is to be sent.
 
     Several ranges and malformed headers give the whole file, as the standard allows. Raises
-    UnsatisfiableError when the range begins beyond the end.
+    UnsatisfiableError if the range begins beyond the end of the file.
     """
     match = _RANGE.match(header.replace(" ", ""))
     if match is None or match.group() == "bytes=-":
@@ -65,9 +65,9 @@ def parse_range(header: str, size: int) -> Span | None:
 
 
 def send_file(request: Request, reader: ResultReader, result: ResultFile) -> Response:
-    """A result as an attachment with length, ETag (its SHA-256) and byte ranges.
+    """Send a result as an attachment with its length, ETag (its SHA-256) and byte ranges.
 
-    A whole file that storage has damaged breaks off before its end.
+    If storage has damaged the file, the response breaks off before the end of the file.
     """
     file = result.file
     etag = f'"{file.sha256}"'
@@ -105,15 +105,16 @@ def send_file(request: Request, reader: ResultReader, result: ResultFile) -> Res
 
 
 def send_archive(reader: ResultReader, files: Iterable[ResultFile], name: str) -> Response:
-    """All files as one ZIP, stored without compression (COGs are compressed already)."""
+    """Send all files as one ZIP without compression (COGs are already compressed)."""
     headers = {"Content-Disposition": attachment(name), "Cache-Control": "no-store"}
     return _streaming(zip_chunks(reader, files), HTTPStatus.OK, headers, "application/zip")
 
 
 def zip_chunks(reader: ResultReader, files: Iterable[ResultFile]) -> Iterator[bytes]:
-    """The bytes of a ZIP archive, as they are read from storage; entries carry no time.
+    """Yield the bytes of a ZIP archive while its files are read from storage.
 
-    A blob that ends early or is damaged breaks the stream off: such an archive must not look whole.
+    Entries have a fixed time stamp. A blob that ends early or is damaged breaks the stream off, so
+    that such an archive does not look complete.
     """
     sink = _Sink()
     with zipfile.ZipFile(sink, "w", zipfile.ZIP_STORED) as archive:
@@ -129,19 +130,19 @@ def zip_chunks(reader: ResultReader, files: Iterable[ResultFile]) -> Iterator[by
 
 
 def manifest_text(files: Iterable[ResultFile]) -> Iterator[bytes]:
-    """Lines that `sha256sum --check` reads."""
+    """Yield one line per file in the format that `sha256sum --check` reads."""
     for result in files:
         yield f"{result.file.sha256}  {result.path}\n".encode()
 
 
 def attachment(name: str) -> str:
-    """A Content-Disposition that offers a file under this name (RFC 6266)."""
+    """Build the Content-Disposition header that offers a file under this name (RFC 6266)."""
     plain = "".join(c if c.isascii() and c.isprintable() and c not in '"\\' else "_" for c in name)
     return f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(name, safe='')}"
 
 
 class _Sink(io.RawIOBase):
-    """A write-only stream that holds what has been written until it is drained."""
+    """A write-only stream that keeps what has been written until it is drained."""
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []
@@ -160,7 +161,7 @@ class _Sink(io.RawIOBase):
 
 
 def _body(request: Request, stream: Iterator[bytes]) -> Iterable[bytes]:
-    """The stream with its first part read, so that a missing blob is told by the status."""
+    """Read the first part of the stream early, so that a missing blob changes the status code."""
     if request.method == "HEAD":
         return ()
     return itertools.chain([next(stream, b"")], stream)

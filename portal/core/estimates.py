@@ -1,4 +1,4 @@
-"""What a request would make, said at once from its document: raster size, cells, tiles."""
+"""Estimate what a request would make, from its document alone: raster size, cells, tiles."""
 
 import math
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ _MOST_TILES = 24
 
 @dataclass(frozen=True, kw_only=True)
 class Estimate:
-    """A raster's size in pixels, its pixel's side and unit, and what the region touches."""
+    """The raster's size in pixels, the pixel's side and unit, the cells and tiles it touches."""
 
     width: int
     height: int
@@ -28,7 +28,7 @@ class Estimate:
 
     @property
     def pixels(self) -> int:
-        """Pixels of one raster."""
+        """Number of pixels of one raster."""
         return self.width * self.height
 
     @property
@@ -40,7 +40,7 @@ class Estimate:
 def estimate(resolved: ResolvedRequest, limits: Limits) -> Estimate:
     """Check a request by its document and say what it would make.
 
-    Raises RequestRefusedError, naming the field, as `tasks.checks.check_request` does.
+    Raises RequestRefusedError, which names the field, as `tasks.checks.check_request` does.
     """
     check_request(resolved, limits)
     request, made = resolved.request, resolved.target

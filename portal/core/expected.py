@@ -1,4 +1,4 @@
-"""What a request is expected to take, in words: those of the pages, the API and the command."""
+"""Express the time and cost of a request in words, for the pages, the API and the command."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -7,12 +7,12 @@ from portal.core.quantities import duration_text
 from tasks.tables.request_table import Preview
 
 _UNKNOWN = "not known"
-_LEAST = 0.005  # of the currency: less is not worth its two decimals
+_LEAST = 0.005  # units of the currency: a smaller price rounds to 0.00
 
 
 @dataclass(frozen=True, kw_only=True)
 class Expected:
-    """Time and cost of a plan. `notes` say on what both rest and what they leave out."""
+    """Time and cost of a plan in words. `notes` say what both are based on and leave out."""
 
     time: str
     cost: str
@@ -20,7 +20,7 @@ class Expected:
 
     @classmethod
     def of(cls, preview: Preview) -> Self:
-        """The words for what planning counted."""
+        """Express the counts of planning in words."""
         if preview == Preview():
             return cls(time=_UNKNOWN, cost=_UNKNOWN, notes=("Nothing is counted yet.",))
         left = max(0, preview.tasks - preview.reused)

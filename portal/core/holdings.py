@@ -1,4 +1,4 @@
-"""What the portal knows of the archive, through what the manager has published."""
+"""What the portal knows about the archive, from what the manager has published."""
 
 import threading
 
@@ -9,14 +9,17 @@ from tasks.holdings.holdings import Holdings
 from tasks.request.resolved import ResolvedRequest
 from tasks.tables.services import Services
 
-FRESH = 5.0  # seconds for which what was read is not read again
-PATIENCE = 5.0  # seconds that a manager has to look at the archive anew
+FRESH = 5.0  # seconds after a read during which the row is not read again
+PATIENCE = 5.0  # seconds to wait until a manager has looked at the archive again
 _POLL = 0.1
 
 
 class KnownHoldings:
-    """What the archive holds. Where that is not known nothing is refused: no manager has said so
-    yet, or a source cannot list itself."""
+    """What the archive holds, as far as it is known.
+
+    Nothing is refused while this is unknown: no manager has published it yet, or a source cannot
+    list its files.
+    """
 
     def __init__(self, services: Services) -> None:
         self._services = services
@@ -24,7 +27,10 @@ class KnownHoldings:
         self._read: tuple[float, Holdings | None] | None = None
 
     def known(self) -> Holdings | None:
-        """What the archive held when it was last looked at; None: not known. Raises StoreError."""
+        """Return what the archive held when it was last looked at; None if this is unknown.
+
+        Raises StoreError.
+        """
         now = self._services.clock.monotonic()
         with self._lock:
             if self._read is None or now - self._read[0] > FRESH:
@@ -34,8 +40,8 @@ class KnownHoldings:
     def check(self, resolved: ResolvedRequest) -> None:
         """Refuse a request that finds nothing in the archive.
 
-        Before that the manager looks at the archive anew; when none does so in time, the request is
-        let through.
+        First ask the manager to look at the archive again. If no manager answers in time, the
+        request is accepted.
 
         Raises RequestRefusedError and StoreError.
         """

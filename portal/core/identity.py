@@ -1,4 +1,7 @@
-"""Who calls: a bearer token for programs, a session cookie for people, and forged forms refused."""
+"""Identify the caller: a bearer token for programs, a session cookie for people.
+
+Forms that another site sends are refused.
+"""
 
 from dataclasses import replace
 from typing import Annotated
@@ -19,14 +22,14 @@ _SAFE = {"GET", "HEAD", "OPTIONS"}
 
 
 def person(request: Request) -> Person:
-    """The person calling.
+    """Return the caller.
 
-    A form or a script that changes something by cookie must come from this portal's own pages:
-    the cookie is SameSite=Lax, and the `Origin` that browsers add is checked besides.
+    A form or a script that changes something with a cookie must come from this portal's own pages:
+    the cookie is SameSite=Lax, and the `Origin` header that browsers add is checked too.
 
     Raises:
-        NotSignedInError: without a token or session that is valid now.
-        ForbiddenError: a cookie came with a change that another site asked for.
+        NotSignedInError: the call has no token or session that is valid now.
+        ForbiddenError: another site's page asked for a change with a cookie.
     """
     found = find_person(request)
     if found is None:
@@ -39,7 +42,7 @@ def person(request: Request) -> Person:
 
 
 def find_person(request: Request) -> Person | None:
-    """The person calling, or None; raises ForbiddenError as `person`."""
+    """Return the caller, or None if nobody is signed in; raise ForbiddenError as `person` does."""
     secret = _settings(request).secret.get_secret_value()
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() == "bearer":
@@ -51,10 +54,12 @@ def find_person(request: Request) -> Person | None:
 
 
 def reader(request: Request) -> Person:
-    """The person calling for one request's pages or files, by its id in the path: somebody signed
-    in, or anybody with a link to this request. Only what reads may depend on it.
+    """Return the caller who reads one request's pages or files; the path holds the request's id.
 
-    Raises NotSignedInError as `person`.
+    The caller is signed in, or has a link to this request. Only addresses that read may depend on
+    this function.
+
+    Raises NotSignedInError as `person` does.
     """
     shown = _shown_by_link(request)
     if not shown:
@@ -64,7 +69,7 @@ def reader(request: Request) -> Person:
 
 
 def operator(caller: Annotated[Person, Depends(person)]) -> Person:
-    """The person calling, who must be an operator; raises ForbiddenError."""
+    """Return the caller, who must be an operator; raise ForbiddenError otherwise."""
     if not caller.is_operator:
         raise ForbiddenError(
             "This is for operators.", "Ask whoever runs this portal for an operator's link."
@@ -94,9 +99,10 @@ def sign_in(request: Request, response: Response, found: Person) -> None:
 
 
 def show_request(request: Request, response: Response, token: str) -> str:
-    """Give the browser a cookie that shows the request of a link's token, to read; its id.
+    """Give the browser a cookie that shows the request of a link's token; return the request's id.
 
-    The cookie goes with that request's addresses alone, and ends with the link.
+    The cookie only reads. The browser sends it to the addresses of that request alone, and it ends
+    with the link.
 
     Raises:
         NotSignedInError: the link is incomplete or has expired.
@@ -122,7 +128,7 @@ def show_request(request: Request, response: Response, token: str) -> str:
 
 
 def _shown_by_link(request: Request) -> str:
-    """The request in the path, if a link to it has been opened in this browser; else nothing."""
+    """Return the id in the path if this browser has opened a link to that request; else ""."""
     token = request.cookies.get(READER_COOKIE, "")
     wanted = request.path_params.get("request_id", "")
     if not token or not wanted or request.method not in _SAFE:
@@ -133,13 +139,13 @@ def _shown_by_link(request: Request) -> str:
 
 
 def sign_out(response: Response) -> None:
-    """Take the session cookie away, and the pages that the browser has kept."""
+    """Delete the session cookie and the pages that the browser has cached."""
     response.delete_cookie(COOKIE)
     response.headers["Clear-Site-Data"] = '"cache"'
 
 
 def check_origin(request: Request) -> None:
-    """Refuse a change that another site's page asks for; raises ForbiddenError."""
+    """Refuse a change that another site's page asks for; raise ForbiddenError."""
     origin = urlsplit(request.headers.get("origin", "")).netloc
     ours = {request.headers.get("host", ""), urlsplit(_settings(request).portal_url).netloc}
     if not origin or origin not in ours:

@@ -1,4 +1,4 @@
-"""What a result was made without, as its row and its page show it."""
+"""The inputs that a result lacks, as its row and its page show them."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -10,7 +10,7 @@ from tasks.model.plan import Gap
 
 @dataclass(frozen=True, kw_only=True)
 class IncompleteView:
-    """What a result was made without, joined over its dates; `unnamed` more are named elsewhere."""
+    """The inputs that a result lacks, joined over its dates; `unnamed` more are not listed."""
 
     share: str
     count: int
@@ -19,7 +19,7 @@ class IncompleteView:
 
     @classmethod
     def of(cls, said: Completeness) -> Self | None:
-        """That of a result; None when it lacks nothing."""
+        """Build the view for a result; return None if the result lacks nothing."""
         if said == WHOLE:
             return None
         named = join_gaps([Gap(what=one.what, reason=one.why) for one in said.missing])

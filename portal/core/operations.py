@@ -1,4 +1,4 @@
-"""What operators look at: running attempts, tasks to be tried again, executions, workers."""
+"""What operators look at: running attempts, tasks to try again, executions, workers."""
 
 import datetime as dt
 import heapq
@@ -24,9 +24,9 @@ _MOST_LATER = 50
 
 @dataclass(frozen=True, kw_only=True)
 class Running:
-    """An attempt that runs: its age against its class's mean and the bound it is killed at.
+    """A running attempt: its age, the mean of its class, and the age at which it is killed.
 
-    Times in seconds; `mean` is None before the class has enough successes.
+    Times are in seconds; `mean` is None until the class has enough successes.
     """
 
     key: str
@@ -44,7 +44,7 @@ class Running:
 
     @property
     def late(self) -> bool:
-        """Whether it runs longer than twice its class's mean."""
+        """Whether it has run for more than twice the mean of its class."""
         return self.mean is not None and self.age > 2 * self.mean
 
     @property
@@ -54,7 +54,7 @@ class Running:
 
     @property
     def mean_share(self) -> float:
-        """The mean as a share of the bound, at most 1; 0 without a mean."""
+        """The mean as a share of the bound, at most 1; 0 if there is no mean."""
         return min(1.0, (self.mean or 0.0) / self.bound) if self.bound else 0.0
 
 
@@ -71,8 +71,10 @@ class Later:
 
 @dataclass(frozen=True, kw_only=True)
 class Health:
-    """A worker and how it is: running, ready, drained or probing (it was slow), draining (it
-    ends), or lost."""
+    """A worker and its state.
+
+    The state is running, ready, drained or probing (it was slow), draining (it ends), or lost.
+    """
 
     worker: WorkerRow
     silence: float  # seconds since its last beat
@@ -89,12 +91,12 @@ class Executions:
 
     @property
     def total(self) -> int:
-        """All executions."""
+        """Number of all executions."""
         return sum(map(sum, self.table.values()))
 
     @property
     def failed(self) -> int:
-        """Executions that did not succeed."""
+        """Number of executions that did not succeed."""
         return self.total - sum(self.table.get("success", ()))
 
     @property
@@ -108,7 +110,7 @@ class Executions:
 
 
 def running(sight: Sight, settings: Settings, now: float) -> list[Running]:
-    """What runs now, the nearest to its bound first."""
+    """List the running attempts, the nearest to its bound first."""
     bounds = Bounds.of(settings)
     times = Times(sight.statistics, bounds.samples)
     by_claim = {
@@ -129,7 +131,7 @@ def _running(
     worker, beat = by_claim.get(claim, (None, None))
     age = now - marker.claimed_at
     if worker is not None and beat is not None:
-        # The worker's own monotonic count, and what has passed since it told.
+        # The worker's own monotonic count, and the time since its last beat.
         age = beat.started_ago + max(0.0, now - worker.beat_at)
     return Running(
         key=marker.key,
@@ -148,7 +150,7 @@ def _running(
 
 
 def later(services: Services, sight: Sight) -> list[Later]:
-    """Tasks that failed and wait for another try, the soonest first."""
+    """List the tasks that failed and wait for another attempt, the earliest first."""
     return [*_later(services, heapq.nsmallest(_MOST_LATER, sight.later))]
 
 
@@ -166,7 +168,7 @@ def _later(services: Services, markers: Sequence[LaterMarker]) -> Iterator[Later
 
 
 def health(sight: Sight, settings: Settings, now: float) -> list[Health]:
-    """The workers by name; one silent for longer than a lease is lost."""
+    """List the workers by name; a worker silent for longer than a lease is lost."""
     found = []
     for worker in sorted(sight.workers, key=lambda w: w.name):
         silence = max(0.0, now - worker.beat_at)
@@ -182,7 +184,10 @@ def health(sight: Sight, settings: Settings, now: float) -> list[Health]:
 
 
 def executions(services: Services, days: int = DAYS) -> Executions:
-    """Executions of the last days by outcome: success first, then the most frequent failures."""
+    """Count the executions of the last days by outcome.
+
+    Success comes first, then the failures in order of frequency.
+    """
     today = dt.datetime.fromtimestamp(services.clock.now(), dt.UTC).date()
     span = tuple(today - dt.timedelta(days=days - 1 - i) for i in range(days))
     place = {day: i for i, day in enumerate(span)}
@@ -200,7 +205,7 @@ def executions(services: Services, days: int = DAYS) -> Executions:
 
 
 def classes(services: Services) -> list[ClassStatistics]:
-    """Statistics of all task classes, by name."""
+    """List the statistics of all task classes, by name."""
     return sorted(history.class_statistics(services.store).values(), key=lambda s: s.task_class)
 
 

@@ -1,7 +1,7 @@
-"""Errors as the portal tells them: one table from exception to status, problem+json or a page.
+"""Map each exception to a status code, and answer with problem+json or a page.
 
-The JSON form is RFC 9457 with members of our own: `field`, `remedy`, and `also`, the other errors
-of a request document.
+The JSON form is RFC 9457 with members of our own: `field`, `remedy`, and `also`, which holds the
+other errors of a request document.
 """
 
 from collections.abc import Callable
@@ -32,7 +32,7 @@ PROBLEM_JSON = "application/problem+json"
 
 
 class PortalError(SwathmillError):
-    """A call that cannot be answered: what is wrong, with what value, and what to do."""
+    """A call that cannot be answered; says what is wrong, with which value, and what to do."""
 
     status = HTTPStatus.BAD_REQUEST
 
@@ -48,7 +48,7 @@ class BadCallError(PortalError):
 
 
 class NotSignedInError(PortalError):
-    """Nobody known is calling."""
+    """The caller is not known."""
 
     status = HTTPStatus.UNAUTHORIZED
 
@@ -60,7 +60,7 @@ class ForbiddenError(PortalError):
 
 
 class NotFoundError(PortalError):
-    """There is no such thing, or the caller may not know of it."""
+    """No such thing exists, or the caller may not know of it."""
 
     status = HTTPStatus.NOT_FOUND
 
@@ -72,19 +72,19 @@ class GoneError(PortalError):
 
 
 class IdempotencyError(PortalError):
-    """An idempotency key was used before, for another request document."""
+    """The idempotency key was used before for another request document."""
 
     status = HTTPStatus.CONFLICT
 
 
 class NotNowError(PortalError):
-    """A request is in no state for what is asked of it."""
+    """The state of the request does not allow what the call asks for."""
 
     status = HTTPStatus.CONFLICT
 
 
 class BeingCancelledError(NotNowError):
-    """A request is being cancelled: no other order can be given meanwhile."""
+    """The request is being cancelled; meanwhile no other order can be given."""
 
     def __init__(self, request: str) -> None:
         super().__init__(
@@ -94,26 +94,26 @@ class BeingCancelledError(NotNowError):
 
 
 class TooLargeError(PortalError):
-    """The body sent is larger than any request document."""
+    """The body is larger than any request document may be."""
 
     status = HTTPStatus.REQUEST_ENTITY_TOO_LARGE
 
 
 class StillPlanningError(PortalError):
-    """A dry run has not been counted within the time a call may take."""
+    """The counts of a dry run are not ready within the time a call may take."""
 
     status = HTTPStatus.GATEWAY_TIMEOUT
 
 
 class NoManagerError(PortalError):
-    """No manager acts, so this would wait for nothing."""
+    """No service manager acts, so waiting would not help."""
 
     status = HTTPStatus.SERVICE_UNAVAILABLE
 
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:
-    """An error for the one who called."""
+    """An error as the caller sees it."""
 
     status: HTTPStatus
     title: str
@@ -124,7 +124,7 @@ class Problem:
 
 
 def problem_of(error: Exception) -> Problem:
-    """The table: what an exception means to a caller."""
+    """Translate an exception into what the caller is told."""
     match error:
         case RequestRefusedError():
             return Problem(
@@ -162,8 +162,8 @@ def problem_of(error: Exception) -> Problem:
         case CorruptBlobError():
             return Problem(
                 status=HTTPStatus.SERVICE_UNAVAILABLE,
-                title="Damaged on its way",
-                detail="This came from storage damaged, and read differently the second time.",
+                title="Damaged in transit",
+                detail="Storage sent damaged data, and other data when it was read again.",
                 remedy="Try again in a moment.",
             )
         case ConflictError():
@@ -171,20 +171,20 @@ def problem_of(error: Exception) -> Problem:
                 status=HTTPStatus.CONFLICT,
                 title="Changed meanwhile",
                 detail="Someone else changed this at the same moment.",
-                remedy="Look at it again and repeat the call if it is still wanted.",
+                remedy="Look at it again, and repeat the call if you still want the change.",
             )
         case StoreError() | AzureError():
             return Problem(
                 status=HTTPStatus.SERVICE_UNAVAILABLE,
                 title="Storage unavailable",
-                detail="Storage does not answer, so nothing certain can be said.",
+                detail="Storage does not answer, so the portal cannot tell the present state.",
                 remedy="Try again in a moment.",
             )
         case ClientDisconnect():
             return Problem(
                 status=HTTPStatus.BAD_REQUEST,
-                title="Call broken off",
-                detail="The connection ended before the call was whole.",
+                title="Incomplete call",
+                detail="The connection ended before the whole call had arrived.",
                 remedy="Repeat the call.",
             )
         case HTTPException():
@@ -223,7 +223,7 @@ ErrorPage = Callable[[Request, Problem], Response]
 
 
 def register_problems(app: FastAPI, page: ErrorPage) -> None:
-    """Answer every exception by the table: JSON under /api, `page` for people elsewhere."""
+    """Answer every exception by the table: with JSON under /api, with `page` elsewhere."""
 
     async def answer(request: Request, error: Exception) -> Response:
         problem = problem_of(error)
@@ -238,7 +238,7 @@ def register_problems(app: FastAPI, page: ErrorPage) -> None:
 
 
 def problem_json(problem: Problem) -> JSONResponse:
-    """A problem as RFC 9457 JSON."""
+    """Encode a problem as RFC 9457 JSON."""
     content = {
         "type": "about:blank",
         "title": problem.title,
@@ -255,7 +255,7 @@ def problem_json(problem: Problem) -> JSONResponse:
 
 
 def wants_page(request: Request) -> bool:
-    """Whether a person with a browser asks, rather than a program."""
+    """Tell whether the caller is a person with a browser rather than a program."""
     path = request.url.path
     if path.startswith("/api/") or path in ("/healthz", "/livez"):
         return False

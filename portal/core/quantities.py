@@ -1,8 +1,8 @@
-"""Bytes and durations in words."""
+"""Format bytes and durations for people."""
 
 
 def size_text(size: float) -> str:
-    """A number of bytes for people, in powers of 1000."""
+    """Format a number of bytes, in powers of 1000."""
     for unit in ("B", "kB", "MB", "GB", "TB"):
         if size < 1000 or unit == "TB":
             break
@@ -11,7 +11,7 @@ def size_text(size: float) -> str:
 
 
 def duration_text(seconds: float) -> str:
-    """A duration for people: 0.4 s, 12 s, 3 min 20 s, 2 h 5 min, 3 d 4 h."""
+    """Format a duration in seconds: 0.4 s, 12 s, 3 min 20 s, 2 h 5 min, 3 d 4 h."""
     if seconds < 10:
         return f"{max(seconds, 0.0):.1f} s"
     whole = round(seconds)

@@ -1,5 +1,7 @@
-"""A request's results: by path, remembered between calls so that many downloads read them once,
-and read from storage, which may have lost some."""
+"""Find a request's results by path, and read them from storage, which may have lost some.
+
+The paths are remembered between calls, so that many downloads read them once.
+"""
 
 import hashlib
 import threading
@@ -17,14 +19,13 @@ from tasks.tables import protocol, requests
 from tasks.tables.request_table import RequestRow
 from tasks.tables.services import Services
 
-_REMEMBERED = 64  # requests
-TAIL = 2**22  # bytes at the end of a result that are sent once the whole is known to be right
+_REMEMBERED = 64  # requests whose results are remembered
+TAIL = 2**22  # bytes at the end of a result that are sent only after its checksum was verified
 
 
 @dataclass(frozen=True, kw_only=True)
 class ResultFile:
-    """One file among a request's results: its path there, the artifact's file it is, and the task
-    that made it."""
+    """One file of a request's results: its path, the file of the artifact, and the task's key."""
 
     path: str
     file: ArtifactFile
@@ -38,14 +39,14 @@ class _Known:
 
 
 class ResultIndex:
-    """Paths of results to their files, of the requests looked at last. Safe between threads."""
+    """Map paths of results to their files, for the requests looked at last. Thread-safe."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[str, _Known] = OrderedDict()
         self._lock = threading.Lock()
 
     def files(self, services: Services, row: RequestRow) -> Mapping[str, ResultFile]:
-        """What is finished of a request, by path, in order of path."""
+        """Return the finished results of a request by path, sorted by path."""
         version = (row.state.value, row.delivered)
         with self._lock:
             known = self._known.get(row.id)
@@ -57,7 +58,7 @@ class ResultIndex:
     def gaps(
         self, services: Services, row: RequestRow
     ) -> tuple[tuple[Gap, ...], Mapping[str, tuple[str, ...]]]:
-        """All that a request lacks, and by `Gap.what` the paths of the results that lack it."""
+        """Return all gaps of a request, and by `Gap.what` the paths of the results that lack it."""
         gaps = requests.gaps(services, row)
         if not gaps:
             return (), {}
@@ -65,7 +66,7 @@ class ResultIndex:
         return gaps, affected(gaps, ((found.path, found.file.completeness) for found in files))
 
     def find(self, services: Services, row: RequestRow, path: str) -> ResultFile:
-        """The result at a path; NotFoundError when it is not finished or not asked for."""
+        """Return the result at a path; raise NotFoundError if no finished result has this path."""
         with self._lock:
             known = self._known.get(row.id)
         found = known.files.get(path) if known is not None else None
@@ -79,11 +80,11 @@ class ResultIndex:
         return found
 
     def reader(self, services: Services, row: RequestRow) -> "ResultReader":
-        """Reads a request's results from storage."""
+        """Return a reader of a request's results."""
         return ResultReader(services=services, index=self, request=row.id)
 
     def forget(self, request: str) -> None:
-        """Read a request's results anew the next time: a blob was not where it had been."""
+        """Read a request's results again at the next call; a blob was not at its recorded place."""
         with self._lock:
             self._known.pop(request, None)
 
@@ -105,8 +106,11 @@ class ResultIndex:
 
 @dataclass(frozen=True, kw_only=True)
 class ResultReader:
-    """Reads results of one request. What storage has lost or damaged is told by GoneError, and made
-    again for the next request that wants it; what was damaged on its way, by CorruptBlobError."""
+    """Read the results of one request from storage.
+
+    Raises GoneError for a result that storage has lost or damaged; such a result is made again for
+    the next request that wants it. Raises CorruptBlobError for bytes that were damaged in transit.
+    """
 
     services: Services
     index: ResultIndex
@@ -115,15 +119,17 @@ class ResultReader:
     def part(
         self, result: ResultFile, start: int = 0, length: int | None = None
     ) -> Iterator[bytes]:
-        """Bytes of a result as they are stored; raises before the first."""
+        """Yield bytes of a result as they are stored; raise before the first part if that fails."""
         try:
             return self.services.blobs.stream(*split_blob(result.file.blob), start, length)
         except BlobMissingError:
             raise self._lost(result) from None
 
     def whole(self, result: ResultFile) -> Iterator[bytes]:
-        """A result, whose end is held back unless the whole is what was recorded: raises before the
-        first part, or in place of the end."""
+        """Yield a whole result; send its end only if the whole has the recorded checksum.
+
+        Raises before the first part, or in place of the end.
+        """
         return self._checked(result, self.part(result))
 
     def current(self, result: ResultFile) -> ResultFile:
@@ -159,5 +165,5 @@ class ResultReader:
         protocol.lose(self.services, result.key, result.file.blob)
         return GoneError(
             f"Storage has lost {result.path}, or damaged it.",
-            "Submit the request again: what is missing is made again, and comes back here, too.",
+            "Submit the request again: the missing result is made again and appears here, too.",
         )

@@ -1,11 +1,11 @@
-"""A sign-in link by mail, for an address that this portal knows.
+"""Mail a sign-in link to an address that this portal knows.
 
-What is known of an address is looked up after the answer has gone: neither its text nor the time
-it takes says who is known. The link signs in as the owner of that very address, never as an
-operator. An address that requests only notify gets links to those requests, to read.
+The address is looked up after the answer was sent: neither the text of the answer nor its duration
+reveals whether the address is known. The link signs in as the owner with that very address, never
+as an operator. If requests only notify an address, it gets read-only links to those requests.
 
-Addresses that differ in the case of ASCII letters are looked up together. Each gets a mail of its
-own, with what is known of it as it is spelt, and nothing of the others.
+Addresses that differ only in the case of ASCII letters are looked up together. Each spelling gets a
+mail of its own, which holds only what is known about that spelling.
 """
 
 import datetime as dt
@@ -28,22 +28,24 @@ from tasks.tables.services import Services, new_id
 
 KIND = "sign-in"
 HOUR = 3600.0
-PER_ADDRESS = 3  # mails an hour
-ALTOGETHER = 60  # mails an hour
-WAITING = 100  # look-ups that have not ended
-FRESH = 10.0  # seconds for which the newest requests are not read again
-_NEWEST = 200  # requests that are looked at for another spelling, or for whom they notify
+PER_ADDRESS = 3  # mails per hour
+ALTOGETHER = 60  # mails per hour
+WAITING = 100  # unfinished look-ups
+FRESH = 10.0  # seconds after a read during which the newest requests are not read again
+_NEWEST = 200  # requests searched for other spellings and for the addresses that they notify
 _LISTED = 20
 
 log = structlog.get_logger(__name__)
 
 Later = Callable[[Callable[[], None]], object]
-Told = tuple[RequestRow, str]  # a request, and the address that it notifies
+Told = tuple[RequestRow, str]  # a request and the address that it notifies
 
 
 class SignInDesk:
-    """Takes addresses and writes mails into the outbox. `later` runs the look-up: one at a time,
-    in a thread of its own."""
+    """Accept addresses and write mails into the outbox.
+
+    `later` runs the look-ups one at a time, in a thread of its own.
+    """
 
     def __init__(self, services: Services, settings: Settings, later: Later | None = None) -> None:
         self._services = services
@@ -51,21 +53,20 @@ class SignInDesk:
         self._later = later or ThreadPoolExecutor(1, thread_name_prefix="sign-in").submit
         self._lock = threading.Lock()
         self._waiting = 0
-        # What follows belongs to the look-ups alone.
-        self._mailed: deque[tuple[float, str]] = deque()  # when, and to whom
+        # Only the look-ups use the attributes below.
+        self._mailed: deque[tuple[float, str]] = deque()  # time and address
         self._read: tuple[float, list[Told]] | None = None
 
     @property
     def sends_mail(self) -> bool:
-        """Whether there is a mail server."""
+        """Whether a mail server is configured."""
         return bool(self._settings.smtp_host)
 
     def ask(self, address: str, then: str = "") -> bool:
-        """Look an address up and write to it, later; False while too many look-ups wait. The
-        sign-in link goes on to the page `then`.
+        """Start looking an address up and writing to it; return False if too many look-ups wait.
 
-        When too many mails were written within the hour, to this address or to all, nobody is told:
-        that would say who is known.
+        The sign-in link leads to the page `then`. If too many mails were written within the hour,
+        to this address or to all, the caller is not told: the answer would reveal who is known.
         """
         with self._lock:
             if self._waiting >= WAITING:
@@ -86,7 +87,7 @@ class SignInDesk:
                 self._waiting -= 1
 
     def _may_write(self, to: str) -> bool:
-        """Whether one more mail may be written within the hour; it is counted then."""
+        """Tell whether one more mail may be written within the hour, and count it if so."""
         now = self._services.clock.monotonic()
         while self._mailed and now - self._mailed[0][0] > HOUR:
             self._mailed.popleft()
@@ -100,7 +101,7 @@ class SignInDesk:
         return True
 
     def _letters(self, address: str, then: str) -> list[Mail]:
-        """The mails for an address, one to each of its spellings; the one asked for comes first."""
+        """Write one mail to each spelling of an address; the spelling asked for comes first."""
         key = _key(address)
         told = [(row, notify) for row, notify in self._newest() if _key(notify) == key]
         owners = {
@@ -119,9 +120,9 @@ class SignInDesk:
         return letters
 
     def _letter(self, to: str, is_owner: bool, shown: Sequence[RequestRow], then: str) -> Mail:
-        """A mail with plain addresses; the manager signs them when it sends the mail."""
+        """Write a mail with plain addresses; the manager signs them when it sends the mail."""
         url, now = self._settings.portal_url, self._services.clock.now()
-        parts = [f"Somebody, probably you, asked for a way into Swathmill at {url}"]
+        parts = [f"Somebody, probably you, asked to sign in to Swathmill at {url}"]
         if is_owner:
             parts.append(
                 f"Sign in as {to}:\n  {sign_in_links.page(url, then)}\n"
@@ -135,7 +136,7 @@ class SignInDesk:
                 for row in shown
             ]
             until = _moment(now + reader_links.ASKED_LIFETIME)
-            head = f"Requests of others whose mails go to you, to read until {until}:"
+            head = f"Requests of others that notify you; you can read them until {until}:"
             parts.append("\n".join([head, *lines]))
         parts += ["If you did not ask for this, nothing needs to be done.", "Swathmill"]
         return Mail(
@@ -150,7 +151,7 @@ class SignInDesk:
         )
 
     def _newest(self) -> list[Told]:
-        """The newest requests and whom they notify, read once for the look-ups of some seconds."""
+        """Return the newest requests and whom they notify; read them at most every few seconds."""
         now = self._services.clock.monotonic()
         if self._read is None or now - self._read[0] > FRESH:
             found = []
@@ -161,13 +162,15 @@ class SignInDesk:
 
 
 def _key(address: str) -> str:
-    """What spellings of an address have in common. Letters beyond ASCII are compared as they are:
-    to fold them makes one address of two hosts."""
+    """Return what the spellings of an address have in common.
+
+    Letters beyond ASCII are compared as they are: folding them would make two hosts equal.
+    """
     return address.lower() if address.isascii() else address
 
 
 def _notify(row: RequestRow) -> str:
-    """The address that a request notifies; its document may be of an earlier build."""
+    """Return the address that a request notifies; an earlier build may have written its row."""
     return str(json.loads(row.document).get("notify", ""))
 
 

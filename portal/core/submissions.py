@@ -1,4 +1,4 @@
-"""Taking requests in, for the form and the API alike."""
+"""Accept requests from the form and the API."""
 
 import hashlib
 from collections.abc import Callable
@@ -40,7 +40,7 @@ def check(resolved: ResolvedRequest, limits: Limits, packages: Packages) -> None
         raise RequestRefusedError(
             "reduction.package",
             f"{reduction.package} cannot be used: {error}",
-            "Choose another, or have it mended.",
+            "Choose another package, or have this one corrected.",
         ) from None
     check_taken(resolved, package)
     known = package.parameters
@@ -56,10 +56,12 @@ def check(resolved: ResolvedRequest, limits: Limits, packages: Packages) -> None
 def resent(
     services: Services, person: Person, request: Request, key: str, *, dry_run: bool = False
 ) -> RequestRow | None:
-    """The request that was made with this key before, if there is one. It was checked then: what
-    archive and packages hold by now is of no account.
+    """Return the request that this key has already made, or None.
 
-    Raises IdempotencyError when the key was used for another document.
+    That request was checked when it was made; what the archive and the packages hold now does not
+    matter.
+
+    Raises IdempotencyError if the key was used for another document.
     """
     if not key:
         return None
@@ -73,9 +75,9 @@ def resent(
 def accept(
     services: Services, person: Person, request: Request, *, key: str = "", dry_run: bool = False
 ) -> RequestRow:
-    """Hand a checked request to the manager. Equal keys of one owner make one request.
+    """Hand a checked request to the manager; equal keys of one owner make one request.
 
-    Raises IdempotencyError when the key was used for another document.
+    Raises IdempotencyError if the key was used for another document.
     """
     request_id = idempotent_id(person.owner, key) if key else None
     try:
@@ -97,19 +99,21 @@ def _same(row: RequestRow, request: Request, key: str, dry_run: bool) -> Request
 
 
 def idempotent_id(owner: str, key: str) -> str:
-    """The request id of an owner's idempotency key: nobody else can hit it."""
+    """Derive the request id from an owner's idempotency key; no other owner can derive it."""
     return "k" + hashlib.sha256(f"{owner}\0{key}".encode()).hexdigest()[:20]
 
 
 def wait_for_preview(
     services: Services, name: str, seconds: float, *, acts: Callable[[], bool]
 ) -> RequestRow:
-    """The row of a dry run that has been counted; `acts` says whether a manager does.
+    """Wait until planning has counted a dry run; return its row.
+
+    `acts` tells whether a service manager acts.
 
     Raises:
-        RequestRefusedError: planning refused it.
-        NoManagerError: nobody is there to count it.
-        StillPlanningError: it has not been counted within `seconds`.
+        RequestRefusedError: planning refused the request.
+        NoManagerError: no service manager acts, so nothing counts it.
+        StillPlanningError: the counts are not ready within `seconds`.
     """
     limit = services.clock.monotonic() + seconds
     while True:
@@ -121,7 +125,7 @@ def wait_for_preview(
         if not acts():
             raise NoManagerError(
                 f"The dry run {name} is not counted: no service manager is at work.",
-                "Ask again when one is; /healthz tells.",
+                "Ask again when one is; see /healthz.",
             )
         if services.clock.monotonic() >= limit:
             raise StillPlanningError(
@@ -132,7 +136,7 @@ def wait_for_preview(
 
 
 def refusal(row: RequestRow) -> RequestRefusedError:
-    """What planning said of a request it refused: "field: problem remedy"."""
+    """Rebuild the error with which planning refused a request, from "field: problem remedy"."""
     name, colon, rest = row.message.partition(": ")
     if not colon or " " in name:
         return RequestRefusedError("document", row.message, "")
@@ -140,8 +144,10 @@ def refusal(row: RequestRow) -> RequestRefusedError:
 
 
 def load_for(services: Services, person: Person, request: str) -> RequestRow:
-    """A request of this person's, to see and to order; NotFoundError otherwise, whichever the
-    reason."""
+    """Load a request that this person may see and give orders about.
+
+    Raises NotFoundError if it does not exist or this person may not see it.
+    """
     row = read_for(services, person, request)
     if not person.may_see(row.owner):
         raise _not_found(request)
@@ -149,7 +155,10 @@ def load_for(services: Services, person: Person, request: str) -> RequestRow:
 
 
 def read_for(services: Services, person: Person, request: str) -> RequestRow:
-    """A request that this person may read; NotFoundError otherwise, whichever the reason."""
+    """Load a request that this person may read.
+
+    Raises NotFoundError if it does not exist or this person may not read it.
+    """
     try:
         row = requests.load(services, request)
     except (NoSuchRequestError, ValueError):

@@ -1,8 +1,8 @@
 """Signed tokens: who someone is, and in which role, without a table of accounts.
 
-A token is `itsdangerous` text: owner and role, the time of signing, a signature by the
-installation's secret. Each use has a salt of its own, so that a sign-in link is no API token.
-Changing the secret ends all of them.
+A token is `itsdangerous` text: owner and role, the time of signing, and a signature by the
+installation's secret. Each use has its own salt, so that a sign-in link is not a valid API token. A
+new secret invalidates all tokens.
 """
 
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ LONGEST_OWNER = 254
 
 
 class Role(StrEnum):
-    """What someone may see: a scientist their own requests, an operator everybody's."""
+    """What someone may see: scientists see their own requests, operators see all."""
 
     SCIENTIST = "scientist"
     OPERATOR = "operator"
@@ -40,10 +40,10 @@ LIFETIMES = {
 
 @dataclass(frozen=True, kw_only=True)
 class Person:
-    """Who calls: an owner of requests (a mail address, say) and a role.
+    """The caller: an owner of requests (for example a mail address) and a role.
 
-    `reads` is a request that this person may read by the link in its mail, whoever owns it. A guest
-    has only that: no owner's name.
+    `reads` is the id of a request that this person may read by the link in its mail, whoever owns
+    it. A guest has only that, and no owner's name.
     """
 
     owner: str
@@ -52,7 +52,7 @@ class Person:
 
     @property
     def is_guest(self) -> bool:
-        """Whether this is nobody known, who has a request's link."""
+        """Whether this person is unknown and has only a link to a request."""
         return not self.owner
 
     @property
@@ -61,26 +61,26 @@ class Person:
         return self.role is Role.OPERATOR
 
     def may_see(self, owner: str) -> bool:
-        """Whether a request of `owner` is this person's to see and to order."""
+        """Tell whether this person may see and give orders about a request of `owner`."""
         return self.is_operator or (not self.is_guest and self.owner == owner)
 
     def may_read(self, owner: str, request: str) -> bool:
-        """Whether a request of `owner` is this person's to see."""
+        """Tell whether this person may read a request of `owner`."""
         return self.may_see(owner) or (bool(self.reads) and self.reads == request)
 
 
 def issue(secret: str, owner: str, role: str = Role.SCIENTIST, *, use: Use = Use.API) -> str:
-    """A token that says its bearer is `owner` in `role`.
+    """Issue a token that says its bearer is `owner` in `role`.
 
     Raises ValueError for a secret too short to sign with, an empty owner or an unknown role.
     """
     if not owner or len(owner) > LONGEST_OWNER:
-        raise ValueError(f"an owner has 1 to {LONGEST_OWNER} characters, {owner!r} has not")
+        raise ValueError(f"an owner must have 1 to {LONGEST_OWNER} characters, got {owner!r}")
     return _serializer(secret, use).dumps([owner, Role(role).value])
 
 
 def read(secret: str, token: str, *, use: Use = Use.API) -> Person | None:
-    """The person a token names, or None when it is forged, expired or meant for another use."""
+    """Return the person a token names; None if it is forged, expired or for another use."""
     try:
         content = _serializer(secret, use).loads(token, max_age=LIFETIMES[use])
     except BadData:
@@ -93,7 +93,7 @@ def read(secret: str, token: str, *, use: Use = Use.API) -> Person | None:
 
 
 def sign_in_link(portal_url: str, secret: str, owner: str, role: str = Role.SCIENTIST) -> str:
-    """An address that signs its visitor in as `owner`; it is good for a week."""
+    """Build an address that signs its visitor in as `owner`; it is valid for a week."""
     token = issue(secret, owner, role, use=Use.LINK)
     return f"{portal_url.rstrip('/')}/sign-in?token={quote(token)}"
 

@@ -1,4 +1,4 @@
-"""The HTTP API of requests and results: what the command line speaks, and scientists' scripts."""
+"""The HTTP API of requests and results, for the command line and for scientists' scripts."""
 
 from collections.abc import Iterable
 from typing import Annotated
@@ -89,7 +89,7 @@ def submit(
         response.headers["Location"] = f"/api/requests/{row.id}"
         return RequestAnswer.of(row)
     response.status_code = 200
-    # Each wait holds a thread: when many wait, the rest are told where to look.
+    # Each wait holds a thread: if many wait, the others are told where to look.
     patience = PREVIEW_SECONDS if here.waiting.acquire(blocking=False) else 0.0
     try:
         counted = wait_for_preview(
@@ -109,7 +109,7 @@ def list_requests(
     everybody: Annotated[bool, Query(description="Operators: all owners' requests.")] = False,
     before: Annotated[str, Query(description="A request's id: only those older than it.")] = "",
 ) -> list[RequestAnswer]:
-    """The caller's requests without their gaps; an operator may ask for everybody's."""
+    """List the caller's requests without their gaps; an operator may ask for everybody's."""
     owner = None if everybody and caller.is_operator else caller.owner
     after = load_for(here.services, caller, before) if before else None
     found = requests.list_requests(here.services, owner, limit, after)
@@ -118,7 +118,7 @@ def list_requests(
 
 @router.get("/requests/{request_id}", summary="Where a request stands")
 def status(request_id: str, caller: Reader, here: Here) -> RequestAnswer:
-    """State, progress by phase, the first gaps and failures."""
+    """Return state, progress by phase, the first gaps and the failures."""
     row = read_for(here.services, caller, request_id)
     failed = any(count.failed for count in row.phases.values()) or row.gap_count
     found = list(requests.failures(here.services, row.id)) if failed else []
@@ -127,13 +127,13 @@ def status(request_id: str, caller: Reader, here: Here) -> RequestAnswer:
 
 @router.get("/requests/{request_id}/preview", summary="What a dry run has counted")
 def preview(request_id: str, caller: Caller, here: Here) -> PreviewAnswer:
-    """The counts of a dry run; zeros until its state is `previewed`."""
+    """Return the counts of a dry run; they are zero until its state is `previewed`."""
     return PreviewAnswer.of(load_for(here.services, caller, request_id))
 
 
 @router.get("/requests/{request_id}/document", summary="The request document")
 def document(request_id: str, caller: Reader, here: Here) -> Response:
-    """The document as it was submitted, without what was left at its default."""
+    """Return the document as it was submitted, without the fields left at their default."""
     row = read_for(here.services, caller, request_id)
     return Response(row.document, media_type="application/json")
 
@@ -166,10 +166,10 @@ def confirm(request_id: str, caller: Caller, here: Here) -> RequestAnswer:
 def order(here: Portal, caller: Person, request_id: str, what: RequestOrder) -> RequestRow:
     """Give the manager an order about a request this person may see; the row afterwards.
 
-    To cancel what has ended changes nothing.
+    Cancelling a request that has ended changes nothing.
 
     Raises:
-        NotNowError: the request has ended, or does not wait for confirmation, or does.
+        NotNowError: the state of the request does not allow this order.
     """
     row = load_for(here.services, caller, request_id)
     _check_order(row, what)
@@ -193,26 +193,26 @@ def _check_order(row: RequestRow, what: RequestOrder) -> None:
     if row.state.ended:
         raise NotNowError(
             f"Request {row.id} has ended: it is {row.state.value}.",
-            f"Only a request that goes on can be {what}d.",
+            f"Only a request that has not ended can be {what}d.",
         )
 
 
 @router.get("/requests/{request_id}/failures", summary="What failed, and why")
 def failures(request_id: str, caller: Reader, here: Here) -> list[FailureAnswer]:
-    """Every task that failed for good, with category, cause and remedy."""
+    """List every task that failed for good, with category, cause and remedy."""
     row = read_for(here.services, caller, request_id)
     return [FailureAnswer.of(want) for want in requests.failures(here.services, row.id)]
 
 
 @router.get("/requests/{request_id}/gaps", summary="What cannot be had, and why")
 def gaps(request_id: str, caller: Reader, here: Here) -> list[GapAnswer]:
-    """All gaps of a request, each with the results that lack it."""
+    """List all gaps of a request, each with the results that lack it."""
     return _gaps(here, read_for(here.services, caller, request_id))
 
 
 @router.get("/requests/{request_id}/results", summary="Finished results")
 def results(request_id: str, caller: Reader, here: Here) -> list[ResultAnswer]:
-    """The files that are finished, while the rest is being made too."""
+    """List the files that are finished so far."""
     row = read_for(here.services, caller, request_id)
     return _results(row.id, here.results.files(here.services, row).values())
 
@@ -224,7 +224,7 @@ def results(request_id: str, caller: Reader, here: Here) -> list[ResultAnswer]:
     summary="One result",
 )
 def result(request_id: str, path: str, request: Request, caller: Reader, here: Here) -> Response:
-    """The file, with its length, its SHA-256 as ETag, and byte ranges."""
+    """Return the file, with its length, its SHA-256 as ETag, and byte ranges."""
     row = read_for(here.services, caller, request_id)
     found = here.results.find(here.services, row, path)
     reader = here.results.reader(here.services, row)
@@ -240,7 +240,7 @@ def manifest(
     here: Here,
     form: Annotated[str, Query(alias="format", pattern="^(json|sha256)$")] = "json",
 ) -> ManifestAnswer | Response:
-    """All finished files with size and SHA-256; `format=sha256` is for `sha256sum --check`."""
+    """List all finished files with size and SHA-256; `format=sha256` suits `sha256sum --check`."""
     row = read_for(here.services, caller, request_id)
     found = here.results.files(here.services, row).values()
     if form == "sha256":
@@ -267,9 +267,9 @@ def archive(
     request_id: str,
     caller: Reader,
     here: Here,
-    below: Annotated[str, Query(description="Only the results whose path begins so.")] = "",
+    below: Annotated[str, Query(description="Only results whose path begins with this.")] = "",
 ) -> Response:
-    """A ZIP without compression, made while it is sent."""
+    """Return a ZIP without compression; it is built while it is sent."""
     row = read_for(here.services, caller, request_id)
     every = here.results.files(here.services, row).values()
     found = [item for item in every if item.path.startswith(below)]
@@ -284,14 +284,14 @@ def archive(
 
 @router.get("/tasks/{key}", tags=["tasks"], summary="A task and its attempts")
 def task(key: str, caller: Caller, here: Here) -> TaskAnswer:
-    """State and all ended attempts, retried ones too."""
+    """Return the state of a task and all its ended attempts, including retried ones."""
     found = task_for(here, caller, key)
     return TaskAnswer.of(found, here.services.tasks.attempts(found.key))
 
 
 @router.get("/tasks/{key}/attempts/{number}", tags=["tasks"], summary="An attempt with its log")
 def attempt(key: str, number: int, caller: Caller, here: Here) -> AttemptAnswer:
-    """Outcome, duration, peak memory and the tail of the log."""
+    """Return outcome, duration, peak memory and the tail of the log."""
     found = task_for(here, caller, key)
     for ended in here.services.tasks.attempts(found.key):
         if ended.number == number:
@@ -302,7 +302,10 @@ def attempt(key: str, number: int, caller: Caller, here: Here) -> AttemptAnswer:
 
 
 def task_for(here: Portal, caller: Person, key: str) -> Task:
-    """A task that belongs to a request this person may see; NotFoundError otherwise."""
+    """Load a task that belongs to a request this person may see.
+
+    Raises NotFoundError if it does not exist or this person may not see it.
+    """
     if not is_key(key):
         raise BadCallError(f"{key!r} is not a task key.", "A key has 64 hexadecimal digits.")
     found = here.services.tasks.task(key)

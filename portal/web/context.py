@@ -1,4 +1,4 @@
-"""What a running portal holds, and how an address gets at it."""
+"""The state of a running portal, and how a route gets it."""
 
 import threading
 from dataclasses import dataclass, field
@@ -22,7 +22,7 @@ MOST_WAITING = 8  # API calls that wait for planning at once
 
 @dataclass(frozen=True, kw_only=True)
 class Portal:
-    """One portal: its settings, the outside world, its templates and what it remembers."""
+    """One portal: its settings, its services, its templates and its caches."""
 
     settings: Settings
     services: Services
@@ -40,7 +40,7 @@ class Portal:
 
 
 def portal_of(request: Request) -> Portal:
-    """The portal an application was made for."""
+    """Return the portal that the application was made for."""
     portal = request.app.state.portal
     if not isinstance(portal, Portal):
         raise TypeError("the application was not made by create_app")

@@ -1,4 +1,4 @@
-"""The HTTP API as a page, from the same description programs read."""
+"""The HTTP API as a page, made from the OpenAPI description that programs read."""
 
 from fastapi import APIRouter, Request, Response
 
@@ -10,7 +10,7 @@ router = APIRouter(include_in_schema=False)
 
 @router.get("/docs")
 def docs(request: Request, here: Here) -> Response:
-    """Every address of the API, what it takes and what it answers."""
+    """Show every address of the API, its parameters and its answers."""
     schema = request.app.openapi()
     calls = [
         (method.upper(), path, call)

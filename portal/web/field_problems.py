@@ -1,4 +1,4 @@
-"""Errors of a request on the form: where each stands, which control it is about, what it says."""
+"""Errors of a request on the form: their place, the control they concern, and their text."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,18 +21,18 @@ SLOTS = (
     "notify",
     "options",
 )
-"""Places on the form where an error can stand; a field of the document belongs to the longest, and
-all others to the last. Each product has one on its card besides."""
+"""Places on the form that can show an error. A field of the document belongs to the longest name
+that it begins with, all other fields to the last. Each product's card has a place of its own."""
 
 _PREDICATES = ("is ", "has ", "names ", "lies ", "removes ", "reaches ", "holds ", "cannot ")
-"""How a problem begins that is said of the field itself: "Last day is empty." """
+"""Beginnings of problems whose grammatical subject is the field: "Last day is empty." """
 
 
 @dataclass(frozen=True, kw_only=True)
 class FieldProblem:
-    """An error, the place on the form where it stands, and the id of the control it is about.
+    """An error, the place on the form that shows it, and the id of the control it concerns.
 
-    `waits`: nothing is wrong, a part is still to be filled in.
+    `waits`: nothing is wrong, but a part is still to be filled in.
     """
 
     slot: str
@@ -51,28 +51,28 @@ class Problems:
         return bool(self.found)
 
     def at(self, slot: str) -> tuple[FieldProblem, ...]:
-        """Those that stand at a place."""
+        """Select the errors that a place shows."""
         return tuple(problem for problem in self.found if problem.slot == slot)
 
     def controls(self, slot: str) -> str:
-        """The controls that are wrong at a place, with spaces between."""
+        """Join the ids of the controls that are wrong at a place, separated by spaces."""
         return " ".join(dict.fromkeys(problem.control for problem in self.at(slot)))
 
     def wrong(self) -> "Problems":
-        """Those that more filling in does not mend."""
+        """Select the errors that filling in more fields does not correct."""
         return Problems(found=tuple(problem for problem in self.found if not problem.waits))
 
     def and_(self, others: "Problems") -> "Problems":
-        """These and others."""
+        """Join these errors and others."""
         return Problems(found=(*self.found, *others.found))
 
     def waiting(self) -> tuple[FieldProblem, ...]:
-        """What is still to be filled in."""
+        """Select what is still to be filled in."""
         return tuple(problem for problem in self.found if problem.waits)
 
 
 def problems_of(error: RequestRefusedError, form: Form) -> Problems:
-    """Where and how the form tells of a refusal and of those with it."""
+    """Find where and how the form shows a refusal and the refusals that came with it."""
     return Problems(found=tuple(_problem(each, form) for each in (error, *error.also)))
 
 
@@ -86,13 +86,13 @@ def _problem(error: RequestRefusedError, form: Form) -> FieldProblem:
 
 
 def told(error: RequestRefusedError) -> str:
-    """A refusal as the form writes it: the field by its label, what is wrong, what to do."""
+    """Write a refusal for the form: the label of the field, what is wrong, what to do."""
     colon = "" if error.problem.startswith(_PREDICATES) else ":"
     return f"{label(error.field)}{colon} {error.problem} {error.remedy}".strip()
 
 
 def slots_of(form: Form) -> tuple[str, ...]:
-    """All places of this form."""
+    """List all places of this form that can show an error."""
     return (*SLOTS, *(f"card-{card.uid}" for card in form.products))
 
 
@@ -105,7 +105,7 @@ def _slot(field: str, form: Form) -> str:
 
 
 def control(name: str, form: Form) -> str:
-    """The id of the form's control that a field of the document belongs to."""
+    """Find the id of the form's control that a field of the document belongs to."""
     parts = name.split(".")
     if parts[0] == "products":
         return _control_of_product(parts, form)
@@ -130,7 +130,7 @@ def control(name: str, form: Form) -> str:
 
 
 def _card(parts: Sequence[str], form: Form) -> ProductCard | None:
-    """The card that a field of a product is on."""
+    """Find the card that holds a field of a product; None if there is none."""
     if parts[0] != "products" or len(parts) < 2 or not parts[1].isdigit():
         return None
     number = int(parts[1])

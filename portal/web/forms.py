@@ -21,7 +21,7 @@ _COMMA = re.compile(r"[,\n](?![^\[]*\])")
 
 @dataclass(frozen=True, kw_only=True)
 class ProductCard:
-    """One product on the form: the layers ticked, and names typed besides."""
+    """One product on the form: the layers ticked and the layer names typed."""
 
     uid: str
     name: str
@@ -33,7 +33,7 @@ class ProductCard:
 
 @dataclass(frozen=True, kw_only=True)
 class Form:
-    """Every field of the form as text; what is empty is absent from the document."""
+    """Every field of the form as text; empty fields are absent from the document."""
 
     title: str = ""
     products: tuple[ProductCard, ...] = ()
@@ -72,7 +72,7 @@ class Form:
 
 
 def read_form(data: FormData) -> Form:
-    """The form as a browser sent it; fields it did not send are off."""
+    """Read the form as a browser sent it; checkboxes that it did not send are off."""
     blank = {f.name: "" for f in fields(Form) if f.name not in ("products", "extra_bands")}
     texts = {name: str(data.get(name, "")).strip() for name in blank}
     return replace(
@@ -97,7 +97,7 @@ def _card(data: FormData, value: str) -> ProductCard:
 
 
 def new_card(name: str, collection: str, layers: Sequence[str] = ()) -> ProductCard:
-    """A card for a product newly put on the form."""
+    """Make a card for a product newly added to the form."""
     return ProductCard(
         uid=secrets.token_hex(4),
         name=name.strip(),
@@ -107,7 +107,7 @@ def new_card(name: str, collection: str, layers: Sequence[str] = ()) -> ProductC
 
 
 def form_of(request: Request) -> Form:
-    """The form that would submit this request, for submitting it again with changes."""
+    """Fill in the form that would submit this request, so that it can be submitted with changes."""
     form = Form(
         title=request.title,
         products=tuple(
@@ -175,21 +175,23 @@ def _lines(values: Mapping[str, str]) -> str:
 
 
 class NotFilledError(RequestRefusedError):
-    """A part of the form is empty: nothing is wrong, something is still to be done."""
+    """A part of the form is empty: nothing is wrong, but something is still to be filled in."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Read:
-    """A form as a document, without the parts that `refused` tells of."""
+    """A form as a document, without the parts that `refused` names."""
 
     document: Document
     refused: tuple[RequestRefusedError, ...]
 
 
 def read_document(form: Form) -> Read:
-    """The request document a form means, values still as typed where they must be checked, and
-    what only a form can get wrong: a part left out, or text that is not in the notation its field
-    asks for."""
+    """Build the request document that a form means.
+
+    Values stay as typed if the document's own check reads them. `refused` holds the errors that
+    only a form can contain: a part left out, or text that is not in the notation of its field.
+    """
     made: Document = {
         "title": form.title,
         "merge": form.merge or "nadir",
@@ -225,7 +227,7 @@ def read_document(form: Form) -> Read:
 
 
 def request_of(form: Form) -> Request:
-    """The request that a form means. Raises RequestRefusedError with all that is wrong."""
+    """Build the request that a form means; raise RequestRefusedError with all errors."""
     read = read_document(form)
     absent = {error.field.partition(".")[0] for error in read.refused}
     wrong: tuple[RequestRefusedError, ...] = ()
@@ -239,8 +241,10 @@ def request_of(form: Form) -> Request:
 
 
 def so_far(form: Form) -> Request | None:
-    """What can be said already of a form that is not filled in: the request it would be for the
-    whole Earth, or on a coarse grid. None while it has no products or days, or is wrong."""
+    """Build the request that an unfinished form would make over the whole Earth or a coarse grid.
+
+    It allows early checks. Returns None if the form has no products or no days, or is wrong.
+    """
     read = read_document(form)
     for error in read.refused:
         part = error.field.partition(".")[0]
@@ -253,7 +257,7 @@ def so_far(form: Form) -> Request | None:
 
 
 def joined(errors: Sequence[RequestRefusedError]) -> RequestRefusedError:
-    """Several errors as one, which is the first. Raises IndexError when there is none."""
+    """Join several errors into one, which is the first; raise IndexError if there is none."""
     first, *others = errors
     return type(first)(first.field, first.problem, first.remedy, tuple(others))
 
@@ -302,7 +306,7 @@ def _reduction(form: Form) -> Document | None:
 
 
 def layers_of(card: ProductCard) -> list[str]:
-    """The layers ticked, then those typed. A comma within brackets belongs to a band's number."""
+    """List the layers ticked, then those typed; a comma in brackets belongs to a band number."""
     typed = [name.strip() for name in _COMMA.split(card.more)]
     return [name for name in dict.fromkeys([*card.layers, *typed]) if name]
 
@@ -354,7 +358,7 @@ def _grid(form: Form) -> Document:
         return {"modis": int(form.modis) if form.modis.isdigit() else form.modis}
     if not form.crs:
         raise NotFilledError(
-            "grid.crs", "is empty.", "Name a coordinate reference system, EPSG:4326 say."
+            "grid.crs", "is empty.", "Name a coordinate reference system, such as EPSG:4326."
         )
     if not form.resolution:
         raise NotFilledError(
@@ -371,7 +375,7 @@ def _pairs(name: str, text: str) -> dict[str, str]:
             raise RequestRefusedError(
                 name,
                 f"{line!r} is not a name with a value.",
-                "Write one to a line, with a colon between: name: value.",
+                "Write one per line, with a colon between: name: value.",
             )
         pairs[key.strip()] = value.strip()
     return pairs
@@ -379,9 +383,9 @@ def _pairs(name: str, text: str) -> dict[str, str]:
 
 def _yaml_mapping(name: str, text: str) -> object:
     if not text:
-        raise NotFilledError(name, "is empty.", "Fill it in, or choose another way.")
+        raise NotFilledError(name, "is empty.", "Fill it in, or choose another option.")
     if other_notation(text):
-        return text  # told with its name when the document is checked
+        return text  # the check of the document reports it with its name
     try:
         return yaml.safe_load(text)
     except yaml.YAMLError as error:
@@ -391,7 +395,7 @@ def _yaml_mapping(name: str, text: str) -> object:
 
 
 def request_yaml(request: Request) -> str:
-    """The request as a person would write it in YAML, defaults left out."""
+    """Write the request in YAML as a person would, without defaults."""
     made = request.model_dump(mode="json", exclude_defaults=True)
     made["time"] = {"start": request.time.start, "end": request.time.end}
     return yaml.safe_dump(

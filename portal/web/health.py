@@ -1,7 +1,8 @@
-"""Whether the service works: for monitoring, for the processes' host, and for people on each page.
+"""Tell whether the service works: for monitoring, for the host, and for people on each page.
 
-`/livez` says that this process answers; a host may restart it when it does not. `/healthz` says
-whether storage answers and a manager acts: no restart of the portal mends that.
+`/livez` tells whether this process answers; a host may restart the process if it does not.
+`/healthz` tells whether storage answers and a manager acts; restarting the portal would not help if
+they do not.
 """
 
 from http import HTTPStatus
@@ -31,7 +32,7 @@ class HealthAnswer(BaseModel):
 
 
 class LiveAnswer(BaseModel):
-    """This process answers."""
+    """The state of this process, which answers."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -41,7 +42,7 @@ class LiveAnswer(BaseModel):
 
 @router.get("/livez", summary="Whether this process answers")
 def livez() -> LiveAnswer:
-    """For whoever restarts processes: storage and manager are not asked."""
+    """Tell whoever restarts processes that this one answers; do not ask storage or manager."""
     return LiveAnswer(version=version("swathmill"))
 
 
@@ -51,7 +52,7 @@ def livez() -> LiveAnswer:
     responses={503: {"model": HealthAnswer}},
 )
 def healthz(here: Here, response: Response) -> HealthAnswer:
-    """For monitoring: 503 with the reason when requests are not worked on."""
+    """Tell monitoring whether requests are worked on; answer 503 with the reason if not."""
     acting = here.manager.look()
     response.headers["Cache-Control"] = "no-store"
     if acting.acts:
@@ -62,17 +63,17 @@ def healthz(here: Here, response: Response) -> HealthAnswer:
         version=version("swathmill"),
         reason=reason_of(acting),
         remedy="Read the manager's log (one machine: logs/manager.log in the data folder) and "
-        "start it again. Requests are kept, and go on by themselves when a manager acts.",
+        "start it again. Requests are kept and continue when a manager acts.",
     )
 
 
 @pages.get("/service-notice")
 def notice(request: Request, here: Here) -> Response:
-    """What each page says while no manager acts; nothing otherwise."""
+    """Return the notice that each page shows while no manager acts; nothing otherwise."""
     return here.pages.part("service_notice.html", me=find_person(request))
 
 
 def reason_of(acting: Acting) -> str:
-    """Why no manager is said to act."""
+    """Explain why the portal concludes that no manager acts."""
     said = f"No service manager has given a sign for {duration_text(acting.silence)}"
     return f"{said}." if acting.epoch else f"{said}; none has acted here before."

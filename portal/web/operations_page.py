@@ -1,4 +1,4 @@
-"""The operators' page, and the same as JSON; the catalogue as JSON."""
+"""The operators' page, the same content as JSON, and the catalogue as JSON."""
 
 import datetime as dt
 
@@ -20,7 +20,7 @@ class _Answer(BaseModel):
 
 
 class RunningAnswer(_Answer):
-    """An attempt that runs; times in seconds, `mean` null before its class has one."""
+    """A running attempt; times in seconds, `mean` null until its class has one."""
 
     key: str
     attempt: int
@@ -43,7 +43,7 @@ class ExecutionsAnswer(_Answer):
 
 
 class WorkerAnswer(_Answer):
-    """A worker with its last beat; `silence` in seconds."""
+    """A worker at its last beat; `silence` in seconds."""
 
     name: str
     host: str
@@ -52,17 +52,20 @@ class WorkerAnswer(_Answer):
     state: str
     last_beat: dt.datetime
     silence: float
-    held_because: str = Field(description="Why the manager drained it; empty: it did not.")
+    held_because: str = Field(description="Why the manager drained it; empty if it did not.")
     held_since: dt.datetime | None
-    next_try: dt.datetime | None = Field(description="When it is given one attempt to try it.")
+    next_try: dt.datetime | None = Field(description="When it is given one attempt as a probe.")
     sandbox: str
     draining: bool
     version: str
 
 
 class ManagerAnswer(_Answer):
-    """Whether a service manager acts. `epoch` counts the managers that have acted, `renewed` is the
-    last sign of one, null before the first; `silence` is in seconds, as the portal saw it."""
+    """Whether a service manager acts.
+
+    `epoch` counts the managers that have acted. `renewed` is the last sign of a manager, null
+    before the first. `silence` is the time since then in seconds, by the portal's clock.
+    """
 
     acts: bool
     epoch: int
@@ -71,7 +74,7 @@ class ManagerAnswer(_Answer):
 
 
 class OperationsAnswer(_Answer):
-    """What operators see."""
+    """The content of the operators' page."""
 
     manager: ManagerAnswer
     running: tuple[RunningAnswer, ...]
@@ -103,7 +106,7 @@ class ProductAnswer(_Answer):
     dependencies=[Depends(operator)],
 )
 def operations_answer(here: Here) -> OperationsAnswer:
-    """Everything on the operators' page."""
+    """Collect everything that the operators' page shows."""
     made = operations.executions(here.services)
     sight, now = here.board.look(), here.services.clock.now()
     acting = here.manager.look()
@@ -156,7 +159,7 @@ def operations_answer(here: Here) -> OperationsAnswer:
     "/products", tags=["catalogue"], summary="The product catalogue", dependencies=[Depends(person)]
 )
 def products(q: str = "") -> list[ProductAnswer]:
-    """Products that match a search; all of them without one. Others work too, by name."""
+    """List the products that match a search, or all; products not listed work too, by name."""
     return [
         ProductAnswer(
             name=item.name,
@@ -172,7 +175,7 @@ def products(q: str = "") -> list[ProductAnswer]:
 
 @pages.get("/operations")
 def show(caller: Operator, here: Here) -> Response:
-    """The operators' page."""
+    """Show the operators' page."""
     return here.pages.page(
         "operations.html",
         caller,
@@ -185,13 +188,13 @@ def show(caller: Operator, here: Here) -> Response:
 
 @pages.get("/operations/live", dependencies=[Depends(operator)])
 def live(here: Here) -> Response:
-    """The part that changes by the second."""
+    """Render the part of the page that changes every few seconds."""
     return here.pages.part("operations_live.html", **_live(here))
 
 
 @pages.get("/operations/history", dependencies=[Depends(operator)])
 def past(here: Here) -> Response:
-    """The part that changes by the minute."""
+    """Render the part of the page that changes every few minutes."""
     return here.pages.part("operations_history.html", **_history(here))
 
 

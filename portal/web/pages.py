@@ -1,4 +1,4 @@
-"""Templates, and what every page needs of the caller and the moment."""
+"""The templates, and what every page needs to know about the caller and the time."""
 
 import datetime as dt
 import hashlib
@@ -49,8 +49,10 @@ _TONES = {
 
 
 class Pages:
-    """The portal's templates over one clock. `sample` says that granules come from the sample
-    archive, which each page then tells."""
+    """The portal's templates over one clock.
+
+    `sample` says that the granules come from the sample archive; each page then shows it.
+    """
 
     def __init__(self, clock: Clock, manager: ManagerWatch, *, sample: bool) -> None:
         self._clock = clock
@@ -82,8 +84,11 @@ class Pages:
         self._env.filters.update(filters)
 
     def manager(self) -> Acting:
-        """Whether a manager acts. While storage does not answer none is called missing: pages have
-        an error of their own for that."""
+        """Tell whether a manager acts.
+
+        While storage does not answer, the manager counts as acting: pages then show storage's own
+        error.
+        """
         try:
             return self._manager.look()
         except StoreError as error:
@@ -91,21 +96,21 @@ class Pages:
             return Acting(acts=True)
 
     def text(self, template: str, /, **values: object) -> str:
-        """A template filled in."""
+        """Render a template as text."""
         return self._env.get_template(template).render(**values)
 
     def page(
         self, template: str, me: Person | None, here: str, status: int = 200, /, **values: object
     ) -> Response:
-        """A whole page for a person, `here` naming the part of the portal it belongs to."""
+        """Render a whole page for a person; `here` names the part of the portal it belongs to."""
         return _html(self.text(template, me=me, here=here, **values), status)
 
     def part(self, template: str, /, **values: object) -> Response:
-        """A part of a page, which htmx puts in its place."""
+        """Render a part of a page, which htmx puts in its place."""
         return _html(self.text(template, **values), 200)
 
     def _moment(self, seconds: float) -> str:
-        """A time for people: how long ago for an hour, then the clock, then the day."""
+        """Format a time: for an hour as how long ago, later as date and clock time."""
         ago = self._clock.now() - seconds
         if ago < 60:
             return "just now"
@@ -116,23 +121,23 @@ class Pages:
 
 
 def tone(state: str) -> str:
-    """The colour class of a state; what is not in the table is a failure category."""
+    """Return the colour class of a state; any state not in the table is a failure category."""
     return _TONES.get(state, "plain" if state in ("waiting", "ready", "previewed") else "bad")
 
 
 def code_text(text: str) -> Markup:
-    """Text for a page in which `what stands in backquotes` is set as code."""
+    """Turn text into HTML in which `text in backquotes` is set as code."""
     return Markup(_CODE.sub(r"<code>\1</code>", str(escape(text))))
 
 
 def iso_text(seconds: float) -> str:
-    """A time as ISO 8601 in UTC, to the second."""
+    """Format a time as ISO 8601 in UTC, to the second."""
     return dt.datetime.fromtimestamp(seconds, dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 @lru_cache(maxsize=64)
 def asset(name: str) -> str:
-    """The address of a static file, with a part that changes when the file does."""
+    """Return the address of a static file; it contains a hash of the file's content."""
     path = STATIC / name
     if not path.is_file():
         return f"/static/{name}"
@@ -141,7 +146,7 @@ def asset(name: str) -> str:
 
 
 def _html(content: str, status: int) -> Response:
-    """An answer that browsers may keep, if it is no error, but must ask about each time."""
+    """Build an answer that browsers may keep but must revalidate; they may not keep errors."""
     headers = {"Cache-Control": "no-store"}
     if status == 200:
         digest = hashlib.sha256(content.encode()).hexdigest()[:20]

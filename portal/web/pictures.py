@@ -1,7 +1,7 @@
-"""Small pictures of result rasters, and what they say of themselves.
+"""Small pictures of result rasters, and the descriptions that the rasters hold.
 
-A raster is read where it is stored, by byte ranges: its head and the overview that is large enough,
-never the whole file. Pictures are drawn when first asked for and kept for a while.
+A raster is read where it is stored, by byte ranges: its header and the smallest overview that is
+large enough, never the whole file. Pictures are drawn when they are first asked for, and cached.
 """
 
 import io
@@ -25,28 +25,28 @@ from reprojection.write.write import TAG
 from tasks.errors import SwathmillError
 
 SMALL, LARGE = 144, 1024
-"""Longest sides in pixels: beside a file's name, and on a page of its own."""
+"""Longest side in pixels: of a thumbnail beside a file's name, of a picture on its own page."""
 
 _KEPT_BYTES = 32 * 10**6
 _AT_ONCE = 2
-_READ_BYTES = 2**18  # in one call of storage
+_READ_BYTES = 2**18  # per call to storage
 _NAME = "result.tif"
-_SHOWN = (2.0, 98.0)  # percentiles at the ends of the colour scale, as `reprojection.picture` draws
+_SHOWN = (2.0, 98.0)  # percentiles at the ends of the colour scale, as in `reprojection.picture`
 
 
 @dataclass(frozen=True, kw_only=True)
 class Shown:
-    """A raster as a page shows it: what it says, and the values at its scale's ends."""
+    """A raster as a page shows it: its description, and the values at the ends of its scale."""
 
     said: Description
     nodata: float | int | None
     low: float | None
     high: float | None
-    valid: float  # share of pixels with a value, at the size of the picture
+    valid: float  # share of pixels with a value, counted in the picture
 
 
 class Pictures:
-    """Draws and remembers pictures. Safe between threads; few are drawn at once."""
+    """Draw and cache pictures. Thread-safe; only a few are drawn at once."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[tuple[str, int], bytes] = OrderedDict()
@@ -54,9 +54,9 @@ class Pictures:
         self._drawing = threading.BoundedSemaphore(_AT_ONCE)
 
     def png(self, reader: ResultReader, result: ResultFile, side: int) -> bytes:
-        """A PNG of a raster's first band, its longer side at most `side` pixels.
+        """Draw a PNG of a raster's first band, its longer side at most `side` pixels.
 
-        Raises NotFoundError for a file that is no raster of Swathmill, and as the reader.
+        Raises NotFoundError for a file that is no raster of Swathmill, and what the reader raises.
         """
         name = (result.file.sha256, side)
         with self._lock:
@@ -74,7 +74,7 @@ class Pictures:
         return drawn
 
     def shown(self, reader: ResultReader, result: ResultFile) -> Shown:
-        """What a raster says of itself, and its scale's ends; raises NotFoundError as `png`."""
+        """Return a raster's description and the ends of its scale; raise as `png` does."""
         with self._drawing:
             raster, said = _read(reader, result, LARGE)
         values = raster.values(0)
@@ -90,12 +90,12 @@ class Pictures:
 
 
 def has_picture(result: ResultFile) -> bool:
-    """Whether a picture may be drawn of a result: its name is a GeoTIFF's."""
+    """Tell whether a result can have a picture: its name ends like a GeoTIFF's."""
     return PurePosixPath(result.path).suffix.lower() in (".tif", ".tiff")
 
 
 def _read(reader: ResultReader, result: ResultFile, side: int) -> tuple[Raster, Description]:
-    """The first band at most `side` pixels long, and the description of the whole."""
+    """Read the first band, at most `side` pixels long, and the description of the raster."""
     if not has_picture(result):
         raise _refused(result, "it is no raster")
 
@@ -125,7 +125,7 @@ def _read(reader: ResultReader, result: ResultFile, side: int) -> tuple[Raster, 
         if failures:
             raise failures[0] from error
         for _ in reader.whole(result):
-            continue  # which raises if it is damaged
+            continue  # raises if the file is damaged
         raise _refused(result, "it is no raster of Swathmill") from error
     if nodata is not None and data.dtype.kind != "f":
         nodata = int(nodata)
@@ -135,13 +135,16 @@ def _read(reader: ResultReader, result: ResultFile, side: int) -> tuple[Raster, 
 
 def _refused(result: ResultFile, why: str) -> NotFoundError:
     return NotFoundError(
-        f"{result.path} has no picture: {why}.", "Download it and open it in a program of its kind."
+        f"{result.path} has no picture: {why}.",
+        "Download it and open it in a program for this format.",
     )
 
 
 class _BlobFile(io.RawIOBase):
-    """A result as a file that reads what is asked for, and no more, from storage. GDAL takes no
-    exception through its reads, so one is left in `failures`."""
+    """A result as a file that reads only the bytes asked for from storage.
+
+    GDAL does not pass exceptions on from its reads, so they are collected in `failures`.
+    """
 
     def __init__(self, reader: ResultReader, result: ResultFile, failures: list[Exception]) -> None:
         self._reader = reader

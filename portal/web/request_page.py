@@ -1,4 +1,4 @@
-"""A request's page: progress while it runs, failures, gaps, results, pictures of them."""
+"""A request's page: progress while it runs, failures, gaps, results and their pictures."""
 
 import json
 from collections.abc import Iterable
@@ -30,10 +30,10 @@ from tasks.tables.rows import Want
 
 router = APIRouter(include_in_schema=False)
 
-PAGE = 50  # results or requests on one page
-_FAILURES_SHOWN = 20  # of one category
+PAGE = 50  # results or requests per page
+_FAILURES_SHOWN = 20  # failures shown per category
 _GAPS_SHOWN = 50  # lines
-_CALM = 2000  # tasks beyond which a page asks less often
+_CALM = 2000  # number of tasks beyond which a page polls less often
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +45,7 @@ class PhaseView:
 
     @property
     def text(self) -> str:
-        """ "12 of 32 done, 3 running, 2 reused, 1 failed": what the bar shows, in words."""
+        """The content of the bar in words: "12 of 32 done, 3 running, 2 reused, 1 failed"."""
         count = self.count
         parts = [f"{count.done:,} of {count.total:,}"]
         for number, word in ((count.running, "running"), (count.reused, "reused")):
@@ -58,7 +58,7 @@ class PhaseView:
 
     @property
     def parts(self) -> tuple[tuple[str, int], ...]:
-        """The bar's parts in order, each with its class."""
+        """The bar's parts in order, each with its CSS class."""
         count = self.count
         return (
             ("reused", count.reused),
@@ -92,18 +92,18 @@ class ResultView:
 
     @property
     def folder(self) -> str:
-        """The folder it lies in among the results."""
+        """The folder of the file among the results."""
         parent = str(PurePosixPath(self.result.path).parent)
         return "" if parent == "." else parent
 
     @property
     def url(self) -> str:
-        """Where it is downloaded."""
+        """The download address."""
         return f"/api/requests/{self.request}/results/{quote(self.result.path)}"
 
     @property
     def valid(self) -> str:
-        """How much of a raster is valid, in words; empty where it was not counted."""
+        """The valid share of a raster in words; empty if it was not counted."""
         share = self.result.file.valid_share
         if share is None:
             return ""
@@ -113,18 +113,18 @@ class ResultView:
 
     @property
     def view(self) -> str:
-        """Its page, empty when there is nothing to draw."""
+        """The address of its page; empty if there is nothing to draw."""
         if not pictures.has_picture(self.result):
             return ""
         return f"/requests/{self.request}/view/{quote(self.result.path)}"
 
     @property
     def incomplete(self) -> IncompleteView | None:
-        """What it was made without; None when it lacks nothing."""
+        """The inputs it lacks; None if it lacks nothing."""
         return IncompleteView.of(self.result.file.completeness)
 
     def picture(self, size: str) -> str:
-        """The address of its picture, which changes with its content."""
+        """Return the address of its picture, which changes with the file's content."""
         version = self.result.file.sha256[:12]
         return (
             f"/requests/{self.request}/pictures/{quote(self.result.path)}?size={size}&v={version}"
@@ -133,8 +133,10 @@ class ResultView:
 
 @router.get("/")
 def index(caller: Caller, here: Here, everybody: bool = False, before: str = "") -> Response:
-    """The caller's requests, newest first, or those older than `before`; an operator may look at
-    everybody's."""
+    """List the caller's requests, newest first, or only those older than `before`.
+
+    An operator may list everybody's.
+    """
     everybody = everybody and caller.is_operator
     owner = None if everybody else caller.owner
     after = load_for(here.services, caller, before) if before else None
@@ -154,7 +156,7 @@ def index(caller: Caller, here: Here, everybody: bool = False, before: str = "")
 
 @router.get("/requests/{request_id}")
 def show(request_id: str, caller: Reader, here: Here) -> Response:
-    """The page of one request."""
+    """Show the page of one request."""
     row = read_for(here.services, caller, request_id)
     made = requests.document_of(row)
     return here.pages.page(
@@ -173,7 +175,10 @@ def show(request_id: str, caller: Reader, here: Here) -> Response:
 def progress(
     request_id: str, caller: Reader, here: Here, seen: str = "", said: str = ""
 ) -> Response:
-    """The part of the page that follows a running request; it says when others are out of date."""
+    """Render the part of the page that follows a running request.
+
+    It triggers an event if other parts of the page are out of date.
+    """
     row = read_for(here.services, caller, request_id)
     values = _held_to(caller, row, _progress(here, row))
     response = here.pages.part("progress.html", **{**values, "polled": True, "said": said})
@@ -185,14 +190,14 @@ def progress(
 
 @router.get("/requests/{request_id}/lacks")
 def lacks(request_id: str, caller: Reader, here: Here) -> Response:
-    """Failures and gaps."""
+    """Render failures and gaps."""
     row = read_for(here.services, caller, request_id)
     return here.pages.part("lacks.html", **_held_to(caller, row, {"row": row, **_lacks(here, row)}))
 
 
 @router.get("/requests/{request_id}/results")
 def results(request_id: str, caller: Reader, here: Here, page: int = 1, find: str = "") -> Response:
-    """One page of the finished results."""
+    """Render one page of the finished results."""
     row = read_for(here.services, caller, request_id)
     return here.pages.part("results.html", row=row, **_results(here, row, page, find))
 
@@ -201,7 +206,7 @@ def results(request_id: str, caller: Reader, here: Here, page: int = 1, find: st
 def picture(
     request_id: str, path: str, caller: Reader, here: Here, size: str = "small"
 ) -> Response:
-    """A PNG of a result raster; its address changes with the content, so browsers may keep it."""
+    """Return a PNG of a result raster; its address changes with the content, for caching."""
     row = read_for(here.services, caller, request_id)
     reader = here.results.reader(here.services, row)
     found = reader.current(here.results.find(here.services, row, path))
@@ -216,7 +221,7 @@ def picture(
 
 @router.get("/requests/{request_id}/view/{path:path}")
 def view(request_id: str, path: str, caller: Reader, here: Here) -> Response:
-    """A result's picture and what is known of the file."""
+    """Show a result's picture and what is known about the file."""
     row = read_for(here.services, caller, request_id)
     reader = here.results.reader(here.services, row)
     found = reader.current(here.results.find(here.services, row, path))
@@ -246,13 +251,13 @@ def give_order(
     caller: Caller,
     here: Here,
 ) -> Response:
-    """Cancel, pause, resume or confirm, and show the page again."""
+    """Cancel, pause, resume or confirm a request, and show its page again."""
     row = order(here, caller, request_id, what)
     return RedirectResponse(f"/requests/{row.id}", 303)
 
 
 def percent(row: RequestRow) -> int:
-    """How far a request is, from 0 to 100, by its tasks; 100 only when it is complete."""
+    """Return the progress of a request by its tasks, 0 to 100; 100 only if it is complete."""
     total = sum(count.total for count in row.phases.values())
     if row.state in (RequestState.COMPLETE, RequestState.GAPS):
         return 100
@@ -296,14 +301,14 @@ def _saying(row: RequestRow) -> str:
 
 
 def _held_to(caller: Person, row: RequestRow, values: dict[str, object]) -> dict[str, object]:
-    """What a page shows, without the orders that only the owner and operators may give."""
+    """Limit what a page shows: only the owner and operators may give orders."""
     if caller.may_see(row.owner):
         return {**values, "mine": True}
     return {**values, "mine": False, "orders": (), "may_retry": False}
 
 
 def _orders(row: RequestRow) -> tuple[str, ...]:
-    """What its owner may ask for now."""
+    """List the orders that the owner may give now."""
     if row.state.ended or row.state is RequestState.CANCELLING:
         return ()
     if row.state is RequestState.HELD:
@@ -315,8 +320,10 @@ def _orders(row: RequestRow) -> tuple[str, ...]:
 
 
 def _hints(row: RequestRow, *, acts: bool) -> str:
-    """What a state means for the one who waits, where the word alone does not say it; `acts` says
-    whether a manager does."""
+    """Explain a state to the person who waits, if the state's name alone does not.
+
+    `acts` says whether a manager acts.
+    """
     if row.state is RequestState.CANCELLING:
         return _cancelling(row)
     if row.paused and not row.state.ended:
@@ -337,7 +344,7 @@ def _hints(row: RequestRow, *, acts: bool) -> str:
 
 
 def _cancelling(row: RequestRow) -> str:
-    """How far the cancelling of a request is."""
+    """Describe the progress of cancelling a request."""
     counts = row.phases.values()
     left = sum(count.left for count in counts)
     unfinished = left + sum(count.cancelled for count in counts)
@@ -365,7 +372,7 @@ def _groups(found: Iterable[Want]) -> Iterable[FailureGroup]:
     by_category: dict[Category | None, list[Want]] = {}
     for want in found:
         by_category.setdefault(want.category, []).append(want)
-    # What merely follows from other failures comes last.
+    # Failures that only follow from other failures come last.
     ordered = sorted(
         by_category.items(), key=lambda item: (item[0] is Category.UPSTREAM_FAILED, -len(item[1]))
     )
@@ -403,7 +410,7 @@ def _shown(here: Portal, reader: ResultReader, found: ResultFile) -> pictures.Sh
     try:
         return here.pictures.shown(reader, found)
     except NotFoundError:
-        return None  # no raster: its page has no picture
+        return None  # not a raster, so its page has no picture
 
 
 def _view_url(request: str, paths: list[str], at: int) -> str:

@@ -1,4 +1,4 @@
-"""Trying again what failed: by the API, a request's page, the operators' page."""
+"""Retry failed tasks: through the API, a request's page and the operators' page."""
 
 from typing import Annotated
 
@@ -28,8 +28,11 @@ Task = Annotated[str, Query(description="Only this task, by its key.")]
 
 
 class ReachAnswer(BaseModel):
-    """What a retry of a category would reach: `tasks` that failed so, in requests that are
-    `running` and in requests that have `ended`; `more` when not all of these are named."""
+    """What a retry of a category would include.
+
+    `tasks` failed with this category, in requests that are `running` and in requests that have
+    `ended`; `more` says that not all of these are named.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -40,8 +43,11 @@ class ReachAnswer(BaseModel):
 
 
 class RetriedAnswer(BaseModel):
-    """How many tasks are tried again, and by which requests: those that run, and those `made` in
-    place of requests that have ended; `more` when others have ended so, too."""
+    """How many tasks are tried again, and by which requests.
+
+    `requests` are all requests that try again; `made` are the new ones, made in place of requests
+    that have ended. `more` says that other requests have ended with this failure, too.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -55,10 +61,10 @@ class RetriedAnswer(BaseModel):
 def retry(
     request_id: str, caller: Caller, here: Here, category: Category = "", task: Task = ""
 ) -> RequestAnswer:
-    """Try again all that failed, what failed of one category, or one task.
+    """Try again all that failed, what failed in one category, or one task.
 
-    A running request tries again itself. One that has ended stays as it is: its answer is another
-    request of the same document, which reuses what was made and tries all of the rest.
+    A running request tries again itself. A request that has ended does not change: the answer is a
+    new request with the same document, which reuses the finished tasks and tries all others.
     """
     return RequestAnswer.of(_retry(here, caller, request_id, category, task))
 
@@ -70,8 +76,10 @@ def retry(
     dependencies=[Depends(operator)],
 )
 def reach_everywhere(here: Here, category: Category) -> ReachAnswer:
-    """Count what failed of one category in the requests that are running or ended in the last 14
-    days. Nothing is tried again yet."""
+    """Count the failures of one category in requests that run or ended in the last 14 days.
+
+    This tries nothing again yet.
+    """
     found = _reach(here, category)
     return ReachAnswer(
         tasks=found.tasks,
@@ -89,8 +97,10 @@ def reach_everywhere(here: Here, category: Category) -> ReachAnswer:
     dependencies=[Depends(operator)],
 )
 def retry_everywhere(here: Here, category: Category) -> RetriedAnswer:
-    """Try again what failed of one category, in all requests that are running, and, by a new
-    request of the same document for each, in those that ended in the last 14 days."""
+    """Try again what failed in one category, in running and recently ended requests.
+
+    Each request that ended in the last 14 days is replaced by a new request with the same document.
+    """
     return _everywhere(here, category)
 
 
@@ -105,7 +115,7 @@ def retry_by_page(
 
 @pages.get("/operations/retry")
 def ask_operator(caller: Operator, here: Here, category: str) -> Response:
-    """What a retry of a category would reach, before it is asked for."""
+    """Show what a retry of a category would include, before it is ordered."""
     found = _reach(here, category)
     return here.pages.page(
         "retry.html",
@@ -123,7 +133,7 @@ def ask_operator(caller: Operator, here: Here, category: str) -> Response:
 
 @pages.post("/operations/retry")
 def retry_by_operator(caller: Operator, here: Here, category: str) -> Response:
-    """Try a category again in all requests, and say what is tried again."""
+    """Try a category again in all requests, and show what is tried again."""
     done = _everywhere(here, category)
     return here.pages.page(
         "retry.html", caller, "operations", 200, category=category, done=done, days=operations.DAYS
@@ -131,7 +141,7 @@ def retry_by_operator(caller: Operator, here: Here, category: str) -> Response:
 
 
 def may_retry(row: RequestRow) -> bool:
-    """Whether a request has something that could be tried again."""
+    """Tell whether a request has something that could be tried again."""
     if row.state is RequestState.CANCELLING or row.retry_orders or row.dry_run:
         return False
     return any(count.failed for count in row.phases.values()) or bool(row.gap_count)
@@ -165,7 +175,7 @@ def _everywhere(here: Portal, category: str) -> RetriedAnswer:
         try:
             row = retrying.retry(here.services, one.row.id, scope)
         except NothingToRetryError:
-            continue  # it was cancelled, or came to its end, since it was looked at
+            continue  # it was cancelled or has ended since it was read
         tried.append(row.id)
         tasks |= one.tasks
         if row.id != one.row.id:
@@ -177,7 +187,9 @@ def _scope(category: str, task: str) -> Scope:
     try:
         return Scope.of(category, task)
     except ValueError as error:
-        raise BadCallError(_sentence(error), "Or name neither, for all that failed.") from None
+        raise BadCallError(
+            _sentence(error), "To retry all that failed, name neither category nor task."
+        ) from None
 
 
 def _sentence(error: Exception) -> str:

@@ -1,4 +1,4 @@
-"""Signing in by a link, which may be sent by mail, and out; the link in a request's mail."""
+"""Sign in by a link, which can be sent by mail, and out; open the link in a request's mail."""
 
 import re
 from http import HTTPStatus
@@ -18,7 +18,7 @@ router = APIRouter(include_in_schema=False)
 
 _ADDRESS = re.compile(r"[^@\s]+@[^@\s]+")
 _REQUEST_PAGE = re.compile(r"/requests/[A-Za-z0-9_-]{1,40}")
-# The address holds a token: it goes to no other page, and is not kept.
+# The address holds a token: browsers must neither pass it on as referrer nor cache it.
 _UNTOLD = {"Cache-Control": "no-store", "Referrer-Policy": "no-referrer"}
 
 
@@ -26,8 +26,10 @@ _UNTOLD = {"Cache-Control": "no-store", "Referrer-Policy": "no-referrer"}
 def enter(
     request: Request, here: Here, token: str = "", then: Annotated[str, Query(alias="next")] = ""
 ) -> Response:
-    """Start a session for the person a sign-in link names and go on to the page `next`; without a
-    link, offer to send one."""
+    """Start a session for the person a sign-in link names, and go on to the page `next`.
+
+    Without a link, offer to send one.
+    """
     if not token:
         return _form(here, then=then)
     found = _named_by(here, token)
@@ -48,7 +50,7 @@ def ask(
     address: Annotated[str, Form(max_length=254)] = "",
     then: Annotated[str, Form(alias="next")] = "",
 ) -> Response:
-    """Send a sign-in link to an address, if it is known; the answer does not say whether it is."""
+    """Send a sign-in link to an address if it is known; the answer does not reveal if it is."""
     check_origin(request)
     address = address.strip()
     if not _ADDRESS.fullmatch(address):
@@ -72,14 +74,14 @@ def ask(
 
 @router.get("/open")
 def open_request(request: Request, token: str = "") -> Response:
-    """Show a request to whoever has the link in its mail, to read it."""
+    """Show a request, read-only, to whoever has the link in its mail."""
     response = RedirectResponse("/", 303, _UNTOLD)
     response.headers["Location"] = f"/requests/{show_request(request, response, token)}"
     return response
 
 
 def request_page(path: str) -> str:
-    """A path that is the page of a request of this portal; nothing for any other text."""
+    """Return the path if it is the page of a request of this portal, else an empty string."""
     return path if _REQUEST_PAGE.fullmatch(path) else ""
 
 
@@ -92,7 +94,7 @@ def leave(here: Here) -> Response:
 
 
 def _named_by(here: Portal, token: str) -> Person | None:
-    """The person that a sign-in link names, which somebody was given or sent by mail."""
+    """Find the person that a sign-in link names, whether it was handed over or mailed."""
     secret = here.settings.secret.get_secret_value()
     found = tokens.read(secret, token, use=Use.LINK)
     if found is not None:

@@ -1,4 +1,4 @@
-"""The page to submit: the form, what it will be while it is filled in, previews, documents."""
+"""The page to submit a request: the form, its checks while it is filled in, previews, documents."""
 
 import hashlib
 from collections.abc import Sequence
@@ -59,7 +59,7 @@ KNOWN_CRS = (
 
 @router.get("/new")
 def new(caller: Caller, here: Here, again: str = "") -> Response:
-    """An empty form, or the one that would submit a request again."""
+    """Show an empty form, or the form that would submit a request again."""
     if not again:
         return _page(here, caller, Form())
     row = load_for(here.services, caller, again)
@@ -68,7 +68,7 @@ def new(caller: Caller, here: Here, again: str = "") -> Response:
 
 @router.post("/new")
 def submit(data: Sent, caller: Caller, here: Here) -> Response:
-    """Hand the form's request in, or show the form again with the errors at their fields."""
+    """Submit the form's request, or show the form again with the errors at their fields."""
     form = read_form(data)
     try:
         made = request_of(form)
@@ -82,15 +82,17 @@ def submit(data: Sent, caller: Caller, here: Here) -> Response:
 
 
 def _key(form: Form, made: RequestDocument) -> str:
-    """The idempotency key of a form: sent twice it makes one request, changed and sent another."""
+    """Derive a form's idempotency key: a resent form makes one request, a changed one another."""
     document = hashlib.sha256(dump_request(made).encode()).hexdigest()
     return f"form-{form.submission}-{document}"
 
 
 @router.post("/new/check", dependencies=[Depends(person)])
 def check_form(data: Sent, here: Here) -> Response:
-    """What the form means so far: the rasters it would make, the document, what is wrong and what
-    is still to do."""
+    """Show what the form means so far.
+
+    This includes the rasters it would make, the document, what is wrong and what is still to do.
+    """
     form = read_form(data)
     shown: dict[str, object] = {"estimate": None, "yaml": "", "waiting": (), "notes": ()}
     problems = Problems()
@@ -106,7 +108,7 @@ def check_form(data: Sent, here: Here) -> Response:
     except RequestRefusedError as error:
         problems = problems_of(error, form)
         shown["waiting"] = problems.waiting()
-        if not data.get("tried"):  # what is empty is no mistake before it is sent
+        if not data.get("tried"):  # before the form is sent, an empty field is no error
             problems = problems.wrong()
         if not problems.wrong():
             problems = problems.and_(_foreseen(form, here))
@@ -114,7 +116,7 @@ def check_form(data: Sent, here: Here) -> Response:
 
 
 def _checked(form: Form, here: Portal) -> RequestDocument:
-    """The form's request, if it can be worked. Raises RequestRefusedError."""
+    """Build the form's request if it can be worked on; raise RequestRefusedError otherwise."""
     made = request_of(form)
     resolved = resolve(made)
     check(resolved, here.settings, here.packages)
@@ -123,7 +125,7 @@ def _checked(form: Form, here: Portal) -> RequestDocument:
 
 
 def _foreseen(form: Form, here: Portal) -> Problems:
-    """What the archive will refuse of a form that is not filled in yet."""
+    """Find what the archive will refuse of a form that is not filled in yet."""
     held, made = here.holdings.known(), so_far(form)
     if held is not None and made is not None:
         try:
@@ -148,10 +150,10 @@ def preview(data: Sent, caller: Caller, here: Here) -> Response:
 
 @router.get("/previews/{request_id}")
 def preview_state(request_id: str, caller: Caller, here: Here) -> Response:
-    """Where a dry run stands; its counts when planning has made them."""
+    """Show the state of a dry run, and its counts when planning has made them."""
     row = load_for(here.services, caller, request_id)
     problems = Problems()
-    # The page's form may be another one by now: no card of it is known.
+    # The form on the page may have changed since, so its cards are not known here.
     form = replace(form_of(requests.document_of(row)), products=())
     if row.state is RequestState.REFUSED:
         problems = problems_of(refusal(row), form)
@@ -160,7 +162,7 @@ def preview_state(request_id: str, caller: Caller, here: Here) -> Response:
 
 @router.post("/new/document")
 def load_document(data: Sent, caller: Caller, here: Here) -> Response:
-    """The form filled in from a request document."""
+    """Fill in the form from a request document."""
     text = str(data.get("document", ""))
     try:
         made = parse_request(decode(text.encode()))
@@ -172,7 +174,7 @@ def load_document(data: Sent, caller: Caller, here: Here) -> Response:
 
 @router.get("/new/products", dependencies=[Depends(person)])
 def products(here: Here, q: str = "", every: bool = False) -> Response:
-    """The products that a search finds, or every one; without words, how to search."""
+    """Show the products that a search finds, or all; without words, show how to search."""
     found = catalogue.search(q[:200]) if q.strip() or every else None
     return here.pages.part("found.html", found=found, known=len(catalogue.items()), counted=True)
 
@@ -185,7 +187,7 @@ def product(
     other_name: str = "",
     other_collection: str = "",
 ) -> Response:
-    """A card for one more product."""
+    """Render a card for one more product."""
     name, collection = name or other_name, collection or other_collection
     if not name.strip() or not collection.strip():
         raise PortalError("A product needs a short name and a collection.", "Fill both in.")
@@ -209,8 +211,11 @@ def _page(
     document: str = "",
     wrong: Sequence[RequestRefusedError] = (),
 ) -> Response:
-    """The form. `document` is the text of a request document that could not be loaded, `wrong` what
-    is wrong with it. Browsers keep no copy: after Back the form is a new submission."""
+    """Render the page with the form.
+
+    `document` is the text of a request document that could not be loaded, `wrong` its errors.
+    Browsers do not cache the page: after Back, the form is a new submission.
+    """
     try:
         summary = _summary(here, resolve(request_of(form)))
     except RequestRefusedError:
@@ -259,6 +264,6 @@ def _packages(here: Portal) -> list[Package]:
         try:
             found.append(here.packages.find(name).package)
         except PackageError:
-            # A broken package is not offered; naming it in a document says what is wrong.
+            # A broken package is not offered; a document that names it is told what is wrong.
             continue
     return found

@@ -1,4 +1,4 @@
-"""A task's page: what it makes, from what, and every attempt with its log."""
+"""A task's page: its artifact, its inputs, and every attempt with its log."""
 
 from fastapi import APIRouter, Response
 
@@ -14,12 +14,12 @@ from tasks.tables.request_table import RequestRow
 
 router = APIRouter(include_in_schema=False)
 
-_MOST_WANTING = 20  # requests that are named
+_MOST_WANTING = 20  # requests named on the page
 
 
 @router.get("/tasks/{key}")
 def task(key: str, caller: Caller, here: Here) -> Response:
-    """A task: what it makes, from what, and every attempt with its log."""
+    """Show a task: its artifact, its inputs, and every attempt with its log."""
     found = task_for(here, caller, key)
     tasks = here.services.tasks
     try:
@@ -41,7 +41,7 @@ def task(key: str, caller: Caller, here: Here) -> Response:
 
 
 def _facts(spec: Spec) -> tuple[tuple[str, str], ...]:
-    """What a specification says, without its inputs and its grid's numbers."""
+    """List the fields of a specification, without its inputs, bands and grid."""
     said = spec.model_dump(mode="json", exclude={"inputs", "bands", "grid", "clip"})
     return tuple((name.replace("_", " "), str(value)) for name, value in said.items() if value)
 

@@ -157,7 +157,7 @@ def test_a_request_that_waits_shows_what_it_takes_and_is_confirmed_by_page_and_a
         assert "/pause" not in page
         page = client.post(f"/requests/{request_id}/confirm").text  # leads back to it
     assert requests.load(services, request_id).order == "confirm"
-    assert "Confirmed: it goes on." in page
+    assert "Confirmed: it will start." in page
     assert f"/requests/{request_id}/confirm" not in page
     other = submitted(services)
     set_row(services, other, state=RequestState.HELD)

@@ -112,7 +112,7 @@ def test_an_ended_page_leads_to_the_request_that_tries_again(
 ) -> None:
     name, _ = failed(services, RequestState.FAILED)
     with portal.browser() as client:
-        assert "makes another" in client.get(f"/requests/{name}").text
+        assert "makes a new request" in client.get(f"/requests/{name}").text
         shown = client.post(f"/requests/{name}/retry")
     assert shown.url.path == f"/requests/{requests.load(services, name).retried_as}"
 
@@ -140,7 +140,12 @@ def test_operators_try_a_category_again_in_running_and_in_ended_requests(
         answer = operator.post("/api" + path)
         again = operator.post("/api" + path).json()
     assert (reach["tasks"], set(reach["running"]), reach["ended"]) == (3, running, [ended])
-    for said in ("3 tasks failed so", "2 running requests", "1 request that ended", "Try 3 tasks"):
+    for said in (
+        "3 tasks failed this way",
+        "2 running requests",
+        "1 request that ended",
+        "Try 3 tasks",
+    ):
         assert said in asked
     assert answer.status_code == 202
     made = requests.load(services, ended).retried_as
