@@ -1,1 +1,1 @@
-"""HDF-EOS in, numpy arrays and grids through, Cloud Optimized GeoTIFF out."""
+"""Reprojection: HDF-EOS in, numpy arrays and grids in between, Cloud Optimized GeoTIFF out."""

@@ -1,4 +1,4 @@
-"""What HDF4 and HDF5 files look like to the reader above them: data sets with attributes."""
+"""The common view of HDF4 and HDF5 files for the reader: data sets with attributes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,15 +10,15 @@ import numpy.typing as npt
 AttributeValue = str | int | float | tuple[int | float, ...]
 
 MAX_ELEMENTS = 1 << 29
-"""No MODIS or VIIRS layer comes near; a damaged header must not ask for all memory."""
+"""Far above any MODIS or VIIRS layer; keeps a damaged header from requesting all memory."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DataSet:
     """One stored array.
 
-    `key` identifies it inside its container, `dims` are its dimension names without the structure
-    (grid or swath) they belong to, which is `structure` when the file says so.
+    `key` identifies it in its container. `dims` are its dimension names without the name of the
+    structure (grid or swath) they belong to; `structure` is that name if the file gives it.
     """
 
     key: str
@@ -35,18 +35,18 @@ class Container(Protocol):
 
     @property
     def attributes(self) -> Mapping[str, AttributeValue]:
-        """The file's own attributes, metadata texts joined (`StructMetadata` and the like)."""
+        """The file's own attributes; metadata in several parts is joined (`StructMetadata`)."""
 
     @property
     def datasets(self) -> tuple[DataSet, ...]:
-        """Everything stored, in file order."""
+        """All data sets, in file order."""
 
     def read(
         self, dataset: DataSet, start: tuple[int, ...], count: tuple[int, ...]
     ) -> npt.NDArray[np.generic]:
-        """The block of that shape from `start`, as stored.
+        """Read the block of shape `count` that begins at `start`, as stored.
 
-        Raises UnreadableGranuleError when the bytes cannot be decoded.
+        Raises UnreadableGranuleError if the bytes cannot be decoded.
         """
 
     def close(self) -> None:

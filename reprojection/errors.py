@@ -1,4 +1,4 @@
-"""The errors of this room. Each message names the problem, the value and the remedy."""
+"""The errors of this room; each message names the problem, the value and the remedy."""
 
 from collections.abc import Iterable
 
@@ -8,7 +8,7 @@ class ReprojectionError(Exception):
 
 
 class UnreadableGranuleError(ReprojectionError):
-    """The file is HDF but damaged: truncated, or its structure cannot be followed."""
+    """The file is HDF but damaged: it is truncated, or its structure is inconsistent."""
 
 
 class BadFormatError(ReprojectionError):
@@ -16,7 +16,7 @@ class BadFormatError(ReprojectionError):
 
 
 class UnknownLayerError(ReprojectionError):
-    """A layer was named that the granule does not hold."""
+    """The granule does not hold the named layer."""
 
     def __init__(self, layer: str, known: Iterable[str]) -> None:
         self.layer = layer
@@ -25,12 +25,12 @@ class UnknownLayerError(ReprojectionError):
         super().__init__(f"no layer {layer!r}; the granule has: {names}")
 
     def __reduce__(self) -> tuple[type["UnknownLayerError"], tuple[str, tuple[str, ...]]]:
-        """Pickle by arguments, since a reader's errors cross process boundaries."""
+        """Pickle by arguments, because a reader's errors cross process boundaries."""
         return type(self), (self.layer, self.known)
 
 
 class NoGeolocationError(ReprojectionError):
-    """The granule does not say where its pixels lie (MOD14, for one, needs its MOD03)."""
+    """The granule does not say where its pixels lie (for example, MOD14 needs its MOD03)."""
 
 
 class GridError(ReprojectionError):
@@ -38,4 +38,4 @@ class GridError(ReprojectionError):
 
 
 class ChoiceRefusedError(ReprojectionError):
-    """A choice that would give wrong values: blending classes, a QA rule that has no layer."""
+    """The choice would give wrong values: blending classes, a QA rule without its layer."""

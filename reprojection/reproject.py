@@ -1,6 +1,6 @@
-"""Granules of one date onto one grid: mask, resample each granule, merge.
+"""Reproject granules of one date onto one grid: mask, resample each granule, merge.
 
-This is the entry point of the package: every other module serves it.
+This module is the API of the room; all other modules here serve it.
 """
 
 import json
@@ -36,9 +36,10 @@ Merge = Literal["nadir", "latest", "mean", "first"]
 ExtraBand = Literal["count", "source", "reason"]
 
 ALGORITHM = "2"
-"""Raised whenever the same granules and options would give other pixels; named in provenance.
+"""Version of the pixels, recorded in provenance.
 
-The version in task keys, of whatever makes artifacts, is raised with it.
+Increase it whenever the same granules and options would give other pixels, together with the
+version in task keys of everything that makes artifacts.
 """
 
 _MERGES = ("nadir", "latest", "mean", "first")
@@ -200,7 +201,7 @@ def _driving(places: Sequence[Place], options: Options) -> Driving | None:
 
 
 def _agreeing(places: list[Place]) -> list[Place]:
-    """The granules, held to be of one product and one kind of layer, and tiles of one date."""
+    """Check that granules are of one product and one kind of layer, and tiles of one date."""
     first = places[0]
     for place in places[1:]:
         same = (
@@ -233,7 +234,7 @@ def _resampling(place: Place, entry: Product | None, grid: Grid, options: Option
 
 
 def _coarser_by(place: Place, grid: Grid) -> float:
-    """The target's pixel side over the layer's own."""
+    """Return the target's pixel side divided by the layer's own."""
     if place.grid is None:
         raise AssertionError(f"{place.name} lies on no grid")
     return pixel_metres(grid) / pixel_metres(place.grid)
@@ -274,7 +275,7 @@ def _words(choices: Sequence[str]) -> str:
 
 
 def _encoding(places: Sequence[Place], options: Options) -> Encoding:
-    """How pixels are held while merging; physical units are made of them at the end."""
+    """Choose how pixels are held while merging; they become physical units at the end."""
     layer = places[0].layer
     if _is_physical(places[0], options):
         return floating_encoding(layer)
@@ -339,7 +340,7 @@ def _raster(
 
 
 def _physical(values: Pixels, scale: float, offset: float) -> npt.NDArray[np.float32]:
-    """Stored values in units, a few rows at a time for the sake of memory."""
+    """Convert stored values to physical units, a few rows at a time to save memory."""
     out = np.empty(values.shape, np.float32)
     for first in range(0, len(values), 64):
         rows = slice(first, first + 64)

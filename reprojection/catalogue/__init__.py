@@ -1,7 +1,7 @@
-"""The product catalogue: what Swathmill knows of MODIS products, kept as data in YAML.
+"""The product catalogue: what Swathmill knows about MODIS products, kept as data in YAML.
 
-One file per product family lies beside this module. A product that is not here still works from
-its file's own attributes; an entry adds what attributes do not say or say wrongly.
+One file per product family lies beside this module. A product without an entry still works from the
+attributes of its files; an entry adds what the attributes omit or state wrongly.
 """
 
 import re
@@ -24,9 +24,9 @@ class _Entry(BaseModel):
 
 
 class BitField(_Entry):
-    """A run of bits of a QA layer: first bit (0 is the least of byte 0), length, meanings.
+    """A range of bits of a QA layer: first bit (0 is the least of byte 0), length, meanings.
 
-    In a layer of several QA bytes bit 8 is the first of the second byte, and so on.
+    In a layer of several QA bytes, bit 8 is the first bit of the second byte, and so on.
     """
 
     start: int = Field(ge=0, lt=512)
@@ -35,10 +35,10 @@ class BitField(_Entry):
 
 
 class LayerEntry(_Entry):
-    """What the catalogue says of one layer; what is absent is taken from the file.
+    """The catalogue's entry for one layer; absent fields are taken from the file.
 
     `codes` are stored values that are not data, `classes` name the values of a class layer.
-    `resolution` is the layer's own in metres where it is not its product's.
+    `resolution` is the layer's own in metres if it differs from its product's.
     """
 
     kind: Kind = Kind.CONTINUOUS
@@ -60,7 +60,7 @@ class LayerEntry(_Entry):
     @field_validator("codes", "classes", mode="before")
     @classmethod
     def _spread_ranges(cls, codes: object) -> object:
-        """Let one entry name a run of codes: `"33-254": unused`."""
+        """Expand an entry that names a range of codes: `"33-254": unused`."""
         if not isinstance(codes, dict):
             return codes
         spread: dict[int, str] = {}
@@ -81,10 +81,10 @@ class LayerEntry(_Entry):
 
 
 class Product(_Entry):
-    """A data product: one short name, the collections that share this description.
+    """A data product: one short name and the collections that share this description.
 
-    `bands` are the lengths of the axes that layers have besides rows and columns, as far as known:
-    each band is a layer by itself, `Name[0]`.
+    `bands` holds the lengths of the axes that layers have besides rows and columns, as far as
+    known. Each band is a layer of its own, `Name[0]`.
     """
 
     name: str
@@ -101,20 +101,22 @@ class Product(_Entry):
 
     @property
     def layer_names(self) -> tuple[str, ...]:
-        """The layers to offer, in the files' own spelling; a granule may hold more."""
+        """The layers to offer, spelt as in the files; a granule may hold more."""
         plain = tuple(name for name in self.layers if not set(name) & set("*?"))
         return self.listed + tuple(name for name in plain if name not in self.listed)
 
     @property
     def phase(self) -> int:
-        """Days from January 1st to the start of the year's first composite: Aqua's 16-day ones
-        start 8 days after Terra's (MOD13 User's Guide)."""
+        """Days from January 1st to the start of the year's first composite.
+
+        Aqua's 16-day composites start 8 days after Terra's (MOD13 User's Guide).
+        """
         return 8 if self.period == 16 and self.name.startswith("MYD") else 0
 
     def layer(self, name: str) -> LayerEntry | None:
-        """The entry for a layer; names in the catalogue may hold wildcards, exact ones win.
+        """Find the entry for a layer; exact names take precedence over names with wildcards.
 
-        Where a pattern holds one `*`, a `*` in its `qa` stands for the same text.
+        If a pattern holds one `*`, a `*` in its `qa` stands for the same text.
         """
         base = split_index(name)[0]
         if base in self.layers:
@@ -125,17 +127,18 @@ class Product(_Entry):
         return None
 
     def bands_of(self, name: str) -> tuple[int, ...]:
-        """The axes of a layer besides rows and columns; none: it has none, or is not known to."""
+        """Return the lengths of a layer's axes besides rows and columns; empty if none is known."""
         base = split_index(name)[0]
         if base in self.bands:
             return self.bands[base]
         return next((found for at, found in self.bands.items() if fnmatchcase(base, at)), ())
 
     def default_resampling(self, layer: str, coarser_by: float = 1.0) -> Resampling:
-        """The method a layer gets when the request names none.
+        """Choose the method for a layer whose request names none.
 
-        `coarser_by` is the target's pixel size over the layer's own. A layer the catalogue does not
-        list counts as continuous: ask `default_resampling` with its kind where that matters.
+        `coarser_by` is the target's pixel size divided by the layer's own. A layer that the
+        catalogue does not list counts as continuous; where its kind matters, call the module's
+        `default_resampling`.
         """
         entry = self.layer(layer)
         if entry is None:
@@ -152,7 +155,7 @@ def _with_qa_filled(entry: LayerEntry, pattern: str, name: str) -> LayerEntry:
 
 
 def default_resampling(kind: Kind, coarser_by: float = 1.0) -> Resampling:
-    """Bilinear for continuous layers; nearest for the rest, mode when at least 2x coarser."""
+    """Choose bilinear for continuous layers, else nearest, or mode if at least 2x coarser."""
     if kind is Kind.CONTINUOUS:
         return "bilinear"
     return "mode" if coarser_by >= 2.0 else "nearest"
@@ -170,7 +173,7 @@ class _Group(_Entry):
     scaling: Scaling | None = None
     layers: dict[str, LayerEntry]
     bands: dict[str, tuple[int, ...]] = Field(default_factory=dict)
-    # Names that only a wildcard of `layers` describes, so that they can be offered.
+    # Names that match only a wildcard of `layers`; listed here so that they can be offered.
     listed: list[str] = Field(default_factory=list)
 
 
@@ -178,13 +181,13 @@ class _Family(_Entry):
     family: str
     scaling: Scaling = Scaling.ADD
     products: list[_Group]
-    # YAML anchors need a place to be written before they are used.
+    # YAML anchors must be defined somewhere before they are used.
     shared: object = None
 
 
 @lru_cache(maxsize=1)
 def products() -> list[Product]:
-    """Every product of the catalogue, by name."""
+    """List every product of the catalogue, by name."""
     names = [file.name for file in files(__name__).iterdir() if file.name.endswith(".yaml")]
     found = [item for name in names for item in _read_family(name)]
     return sorted(found, key=lambda item: (item.name, item.collections))
@@ -195,7 +198,7 @@ def _read_family(file_name: str) -> tuple[Product, ...]:
     file = files(__name__) / file_name
     if not file.is_file():
         return ()
-    # The C loader is ten times faster; a build of PyYAML without it reads the same.
+    # The C loader is ten times faster; PyYAML builds without it give the same result.
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     family = _Family.model_validate(yaml.load(file.read_text(encoding="utf-8"), loader))
     return tuple(
@@ -218,13 +221,16 @@ def _read_family(file_name: str) -> tuple[Product, ...]:
 
 
 def product(name: str, collection: str) -> Product | None:
-    """The entry of a product in a collection ("6.1", "061" and "61" are one), or None."""
+    """Find the entry of a product in a collection; return None if there is none.
+
+    "6.1", "061" and "61" name the same collection.
+    """
     wanted = Collection(collection)
     # The number follows instrument and platform: MOD, MYD, MCD; VNP, VJ1, VJ2.
     family = re.match(r"(?:[A-Z]{3}|VJ\d)(\d{2})", name)
     if family is None:
         return None
-    # A file per family, so that opening a granule reads one of them and not the whole catalogue.
+    # One file per family, so that opening a granule does not read the whole catalogue.
     candidates = _read_family(f"mod{family[1]}.yaml")
     return next(
         (item for item in candidates if item.name == name and wanted in item.collections), None

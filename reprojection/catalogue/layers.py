@@ -1,7 +1,7 @@
-"""Layers: what a granule's data sets mean, each by its product's own convention.
+"""The meaning of a granule's data sets, each by its own product's convention.
 
-Scale and offset are normalised to GDAL's meaning, `value = stored * scale + offset`, because the
-files mean three different things by the same two attributes.
+Scale and offset are normalised to GDAL's meaning, `value = stored * scale + offset`, because files
+use the same two attributes with three different meanings.
 """
 
 import math
@@ -74,7 +74,7 @@ _INDEX = re.compile(r"^(?P<base>.+)\[(?P<index>\d{1,4}(?:,\s*\d{1,4})*)\]$")
 
 
 def split_index(name: str) -> tuple[str, tuple[int, ...]]:
-    """`"Name[2]"` is `("Name", (2,))`; a name without an index is `("Name", ())`."""
+    """Split off an index: `"Name[2]"` becomes `("Name", (2,))`, `"Name"` `("Name", ())`."""
     match = _INDEX.match(name)
     if match is None:
         return name, ()
@@ -82,22 +82,22 @@ def split_index(name: str) -> tuple[str, tuple[int, ...]]:
 
 
 def reads_unsigned(dtype: np.dtype[np.generic], valid_range: tuple[Number, Number] | None) -> bool:
-    """Whether a signed type holds unsigned values: its range, read signed, runs backwards.
+    """Tell whether a signed type holds unsigned values: its signed valid range is reversed.
 
-    The QA bytes of MOD04 and MOD05 are stored int8 with the range [0, -1].
+    The QA bytes of MOD04 and MOD05 are stored as int8 with the range [0, -1].
     """
     return dtype.kind == "i" and valid_range is not None and valid_range[0] >= 0 > valid_range[1]
 
 
 def as_unsigned(value: Number | None, dtype: np.dtype[np.generic]) -> Number | None:
-    """A signed reading of an unsigned number of that width, put right; None when it is none."""
+    """Convert a signed number to the unsigned one with the same bits; None if it is not finite."""
     if value is None or not math.isfinite(value):
         return None
     return int(value) % (1 << (8 * dtype.itemsize))
 
 
 def read_valid_range(attributes: Mapping[str, AttributeValue]) -> tuple[Number, Number] | None:
-    """The valid range the attributes give, whichever way, or None."""
+    """Read the valid range from either form of attributes; return None if there is none."""
     pair = attributes.get("valid_range")
     if isinstance(pair, str):
         numbers = re.findall(r"[-+]?\d+(?:\.\d+)?", pair)
@@ -113,7 +113,7 @@ def read_valid_range(attributes: Mapping[str, AttributeValue]) -> tuple[Number, 
 def normal_scaling(
     factor: AttributeValue | None, offset: AttributeValue | None, scaling: Scaling
 ) -> tuple[float, float]:
-    """(scale, offset) in GDAL's meaning from the attributes and the product's convention.
+    """Convert attributes to (scale, offset) in GDAL's meaning, by the product's convention.
 
     Attributes that are absent, zero or not numbers count as 1 and 0.
     """
@@ -133,10 +133,10 @@ def normal_scaling(
 def guess_scaling(
     factor: AttributeValue | None, name: str, units: str, file_has_atmosphere_note: bool
 ) -> Scaling:
-    """The convention of a product that the catalogue does not know.
+    """Guess the scaling convention of a product that the catalogue does not know.
 
-    A reflectance or vegetation index of a hundred or more per stored unit cannot be: such a factor
-    divides. Elsewhere large factors are real (MOD16's LE is 10,000 J per stored unit).
+    A reflectance or vegetation index cannot be a hundred or more per stored unit, so such a factor
+    divides. In other layers large factors occur (MOD16's LE is 10,000 J per stored unit).
     """
     if file_has_atmosphere_note:
         return Scaling.SUBTRACT
@@ -147,7 +147,7 @@ def guess_scaling(
 
 
 def _decimal(value: Number) -> float:
-    """The decimal that was meant by a float32 written as float64: 0.001, not 0.00100000004."""
+    """Recover the decimal of a float32 written as float64: 0.001, not 0.00100000004."""
     number = float(value)
     with np.errstate(over="ignore"):
         single = np.float32(number)
@@ -156,7 +156,7 @@ def _decimal(value: Number) -> float:
     return number
 
 
-# The words of a name, lower case, that say what a layer of whole numbers is.
+# Words in a name, in lower case, that tell the kind of a layer of whole numbers.
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _BIT_WORDS = frozenset(
     ("qf", "qc", "qa", "quality", "state", "flags", "gflags", "assurance", "ancillary")
@@ -164,7 +164,7 @@ _BIT_WORDS = frozenset(
 _CLASS_WORDS = frozenset(
     ("class", "type", "lc", "flag", "mask", "pnt", "pointer", "reliability", "lw")
 )
-# These name dates, counts and numbers of things only in layers that are not scaled.
+# Only in layers without scaling do these words name dates, counts or numbers of things.
 _NUMBER_WORDS = frozenset(
     ("date", "doy", "num", "number", "count", "counts", "obs", "iobs", "observations", "index")
 )
@@ -176,15 +176,15 @@ _NO_UNITS = ("none", "n/a", "no units", *_BIT_UNITS, *_CLASS_UNITS)
 
 
 def named_units(units: str) -> str:
-    """Units, "" where a file's word for them only says that there are none or what kind it is."""
+    """Return the units; "" if the file's text only says that there are none, or names a kind."""
     return "" if units.strip().lower() in _NO_UNITS else units
 
 
 def guess_kind(name: str, dtype: np.dtype[np.generic], units: str, *, scaled: bool = False) -> Kind:
-    """The kind of a layer that the catalogue does not know, from its name, type and units.
+    """Guess the kind of a layer that the catalogue does not know, from its name, type and units.
 
-    `scaled` says that the file gives a scale or an offset. When in doubt not continuous: what is
-    blended by mistake is wrong, what is not blended is only coarse.
+    `scaled` says that the file gives a scale or an offset. In doubt the layer is not continuous:
+    blending classes gives wrong values, not blending continuous values only gives coarse ones.
     """
     if dtype.kind not in "iu":
         return Kind.CONTINUOUS

@@ -1,4 +1,4 @@
-"""Where a pixel of a raster came from: granule, row, column, stored value and quality."""
+"""Find where a raster's pixel came from: granule, row, column, stored value and quality."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -38,7 +38,7 @@ _REASONS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Quality:
-    """One QA layer at a pixel: its stored value and what its bit fields say."""
+    """One QA layer at a pixel: its stored value and its decoded bit fields."""
 
     layer: str
     stored: int
@@ -47,7 +47,7 @@ class Quality:
 
 @dataclass(frozen=True, kw_only=True)
 class Origin:
-    """The source pixel: granule, row and column of the layer counted from 0, stored value."""
+    """The source pixel: granule, row and column in the layer (from 0), and stored value."""
 
     granule: str
     row: int
@@ -155,7 +155,7 @@ def _one_pixel(grid: Grid, row: int, column: int) -> Grid:
 
 
 def _find(said: Description, granules: Iterable[Path]) -> dict[str, Path]:
-    """The raster's granules that are at hand, by name, in its order."""
+    """Find the files of the raster's granules, by name, in the raster's order."""
     files: dict[str, Path] = {}
     for path in granules:
         for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
@@ -190,7 +190,7 @@ def _trace(
         places = [places[leading - 1]]
     if number == 0 and not empty:
         return _counting(places, pixel, options)
-    # Where nothing has a value, the granule that came closest to giving one.
+    # If no granule has a value, take the granule that came closest to giving one.
     candidates = [places[number - 1]] if number else places
     for place in candidates:
         origin = _origin(place, pixel, options)
@@ -200,7 +200,7 @@ def _trace(
 
 
 def _leading(paths: Sequence[Path], pixel: Grid, options: Options) -> int:
-    """The number of the granule that the driving layer's value is of; 0 where it has none."""
+    """Return the index of the granule that gives the driving layer's value; 0 if none does."""
     driver = options.driver
     if driver is None or options.merge == "mean":
         return 0
@@ -231,7 +231,7 @@ def _counting(places: Sequence[Place], pixel: Grid, options: Options) -> tuple[O
 
 
 def options_of(said: Description) -> Options:
-    """The options a raster was made with, from its provenance."""
+    """Restore the options a raster was made with, from its provenance."""
     chosen = dict(said.provenance.parameters)
     rule = chosen.get("qa")
     driver = chosen.get("driver")
@@ -288,7 +288,7 @@ def _origin(place: Place, pixel: Grid, options: Options, at: Pixel | None = None
 def _qualities(
     granule: Granule, layer: Layer, options: Options, row: int, column: int
 ) -> Iterator[Quality]:
-    """The layer's own QA layer and those the rule names, as they speak for a pixel."""
+    """Yield the layer's own QA layer and those that the rule names, decoded for one pixel."""
     rule = options.qa if options.mask else None
     named = [found.qa_layer.base_name for found in qa.resolve_rule(granule, layer, rule)]
     own = [layer.qa] if layer.qa is not None and layer.qa in granule.layers else []
@@ -297,7 +297,7 @@ def _qualities(
         try:
             rows, columns = qa.placement(granule, layer, about)
         except ChoiceRefusedError:
-            continue  # the layer's own, which no rule needs
+            continue  # the layer's own QA layer; no rule needs it
         at = row if rows is None else rows[row], column if columns is None else columns[column]
         numbers = [int(value) for value in granule.read_all_bands(about)[:, at[0], at[1]]]
         yield Quality(

@@ -1,4 +1,4 @@
-"""The gdalwarp command that comes nearest to how a raster was made, and in what it falls short."""
+"""Write the gdalwarp command closest to how a raster was made, and how its pixels differ."""
 
 import shlex
 from collections.abc import Mapping, Sequence
@@ -27,14 +27,14 @@ _TYPES = {
     "float32": "Float32",
     "float64": "Float64",
 }
-# Latitudes of the sphere are WGS84 latitudes: no datum shift.
+# Latitudes on the sphere count as WGS84 latitudes, without a datum shift.
 _SINUSOIDAL = f"+proj=sinu +R={SPHERE_RADIUS} +nadgrids=@null +units=m +wktext"
 
 _SAMPLES = 41
-"""Pixels along each side at which the width of a kernel is looked up."""
+"""Number of sample pixels along each side at which the kernel's width is computed."""
 
 _SAME = 1e-3
-"""Share by which kernel widths may differ and still count as one."""
+"""Relative difference up to which kernel widths count as equal."""
 
 Floats = npt.NDArray[np.float64]
 
@@ -46,13 +46,15 @@ def gdalwarp_line(
     nodata: float | int | None,
     found: Mapping[str, Path],
 ) -> tuple[str, str]:
-    """A shell command for gdalwarp, and a note in plain words on how its pixels differ.
+    """Write a gdalwarp command, and a note in plain words on how its pixels differ.
 
-    The command is "" where there is none, and the note says why: a granule is not at hand (`found`
-    holds them by name), or GDAL cannot open the layer. For tiles it gives the same pixels where the
-    kernel touches no fill, code or edge of a tile, except as the note says, and but for places
-    that differ by up to 0.006 of a source pixel: a unit or so, more where values are rough. For
-    swaths GDAL has no search within footprints: geolocation arrays come closest.
+    The command is "" if there is none, and the note says why: a granule is missing in `found`
+    (files by name), or GDAL cannot open the layer.
+
+    For tiles the command gives the same pixels, except near fill, codes and tile edges, where the
+    note says how they differ. Positions may also differ by up to 0.006 source pixels, which changes
+    a value by about one unit, more where values vary strongly. For swaths GDAL has no search within
+    footprints; geolocation arrays are its closest method.
     """
     missing = [one.name for one in said.provenance.granules if one.name not in found]
     if missing:
@@ -94,27 +96,27 @@ def _is_hdf5(place: Place) -> bool:
 
 
 def _no_equivalent(origins: Sequence[Place], grid: Grid) -> str:
-    """Why no gdalwarp command can be given, or ""."""
+    """Explain why no gdalwarp command can be given; return "" if one can."""
     _, b, _, d, e, _ = grid.transform
     if b or d or e > 0:
-        return "none: gdalwarp cannot make a grid that is turned or has its south on top"
+        return "none: gdalwarp cannot make a rotated grid, or one with south at the top"
     if any(_is_hdf5(one) and one.grid is None for one in origins):
         return "none: GDAL does not read where the pixels of an HDF5-EOS swath lie"
     if any(_is_hdf5(one) and one.layer.bands for one in origins):
         return "none: GDAL does not say which band of an HDF5-EOS layer is which"
     if len(origins[0].layer.bands) > 1:
-        return "none: GDAL shows not all bands of a layer with two dimensions of bands"
+        return "none: GDAL does not show all bands of a layer with two band dimensions"
     return ""
 
 
 def _notes(origins: Sequence[Place], method: str, chosen: Mapping[str, object]) -> list[str]:
-    """What gdalwarp does not know of how the raster was made."""
+    """List in what ways gdalwarp cannot follow how the raster was made."""
     notes = []
     layer, on_tiles = origins[0].layer, origins[0].grid is not None
     if not on_tiles:
         notes.append(
             "GDAL does not search within footprints and places a swath's pixels by its own rule, "
-            "so that many pixels differ; of overlapping granules the last one counts"
+            "so many pixels differ; where granules overlap, it takes the last one"
         )
     elif method in _BOXED:
         notes.append(
@@ -142,12 +144,12 @@ def _gdal_crs(text: str) -> str:
 
 
 def _sources(origins: Sequence[Place]) -> tuple[list[list[str]], list[str]]:
-    """Commands to run first, and the names of what to warp."""
+    """Return the commands to run first, and the names of the data sets to warp."""
     before, names = [], []
     for number, one in enumerate(origins, 1):
         name = _subdataset(one)
         if _is_hdf5(one) and one.grid is not None:
-            # GDAL before 3.7 does not georeference HDF5-EOS grids.
+            # GDAL versions before 3.7 do not georeference HDF5-EOS grids.
             left, bottom, right, top = one.grid.bounds
             corners = [repr(float(edge)) for edge in (left, top, right, bottom)]
             placed = ["-a_srs", _gdal_crs(one.grid.crs), "-a_ullr", *corners]
@@ -159,7 +161,7 @@ def _sources(origins: Sequence[Place]) -> tuple[list[list[str]], list[str]]:
 
 
 def _subdataset(one: Place) -> str:
-    """The layer as GDAL names it; a band of it through a virtual raster, which GDAL 3.1 knows."""
+    """Return GDAL's name for the layer; a band goes through a virtual raster (GDAL 3.1)."""
     layer = one.layer
     structure = layer.grid or layer.swath or ""
     field = layer.base_name.removeprefix(f"{structure}/")
@@ -175,10 +177,11 @@ def _subdataset(one: Place) -> str:
 
 
 def _scale(grid: Grid, tiles: Sequence[Grid]) -> tuple[list[str], list[str]]:
-    """The options that fix how far gdalwarp widens bilinear and cubic, and a note.
+    """Return the options that fix how far gdalwarp widens bilinear and cubic, and a note.
 
-    gdalwarp otherwise estimates one scale for the whole raster. Swathmill widens by as many source
-    pixels as a pixel spans where it lies, which one number can follow only where all span as many.
+    Without them gdalwarp estimates one scale for the whole raster. Swathmill widens the kernel by
+    the number of source pixels that each pixel spans at its position; one scale can match this only
+    if that number is the same everywhere.
     """
     spans = _spans(grid, tiles)
     if not spans.size:
@@ -198,7 +201,7 @@ def _scale(grid: Grid, tiles: Sequence[Grid]) -> tuple[list[str], list[str]]:
 
 
 def _spans(grid: Grid, tiles: Sequence[Grid]) -> Floats:
-    """Source columns and rows (n, 2) by which kernels widen, at places all over tiles and grid."""
+    """Compute the source columns and rows (n, 2) by which kernels widen, at sampled positions."""
     space = SourceSpace.of(tiles[0])
     places = [_cells(grid)] + [_cells_of_tile(grid, tile) for tile in tiles]
     rows, cols = (np.concatenate([place[axis] for place in places]) for axis in (0, 1))
@@ -224,20 +227,20 @@ def _spans(grid: Grid, tiles: Sequence[Grid]) -> Floats:
     spans = np.stack([width, height], axis=1)
     spans = spans[np.isfinite(spans).all(axis=1)]
     if spans.size:
-        # Pixels astride the antimeridian seem to span the Earth.
+        # A pixel that crosses the antimeridian appears to span the whole Earth.
         spans = spans[(spans <= 4 * np.median(spans, axis=0)).all(axis=1)]
     return np.where(spans > WIDENING, spans, 1.0)
 
 
 def _cells(grid: Grid) -> tuple[Floats, Floats]:
-    """Rows and columns of pixels spread evenly over a grid."""
+    """Return rows and columns of pixels spread evenly over a grid."""
     rows = np.unique(np.linspace(0, grid.height - 1, _SAMPLES).round())
     cols = np.unique(np.linspace(0, grid.width - 1, _SAMPLES).round())
     return np.repeat(rows, len(cols)), np.tile(cols, len(rows))
 
 
 def _cells_of_tile(grid: Grid, tile: Grid) -> tuple[Floats, Floats]:
-    """Rows and columns of the pixels of a grid that lie under places spread over a tile."""
+    """Return rows and columns of the grid's pixels that lie under positions spread over a tile."""
     rows, cols = _cells(tile)
     a, _, c, _, e, f = tile.transform
     x, y = from_lonlat(grid.crs, *to_lonlat(tile.crs, c + a * (cols + 0.5), f + e * (rows + 0.5)))

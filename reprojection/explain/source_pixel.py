@@ -1,4 +1,4 @@
-"""Which source pixel of a granule a target pixel comes from."""
+"""Find the source pixel of a granule that a target pixel comes from."""
 
 import math
 
@@ -20,7 +20,7 @@ from reprojection.warp.swath import Swath, nearest
 Why = npt.NDArray[np.uint8]
 
 _KERNEL = 3.0
-"""Source pixels, or target pixels where those are larger, that the widest kernel reaches."""
+"""Reach of the widest kernel, in source pixels or in target pixels, whichever are larger."""
 
 
 def nearest_pixel(
@@ -29,6 +29,7 @@ def nearest_pixel(
     """Return the source pixel nearest to a grid of one pixel; None beyond the granule.
 
     `why` holds a Reason for each source pixel. For swaths the footprint must reach the pixel.
+    Returns None if the granule does not reach the pixel.
     """
     if place.grid is not None:
         column, row = _tile_position(place.grid, pixel)
@@ -85,7 +86,7 @@ def _counting_in_tile(tile: Grid, pixel: Grid, why: Why) -> tuple[float, Pixel] 
 
 
 def _tile_position(tile: Grid, pixel: Grid) -> tuple[float, float]:
-    """Fractional column and row of a pixel's centre in a tile; NaN where it is no place."""
+    """Return the fractional column and row of a pixel's centre in a tile; NaN off the map."""
     space = SourceSpace.of(tile)
     column, row = exact_coordinates(pixel, space, np.array([[0]]), np.array([[0]]))
     left, top = space.offset(tile)

@@ -1,1 +1,1 @@
-"""Where pixels are: coordinate systems, target grids, the sinusoidal tiles, orbits."""
+"""Coordinate systems, target grids, the sinusoidal tiles, and orbits."""

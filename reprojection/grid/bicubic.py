@@ -1,6 +1,7 @@
-"""Cubics between control points: the weights that numpy and the C kernels share, and their sums.
+"""Interpolate between control points with cubics; numpy and the C kernels share the weights.
 
-All are Lagrange's cubics through four points at -1, 0, 1 and 2, of places between the middle two.
+All are Lagrange cubics through four points at -1, 0, 1 and 2, for positions between the two middle
+points.
 """
 
 import numpy as np
@@ -8,20 +9,20 @@ import numpy as np
 from reprojection.grid.crs import Floats
 
 BLOCK = 128
-"""Target pixels between control points, and the side of the blocks kernels work on."""
+"""Distance of control points in target pixels; also the side of the kernels' blocks."""
 
 SEGMENT = 16
-"""Target pixels of a row over which coordinates are one quadratic in float32."""
+"""Length of a segment in target pixels; along it coordinates are a float32 quadratic."""
 
 FINE = 32
-"""Spacing of the finer control points used where 128 is too coarse."""
+"""Distance of the finer control points in target pixels, used where 128 is too coarse."""
 
 PARTS = BLOCK // FINE
 """Number of fine steps along one side of a block."""
 
 
 def _weights(t: Floats) -> Floats:
-    """Lagrange weights (n, 4) of points at -1, 0, 1, 2 for places t in [0, 1]."""
+    """Compute Lagrange weights (n, 4) of points at -1, 0, 1, 2 for positions t in [0, 1]."""
     table: Floats = np.stack(
         [
             -t * (t - 1) * (t - 2) / 6,
@@ -61,17 +62,17 @@ SEGMENT_WEIGHTS: Floats = np.ascontiguousarray(
         ]
     )
 )
-"""(3, 4, 8): what gives value, slope and half bend per pixel at the centres of 8 segments."""
+"""Weights (3, 4, 8) of value, slope and half bend per pixel at the centres of 8 segments."""
 
 CENTRE_WEIGHTS: Floats = _weights((np.arange(BLOCK) + 0.5) / BLOCK)
-"""(128, 4): what gives the value at pixel centres."""
+"""Weights (128, 4) of the value at pixel centres."""
 
 EDGE_WEIGHTS: Floats = _weights(np.arange(BLOCK + 1) / BLOCK)
-"""(129, 4): what gives the value at pixel edges."""
+"""Weights (129, 4) of the value at pixel edges."""
 
 
 def _spread(places: Floats) -> Floats:
-    """Weights (n, 7) of a block's seven fine points, -1 to 5, for places in [0, 4]."""
+    """Compute weights (n, 7) of a block's seven fine points, -1 to 5, for positions in [0, 4]."""
     part = np.minimum(np.floor(places), PARTS - 1).astype(np.intp)
     table = np.zeros((len(places), PARTS + 3))
     table[np.arange(len(places))[:, None], part[:, None] + np.arange(4)] = _weights(places - part)
@@ -79,22 +80,23 @@ def _spread(places: Floats) -> Floats:
 
 
 SPREAD_CENTRE_WEIGHTS: Floats = _spread((np.arange(BLOCK) + 0.5) / FINE)
-"""(128, 7): what gives the value at pixel centres, of a block's seven finer control points."""
+"""Weights (128, 7) of a block's seven finer control points, for values at pixel centres."""
 
 SPREAD_EDGE_WEIGHTS: Floats = _spread(np.arange(BLOCK + 1) / FINE)
-"""(129, 7): the same for `EDGE_WEIGHTS`."""
+"""Weights (129, 7) of a block's seven finer control points, for values at pixel edges."""
 
 FINE_CENTRE_WEIGHTS: Floats = _weights((np.arange(FINE) + 0.5) / FINE)
-"""(32, 4): `CENTRE_WEIGHTS` between finer control points."""
+"""Weights (32, 4) like `CENTRE_WEIGHTS`, between finer control points."""
 
 FINE_EDGE_WEIGHTS: Floats = _weights(np.arange(FINE + 1) / FINE)
-"""(33, 4): `EDGE_WEIGHTS` between finer control points."""
+"""Weights (33, 4) like `EDGE_WEIGHTS`, between finer control points."""
 
 
 def bicubic(nodes: Floats, table: Floats) -> Floats:
-    """The bicubic of nodes (..., m, m, k) at the places of a weight table (n, m): (..., n, n, k).
+    """Interpolate nodes (..., m, m, k) at the positions of a weight table (n, m).
 
-    Sums run in one fixed order, so that the compiled version gives the same bits.
+    The result has the shape (..., n, n, k). Sums run in one fixed order, so that the compiled
+    version gives the same bits.
     """
     down: Floats = _weigh(table, np.moveaxis(nodes, -3, 0))
     both: Floats = np.moveaxis(_weigh(table, np.moveaxis(down, -2, 0)), [0, 1], [-2, -3])
@@ -102,7 +104,7 @@ def bicubic(nodes: Floats, table: Floats) -> Floats:
 
 
 def _weigh(table: Floats, nodes: Floats) -> Floats:
-    """Sum over the first axis of nodes; the places become the first axis."""
+    """Sum nodes over their first axis with the table's weights; positions become the first axis."""
     column = table.reshape(table.shape + (1,) * (nodes.ndim - 1))
     total: Floats = column[:, 0] * nodes[0]
     for k in range(1, table.shape[1]):
@@ -113,7 +115,7 @@ def _weigh(table: Floats, nodes: Floats) -> Floats:
 def between(nodes: Floats) -> Floats:
     """Interpolate at the centre of every 4 x 4 neighbourhood of nodes.
 
-    Nodes of shape (..., m, n, 2) give (..., m - 3, n - 3, 2).
+    `(..., m, n, 2)` becomes `(..., m - 3, n - 3, 2)`.
     """
     n = nodes
     n = (

@@ -1,10 +1,11 @@
-"""The fast evaluator of coordinates for any target CRS: control points and cubics between them.
+"""Evaluate coordinates fast for any target CRS: control points with cubics between them.
 
-Exact coordinates are taken at control points 128 target pixels apart, numbered from CRS (0, 0). A
-block of 128 x 128 pixels is the bicubic (Lagrange) of the 4 x 4 points around it where the points
-are smooth enough for that to hold to a few thousandths of a source pixel. Otherwise its pixels are
-listed one by one, from points 32 apart where those are smooth, exact where they are not: at the
-antimeridian, the cuts of interrupted maps, poles, seams between areas of use, and rims.
+Exact coordinates are computed at control points 128 target pixels apart, numbered from CRS (0, 0).
+A block of 128 x 128 pixels is the bicubic (Lagrange) interpolation of the 4 x 4 points around it,
+if the points are smooth enough for an error of at most a few thousandths of a source pixel.
+Otherwise its pixels are listed one by one: from points 32 pixels apart where those are smooth, else
+exactly. This happens at the antimeridian, the cuts of interrupted maps, poles, seams between areas
+of use, and rims.
 """
 
 from collections.abc import Sequence
@@ -32,30 +33,30 @@ from reprojection.grid.coordinates import Coordinates, Numbering, Points
 from reprojection.grid.crs import Floats, from_lonlat, has_seams
 
 _FOURTH_DIFFERENCE = 0.04
-"""Source pixels: cubic interpolation errs by 3/128 of it per axis, 0.001 pixels."""
+"""Limit in source pixels; the cubic's error is 3/128 of it per axis, 0.001 pixels."""
 
 _COARSE_DIFFERENCE = 0.15
-"""The same per axis for targets so coarse that control points lie far apart: 0.0035 pixels."""
+"""The same limit for coarse targets, whose control points lie far apart: error 0.0035 pixels."""
 
 _SEAM_DIFFERENCE = 0.02
-"""The same where a datum's operations change at a border: a jump shows as thrice its size."""
+"""The same limit where a datum's operations change at a border: a jump counts three times."""
 
 _CENTRE_ERROR = 0.006
-"""Source pixels by which a block's centre may miss its exact place."""
+"""Largest error of a block's centre, in source pixels."""
 
 _THIRD_DIFFERENCE = 12.0
-"""Source pixels: a segment's quadratic leaves out a 33,000th of it."""
+"""Limit in source pixels; a segment's quadratic omits 1/33,000 of it."""
 
 _SPAN = 400.0
-"""Source pixels a block may be wide for float32 segments (3.1 source pixels per pixel)."""
+"""Largest width of a block in source pixels for float32 segments (3.1 per target pixel)."""
 
 
 class Kind(IntEnum):
-    """How the coordinates of a block's pixels are had; the kernels know these numbers.
+    """How the coordinates of a block's pixels are computed; the kernels use the same numbers.
 
-    CUBIC: by the bicubic, quick segments serve; WIDE: by the bicubic, but its pixels are too far
-    apart in the source for segments; FINE: by the bicubics of control points 32 apart; LISTED: one
-    by one.
+    CUBIC: by the bicubic, and float32 segments are accurate enough. WIDE: by the bicubic, but its
+    pixels are too far apart in the source for segments. FINE: by the bicubics of control points 32
+    apart. LISTED: one by one.
     """
 
     CUBIC = 1
@@ -68,8 +69,9 @@ class Kind(IntEnum):
 class FinePoints:
     """Control points 32 pixels apart of n blocks.
 
-    `nodes` (n, 7, 7, 2) run from one before a block to one after, `held` (n, 4, 4) says which of
-    its parts a bicubic serves, `nowhere` (n) which blocks have no point on the domain.
+    `nodes` (n, 7, 7, 2) run from one point before a block to one point after it. `held` (n, 4, 4)
+    says which parts of a block are smooth enough for a bicubic. `nowhere` (n) says which blocks
+    have no point on the domain.
     """
 
     nodes: Floats
@@ -81,10 +83,10 @@ class FinePoints:
 class BlockPlan:
     """Coordinates of a target grid by blocks.
 
-    `row` and `col` number the first block (edge number / 128), `kinds` (blocks down, blocks
-    across) uint8 says how each block's coordinates are had, `nodes` (down + 3, across + 3, 2)
-    holds source column and row at the control points from one before the first block. `fine` holds
-    the finer points of FINE and LISTED blocks, `fine_index` (down, across) int64 where (-1: none).
+    `row` and `col` number the first block (edge number / 128). `kinds` (blocks down, blocks across)
+    uint8 holds the Kind of each block. `nodes` (down + 3, across + 3, 2) holds source column and
+    row at the control points, from one point before the first block. `fine` holds the finer points
+    of FINE and LISTED blocks, and `fine_index` (down, across) int64 their index there, or -1.
     """
 
     coordinates: Coordinates
@@ -98,22 +100,22 @@ class BlockPlan:
 
     @property
     def numbering(self) -> Numbering:
-        """How the grid's pixels are numbered."""
+        """The numbering of the grid's pixels."""
         return self.coordinates.numbering
 
     def listed(self, blocks: Sequence[tuple[int, int]], *, edges: bool) -> Floats:
-        """Coordinates of the pixels of blocks (index pairs), one by one: (n, side, side, 2).
+        """List coordinates of the pixels of blocks (index pairs), one by one: (n, side, side, 2).
 
-        The side is 128 for pixel centres, 129 for pixel edges. NaN off the domain.
+        The side is 128 for pixel centres, 129 for pixel edges. Coordinates off the domain are NaN.
         """
         return _listed(self, blocks, edges=edges)
 
     def centres(self, i: int, j: int) -> Floats:
-        """Coordinates of the centres of a block's pixels (128, 128, 2), in float64."""
+        """Compute coordinates of the centres of a block's pixels (128, 128, 2), in float64."""
         return self._points(i, j, CENTRE_WEIGHTS, edges=False)
 
     def edges(self, i: int, j: int) -> Floats:
-        """Coordinates of the corners of a block's pixels (129, 129, 2), in float64."""
+        """Compute coordinates of the corners of a block's pixels (129, 129, 2), in float64."""
         return self._points(i, j, EDGE_WEIGHTS, edges=True)
 
     def _points(self, i: int, j: int, table: Floats, *, edges: bool) -> Floats:
@@ -128,7 +130,7 @@ class BlockPlan:
 
 
 def plan_blocks(coordinates: Coordinates) -> BlockPlan:
-    """The block plan of a grid of any CRS."""
+    """Make the block plan of a grid of any CRS."""
     numbering, grid = coordinates.numbering, coordinates.grid
     row, col = numbering.row // BLOCK, numbering.col // BLOCK
     down = (numbering.row + grid.height - 1) // BLOCK - row + 1
@@ -166,9 +168,9 @@ def _stack(points: Points) -> Floats:
 
 
 def _exact_at(coordinates: Coordinates, *places: tuple[Floats, Floats]) -> list[Floats]:
-    """Exact coordinates (rows, columns, 2) of grids of places in blocks, all in one call.
+    """Compute exact coordinates (rows, columns, 2) of grids of block positions, in one call.
 
-    Rows and columns (..., n) of each may have leading axes, which stay.
+    The rows and columns (..., n) may have leading axes, which are kept.
     """
     rows, cols = [], []
     for down, across in places:
@@ -187,7 +189,7 @@ def _exact_at(coordinates: Coordinates, *places: tuple[Floats, Floats]) -> list[
 
 
 def _is_smooth(nodes: Floats, *, seams: bool) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Which blocks a bicubic serves, and which of them segments serve too.
+    """Find the blocks that a bicubic describes, and those of them that segments describe too.
 
     Nodes run from two before the first block to three after the last.
     """
@@ -207,7 +209,7 @@ def _is_smooth(nodes: Floats, *, seams: bool) -> tuple[NDArray[np.bool_], NDArra
 
 
 def _differences(values: Floats) -> list[Floats]:
-    """First to fourth differences along the first axis."""
+    """Return the first to fourth differences along the first axis."""
     found = []
     for _ in range(4):
         values = values[1:] - values[:-1]
@@ -216,14 +218,14 @@ def _differences(values: Floats) -> list[Floats]:
 
 
 def _four_wide(lines: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Whether a property of lines (..., n) holds on four in a row, as a bicubic uses: n - 3."""
+    """Tell where a property of lines (..., n) holds for four in a row: (..., n - 3)."""
     pairs = lines[..., :-1] & lines[..., 1:]
     return pairs[..., :-2] & pairs[..., 2:]
 
 
 @lru_cache(maxsize=64)
 def _poles(crs: str) -> Points:
-    """Where both poles are in a CRS, from all sides."""
+    """Find the positions of both poles in a CRS, approached from all sides."""
     lon, lat = np.meshgrid(np.arange(-180.0, 180.0, 15.0), [-90.0, 90.0])
     x, y = from_lonlat(crs, lon.ravel(), lat.ravel())
     finite = np.isfinite(x) & np.isfinite(y)
@@ -233,7 +235,7 @@ def _poles(crs: str) -> Points:
 def _near_poles(
     coordinates: Coordinates, row: int, col: int, shape: tuple[int, int]
 ) -> NDArray[np.bool_]:
-    """Blocks with a pole in or beside them: its singularity may hide between control points."""
+    """Find blocks with a pole in or beside them: control points can miss its singularity."""
     x, y = _poles(coordinates.grid.crs)
     a, b, c, d, e, f = coordinates.grid.transform
     numbering = coordinates.numbering
@@ -252,7 +254,7 @@ def _near_poles(
 
 
 def _centres_hold(nodes: Floats, middles: Floats) -> NDArray[np.bool_]:
-    """Which blocks have their centre (`middles`) where the bicubic puts it."""
+    """Find the blocks whose bicubic puts their centre at its exact position (`middles`)."""
     with np.errstate(invalid="ignore"):
         return _both(np.abs(between(nodes[1:-2, 1:-2]) - middles) <= _CENTRE_ERROR)
 
@@ -260,7 +262,7 @@ def _centres_hold(nodes: Floats, middles: Floats) -> NDArray[np.bool_]:
 def _fine_points(
     coordinates: Coordinates, blocks: NDArray[np.int64], polar: NDArray[np.bool_]
 ) -> FinePoints:
-    """The finer control points of blocks (n, 2: numbers of row and column from CRS (0, 0))."""
+    """Compute the finer control points of blocks (n, 2: row and column number from CRS (0, 0))."""
     if not len(blocks):
         side, parts = PARTS + 3, (0, PARTS, PARTS)
         none = np.zeros(0, dtype=bool)
@@ -285,10 +287,10 @@ def _fine_points(
 
 
 def _shared_points(blocks: NDArray[np.int64]) -> tuple[Floats, NDArray[np.int64]]:
-    """The finer control points of blocks, each once though neighbours share it.
+    """List the finer control points of blocks; points that neighbours share occur once.
 
-    Returns rows and columns (points, 2) numbered 32 pixels apart, and which of them each block's
-    (n, 7, 7) are.
+    Returns rows and columns (points, 2), numbered in steps of 32 pixels, and the indices of each
+    block's points among them (n, 7, 7).
     """
     corner = blocks.min(axis=0)
     first = (blocks - corner) * PARTS
@@ -322,7 +324,7 @@ def _fill_parts(
     *,
     edges: bool,
 ) -> None:
-    """List a block's pixels: by bicubic in the parts it serves, exactly in the others."""
+    """List a block's pixels: by bicubic in the parts that are smooth, exactly in the others."""
     table = FINE_EDGE_WEIGHTS if edges else FINE_CENTRE_WEIGHTS
     places = np.arange(len(table)) + (0.0 if edges else 0.5)
     for p, q in np.ndindex(PARTS, PARTS):
@@ -336,14 +338,14 @@ def _fill_parts(
 
 
 def _isolated(plan: BlockPlan, i: int, j: int) -> bool:
-    """Whether no control point around a block is on the domain, and no pole is near."""
+    """Tell whether all control points around a block are off the domain and no pole is near."""
     return bool(np.isnan(plan.nodes[i : i + 4, j : j + 4]).all() and not plan.polar[i, j])
 
 
 def _parts_hold(nodes: Floats, middles: Floats) -> NDArray[np.bool_]:
-    """Of blocks' nodes (n, 7, 7, 2) at 32 pixels: which of the 4 x 4 parts a bicubic serves.
+    """Tell which of the 4 x 4 parts of each block a bicubic of its nodes (n, 7, 7, 2) describes.
 
-    `middles` (n, 4, 4, 2) are the exact places of the parts' centres.
+    `middles` (n, 4, 4, 2) are the exact positions of the centres of the parts.
     """
     with np.errstate(invalid="ignore"):
         held = _both(np.abs(between(nodes) - middles) <= _CENTRE_ERROR)
@@ -356,5 +358,5 @@ def _parts_hold(nodes: Floats, middles: Floats) -> NDArray[np.bool_]:
 
 
 def _both(is_so: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Whether something holds of column and row, the last axis."""
+    """Tell where something holds for both column and row, which are the last axis."""
     return is_so[..., 0] & is_so[..., 1]

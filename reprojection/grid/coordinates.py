@@ -1,11 +1,11 @@
-"""Where a target pixel lies in the source: exact, and fast to within 0.01 source pixels.
+"""Compute where a target pixel lies in the source: exactly, or fast to within 0.01 pixels.
 
 The path is target CRS -> EPSG:4326 -> source CRS (for MODIS the sinusoidal formula). Pixel
 coordinates are fractional: pixel (col, row) covers [col, col + 1) x [row, row + 1), both counted
 from the corner of the source space, not of one tile.
 
-Nothing here depends on a grid's bounds: a grid whose pixel edges meet CRS (0, 0) is numbered from
-there, and control points stand on multiples of 128 of those numbers.
+Nothing here depends on a grid's bounds: if a grid's pixel edges meet CRS (0, 0), its pixels are
+numbered from there, and control points lie at multiples of 128 of those numbers.
 """
 
 import itertools
@@ -49,10 +49,10 @@ class SourceSpace:
 
     @classmethod
     def of(cls, grid: Grid) -> "SourceSpace":
-        """The space a source grid belongs to; GridError for one whose rows run aslant.
+        """Make the space that a source grid belongs to; raise GridError for a rotated grid.
 
-        A grid of MODIS sinusoidal tiles gets the exact lattice: the corners in files of one tile
-        differ by 0.4 mm between products.
+        A grid of MODIS sinusoidal tiles gets the exact lattice: the corners that files give for one
+        tile differ by 0.4 mm between products.
         """
         if not grid.is_upright:
             raise GridError(f"source grid {grid.transform} is rotated; only upright ones are read")
@@ -68,10 +68,10 @@ class SourceSpace:
         return cls(crs=grid.crs, pixel_width=a, pixel_height=e, x0=x0, y0=y0)
 
     def offset(self, grid: Grid) -> tuple[int, int]:
-        """Column and row in this space of a grid's first pixel.
+        """Return the column and row in this space of a grid's first pixel.
 
-        Raises GridError where its pixels do not lie on this space's (to a hundredth of a pixel
-        over the whole grid).
+        Raises GridError if the grid's pixels do not coincide with this space's (to a hundredth of a
+        pixel over the whole grid).
         """
         a, b, c, d, e, f = grid.transform
         col, row = (c - self.x0) / self.pixel_width, (f - self.y0) / self.pixel_height
@@ -91,17 +91,17 @@ class SourceSpace:
         return round(col), round(row)
 
     def pixels(self, lon: Floats, lat: Floats) -> Points:
-        """Fractional columns and rows of WGS84 longitudes and latitudes in degrees."""
+        """Compute fractional columns and rows of WGS84 longitudes and latitudes in degrees."""
         x, y = from_lonlat(self.crs, lon, lat)
         return (x - self.x0) / self.pixel_width, (y - self.y0) / self.pixel_height
 
 
 @dataclass(frozen=True, kw_only=True)
 class Numbering:
-    """A target grid's pixel edges numbered from CRS (0, 0), so that windows of it agree.
+    """The pixel edges of a target grid, numbered from CRS (0, 0) so that its windows agree.
 
-    Edge (row, col) is at x = a (col + px) + b row + c, y = d col + e (row + py) + f, where b, c,
-    d and f are zero for an upright grid.
+    Edge (row, col) is at x = a (col + px) + b row + c, y = d col + e (row + py) + f, where b, c, d
+    and f are zero for an upright grid.
     """
 
     grid: Grid
@@ -112,7 +112,7 @@ class Numbering:
 
     @classmethod
     def of(cls, grid: Grid) -> "Numbering":
-        """The numbering of a grid; a rotated one is numbered from its own corner."""
+        """Assign numbers to a grid's edges; a rotated grid is numbered from its own corner."""
         if not grid.is_upright:
             return cls(grid=grid, col=0, row=0, px=0.0, py=0.0)
         a, _, c, _, e, f = grid.transform
@@ -120,7 +120,7 @@ class Numbering:
         return cls(grid=grid, col=col, row=row, px=_phase(c / a - col), py=_phase(f / e - row))
 
     def xy(self, rows: Floats, cols: Floats) -> Points:
-        """CRS coordinates of edge numbers (pixel centres have a half)."""
+        """Compute CRS coordinates of edge numbers (pixel centres are half-integers)."""
         a, b, c, d, e, f = self.grid.transform
         if self.grid.is_upright:
             return a * (cols + self.px), e * (rows + self.py)
@@ -128,13 +128,13 @@ class Numbering:
 
 
 def _phase(part: float) -> float:
-    """A fraction of a pixel without the rounding of the bounds it came from."""
+    """Remove from a fraction of a pixel the rounding error of the bounds it was computed from."""
     return 0.0 if abs(part) < 1e-6 else round(part * 2**20) / 2**20
 
 
 @dataclass(frozen=True, kw_only=True)
 class Coordinates:
-    """Where the pixels of a target grid lie in a source space."""
+    """The positions of a target grid's pixels in a source space."""
 
     grid: Grid
     space: SourceSpace
@@ -149,7 +149,7 @@ class Coordinates:
         return operation(self.grid.crs)
 
     def exact(self, rows: Floats, cols: Floats) -> Points:
-        """Source columns and rows of edge numbers, by PROJ in float64; NaN off the domain."""
+        """Compute source columns and rows of edge numbers by PROJ, float64; NaN off the domain."""
         x, y = self.numbering.xy(np.asarray(rows, float), np.asarray(cols, float))
         shape = np.broadcast(x, y).shape
         lon, lat = to_lonlat(
@@ -172,10 +172,10 @@ class Coordinates:
 def exact_coordinates(
     grid: Grid, space: SourceSpace, rows: NDArray[np.integer], cols: NDArray[np.integer]
 ) -> Points:
-    """Source columns and rows of the centres of a grid's pixels, by PROJ in float64.
+    """Compute source columns and rows of the centres of a grid's pixels, by PROJ in float64.
 
-    `rows` and `cols` are pixel indices of the grid that broadcast together; NaN where a pixel is
-    off the domain of the target's or the source's projection.
+    `rows` and `cols` are pixel indices of the grid that broadcast together. Pixels off the domain
+    of the target's or the source's projection give NaN.
     """
     coordinates = Coordinates(grid=grid, space=space)
     numbering = coordinates.numbering
@@ -199,10 +199,10 @@ class Span:
 
 @dataclass(frozen=True, kw_only=True)
 class RowPlan:
-    """Coordinates of a grid whose every row is a line along one source row.
+    """Coordinates of a grid in which every row is a straight line along one source row.
 
     `rows` holds the source row of each target row (NaN off the domain), `first` and `last` the
-    columns [first, last) of each target row that are on it. Raises nothing.
+    columns [first, last) of each target row that are on the domain.
     """
 
     numbering: Numbering
@@ -213,9 +213,10 @@ class RowPlan:
 
 
 def plan_rows(coordinates: Coordinates, shift: float = 0.5) -> RowPlan:
-    """The row plan of a grid for which `is_rowwise` holds.
+    """Make the row plan of a grid for which `is_rowwise` holds.
 
-    `shift` 0.5 is the pixels' centres, 0 their first edges, with one row and column more.
+    With `shift` 0.5 it holds the pixels' centres; with 0 the pixels' first edges, and one row and
+    one column more.
     """
     numbering, grid, space = coordinates.numbering, coordinates.grid, coordinates.space
     extra = 0 if shift else 1
@@ -259,7 +260,7 @@ def plan_rows(coordinates: Coordinates, shift: float = 0.5) -> RowPlan:
 
 
 def _lonlat_lines(space: SourceSpace, lat: Floats) -> tuple[Floats, Floats]:
-    """Source CRS units per degree of longitude, and the source row, at each latitude."""
+    """Return, for each latitude, source CRS units per degree of longitude and the source row."""
     if is_modis_sinusoidal(space.crs):
         unit = SPHERE_RADIUS * np.radians(1.0) * np.cos(np.radians(lat))
         y = SPHERE_RADIUS * np.radians(lat)
@@ -269,7 +270,7 @@ def _lonlat_lines(space: SourceSpace, lat: Floats) -> tuple[Floats, Floats]:
 
 
 def _turns(lon: Floats) -> Iterator[tuple[int, int, int]]:
-    """Runs (start, stop, turns) of ascending longitudes that equal turns bring into 180."""
+    """Yield runs (start, stop, turns) of longitudes that whole turns bring into [-180, 180]."""
     if max(abs(lon[0]), abs(lon[-1])) <= 180.0:
         yield 0, len(lon), 0
         return

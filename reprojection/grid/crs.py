@@ -1,4 +1,4 @@
-"""Coordinate reference systems: which are accepted, and the one path to longitude and latitude.
+"""Coordinate reference systems: which are accepted, and how they reach longitude and latitude.
 
 Every transform goes CRS -> EPSG:4326 -> sinusoidal formula, never directly: PROJ's direct path to
 the MODIS sphere is a ballpark shift, 110 to 300 m wrong for EPSG:27700, 28992 and 2100.
@@ -39,7 +39,7 @@ MODIS_SINUSOIDAL = (
 class Operation:
     """The coordinate operation used between a CRS and EPSG:4326, for provenance.
 
-    `accuracy` is in metres, None where PROJ states none.
+    `accuracy` is in metres, None if PROJ states none.
     """
 
     description: str
@@ -48,7 +48,7 @@ class Operation:
 
 @lru_cache(maxsize=256)
 def parse_crs(text: str) -> pyproj.CRS:
-    """The CRS named by WKT, an authority code or a PROJ string, held to be 2-D and horizontal.
+    """Parse WKT, an authority code or a PROJ string; accept only 2-D horizontal CRSs.
 
     Raises GridError for text PROJ does not know and for vertical, compound, geocentric,
     three-dimensional or engineering CRSs.
@@ -70,7 +70,7 @@ def parse_crs(text: str) -> pyproj.CRS:
 
 @lru_cache(maxsize=256)
 def is_modis_sinusoidal(text: str) -> bool:
-    """Whether the CRS is the MODIS sinusoidal projection, however its WKT spells it."""
+    """Tell whether the CRS is the MODIS sinusoidal projection, whatever its WKT looks like."""
     crs = parse_crs(text)
     if not crs.is_projected or crs.coordinate_operation is None:
         return False
@@ -87,7 +87,7 @@ def is_modis_sinusoidal(text: str) -> bool:
 
 @lru_cache(maxsize=256)
 def is_plain_lonlat(text: str) -> bool:
-    """Whether the CRS's coordinates are WGS84 longitude and latitude in degrees as they stand."""
+    """Tell whether the CRS's coordinates are plain WGS84 longitude and latitude in degrees."""
     if is_modis_sinusoidal(text):
         return False
     crs = parse_crs(text)
@@ -100,7 +100,7 @@ def is_plain_lonlat(text: str) -> bool:
 
 
 class _Transformers(threading.local):
-    """pyproj transformers are not shared between threads."""
+    """The transformers of one thread; pyproj transformers must not be shared between threads."""
 
     def __init__(self) -> None:
         self.by_crs: dict[str, pyproj.Transformer] = {}
@@ -127,10 +127,10 @@ def _transformer(text: str) -> pyproj.Transformer:
 
 @lru_cache(maxsize=256)
 def operation(text: str) -> Operation:
-    """How coordinates of this CRS become EPSG:4326, with PROJ's stated accuracy.
+    """Return how coordinates of this CRS become EPSG:4326, with PROJ's stated accuracy.
 
-    A CRS with several area-dependent operations names the most accurate one available.
-    Raises GridError where only a ballpark transformation exists.
+    A CRS with several area-dependent operations names the most accurate one available. Raises
+    GridError if only a ballpark transformation exists.
     """
     if is_modis_sinusoidal(text):
         return Operation(description="MODIS sinusoidal formula on WGS84 latitude", accuracy=0.0)
@@ -140,7 +140,7 @@ def operation(text: str) -> Operation:
     if _is_exact(transformer):
         return Operation(description=transformer.description, accuracy=0.0)
     with warnings.catch_warnings():
-        # PROJ notes that a better operation needs a grid file it lacks: the accuracy says so.
+        # PROJ warns that a better operation needs a missing grid file; the accuracy shows it.
         warnings.simplefilter("ignore")
         group = TransformerGroup(parse_crs(text), "EPSG:4326", always_xy=True, allow_ballpark=False)
     best = group.transformers[0]
@@ -153,7 +153,7 @@ def operation(text: str) -> Operation:
 
 
 def has_seams(text: str) -> bool:
-    """Whether PROJ chooses among several operations by place, so that coordinates may jump."""
+    """Tell whether PROJ chooses among several operations by place; coordinates may then jump."""
     if is_modis_sinusoidal(text):
         return False
     transformer = _transformer(text)
@@ -161,8 +161,10 @@ def has_seams(text: str) -> bool:
 
 
 def _is_exact(transformer: pyproj.Transformer) -> bool:
-    """Whether all steps are map projections and the like, without a change of datum. PROJ 9.5
-    states an accuracy of 0 for them, PROJ 9.8 none."""
+    """Tell whether all steps are conversions, such as map projections, without a change of datum.
+
+    PROJ 9.5 states an accuracy of 0 for them, PROJ 9.8 none.
+    """
     steps = transformer.operations or ()
     return bool(steps) and all(step.type_name == "Conversion" for step in steps)
 
@@ -175,10 +177,10 @@ def check_crs(text: str) -> None:
 
 
 def to_lonlat(text: str, x: Floats, y: Floats) -> tuple[Floats, Floats]:
-    """WGS84 longitude and latitude in degrees of points of a CRS; NaN where the point is no place.
+    """Convert points of a CRS to WGS84 longitude and latitude in degrees.
 
-    A map's plane is larger than its map: a point whose longitude and latitude do not lead back to
-    it (beyond a projection's rim) is no place. Longitudes are in [-180, 180].
+    Longitudes are in [-180, 180]. A point gives NaN if it is not on the map: its longitude and
+    latitude do not lead back to it, as beyond a projection's rim.
     """
     x = np.asarray(x, dtype=np.float64)
     y = np.asarray(y, dtype=np.float64)
@@ -200,10 +202,10 @@ def to_lonlat(text: str, x: Floats, y: Floats) -> tuple[Floats, Floats]:
 
 
 def _leads_back(text: str, x: Floats, y: Floats, lon: Floats, lat: Floats) -> NDArray[np.bool_]:
-    """Whether longitude and latitude lead back to the point, to a metre or 1e-7 of the way.
+    """Tell whether longitude and latitude lead back to the point, to a metre or 1e-7 of its size.
 
-    To a kilometre where PROJ chooses among operations by place: beside a border it may choose one
-    for the way there and another for the way back, some 100 m apart.
+    The limit is a kilometre if PROJ chooses among operations by place: near a border it may choose
+    one operation there and another one back, which differ by some 100 m.
     """
     slack = 1000.0 if has_seams(text) else 1.0
     back_x, back_y = from_lonlat(text, lon, lat)
@@ -214,7 +216,7 @@ def _leads_back(text: str, x: Floats, y: Floats, lon: Floats, lat: Floats) -> ND
 
 
 def from_lonlat(text: str, lon: Floats, lat: Floats) -> tuple[Floats, Floats]:
-    """Coordinates in a CRS of WGS84 longitude and latitude in degrees; NaN where it has none."""
+    """Convert WGS84 longitude and latitude in degrees to a CRS; NaN where it is not defined."""
     lon = np.asarray(lon, dtype=np.float64)
     lat = np.asarray(lat, dtype=np.float64)
     if is_modis_sinusoidal(text):
@@ -233,7 +235,7 @@ def from_lonlat(text: str, lon: Floats, lat: Floats) -> tuple[Floats, Floats]:
 
 
 def wrap_longitude(lon: Floats) -> Floats:
-    """Longitudes in degrees brought into [-180, 180]; those already there are untouched."""
+    """Wrap longitudes in degrees into [-180, 180]; those already there do not change."""
     with np.errstate(invalid="ignore"):
         outside = np.abs(lon) > 180.0
         wrapped = lon - 360.0 * np.floor((lon + 180.0) / 360.0)
@@ -241,7 +243,10 @@ def wrap_longitude(lon: Floats) -> Floats:
 
 
 def lonlat_to_sinusoidal(lon: Floats, lat: Floats) -> tuple[Floats, Floats]:
-    """MODIS sinusoidal metres: x = R lon cos(lat), y = R lat (Snyder 1987, eqs. 30-1 and 30-2)."""
+    """Convert to MODIS sinusoidal metres.
+
+    x = R lon cos(lat), y = R lat (Snyder 1987, eqs. 30-1 and 30-2).
+    """
     phi = np.radians(lat)
     return SPHERE_RADIUS * np.radians(lon) * np.cos(phi), SPHERE_RADIUS * phi
 

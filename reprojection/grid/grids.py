@@ -1,4 +1,4 @@
-"""Grids: a CRS, an affine transform and a shape; lattices and the cells they are cut into."""
+"""Grids: a CRS, an affine transform and a shape; lattices, and the cells of a lattice."""
 
 import math
 from collections.abc import Sequence
@@ -39,16 +39,19 @@ CELL_SIZE = 1024
 """Rows and columns of a cell of a user's grid."""
 
 _SNAP = 1e-6
-"""Fraction of a pixel by which bounds may miss a lattice line and still count as on it."""
+"""Largest distance, in pixels, at which bounds count as lying on a lattice line."""
 
 _MAX_PIXELS = 2**40
 
 _FARTHEST = 1e8
-"""Metres from a CRS's origin, more than twice around the Earth: beyond them a map has no places."""
+"""Metres from a CRS's origin beyond which no map has valid points: over two circumferences."""
 
 
 class Bounds(NamedTuple):
-    """A box in CRS units: west, south, east, north."""
+    """A box in CRS units (or degrees): west, south, east, north.
+
+    In longitude and latitude, west > east means that the box crosses 180 degrees.
+    """
 
     west: float
     south: float
@@ -244,7 +247,7 @@ class Lattice:
 
 
 def modis_lattice(resolution_m: int) -> Lattice:
-    """The MODIS sinusoidal lattice at 250, 500 or 1000 m, whose cells are the MODIS tiles.
+    """Make the MODIS sinusoidal lattice at 250, 500 or 1000 m; its cells are the MODIS tiles.
 
     Cell (col, row) is tile (h - 18, v - 9). The true pixel sides are 231.66, 463.31 and 926.63 m.
     """
@@ -253,7 +256,7 @@ def modis_lattice(resolution_m: int) -> Lattice:
 
 
 def modis_tile_grid(h: int, v: int, resolution_m: int) -> Grid:
-    """The grid of MODIS sinusoidal tile (h, v) at 250, 500 or 1000 m: 4800, 2400 or 1200 pixels.
+    """Make the grid of MODIS tile (h, v) at 250, 500 or 1000 m: 4800, 2400 or 1200 pixels.
 
     Raises GridError for a tile outside h 0-35, v 0-17.
     """
@@ -271,12 +274,12 @@ def _pixels(resolution_m: int) -> int:
 
 
 def project_bounds(lonlat_bbox: Sequence[float], crs: str) -> Bounds:
-    """The box in a CRS that holds a longitude-latitude box (west, south, east, north).
+    """Compute the box in a CRS that holds a longitude-latitude box (west, south, east, north).
 
-    The box is sampled densely, edges and inside, and padded by the curvature between samples; the
-    part outside the CRS's domain is left out. West > east crosses the antimeridian. Raises
-    GridError for a box off the Earth, an unusable CRS, or a box wholly outside its domain or
-    reaching where the map runs off to infinity, such as the far pole of a polar CRS.
+    The box is sampled densely, at its edges and inside, and padded by the curvature between
+    samples; the part outside the CRS's domain is left out. West > east crosses the antimeridian.
+    Raises GridError for a box off the Earth, an unusable CRS, or a box that lies wholly outside its
+    domain or reaches where map coordinates become infinite, such as the far pole of a polar CRS.
     """
     west, south, east, north = _check_lonlat(lonlat_bbox)
     check_crs(crs)
@@ -290,10 +293,10 @@ def project_bounds(lonlat_bbox: Sequence[float], crs: str) -> Bounds:
 
 
 def points_on_map(what: str, lon: Floats, lat: Floats, crs: str) -> tuple[Floats, Floats]:
-    """Coordinates in a CRS of points (n,) of a region, NaN where one is off its domain.
+    """Convert points (n,) of a region to a CRS; points off its domain are NaN.
 
-    Raises GridError, which names the region by `what`, where all are, or one lies where the map
-    runs off to infinity.
+    Raises GridError, which names the region by `what`, if all points are off the domain, or if one
+    lies where map coordinates become infinite.
     """
     x, y = from_lonlat(crs, lon, lat)
     remedy = "choose a CRS made for that region"

@@ -1,8 +1,8 @@
-"""The geometry of a MODIS swath, in closed form: a circular orbit and a scan across it.
+"""The geometry of a MODIS swath in closed form: a circular orbit and a scan across it.
 
-Good to a few kilometres against the real instrument, exact in what matters to tests and samples:
-footprints that grow towards the edges, curved swath edges, overlapping orbits. Numbers are those of
-the MODIS Level 1A Earth Location ATBD (section 2) and the Aqua orbit.
+It differs from the real instrument by a few kilometres, but has the properties that tests and
+samples need: footprints that grow towards the edges, curved swath edges, overlapping orbits. The
+numbers are those of the MODIS Level 1A Earth Location ATBD (section 2) and the Aqua orbit.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from modis.sphere import SPHERE_RADIUS_KM
 ALTITUDE_KM = 705.0
 INCLINATION_DEGREES = 98.2
 PERIOD_SECONDS = 98.8 * 60
-DAY_SECONDS = 86164.0905  # a sidereal day: how long the Earth takes to turn under the orbit
+DAY_SECONDS = 86164.0905  # a sidereal day: the time in which the Earth turns once under the orbit
 SCAN_SECONDS = 1.4771
 PIXEL_RADIANS = 1.0 / ALTITUDE_KM  # one 1 km pixel at nadir
 PIXELS_PER_SCAN = 1354
@@ -33,11 +33,12 @@ class Swath:
 
 
 def swath(times: Floats, pixels: Floats, node_longitude: float, lines_off_km: Floats) -> Swath:
-    """Where an ascending orbit's scans look.
+    """Compute where the scans of an ascending orbit look.
 
-    `times` are seconds since the equator crossing at `node_longitude` (degrees), one per line, and
-    `lines_off_km` how far ahead of the scan's centre each line lies at nadir (a scan's ten lines
-    share one time). `pixels` are places in the 1,354 pixels of 1 km, fractions allowed.
+    `times` are seconds since the equator crossing at `node_longitude` (degrees), one per line.
+    `lines_off_km` is the distance at nadir of each line ahead of the scan's centre (the ten lines
+    of a scan share one time). `pixels` are positions within the 1,354 pixels of 1 km; fractions are
+    allowed.
     """
     along = 2 * np.pi * times / PERIOD_SECONDS
     tilt = np.radians(INCLINATION_DEGREES)
@@ -52,8 +53,8 @@ def swath(times: Floats, pixels: Floats, node_longitude: float, lines_off_km: Fl
     ratio = (SPHERE_RADIUS_KM + ALTITUDE_KM) / SPHERE_RADIUS_KM
     zenith = np.arcsin(ratio * np.sin(look))
     across = zenith - look
-    # A line ahead of the scan's centre lies farther ahead towards the edge, as distance grows: the
-    # bow-tie.
+    # The distance of a line from the scan's centre grows towards the edge of the swath, because
+    # the ground is farther away there: the bow-tie.
     distance = np.where(
         np.abs(look) > 1e-9,
         SPHERE_RADIUS_KM * np.sin(across) / np.where(np.abs(look) > 1e-9, np.sin(look), 1.0),

@@ -1,8 +1,8 @@
-"""The places of a chunk of target pixels in the source, as every kernel must compute them.
+"""Compute the source positions of a chunk of target pixels exactly as every kernel does.
 
-Along a row, 16 pixels numbered from a multiple of 16 are one segment: a float64 value at its
-centre, and a float32 quadratic around it. Places therefore depend on the pixel alone, and the
-compiled kernels have the same bits.
+Along a row, 16 pixels numbered from a multiple of 16 form one segment: a float64 value at its
+centre and a float32 quadratic around it. A position therefore depends on the pixel alone, and the
+compiled kernels compute the same bits.
 """
 
 from dataclasses import dataclass
@@ -16,10 +16,10 @@ from reprojection.grid.coordinates import RowPlan
 from reprojection.grid.crs import Floats
 
 WIDE_STEP = 3.0
-"""Source pixels per target pixel beyond which a row's places are float64 throughout."""
+"""Source pixels per target pixel beyond which a row's positions are computed in float64."""
 
 BIAS = 32.0
-"""Added to a segment's local coordinate, so that truncation is floor."""
+"""Added to a segment's local coordinate, so that truncation equals floor."""
 
 _U = (np.arange(SEGMENT, dtype=np.float32) - np.float32(7.5)).astype(np.float32)
 
@@ -40,7 +40,7 @@ class Chunk:
 
 
 def block_window(plan: BlockPlan, chunk: Chunk, i: int, j: int) -> tuple[slice, slice]:
-    """Where a block lies in a chunk's arrays, before clipping: rows and columns."""
+    """Return where a block lies in a chunk's arrays, before clipping: rows and columns."""
     numbering = plan.numbering
     top = (plan.row + i) * BLOCK - numbering.row - chunk.top
     left = (plan.col + j) * BLOCK - numbering.col - chunk.left
@@ -48,13 +48,13 @@ def block_window(plan: BlockPlan, chunk: Chunk, i: int, j: int) -> tuple[slice, 
 
 
 def blocks_of(plan: BlockPlan, chunk: Chunk) -> list[tuple[int, int]]:
-    """The blocks that share pixels with a chunk."""
+    """List the blocks that share pixels with a chunk."""
     rows, cols = block_numbers(plan, chunk)
     return [(i - plan.row, j - plan.col) for i in rows for j in cols]
 
 
 def block_numbers(plan: RowPlan | BlockPlan, chunk: Chunk) -> tuple[range, range]:
-    """Numbers, from CRS (0, 0), of the rows and columns of blocks a chunk shares pixels with."""
+    """Return the numbers, from CRS (0, 0), of the block rows and columns that a chunk touches."""
     row, col = plan.numbering.row, plan.numbering.col
     return (
         range((row + chunk.top) // BLOCK, (row + chunk.bottom - 1) // BLOCK + 1),
@@ -63,9 +63,10 @@ def block_numbers(plan: RowPlan | BlockPlan, chunk: Chunk) -> tuple[range, range
 
 
 def centres(plan: RowPlan | BlockPlan, chunk: Chunk, *, quick: bool) -> Floats:
-    """Places (rows, columns, 2: column then row) of a chunk's pixel centres; NaN off the domain.
+    """Compute the positions (rows, columns, 2: column, row) of a chunk's pixel centres.
 
-    `quick` takes segments where they serve, as nearest, bilinear and cubic do.
+    Positions off the domain are NaN. `quick` uses segments where they are accurate enough, as
+    nearest, bilinear and cubic do.
     """
     if isinstance(plan, RowPlan):
         return _row_places(plan, chunk, quick=quick)
@@ -78,7 +79,7 @@ def centres(plan: RowPlan | BlockPlan, chunk: Chunk, *, quick: bool) -> Floats:
 
 
 def corners(plan: RowPlan | BlockPlan, chunk: Chunk) -> Floats:
-    """Places (rows + 1, columns + 1, 2) of the corners of a chunk's pixels.
+    """Compute the positions (rows + 1, columns + 1, 2) of the corners of a chunk's pixels.
 
     A row plan must be one of edges (`plan_rows(..., shift=0)`).
     """
@@ -100,7 +101,7 @@ def corners(plan: RowPlan | BlockPlan, chunk: Chunk) -> Floats:
 
 
 def _paste(out: Floats, block: Floats, window: tuple[slice, slice]) -> None:
-    """Copy the part of a block that lies in the array."""
+    """Copy the part of a block that lies inside the array."""
     to, taken = [], []
     for axis, span in enumerate(window):
         low, high = max(span.start, 0), min(span.stop, out.shape[axis])
@@ -110,7 +111,7 @@ def _paste(out: Floats, block: Floats, window: tuple[slice, slice]) -> None:
 
 
 def _segments(plan: BlockPlan, i: int, j: int) -> Floats:
-    """A block's places by segments (128, 128, 2)."""
+    """Compute a block's positions by segments (128, 128, 2)."""
     nodes = plan.nodes[i : i + 4, j : j + 4]
     down = CENTRE_WEIGHTS[:, 0, None, None] * nodes[0]
     for k in (1, 2, 3):
@@ -126,7 +127,10 @@ def _segments(plan: BlockPlan, i: int, j: int) -> Floats:
 
 
 def quadratic(value: Floats, slope: Floats, bend: Floats) -> Floats:
-    """A segment's 16 places from its centre's value, slope and half bend (last axis added)."""
+    """Compute a segment's 16 positions from its centre's value, slope and half bend.
+
+    The 16 positions form a new last axis.
+    """
     base = np.floor(value) - BIAS
     local = (value - base).astype(np.float32)[..., None]
     first, second = slope.astype(np.float32)[..., None], bend.astype(np.float32)[..., None]

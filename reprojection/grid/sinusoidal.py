@@ -1,4 +1,4 @@
-"""The MODIS sinusoidal tile grid: 36 x 18 tiles, and which of them a region touches."""
+"""The MODIS sinusoidal tile grid of 36 x 18 tiles, and the tiles that a region touches."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -11,14 +11,14 @@ from modis.tile import TILES_ACROSS, TILES_DOWN, Tile
 from reprojection.errors import GridError
 
 _TOUCH = 1e-9
-"""Degrees by which a region must enter a tile to touch it; no pixel centre is that close."""
+"""Degrees by which a region must enter a tile to touch it; far less than half a pixel."""
 
 _STRIP = 0.25
-"""Height in degrees of the strips a polygon is cut into to bound its x in each."""
+"""Height in degrees of the strips into which a polygon is cut, to bound x in each."""
 
 
 def tiles_touching(region: Sequence[float] | BaseGeometry) -> list[Tile]:
-    """The MODIS tiles that a region enters, by v, then h.
+    """List the MODIS tiles (h, v) that a region enters, by v, then h.
 
     `region` is a longitude-latitude box (west, south, east, north; west > east crosses the
     antimeridian, as east > 180 does) or a shapely polygon in degrees. No tile with a pixel centre
@@ -59,7 +59,7 @@ def _polygon_spans(polygon: BaseGeometry) -> Iterator[tuple[float, float, float,
 
 
 def _within_180(west: float, east: float) -> Iterator[tuple[float, float]]:
-    """The span cut at odd multiples of 180 degrees, each part brought into [-180, 180]."""
+    """Cut the span at odd multiples of 180 degrees, and shift each part into [-180, 180]."""
     if east - west >= 360.0:
         yield -180.0, 180.0
         return
@@ -80,7 +80,7 @@ def _tiles_of_span(west: float, south: float, east: float, north: float) -> Iter
     for v in range(first, last + 1):
         low = max(south, 80.0 - 10.0 * v)
         high = min(north, 90.0 - 10.0 * v)
-        # Inside one row of tiles latitude keeps its sign, so cos is monotone: ends are extremes.
+        # In a row of tiles latitude keeps its sign, so cos is monotone: extremes are at the ends.
         cosines = (math.cos(math.radians(low)), math.cos(math.radians(high)))
         left = min(west * c for c in cosines)
         right = max(east * c for c in cosines)
@@ -89,7 +89,7 @@ def _tiles_of_span(west: float, south: float, east: float, north: float) -> Iter
 
 
 def _columns(left: float, right: float) -> range:
-    """Tile columns that [left, right], in degrees of the equator, enters."""
+    """Return the tile columns that [left, right], in degrees at the equator, enters."""
     margin = _TOUCH if right - left > 2 * _TOUCH else -_TOUCH
     first = max(0, math.floor((left + 180.0 + margin) / 10.0))
     last = min(TILES_ACROSS - 1, math.floor((right + 180.0 - margin) / 10.0))

@@ -1,7 +1,7 @@
-"""Points of the Earth as unit vectors, to the last bit alike in numpy and in C.
+"""Convert positions on the Earth to unit vectors, with identical bits in numpy and in C.
 
 The sines are our own: those of numpy and of C libraries differ in the last bit between machines,
-and an exact tie between two footprints would then fall either way. kernels/csrc/swath.c holds the
+and a tie between two footprints would then be decided differently. kernels/csrc/swath.c holds the
 same operations in the same order.
 """
 
@@ -18,9 +18,9 @@ _COSINE = [(-1.0) ** n / math.factorial(2 * n) for n in range(9)]
 
 
 def unit_vectors(lat: Floats, lon: Floats) -> tuple[Floats, Floats, Floats]:
-    """x, y, z of WGS84 latitudes and longitudes in degrees taken as angles on a sphere.
+    """Compute x, y, z of WGS84 latitudes and longitudes in degrees, as angles on a sphere.
 
-    `lat` and `lon` broadcast. NaN where either is NaN or beyond 90 and 360 degrees.
+    `lat` and `lon` broadcast. The result is NaN if either is NaN or beyond 90 or 360 degrees.
     """
     with np.errstate(invalid="ignore"):
         lat = np.where(np.abs(lat) <= 90.0, lat, np.nan)
@@ -32,7 +32,10 @@ def unit_vectors(lat: Floats, lon: Floats) -> tuple[Floats, Floats, Floats]:
 
 
 def _sine_cosine(degrees: Floats) -> tuple[Floats, Floats]:
-    """Exact reduction by quarter turns, then Taylor series; error below 2e-16."""
+    """Compute sine and cosine; the error is below 2e-16.
+
+    Quarter turns are reduced exactly, then Taylor series are used.
+    """
     quarter = (degrees * (1.0 / 90.0) + _ROUND) - _ROUND
     r = (degrees - quarter * 90.0) * 0.017453292519943295
     square = r * r

@@ -1,4 +1,4 @@
-"""Where the pixel centres of a grid lie on the Earth."""
+"""Compute where the pixel centres of a grid lie on the Earth."""
 
 import itertools
 import math
@@ -27,10 +27,10 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, kw_only=True)
 class Targets:
-    """Latitudes and longitudes of pixel centres in WGS84 degrees, NaN where there is no Earth.
+    """Latitudes and longitudes of pixel centres in WGS84 degrees; NaN for pixels off the Earth.
 
-    The two arrays broadcast to the grid's shape (height, width): where a row has one latitude,
-    `lat` is (height, 1), and where a column has one longitude, `lon` is (1, width).
+    The two arrays broadcast to the grid's shape (height, width): if each row has one latitude,
+    `lat` is (height, 1); if each column has one longitude, `lon` is (1, width).
     """
 
     lat: Floats
@@ -43,7 +43,7 @@ class Targets:
 
     @property
     def strides(self) -> tuple[int, int, int, int]:
-        """Elements to the next row and column of `lat`, then of `lon`; 0 where they repeat."""
+        """Elements to the next row and column of `lat`, then of `lon`; 0 if they repeat."""
         return *_strides(self.lat), *_strides(self.lon)
 
 
@@ -53,11 +53,12 @@ def _strides(array: Floats) -> tuple[int, int]:
 
 
 class Centres:
-    """The pixel centres of a grid, a run of rows at a time.
+    """The pixel centres of a grid, computed for a range of rows at a time.
 
-    By formula where there is one, else to within a metre: by the block plan of a warp onto
-    sinusoidal pixels of 100 m, which is exact (PROJ at each pixel) where a map is not smooth. What
-    a pixel gets depends neither on the run of rows nor, in an upright grid, on the grid's bounds.
+    They are computed by formula if one exists. Otherwise they come from the block plan of a warp
+    onto sinusoidal pixels of 100 m, to within a metre; where a map is not smooth, this is exact
+    (PROJ at each pixel). A pixel's centre depends neither on the range of rows nor, in an upright
+    grid, on the grid's bounds.
     """
 
     def __init__(self, grid: Grid) -> None:
@@ -68,7 +69,7 @@ class Centres:
             self._plan = plan_blocks(Coordinates(grid=grid, space=_METRES))
 
     def rows(self, first: int, last: int) -> Targets:
-        """The centres of rows [first, last)."""
+        """Compute the centres of rows [first, last)."""
         if self._plan is not None:
             return _by_plan(self._plan, first, last)
         x, y = _axes(self._grid)
@@ -79,7 +80,7 @@ class Centres:
 
 
 def pixel_centres(grid: Grid) -> Targets:
-    """All pixel centres of a grid."""
+    """Compute all pixel centres of a grid."""
     return Centres(grid).rows(0, grid.height)
 
 
@@ -89,7 +90,7 @@ _METRES = SourceSpace(crs=MODIS_SINUSOIDAL, pixel_width=100.0, pixel_height=-100
 def _by_plan(plan: BlockPlan, first: int, last: int) -> Targets:
     width = plan.coordinates.grid.width
     lat, lon = np.empty((last - first, width)), np.empty((last - first, width))
-    # Whole rows of blocks, so that none is evaluated twice.
+    # Take whole rows of blocks, so that no block is evaluated twice.
     ahead = BLOCK - (plan.numbering.row + first) % BLOCK
     edges = [first, *range(first + ahead, last, BLOCK), last]
     for top, bottom in itertools.pairwise(edges):
@@ -105,7 +106,7 @@ def _by_plan(plan: BlockPlan, first: int, last: int) -> Targets:
 
 
 def _sinusoidal_centres(x: Floats, y: Floats) -> Targets:
-    """Snyder 1987, eqs. 30-6 and 30-7 with longitude 0: a row is one latitude, evenly divided."""
+    """Compute centres by Snyder 1987, 30-6 and 30-7 with longitude 0; each row has one latitude."""
     phi = y / SPHERE_RADIUS
     on_map = np.abs(phi) <= math.pi / 2
     with np.errstate(divide="ignore"):
@@ -116,7 +117,7 @@ def _sinusoidal_centres(x: Floats, y: Floats) -> Targets:
 
 
 def _axes(grid: Grid) -> tuple[Floats, Floats]:
-    """x of columns and y of rows of an upright grid, the same in every cell of a lattice."""
+    """Return x of columns and y of rows of an upright grid, the same in every cell of a lattice."""
     a, _, c, _, e, f = grid.transform
     return _centres(c, a, grid.width), _centres(f, e, grid.height)
 
@@ -129,7 +130,7 @@ def _centres(start: float, step: float, count: int) -> Floats:
 
 
 def pixel_metres(grid: Grid) -> float:
-    """The side of a grid's pixel in metres: of the plane, or of the equator for a degree grid."""
+    """Return the side of a grid's pixel in metres; for a degree grid, at the equator."""
     a, b, _, d, e, _ = grid.transform
     crs = parse_crs(grid.crs)
     factor = crs.axis_info[0].unit_conversion_factor

@@ -1,4 +1,4 @@
-"""Load the C kernels as Python callables; `library()` is None where they are not built.
+"""Load the C kernels as Python callables; `available()` tells whether the library was found.
 
 The library is built from `csrc` (`setup.py`) and loaded with ctypes, so that every call releases
 the GIL. SWATHMILL_KERNELS names another library (one with sanitizers, for example), or is `none` to
@@ -46,14 +46,14 @@ def library() -> ctypes.CDLL | None:
 
 
 def available() -> bool:
-    """Whether the C kernels can be used; callers fall back to the numpy versions otherwise."""
+    """Tell whether the C kernels can be used; otherwise callers use the numpy versions."""
     return library() is not None
 
 
 def function(
     name: str, argtypes: Sequence[CType], restype: CType | None = None
 ) -> Callable[..., Any] | None:
-    """The kernel of that name with its argument types, or None when the library is absent.
+    """Return the kernel with this name and these argument types; None if the library is absent.
 
     Pointers are `ctypes.c_void_p`: pass `address(array)`. Raises AttributeError for a name the
     library does not export, which is a programming error.
@@ -71,5 +71,5 @@ def function(
 
 
 def address(array: NDArray[np.generic] | None) -> int | None:
-    """The address of an array's first element; None stays None (a null pointer)."""
+    """Return the address of an array's first element; None stays None (a null pointer)."""
     return None if array is None else array.ctypes.data

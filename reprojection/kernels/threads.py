@@ -1,4 +1,4 @@
-"""Pieces of work shared among threads, the caller's own among them."""
+"""Share work among threads, which include the caller's own."""
 
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -9,10 +9,10 @@ Piece = TypeVar("Piece")
 
 
 def share(work: Callable[[Piece], object], pieces: Iterable[Piece], threads: int) -> None:
-    """Do every piece in one of so many threads, in order as they come free.
+    """Run `work` on every piece in this many threads; pieces are taken in order.
 
-    The caller works from the first moment, and does not wait for the others to start: a small
-    warp takes a few milliseconds. An exception ends the rest: pieces not begun are left.
+    The caller works from the first moment and does not wait for the other threads to start: a small
+    warp takes a few milliseconds. After an exception no further piece is begun.
     """
     left = deque(pieces)
 

@@ -1,8 +1,8 @@
-"""How complete a raster is: the expected inputs that it was made without, and the share there was.
+"""How complete a raster is: the expected inputs it lacks, and the share it was made from.
 
-The share counts parts. A cell's parts are the granules that touch it, a mosaic's are its cells, a
-cube's its dates, a reduction's the bands of its group. Each part counts the same, and a part that
-is itself incomplete counts by its own share.
+The share counts parts. The parts of a cell are the granules that touch it; of a mosaic, its cells;
+of a cube, its dates; of a reduction, the bands of its group. Each part counts equally, and a part
+that is incomplete itself counts by its own share.
 """
 
 import math
@@ -14,7 +14,7 @@ _DIGITS = 6
 
 @dataclass(frozen=True, kw_only=True, order=True)
 class Missing:
-    """An expected input that was not there, and why."""
+    """An expected input that was not available, and the reason."""
 
     what: str
     why: str
@@ -22,7 +22,7 @@ class Missing:
 
 @dataclass(frozen=True, kw_only=True)
 class Completeness:
-    """The share of the expected inputs that was there, 1 where all were, and those that were not.
+    """The share of the expected inputs that were available (1: all), and those that were not.
 
     `unnamed` is the number of further missing inputs whose names are left out.
     """
@@ -37,7 +37,7 @@ class Completeness:
         return len(self.missing) + self.unnamed
 
     def named(self, most: int) -> "Completeness":
-        """The same with the names of so many missing inputs at most."""
+        """Return a copy that names at most this many missing inputs."""
         if len(self.missing) <= most:
             return self
         return replace(self, missing=self.missing[:most], unnamed=self.count - most)
@@ -52,10 +52,10 @@ def of_parts(
     missing: Iterable[Missing] = (),
     unnamed: int = 0,
 ) -> Completeness:
-    """What is made of parts that are there and of `absent` others that are not.
+    """Combine the completeness of available parts with `absent` other parts.
 
-    `missing` says what the absent ones lack, by name, `unnamed` how much more that is; names of the
-    parts are added.
+    `missing` names what the absent parts lack, and `unnamed` counts what is not named. The missing
+    inputs of the available parts are added.
     """
     if not absent and all(part == WHOLE for part in parts):
         return WHOLE

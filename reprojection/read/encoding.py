@@ -1,4 +1,4 @@
-"""How a layer's values are stored in a raster: type, nodata, scale, offset and units."""
+"""How a raster stores a layer's values: type, nodata, scale, offset and units."""
 
 import math
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ class Encoding:
 
 
 def floating_encoding(layer: Layer) -> Encoding:
-    """Stored values as floats wide enough for each of them, NaN where there is none."""
+    """Choose a float type that holds every stored value; empty pixels are NaN."""
     narrow = layer.dtype.itemsize <= 2 or layer.dtype == np.float32
     return Encoding(
         dtype=np.dtype(np.float32 if narrow else np.float64),
@@ -34,11 +34,12 @@ def floating_encoding(layer: Layer) -> Encoding:
 
 
 def stored_encoding(layer: Layer, *, every_value: bool, indices: int) -> Encoding:
-    """The layer's own type where a nodata can be found in it, else the next larger type.
+    """Choose the layer's own type if it has room for a nodata value, else the next larger type.
 
-    Nodata is the fill if that lies outside the valid range, else an end of the type. `every_value`
-    says that masking is off or codes are kept, so that only the fill is sure not to occur.
-    `indices` is the largest number that extra bands hold beside the values (-1 without them).
+    Nodata is the fill if the fill lies outside the valid range, else one end of the type.
+    `every_value` says that masking is off or codes are kept, so that only the fill surely does not
+    occur. `indices` is the largest number that extra bands hold beside the values (-1 without extra
+    bands).
     """
     dtype = layer.dtype
     larger = [np.dtype(name) for name in _LARGER.get(dtype.name, ())]
@@ -88,16 +89,16 @@ def _fits(value: Number, dtype: np.dtype[np.generic]) -> bool:
 
 
 def _largest(dtype: np.dtype[np.generic]) -> int:
-    # Beyond 2**24 a float32 skips whole numbers.
+    # Beyond 2**24 a float32 cannot hold every whole number.
     return 2**24 if dtype.kind == "f" else int(np.iinfo(dtype.name).max)
 
 
 def _occurs(layer: Layer, value: Number, every_value: bool) -> bool:
-    """Whether a pixel of the raster could have this stored value."""
+    """Tell whether a pixel of the raster could have this stored value."""
     if math.isnan(value):
         return False
     if every_value or layer.valid_range is None:
-        # The fill never comes through a mask, and blending continuous values could remake it.
+        # A mask removes the fill, but blending continuous values could produce the same number.
         is_fill = layer.fill is not None and value == layer.fill
         blended = layer.kind is Kind.CONTINUOUS and layer.valid_range is not None
         inside = blended and layer.valid_range is not None and _inside(layer.valid_range, value)

@@ -1,10 +1,10 @@
-"""Where the pixels of a swath lie: coarse geolocation brought to a layer's own resolution.
+"""Compute where a swath's pixels lie: interpolate coarse geolocation to a layer's resolution.
 
-A MODIS scan is ten 1 km lines recorded at once, and neighbouring scans overlap away from nadir
-(the bow-tie). Interpolating from one scan's lines into the next would blur that, so every scan
-stands alone: its edge lines and edge columns are extrapolated. HDF-EOS dimension maps place coarse
-element `i` on fine element `offset + increment * i` ("HDF-EOS Library Users Guide", volume 1,
-section on geolocation mapping).
+A MODIS scan is ten 1 km lines recorded at once, and neighbouring scans overlap away from nadir (the
+bow-tie). Interpolating across scans would blur that, so each scan is interpolated alone: its edge
+lines and edge columns are extrapolated. HDF-EOS dimension maps place coarse element `i` on fine
+element `offset + increment * i` ("HDF-EOS Library Users Guide", volume 1, section on geolocation
+mapping).
 """
 
 from collections.abc import Mapping
@@ -34,7 +34,7 @@ _ZENITH_NAMES = ("sensor_zenith", "sensorzenith", "sensor_zenith_angle", "view_a
 
 
 class SwathGranule(Protocol):
-    """What the geolocation of a layer is worked out from: an open granule."""
+    """An open granule, as far as the geolocation of its layers needs it."""
 
     @property
     def name(self) -> str: ...
@@ -47,7 +47,7 @@ class SwathGranule(Protocol):
     @property
     def attributes(self) -> Mapping[str, AttributeValue]: ...
     def read(self, layer: Layer) -> npt.NDArray[np.generic]:
-        """The stored values of a layer, shape (rows, columns)."""
+        """Read the stored values of a layer, shape (rows, columns)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,9 +55,9 @@ class Geolocation:
     """Pixel centres of a swath layer.
 
     `lat` and `lon` are float64 WGS84 degrees, shape (rows, columns), NaN where unknown.
-    `sensor_zenith` is float32 degrees of the same shape, NaN where unknown, or None when the
-    granule neither holds it nor is a MODIS swath. `scan_lines` is the number of the layer's lines
-    in one scan.
+    `sensor_zenith` is float32 degrees of the same shape, NaN where unknown; it is None if the
+    granule does not hold it and is not a MODIS swath. `scan_lines` is the number of the layer's
+    lines in one scan.
     """
 
     lat: npt.NDArray[np.float64]
@@ -67,7 +67,7 @@ class Geolocation:
 
 
 def locate(granule: SwathGranule, layer: Layer) -> Geolocation:
-    """The geolocation of a layer of a granule. Raises NoGeolocationError when it has none."""
+    """Compute the geolocation of a layer; raise NoGeolocationError if the granule has none."""
     swath = granule.swaths.get(layer.swath) if layer.swath else None
     latitude, longitude = _geo_layers(granule, layer, swath)
     rows, columns = _axis_maps(granule, layer, latitude, swath)
@@ -135,11 +135,11 @@ def _axis_maps(
 
 
 def _scan_lines(granule: SwathGranule, layer: Layer) -> int:
-    """Lines of one scan in a layer, from the file's scan count, else the usual 203 or 204 scans."""
+    """Return the layer's lines per scan, by the file's scan count or the usual 203 or 204 scans."""
     rows = layer.shape[0]
     counts = [granule.attributes.get(name) for name in _SCAN_COUNTS]
     for scans in [*(item for item in counts if isinstance(item, int)), 203, 204]:
-        # MOD06 writes its number of lines as its number of scans; five minutes hold 204 at most.
+        # MOD06 records its number of lines as its number of scans; five minutes hold at most 204.
         if 0 < scans <= MAX_SCANS and rows % scans == 0 and rows // scans in _LINES_PER_SCAN:
             return rows // scans
     if granule.entry is not None:
@@ -164,7 +164,7 @@ def _degrees(granule: SwathGranule, layer: Layer, bound: float) -> npt.NDArray[n
 def _sensor_zenith(
     granule: SwathGranule, layer: Layer, geo: Layer, maps: tuple[AxisMap, AxisMap]
 ) -> npt.NDArray[np.float32] | None:
-    """Sensor zenith at the layer's pixels: its own, or interpolated from the geolocation's."""
+    """Return sensor zenith at the layer's pixels: the layer's own, or interpolated."""
     on_layer = _zenith_layer(granule.layers, layer)
     if on_layer is not None:
         return _angles(granule, on_layer)
@@ -175,11 +175,11 @@ def _sensor_zenith(
 
 
 def _scan_zenith(granule: SwathGranule, layer: Layer) -> npt.NDArray[np.float32] | None:
-    """Sensor zenith from the scan's geometry, for MODIS swaths that do not store it.
+    """Compute sensor zenith from the scan's geometry, for MODIS swaths that do not store it.
 
-    A pixel's angle off nadir is its place in the scan; on a sphere the zenith at the ground follows
-    by the sine rule (MODIS Level 1A Earth Location ATBD, section 2). Within 0.3 degrees of the
-    stored angles of MYD04.
+    A pixel's angle off nadir follows from its position in the scan; on a sphere, the sine rule then
+    gives the zenith at the ground (MODIS Level 1A Earth Location ATBD, section 2). The result is
+    within 0.3 degrees of the angles stored in MYD04.
     """
     if granule.entry is None or granule.entry.geometry != "swath":
         return None

@@ -1,7 +1,7 @@
-"""One reader for MODIS and VIIRS granules: HDF4-EOS and HDF5-EOS grids and swaths.
+"""Read MODIS and VIIRS granules: grids and swaths in HDF4-EOS and HDF5-EOS files.
 
-The C libraries underneath are not thread-safe and trust their input: read in a process that may
-die, one granule reader per process at a time.
+The C libraries underneath are not thread-safe and trust their input. So read in a process that may
+die, with one granule reader per process at a time.
 """
 
 from collections.abc import Mapping
@@ -34,15 +34,15 @@ from reprojection.read.structmetadata import GridInfo, Structure, SwathInfo, par
 
 __all__ = ["Geolocation", "Granule", "Kind", "Layer", "open_granule"]
 
-# Files that say `value = scale_factor * (stored - add_offset)` in a global attribute.
+# Files whose global attribute states `value = scale_factor * (stored - add_offset)`.
 _ATMOSPHERE_NOTES = ("Slope_and_Offset_Usage", "ScaleFactor_AddOffset_Application")
 
 
 def open_granule(path: Path) -> "Granule":
     """Open a granule for reading; use it as a context manager.
 
-    Raises BadFormatError when the file is not HDF (judged by its first bytes, not by its name), and
-    UnreadableGranuleError when it is damaged.
+    Raises BadFormatError if the file is not HDF (judged by its first bytes, not by its name), and
+    UnreadableGranuleError if it is damaged.
     """
     container = _open_container(path)
     try:
@@ -54,11 +54,11 @@ def open_granule(path: Path) -> "Granule":
 
 @dataclass(kw_only=True)
 class Granule:
-    """An open granule: what it is, its layers, and their stored values.
+    """An open granule: its identity, its layers, and their stored values.
 
-    `layers` holds what can be drawn as a raster, by name; `others` names the data sets that cannot
+    `layers` holds, by name, what can be drawn as a raster; `others` names the data sets that cannot
     (tables, compact lists, zero-length ones). `start` is the nominal start in UTC.
-    `production_time` is written YYYYDDDHHMMSS as in granule names, "" when unknown.
+    `production_time` has the form YYYYDDDHHMMSS as in granule names, "" if unknown.
     """
 
     path: Path
@@ -95,9 +95,10 @@ class Granule:
         self._container.close()
 
     def layer(self, name: str) -> Layer:
-        """The layer of that name, or the band `Name[2]` (from 0; `Name[1,2]` for two extra axes).
+        """Return the layer of that name, or one band of a layer.
 
-        Raises UnknownLayerError for an unknown name or an index outside the layer's bands.
+        Bands are counted from 0: `Name[2]`, or `Name[1,2]` for two extra axes. Raises
+        UnknownLayerError for an unknown name or an index outside the layer's bands.
         """
         if name in self.layers:
             return self.layers[name]
@@ -114,10 +115,11 @@ class Granule:
         return replace(whole, name=name, index=index)
 
     def read(self, layer: Layer | str) -> npt.NDArray[np.generic]:
-        """The stored values of a layer, shape (rows, columns), unscaled and unmasked.
+        """Read the stored values of a layer, shape (rows, columns), unscaled and unmasked.
 
-        A layer with several bands needs one named (ChoiceRefusedError). Raises UnknownLayerError,
-        and UnreadableGranuleError when the values cannot be decoded.
+        Raises ChoiceRefusedError for a layer with several bands of which none is named,
+        UnknownLayerError for an unknown layer, and UnreadableGranuleError if the values cannot be
+        decoded.
         """
         found = layer if isinstance(layer, Layer) else self.layer(layer)
         dataset = self._dataset(found)
@@ -140,7 +142,7 @@ class Granule:
         return values.view(found.dtype) if values.dtype != found.dtype else values
 
     def read_all_bands(self, layer: Layer | str) -> npt.NDArray[np.generic]:
-        """Every band of a layer, shape (bands, rows, columns); one band for a plain layer."""
+        """Read every band of a layer, shape (bands, rows, columns); a plain layer has one band."""
         found = layer if isinstance(layer, Layer) else self.layer(layer)
         base = self.layers[found.base_name]
         if not base.bands:
@@ -151,9 +153,9 @@ class Granule:
         )
 
     def geolocation(self, layer: Layer | str) -> Geolocation:
-        """Where the pixels of a swath layer lie, at the layer's own resolution.
+        """Compute where the pixels of a swath layer lie, at the layer's own resolution.
 
-        Raises NoGeolocationError when the granule does not say.
+        Raises NoGeolocationError if the granule does not say.
         """
         found = layer if isinstance(layer, Layer) else self.layer(layer)
         return locate(self, found)
@@ -244,7 +246,7 @@ def _qualified(dataset: DataSet) -> str:
 
 
 def _inventory(attributes: Mapping[str, AttributeValue]) -> dict[str, tuple[odl.Scalar, ...]]:
-    """The values of the inventory metadata, by upper-case object name; the first of each name."""
+    """Collect the values of the inventory metadata by upper-case name; the first of each counts."""
     text = attributes.get("CoreMetadata") or attributes.get("OldCoreMetadata.0")
     if not isinstance(text, str):
         return {}

@@ -1,4 +1,4 @@
-"""One granule's layer, read and masked: what both swaths and tiles start from."""
+"""Read and mask one granule's layer: the common first step for swaths and tiles."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,12 +21,12 @@ Rule = str | Mapping[str, Mapping[str, Sequence[int]]] | None
 
 
 UNDATED = datetime(1, 1, 1, tzinfo=UTC)
-"""The start of a granule that does not say when it starts."""
+"""The start assumed for a granule whose start is unknown."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """What a granule is and where a layer of it lies, before any pixel is read."""
+    """The header of a granule: its identity and the position of a layer, without any pixels."""
 
     path: Path
     name: str
@@ -46,7 +46,7 @@ class Place:
 
 @dataclass(frozen=True, kw_only=True)
 class MaskedLayer:
-    """Stored values of a layer, why each pixel has no value, and for swaths where pixels lie."""
+    """Stored values of a layer, the Reason of each pixel, and the geolocation of a swath."""
 
     place: Place
     values: npt.NDArray[np.generic]
@@ -55,7 +55,7 @@ class MaskedLayer:
 
 
 def find_places(paths: Sequence[Path], layer: str) -> list[Place]:
-    """The granules by start, then name, whatever the order of `paths`.
+    """Read the headers of granules, sorted by start, then name.
 
     Raises what `open_granule` and `Granule.layer` raise.
     """
@@ -67,7 +67,7 @@ def find_places(paths: Sequence[Path], layer: str) -> list[Place]:
 
 
 def place_in(path: Path, layer: str) -> Place | None:
-    """One granule's layer; None when the granule does not hold it."""
+    """Read the header of one granule; return None if the granule does not hold the layer."""
     with open_granule(path) as granule:
         try:
             return _place(path, granule, granule.layer(layer))
@@ -76,9 +76,9 @@ def place_in(path: Path, layer: str) -> Place | None:
 
 
 def read_masked(place: Place, rule: Rule, *, mask: bool) -> MaskedLayer:
-    """Read a layer and say of every pixel whether it is data.
+    """Read a layer, and find for every pixel whether it is data.
 
-    Without `mask`, only the fill has no value, and the rule does not count.
+    Without `mask`, only the fill counts as empty, and the rule is not applied.
     """
     with open_granule(place.path) as granule:
         values = granule.read(place.layer)

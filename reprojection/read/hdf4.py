@@ -1,4 +1,4 @@
-"""HDF4 files through pyhdf, and values past it where they can be had more quickly.
+"""Read HDF4 files through pyhdf; read values directly if that is possible and faster.
 
 HDF4 is a C library without locks that trusts its files: read in a process that may die.
 """
@@ -19,7 +19,7 @@ from reprojection.errors import UnreadableGranuleError
 from reprojection.read.hdf4_data import DamagedStreamError, StoredData
 
 MAX_ATTRIBUTES = 5000
-MAX_DATASETS = 5000  # MOD08 has about 1,000; a damaged count must not become a long loop
+MAX_DATASETS = 5000  # MOD08 has about 1,000; limits the loop over a damaged count
 
 _DTYPES: dict[int, str] = {
     SDC.CHAR8: "u1",
@@ -38,12 +38,12 @@ _TEXT = (SDC.CHAR8, SDC.UCHAR8)
 
 _SEQUENCE = re.compile(r"^(?P<base>StructMetadata|CoreMetadata|ArchiveMetadata)\.(?P<part>\d+)$")
 
-# What pyhdf raises on damaged input: its own error, and ordinary ones from unpacking attributes.
+# pyhdf raises its own error on damaged input, and builtin ones when it unpacks attributes.
 _DAMAGE = (HDF4Error, ValueError, TypeError, IndexError, KeyError, OverflowError, UnicodeError)
 
 
 class Hdf4Container:
-    """An open HDF4 file. Raises UnreadableGranuleError when its directory cannot be read."""
+    """An open HDF4 file; raises UnreadableGranuleError if its directory cannot be read."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -80,9 +80,9 @@ class Hdf4Container:
     def read(
         self, dataset: DataSet, start: tuple[int, ...], count: tuple[int, ...]
     ) -> npt.NDArray[np.generic]:
-        """The block of shape `count` from `start`, as stored."""
+        """Read the block of shape `count` that begins at `start`, as stored."""
         if 0 in count:
-            # pyhdf fails on a zero-length SDS, which is ordinary in fire products.
+            # pyhdf fails on a zero-length SDS; fire products often contain one.
             return np.empty(count, dataset.dtype)
         try:
             sds = self._file.select(int(dataset.key))
@@ -116,7 +116,7 @@ class Hdf4Container:
             if sds.iscoordvar() or number_type not in _DTYPES:
                 return None
             shape = tuple(int(size) for size in (sizes if rank > 1 else [sizes]))
-            # An unlimited dimension that was never written to counts as zero long.
+            # An unlimited dimension that was never written has length zero.
             elements = 1
             for size in shape:
                 if size < 0:
@@ -147,9 +147,9 @@ class Hdf4Container:
         )
 
 
-# Most of a granule's 150 kB of text is documentation: only what is used, or short, is read.
+# Most of a granule's 150 kB of text is documentation: read only short or needed texts.
 _SHORT = 256
-_LONGEST = 1 << 22  # a damaged length must not ask for all memory
+_LONGEST = 1 << 22  # keeps a damaged length from requesting all memory
 _WANTED = re.compile(
     r"^(?:StructMetadata\.\d+|CoreMetadata\.\d+|OldCoreMetadata\.\d+|Slope_and_Offset_Usage"
     r"|long_name|units|valid_range|valid_min|valid_max|_FillValue|scale_factor|add_offset)$"
@@ -175,7 +175,7 @@ def _attributes(holder: SD | SDS, count: int) -> dict[str, AttributeValue]:
 
 
 def _long_text(holder: SD | SDS, index: int, length: int) -> str:
-    """A text attribute in one copy; pyhdf's own way takes 10 ms for a StructMetadata."""
+    """Read a text attribute in one copy; pyhdf's own way takes 10 ms for a StructMetadata."""
     buffer = hdfext.array_byte(length)
     if hdfext.SDreadattr(holder._id, index, buffer) < 0:
         raise HDF4Error(f"attribute {index} cannot be read")
@@ -185,7 +185,7 @@ def _long_text(holder: SD | SDS, index: int, length: int) -> str:
 def join_metadata(attributes: Mapping[str, AttributeValue]) -> dict[str, AttributeValue]:
     """Join texts that continue in .1, .2, ... under the bare name (`StructMetadata`).
 
-    HDF-EOS cuts them at 32,000 bytes, in the middle of a word if need be.
+    HDF-EOS splits them at 32,000 bytes, even within a word.
     """
     joined: dict[str, AttributeValue] = {}
     parts: dict[str, dict[int, str]] = {}

@@ -1,11 +1,11 @@
-"""Values of HDF4 data sets, found and inflated without the HDF4 library.
+"""Find and inflate values of HDF4 data sets without the HDF4 library.
 
-It takes half of the library's time, which inflates through small buffers, and it checks what the
-library does not: that deflated bytes match their checksum (zlib's Adler-32). Read here is what is
-stored as it is in most granules: as one piece, deflated, or in deflated chunks, each of these whole
-or in linked blocks. Whatever is stored otherwise, or not exactly as the format has it, is left to
-the library. A deflated stream that is found and does not hold what it should is damaged: it is
-never left to the library, which would give its bytes without a word.
+This takes half of the library's time (the library inflates through small buffers), and it checks
+what the library does not: that deflated bytes match their checksum (zlib's Adler-32). This module
+reads the storage forms of most granules: one piece, deflated data, or deflated chunks, each whole
+or in linked blocks. Data stored in any other way, or not exactly as the format prescribes, are left
+to the library. If a deflated stream is found and its content is wrong, it is damaged: it is never
+left to the library, which would return wrong bytes without an error.
 
 Source: HDF Specification and Developer's Guide, version 4.2: "Data Descriptor Blocks", "Extended
 Tags and Special Elements" (linked blocks, compression, chunking), "Vdata". All numbers are
@@ -26,14 +26,14 @@ from isal import isal_zlib
 Index = tuple[int, ...]
 Values = npt.NDArray[np.generic]
 
-_NULL, _LINKED, _DEFLATED, _CHUNK = 1, 20, 40, 61  # tags, as are the next
+_NULL, _LINKED, _DEFLATED, _CHUNK = 1, 20, 40, 61  # tags, like those in the next line
 _VALUES, _GROUP, _TABLE_HEAD, _TABLE = 702, 720, 1962, 1963
-_SPECIAL = 0x4000  # this bit of a tag says that the element begins with a code
-_IN_BLOCKS, _COMPRESSED, _CHUNKED = 1, 3, 5  # such codes
-_DEFLATE = 4  # a coder
-_FIRST_BLOCK = 4  # bytes of magic number
-_SMALL_CHUNK = 1 << 20  # elements; larger than this, a chunk is no larger than its data set
-_REST = 1 << 20  # bytes of a stream inflated at a time, only to check them
+_SPECIAL = 0x4000  # this bit of a tag means that the element begins with a special code
+_IN_BLOCKS, _COMPRESSED, _CHUNKED = 1, 3, 5  # special codes
+_DEFLATE = 4  # code of the compression method
+_FIRST_BLOCK = 4  # offset in bytes: the first block follows the magic number
+_SMALL_CHUNK = 1 << 20  # elements; a larger chunk must not exceed its data set
+_REST = 1 << 20  # bytes inflated at a time if they are only checked
 
 _InflateError = cast("type[Exception]", isal_zlib.error)
 
@@ -43,12 +43,12 @@ class DamagedStreamError(Exception):
 
 
 class _UnknownError(Exception):
-    """Stored in a way that is not known here."""
+    """The data are stored in a form that this module does not read."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Wanted:
-    """The part `count` from `start` of a data set of this shape and (native) type."""
+    """The part of shape `count` at `start` of a data set of this shape and (native) type."""
 
     shape: Index
     dtype: np.dtype[np.generic]
@@ -56,7 +56,7 @@ class _Wanted:
     count: Index
 
     def cut(self, data: bytes | bytearray) -> Values:
-        """The part, out of a data set's first bytes in row-major order."""
+        """Cut the part out of a data set's first bytes in row-major order."""
         steps = [prod(self.shape[axis + 1 :]) for axis in range(len(self.shape))]
         first = sum(at * step for at, step in zip(self.start, steps, strict=True))
         stored = np.frombuffer(data, self.dtype.newbyteorder(">"))
@@ -68,7 +68,7 @@ class _Wanted:
 
     @property
     def reach(self) -> int:
-        """How many of the data set's bytes come no later than the part's last one."""
+        """The number of the data set's bytes up to and including the part's last one."""
         last = 0
         for size, at, length in zip(self.shape, self.start, self.count, strict=True):
             last = last * size + at + length - 1
@@ -76,7 +76,7 @@ class _Wanted:
 
 
 class StoredData:
-    """What lies behind the data descriptors of an HDF4 file."""
+    """The data behind the data descriptors of an HDF4 file."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -91,10 +91,11 @@ class StoredData:
         start: Index,
         count: Index,
     ) -> Values | None:
-        """The block of shape `count` from `start` of the data set with that reference number.
+        """Read the block of shape `count` at `start` of the data set with this reference number.
 
-        `shape` and `dtype` are the whole data set's; no length of `count` is zero. None where the
-        data are not stored, or not to be read, as this module knows.
+        `shape` and `dtype` are those of the whole data set; no length in `count` is zero. Returns
+        None if there are no stored data, or if they are stored in a form that this module does not
+        read.
 
         Raises:
             DamagedStreamError: deflated bytes were found and are damaged.
@@ -108,7 +109,7 @@ class StoredData:
 
     def _descriptors(self, file: BinaryIO) -> dict[tuple[int, int], tuple[int, int]]:
         if self._directory is None:
-            # What cannot be listed once need not be tried again.
+            # Keep the failure: a second attempt would fail in the same way.
             self._directory = {}
             self._directory = _descriptors(file)
         return self._directory
@@ -126,7 +127,7 @@ class StoredData:
 
 
 def _descriptors(file: BinaryIO) -> dict[tuple[int, int], tuple[int, int]]:
-    """Offset and length of every element of a file, by tag and reference number."""
+    """List offset and length of every element of a file, by tag and reference number."""
     limit = file.seek(0, 2) // 12
     found: dict[tuple[int, int], tuple[int, int]] = {}
     block, listed = _FIRST_BLOCK, 0
@@ -134,7 +135,7 @@ def _descriptors(file: BinaryIO) -> dict[tuple[int, int], tuple[int, int]]:
         file.seek(block)
         length, block = struct.unpack(">HI", file.read(6))
         listed += length + 1
-        if listed > limit:  # blocks that overlap, or a circle of them
+        if listed > limit:  # the blocks overlap or form a cycle
             raise _UnknownError
         for tag, number, offset, size in struct.iter_unpack(">HHII", file.read(12 * length)):
             if tag == _NULL:
@@ -153,13 +154,13 @@ class _Elements:
         self._directory = directory
 
     def special(self, tag: int, number: int) -> bytes | None:
-        """The head of an element that is not stored in one piece; None where it is."""
+        """Return the header of an element that is not stored in one piece; None if it is."""
         if (tag, number) in self._directory:
             return None
         return self._bytes(tag | _SPECIAL, number)
 
     def read(self, tag: int, number: int, reach: int | None = None) -> bytes | bytearray:
-        """An element's bytes, from one piece or linked blocks; its first `reach` only, if given."""
+        """Read an element's bytes, or its first `reach` bytes, from one piece or linked blocks."""
         head = self.special(tag, number)
         data = self._bytes(tag, number, reach) if head is None else self._linked(head, reach)
         if reach is not None and len(data) < reach:
@@ -167,9 +168,9 @@ class _Elements:
         return data
 
     def inflate(self, head: bytes, size: int, reach: int) -> bytes:
-        """The first `reach` bytes of an element of `size` bytes that was deflated.
+        """Inflate the first `reach` bytes of a deflated element of `size` bytes.
 
-        The whole stream is inflated, since its checksum is that of the whole.
+        The whole stream is inflated, because its checksum covers the whole.
         """
         code, version, length, number, model, coder = struct.unpack_from(">HHIHHH", head)
         if (code, version, length, model, coder) != (_COMPRESSED, 0, size, 0, _DEFLATE):
@@ -179,7 +180,7 @@ class _Elements:
         try:
             data: bytes = inflater.decompress(stream, reach)
             length = len(data)
-            while not inflater.eof:  # its end is checked against its sum
+            while not inflater.eof:  # the checksum is verified at the end of the stream
                 rest = inflater.decompress(inflater.unconsumed_tail, _REST)
                 length += len(rest)
                 if not rest or length > size:
@@ -210,7 +211,7 @@ class _Elements:
         data = bytearray()
         for number in self._links(table, per_table):
             block = self._bytes(_LINKED, number)
-            if data and len(block) != size:  # only the first may have a length of its own
+            if data and len(block) != size:  # only the first block may have a different length
                 raise _UnknownError
             data += block
             if len(data) >= end:
@@ -233,7 +234,7 @@ def _code(head: bytes) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class _Chunks:
-    """How a data set is cut into chunks, which at its far edges reach beyond it."""
+    """How a data set is cut into chunks; those at its far edges extend beyond it."""
 
     shape: Index
     fill: bytes
@@ -270,7 +271,7 @@ def _chunk_head(head: bytes, wanted: _Wanted) -> _Chunks:
 
 
 def _chunked(elements: _Elements, head: bytes, wanted: _Wanted) -> Values:
-    """A part of a data set out of the chunks it touches; what was never written is fill."""
+    """Assemble a part of a data set from the chunks it touches; unwritten chunks are fill."""
     chunks = _chunk_head(head, wanted)
     stored = wanted.dtype.newbyteorder(">")
     out = np.full(wanted.count, np.frombuffer(chunks.fill, stored)[0], wanted.dtype)
@@ -295,7 +296,7 @@ def _chunked(elements: _Elements, head: bytes, wanted: _Wanted) -> Values:
 def _chunk_table(
     elements: _Elements, chunks: _Chunks, wanted: _Wanted
 ) -> Iterator[tuple[Index, int, int]]:
-    """(place in units of chunks, tag, number) of every chunk that was written."""
+    """Yield (position in units of chunks, tag, number) of every chunk that was written."""
     axes = len(chunks.shape)
     interlace, rows, width, fields = struct.unpack_from(
         ">HIHH", elements.read(_TABLE_HEAD, chunks.table)
@@ -318,7 +319,7 @@ def _chunk_table(
 def _overlap(
     place: Index, chunk: Index, wanted: _Wanted
 ) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
-    """Where a chunk goes in the part that is wanted, and which of the chunk that is."""
+    """Return where a chunk goes in the wanted part, and which part of the chunk that is."""
     into, out_of = [], []
     for at, length, start, count in zip(place, chunk, wanted.start, wanted.count, strict=True):
         begin, first = at * length, max(at * length, start)

@@ -1,4 +1,4 @@
-"""HDF5-EOS files (VIIRS land tiles) through h5py."""
+"""Read HDF5-EOS files (VIIRS land tiles) through h5py."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,7 +15,7 @@ _DAMAGE = (OSError, ValueError, TypeError, KeyError, RuntimeError, UnicodeError,
 
 
 class Hdf5Container:
-    """An open HDF5-EOS file. Raises UnreadableGranuleError when its directory cannot be read."""
+    """An open HDF5-EOS file; raises UnreadableGranuleError if its directory cannot be read."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -46,7 +46,7 @@ class Hdf5Container:
     def read(
         self, dataset: DataSet, start: tuple[int, ...], count: tuple[int, ...]
     ) -> npt.NDArray[np.generic]:
-        """The block of shape `count` from `start`, as stored."""
+        """Read the block of shape `count` that begins at `start`, as stored."""
         block = tuple(slice(at, at + size) for at, size in zip(start, count, strict=True))
         try:
             return np.asarray(self._file[dataset.key][block]).astype(dataset.dtype, copy=False)
@@ -115,7 +115,7 @@ class Hdf5Container:
 
 
 def _dims(item: h5py.Dataset, on_grid: bool) -> tuple[str, ...]:
-    """Dimension names from the attached scales; grids without scales are (YDim, XDim)."""
+    """Return dimension names from the attached scales; grids without scales have (YDim, XDim)."""
     names = []
     for axis, dim in enumerate(item.dims):
         scales = list(dim.keys()) if len(dim) else []

@@ -1,4 +1,4 @@
-"""What is in a granule: its layers, grids and swaths, value ranges and valid shares."""
+"""Report what a granule contains: layers, grids and swaths, value ranges and valid shares."""
 
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -17,7 +17,7 @@ from reprojection.read.qa import Reason, reasons
 
 @dataclass(frozen=True, kw_only=True)
 class GridReport:
-    """A grid: size in pixels, outer edges and pixel size in metres, the tile it is if whole."""
+    """A grid: size in pixels, outer edges and pixel size in metres, and its tile if it is one."""
 
     name: str
     width: int
@@ -33,7 +33,7 @@ class GridReport:
 
 @dataclass(frozen=True, kw_only=True)
 class SwathReport:
-    """A swath: its dimensions and how geolocation maps onto the finer ones."""
+    """A swath: its dimensions, and how geolocation maps onto the finer ones."""
 
     name: str
     dimensions: tuple[tuple[str, int], ...]
@@ -42,11 +42,11 @@ class SwathReport:
 
 @dataclass(frozen=True, kw_only=True)
 class LayerReport:
-    """A layer, and what its values are.
+    """A layer and its values.
 
-    `lowest` and `highest` are physical values of the valid pixels over all bands, None when none
-    are valid. `valid_share`, `fill_share` and `code_share` sum to 1. `problem` says why the values
-    could not be read; `placeable` whether the layer can be put on a map.
+    `lowest` and `highest` are physical values of the valid pixels over all bands, None if no pixel
+    is valid. `valid_share`, `fill_share` and `code_share` sum to 1. `problem` says why the values
+    could not be read. `placeable` says whether the layer can be put on a map.
     """
 
     name: str
@@ -96,8 +96,8 @@ def inspect(path: Path) -> GranuleReport:
     """Read a whole granule and report on it.
 
     Raises BadFormatError and UnreadableGranuleError as `open_granule` does, and BadFormatError for
-    a file in which nothing is kept as HDF-EOS keeps it; a single layer that cannot be read is
-    reported with its problem instead.
+    a file that holds nothing in HDF-EOS form. A single layer that cannot be read is reported with
+    its problem instead.
     """
     with open_granule(path) as granule:
         if not (granule.grids or granule.swaths or granule.layers or granule.others):
@@ -109,7 +109,7 @@ def inspect(path: Path) -> GranuleReport:
 
 
 def report(granule: Granule) -> GranuleReport:
-    """The report on an open granule."""
+    """Report on an open granule."""
     place = outline(granule)
     return GranuleReport(
         path=granule.path,
@@ -190,7 +190,7 @@ def _layer_report(granule: Granule, layer: Layer) -> LayerReport:
 
 
 class _Values:
-    """Counts by reason and physical extremes, gathered band by band."""
+    """Counts by reason, and physical extremes, accumulated band by band."""
 
     def __init__(self) -> None:
         self.counts = [0] * len(Reason)

@@ -1,9 +1,9 @@
-"""Interpolation of coarse geolocation onto finer pixels, scan by scan, in numpy.
+"""Interpolate coarse geolocation onto finer pixels, scan by scan, in numpy.
 
-This is the reference the C kernel is held to. Each axis is a small table of Lagrange weights: up to
-four coarse elements for each fine one, never from another scan. Latitude and longitude are
-interpolated as unwrapped degrees; scans that come within 20 degrees of a pole as 3-D vectors,
-because degrees bend too fast there.
+This is the reference for the C kernel. Each axis is a small table of Lagrange weights: up to four
+coarse elements for each fine one, never from another scan. Latitude and longitude are interpolated
+as unwrapped degrees; scans that come within 20 degrees of a pole are interpolated as 3-D vectors,
+because degrees vary too strongly there.
 """
 
 import ctypes
@@ -25,8 +25,8 @@ Positions = tuple[npt.NDArray[np.floating], npt.NDArray[np.floating]]
 class AxisMap:
     """One axis: coarse element i lies on fine element `offset + increment * i`.
 
-    `group` is the number of fine elements that stand together (a scan's lines; for columns, all).
-    A negative increment is HDF-EOS's way to say that the geolocation is the finer one.
+    `group` is the number of fine elements interpolated together (a scan's lines; for columns, all).
+    A negative increment means, in HDF-EOS, that the geolocation is finer than the data.
     """
 
     fine: int
@@ -41,7 +41,7 @@ class AxisMap:
 
     @property
     def coarse_group(self) -> int:
-        """Coarse elements in a group; all of them when groups do not divide evenly."""
+        """Coarse elements per group; all of them if groups do not divide evenly."""
         if self.increment < 0:
             return self.coarse
         per = self.group // self.increment
@@ -60,7 +60,7 @@ class AxisMap:
 
 @dataclass(frozen=True, kw_only=True)
 class Weights:
-    """For every fine element the first of `taps` coarse elements, and their weights."""
+    """For every fine element, the first of its `taps` coarse elements, and their weights."""
 
     first: npt.NDArray[np.int32]
     weights: Floats
@@ -71,7 +71,7 @@ class Weights:
 
 
 def axis_weights(axis: AxisMap) -> Weights:
-    """Lagrange weights of an axis, shape (fine, taps); beyond the ends they extrapolate."""
+    """Compute the Lagrange weights of an axis, shape (fine, taps); they extrapolate at the ends."""
     step = float(axis.increment) if axis.increment > 0 else 1.0 / -axis.increment
     at = (np.arange(axis.fine, dtype=np.float64) - axis.offset) / step
     per, groups, lines = axis.scans
@@ -103,9 +103,9 @@ def interpolate_positions(
 ) -> Positions:
     """Interpolate coarse latitude and longitude (degrees, NaN unknown) to (rows, columns).
 
-    Longitudes come back in [-180, 180]. `out` may give two C-contiguous arrays of that shape to
-    write into, both float64 or both float32 (rounded from the float64 result; 0.9 m at worst).
-    Where the C kernels are built they do the work.
+    Longitudes are returned in [-180, 180]. `out` may hold two C-contiguous arrays of that shape to
+    write into, both float64 or both float32 (rounded from the float64 result; error at most 0.9 m).
+    The C kernels do the work if they are built.
     """
     if rows.is_identity and columns.is_identity and out is None:
         return lat, lon
@@ -121,7 +121,7 @@ def interpolate_positions(
 def positions_in_numpy(
     lat: Floats, lon: Floats, rows: AxisMap, along: Weights, across: Weights
 ) -> tuple[Floats, Floats]:
-    """The reference: what the C kernel must equal."""
+    """Interpolate positions in numpy: the reference that the C kernel must equal."""
     out_lat = np.empty((rows.fine, len(across.first)))
     out_lon = np.empty_like(out_lat)
     per, groups, lines = rows.scans
@@ -197,7 +197,7 @@ def _through_vectors(
 
 
 def _apply(coarse: Floats, along: Weights, across: Weights) -> Floats:
-    """Across first, on the few coarse lines; then along."""
+    """Interpolate across first, on the few coarse lines, then along."""
     columns = np.zeros((coarse.shape[0], len(across.first)))
     for tap in range(across.taps):
         columns += coarse[:, across.first + tap] * across.weights[:, tap]
@@ -208,5 +208,5 @@ def _apply(coarse: Floats, along: Weights, across: Weights) -> Floats:
 
 
 def wrap(lon: Floats) -> Floats:
-    """Longitudes brought into [-180, 180)."""
+    """Wrap longitudes into [-180, 180)."""
     return np.where((lon >= 180.0) | (lon < -180.0), (lon + 180.0) % 360.0 - 180.0, lon)

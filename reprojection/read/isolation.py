@@ -1,8 +1,8 @@
-"""Reading in a process of its own, so that a crash, hang or memory hunger of HDF4 costs one call.
+"""Read in a separate process, so that a crash, hang or memory excess of HDF4 costs one call.
 
-A child process with everything imported forks once per call: a call starts in milliseconds, and
-what a damaged file leaves behind in the C library (HDF4 refuses good files after some bad ones)
-ends with it. All of them end when their parent does: their input closes.
+A child process that has imported everything forks once per call. So a call starts in milliseconds,
+and whatever state a damaged file leaves in the C library (HDF4 refuses good files after some bad
+ones) ends with it. All these processes end with their parent, because their input closes.
 """
 
 import contextlib
@@ -45,9 +45,9 @@ serve({memory!r}, {modules!r})
 class ReadingProcess:
     """A child process that runs module-level functions on granule files.
 
-    `seconds` bounds each call, `memory` the bytes of address space of each; `modules` are imported
-    once, beside the readers, instead of by each call that needs them. One call at a time: threads
-    that share a ReadingProcess wait for one another.
+    `seconds` limits the duration of each call, `memory` its address space in bytes. `modules` are
+    imported once, besides the readers, instead of by each call that needs them. Calls run one at a
+    time: threads that share a ReadingProcess wait for one another.
     """
 
     def __init__(
@@ -80,15 +80,15 @@ class ReadingProcess:
         child.wait()
         for pipe in (child.stdin, child.stdout):
             if pipe is not None:
-                # What could not be flushed to a dead child is of no use to anyone.
+                # Data that could not be flushed to a dead child is no longer needed.
                 with contextlib.suppress(BrokenPipeError):
                     pipe.close()
 
     def run(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Call a function in the child; arguments and result are pickled.
 
-        Raises what the function raised, and UnreadableGranuleError when the call died, took too
-        long or ran out of memory.
+        Raises what the function raised, and UnreadableGranuleError if the call died, took too long
+        or ran out of memory.
         """
         with self._turn:
             answer = self._answer_to(pickle.dumps((function, args, kwargs)), args)
@@ -109,7 +109,7 @@ class ReadingProcess:
             raise _damaged(args, how) from None
 
     def read_outline(self, path: Path) -> Outline | None:
-        """The outline of a granule file, or None when the file cannot be read."""
+        """Read the outline of a granule file; return None if the file cannot be read."""
         try:
             return self.run(read_outline, path)
         except ReprojectionError:
@@ -134,11 +134,11 @@ class ReadingProcess:
 
 
 def serve(memory: int, modules: Sequence[str] = ()) -> None:
-    """The child's side: fork for every call from standard input, until that closes."""
+    """Serve as the child: fork for every call from standard input until it closes."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
     calls = sys.stdin.fileno()
-    # What C libraries print must not get among the answers.
+    # Keep what C libraries print out of the stream of answers.
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     _import_readers()
@@ -156,14 +156,14 @@ def serve(memory: int, modules: Sequence[str] = ()) -> None:
 
 
 def _import_readers() -> None:
-    """Import once what every call would otherwise import for itself."""
+    """Import once what every call would otherwise import itself."""
     import reprojection.read.hdf4
     import reprojection.read.hdf5
     import reprojection.read.inspect  # noqa: F401
 
 
 def _run_forked(call: bytes, calls: int) -> bytes | None:
-    """Run a call in a fork and bring back its answer; None when nobody waits for it any more."""
+    """Run a call in a fork and return its answer; None if nobody waits for it any more."""
     reading, writing = os.pipe()
     fork = os.fork()
     if fork == 0:
@@ -190,7 +190,7 @@ def _run_forked(call: bytes, calls: int) -> bytes | None:
 
 
 def _answer(call: bytes, writing: int) -> NoReturn:
-    """The fork's side of one call."""
+    """Serve one call in the fork."""
 
     def work() -> object:
         function, args, kwargs = pickle.loads(call)
@@ -200,12 +200,12 @@ def _answer(call: bytes, writing: int) -> NoReturn:
 
 
 def _deliver(work: Callable[[], object], writing: int) -> NoReturn:
-    """Write what some work gives or raises, pickled; end without any clean-up."""
+    """Write the pickled result or exception of some work; end without any clean-up."""
     code = 1
     try:
         try:
             answer = pickle.dumps((True, work()))
-        except Exception as problem:  # noqa: BLE001 - handed to the caller, which raises it
+        except Exception as problem:  # noqa: BLE001 - passed to the caller, which raises it
             answer = pickle.dumps((False, problem))
         with os.fdopen(writing, "wb") as pipe:
             pipe.write(answer)
@@ -220,11 +220,11 @@ def run_in_fork(
     *args: P.args,
     **kwargs: P.kwargs,
 ) -> R:
-    """Call a function in a fork of this process, for a program that reads these files just once.
+    """Call a function in a fork of this process, for a program that reads these files only once.
 
-    It starts in milliseconds, with all that is imported here, and has as much time and memory as
-    this process. Raises what the function raised, and UnreadableGranuleError when the fork died or
-    hung: a call into HDF4 that did not come back for a minute.
+    The fork starts in milliseconds, shares all imports, and has no limits of time or memory of its
+    own. Raises what the function raised, and UnreadableGranuleError if the fork died or hung: a
+    call into HDF4 that did not return for a minute.
     """
     subject = ", ".join(file.name for file in files)
     reading, writing = os.pipe()
@@ -262,7 +262,7 @@ def run_in_fork(
 
 
 def _beat(pipe: int) -> None:
-    """Say again and again that this process lives: that no call keeps the interpreter's lock."""
+    """Signal repeatedly that this process lives: no call holds the interpreter's lock."""
     with contextlib.suppress(BrokenPipeError):
         while True:
             os.write(pipe, b".")
@@ -270,17 +270,17 @@ def _beat(pipe: int) -> None:
 
 
 def _answer_of_living(reading: int, listening: int) -> bytes:
-    """All that comes from one pipe; TimeoutError when both are silent for too long."""
+    """Read one pipe to its end; raise TimeoutError if both pipes are silent for too long."""
     parts: list[bytes] = []
     pipes, silent = [reading, listening], 0
     while True:
         ready, _, _ = select.select(pipes, [], [], _PATIENCE / 2)
-        # Once, it may be that both processes were stopped by the keyboard and go on now.
+        # The first time, both processes may have been stopped from the keyboard and now continue.
         silent = 0 if ready else silent + 1
         if silent == 2:
             raise TimeoutError
         if listening in ready and not os.read(listening, _PIPE_BYTES):
-            pipes.remove(listening)  # it has ended, and so will its answer
+            pipes.remove(listening)  # the process has ended, so its answer will end, too
         if reading in ready:
             part = os.read(reading, _PIPE_BYTES)
             if not part:
@@ -328,7 +328,7 @@ def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
 
 
 def _manner(status: int) -> str:
-    """How a fork ended that gave no answer, by what waiting for it says."""
+    """Describe, from its wait status, how a fork ended that gave no answer."""
     died = os.WIFSIGNALED(status)
     return f"crashed (signal {os.WTERMSIG(status)})" if died else "ended the reading process"
 

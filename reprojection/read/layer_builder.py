@@ -1,4 +1,4 @@
-"""From a stored data set to a layer: axes, type, scale and meaning."""
+"""Build a layer from a stored data set: axes, type, scale and meaning."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ from reprojection.read.structmetadata import GridInfo, SwathInfo
 
 @dataclass(frozen=True, kw_only=True)
 class LayerBuilder:
-    """Turns data sets into layers, with the catalogue's word over the file's."""
+    """Builds layers from data sets; the catalogue takes precedence over the file."""
 
     grids: Mapping[str, GridInfo]
     swaths: Mapping[str, SwathInfo]
@@ -33,7 +33,7 @@ class LayerBuilder:
     atmosphere_note: bool
 
     def build(self, name: str, dataset: DataSet) -> Layer | None:
-        """The layer a data set is, or None when it is not a raster."""
+        """Build the layer that a data set holds; return None if it is not a raster."""
         if len(dataset.shape) < 2 or prod(dataset.shape) == 0 or dataset.dtype.kind not in "iuf":
             return None
         grid, swath = self._structure(dataset)
@@ -92,7 +92,7 @@ class LayerBuilder:
     def _axes(
         self, dataset: DataSet, grid: GridInfo | None, swath: SwathInfo | None
     ) -> tuple[int, int] | None:
-        """(row axis, column axis) by dimension name; by size only where no structure names them."""
+        """Find (row axis, column axis) by dimension name, or by size if no structure names them."""
         dims = dataset.dims
         if grid is not None:
             if "YDim" in dims and "XDim" in dims:
@@ -122,8 +122,8 @@ class LayerBuilder:
             scaling = self.entry.scaling
         else:
             scaling = guess_scaling(factor, name, units, self.atmosphere_note)
-        # One product writes its scale either way round in different collections; a factor that
-        # divides is always large.
+        # One product stores its scale or the inverse of it, depending on the collection; a
+        # factor that divides is always large.
         if scaling is Scaling.DIVIDE and isinstance(factor, int | float) and abs(factor) <= 1:
             scaling = Scaling.ADD
         scale, offset = normal_scaling(factor, shift, scaling)
@@ -135,7 +135,7 @@ class LayerBuilder:
 
 
 def _swath_axes(swath: SwathInfo) -> list[tuple[str, str]]:
-    """The (along, across) dimension names a swath's layers may lie on, geolocation's own first."""
+    """List the (along, across) dimensions that a swath's layers may have; geolocation's first."""
     fields = [item for item in swath.geo_fields if item.name.lower() == "latitude"]
     if not fields or len(fields[0].dims) != 2:
         return []

@@ -1,8 +1,8 @@
-"""A parser for ODL, the text HDF-EOS keeps its structure and inventory metadata in.
+"""Parse ODL, the text format of HDF-EOS's structure and inventory metadata.
 
-Format: "HDF-EOS Library Users Guide", volume 1, appendix on structural metadata; ODL itself is
-described in the PDS Standards Reference, chapter 12. Only what HDF-EOS writes is accepted:
-`GROUP`/`OBJECT` nesting, and `KEY = VALUE` with a string, a number, a bare word or a tuple.
+Format: "HDF-EOS Library Users Guide", volume 1, appendix on structural metadata; the PDS Standards
+Reference, chapter 12, describes ODL itself. Only what HDF-EOS writes is accepted: nested
+`GROUP`/`OBJECT`, and `KEY = VALUE` with a string, a number, a bare word or a tuple.
 """
 
 from collections.abc import Iterator
@@ -13,23 +13,23 @@ from reprojection.errors import UnreadableGranuleError
 Scalar = str | int | float
 Value = Scalar | tuple[Scalar, ...]
 
-MAX_DEPTH = 32  # real files nest 6 deep; a hostile one must not exhaust the stack of any reader
+MAX_DEPTH = 32  # real files nest 6 deep; keeps a hostile file from exhausting the stack
 
 
 @dataclass(kw_only=True)
 class Node:
-    """A `GROUP` or an `OBJECT`: its own values and the nodes inside, in file order."""
+    """A `GROUP` or an `OBJECT`: its own values and the nodes inside it, in file order."""
 
     name: str
     values: dict[str, Value] = field(default_factory=dict)
     children: list["Node"] = field(default_factory=list)
 
     def child(self, name: str) -> "Node | None":
-        """The first direct child of that name."""
+        """Find the first direct child of that name."""
         return next((node for node in self.children if node.name == name), None)
 
     def walk(self) -> Iterator["Node"]:
-        """This node and all below it, depth first."""
+        """Yield this node and all below it, depth first."""
         stack = [self]
         while stack:
             node = stack.pop()
@@ -37,15 +37,15 @@ class Node:
             stack.extend(reversed(node.children))
 
     def find(self, name: str) -> "Node | None":
-        """The first node of that name at any depth, compared without case."""
+        """Find the first node of that name at any depth, ignoring case."""
         wanted = name.upper()
         return next((node for node in self.walk() if node.name.upper() == wanted), None)
 
 
 def parse(text: str) -> Node:
-    """Parse ODL text into a tree whose root is nameless.
+    """Parse ODL text into a tree whose root has no name.
 
-    Text after a line `END`, and NUL padding, are ignored. Raises UnreadableGranuleError when groups
+    Text after a line `END`, and NUL padding, are ignored. Raises UnreadableGranuleError if groups
     do not nest, a tuple or string does not end, or nesting is deeper than MAX_DEPTH.
     """
     root = Node(name="")
@@ -76,7 +76,7 @@ def parse(text: str) -> Node:
 
 
 def _statements(text: str) -> Iterator[tuple[str, str]]:
-    """Yield (key, raw value), joining the lines of a tuple or string that spans several."""
+    """Yield (key, raw value); join the lines of a tuple or string that spans several."""
     lines = iter(text.replace("\0", "\n").splitlines())
     for line in lines:
         stripped = line.strip()
@@ -102,7 +102,7 @@ def _statements(text: str) -> Iterator[tuple[str, str]]:
 
 
 class _Balance:
-    """Whether a value is inside quotes or parentheses after the text fed so far."""
+    """Tracks whether a value is inside quotes or parentheses after the text fed so far."""
 
     def __init__(self) -> None:
         self._quoted = False
@@ -154,7 +154,7 @@ def _scalar(raw: str) -> Scalar:
     if raw.startswith('"'):
         return _unquote(raw)
     for kind in (int, float):
-        # int() would take "1_000" and non-ASCII digits, which no HDF-EOS file means as a number.
+        # int() would accept "1_000" and non-ASCII digits, which are not numbers in HDF-EOS files.
         if raw.isascii() and "_" not in raw:
             try:
                 return kind(raw)

@@ -1,4 +1,4 @@
-"""A granule's outline: what planning wants to know without keeping the file open."""
+"""A granule's outline: the facts that planning needs, without an open file."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -20,7 +20,7 @@ _SIDE_POINTS = 24
 
 @dataclass(frozen=True, kw_only=True)
 class Outline:
-    """Identity, time and place of a granule.
+    """Identity, time and position of a granule.
 
     `tile` is set for a whole sinusoidal tile; otherwise `boundary` holds rings of (longitude,
     latitude) degrees through the outermost pixel centres of a swath or along a grid's edge.
@@ -38,7 +38,7 @@ class Outline:
 
 
 def outline(granule: Granule) -> Outline:
-    """The outline of an open granule."""
+    """Make the outline of an open granule."""
     tile = None
     boundary: tuple[Ring, ...] | None = None
     if granule.grids:
@@ -64,7 +64,7 @@ def outline(granule: Granule) -> Outline:
 
 
 def read_outline(path: Path) -> Outline | None:
-    """The outline of a granule file, or None when the file cannot be read."""
+    """Read the outline of a granule file; return None if the file cannot be read."""
     try:
         with open_granule(path) as granule:
             return outline(granule)
@@ -73,7 +73,7 @@ def read_outline(path: Path) -> Outline | None:
 
 
 def read_layers(path: Path) -> dict[str, tuple[int, ...]]:
-    """The layers of a granule file, with the lengths of their axes besides rows and columns.
+    """List the layers of a granule file, with the lengths of their axes besides rows and columns.
 
     Raises BadFormatError and UnreadableGranuleError as `open_granule` does.
     """
@@ -106,7 +106,7 @@ def _swath_boundary(granule: Granule) -> tuple[Ring, ...] | None:
 
 
 def _edge_ring(lat: npt.NDArray[np.float64], lon: npt.NDArray[np.float64]) -> Ring | None:
-    """The outermost known pixel centres, going round; lines with unknown pixels are left out."""
+    """Trace the outermost known pixel centres; lines with unknown pixels are left out."""
     known = np.flatnonzero(np.isfinite(lat).all(axis=1))
     if known.size < 2 or lat.shape[1] < 2:
         return None
@@ -147,7 +147,7 @@ def _grid_ring(grid: GridInfo) -> Ring:
 
 
 def _inventory_boundary(granule: Granule) -> tuple[Ring, ...] | None:
-    """The ring of the inventory metadata, for granules like MOD14 that hold no coordinates."""
+    """Read the ring in the inventory metadata, for granules without coordinates, such as MOD14."""
     lons = granule.inventory.get("GRINGPOINTLONGITUDE", ())
     lats = granule.inventory.get("GRINGPOINTLATITUDE", ())
     if len(lons) != len(lats) or len(lons) < 3:

@@ -1,9 +1,9 @@
-"""Which pixels of a layer are data: fill, valid range, codes and quality, at native resolution.
+"""Find which pixels of a layer are data: fill, valid range, codes and quality.
 
-A QA rule says which values of which bit fields are wanted, in the request's own words:
-`{"FparLai_QC": {"MODLAND": [0]}}`. A list alone means the whole value, `{"Quality_Flag": [2, 3]}`;
-a field may also be bits by number, `{"QC": {"0-1": [0]}}`. "best" and "good" name a preset of the
-layer's own QA layer in the catalogue.
+A QA rule gives the wanted values of bit fields, in the request's own words: `{"FparLai_QC":
+{"MODLAND": [0]}}`. A list alone means the whole value, `{"Quality_Flag": [2, 3]}`; a field may also
+be bits by number, `{"QC": {"0-1": [0]}}`. "best" and "good" name a preset that the catalogue gives
+for the layer's own QA layer.
 """
 
 import re
@@ -31,14 +31,14 @@ class Reason(IntEnum):
 
     VALID = 0
     FILL = 1
-    CODE = 2  # a code, or outside the valid range
+    CODE = 2  # a code, or a value outside the valid range
     QA = 3
     NO_GRANULE = 4
 
 
 @dataclass(frozen=True, kw_only=True)
 class DecodedField:
-    """One bit field of one QA value: its number and what the catalogue says of it."""
+    """One bit field of one QA value: its number, and its meaning in the catalogue."""
 
     name: str
     value: int
@@ -48,9 +48,9 @@ class DecodedField:
 def valid_mask(
     granule: Granule, layer: Layer | str, qa_rule: QaRule = None, values: Array | None = None
 ) -> Mask:
-    """True where a layer's pixel is data and passes the rule, shape of the layer.
+    """Return True where a layer's pixel is data and passes the rule, in the layer's shape.
 
-    `values` are the layer's stored values when they were read already. Raises ChoiceRefusedError
+    `values` are the layer's stored values if they have been read already. Raises ChoiceRefusedError
     for a rule that cannot be applied.
     """
     return np.equal(reasons(granule, layer, qa_rule, values), Reason.VALID)
@@ -59,7 +59,7 @@ def valid_mask(
 def reasons(
     granule: Granule, layer: Layer | str, qa_rule: QaRule = None, values: Array | None = None
 ) -> npt.NDArray[np.uint8]:
-    """A `Reason` for every pixel of a layer, uint8; the first that applies, in the enum's order."""
+    """Return a `Reason` for every pixel of a layer, uint8; the first that applies counts."""
     found = layer if isinstance(layer, Layer) else granule.layer(layer)
     selections = resolve_rule(granule, found, qa_rule)
     stored = granule.read(found) if values is None else values
@@ -71,7 +71,7 @@ def reasons(
 
 
 def _own_reasons(stored: Array, layer: Layer) -> npt.NDArray[np.uint8]:
-    """The reasons that lie in the values themselves."""
+    """Derive the reasons that follow from the values themselves."""
     why = np.where(_in_range(stored, layer), Reason.VALID, Reason.CODE).astype(np.uint8)
     if layer.codes:
         why[np.isin(stored, np.array(sorted(layer.codes), dtype=np.int64))] = Reason.CODE
@@ -82,7 +82,7 @@ def _own_reasons(stored: Array, layer: Layer) -> npt.NDArray[np.uint8]:
 def _by_value(
     stored: Array, judge: Callable[[Array], npt.NDArray[np.uint8]]
 ) -> npt.NDArray[np.uint8]:
-    """Judge each value, through a table of all values where there are at most 65,536."""
+    """Judge each value; use a table of all values if there are at most 65,536."""
     if stored.dtype.kind not in "iu" or stored.dtype.itemsize > 2 or stored.size < 1 << 12:
         return judge(stored)
     unsigned = np.dtype(f"u{stored.dtype.itemsize}")
@@ -95,12 +95,12 @@ class Selection:
     """One clause of a rule: the wanted values of one bit field of one QA layer."""
 
     qa_layer: Layer
-    field: BitField | None  # None: the whole value
+    field: BitField | None  # None means the whole value
     wanted: tuple[int, ...]
 
 
 def resolve_rule(granule: Granule, layer: Layer, qa_rule: QaRule) -> tuple[Selection, ...]:
-    """The clauses of a rule for a layer. Raises ChoiceRefusedError when one cannot be applied."""
+    """Resolve a rule into clauses for a layer; raise ChoiceRefusedError if one is inapplicable."""
     if qa_rule is None:
         return ()
     if not qa_rule:
@@ -130,7 +130,7 @@ def resolve_rule(granule: Granule, layer: Layer, qa_rule: QaRule) -> tuple[Selec
 def check_values(field: str, wanted: Sequence[int], held: range | None) -> None:
     """Raise ChoiceRefusedError for a clause that no pixel can pass.
 
-    `held` are the values that a field of QA can have, None where that is not known.
+    `held` are the values that the QA field can have, None if they are unknown.
     """
     if not wanted:
         raise ChoiceRefusedError(f"{field} keeps no value; list the values to keep")
@@ -142,12 +142,12 @@ def check_values(field: str, wanted: Sequence[int], held: range | None) -> None:
 
 
 def values_of(bits: BitField) -> range:
-    """The values that a bit field can have."""
+    """Return the values that a bit field can have."""
     return range(1 << bits.length)
 
 
 def decode(granule: Granule, qa_layer: str, value: int | Sequence[int]) -> list[DecodedField]:
-    """What one QA value means, field by field; a layer of several bytes takes them all in order."""
+    """Decode one QA value, field by field; a layer of several bytes takes all of them in order."""
     entry = _entry(granule, qa_layer)
     if entry is None:
         return []
@@ -187,7 +187,7 @@ def _preset(granule: Granule, layer: Layer, preset: str) -> Mapping[str, Sequenc
 def _entry(granule: Granule, name: str) -> LayerEntry | None:
     if granule.entry is None:
         return None
-    # A name may hold its structure, `grid/name`, or a slash of its own, `Land/SeaMask`.
+    # A slash in a name may follow its structure, `grid/name`, or be part of it, `Land/SeaMask`.
     return granule.entry.layer(name) or granule.entry.layer(name.rsplit("/", 1)[-1])
 
 
@@ -216,7 +216,7 @@ def _selection(
 
 
 def named_bits(known: Mapping[str, BitField], name: str) -> BitField | None:
-    """The bits a rule names: a field of the layer, in either case, or their numbers, "0-1"."""
+    """Find the bits a rule names: a field of the layer, ignoring case, or bit numbers, "0-1"."""
     for candidate, bits in known.items():
         if candidate.upper() == name.upper():
             return bits
@@ -258,14 +258,14 @@ def _passes(granule: Granule, layer: Layer, selection: Selection) -> Mask:
 
 
 def _selected(stored: Array, selection: Selection) -> npt.NDArray[np.uint8]:
-    """1 where a QA value is wanted, else 0."""
+    """Return 1 where a QA value is wanted, else 0."""
     part = stored
     if selection.field is not None:
         bits = stored.view(f"u{stored.dtype.itemsize}")
         ones = bits.dtype.type((1 << selection.field.length) - 1)
         part = np.bitwise_and(np.right_shift(bits, selection.field.start), ones)
     passed = np.isin(part, np.array(selection.wanted, dtype=np.int64))
-    # A zero fill of a bit field cannot be told from "all bits clear", so it is not held against it.
+    # A zero fill of a bit field looks like "all bits clear", so it does not count as fill.
     fill = selection.qa_layer.fill
     if fill is not None and not (fill == 0 and selection.qa_layer.kind is Kind.BITFIELD):
         passed &= ~_is_fill(stored, selection.qa_layer)
@@ -276,9 +276,10 @@ _Index = npt.NDArray[np.intp] | None
 
 
 def placement(granule: Granule, layer: Layer, qa_layer: Layer) -> tuple[_Index, _Index]:
-    """QA row and column for each row and column of the layer; (None, None) when one to one.
+    """Return the QA row and column for each row and column of the layer; None if one to one.
 
-    A coarser QA pixel speaks for the finer ones inside it. Raises ChoiceRefusedError otherwise.
+    A coarser QA pixel applies to all finer pixels inside it. Raises ChoiceRefusedError if the two
+    layers do not fit together.
     """
     same_place = (layer.grid, layer.swath) == (qa_layer.grid, qa_layer.swath)
     if same_place and layer.shape == qa_layer.shape:

@@ -1,4 +1,4 @@
-"""What reprojection makes: pixels on a grid, with everything a file must say about them."""
+"""The result of reprojection: pixels on a grid, with everything a file must say about them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -19,17 +19,18 @@ Parameter = str | int | float | bool | None
 
 _ROWS_AT_ONCE = 256
 
-# The parts of a colour: red, green, blue, opacity, each 0..255.
+# The components of a colour: red, green, blue, opacity, each 0..255.
 Colour = tuple[int, int, int, int]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Band:
-    """One band of a raster: its name as written in the file, and what it holds.
+    """One band of a raster: its name as written in the file, and its content.
 
-    Bands of role "data" and "class" hold the layer's values; "count" the number of granules with a
-    value there, "source" the number of the granule the value came from (1 is the first of
-    `Provenance.granules`, 0 none), "reason" a `reprojection.qa.Reason`.
+    Bands of role "data" and "class" hold the layer's values. "count" bands hold the number of
+    granules with a value at the pixel; "source" bands hold the number of the granule that gave the
+    value (1 is the first of `Provenance.granules`, 0 none); "reason" bands hold a
+    `reprojection.qa.Reason`.
     """
 
     name: str
@@ -37,11 +38,11 @@ class Band:
 
     @property
     def is_index(self) -> bool:
-        """Whether the band counts or names things, and so is never empty."""
+        """Whether the band holds counts or numbers of things, and so is never empty."""
         return self.role in ("count", "source", "reason")
 
     def empty(self, nodata: float | int | None) -> float | int:
-        """What the band holds where no granule says anything."""
+        """Return what the band holds where no granule contributes."""
         if self.role == "reason":
             return int(Reason.NO_GRANULE)
         return 0 if nodata is None or self.is_index else nodata
@@ -49,7 +50,7 @@ class Band:
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """A granule that went into a raster: its file name, and when the provider made it."""
+    """A granule that a raster was made from: its file name, and its production time."""
 
     name: str
     produced: str = ""
@@ -57,17 +58,17 @@ class Source:
 
 @dataclass(frozen=True, kw_only=True)
 class Provenance:
-    """What determined a raster's pixels. Holds no time of making, no host and no folder."""
+    """What determined a raster's pixels; holds no time of making, no host and no folder."""
 
     product: str
     collection: str
     layer: str
     granules: tuple[Source, ...]
-    start: str = ""  # of the first granule, ISO 8601, UTC
-    end: str = ""  # of the last granule
+    start: str = ""  # start of the first granule, ISO 8601, UTC
+    end: str = ""  # end of the last granule
     parameters: tuple[tuple[str, Parameter], ...] = ()
-    operation: str = ""  # the coordinate operation, as PROJ names it
-    accuracy: float | None = None  # of that operation in metres, as PROJ states it
+    operation: str = ""  # PROJ's name of the coordinate operation
+    accuracy: float | None = None  # PROJ's accuracy of that operation in metres
     software: str = ""
 
 
@@ -129,8 +130,10 @@ class Raster:
 
     @property
     def valid_share(self) -> float:
-        """The share of pixels that have a value in at least one band of the layer's own, rounded to
-        six significant digits: 0 only where there is none."""
+        """The share of pixels with a value in at least one band of the layer's own.
+
+        It is rounded to six significant digits, and is 0 only if no pixel has a value.
+        """
         own = [n for n, band in enumerate(self.bands) if band.role == self.bands[0].role]
         found = 0
         for start in range(0, self.grid.height, _ROWS_AT_ONCE):
@@ -152,7 +155,7 @@ class Raster:
         return physical
 
     def description(self) -> "Description":
-        """Everything but pixels and nodata, as a file says it in JSON."""
+        """Describe everything except pixels and nodata, as a file holds it in JSON."""
         return Description(
             kind=self.kind,
             units=self.units,
@@ -173,7 +176,7 @@ class Raster:
 
 
 class GridDescription(BaseModel):
-    """A grid as a file says it in JSON; the fields are `Grid`'s."""
+    """A grid as a file holds it in JSON; the fields are those of `Grid`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -183,7 +186,7 @@ class GridDescription(BaseModel):
     height: int
 
     def grid(self) -> Grid:
-        """The grid. Raises GridError where it cannot be one."""
+        """Make the grid; raise GridError if the fields do not form one."""
         return Grid(crs=self.crs, transform=self.transform, width=self.width, height=self.height)
 
 
@@ -202,10 +205,10 @@ class Description(BaseModel):
     provenance: Provenance
     grid: GridDescription
     completeness: Completeness = Field(default=WHOLE, exclude_if=lambda said: said == WHOLE)
-    """Left out of the JSON of a raster that lacks nothing."""
+    """The JSON omits it if the raster lacks nothing."""
 
     def raster(self, data: Pixels, nodata: float | int | None, grid: Grid | None = None) -> Raster:
-        """The raster with these pixels, on another grid if one is given."""
+        """Make the raster with these pixels, on another grid if one is given."""
         return Raster(
             data=data,
             grid=grid or self.grid.grid(),

@@ -1,7 +1,7 @@
-"""The structure of an HDF-EOS file: its grids and swaths, from `StructMetadata.0` (and .1, .2...).
+"""Parse the structure of an HDF-EOS file, its grids and swaths, from `StructMetadata`.
 
 The corners of a grid are the OUTER corners of its corner pixels, whatever `PixelRegistration` says:
-so write all MODIS and VIIRS land products.
+all MODIS and VIIRS land products are written that way.
 """
 
 import math
@@ -27,7 +27,7 @@ class FieldInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class DimensionMap:
-    """Geolocation element `i` along `geo` sits on data element `offset + increment * i`."""
+    """Geolocation element `i` along `geo` lies on data element `offset + increment * i`."""
 
     geo: str
     data: str
@@ -37,7 +37,7 @@ class DimensionMap:
 
 @dataclass(frozen=True, kw_only=True)
 class GridInfo:
-    """A grid of a granule. Edges are outer pixel edges in metres of the projection `crs`."""
+    """A grid of a granule; edges are outer pixel edges in metres of the projection `crs`."""
 
     name: str
     width: int
@@ -62,7 +62,7 @@ class GridInfo:
 
     @property
     def crs(self) -> str:
-        """The grid's CRS as a PROJ string. Raises GridError for a projection we do not know."""
+        """The grid's CRS as a PROJ string; raises GridError for an unknown projection."""
         if self.projection in ("GCTP_SNSOID", "HE5_GCTP_SNSOID"):
             radius = self.params[0] if self.params and self.params[0] > 0 else SPHERE_RADIUS
             return f"+proj=sinu +lon_0=0 +x_0=0 +y_0=0 +R={radius:.3f} +units=m +no_defs"
@@ -75,7 +75,7 @@ class GridInfo:
 
     @property
     def tile(self) -> Tile | None:
-        """The sinusoidal tile this grid is, or None when it is not a whole tile."""
+        """The (h, v) of the sinusoidal tile that this grid is; None if it is not a whole tile."""
         if self.projection not in ("GCTP_SNSOID", "HE5_GCTP_SNSOID"):
             return None
         return Tile.of_edges(self.left, self.top, self.right, self.bottom)
@@ -83,7 +83,7 @@ class GridInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class SwathInfo:
-    """A swath of a granule: dimensions by name, how geolocation maps onto data, and its fields."""
+    """A swath of a granule: dimensions by name, maps from geolocation to data, and fields."""
 
     name: str
     dimensions: Mapping[str, int]
@@ -92,7 +92,7 @@ class SwathInfo:
     data_fields: tuple[FieldInfo, ...]
 
     def map_onto(self, data_dim: str) -> DimensionMap | None:
-        """How geolocation runs along `data_dim`, when a map says so."""
+        """Return the map from geolocation onto `data_dim`, if there is one."""
         return next((found for found in self.maps if found.data == data_dim), None)
 
 
@@ -107,7 +107,8 @@ class Structure:
 def parse_structure(text: str) -> Structure:
     """Parse the joined text of StructMetadata.0, .1, ...
 
-    Raises UnreadableGranuleError when the text is damaged or a grid or swath lacks what places it.
+    Raises UnreadableGranuleError if the text is damaged, or if a grid or swath lacks the entries
+    that give its position.
     """
     root = odl.parse(text)
     grids = root.child("GridStructure")
@@ -150,7 +151,7 @@ def _grid(node: odl.Node) -> GridInfo:
 
 
 def _packed_degrees(packed: float) -> float:
-    """Decode a GCTP packed angle DDDMMMSSS.SS, as geographic grids write their corners."""
+    """Decode a GCTP packed angle DDDMMMSSS.SS, the form of the corners of geographic grids."""
     sign = -1.0 if packed < 0 else 1.0
     whole, seconds = divmod(abs(packed), 1000.0)
     degrees, minutes = divmod(whole, 1000.0)

@@ -1,1 +1,1 @@
-"""Make synthetic granules, true to the formats, for demonstrations and tests."""
+"""Make synthetic granules in the real formats, for demonstrations and tests."""

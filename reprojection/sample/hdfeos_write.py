@@ -1,7 +1,8 @@
-"""Writing small HDF4-EOS files: for the sample archive and the tests, not for products.
+"""Write small HDF4-EOS files, for the sample archive and the tests only.
 
-The layout is the HDF-EOS 2 library's: SDSs held by Vgroups of class GRID or SWATH, described by
-StructMetadata.0 ("HDF-EOS Library Users Guide", volume 1), so that GDAL and others read them.
+The layout is that of the HDF-EOS 2 library: SDSs held by Vgroups of class GRID or SWATH, described
+by StructMetadata.0 ("HDF-EOS Library Users Guide", volume 1), so that GDAL and other programs read
+them.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -31,16 +32,16 @@ _TYPES: dict[str, tuple[int, str]] = {
     "f8": (SDC.FLOAT64, "DFNT_FLOAT64"),
 }
 
-_DFTAG_NDG = 720  # HDF4 reference manual: numeric data group, how a Vgroup names an SDS
+_DFTAG_NDG = 720  # HDF4 reference manual: numeric data group, by which a Vgroup refers to an SDS
 _DFTAG_VG = 1965
 
-_GRID_DIMS = ("XDim", "YDim")  # the grid's own, told apart from those of bands
+_GRID_DIMS = ("XDim", "YDim")  # the grid's own dimensions; others are bands
 _STRUCT_BYTES = 32000  # the HDF-EOS library always writes this many
 
 
 @dataclass(frozen=True, kw_only=True)
 class FieldToWrite:
-    """One field: values, dimension names, attributes. `typed` attributes get the field's type."""
+    """One field: values, dimension names, attributes; `typed` attributes get the field's type."""
 
     name: str
     values: npt.NDArray[np.generic]
@@ -86,7 +87,10 @@ class GranuleToWrite:
 
 
 def write_granule(path: Path, granule: GranuleToWrite) -> None:
-    """Write a granule. HDF4 stores the path as given: pass a bare name for bytes that repeat."""
+    """Write a granule.
+
+    HDF4 stores the path as given: pass a bare name to get the same bytes in any folder.
+    """
     structure = granule.structure
     if isinstance(structure, GridToWrite):
         groups = {"Data Fields": structure.fields, "Grid Attributes": ()}
@@ -204,7 +208,7 @@ def _grid_struct(grid: GridToWrite) -> str:
 
 
 def _sizes(fields: Iterable[FieldToWrite]) -> dict[str, int]:
-    """The dimensions of fields, by name."""
+    """Collect the dimensions of fields by name."""
     sizes: dict[str, int] = {}
     for item in fields:
         sizes |= dict(zip(item.dims, item.values.shape, strict=True))

@@ -1,9 +1,9 @@
-"""The sample archive: small, true HDF4-EOS granules of made-up data.
+"""Make the sample archive: small granules with synthetic data in the real HDF4-EOS format.
 
-Two products over the British Isles and the North Sea in spring: 10 km aerosol swaths of two
+It has two products over the British Isles and the North Sea in spring: 10 km aerosol swaths of two
 overlapping orbits on three days, and 1 km leaf area tiles of two neighbours on ten dates. The
-values are smooth functions of place and day without any randomness, so the files repeat byte for
-byte; every file says in its attributes that it is synthetic.
+values are smooth functions of position and day without randomness, so the files are identical byte
+for byte each time. Every file says in its attributes that it is synthetic.
 """
 
 import subprocess
@@ -36,7 +36,7 @@ SYNTHETIC_NOTE = (
 TILES = (Tile(17, 3), Tile(18, 3))
 TILE_DAYS = tuple(datetime(2012, 3, 5, tzinfo=UTC) + timedelta(days=8 * n) for n in range(10))
 SWATH_DAYS = tuple(datetime(2012, 4, day, tzinfo=UTC) for day in (13, 14, 15))
-# Equator crossings of two successive orbits, in minutes of the day, and their longitudes.
+# Equator crossings of two successive orbits: minute of the day, longitude in degrees.
 ORBITS = ((12 * 60 + 22.5, 8.0 + 14.5), (12 * 60 + 22.5 + 98.8, 8.0 + 14.5 - 24.7))
 GRANULE_MINUTES = ((750, 755), (850, 855))
 
@@ -48,13 +48,13 @@ Floats = npt.NDArray[np.float64]
 
 
 def write_sample_archive(folder: Path) -> list[Path]:
-    """Write the sample granules into a folder (made if absent); their paths, in name order.
+    """Write the sample granules into a folder (made if absent); return their paths by name.
 
-    Takes a few seconds and 15 MB at most. Raises ReprojectionError when the folder cannot be
+    This takes a few seconds and at most 15 MB. Raises ReprojectionError if the folder cannot be
     written.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    # HDF4 stores the path it was given, so each writer runs inside the folder and gives bare names.
+    # HDF4 stores the path it is given, so each writer runs inside the folder and passes bare names.
     # `-P` keeps the folder's own files off the import path.
     writers = [
         subprocess.Popen(
@@ -93,7 +93,7 @@ def write_part(part: str) -> None:
 
 
 def tile_granules() -> Iterator[GranuleToWrite]:
-    """The MCD15A2-like tiles, every date of every tile."""
+    """Yield the MCD15A2-like tiles, every date of every tile."""
     for tile in TILES:
         lat, lon = _tile_places(tile)
         ground = _Ground(
@@ -108,11 +108,11 @@ def tile_granules() -> Iterator[GranuleToWrite]:
 
 @dataclass(frozen=True, kw_only=True)
 class _Ground:
-    """What stays the same in a tile from date to date."""
+    """The properties of a tile that are the same on every date."""
 
     lat: Floats
     lon: Floats
-    codes: npt.NDArray[np.uint8]  # of pixels that can have no leaf area, 0 where they can
+    codes: npt.NDArray[np.uint8]  # codes of pixels without leaf area, 0 elsewhere
     green: Floats
 
 
@@ -126,7 +126,7 @@ def _tile_places(tile: Tile) -> tuple[Floats, Floats]:
 
 
 def _waves(lat: Floats, lon: Floats, scale: float, phase: float) -> Floats:
-    """A smooth field in about [-1, 1] whose features are `scale` degrees wide."""
+    """Compute a smooth field in about [-1, 1] whose features are `scale` degrees wide."""
     a, b = lat * np.pi / scale, lon * np.pi / (1.6 * scale)
     return (
         np.sin(a + 0.7 * np.sin(b + phase)) + np.sin(1.3 * b + phase + 0.9 * np.cos(0.7 * a))
@@ -139,7 +139,7 @@ def _land(lat: Floats, lon: Floats) -> npt.NDArray[np.bool_]:
 
 
 def _surface_codes(lat: Floats, lon: Floats) -> npt.NDArray[np.uint8]:
-    """Codes of what has no leaf area, in blocks of 2 x 2 pixels; coasts in single pixels."""
+    """Return codes of ground without leaf area, in 2 x 2 pixel blocks; coasts in single pixels."""
     north, east = lat[::2, ::2], lon[::2, ::2]
     blocks = np.zeros(north.shape, np.uint8)
     blocks[_waves(north, east, 0.8, 5.0) > 0.93] = 250
@@ -153,7 +153,7 @@ def _surface_codes(lat: Floats, lon: Floats) -> npt.NDArray[np.uint8]:
 
 
 def _weather(ground: _Ground, scale: float, phase: float) -> Floats:
-    """A field like `_waves` in blocks of 8 x 8 pixels, as clouds are masked at a coarser grain."""
+    """Compute a field like `_waves` in blocks of 8 x 8 pixels, as cloud masks are coarser."""
     blocks = _waves(ground.lat[4::8, 4::8], ground.lon[4::8, 4::8], scale, phase)
     return np.repeat(np.repeat(blocks, 8, axis=0), 8, axis=1)
 
@@ -231,11 +231,11 @@ def _leaf_field(
 
 
 def swath_granules() -> Iterator[GranuleToWrite]:
-    """The MYD04_L2-like swaths, two granules of each of two orbits on every day."""
+    """Yield the MYD04_L2-like swaths, two granules of each of two orbits on every day."""
     for day_number, day in enumerate(SWATH_DAYS):
         for (node_minute, node_longitude), minutes in zip(ORBITS, GRANULE_MINUTES, strict=True):
             for minute in minutes:
-                # The ground track moves on from day to day.
+                # The ground track shifts from day to day.
                 node = node_longitude - 1.5 * day_number
                 start = day + timedelta(minutes=minute)
                 yield _swath_granule(start, 60.0 * (minute - node_minute), node)

@@ -1,6 +1,6 @@
-"""The warp kernels of the C library: one call per chunk, which releases the GIL.
+"""Call the warp kernels of the C library, one call per chunk; each call releases the GIL.
 
-Mirrors `kernels/csrc/job.h` field by field.
+The structures mirror `kernels/csrc/job.h` field by field.
 """
 
 import ctypes
@@ -80,7 +80,7 @@ class _Job(ctypes.Structure):
 
 
 class Warper:
-    """A warp by the C library, set up once, run chunk by chunk from any thread."""
+    """A warp by the C library, set up once and run chunk by chunk from any thread."""
 
     def __init__(self, task: WarpTask) -> None:
         self._task = task
@@ -118,7 +118,7 @@ class Warper:
             self._set_blocks(task.plan)
 
     def run(self, chunk: Chunk) -> None:
-        """Warp one chunk. Raises MemoryError when a kernel could not have its working memory."""
+        """Warp one chunk; raise MemoryError if a kernel could not allocate its working memory."""
         job = _Job.from_buffer_copy(self._job)
         job.top, job.bottom, job.left, job.right = chunk.top, chunk.bottom, chunk.left, chunk.right
         by_window = self._task.by_window(chunk)
@@ -131,7 +131,7 @@ class Warper:
         held.clear()
 
     def _set_places(self, job: _Job, chunk: Chunk, *, any_window: bool) -> list[Floats]:
-        """Point the job at places that Python computes; returns the arrays to keep alive."""
+        """Point the job at positions that Python computes; return the arrays to keep alive."""
         plan, edge_plan = self._task.plan, self._task.edge_plan
         held: list[Floats] = []
         if isinstance(plan, RowPlan):
@@ -157,7 +157,7 @@ class Warper:
     def _call(self, kernel: Callable[..., int] | None, job: _Job) -> None:
         assert kernel is not None
         if kernel(ctypes.byref(job), self._type) != 0:
-            raise MemoryError("a warp kernel found no working memory; warp fewer pixels at once")
+            raise MemoryError("a warp kernel could not allocate memory; warp fewer pixels at once")
 
     def _set_rows(self, plan: RowPlan) -> None:
         job = self._job

@@ -1,4 +1,4 @@
-"""Swath granules of one layer onto one grid: each granule by itself, then merged."""
+"""Reproject swath granules of one layer onto one grid: each granule alone, then merged."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -20,7 +20,7 @@ from reprojection.warp.merge import Follower, Merged, Merger, nominal_zenith
 from reprojection.warp.swath import Swath, nearest
 
 _POINTS_AT_ONCE = 1 << 20
-_PIXELS_AT_ONCE = 3 << 19  # a sinusoidal tile of 1 km, whole
+_PIXELS_AT_ONCE = 3 << 19  # a whole sinusoidal tile of 1 km
 _MOST_POINTS = 16  # along one side of a pixel
 
 Reasons = npt.NDArray[np.uint8]
@@ -28,7 +28,7 @@ Reasons = npt.NDArray[np.uint8]
 
 @dataclass(frozen=True, kw_only=True)
 class _Granule:
-    """One granule, read; `zenith` is flat, `candidates` None where any footprint may be seen."""
+    """One granule, read; `zenith` is flat, `candidates` None if any footprint may be used."""
 
     values: Pixels
     why: Reasons
@@ -39,8 +39,10 @@ class _Granule:
 
 @dataclass(frozen=True, kw_only=True)
 class Driving:
-    """The layer that others follow, in the same granules in the same order; None where a granule
-    does not hold it: there the layer sees nothing."""
+    """The layer that others follow, in the same granules in the same order.
+
+    The place is None for a granule that does not hold this layer; there the layer sees nothing.
+    """
 
     places: Sequence[Place | None]
     rule: Rule
@@ -64,15 +66,15 @@ def swaths_onto_grid(
 ) -> Merged:
     """Reproject granules in the order given; `resampling` is "nearest" or "average".
 
-    With `driving`, each pixel is taken from the granule from which that layer's is.
+    With `driving`, each pixel is taken from the granule from which that layer's pixel is taken.
 
     `average` looks from many points of a pixel, evenly spread, four to sixteen along a side
-    (`points_along`), and takes the mean of what those with a value see: every footprint counts by
-    the share of the pixel's ground that is nearest to it.
+    (`points_along`), and takes the mean of the values they see: every footprint counts by the share
+    of the pixel's ground that is nearest to it.
 
-    A grid of up to 1.5 megapixels holds one granule at a time. A larger one is made a run of rows
-    at a time, and holds all granules instead. Codes, and what extra bands hold, are kept only where
-    `codes` and `extra` ask for them.
+    For a grid of up to 1.5 megapixels, memory holds one granule at a time. A larger grid is made in
+    groups of rows, and memory holds all granules instead. Codes and the content of extra bands are
+    kept only if `codes` and `extra` ask for them.
     """
     out = Merged.empty(grid.shape, encoding.dtype, encoding.nodata, codes=codes, extra=extra)
     rows = max(1, _PIXELS_AT_ONCE // grid.width)
@@ -105,9 +107,9 @@ def swaths_onto_grid(
 
 
 def newest_of_each_swath(places: Sequence[Place]) -> list[Place]:
-    """Of swaths that start at one moment (of a product: editions of one granule), the newest.
+    """Select the newest of swaths of one product that start at the same time (editions).
 
-    Those that do not say when they start are told apart by name.
+    Swaths whose start is unknown are distinguished by name.
     """
     chosen: dict[tuple[datetime, str], Place] = {}
     for place in sorted(places, key=lambda one: (one.produced, one.name)):
@@ -137,7 +139,7 @@ def _read_pair(
     mask: bool,
     search_valid: bool,
 ) -> tuple[_Granule, _Granule | None]:
-    """A granule's layer and its driving layer; the footprints are one object where they agree."""
+    """Read a granule's layer and its driving layer; equal footprints become one object."""
     granule = _read(place, rule, mask=mask, search_valid=search_valid)
     theirs = driving.places[number] if driving is not None else None
     if driving is None or theirs is None:
@@ -159,12 +161,12 @@ _Seen = tuple[npt.NDArray[np.intp], Pixels, Reasons, npt.NDArray[np.float32]]
 
 
 _NOWHERE = np.empty(0, np.intp), np.empty(0, np.uint8), np.empty(0, np.float32)
-"""What a layer sees that is not there: place, reason, zenith."""
+"""What a layer sees in a granule that does not hold it: positions, values, reasons, zeniths."""
 
 
 @dataclass(kw_only=True)
 class _Look:
-    """Looking from the pixels of some rows of a grid at granules; the last search is kept."""
+    """Looks from the pixels of some rows of a grid at granules; the last search is kept."""
 
     grid: Grid
     centres: Centres | None
@@ -176,7 +178,7 @@ class _Look:
     _found: npt.NDArray[np.int32] | None = field(default=None, init=False)
 
     def at(self, granule: _Granule, resampling: str) -> _Seen:
-        """Pixels a granule reaches: place, value, reason and zenith."""
+        """Find the pixels a granule reaches: position, value, reason and zenith."""
         if resampling == "average":
             return _average(granule, self.grid, self.first, self.last, self.threads)
         seen = self._nearest(granule)
@@ -198,7 +200,7 @@ class _Look:
 
 
 def _zenith(read: MaskedLayer) -> npt.NDArray[np.float32]:
-    """Sensor zenith of every footprint, flat; from the scan's geometry where the file has none."""
+    """Return the zenith of every footprint, flat; from the scan's geometry if the file has none."""
     shape = read.values.shape
     if read.geolocation is not None and read.geolocation.sensor_zenith is not None:
         return read.geolocation.sensor_zenith.ravel()
@@ -206,7 +208,7 @@ def _zenith(read: MaskedLayer) -> npt.NDArray[np.float32]:
 
 
 def points_along(swath: Swath, grid: Grid) -> int:
-    """Points along a pixel's side: two for each of the granule's finest footprints across it."""
+    """Return the number of points along a pixel's side: two per finest footprint across it."""
     if not swath.finest > 0.0:
         return 4
     side = pixel_metres(grid) / SPHERE_RADIUS
@@ -214,7 +216,7 @@ def points_along(swath: Swath, grid: Grid) -> int:
 
 
 def _average(granule: _Granule, grid: Grid, first: int, last: int, threads: int) -> _Seen:
-    """Pixels of some rows that a granule reaches: place, mean, reason and mean zenith."""
+    """Average what a granule shows in some rows: positions, means, reasons, mean zeniths."""
     per = points_along(granule.swath, grid)
     centres = Centres(points_grid(grid, per))
     rows_at_once = max(1, _POINTS_AT_ONCE // (grid.width * per * per))
@@ -231,7 +233,7 @@ def _average(granule: _Granule, grid: Grid, first: int, last: int, threads: int)
 
 
 def _means(granule: _Granule, blocks: npt.NDArray[np.int32]) -> _Seen:
-    """The mean of what each pixel's points (pixels, points) see, for pixels that see anything."""
+    """Average what each pixel's points (pixels, points) see, for pixels that see anything."""
     at = np.flatnonzero((blocks >= 0).any(axis=1))
     blocks = blocks[at]
     why = np.where(blocks >= 0, granule.why[blocks], np.uint8(0))
@@ -245,7 +247,7 @@ def _means(granule: _Granule, blocks: npt.NDArray[np.int32]) -> _Seen:
 
 
 def points_grid(grid: Grid, per: int) -> Grid:
-    """A grid with `per` x `per` pixels in each pixel of another, whose centres are its points."""
+    """Make a grid with `per` x `per` pixels in each pixel of another; its centres are points."""
     a, b, c, d, e, f = grid.transform
     return Grid(
         crs=grid.crs,

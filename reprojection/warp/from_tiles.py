@@ -1,4 +1,4 @@
-"""Tile granules of one layer and date onto one grid: one source raster, then the kernel."""
+"""Reproject tile granules of one layer and date onto one grid: join them, then run the kernel."""
 
 from collections.abc import Sequence
 from typing import cast
@@ -28,10 +28,10 @@ def tiles_onto_grid(
     extra: bool,
     threads: int,
 ) -> Merged:
-    """Reproject the tiles as one raster, so that a seam equals the interior.
+    """Reproject the tiles as one raster, so that seams between tiles do not show.
 
-    Codes and what extra bands hold are those of the nearest source pixel; they are worked out only
-    where `codes` and `extra` ask for them.
+    Codes and the content of extra bands are those of the nearest source pixel; they are computed
+    only if `codes` and `extra` ask for them.
     """
     tiles = [read_masked(place, rule, mask=mask) for place in places]
     values = warp.warp(
@@ -79,12 +79,12 @@ def tiles_onto_grid(
 
 
 def newest_of_each_place(places: Sequence[Place]) -> list[Place]:
-    """Of granules that lie on one and the same ground, the newest; the rest in order."""
+    """Select the newest of granules that cover the same ground; keep the order of the others."""
     chosen: dict[tuple[float, ...], Place] = {}
     for place in sorted(places, key=lambda one: (one.start, one.produced, one.name)):
         if place.grid is None:
             raise AssertionError(f"{place.name} lies on no grid")
-        # Corners of one tile differ by fractions of a millimetre between files.
+        # The corners of one tile differ by fractions of a millimetre between files.
         key = tuple(round(number, 1) for number in (*place.grid.transform, *place.grid.shape))
         chosen[key] = place
     return sorted(chosen.values(), key=lambda one: (one.start, one.name))
@@ -105,7 +105,7 @@ def _nearest(
     fill: int,
     threads: int,
 ) -> npt.NDArray[np.uint16]:
-    """What the nearest source pixel of each tile's plane holds, `fill` where there is no tile."""
+    """Return the nearest source pixel of each tile's plane, `fill` where there is no tile."""
     sources = [
         warp.Source(bands=[cast(warp.Pixels, plane)], grid=tile.place.grid)
         for tile, plane in zip(tiles, planes, strict=True)

@@ -1,4 +1,4 @@
-"""Several granules onto one grid: which granule's value a pixel gets.
+"""Merge several granules onto one grid: choose which granule's value a pixel gets.
 
 Granules are added in the order of their start. Among those with a value at a pixel
 
@@ -7,11 +7,12 @@ Granules are added in the order of their start. Among those with a value at a pi
 - `mean` takes the mean of all, rounded half to even in stored integers.
 
 A pixel without a value has the reason of the granule that came closest to giving one: QA before
-code before fill before "no granule". A code is kept by the same rule, where no value is.
+code before fill before "no granule". Where there is no value, the same rule chooses the code to
+keep.
 
-A layer that *follows* a driving layer takes each pixel from the granule that the driving layer is
-taken from there, whether it has a value itself or not, so that layers of one product never pair
-values of different granules. Where the driving layer has no value the rule chooses among granules
+A layer that *follows* a driving layer takes each pixel from the granule from which the driving
+layer's pixel is taken, whether it has a value there or not. So layers of one product never combine
+values of different granules. Where the driving layer has no value, the rule chooses among granules
 in which it has a code, then among all that see the pixel.
 """
 
@@ -34,10 +35,10 @@ HALF_SCAN_DEGREES = 55.0
 
 @dataclass(frozen=True, kw_only=True)
 class Merged:
-    """What merging leaves, each of the grid's shape; `values` and `codes` hold nodata where empty.
+    """The result of merging, each array in the grid's shape; empty pixels hold nodata.
 
-    `sources` numbers granules from 1 in the order added, 0 where there is none (or, in a mean,
-    where there are several).
+    `sources` numbers granules from 1 in the order added; it is 0 if no granule gave the value (or,
+    in a mean, if several did).
     """
 
     values: Pixels
@@ -56,10 +57,10 @@ class Merged:
         codes: bool,
         extra: bool,
     ) -> Self:
-        """Pixels yet to be put, shape (rows, columns): all empty.
+        """Make pixels that are all empty, shape (rows, columns), to be filled later.
 
-        Without `codes` the codes, and without `extra` counts, sources and reasons, stay empty and
-        take no memory.
+        Without `codes` the codes stay empty and take no memory; without `extra` so do counts,
+        sources and reasons.
         """
         nothing: Pixels = np.asarray(nodata, dtype)
         none, zero = np.uint16(0), np.uint8(0)
@@ -72,7 +73,7 @@ class Merged:
         )
 
     def put(self, first: int, part: "Merged") -> None:
-        """Put rows from `first` on, of what is kept."""
+        """Put the kept parts of some rows, which begin at row `first`."""
         for whole, rows in (
             (self.values, part.values),
             (self.codes, part.codes),
@@ -86,7 +87,7 @@ class Merged:
 
 @dataclass(kw_only=True)
 class Merger:
-    """Collects granules; `dtype` and `nodata` are those of the result, `merge` the rule's name."""
+    """Merges granules; `dtype` and `nodata` are those of the result, `merge` the rule's name."""
 
     shape: Shape
     dtype: np.dtype[np.generic]
@@ -116,7 +117,7 @@ class Merger:
     ) -> None:
         """Add the pixels `at` (flat) that one granule sees: value, `Reason` and sensor zenith.
 
-        A granule that sees nothing is added too, so that numbers of granules stay in order.
+        A granule that sees nothing is added too, so that the numbers of granules stay in order.
         """
         self._added += 1
         zenith = np.where(np.isnan(zenith), np.float32(np.inf), zenith)
@@ -158,7 +159,7 @@ class Merger:
         return np.ones(len(earlier), np.bool_)
 
     def result(self) -> Merged:
-        """The merged pixels."""
+        """Return the merged pixels."""
         some = self._counts > 0
         values = self._values
         if self.merge == "mean":
@@ -179,7 +180,7 @@ class Merger:
 
 @dataclass(kw_only=True)
 class Choice:
-    """The granule that each pixel is taken from, by what the driving layer holds there.
+    """The granule that each pixel is taken from, chosen by the driving layer's values.
 
     `merge` is a rule that chooses: nadir, latest or first. Where the driving layer has a value or a
     code, the choice is the one `Merger` makes for it.
@@ -198,7 +199,7 @@ class Choice:
     def add(
         self, at: At, why: npt.NDArray[np.uint8], zenith: npt.NDArray[np.float32]
     ) -> npt.NDArray[np.intp]:
-        """Add the pixels `at` (flat) that one granule sees; those that are now taken from it."""
+        """Add the pixels `at` (flat) that one granule sees; return those now taken from it."""
         self._added += 1
         zenith = np.where(np.isnan(zenith), np.float32(np.inf), zenith)
         rank = _RANKS[why]
@@ -224,7 +225,7 @@ _RANKS[Reason.CODE], _RANKS[Reason.VALID] = 1, 2
 
 @dataclass(kw_only=True)
 class Follower:
-    """Collects granules of a layer that follows a driving layer; fields as `Merger`'s."""
+    """Merges granules of a layer that follows a driving layer; fields as in `Merger`."""
 
     shape: Shape
     dtype: np.dtype[np.generic]
@@ -248,8 +249,11 @@ class Follower:
         values: Pixels,
         why: npt.NDArray[np.uint8],
     ) -> None:
-        """Add the pixels that one granule sees: place, reason and zenith of the driving layer,
-        place, value and reason of the layer itself."""
+        """Add the pixels that one granule sees.
+
+        `driving` holds position, reason and zenith of the driving layer; `at`, `values` and `why`
+        hold position, value and reason of the layer itself.
+        """
         self._added += 1
         taken = self._choice.add(*driving)
         self._values[taken] = self._codes[taken] = self.nodata
@@ -265,7 +269,7 @@ class Follower:
         self._codes[at[coded]] = values[coded]
 
     def result(self) -> Merged:
-        """The merged pixels."""
+        """Return the merged pixels."""
         return Merged(
             values=self._values.reshape(self.shape),
             codes=self._codes.reshape(self.shape),
@@ -276,7 +280,7 @@ class Follower:
 
 
 def nominal_zenith(columns: int) -> npt.NDArray[np.float32]:
-    """Sensor zenith in degrees across a MODIS scan, for granules that do not hold it.
+    """Compute sensor zenith in degrees across a MODIS scan, for granules that do not hold it.
 
     A scan turns 55 degrees to either side from 705 km above a sphere (MODIS Level 1A Earth Location
     ATBD, section 2): sin(zenith) = (R + h) / R * sin(scan angle).

@@ -1,7 +1,7 @@
-"""Every kernel in plain numpy: the same values as the compiled ones, bit for bit.
+"""Every kernel in plain numpy, with the same values as the compiled ones, bit for bit.
 
-They serve as the oracle of the tests, and where the library is not built. 8- and 16-bit and
-float32 pixels are weighed in float32, the others in float64, in the order written here.
+They are the reference for the tests, and run where the C library is not built. Pixels of 8 and 16
+bits and float32 are weighted in float32, the others in float64, in the order written here.
 """
 
 import numpy as np
@@ -15,14 +15,14 @@ from reprojection.warp.warp_task import WarpTask
 
 
 def nearest(mosaic: Mosaic, at: Floats) -> Pixels:
-    """The pixel each place lies in."""
+    """Take the pixel in which each position lies."""
     return mosaic.at(np.floor(at[..., 1]), np.floor(at[..., 0]))
 
 
 def bilinear(mosaic: Mosaic, at: Floats, *, nearest_rule: bool = True) -> Pixels:
-    """The four pixels around each place, weighed by distance; fill pixels take no part.
+    """Weight the four pixels around each position by distance; fill pixels are left out.
 
-    With `nearest_rule` (GDAL's) a place whose nearest pixel is fill stays fill.
+    With `nearest_rule` (GDAL's) a position whose nearest pixel is fill stays fill.
     """
     value, good = _bilinear(mosaic, at, nearest_rule=nearest_rule)
     return finish(value, good, mosaic)
@@ -58,7 +58,7 @@ def _pick(valid: list[NDArray[np.bool_]], fx: Reals, fy: Reals) -> NDArray[np.bo
 
 
 def cubic(mosaic: Mosaic, at: Floats, *, nearest_rule: bool = True) -> Pixels:
-    """Cubic convolution (Keys, a = -0.5) over 4 x 4 pixels; bilinear where one of them is fill."""
+    """Weight with Keys' cubic (a = -0.5) over 4 x 4 pixels; bilinear where one of them is fill."""
     work = working_type(mosaic.pixels.dtype)
     plain, good = _bilinear(mosaic, at, nearest_rule=nearest_rule)
     x, y = at[..., 0] - 0.5, at[..., 1] - 0.5
@@ -86,7 +86,7 @@ def _sum4(weights: list[Reals], values: list[Reals]) -> Reals:
 
 
 def keys_weights(t: Reals, work: type[np.float32] | type[np.float64]) -> list[Reals]:
-    """Keys' cubic convolution weights (1981, a = -0.5) of the four pixels around a place."""
+    """Compute Keys' cubic convolution weights (1981, a = -0.5) of the four pixels around."""
     half, one, two = work(0.5), work(1), work(2)
     three, four, five = work(3), work(4), work(5)
     return [
@@ -98,7 +98,7 @@ def keys_weights(t: Reals, work: type[np.float32] | type[np.float64]) -> list[Re
 
 
 class Warper:
-    """A warp in numpy, chunk by chunk; stands in for `compiled.Warper`."""
+    """A warp in numpy, chunk by chunk; the counterpart of `compiled.Warper`."""
 
     def __init__(self, task: WarpTask) -> None:
         self._task = task

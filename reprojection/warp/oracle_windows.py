@@ -1,7 +1,7 @@
 """The window methods in plain numpy: the values of `csrc/windows.c`, sums in the same order.
 
-A target pixel looks at a window of source pixels: GDAL's box between two corners, the exact shares
-of pixels under the quadrilateral of its four corners, or a kernel as wide as the pixel.
+A target pixel is computed from a window of source pixels: GDAL's box between two corners, the exact
+shares of pixels under the quadrilateral of its four corners, or a kernel as wide as the pixel.
 """
 
 from collections.abc import Iterator
@@ -29,10 +29,10 @@ def windows(
     scale: tuple[float, float] | None,
     turn: Turn | None,
 ) -> tuple[Pixels, Bools]:
-    """Target pixels from their centres (h, w, 2) and corners (h + 1, w + 1, 2).
+    """Compute target pixels from their centres (h, w, 2) and corners (h + 1, w + 1, 2).
 
-    Returns the pixels, and which of them a widened kernel did not make (bilinear and cubic where
-    the target is no coarser than the source): those are the caller's to make.
+    Returns the pixels, and a mask of those that a widened kernel did not make (bilinear and cubic
+    where the target is no coarser than the source); the caller makes those.
     """
     at = centres.reshape(-1, 2)
     quads = np.stack(
@@ -57,7 +57,7 @@ def windows(
 
 
 def _prepared(at: Floats, quads: Floats, turn: Turn | None) -> Floats:
-    """Corners that are no place become the centre; across the antimeridian they come back."""
+    """Replace invalid corners by the centre, and undo a jump across the antimeridian."""
     lost: Bools = np.asarray(np.isnan(quads).any(axis=2), dtype=np.bool_)
     quads = np.where(lost[:, :, None], at[:, None, :], quads)
     if turn is None:
@@ -71,7 +71,7 @@ def _prepared(at: Floats, quads: Floats, turn: Turn | None) -> Floats:
 
 
 def _scales(quads: Floats, scale: tuple[float, float] | None) -> Floats:
-    """Source columns and rows a pixel is wide and high, 1 where it does not widen the kernel."""
+    """Compute a pixel's width and height in source pixels; 1 where the kernel is not widened."""
     if scale is not None:
         found = np.broadcast_to(np.array(scale, dtype=np.float64), (len(quads), 2))
     else:
@@ -86,7 +86,7 @@ def _scales(quads: Floats, scale: tuple[float, float] | None) -> Floats:
 
 
 def _groups(height: Integers, width: Integers) -> Iterator[tuple[int, int, NDArray[np.intp]]]:
-    """Pixels that have windows of one size: its rows, its columns, and which pixels."""
+    """Group pixels by the size of their window; yield its rows, its columns, and the pixels."""
     sizes, which = np.unique(np.stack([height, width], axis=1), axis=0, return_inverse=True)
     for n, (rows, cols) in enumerate(sizes):
         yield int(rows), int(cols), np.flatnonzero(which.ravel() == n)
@@ -138,7 +138,7 @@ def _by_area(mosaic: Mosaic, method: str, quads: Floats) -> Pixels:
 
 
 def _row_shares(quads: Floats, row: Floats, col: Integers, width: int) -> Floats:
-    """The signed area right of each column edge in rows [row, row + 1): (n, width + 1)."""
+    """Compute the signed area right of each column edge in rows [row, row + 1): (n, width + 1)."""
     right_of = np.zeros((len(quads), width + 1))
     for side in range(4):
         ax, ay = quads[:, side, 0], quads[:, side, 1]
@@ -178,7 +178,7 @@ def _chosen(mosaic: Mosaic, method: str, values: Floats, shares: Floats) -> Pixe
 
 
 def _weighed_choice(values: Floats, shares: Floats, *, median: bool) -> Floats:
-    """The weighed lower median, or the value of the largest share (the smallest among equals)."""
+    """Return the weighted lower median, or the value of the largest share (ties: the smallest)."""
     weights = np.rint(shares * _SHARE).astype(np.int64)
     order = np.argsort(np.where(shares > 0, values, np.inf), axis=1, kind="stable")
     values = np.take_along_axis(np.where(shares > 0, values, np.inf), order, axis=1)
@@ -231,17 +231,17 @@ def _widened(
 
 
 def _any(flags: Bools) -> Bools:
-    """Whether any flag of a row is set."""
+    """Tell whether any flag of a row is set."""
     return np.asarray(flags.any(axis=1), dtype=np.bool_)
 
 
 def _meets(places: Integers, bounds: tuple[int, int]) -> bool:
-    """Whether any row or column lies within bounds; sums do not change for those beyond."""
+    """Tell whether any row or column lies within bounds; those beyond do not change the sums."""
     return bool(((places >= bounds[0]) & (places < bounds[1])).any())
 
 
 def _kernel(method: str, t: Floats) -> Floats:
-    """Bilinear's tent, or Keys' cubic convolution (1981, a = -0.5)."""
+    """Evaluate bilinear's tent, or Keys' cubic convolution (1981, a = -0.5)."""
     t = np.abs(t)
     if method == "bilinear":
         return np.where(t < 1, 1 - t, 0.0)

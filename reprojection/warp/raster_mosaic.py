@@ -1,4 +1,4 @@
-"""All tiles of one band as one array, and how weighed values become its pixels."""
+"""Join all tiles of one band into one array, and turn weighted values into its pixels."""
 
 from collections.abc import Sequence
 
@@ -15,7 +15,7 @@ _RING = 2
 
 
 class Mosaic:
-    """All tiles of one band as one array with a ring of fill, by source space row and column."""
+    """All tiles of one band as one array with a border of fill, by source space row and column."""
 
     def __init__(self, tiles: Sequence[TilePixels], fill: float | int, dtype: DTypeLike) -> None:
         self.top = min(tile.row for tile in tiles)
@@ -32,7 +32,7 @@ class Mosaic:
 
     @property
     def bounds(self) -> tuple[int, int, int, int]:
-        """First and last-plus-one row, then column, of the tiles together."""
+        """First and last-plus-one row, then column, of all tiles together."""
         height, width = self.pixels.shape
         return (
             self.top,
@@ -42,7 +42,7 @@ class Mosaic:
         )
 
     def at(self, rows: Floats, cols: Floats) -> Pixels:
-        """Pixels at whole rows and columns; fill outside."""
+        """Return pixels at whole rows and columns; fill outside."""
         height, width = self.pixels.shape
         with np.errstate(invalid="ignore"):
             i = np.clip(np.nan_to_num(rows - (self.top - _RING), nan=0.0), 0, height - 1)
@@ -51,13 +51,13 @@ class Mosaic:
 
 
 def working_type(dtype: DTypeLike) -> type[np.float32] | type[np.float64]:
-    """The type in which pixels of a dtype are weighed."""
+    """Return the type in which pixels of a dtype are weighted."""
     small = np.dtype(dtype).itemsize <= 2 or np.dtype(dtype) == np.float32
     return np.float32 if small else np.float64
 
 
 def is_valid(pixels: Pixels, fill: np.generic) -> NDArray[np.bool_]:
-    """Which pixels are data: not fill, and not NaN."""
+    """Tell which pixels are data: not fill, and not NaN."""
     valid = np.asarray(pixels != fill)
     if np.issubdtype(pixels.dtype, np.floating):
         valid &= ~np.isnan(pixels.astype(np.float64))
@@ -65,7 +65,7 @@ def is_valid(pixels: Pixels, fill: np.generic) -> NDArray[np.bool_]:
 
 
 def finish(value: Reals, good: NDArray[np.bool_], mosaic: Mosaic) -> Pixels:
-    """Values as pixels: rounded half to even, within the type, never by chance the fill."""
+    """Turn values into pixels: rounded half to even, clipped to the type, never equal to fill."""
     dtype, fill = mosaic.pixels.dtype, mosaic.fill
     if np.issubdtype(dtype, np.integer):
         info = np.iinfo(dtype)
@@ -83,5 +83,5 @@ def finish(value: Reals, good: NDArray[np.bool_], mosaic: Mosaic) -> Pixels:
 
 
 def _to_integer(rounded: Reals, dtype: np.dtype[np.generic]) -> Pixels:
-    """Whole floats as integers, through 64 bits: the compiled conversion's way."""
+    """Convert whole floats to integers through 64 bits, as the compiled conversion does."""
     return rounded.astype(np.int64).astype(dtype)

@@ -1,19 +1,20 @@
-"""Swath to grid: which footprint of a granule each pixel of a grid sees.
+"""Swath to grid: find the footprint of a granule that each pixel of a grid sees.
 
-**The rule.** Positions are points of the unit sphere at the WGS84 latitude and longitude, distances
+**The rule.** Positions are points of the unit sphere at the WGS84 latitude and longitude; distances
 are chords in float64. The *spacing* of a footprint across track is the larger of the distances to
-the next centre on either side; along track likewise, but only to lines of its own scan, since
-neighbouring scans overlap (where a scan is one line, to the next lines). Its *radius* is half the
-diagonal, `sqrt(across**2 + along**2) / 2`. A pixel sees the footprint whose centre is nearest to
-the pixel's centre, if it lies within that footprint's radius; else the granule says nothing there.
-Of equally near centres the first in row-major order wins. Centres without geolocation do not exist.
+the next centre on either side. Along track it is defined likewise, but only to lines of its own
+scan, because neighbouring scans overlap (if a scan is one line, to the next lines). Its *radius* is
+half the diagonal, `sqrt(across**2 + along**2) / 2`. A pixel sees the footprint whose centre is
+nearest to the pixel's centre, if the pixel lies within that footprint's radius; otherwise the
+granule contributes nothing there. Of equally near centres, the first in row-major order counts.
+Centres without geolocation are ignored.
 
-A radius is at most four times the 95th percentile of the granule's radii (sampled): a stray
-coordinate would otherwise claim half the map. Real footprints stay far below.
+A radius is at most four times the 95th percentile of the granule's radii (sampled): otherwise a
+wrong coordinate could claim half of the map. Real footprints are far smaller than this limit.
 
-`search="valid"` looks only among footprints with a value; radii do not change by that.
+`search="valid"` looks only among footprints with a value; this does not change radii.
 
-The rule knows nothing of the grid's extent: a pixel gets the same footprint in any cell, at any
+The rule does not depend on the grid's extent: a pixel gets the same footprint in any cell, with any
 number of threads, and in C (kernels/csrc/swath.c) as in numpy.
 """
 
@@ -42,8 +43,8 @@ _CAP = 4.0
 _SAMPLED_LINES = 32
 _SAMPLED_COLUMNS = 170
 _BLOCK_COLUMNS = 32  # as in kernels/csrc/swath.h
-_TILE = 128  # targets along the side of a block there
-_STRIPS = 8  # for each thread, of a grid that is large enough
+_TILE = 128  # targets along the side of a block in C
+_STRIPS = 8  # strips per thread, if the grid is large enough
 _TYPES: dict[str, kernels.CType] = {
     "p": ctypes.c_void_p,
     "i": ctypes.c_int64,
@@ -56,8 +57,8 @@ class Swath:
     """The footprints of one granule at a layer's resolution, ready to be searched.
 
     `lat`, `lon`: float64 degrees, C order, shape (rows, columns), NaN where unknown. `scan_lines`
-    is the number of lines of a scan, `cap` the largest radius as a chord of the unit sphere,
-    `finest` the side of the granule's small footprints (5th percentile) likewise.
+    is the number of lines of a scan. `cap` is the largest radius and `finest` the side of the
+    granule's small footprints (5th percentile), both as chords of the unit sphere.
     """
 
     lat: Floats
@@ -68,7 +69,7 @@ class Swath:
 
     @classmethod
     def of(cls, geolocation: Geolocation) -> Self:
-        """The swath of a granule's geolocation."""
+        """Make the swath of a granule's geolocation."""
         lat = np.ascontiguousarray(geolocation.lat, dtype=np.float64)
         lon = np.ascontiguousarray(geolocation.lon, dtype=np.float64)
         scan = max(1, min(geolocation.scan_lines, lat.shape[0]))
@@ -86,10 +87,10 @@ class Swath:
 def nearest(
     swath: Swath, targets: Targets, *, candidates: Bools | None = None, threads: int = 1
 ) -> Index:
-    """The footprint each target sees, as row * columns + column, or -1: int32, shape of the grid.
+    """Find the footprint each target sees, as row * columns + column, or -1.
 
-    `candidates` (rows, columns) limits what may be seen. Raises MemoryError when scratch memory
-    cannot be had.
+    The result is int32 in the shape of the grid. `candidates` (rows, columns) limits which
+    footprints may be seen. Raises MemoryError if scratch memory cannot be allocated.
     """
     if not swath.cap > 0.0:
         return np.full(targets.shape, -1, np.int32)
@@ -110,7 +111,7 @@ def _nearest_in_c(swath: Swath, targets: Targets, candidates: Bools | None, thre
     strides = targets.strides
     out = np.empty((height, width), np.int32)
 
-    # A granule rarely covers all of a grid: the threads take strips as they come free.
+    # A granule rarely covers the whole grid, so each thread takes the next strip when it is free.
     strip = height if threads == 1 else _TILE * max(1, height // (_TILE * _STRIPS * threads))
 
     def search(first: int) -> None:
@@ -140,9 +141,9 @@ def _nearest_in_c(swath: Swath, targets: Targets, candidates: Bools | None, thre
 
 
 def _extents(swath: Swath, targets: Targets) -> Floats:
-    """Latitude and longitude ranges of the blocks by which the search passes over footprints.
+    """Return latitude and longitude ranges of blocks, by which the search skips footprints.
 
-    Blocks that lie farther than any radius from the targets' latitudes get no longitudes.
+    Blocks farther from the targets' latitudes than any radius get no longitudes.
     """
     rows, cols = swath.lat.shape
     block_rows = _kernel("sw_block_rows", "i", ctypes.c_int64)(swath.scan_lines)
@@ -158,7 +159,7 @@ def _extents(swath: Swath, targets: Targets) -> Floats:
 
 
 def _kernel(name: str, signature: str, restype: kernels.CType | None = None) -> Callable[..., int]:
-    """A kernel by its arguments' letters: p pointer, i integer, d double."""
+    """Load a kernel by its arguments' letters: p pointer, i integer, d double."""
     found = kernels.function(name, [_TYPES[letter] for letter in signature], restype)
     if found is None:
         raise RuntimeError("the C kernels vanished after they were found")
@@ -166,7 +167,7 @@ def _kernel(name: str, signature: str, restype: kernels.CType | None = None) -> 
 
 
 def _sampled_radii(lat: Floats, lon: Floats, scan: int) -> Floats:
-    """Radii of footprints spread over the granule; none where nothing has a neighbour."""
+    """Sample radii of footprints over the granule; empty if no footprint has a neighbour."""
     rows, cols = lat.shape
     if rows < 2 or cols < 2:
         lines, across = np.arange(rows), np.arange(cols)

@@ -1,7 +1,7 @@
 """The swath search in numpy: the same indices as kernels/csrc/swath.c, many times slower.
 
-Footprints are sorted into cubes of space as wide as the largest radius; whatever reaches a target
-lies in its cube or one of the 26 around it.
+Footprints are sorted into cubes of space as wide as the largest radius; every footprint that can
+reach a target lies in the target's cube or one of the 26 around it.
 """
 
 import numpy as np
@@ -17,7 +17,7 @@ _TARGETS_AT_ONCE = 1 << 16
 
 
 def squared_radii(x: Floats, y: Floats, z: Floats, scan_lines: int, cap: float) -> Floats:
-    """Squared footprint radii (chords of the unit sphere) from centres, shape (rows, columns)."""
+    """Compute squared footprint radii (chords of the unit sphere), shape (rows, columns)."""
     across = np.full(x.shape, -1.0)
     along = np.full(x.shape, -1.0)
     step = (np.diff(x, axis=1) ** 2 + np.diff(y, axis=1) ** 2) + np.diff(z, axis=1) ** 2
@@ -42,7 +42,7 @@ def nearest_in_numpy(
     target_lon: Floats,
     candidates: Bools | None = None,
 ) -> Index:
-    """The footprint each target sees, or -1: see `reprojection.swath.nearest`."""
+    """Find the footprint each target sees, or -1: see `reprojection.swath.nearest`."""
     x, y, z = unit_vectors(lat, lon)
     radii = squared_radii(x, y, z, scan_lines, cap).ravel()
     points = np.stack([x.ravel(), y.ravel(), z.ravel()])

@@ -1,8 +1,8 @@
-"""Tiles of one date onto a target grid: any number of bands, which share their coordinates.
+"""Warp tiles of one date onto a target grid: any number of bands that share coordinates.
 
-All sources are one raster, whatever tiles it comes in: a seam equals the interior. By GDAL's rule
-a pixel is fill when the source pixel nearest to it is fill, and otherwise the valid pixels under
-the kernel are weighed among themselves; area methods take every valid pixel they cover.
+All sources form one raster, whatever tiles they come in, so seams do not show. By GDAL's rule, a
+pixel is fill if the source pixel nearest to it is fill; otherwise only the valid pixels under the
+kernel are weighted. Area methods take every valid pixel they cover.
 """
 
 from collections.abc import Iterator, Sequence
@@ -35,16 +35,16 @@ Search = Literal["footprint", "valid"]
 DTYPES = ("uint8", "int8", "int16", "uint16", "int32", "uint32", "float32", "float64")
 
 _CHUNK_BLOCKS = 32
-"""Blocks of 128 columns a kernel call works on; bounds the memory of listed coordinates."""
+"""Blocks of 128 columns per kernel call; limits the memory of listed coordinates."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """One tile: its bands, where it lies, and which pixels are data.
+    """One tile: its bands, its grid, and which pixels are data.
 
-    `bands` are 2-D arrays of one shape and dtype; a pixel equal to the warp's fill is not data
-    (nor is NaN). `valid`, where given, holds one boolean array per band, or None for a band whose
-    fill says it all.
+    `bands` are 2-D arrays of one shape and dtype; a pixel equal to the warp's fill is not data (nor
+    is NaN). `valid`, if given, holds one boolean array per band, or None for a band whose empty
+    pixels are all fill.
     """
 
     bands: Sequence[Pixels]
@@ -65,12 +65,12 @@ def warp(
 ) -> Pixels:
     """Resample sources onto a target grid: an array (bands, rows, columns) of their dtype.
 
-    `fill` marks what is not data, in the sources and in the result; a result that would equal it
-    by chance is moved to the next value, as GDAL does. `search` "valid" fills a pixel from the
-    valid pixels around it even where the nearest is fill. `scale` fixes how many source pixels a
-    target pixel spans (columns, rows) for bilinear and cubic, whose kernels widen by it when
-    downsampling; None takes it from the place. `out` is an array to write to. The bytes
-    do not depend on `threads`, on the order of sources, or on the target's bounds.
+    `fill` marks what is not data, in the sources and in the result; a result that would equal it by
+    chance is moved to the next value, as GDAL does. `search` "valid" fills a pixel from the valid
+    pixels around it even if the nearest is fill. `scale` fixes how many source pixels a target
+    pixel spans (columns, rows) for bilinear and cubic, whose kernels widen by it when downsampling;
+    None computes it at each position. `out` is an array to write to. The result does not depend on
+    `threads`, on the order of sources, or on the target's bounds.
 
     Raises GridError for sources that do not share a lattice, bands or dtype, and for a target CRS
     that cannot be reached; ChoiceRefusedError for an unknown method or dtype.
@@ -138,12 +138,12 @@ def _can_hold(dtype: np.dtype[np.generic], fill: float | int) -> bool:
 
 
 def _offsets(space: SourceSpace, sources: Sequence[Source]) -> list[tuple[int, int]]:
-    """Row and column of each source in the space."""
+    """Return row and column of each source in the space."""
     return [(row, col) for col, row in (space.offset(source.grid) for source in sources)]
 
 
 def _premasked(source: Source, band: int, fill: float | int) -> Pixels:
-    """A band with fill wherever it is not data."""
+    """Return a band with fill wherever it is not data."""
     pixels = source.bands[band]
     valid = source.valid[band] if source.valid is not None else None
     if valid is None:
@@ -153,7 +153,10 @@ def _premasked(source: Source, band: int, fill: float | int) -> Pixels:
 
 
 def _chunk_rows(task: WarpTask, threads: int) -> int:
-    """Rows of a chunk: a block's where Python lists places, else enough to keep threads busy."""
+    """Choose the rows per chunk.
+
+    They are a block's if Python lists positions, else few enough to keep all threads busy.
+    """
     plan, (_, height, width) = task.plan, task.out.shape
     if isinstance(plan, RowPlan):
         lists = bool(task.by_window(Chunk(top=0, bottom=height, left=0, right=width)).any())
@@ -166,7 +169,7 @@ def _chunk_rows(task: WarpTask, threads: int) -> int:
 
 
 def _chunks(coordinates: Coordinates, rows: int) -> Iterator[Chunk]:
-    """The target in pieces of whole blocks: so many rows by at most 32 blocks."""
+    """Cut the target into pieces of whole blocks: this many rows by at most 32 blocks."""
     grid, numbering = coordinates.grid, coordinates.numbering
     for top, bottom in _pieces(numbering.row, grid.height, rows):
         for left, right in _pieces(numbering.col, grid.width, BLOCK * _CHUNK_BLOCKS):
@@ -174,7 +177,7 @@ def _chunks(coordinates: Coordinates, rows: int) -> Iterator[Chunk]:
 
 
 def _pieces(first: int, count: int, size: int) -> Iterator[tuple[int, int]]:
-    """[start, stop) of pixels cut where their numbers are multiples of size."""
+    """Yield ranges [start, stop) of pixels, cut where their numbers are multiples of size."""
     start = 0
     while start < count:
         stop = min(count, size - (first + start) % size + start)

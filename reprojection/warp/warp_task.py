@@ -1,4 +1,4 @@
-"""One warp as its kernels get it: tiles in source space, the plan of places, and where to write."""
+"""One warp as its kernels receive it: tiles in source space, the plan of positions, the output."""
 
 import math
 from collections.abc import Sequence
@@ -17,10 +17,10 @@ from reprojection.grid.places import Chunk, block_numbers
 Pixels = NDArray[np.integer | np.floating]
 
 WIDENING = 1.0 / 0.95
-"""Source pixels per target pixel beyond which bilinear and cubic widen; GDAL's threshold."""
+"""Source pixels per target pixel beyond which bilinear and cubic widen, as in GDAL."""
 
 _NEARLY = 0.97 * WIDENING
-"""Scale of a block's outline up to which none of its pixels can pass WIDENING."""
+"""Scale of a block's outline up to which none of its pixels can exceed WIDENING."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +42,7 @@ class Turn:
 
     @classmethod
     def of(cls, space: SourceSpace) -> "Turn | None":
-        """The turn of a source space; None where columns do not run around the Earth."""
+        """Compute the turn of a source space; None if its columns do not run around the Earth."""
         if is_modis_sinusoidal(space.crs):
             around = 2 * math.pi * SPHERE_RADIUS / abs(space.pixel_width)
             angle, step = space.y0 / SPHERE_RADIUS, space.pixel_height / SPHERE_RADIUS
@@ -54,10 +54,10 @@ class Turn:
 
 @dataclass(frozen=True, kw_only=True)
 class WarpTask:
-    """What a warp kernel needs. `tiles` holds each band's tiles, `out` is (bands, rows, columns).
+    """The inputs of a warp kernel. `tiles` holds each band's tiles, `out` (bands, rows, columns).
 
-    `edge_plan` is the row plan of pixel edges where `plan` is one of centres. `scale` fixes the
-    widening of bilinear and cubic; None takes it from the place.
+    `edge_plan` is the row plan of pixel edges if `plan` is one of centres. `scale` fixes the
+    widening of bilinear and cubic; None computes it at each position.
     """
 
     tiles: Sequence[Sequence[TilePixels]]
@@ -76,10 +76,11 @@ class WarpTask:
         return Turn.of(self.space)
 
     def by_window(self, chunk: Chunk) -> NDArray[np.uint8]:
-        """Which blocks of a chunk (down, across) the window kernels make.
+        """Tell which blocks of a chunk (down, across) the window kernels make.
 
-        All for area methods, none for nearest; for bilinear and cubic those where a pixel may span
-        more than a source pixel, so that the choice depends on the block alone.
+        They make all blocks for area methods and none for nearest. For bilinear and cubic they make
+        the blocks in which a pixel may span more than a source pixel, so that the choice depends on
+        the block alone.
         """
         rows, cols = block_numbers(self.plan, chunk)
         shape = len(rows), len(cols)
@@ -103,7 +104,7 @@ class WarpTask:
         return np.asarray(~narrow).astype(np.uint8)
 
     def by_window_pixels(self, chunk: Chunk) -> NDArray[np.bool_]:
-        """`by_window` for each pixel of a chunk."""
+        """Tell for each pixel of a chunk what `by_window` tells for its block."""
         blocks = self.by_window(chunk).astype(bool)
         numbering = self.plan.numbering
         first = (numbering.row + chunk.top) // BLOCK
@@ -113,7 +114,7 @@ class WarpTask:
         return blocks[rows[:, None], cols[None, :]]
 
     def _row_scale(self, plan: RowPlan, block: int) -> float:
-        """The most source pixels a target pixel of a row of blocks spans."""
+        """Return the most source pixels that a target pixel of a row of blocks spans."""
         a, e = plan.numbering.grid.transform[0], plan.numbering.grid.transform[4]
         wide, high = abs(a / self.space.pixel_width), abs(e / self.space.pixel_height)
         plane = is_modis_sinusoidal(plan.numbering.grid.crs)

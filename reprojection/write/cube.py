@@ -1,8 +1,8 @@
-"""Rasters of several dates as one cube over time: CF NetCDF or Zarr, which xarray opens.
+"""Write rasters of several dates as one cube over time: CF NetCDF or Zarr, for xarray.
 
 Conventions: CF-1.11, sections 4 (coordinates), 5.6 (grid mapping) and 8.1 (packed data). Rasters
-are written one after the other, so memory holds one of them. Needs the optional packages netCDF4
-(NetCDF) or zarr (Zarr).
+are written one after the other, so memory holds one of them. The optional packages netCDF4 (NetCDF)
+or zarr (Zarr) are needed.
 """
 
 import re
@@ -30,7 +30,7 @@ _CHUNK = 512
 
 @dataclass(frozen=True, kw_only=True)
 class _Variable:
-    """A variable of the cube, its values if they are known at once, and its attributes."""
+    """A variable of the cube, its attributes, and its values if they are already known."""
 
     name: str
     dims: tuple[str, ...]
@@ -41,7 +41,7 @@ class _Variable:
 
 
 class _Writer(Protocol):
-    """A file that takes variables, then rasters one by one."""
+    """A file that accepts variables, then rasters one by one."""
 
     def define(self, variable: _Variable, shape: tuple[int, ...]) -> None: ...
 
@@ -58,15 +58,15 @@ def write_cube(
     times: Sequence[datetime] | None = None,
     completeness: Completeness = WHOLE,
 ) -> None:
-    """Write rasters of one layer and grid as one cube, by `times`: when their granules started,
-    unless given.
+    """Write rasters of one layer and grid as one cube over time.
 
-    `completeness` is that of the whole cube. Where it lacks anything, a variable `completeness`
-    along time has the share of each date, and attributes name what is missing.
+    `times` are by default the times at which the rasters' granules started. `completeness` is that
+    of the whole cube. If it lacks anything, a variable `completeness` along time holds the share of
+    each date, and attributes name what is missing.
 
     `out` is a file for NetCDF, a folder for Zarr. Raises ChoiceRefusedError for rasters that differ
-    in layer, grid, type or scale, that have no time or one time twice, and where the package that
-    writes the format is not installed.
+    in layer, grid, type or scale, for rasters without a time or with equal times, and if the
+    package that writes the format is not installed.
     """
     if not paths:
         raise ChoiceRefusedError("no raster was given; a cube needs at least one")
@@ -116,7 +116,7 @@ def _agree(opened: Sequence[Opened]) -> None:
 
 
 def _roles(one: Opened) -> list[str]:
-    """What each band holds; its name may say the date and need not agree."""
+    """List the role of each band; band names may contain the date and need not agree."""
     return [band.role for band in one.said.bands]
 
 
@@ -130,7 +130,7 @@ def _start(one: Opened) -> datetime:
 def _in_order(
     found: Sequence[Opened], times: Sequence[datetime]
 ) -> tuple[list[Opened], list[float]]:
-    """The rasters by time, and the days since 1970 of each."""
+    """Sort the rasters by time; return also the days since 1970 of each."""
     order = sorted(range(len(found)), key=lambda index: times[index])
     axis = [(times[index] - _EPOCH).total_seconds() / 86400.0 for index in order]
     for index, day, before in zip(order[1:], axis[1:], axis, strict=False):
@@ -213,14 +213,14 @@ def _variables(opened: Sequence[Opened], axis: Sequence[float]) -> list[_Variabl
 
 
 def _name(base: str, role: str, number: int) -> str:
-    """The variable of a band, counted from 0: a package's raster may have several of values."""
+    """Name the variable of a band, counted from 0; a package's raster may have several."""
     if number == 0:
         return base
     return f"{base}_{number + 1 if role == 'data' else role}"
 
 
 def _shares(opened: Sequence[Opened]) -> _Variable:
-    """The share of the expected inputs that each date was made from."""
+    """Make the variable with the share of the expected inputs that each date was made from."""
     return _Variable(
         name="completeness",
         dims=("time",),
@@ -235,7 +235,7 @@ def _shares(opened: Sequence[Opened]) -> _Variable:
 
 
 def _linked(variables: Sequence[_Variable]) -> list[_Variable]:
-    """The variables, those of data with a link to their completeness (CF 3.4)."""
+    """Link the variables of data to their completeness (CF 3.4)."""
     return [
         replace(one, attributes={**one.attributes, "ancillary_variables": "completeness"})
         if one.values is None
@@ -245,7 +245,7 @@ def _linked(variables: Sequence[_Variable]) -> list[_Variable]:
 
 
 def _missing(said: Completeness) -> dict[str, Attribute]:
-    """What the whole cube lacks, as attributes of the file."""
+    """Describe what the whole cube lacks, as attributes of the file."""
     if said == WHOLE:
         return {}
     lines = [f"{one.what}: {one.why}" for one in said.missing]
@@ -357,5 +357,5 @@ def _zarr(out: Path, about: Mapping[str, Attribute]) -> _Writer:
 
 
 def _typed(key: str, value: Attribute, variable: _Variable) -> Attribute | npt.NDArray[np.generic]:
-    """CF wants flag values in the variable's own type."""
+    """Convert flag values to the variable's own type, as CF requires."""
     return np.array(value, variable.dtype) if key == "flag_values" else value

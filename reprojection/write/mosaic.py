@@ -1,4 +1,4 @@
-"""Cells to one raster on a region's grid."""
+"""Join cells into one raster on a region's grid."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,7 +17,7 @@ from reprojection.read.completeness import Missing, of_parts
 from reprojection.read.raster import Description, Pixels, Provenance, Raster
 from reprojection.write.write import open_raster
 
-_SNAP = 1e-3  # of a pixel, by which a cell may miss the region's lattice
+_SNAP = 1e-3  # pixels by which a cell may be off the region's lattice
 _ROWS_AT_ONCE = 256
 
 
@@ -30,15 +30,15 @@ def mosaic(
     missing: Sequence[Missing] = (),
     unnamed: int = 0,
 ) -> Raster:
-    """Assemble cells of one layer and date into one raster on `grid`, which lies on their lattice.
+    """Assemble cells of one layer and date into one raster on `grid`, which is on their lattice.
 
     `clip` is in EPSG:4326 (longitude, latitude); pixels whose centre is outside become nodata.
-    Where there is no cell there is nodata, and the reason is "no granule". Cells are read one after
-    the other, each only where the region needs it. Provenance lists the granules of all cells;
-    numbers of source bands are brought in line with it. `absent` cells were expected and are
-    not given, for want of the inputs `missing` and of so many `unnamed` others.
+    Where there is no cell the raster is nodata, with the reason "no granule". Cells are read one
+    after the other, each only in the part that the region needs. Provenance lists the granules of
+    all cells; the numbers in source bands are changed to match it. `absent` cells were expected but
+    are not given, because the inputs `missing` and `unnamed` others are not available.
 
-    Raises ChoiceRefusedError for no cells or cells that differ in more than place and granules,
+    Raises ChoiceRefusedError for no cells or cells that differ in more than position and granules,
     GridError for a cell off the lattice, BadFormatError for a file that is not a cell.
     """
     if not cell_paths:
@@ -68,7 +68,7 @@ def mosaic(
         for band, about in enumerate(first.bands):
             plane = part[band]
             if about.role == "source":
-                plane = renumber[plane.astype(np.intp)]  # physical units make the band float
+                plane = renumber[plane.astype(np.intp)]  # physical units make it float
             data[band, rows, cols] = plane
     if clip is not None:
         _clip(data, first, grid, nodata, clip)
@@ -78,7 +78,7 @@ def mosaic(
 
 
 def _check_numbers(count: int, dtype: np.dtype[np.generic], nodata: float | int | None) -> None:
-    """Refuse numbers of granules that the raster's type, which all bands share, cannot hold."""
+    """Refuse granule numbers too large for the raster's type, which all bands share."""
     most = 2**24 if dtype.kind == "f" else np.iinfo(dtype.name).max
     if count > most or (nodata is not None and 0 < nodata <= count):
         raise ChoiceRefusedError(
@@ -88,7 +88,7 @@ def _check_numbers(count: int, dtype: np.dtype[np.generic], nodata: float | int 
 
 
 def _common(said: Description) -> tuple[str, str]:
-    """A description without what cells of one raster may differ in."""
+    """Return the part of a description in which cells of one raster must agree."""
     return said.provenance.layer, said.model_dump_json(
         exclude={"provenance", "grid", "completeness"}
     )
@@ -123,7 +123,7 @@ def _empty(
 
 
 def _place(cell: Grid, grid: Grid) -> tuple[Window, slice, slice] | None:
-    """The window of a cell that lies in the grid, and the rows and columns it goes to."""
+    """Return the window of a cell that lies in the grid, and its target rows and columns."""
     a, b, c, d, e, f = grid.transform
     pixel = (a, b, d, e)
     of_cell = (*cell.transform[:2], *cell.transform[3:5])
@@ -178,7 +178,7 @@ def _strip(grid: Grid, rows: slice) -> Grid:
 
 
 def _inside(polygon: Polygon | MultiPolygon, grid: Grid) -> npt.NDArray[np.bool_]:
-    """Whether a pixel's centre is in the polygon, whose longitudes may run beyond 180."""
+    """Tell which pixel centres are in the polygon, whose longitudes may exceed 180."""
     centres = pixel_centres(grid)
     lat, lon = np.broadcast_arrays(centres.lat, centres.lon)
     inside = np.zeros(grid.shape, np.bool_)

@@ -1,4 +1,4 @@
-"""Overviews of a raster: halves of halves, averaged or picked by what a band holds."""
+"""Make overviews of a raster by repeated halving: averaged or picked, by the band's content."""
 
 import ctypes
 
@@ -13,15 +13,15 @@ _TYPES = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "float32", "flo
 
 
 def picked(plane: Pixels) -> Pixels:
-    """Every second pixel of every second row: a value that occurs, for classes and indices."""
+    """Take every second pixel of every second row: a value that occurs, for classes and indices."""
     return np.ascontiguousarray(plane[::2, ::2])
 
 
 def averaged(plane: Pixels, nodata: float | int | None) -> Pixels:
-    """The mean of each 2 x 2 pixels that have a value, of the plane's type; nodata where none has.
+    """Average the pixels with a value in each 2 x 2 block, in the plane's type.
 
-    Means of whole numbers are rounded half up, and moved by one where they would equal nodata;
-    other means are moved to the next number.
+    Blocks without a value become nodata. Means of whole numbers are rounded half up, and moved by
+    one if they would equal nodata; other means are moved to the next number.
     """
     if not kernels.available() or plane.dtype.name not in _TYPES:
         return averaged_in_numpy(plane, nodata)
@@ -51,7 +51,7 @@ def averaged(plane: Pixels, nodata: float | int | None) -> Pixels:
 
 
 def averaged_in_numpy(plane: Pixels, nodata: float | int | None) -> Pixels:
-    """`averaged`, slowly."""
+    """Do the same as `averaged`, slowly."""
     rows, cols = plane.shape
     down, across = (rows + 1) // 2, (cols + 1) // 2
     padded: npt.NDArray[np.float64] = np.full((2 * down, 2 * across), np.nan)

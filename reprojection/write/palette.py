@@ -1,4 +1,4 @@
-"""Colours: of classes, for colour tables, and of values, for small pictures."""
+"""Colours of classes, for colour tables, and colours of values, for small pictures."""
 
 from collections.abc import Iterable
 
@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from reprojection.read.raster import Colour
 
-# Anchors of a scale that rises evenly in lightness from dark blue over green to yellow, so that it
+# Anchors of a scale from dark blue over green to yellow. Its lightness rises evenly, so that it
 # can be read without colour.
 _ANCHORS = np.array(
     [
@@ -24,7 +24,7 @@ _ANCHORS = np.array(
 
 
 def ramp(shares: npt.NDArray[np.floating]) -> npt.NDArray[np.uint8]:
-    """Colours of values from 0 to 1, shape (..., 3); beyond either end the end's colour."""
+    """Return colours of values from 0 to 1, shape (..., 3); values beyond an end get its colour."""
     place = np.clip(shares, 0.0, 1.0) * (len(_ANCHORS) - 1)
     at = np.arange(len(_ANCHORS))
     parts = [np.interp(place, at, _ANCHORS[:, channel]) for channel in range(3)]
@@ -32,7 +32,7 @@ def ramp(shares: npt.NDArray[np.floating]) -> npt.NDArray[np.uint8]:
 
 
 def class_colour(code: int) -> Colour:
-    """A colour for a class; neighbouring codes get colours far apart, always the same ones."""
+    """Choose a colour for a class, always the same; neighbouring codes get distant colours."""
     hue = (code * 0.61803398875) % 1.0
     light = (0.95, 0.72, 0.85)[code % 3]
     sector, part = divmod(hue * 6.0, 1.0)
@@ -50,5 +50,5 @@ def class_colour(code: int) -> Colour:
 
 
 def colours_of(codes: Iterable[int]) -> dict[int, Colour]:
-    """A colour for each class, by code."""
+    """Choose a colour for each class, by code."""
     return {code: class_colour(code) for code in sorted(codes)}

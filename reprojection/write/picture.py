@@ -1,4 +1,4 @@
-"""Small pictures of rasters: PNG with a scale of colours, transparent where there is no value."""
+"""Draw small pictures of rasters: PNG with a colour scale, transparent where empty."""
 
 import struct
 import zlib
@@ -13,7 +13,7 @@ from reprojection.read.raster import Raster
 from reprojection.write.palette import class_colour, ramp
 from reprojection.write.write import open_raster
 
-_SHOWN = (2.0, 98.0)  # percentiles that the ends of the colour scale stand for
+_SHOWN = (2.0, 98.0)  # percentiles at the ends of the colour scale
 
 Rgba = npt.NDArray[np.uint8]
 
@@ -21,14 +21,14 @@ Rgba = npt.NDArray[np.uint8]
 def write_png(raster_path: Path, png_path: Path, max_size: int = 1024) -> None:
     """Draw the first band of a raster with the longer side at most `max_size` pixels.
 
-    Continuous values are stretched between their 2nd and 98th percentile; classes and bit fields
-    have a colour each. Raises BadFormatError for a file that is not a raster of Swathmill.
+    Continuous values are stretched between their 2nd and 98th percentile; each class or bit pattern
+    has one colour. Raises BadFormatError for a file that is not a raster of Swathmill.
     """
     png_path.write_bytes(encode_png(draw(_read_small(raster_path, max_size))))
 
 
 def draw(raster: Raster) -> Rgba:
-    """The first band as colours, shape (height, width, 4)."""
+    """Draw the first band as RGBA colours, shape (height, width, 4)."""
     values = raster.values(0)
     known = np.isfinite(values)
     picture = np.zeros((*values.shape, 4), np.uint8)
@@ -47,10 +47,10 @@ def draw(raster: Raster) -> Rgba:
 
 
 def encode_png(picture: Rgba) -> bytes:
-    """A PNG (ISO/IEC 15948) of colours, shape (height, width, 4)."""
+    """Encode RGBA colours, shape (height, width, 4), as a PNG (ISO/IEC 15948)."""
     height, width, _ = picture.shape
     lines = np.zeros((height, 1 + 4 * width), np.uint8)
-    lines[:, 0] = 2  # each line as the difference from the one above
+    lines[:, 0] = 2  # filter: each line is stored as its difference from the line above
     flat = picture.reshape(height, 4 * width)
     lines[0, 1:] = flat[0]
     lines[1:, 1:] = flat[1:] - flat[:-1]

@@ -1,7 +1,7 @@
-"""A STAC item for a raster: what it shows, where, when, and how to read its bands.
+"""Describe a raster as a STAC item: its content, position and time, and how to read its bands.
 
 Formats: STAC 1.1.0 core and common metadata, Projection extension 2.0.0, Raster extension 2.0.0,
-Processing extension 1.2.0. Nothing in an item depends on when or where it was made.
+Processing extension 1.2.0. An item does not depend on when or where it was made.
 """
 
 import math
@@ -38,9 +38,9 @@ _NO_DATE = "1970-01-01T00:00:00Z"
 def stac_item(
     path: Path, *, item_id: str | None = None, href: str | None = None
 ) -> dict[str, JsonValue]:
-    """The item of a raster's file, as JSON types.
+    """Make the item of a raster's file, as JSON types.
 
-    `item_id` is the file's stem by default, `href` its name. Raises BadFormatError for a file that
+    `item_id` is by default the file's stem, `href` its name. Raises BadFormatError for a file that
     is not a raster of Swathmill.
     """
     opened = open_raster(path)
@@ -79,9 +79,9 @@ def stac_item(
 
 
 def footprint(grid: Grid) -> BaseGeometry:
-    """A grid's outline in longitude and latitude, cut at the antimeridian.
+    """Compute a grid's outline in longitude and latitude, cut at the antimeridian.
 
-    Where the outline leaves the projection's map or goes round a pole, the box of the pixel
+    If the outline leaves the projection's map or goes around a pole, return the box of the pixel
     centres instead.
     """
     ring = grid.lonlat_outline(_EDGE_POINTS)
@@ -99,7 +99,7 @@ def footprint(grid: Grid) -> BaseGeometry:
 
 
 def _cut(polygon: Polygon) -> BaseGeometry:
-    """The polygon's parts, each brought into [-180, 180]."""
+    """Cut the polygon at the antimeridian, and bring each part into [-180, 180]."""
     west, _, east, _ = polygon.bounds
     parts: list[BaseGeometry] = []
     for turn in range(math.floor((west + 180.0) / 360.0), math.floor((east + 180.0) / 360.0) + 1):
@@ -111,7 +111,7 @@ def _cut(polygon: Polygon) -> BaseGeometry:
 
 
 def _centre_box(grid: Grid) -> BaseGeometry:
-    """The box of some pixel centres; the whole world where none of them is on the Earth."""
+    """Return the box of sampled pixel centres; the whole world if none of them is on the Earth."""
     coarse = pixel_centres(_coarser(grid))
     lat, lon = np.broadcast_arrays(coarse.lat, coarse.lon)
     known = np.isfinite(lat) & np.isfinite(lon)
@@ -122,7 +122,7 @@ def _centre_box(grid: Grid) -> BaseGeometry:
     widest = int(np.argmax(gaps))
     south, north = float(lat[known].min()), float(lat[known].max())
     if gaps[widest] < 30.0:
-        # Longitudes all around: the pole is inside.
+        # The longitudes go all around, so the pole is inside.
         south, north = (south, 90.0) if abs(north) > abs(south) else (-90.0, north)
         return shapely.box(-180.0, south, 180.0, north)
     west = float(spread[(widest + 1) % len(spread)])
@@ -157,7 +157,7 @@ def _lists(value: object) -> JsonValue:
 
 
 def _box(outline: BaseGeometry) -> JsonValue:
-    """West, south, east, north; west > east where the outline crosses the antimeridian."""
+    """Return west, south, east, north; west > east if the outline crosses the antimeridian."""
     west, south, east, north = outline.bounds
     parts = sorted(part.bounds for part in getattr(outline, "geoms", [outline]))
     crosses = len(parts) > 1 and parts[0][0] <= -180.0 + 1e-9 and parts[-1][2] >= 180.0 - 1e-9
@@ -194,7 +194,7 @@ def _code_and_wkt(text: str) -> tuple[str | None, str]:
 
 
 def _completeness(said: Completeness) -> dict[str, JsonValue]:
-    """Nothing for a raster that lacks nothing."""
+    """Return the properties of an incomplete raster; empty if the raster lacks nothing."""
     if said == WHOLE:
         return {}
     return {

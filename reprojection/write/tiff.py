@@ -1,9 +1,9 @@
-"""The bytes of a Cloud Optimized GeoTIFF: tiles and directories here, georeferencing from GDAL.
+"""Write the bytes of a Cloud Optimized GeoTIFF; georeferencing tags come from GDAL.
 
 Formats: TIFF 6.0 (sections 2, 8, 14 and 15), its Technical Note 3 (floating point predictor),
-BigTIFF, OGC 21-026 (Cloud Optimized GeoTIFF) and GDAL's structural metadata for it: directories
-first, then the tiles, the smallest overview's first, each with its length before it and its last
-four bytes repeated after it.
+BigTIFF, OGC 21-026 (Cloud Optimized GeoTIFF) and GDAL's structural metadata for it. The directories
+come first, then the tiles, the smallest overview's first; each tile has its length before it and
+its last four bytes repeated after it.
 """
 
 import ctypes
@@ -27,7 +27,7 @@ TILE = 512
 """Rows and columns of a tile."""
 
 CLASSIC_BYTES = 0xF000_0000
-"""Bytes of pixels beyond which offsets need eight bytes, whatever compression would save."""
+"""Bytes of uncompressed pixels beyond which offsets have eight bytes."""
 
 _STRUCTURE = (
     b"LAYOUT=IFDS_BEFORE_DATA\nBLOCK_ORDER=ROW_MAJOR\nBLOCK_LEADER=SIZE_AS_UINT4\n"
@@ -38,15 +38,15 @@ _GHOST = b"GDAL_STRUCTURAL_METADATA_SIZE=%06d bytes\n" % len(_STRUCTURE) + _STRU
 _SIZES = {1: 1, 2: 1, 3: 2, 4: 4, 5: 8, 6: 1, 7: 1, 8: 2, 9: 4, 10: 8, 11: 4, 12: 8, 16: 8}
 _LONG, _SHORT, _LONG8 = 4, 3, 16
 _DEFLATE, _PLAIN = 8, 1
-_LEVEL = 2  # of ISA-L, which has 0 to 3
-_SAMPLED = 32  # of so many rows of a tile, one is packed both ways
-_LARGER = 1.02  # by how much a tile may be larger for being packed twice as quickly
+_LEVEL = 2  # compression level of ISA-L, 0 to 3
+_SAMPLED = 32  # one of this many rows of a tile is compressed in both ways
+_LARGER = 1.02  # size ratio accepted for the compression that is twice as fast
 
-# Tags that depend on size and layout, and are written anew.
+# Tags that depend on size and layout; they are not copied but written.
 _LAYOUT_TAGS = frozenset(
     (254, 256, 257, 259, 266, 273, 274, 278, 279, 284, 317, 322, 323, 324, 325)
 )
-# Tags that overviews share: how samples are stored, colours, nodata.
+# Tags that overviews share: sample format, colours, nodata.
 _OVERVIEW_TAGS = frozenset((258, 262, 277, 320, 338, 339, 42113))
 
 
@@ -61,7 +61,7 @@ class Tag:
 
 
 def read_tags(blob: bytes) -> list[Tag]:
-    """The tags of the first directory of a little-endian classic TIFF."""
+    """Read the tags of the first directory of a little-endian classic TIFF."""
     (place,) = struct.unpack_from("<I", blob, 4)
     (entries,) = struct.unpack_from("<H", blob, place)
     tags = []
@@ -85,7 +85,7 @@ def write_tiff(
     """Write levels of planes, full size first, with the georeferencing of a template's bytes.
 
     Every level has the same number of planes of one dtype; pixels are interleaved. A file that may
-    pass 4 GiB is a BigTIFF.
+    exceed 4 GiB is a BigTIFF.
     """
     tags = [tag for tag in read_tags(template) if tag.number not in _LAYOUT_TAGS]
     bits = levels[0][0].dtype.itemsize * len(levels[0])
@@ -96,7 +96,7 @@ def write_tiff(
         _directory_tags(level, tags, is_overview=number > 0, deflate=deflate)
         for number, level in enumerate(levels)
     ]
-    # Directories are as long whatever the places of tiles are, so their own places are known.
+    # The length of a directory does not depend on the tiles' offsets, so its offset is known.
     blank = [[(0, 0)] * _tile_count(level[0]) for level in levels]
     sizes = [
         len(layout.directory(found, where, 0, last=False))
@@ -143,12 +143,12 @@ def _long(number: int, value: int) -> Tag:
 
 @dataclass(frozen=True, kw_only=True)
 class _Layout:
-    """Classic TIFF with offsets of 4 bytes, or BigTIFF with 8."""
+    """Classic TIFF with offsets of 4 bytes, or BigTIFF with offsets of 8."""
 
     big: bool
 
     def header(self) -> bytes:
-        """The file's first bytes; the first directory comes behind the structural metadata."""
+        """Return the file's first bytes; the first directory follows the structural metadata."""
         if self.big:
             return struct.pack("<2sHHHQ", b"II", 43, 8, 0, 16 + len(_GHOST))
         return struct.pack("<2sHI", b"II", 42, 8 + len(_GHOST))
@@ -156,7 +156,7 @@ class _Layout:
     def directory(
         self, tags: Sequence[Tag], tiles: Sequence[tuple[int, int]], start: int, *, last: bool
     ) -> bytes:
-        """A directory with its values behind it, padded to a multiple of 16 bytes."""
+        """Encode a directory with its values behind it, padded to a multiple of 16 bytes."""
         offset = "Q" if self.big else "I"
         places = struct.pack(f"<{len(tiles)}{offset}", *(place for place, _ in tiles))
         lengths = struct.pack(f"<{len(tiles)}I", *(length for _, length in tiles))
@@ -186,14 +186,14 @@ class _Layout:
 def _encoded(
     level: Sequence[Pixels], deflate: bool, pool: ThreadPoolExecutor | None, threads: int
 ) -> Iterator[Packed]:
-    """The tiles of a level in row-major order."""
+    """Yield the encoded tiles of a level in row-major order."""
     height, width = level[0].shape
     corners = [(row, col) for row in range(0, height, TILE) for col in range(0, width, TILE)]
     if pool is None:
         for corner in corners:
             yield _encode(level, corner, deflate)
         return
-    # A few at a time, so that memory holds no whole level of encoded tiles.
+    # Encode a few at a time, so that memory never holds a whole level of encoded tiles.
     for first in range(0, len(corners), 4 * threads):
         part = corners[first : first + 4 * threads]
         yield from pool.map(lambda corner: _encode(level, corner, deflate), part)
@@ -210,7 +210,7 @@ def _encode(level: Sequence[Pixels], corner: tuple[int, int], deflate: bool) -> 
 
 
 def _interleaved(planes: Sequence[Pixels], *, predict: bool) -> Pixels:
-    """A tile of the planes' parts, shape (512, 512, bands), as differences if `predict`."""
+    """Interleave the planes' parts into a tile (512, 512, bands), as differences if `predict`."""
     dtype = planes[0].dtype
     tile = np.empty((TILE, TILE, len(planes)), dtype)
     put = kernels.function("interleave_band", _INTERLEAVE, ctypes.c_int32)
@@ -218,7 +218,7 @@ def _interleaved(planes: Sequence[Pixels], *, predict: bool) -> Pixels:
         return _interleaved_in_numpy(planes, tile, predict=predict)
     down, across = planes[0].shape
     for band, plane in enumerate(planes):
-        # A part of a plane is no array of its own: its address, and the plane's step by rows.
+        # A part of a plane is a view: pass its address and the plane's row step.
         held = plane if plane.strides[1] == dtype.itemsize else np.ascontiguousarray(plane)
         step = held.strides[0] // dtype.itemsize
         about = (step, down, across, TILE, band, len(planes), int(predict))
@@ -238,14 +238,14 @@ def _interleaved_in_numpy(planes: Sequence[Pixels], tile: Pixels, *, predict: bo
     down, across = planes[0].shape
     for band, plane in enumerate(planes):
         tile[:down, :across, band] = plane
-    # What lies outside the raster repeats its edge, which costs no space.
+    # Pixels outside the raster repeat its edge, which compresses to almost nothing.
     tile[:down, across:] = tile[:down, across - 1 : across]
     tile[down:] = tile[down - 1]
     return _predicted(tile) if predict else tile
 
 
 def _predicted(tile: Pixels) -> Pixels:
-    """Each sample as its difference from the one to the left (TIFF 6.0, section 14)."""
+    """Replace each sample by its difference from the one to the left (TIFF 6.0, section 14)."""
     unsigned = tile.view(f"u{tile.dtype.itemsize}")
     out = np.empty_like(unsigned)
     out[:, 0] = unsigned[:, 0]
@@ -254,7 +254,7 @@ def _predicted(tile: Pixels) -> Pixels:
 
 
 def _predicted_float(tile: Pixels) -> Pixels:
-    """Bytes of a row by significance, then as differences (TIFF Technical Note 3)."""
+    """Sort the bytes of a row by significance, then take differences (TIFF Technical Note 3)."""
     rows, cols, bands = tile.shape
     size = tile.dtype.itemsize
     parts = tile.astype(tile.dtype.newbyteorder(">"), copy=False).view(np.uint8)
@@ -265,10 +265,11 @@ def _predicted_float(tile: Pixels) -> Pixels:
 
 
 def _deflate(samples: Pixels) -> Packed:
-    """A zlib stream (RFC 1950) of a tile: the same bytes on every CPU.
+    """Compress a tile into a zlib stream (RFC 1950): the same bytes on every CPU.
 
-    The kernel knows no repeats but of the byte before and the row above: twice as quick as ISA-L,
-    and mostly smaller, but not where samples hardly vary. Part of a tile tells.
+    The kernel looks for repeats only of the byte before and the row above. It is twice as fast as
+    ISA-L and mostly compresses better, except where samples hardly vary. A part of the tile is
+    compressed with both to choose.
     """
     held = np.ascontiguousarray(samples)
     if not kernels.available():

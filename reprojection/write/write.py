@@ -1,7 +1,7 @@
-"""Rasters to Cloud Optimized GeoTIFF and back.
+"""Write rasters to Cloud Optimized GeoTIFF, and read them back.
 
-Layout: `reprojection.tiff`. The tag SWATHMILL holds `Raster.description()` as JSON; nothing in a
-file depends on when or where it was written.
+Layout: `reprojection.tiff`. The tag SWATHMILL holds `Raster.description()` as JSON; a file does not
+depend on when or where it was written.
 """
 
 import contextlib
@@ -70,13 +70,13 @@ def write_cog(
                 )
         beside.replace(path)
     except BaseException:
-        with contextlib.suppress(OSError):  # of the two problems, the first is told
+        with contextlib.suppress(OSError):  # report the first of the two problems
             beside.unlink(missing_ok=True)
         raise
 
 
 def _levels(raster: Raster) -> list[list[Pixels]]:
-    """The planes at full size, then halved until a tile holds them."""
+    """Return the planes at full size, then halved until they fit into one tile."""
     levels = [list(raster.data)]
     while max(levels[-1][0].shape) > TILE:
         levels.append(
@@ -103,7 +103,7 @@ def _profile(raster: Raster) -> dict[str, object]:
 
 
 def _template(raster: Raster) -> bytes:
-    """A GeoTIFF of one pixel that says everything of a raster but its pixels."""
+    """Make a GeoTIFF of one pixel with all of a raster's metadata."""
     with MemoryFile() as memory:
         with memory.open(**_profile(raster), width=1, height=1) as dataset:
             _describe(dataset, raster)
@@ -129,7 +129,7 @@ def _write_by_gdal(raster: Raster, path: Path, *, overviews: bool) -> None:
                 OVERVIEW_RESAMPLING="AVERAGE" if plain else "NEAREST",
                 BIGTIFF="IF_SAFER",
             )
-            # By Python, whose errors say what the matter is; GDAL's are of no public type.
+            # Python writes the file: its errors state the cause, GDAL's have no public type.
             path.write_bytes(packed.getbuffer())
 
 
@@ -152,7 +152,7 @@ def _describe(dataset: "rasterio.io.DatasetWriter", raster: Raster) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Opened:
-    """A raster's file, described but not read."""
+    """The file of a raster, whose description is read and whose pixels are not."""
 
     path: Path
     said: Description
@@ -161,7 +161,7 @@ class Opened:
 
 
 def open_raster(path: Path) -> Opened:
-    """What a raster says of itself, without its pixels.
+    """Read a raster's description without its pixels.
 
     Raises BadFormatError for a file that is not a GeoTIFF of Swathmill.
     """

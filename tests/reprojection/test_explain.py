@@ -168,7 +168,7 @@ def test_bands_that_gdal_does_not_show_have_no_command(hills: Path, tmp_path: Pa
     grid = target("EPSG:4326", 0.1, BOX)
     _, answer = explained(hills, "Both[1,1]", grid, Options(), tmp_path)
     assert answer.gdalwarp == ""
-    assert "two dimensions of bands" in answer.gdalwarp_note
+    assert "two band dimensions" in answer.gdalwarp_note
 
 
 def test_the_command_of_a_swath_runs_and_says_that_it_differs(tmp_path: Path) -> None:
