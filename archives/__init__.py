@@ -1,1 +1,1 @@
-"""Finding granules and fetching them."""
+"""Find granules in archives, and fetch them."""

@@ -1,4 +1,4 @@
-"""Sources by their names in settings: `folder, cmr; MOD04_L2=laads,cmr`."""
+"""Make sources from their names in settings: `folder, cmr; MOD04_L2=laads,cmr`."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -34,10 +34,10 @@ _HTTP = ("http", "https")
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """What a chain is made of.
+    """The settings of a chain.
 
-    `sources` as in SWATHMILL_SOURCES; empty: the folder alone. `archive` is the folder's path or
-    fsspec URL, `options` those of its file system, `index` its index file.
+    `sources` has the form of SWATHMILL_SOURCES; empty means the folder alone. `archive` is the
+    folder's path or fsspec URL, `options` those of its file system, `index` its index file.
     """
 
     sources: str
@@ -51,7 +51,7 @@ class Wanted:
 
 
 def make_sources(wanted: Wanted) -> Sources:
-    """The chain of sources that the settings name.
+    """Make the chain of sources that the settings name.
 
     Raises:
         SourcesSettingError: the setting names an unknown source, or none.
@@ -72,10 +72,10 @@ def make_sources(wanted: Wanted) -> Sources:
 
 
 def parse_chains(text: str) -> tuple[list[str], dict[str, list[str]]]:
-    """The chain of all products, and the chains of single ones.
+    """Parse the chain of all products and the chains of single products.
 
     Raises:
-        SourcesSettingError: there is none, or a product's is empty.
+        SourcesSettingError: there is no chain, or a product's chain is empty.
     """
     default: list[str] = []
     products: dict[str, list[str]] = {}
@@ -98,7 +98,7 @@ def parse_chains(text: str) -> tuple[list[str], dict[str, list[str]]]:
 
 
 def source_name(text: str) -> str:
-    """A source's name in records and messages: its text in settings without any password."""
+    """Return a source's name in records and messages: its text in settings without passwords."""
     if "://" not in text:
         return text
     kind, plus, address = text.partition("+")
@@ -140,20 +140,20 @@ def _make(text: str, wanted: Wanted) -> Source:
     if scheme in ("ftp", "ftps"):
         return FtpArchive(text, wanted.limits, name=name, timing=wanted.timing)
     raise SourcesSettingError(
-        f"SWATHMILL_SOURCES names {name!r}, which is no source: use {', '.join(NAMES)}, "
+        f"SWATHMILL_SOURCES names {name!r}, which is not a source: use {', '.join(NAMES)}, "
         "cmr+https://..., laads+https://..., pool+https://..., stac+https://... or ftp://..."
     )
 
 
 def _check_address(text: str) -> None:
-    """Refuse an address that is none, and a login where it would get into every record."""
+    """Refuse an invalid address, and a login that would get into every record."""
     kind, plus, behind = text.partition("+")
     try:
         parts = urlsplit(behind if plus and "://" not in kind else text)
-        _port = parts.port  # parsed only now
+        _port = parts.port  # parses the port
     except ValueError as error:
         raise SourcesSettingError(
-            f"SWATHMILL_SOURCES names {source_name(text)}, which is no address: {error}"
+            f"SWATHMILL_SOURCES names {source_name(text)}, which is not an address: {error}"
         ) from None
     if parts.scheme in _HTTP and "@" in parts.netloc:
         raise SourcesSettingError(
@@ -166,14 +166,14 @@ def _check_address(text: str) -> None:
 def _folder(place: str, wanted: Wanted, name: str) -> Source:
     if not place:
         raise SourcesSettingError(
-            "SWATHMILL_SOURCES names the folder, and there is none: set SWATHMILL_ARCHIVE"
+            "SWATHMILL_SOURCES names the folder, but none is set: set SWATHMILL_ARCHIVE"
         )
     files = RemoteFiles(place, wanted.options) if "://" in place else Path(place)
     return FolderArchive(files, wanted.index, wanted.read_outline, name=name)
 
 
 def _stac(web: Web, downloader: Downloader, address: str, name: str) -> Source:
-    """An API, with `collection=` and `sign=` (and the hosts it is for) behind a `#`."""
+    """Make the source of an API; `collection=`, `sign=` and `hosts=` follow a `#`."""
     url, _, fragment = address.partition("#")
     said = {key: values[-1] for key, values in parse_qs(fragment).items()}
     signing = None
@@ -185,8 +185,8 @@ def _stac(web: Web, downloader: Downloader, address: str, name: str) -> Source:
         collection.format(product="", suffix="", version="")
     except (LookupError, ValueError, AttributeError):
         raise SourcesSettingError(
-            f"SWATHMILL_SOURCES names {name} with collection={collection}: what may stand in "
-            "braces is {product}, {suffix} and {version}"
+            f"SWATHMILL_SOURCES names {name} with collection={collection}: the braces may "
+            "hold only {product}, {suffix} and {version}"
         ) from None
     return StacArchive(
         web,

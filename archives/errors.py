@@ -1,4 +1,4 @@
-"""What can go wrong with an archive. Each error is one cause, so that its category is certain."""
+"""The errors of archives; each class has one cause, so that its category is certain."""
 
 from collections.abc import Sequence
 
@@ -8,19 +8,19 @@ class ArchiveError(Exception):
 
 
 class NotPublishedError(ArchiveError):
-    """The archive does not hold the granule (any more, or yet)."""
+    """The archive does not hold the granule: not yet, or no longer."""
 
 
 class DownloadFailedError(ArchiveError):
-    """The archive answered, but what came is incomplete or not what was announced."""
+    """The archive answered, but the data is incomplete or not what was announced."""
 
 
 class ConnectionFailedError(ArchiveError):
-    """No connection to the archive could be made, or it was cut."""
+    """The connection to the archive could not be made, or it was cut."""
 
 
 class ArchiveTimeoutError(ArchiveError):
-    """The archive accepted the call and did not answer in time."""
+    """The archive accepted the call but did not answer in time."""
 
 
 class AnswerBrokenError(ArchiveError):
@@ -28,7 +28,7 @@ class AnswerBrokenError(ArchiveError):
 
 
 class ServerBusyError(ArchiveError):
-    """The archive asked us to slow down; `retry_after` is the delay it named, in seconds."""
+    """The archive asked for a slower pace; `retry_after` is the delay it named, in seconds."""
 
     def __init__(self, message: str, retry_after: float | None = None) -> None:
         super().__init__(message)
@@ -36,7 +36,7 @@ class ServerBusyError(ArchiveError):
 
 
 class CredentialsRefusedError(ArchiveError):
-    """The archive refused our credentials, or wants the user to accept its terms first."""
+    """The archive refused the credentials, or requires the user to accept its terms first."""
 
 
 class TokenRefusedError(CredentialsRefusedError):
@@ -44,15 +44,15 @@ class TokenRefusedError(CredentialsRefusedError):
 
 
 class LicenceNotAcceptedError(CredentialsRefusedError):
-    """The archive wants the user to accept its licence or to approve an application first."""
+    """The archive requires the user to accept its licence or approve an application first."""
 
 
 class NotPermittedError(CredentialsRefusedError):
-    """The archive knows the user and does not let this user have the file."""
+    """The archive knows the user but does not permit this user to read the file."""
 
 
 class SignatureExpiredError(CredentialsRefusedError):
-    """A signed URL is not good any more; sign it again."""
+    """A signed URL has expired; sign it again."""
 
 
 class IndexUnusableError(ArchiveError):
@@ -60,7 +60,7 @@ class IndexUnusableError(ArchiveError):
 
 
 class SourcesSettingError(ArchiveError):
-    """The settings name no source of granules, or one that is none."""
+    """The settings name no source of granules, or an unknown one."""
 
 
 _SOONEST = (
@@ -75,7 +75,7 @@ _SOONEST = (
 
 
 def soonest(errors: Sequence[ArchiveError]) -> ArchiveError:
-    """Of several reasons the one to act on: what passes before what stays, else the first."""
+    """Choose the error to act on: one that may pass before one that stays, else the first."""
 
     def patience(error: ArchiveError) -> int:
         places = (place for place, kind in enumerate(_SOONEST) if isinstance(error, kind))

@@ -16,18 +16,19 @@ Ring = tuple[tuple[float, float], ...]
 It bounds the smaller part of the sphere."""
 
 Progress = Callable[[int, int], None]
-"""Told the bytes so far and the bytes in all (0: unknown)."""
+"""Called with the bytes received so far and the total (0: unknown)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class GranuleRecord:
     """One granule as an archive lists it.
 
-    `start` and `end` are UTC; `start` is the nominal start. `tile` is a sinusoidal tile, `boundary`
-    rings around a swath; a granule with neither may lie anywhere.
-    `production_time` is YYYYDDDHHMMSS as in granule names. `size` is in bytes, 0 where the archive
-    does not say. `url` says where to fetch it from, in the archive's own way; `source` is the name
-    of the archive that listed it. `checksum_type` is `sha512`, `sha256`, `md5` or `cksum` (POSIX).
+    `start` and `end` are UTC; `start` is the nominal start. `tile` is the (h, v) of a sinusoidal
+    tile, `boundary` holds rings around a swath; a granule with neither may lie anywhere.
+    `production_time` is YYYYDDDHHMMSS as in granule names. `size` is in bytes, 0 if the archive
+    does not say. `url` says where to fetch the granule, in the archive's own notation; `source` is
+    the name of the archive that listed it. `checksum_type` is `sha512`, `sha256`, `md5` or `cksum`
+    (POSIX).
     """
 
     name: str
@@ -46,7 +47,7 @@ class GranuleRecord:
     source: str = ""
 
     def to_json(self) -> dict[str, object]:
-        """The record as JSON values; `from_json` reads it back equal."""
+        """Convert the record to JSON values; `from_json` restores an equal record."""
         return {
             "name": self.name,
             "product": self.product,
@@ -70,7 +71,7 @@ class GranuleRecord:
 
     @classmethod
     def from_json(cls, data: Mapping[str, object]) -> "GranuleRecord":
-        """Read what `to_json` wrote. Raises ValueError or KeyError when it is something else."""
+        """Restore what `to_json` wrote; raise ValueError or KeyError for anything else."""
         tile, boundary = data["tile"], data["boundary"]
         size = data["size"]
         if not isinstance(size, int):
@@ -98,7 +99,7 @@ class GranuleRecord:
 
     @property
     def key(self) -> tuple[str, str, str, Tile | None]:
-        """What makes two records editions of one granule."""
+        """What editions of one granule have in common."""
         return self.product, self.collection, self.start.isoformat(), self.tile
 
     @property
@@ -114,7 +115,7 @@ def _optional(value: object) -> str | None:
 
 @dataclass(frozen=True, kw_only=True)
 class Fetched:
-    """A file as it arrived: where it lies, its bytes and its SHA-256 in hexadecimal."""
+    """A fetched file: its path, its size in bytes and its SHA-256 in hexadecimal."""
 
     path: Path
     size: int
@@ -123,7 +124,7 @@ class Fetched:
 
 @dataclass(frozen=True, kw_only=True, order=True)
 class Holding:
-    """One collection of a product that an archive serves, and the days it has; None: unknown."""
+    """One collection of a product that an archive serves, and its days; None: unknown."""
 
     product: str
     collection: Collection
@@ -132,7 +133,7 @@ class Holding:
 
 
 class Archive(Protocol):
-    """A place granules can be found in and fetched from."""
+    """A place where granules can be found and fetched."""
 
     def search(
         self,
@@ -142,29 +143,30 @@ class Archive(Protocol):
         end_day: date,
         box: LonLatBox | None = None,
     ) -> Iterator[GranuleRecord]:
-        """The granules of a product whose nominal start day is in the inclusive span.
+        """List a product's granules whose nominal start day is in the inclusive span.
 
-        Ordered by start, then name, and read as they are asked for: a day or a page at a time. Of
-        several editions of one granule only the newest is listed. `box` is a hint: granules
-        that do not touch it may be left out, or not. Raises ArchiveError, also while iterating.
+        They are sorted by start, then name, and read when they are asked for: a day or a page at a
+        time. Of several editions of one granule only the newest is listed. `box` is a hint:
+        granules that do not touch it may be left out, or not. Raises ArchiveError, also while
+        iterating.
         """
 
     def holdings(self, product: str) -> list[Holding]:
-        """The collections of a product that the archive serves, by collection; none: not known.
+        """List the collections of a product that the archive serves; empty if unknown.
 
         Raises ArchiveError.
         """
 
     def fetch(self, record: GranuleRecord, to: Path, progress: Progress | None = None) -> Fetched:
-        """Bring the granule's file to the path `to`, whole and verified, or leave nothing there.
+        """Fetch the granule's file to the path `to`, whole and verified, or leave nothing there.
 
-        Raises ArchiveError: NotPublishedError, DownloadFailedError and the like.
+        Raises ArchiveError: NotPublishedError, DownloadFailedError and others.
         """
 
 
 @runtime_checkable
 class Stamped(Protocol):
-    """An archive that can say without listing whether its list has changed."""
+    """An archive that can tell, without listing, whether its list has changed."""
 
     def stamp(
         self,
@@ -174,14 +176,18 @@ class Stamped(Protocol):
         end_day: date,
         box: LonLatBox | None = None,
     ) -> str:
-        """A text that is another one once the same `search` would list anything else; empty: the
-        archive cannot say. Raises ArchiveError."""
+        """Return a text that changes whenever the same `search` would list anything else.
+
+        It is empty if the archive cannot tell. Raises ArchiveError.
+        """
 
 
 @dataclass(frozen=True, kw_only=True)
 class Misnamed:
-    """A file saved under another granule's name: `day` and `tile` are the name's, `holds` what its
-    metadata says it is."""
+    """A file saved under another granule's name.
+
+    `day` and `tile` are those of the name; `holds` is what its metadata says it is.
+    """
 
     file: str
     day: date
@@ -191,17 +197,19 @@ class Misnamed:
 
 @runtime_checkable
 class NameChecking(Protocol):
-    """An archive that reads what its files are, whatever their names say."""
+    """An archive that reads what its files hold, whatever their names are."""
 
     def misnamed(
         self, product: str, collection: str, start_day: date, end_day: date
     ) -> list[Misnamed]:
-        """The files that have the name of a granule of the product and days, and hold another
-        granule. Raises ArchiveError."""
+        """List the files named like a granule of the product and days that hold another granule.
+
+        Raises ArchiveError.
+        """
 
 
 def newest_editions(records: Iterable[GranuleRecord]) -> list[GranuleRecord]:
-    """One record per granule, by start, then name: the newest production time, then first URL."""
+    """Keep one record per granule, by start, then name: newest production time, then first URL."""
     best: dict[tuple[str, str, str, Tile | None], GranuleRecord] = {}
     for record in sorted(records, key=lambda item: item.url):
         held = best.get(record.key)
@@ -211,6 +219,6 @@ def newest_editions(records: Iterable[GranuleRecord]) -> list[GranuleRecord]:
 
 
 def newest_by_day(records: Iterable[GranuleRecord]) -> Iterator[GranuleRecord]:
-    """`newest_editions` of records that come ordered by their start day, a day at a time."""
+    """Apply `newest_editions` a day at a time to records that are sorted by start day."""
     for _, day in groupby(records, key=lambda item: item.start_day):
         yield from newest_editions(day)

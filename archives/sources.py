@@ -1,4 +1,4 @@
-"""Several archives as one: asked in order, the newest edition of a granule wins wherever it is."""
+"""Several archives as one: asked in order; the newest edition of a granule counts."""
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -31,8 +31,8 @@ log = structlog.get_logger("archives.sources")
 class Source(Archive, Protocol):
     """An archive of a chain.
 
-    `name` is its name in settings and records. An `authoritative` one lists all that is published
-    of what it serves: once it has answered, those after it are not asked.
+    `name` is its name in settings and records. If it is `authoritative`, it lists every published
+    granule of what it serves: once it has answered, the sources after it are not asked.
     """
 
     name: str
@@ -41,27 +41,28 @@ class Source(Archive, Protocol):
 
 @runtime_checkable
 class Refreshable(Protocol):
-    """A source that keeps what it once learned."""
+    """A source that caches what it has learned."""
 
     def refresh(self) -> object:
-        """Bring that up to date."""
+        """Update the cache."""
 
 
 @runtime_checkable
 class Listing(Protocol):
-    """A source that can say which products it holds."""
+    """A source that can list the products it holds."""
 
     def products(self) -> list[tuple[str, str]]:
-        """Every (product, collection)."""
+        """List every (product, collection)."""
 
 
 class Sources:
-    """A chain of sources, and chains of their own for some products.
+    """A chain of sources, and separate chains for some products.
 
-    Sources up to the first authoritative one that has anything are asked and their answers merged:
-    of one granule's editions (never of two collections) the newest production time wins, of equal
-    ones the source named first. A source that fails, at the start or half-way, is taken over by
-    those after it; when there are none, its error is the search's: half a list is no answer.
+    The sources up to the first authoritative one that has anything are asked, and their answers
+    merged: of one granule's editions (never of two collections) the newest production time counts,
+    and of equal ones the source named first. If a source fails, at the start or half-way, those
+    after it replace it. If there are none, the search raises its error: half a list is not an
+    answer.
     """
 
     def __init__(
@@ -71,20 +72,20 @@ class Sources:
         self._products = {name: tuple(own) for name, own in (products or {}).items()}
         self._lock = threading.Lock()
         self.failures = 0
-        """Of sources while they were searched, others having taken over."""
+        """Number of sources that failed during a search and were replaced by others."""
 
     def chain(self, product: str) -> tuple[Source, ...]:
-        """The sources of a product, in order."""
+        """Return the sources of a product, in order."""
         return self._products.get(product, self._chain)
 
     def refresh(self) -> None:
-        """Bring what the sources keep up to date. Raises ArchiveError."""
+        """Update what the sources cache; raise ArchiveError."""
         for source in self._all():
             if isinstance(source, Refreshable):
                 source.refresh()
 
     def products(self) -> list[tuple[str, str]] | None:
-        """Every (product, collection) of all sources; None when one of them cannot say."""
+        """List every (product, collection) of all sources; None if one of them cannot tell."""
         found: set[tuple[str, str]] = set()
         for source in self._all():
             if not isinstance(source, Listing):
@@ -93,7 +94,7 @@ class Sources:
         return sorted(found)
 
     def coverage(self) -> list[Coverage] | None:
-        """All that the sources hold; None when one of them cannot list itself."""
+        """List all that the sources hold; None if one of them cannot list itself."""
         found: dict[tuple[str, str], Coverage] = {}
         for source in self._all():
             own = source.coverage() if isinstance(source, Covering) else None
@@ -112,7 +113,7 @@ class Sources:
         end_day: date,
         box: LonLatBox | None = None,
     ) -> Iterator[GranuleRecord]:
-        """As `Archive.search`, over the product's chain."""
+        """Implement `Archive.search` over the product's chain."""
         waiting = list(self.chain(product))
         wanted = (product, Collection(collection), start_day, end_day, box)
         search = _Search(wanted, waiting, self._note_failure)
@@ -126,7 +127,7 @@ class Sources:
         end_day: date,
         box: LonLatBox | None = None,
     ) -> str:
-        """As `Stamped.stamp`: those of all the product's sources, if each has one."""
+        """Implement `Stamped.stamp`: join the stamps of all sources, if each has one."""
         found = []
         for source in self.chain(product):
             own = ""
@@ -140,7 +141,7 @@ class Sources:
     def misnamed(
         self, product: str, collection: str, start_day: date, end_day: date
     ) -> list[Misnamed]:
-        """As `NameChecking.misnamed`: those of all the product's sources that read their files."""
+        """Implement `NameChecking.misnamed` over the product's sources that read their files."""
         return [
             found
             for source in self.chain(product)
@@ -153,9 +154,9 @@ class Sources:
             self.failures += 1
 
     def holdings(self, product: str) -> list[Holding]:
-        """The collections that any of the product's sources serves, with all their days.
+        """List the collections that any of the product's sources serves, with all their days.
 
-        Raises ArchiveError when no source answers.
+        Raises ArchiveError if no source answers.
         """
         found: dict[str, Holding] = {}
         failure: ArchiveError | None = None
@@ -178,7 +179,7 @@ class Sources:
     def fetch(self, record: GranuleRecord, to: Path, progress: Progress | None = None) -> Fetched:
         """Fetch from the source that listed the granule, else from others that list its name.
 
-        Raises ArchiveError: of several reasons the one that passes soonest, else the first.
+        Raises ArchiveError: of several errors the one that may pass soonest, else the first.
         """
         chain = self.chain(record.product)
         own = [source for source in chain if source.name == record.source]
@@ -206,7 +207,7 @@ class Sources:
 
 
 class _Search:
-    """One search under way: sources that are being read, and those in reserve."""
+    """One search in progress: the sources that are being read, and those in reserve."""
 
     def __init__(
         self,
@@ -230,7 +231,7 @@ class _Search:
             yield from _newest(found)
 
     def _take_more(self, start: date) -> None:
-        """Read the next sources, up to one that is authoritative."""
+        """Start reading the next sources, up to one that is authoritative."""
         while self._waiting:
             source = self._waiting.pop(0)
             days = _Days(source, self._product, self._collection, start, self._end, self._box)
@@ -240,7 +241,7 @@ class _Search:
                 return
 
     def _replace_failed(self, days: "_Days", day: date) -> None:
-        """Where a source failed, let those after it take over from that day on."""
+        """Replace a failed source by those after it, from that day on."""
         if days.failure is None or days not in self._reading:
             return
         self._reading.remove(days)
@@ -278,7 +279,7 @@ class _Days:
         self._step()
 
     def take(self) -> list[GranuleRecord]:
-        """The records of `day`, after which `day` is the next. What a failure cut off is kept."""
+        """Return the records of `day` and go to the next; keep what arrived before a failure."""
         found: list[GranuleRecord] = []
         try:
             found.extend(self._group)
@@ -299,7 +300,7 @@ class _Days:
 
 
 def _newest(found: list[tuple[int, GranuleRecord]]) -> list[GranuleRecord]:
-    """One record per granule of a day: the newest edition, of equal ones the first source's."""
+    """Keep one record per granule of a day: the newest edition, of equal ones the first."""
     best: dict[object, GranuleRecord] = {}
     for _, record in sorted(found, key=lambda pair: (pair[0], pair[1].url)):
         held = best.get(record.key)
@@ -309,7 +310,7 @@ def _newest(found: list[tuple[int, GranuleRecord]]) -> list[GranuleRecord]:
 
 
 def _listed(source: Source, record: GranuleRecord) -> GranuleRecord | None:
-    """A granule as another source lists it, by its name; None when it does not."""
+    """Find a granule by its name in another source; return None if it is not listed there."""
     parts = parse_granule_name(record.name)
     if parts is None:
         return None

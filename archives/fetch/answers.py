@@ -1,4 +1,4 @@
-"""What an HTTP answer that is not the file asked for means: one error for each cause."""
+"""Translate an HTTP answer that is not the requested file into one error per cause."""
 
 import json
 import math
@@ -29,14 +29,14 @@ _LICENCE = re.compile(
     r"\beula\b|licen[cs]e agreement|approve_app|accept.{0,40}terms", re.IGNORECASE
 )
 _GRANULES = (*GRANULE_SUFFIXES, ".nc")
-_HEAD = 64  # bytes looked at before any is given on
-_SAID = 200  # characters of a server's own words that go into a message
+_HEAD = 64  # bytes inspected before any is passed on
+_SAID = 200  # characters of a server's own text quoted in a message
 
 
 def answer_error(
     status: int, url: str, headers: Mapping[str, str], body: str, *, now: float
 ) -> ArchiveError:
-    """The error an answer's status stands for; `now` (POSIX seconds) dates a Retry-After."""
+    """Return the error that an answer's status means; `now` (POSIX seconds) dates a Retry-After."""
     where = bare_url(url)
     if status in (429, 503):
         delay = retry_after(headers.get("retry-after", ""), now)
@@ -70,18 +70,19 @@ def _refusal(status: int, url: str, body: str) -> CredentialsRefusedError:
             "https://urs.earthdata.nasa.gov/user_tokens and set it"
         )
     return NotPermittedError(
-        f"{where} answered 403{_said(body)}: this account may not have the file; ask the archive "
+        f"{where} answered 403{_said(body)}: this account may not read the file; ask the archive "
         "for access"
     )
 
 
 def see_granule(pieces: Iterator[bytes], name: str, where: str) -> Iterator[bytes]:
-    """All the pieces of a body, once its first bytes are seen not to be those of a web page.
+    """Pass on all pieces of a body after checking that its first bytes are not a web page's.
 
-    Only names of granules are looked at; what else a body may be wrong in is not seen here.
+    Only names of granules are checked; other defects of a body are not detected here.
 
     Raises:
-        CredentialsRefusedError: it is HTML, as archives send for signing in with status 200.
+        CredentialsRefusedError: it is HTML, which archives send with status 200 to ask for a
+            sign-in.
         DownloadFailedError: it is another document.
     """
     first: list[bytes] = []
@@ -103,12 +104,12 @@ def see_granule(pieces: Iterator[bytes], name: str, where: str) -> Iterator[byte
 
 
 def is_signed(url: str) -> bool:
-    """Whether a URL carries its permission in itself."""
+    """Tell whether a URL carries its own permission."""
     return any(name.lower() in _SIGNATURES for name in parse_qs(urlsplit(url).query))
 
 
 def bare_url(url: str) -> str:
-    """A URL fit for a message or a log: without user, password, query and fragment."""
+    """Strip a URL for messages and logs: no user, password, query or fragment."""
     try:
         parts = urlsplit(url)
     except ValueError:
@@ -118,7 +119,7 @@ def bare_url(url: str) -> str:
 
 
 def followed(url: str, to: str) -> str:
-    """Where an address, perhaps a relative one, leads from a URL. Raises AnswerBrokenError."""
+    """Resolve an address, which may be relative, against a URL; raise AnswerBrokenError."""
     try:
         joined = urljoin(url, to)
         urlsplit(joined)
@@ -128,7 +129,7 @@ def followed(url: str, to: str) -> str:
 
 
 def retry_after(text: str, now: float) -> float | None:
-    """Seconds from now that a Retry-After asks for: a number, or a date (RFC 9110, 10.2.3)."""
+    """Return the seconds a Retry-After asks for: a number, or a date (RFC 9110, 10.2.3)."""
     try:
         asked = float(text)
     except ValueError:
@@ -149,6 +150,6 @@ def _resolution(body: str) -> str:
 
 
 def _said(body: str) -> str:
-    """A server's own words, when they are words."""
+    """Quote the text of a server's answer, if it has any."""
     text = " ".join(re.sub(r"<[^>]*>", " ", body).split())
     return f" ({text[:_SAID]})" if text else ""

@@ -1,4 +1,4 @@
-"""The Earthdata Login token, and which hosts may see it."""
+"""The Earthdata Login token, and the hosts that may receive it."""
 
 from collections.abc import Iterable, Mapping
 from ipaddress import ip_address
@@ -19,14 +19,15 @@ _PORTS = {"https": 443, "http": 80}
 
 
 class Credentials:
-    """Gives the bearer token to its own hosts alone.
+    """Gives the bearer token only to its own hosts.
 
-    Asked for each address anew, redirects too: what a host redirects to (CloudFront, S3) bears its
-    permission in the address, must not learn the token, and refuses a request with two permissions.
+    It is asked again for each address, also for redirects: the hosts they lead to (CloudFront, S3)
+    accept a permission in the address, must not learn the token, and refuse a request with two
+    permissions.
     """
 
     def __init__(self, token: SecretStr, hosts: Iterable[str] = EARTHDATA_HOSTS) -> None:
-        """`hosts` are names, with `:port` where it is not that of https."""
+        """Remember the token and its hosts: names, with `:port` if it is not that of https."""
         self._token = token
         self._hosts = frozenset(host.strip().lower() for host in hosts if host.strip())
 
@@ -35,11 +36,11 @@ class Credentials:
 
     @property
     def given(self) -> bool:
-        """Whether there is a token at all."""
+        """Whether a token is set."""
         return bool(self._token.get_secret_value())
 
     def headers(self, url: str) -> Mapping[str, str]:
-        """What permits a request to this very address: Authorization, or nothing."""
+        """Return the headers that permit a request to this address: Authorization, or none."""
         if not self.given or not self._own(url):
             return {}
         return {"Authorization": f"Bearer {self._token.get_secret_value()}"}
@@ -50,7 +51,7 @@ class Credentials:
             host, port = (parts.hostname or "").lower(), parts.port
         except ValueError:
             return False
-        # In clear text the token goes nowhere but to this machine itself.
+        # Without TLS the token is only sent to this machine.
         if parts.scheme != "https" and not (parts.scheme == "http" and _is_loopback(host)):
             return False
         port = port or _PORTS[parts.scheme]

@@ -1,10 +1,9 @@
-"""Fetching one file over HTTP: resumed where it was cut, verified, visible only when whole.
+"""Fetch one file over HTTP: resumed after a cut, verified, visible only when complete.
 
-The redirects are followed here and not by the HTTP library: each hop's headers are asked for anew,
-so that a token goes to its own hosts and never on to the signed address they redirect to
-(CloudFront and S3 refuse a request with two kinds of permission). After a cut the address first
-asked is asked again, with Range and If-Range (RFC 9110, 13.1.5 and 14.2), since a signed one may
-have expired.
+This module follows redirects itself, not the HTTP library: headers are chosen for each hop, so
+that a token is sent to its own hosts and never to the signed address they redirect to (CloudFront
+and S3 refuse a request with two kinds of permission). After a cut the first address is asked again,
+with Range and If-Range (RFC 9110, 13.1.5 and 14.2), because a signed address may have expired.
 """
 
 import re
@@ -36,41 +35,38 @@ from archives.fetch.partial import Origin, Partial, check_room
 from archives.model import Fetched
 
 Progress = Callable[[int, int], None]
-"""Told the bytes so far and the bytes in all (0: unknown)."""
+"""Called with the bytes received so far and the total (0: unknown)."""
 
 USER_AGENT = f"swathmill/{version('swathmill')}"
 """How Swathmill names itself to archives."""
 
 _HOPS = 10
 _RESUMES = 20
-_BODY = 64 * 1024  # bytes of an error's body that are read
-_LEAST = 1024  # bytes a second; less over a whole stall's time is a stall
+_BODY = 64 * 1024  # bytes read from the body of an error
+_LEAST = 1024  # bytes per second; a slower transfer during the stall time is a stall
 _CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)$")
-_CUT = ("peer closed connection", "Server disconnected")  # httpx has one class for these and worse
+_CUT = ("peer closed connection", "Server disconnected")  # httpx uses one class for these and worse
 
 
 class Credentials(Protocol):
-    """What is sent along to which address."""
+    """Chooses the headers that are sent to each address."""
 
     def headers(self, url: str) -> Mapping[str, str]:
-        """Return the headers that permit a request to this very URL.
-
-        Empty if no credentials belong to the host.
-        """
+        """Return the headers that permit a request to this URL; empty for an unknown host."""
         ...
 
 
 class NoCredentials:
-    """For archives that ask for none."""
+    """Credentials for archives that require none."""
 
     def headers(self, _url: str) -> Mapping[str, str]:
-        """No headers."""
+        """Return no headers."""
         return {}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Timing:
-    """Seconds: to connect, of silence that is a stall, and between a cut and going on."""
+    """Seconds: limit to connect, silence that counts as a stall, pause before resuming."""
 
     connect: float = 10.0
     stall: float = 60.0
@@ -78,11 +74,11 @@ class Timing:
 
 
 class _AgainError(Exception):
-    """What was kept is of no use: ask for the whole."""
+    """The bytes kept cannot be used: ask for the whole file."""
 
 
 class _ExpiredError(Exception):
-    """What a redirect permitted is permitted no longer: the address first asked gives another."""
+    """The permission in a redirect has expired; the first address gives a new one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +89,7 @@ class _Wanted:
 
 
 class Downloader:
-    """Fetches files by HTTP and HTTPS. `context` replaces the usual trust in certificates."""
+    """Fetches files by HTTP and HTTPS; `context` replaces the default TLS certificates."""
 
     def __init__(
         self,
@@ -120,16 +116,16 @@ class Downloader:
         checksum_type: str | None,
         progress: Progress | None = None,
     ) -> Fetched:
-        """Bring the file to `to` from the first of the URLs that gives it.
+        """Download the file to `to` from the first of the URLs that provides it.
 
-        `size` is in bytes, 0 when the catalogue does not say; `checksum_type` as in
-        `archives.checksums`, and a kind unknown there is not checked. Bytes so far wait beside `to`
-        in `<to>.part` for the next call, by whatever process.
+        `size` is in bytes, 0 if the catalogue does not say. `checksum_type` is a kind of
+        `archives.checksums`; an unknown kind is not checked. The bytes received so far stay beside
+        `to` in `<to>.part` for the next call, from any process.
 
         Raises:
-            ArchiveError: by its class, why none of the URLs gave the file; of several reasons the
-                one that passes soonest.
-            OSError: ENOSPC, also before a byte is written.
+            ArchiveError: none of the URLs provided the file; the class tells the cause. Of several
+                causes, the one that may pass soonest.
+            OSError: ENOSPC; also before any byte is written.
         """
         to.parent.mkdir(parents=True, exist_ok=True)
         errors: list[ArchiveError] = []
@@ -149,8 +145,8 @@ class Downloader:
         raise soonest(errors)
 
     def _fetch(self, wanted: _Wanted, partial: Partial) -> None:
-        """Ask, and ask again after each cut, as long as that gets on."""
-        followed(wanted.url, "")  # or it is told that it is none
+        """Request the file, and request the rest after each cut as long as bytes arrive."""
+        followed(wanted.url, "")  # raises for an invalid address
         if partial.origin is not None and partial.origin.url != bare_url(wanted.url):
             partial.clear()
         whole, signed = False, False
@@ -164,7 +160,7 @@ class Downloader:
                     partial.clear()
                     if whole:
                         raise DownloadFailedError(
-                            f"{bare_url(wanted.url)} does not send the range or the whole asked for"
+                            f"{bare_url(wanted.url)} sends neither the requested range nor the file"
                         ) from None
                     whole = True
                 except _ExpiredError as expired:
@@ -179,7 +175,7 @@ class Downloader:
 
     @contextmanager
     def _client(self) -> Iterator[httpx.Client]:
-        """A client of one download's own: cookies of a sign-in do not live longer."""
+        """Yield a client for one download, so that cookies of a sign-in end with it."""
         timing = self._timing
         with httpx.Client(
             verify=self._context or True,
@@ -190,7 +186,7 @@ class Downloader:
             yield client
 
     def _ask(self, client: httpx.Client, wanted: _Wanted, partial: Partial) -> None:
-        """One request for what is missing, with all its redirects; the bytes go to `partial`."""
+        """Request the missing bytes once, with all redirects; the bytes go to `partial`."""
         origin = partial.origin
         if (
             origin is not None
@@ -234,21 +230,21 @@ class Downloader:
             except httpx.NetworkError as error:
                 raise ConnectionFailedError(f"{where} was cut off: {error}") from None
             except (httpx.UnsupportedProtocol, httpx.InvalidURL) as error:
-                raise DownloadFailedError(f"{where} is no address to fetch from: {error}") from None
+                raise DownloadFailedError(f"{where} is not a valid address: {error}") from None
             except httpx.TransportError as error:
                 if str(error).startswith(_CUT):
                     raise ConnectionFailedError(f"{where} was cut off: {error}") from None
                 raise AnswerBrokenError(f"{where} answered with broken HTTP: {error}") from None
 
     def _take(self, answer: httpx.Response, url: str, wanted: _Wanted, partial: Partial) -> None:
-        """Judge an answer that is no redirect, and keep its bytes."""
+        """Judge an answer that is not a redirect, and keep its bytes."""
         if answer.status_code == 416 and partial.length:
             raise _AgainError
         if answer.status_code not in (200, 206):
             body = _some_text(answer)
             raise answer_error(answer.status_code, url, answer.headers, body, now=time.time())
         if answer.headers.get("content-encoding", "identity") != "identity":
-            raise DownloadFailedError(f"{bare_url(url)} sent it compressed, unasked")
+            raise DownloadFailedError(f"{bare_url(url)} compressed the file without being asked to")
         pieces = self._paced(answer.iter_raw(), bare_url(url))
         if answer.status_code == 206:
             total = _check_range(answer, partial)
@@ -279,7 +275,7 @@ class Downloader:
             raise DownloadFailedError(f"{where} ended after {found} of {total} bytes")
 
     def _paced(self, pieces: Iterator[bytes], where: str) -> Iterator[bytes]:
-        """The pieces, as long as they come at more than a drip."""
+        """Pass on the pieces as long as they do not arrive too slowly."""
         stall = self._timing.stall
         since, got = time.monotonic(), 0
         for piece in pieces:
@@ -299,7 +295,7 @@ def _range_headers(partial: Partial) -> dict[str, str]:
 
 
 def _redirection(answer: httpx.Response, url: str) -> str | None:
-    """Where an answer redirects to, None when it does not."""
+    """Return where an answer redirects to; None if it does not."""
     location = str(answer.headers.get("location", ""))
     if answer.status_code not in (301, 302, 303, 307, 308) or not location:
         return None
@@ -313,11 +309,11 @@ def _redirection(answer: httpx.Response, url: str) -> str | None:
 
 
 def _check_range(answer: httpx.Response, partial: Partial) -> int:
-    """The whole file's bytes by an answer that goes on where `partial` ends (0: not said)."""
+    """Return the file's total bytes from an answer that continues `partial` (0: unknown)."""
     match = _CONTENT_RANGE.match(answer.headers.get("content-range", ""))
     if match is None or int(match[1]) != partial.length or partial.origin is None:
         raise _AgainError
-    # Not every server that knows Range knows If-Range: what it says of the file must be the same.
+    # Some servers support Range but not If-Range, so compare what they say about the file.
     known = partial.origin.validator
     now = answer.headers.get("etag" if known.startswith('"') else "last-modified", known)
     total = 0 if match[3] == "*" else int(match[3])
@@ -332,7 +328,7 @@ def _length(answer: httpx.Response) -> int:
 
 
 def _validator(answer: httpx.Response) -> str:
-    """What proves later that the file is still the same: a strong ETag, or its date."""
+    """Return what later proves that the file is unchanged: a strong ETag, or its date."""
     tag = str(answer.headers.get("etag", ""))
     if tag.startswith('"'):
         return tag

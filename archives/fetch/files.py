@@ -26,48 +26,48 @@ from archives.formats.sidecar import MAX_BYTES, Sidecar, parse_sidecar, read_sid
 from modis.formats import GRANULE_SUFFIXES
 
 Stamp = tuple[int, int, str]
-"""A file's size in bytes, a number that changes with its content, and the same of its sidecar."""
+"""A file's size in bytes, a number that changes with its content, and both of its sidecar."""
 
 _BLOCK = 1 << 22
 
 
 class Files(Protocol):
-    """Files below a place, by their path relative to it (with slashes)."""
+    """The files below a place, by their relative path (with slashes)."""
 
     @property
     def place(self) -> str:
-        """The place, fit for a message."""
+        """The place, for messages."""
 
     @property
     def near(self) -> bool:
-        """Whether opening a file costs next to nothing."""
+        """Whether opening a file costs almost nothing."""
 
     def stamps(self) -> Iterator[tuple[str, Stamp]]:
-        """Every granule file with its stamp."""
+        """Yield every granule file with its stamp."""
 
     def sidecar(self, file: str) -> Sidecar | None:
-        """What the `.xml` beside a file says, None when there is none."""
+        """Read the `.xml` beside a file; return None if there is none."""
 
     def local(self, file: str) -> AbstractContextManager[Path]:
-        """The file on this machine's disk, for as long as the context lasts."""
+        """Provide the file on this machine's disk while the context lasts."""
 
     def chunks(self, file: str) -> Iterator[bytes]:
-        """A file's bytes. Raises NotPublishedError, at once, when it is not there."""
+        """Yield a file's bytes; raise NotPublishedError at once if it does not exist."""
 
 
 class LocalFiles:
-    """Files of a folder. Raises IndexUnusableError when it is none."""
+    """The files of a folder; raises IndexUnusableError if the folder does not exist."""
 
     near = True
 
     def __init__(self, path: Path) -> None:
         if not path.is_dir():
-            raise IndexUnusableError(f"archive folder {path} is no folder: name an existing one")
+            raise IndexUnusableError(f"archive folder {path} is not a folder: name an existing one")
         self._path = path.resolve()
         self.place = str(self._path)
 
     def stamps(self) -> Iterator[tuple[str, Stamp]]:
-        """As `Files.stamps`."""
+        """Implement `Files.stamps`."""
         for folder, subfolders, names in os.walk(self._path):
             subfolders.sort()
             present = set(names)
@@ -80,21 +80,21 @@ class LocalFiles:
                     sidecar = path.with_name(name + ".xml")
                     beside = str(sidecar.stat().st_mtime_ns) if sidecar.name in present else ""
                 except FileNotFoundError:
-                    continue  # it vanished while we looked
+                    continue  # the file was deleted meanwhile
                 relative = path.relative_to(self._path).as_posix()
                 yield relative, (about.st_size, about.st_mtime_ns, beside)
 
     def sidecar(self, file: str) -> Sidecar | None:
-        """As `Files.sidecar`."""
+        """Implement `Files.sidecar`."""
         return read_sidecar(self._path / f"{file}.xml")
 
     def local(self, file: str) -> AbstractContextManager[Path]:
-        """As `Files.local`."""
+        """Implement `Files.local`."""
         return nullcontext(self._path / file)
 
     def chunks(self, file: str) -> Iterator[bytes]:
-        """As `Files.chunks`."""
-        # Links are followed, as they were for the index; a record may not climb out by its name.
+        """Implement `Files.chunks`."""
+        # Links are followed, as for the index, but a record's name may not lead out of the folder.
         source = Path(os.path.normpath(self._path / file))
         if not source.is_relative_to(self._path) or not source.is_file():
             raise _missing(file, self.place)
@@ -102,10 +102,10 @@ class LocalFiles:
 
 
 class RemoteFiles:
-    """Files below a URL of fsspec: `abfs://container@account.dfs.core.windows.net/folder`, say.
+    """The files below a URL of fsspec.
 
-    `options` are those of the URL's file system; for `abfs`, without any, Azure's usual
-    credentials serve.
+    An example is `abfs://container@account.dfs.core.windows.net/folder`. `options` are those of the
+    URL's file system; without any, `abfs` uses Azure's default credentials.
     """
 
     near = False
@@ -124,7 +124,7 @@ class RemoteFiles:
         self._root = str(root).rstrip("/")
 
     def stamps(self) -> Iterator[tuple[str, Stamp]]:
-        """As `Files.stamps`."""
+        """Implement `Files.stamps`."""
         with self._named_errors(self.place):
             self._system.invalidate_cache()
             found = self._system.find(self._root, detail=True)
@@ -136,7 +136,7 @@ class RemoteFiles:
                 yield path[len(self._root) + 1 :], (int(about["size"]), changes[path], beside)
 
     def sidecar(self, file: str) -> Sidecar | None:
-        """As `Files.sidecar`."""
+        """Implement `Files.sidecar`."""
         try:
             with self._named_errors(file):
                 return parse_sidecar(
@@ -147,7 +147,7 @@ class RemoteFiles:
 
     @contextmanager
     def local(self, file: str) -> Iterator[Path]:
-        """As `Files.local`: a copy that is deleted afterwards."""
+        """Implement `Files.local` with a copy that is deleted afterwards."""
         with tempfile.TemporaryDirectory(prefix="swathmill-") as folder:
             path = Path(folder) / file.rpartition("/")[2]
             with path.open("wb") as copy:
@@ -156,7 +156,7 @@ class RemoteFiles:
             yield path
 
     def chunks(self, file: str) -> Iterator[bytes]:
-        """As `Files.chunks`."""
+        """Implement `Files.chunks`."""
         with self._named_errors(file):
             opened = self._system.open(self._path(file), "rb", block_size=_BLOCK)
         return self._read(opened, file)
@@ -173,7 +173,7 @@ class RemoteFiles:
 
     @contextmanager
     def _named_errors(self, file: str) -> Iterator[None]:
-        """What file systems raise, as ours."""
+        """Translate what file systems raise into errors of this room."""
         try:
             yield
         except ArchiveError:
@@ -200,6 +200,6 @@ def _missing(file: str, place: str) -> NotPublishedError:
 
 
 def _change(about: Mapping[str, object]) -> int:
-    """A number out of whatever a file system says that changes with a file."""
+    """Compute a number that changes with a file, from whatever its file system says about it."""
     said = [about.get(key) for key in ("etag", "last_modified", "mtime", "created", "size")]
     return int.from_bytes(hashlib.sha256(repr(said).encode()).digest()[:7], "big")

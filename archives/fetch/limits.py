@@ -1,4 +1,4 @@
-"""Politeness: how many connections and requests a host gets from us at once."""
+"""Limit connections and requests per host, out of politeness."""
 
 import threading
 import time
@@ -9,16 +9,16 @@ from typing import Protocol
 
 from archives.errors import ServerBusyError
 
-_LOOK = 0.05  # seconds between two looks for a place
+_LOOK = 0.05  # seconds between two attempts to get a place
 
 
 class HostLimits(Protocol):
-    """Hands out places at hosts."""
+    """Grants connections to hosts."""
 
     def place(self, host: str) -> AbstractContextManager[None]:
-        """Hold a connection's place at a host, for one request and its whole answer.
+        """Hold one of a host's connections for one request and its whole answer.
 
-        Waits for it. Raises ServerBusyError when none comes free within the patience.
+        Waits for a free one. Raises ServerBusyError if none becomes free in time.
         """
         ...
 
@@ -31,9 +31,9 @@ class _Host:
 
 @dataclass
 class LocalLimits:
-    """Limits within this process: connections at once, and requests a second, to each host.
+    """Limits within this process: connections at once, and requests per second, for each host.
 
-    `patience` is the longest wait for a place, in seconds.
+    `patience` is the longest wait for a connection, in seconds.
     """
 
     connections: int = 4
@@ -46,7 +46,7 @@ class LocalLimits:
 
     @contextmanager
     def place(self, host: str) -> Iterator[None]:
-        """As `HostLimits.place`."""
+        """Implement `HostLimits.place`."""
         wait_for_place(lambda: self._take(host), host, self.patience, self.clock, self.sleep)
         try:
             yield
@@ -55,7 +55,7 @@ class LocalLimits:
                 self._hosts[host].held -= 1
 
     def _take(self, host: str) -> float:
-        """Take a place: 0, or the seconds after which to ask again."""
+        """Take a connection and return 0, or return the seconds after which to ask again."""
         with self._lock:
             found = self._hosts.setdefault(host, _Host())
             if found.held >= self.connections:
@@ -75,10 +75,10 @@ def wait_for_place(
     clock: Callable[[], float],
     sleep: Callable[[float], None],
 ) -> None:
-    """Call `take` until it answers 0; otherwise it names the seconds to wait.
+    """Call `take` until it returns 0; any other value is the number of seconds to wait.
 
     Raises:
-        ServerBusyError: there was no place within `patience` seconds.
+        ServerBusyError: no connection became free within `patience` seconds.
     """
     end = clock() + patience
     while wait := take():

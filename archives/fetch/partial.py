@@ -1,4 +1,4 @@
-"""A download under way: the bytes so far beside the final name, and what they are bytes of."""
+"""A download in progress: the bytes so far beside the final name, and their origin."""
 
 import errno
 import json
@@ -11,16 +11,16 @@ from archives.errors import DownloadFailedError
 from archives.formats.checksums import Digest, digest, read_chunks, same_checksum
 from archives.model import Fetched
 
-_SPARE = 64 * 2**20  # bytes of disk left to others
+_SPARE = 64 * 2**20  # bytes of disk left free for other programs
 
 
 @dataclass(frozen=True, kw_only=True)
 class Origin:
-    """What the bytes of a partial file belong to.
+    """The file that the bytes of a partial file belong to.
 
-    `url` is the address first asked, without its query; `validator` a strong ETag or a
-    Last-Modified for If-Range, empty when the server gave none; `total` the announced size in
-    bytes, 0 when it did not say.
+    `url` is the first address without its query. `validator` is a strong ETag or a Last-Modified
+    for If-Range, empty if the server gave none. `total` is the announced size in bytes, 0 if
+    unknown.
     """
 
     url: str
@@ -31,7 +31,7 @@ class Origin:
 class Partial:
     """The file `<to>.part`, which outlives a killed process, and its state `<to>.part.json`.
 
-    Checksums run along as bytes are appended, so that the whole is read once.
+    Checksums are updated as bytes are appended, so that the file is read only once.
     """
 
     def __init__(self, to: Path, checksum_type: str | None) -> None:
@@ -46,14 +46,14 @@ class Partial:
         self._read()
 
     def clear(self) -> None:
-        """Forget all bytes."""
+        """Delete all bytes."""
         self.close()
         self._state.unlink(missing_ok=True)
         self.path.unlink(missing_ok=True)
         self.length, self.origin, self._digests = 0, None, self._fresh()
 
     def begin(self, origin: Origin) -> None:
-        """Start anew with the bytes of an origin; the state is on disk before the first of them."""
+        """Start again with the bytes of an origin; the state is on disk before the first byte."""
         self.clear()
         draft = self._state.with_name(f"{self._state.name}.new")
         draft.write_text(json.dumps(asdict(origin)), "utf-8")
@@ -61,23 +61,23 @@ class Partial:
         self.origin = origin
 
     def append(self, data: bytes) -> None:
-        """Add bytes at the end."""
+        """Append bytes."""
         if self._file is None:
             self._file = self.path.open("ab", buffering=0)
         self._file.write(data)
         self._count(data)
 
     def close(self) -> None:
-        """Let go of the file; its bytes stay for another time."""
+        """Close the file; its bytes stay for a later attempt."""
         if self._file is not None:
             self._file.close()
             self._file = None
 
     def finish(self, size: int, checksum: str | None) -> Fetched:
-        """Verify the whole and give it its final name.
+        """Verify the file and give it its final name.
 
         Raises:
-            DownloadFailedError: size (0: unknown) or checksum differ; the bytes are forgotten.
+            DownloadFailedError: size (0: unknown) or checksum differ; the bytes are deleted.
         """
         self.close()
         self.path.touch()
@@ -104,7 +104,7 @@ class Partial:
             running.update(data)
 
     def _read(self) -> None:
-        """Take up what an earlier process left, unless it does not say what it is."""
+        """Adopt the bytes of an earlier process, unless their origin is unknown."""
         try:
             state = json.loads(self._state.read_text("utf-8"))
             self.origin = Origin(
@@ -119,11 +119,11 @@ class Partial:
 
 
 def check_room(folder: Path, wanted: int) -> None:
-    """Raise OSError (ENOSPC) when so many bytes, and some to spare, have no room in a folder."""
+    """Raise OSError (ENOSPC) if a folder lacks space for this many bytes and a reserve."""
     free = shutil.disk_usage(folder).free
     if wanted > 0 and wanted + _SPARE > free:
         raise OSError(
             errno.ENOSPC,
-            f"{wanted} bytes are still to come and only {free} are free in the data folder: "
+            f"{wanted} bytes are still to be fetched, but only {free} are free in the data folder: "
             "make room",
         )

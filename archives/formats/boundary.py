@@ -1,8 +1,8 @@
-"""Whether a granule can touch an area: swath boundaries and sinusoidal tiles on the sphere.
+"""Decide whether a granule can touch an area: swath boundaries and sinusoidal tiles.
 
-Everything is decided in a stereographic plane around the granule, where neither the antimeridian
-nor a pole is special. The answer may be yes for a near miss, never no for a hit: swath boundaries
-run through pixel centres or through four corners only, so they are widened by a margin.
+Everything is decided in a stereographic plane around the granule, in which neither the antimeridian
+nor a pole is special. The answer may be yes for a near miss, but never no for a hit. Swath
+boundaries run only through pixel centres or through four corners, so they are widened by a margin.
 """
 
 import math
@@ -22,32 +22,32 @@ from modis.tile import Tile
 # Half a footprint at the swath's edge (45 km x 20 km for a 10 km product, diagonal).
 OUTLINE_MARGIN_KM = 30.0
 # The four corners that archives publish (GRING) are those of the outermost 1 km footprints, 30 km
-# and more beyond the centres of 10 km pixels. Great circles between them miss the curve of the
-# swath's edge, 15 km at most.
+# or more beyond the centres of 10 km pixels. Great circles between them differ from the curved
+# edge of the swath by at most 15 km.
 CORNERS_MARGIN_KM = 20.0
 _CORNERS = 4
-# Few points of anything else: that curve, and half the coarsest footprint.
+# Other boundaries with few points: that difference, and half the coarsest footprint.
 FEW_POINTS_MARGIN_KM = 45.0
 _FEW_POINTS = 12
-# A tile's curved edge is drawn with a point every tenth of a degree; near the poles, where it bends
-# most, great circles between those miss it by 0.2 km.
+# A tile's curved edge has a point every tenth of a degree; near the poles, where it bends most,
+# great circles between the points differ from it by 0.2 km.
 TILE_MARGIN_KM = 0.25
 _PARALLEL_POINTS = 41
 
-_STEP = math.radians(1.0)  # great circles are drawn with a point every degree
+_STEP = math.radians(1.0)  # great circles get a point every degree
 _CHUNK_DEGREES = 20.0
 
 Vectors = npt.NDArray[np.float64]
 
 
 Area = LonLatBox | Sequence[Ring]
-"""A box, or rings of (longitude, latitude) joined by great circles (densify other lines)."""
+"""A box, or rings of (longitude, latitude) joined by great circles; densify other lines."""
 
 
 def touches(record: GranuleRecord, area: Area) -> bool:
-    """Whether the granule may hold pixels in the area.
+    """Tell whether the granule may hold pixels in the area.
 
-    A granule of unknown place touches everything: reading it will tell.
+    A granule of unknown position touches everything, because only reading it can tell.
     """
     if record.tile is not None and isinstance(area, LonLatBox):
         return record.tile.meets(area)
@@ -60,7 +60,7 @@ def touches(record: GranuleRecord, area: Area) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class Cap:
-    """A ring as unit vectors, shape (n, 3), with a cap (centre, angular radius) around it."""
+    """A ring as unit vectors, shape (n, 3), and a cap (centre, angular radius) around it."""
 
     ring: Vectors
     centre: Vectors
@@ -68,7 +68,7 @@ class Cap:
 
 
 def margin_km(record: GranuleRecord) -> float:
-    """How far beyond its boundary a granule may hold pixels, in kilometres."""
+    """Return how far beyond its boundary a granule may hold pixels, in kilometres."""
     if record.tile is not None:
         return TILE_MARGIN_KM
     counts = [len(ring) for ring in record.boundary or ()]
@@ -79,7 +79,7 @@ def margin_km(record: GranuleRecord) -> float:
 
 
 def granule_caps(record: GranuleRecord) -> tuple[Cap, ...] | None:
-    """The shapes of a granule, or None when it may lie anywhere."""
+    """Return the shapes of a granule; None if it may lie anywhere."""
     if record.tile is not None:
         ring = tile_ring(record.tile)
         return (_cap(ring),) if ring else ()
@@ -89,7 +89,7 @@ def granule_caps(record: GranuleRecord) -> tuple[Cap, ...] | None:
 
 
 def area_caps(area: Area) -> tuple[Cap, ...]:
-    """The shapes an area is made of."""
+    """Return the shapes of an area."""
     if isinstance(area, LonLatBox):
         return _box_shapes(area)
     return tuple(_cap(tuple((float(x), float(y)) for x, y in ring)) for ring in area)
@@ -97,7 +97,7 @@ def area_caps(area: Area) -> tuple[Cap, ...]:
 
 @lru_cache(maxsize=512)
 def _box_shapes(box: LonLatBox) -> tuple[Cap, ...]:
-    """A box cut into pieces small enough for one plane, their parallels drawn densely."""
+    """Cut a box into pieces small enough for one plane, with many points on their parallels."""
     south, north = max(box.south, -90.0), min(box.north, 90.0)
     width = box.width
     columns = max(1, math.ceil(width / _CHUNK_DEGREES))
@@ -146,16 +146,16 @@ def _densify(corners: Vectors) -> Vectors:
 
 
 def caps_meet(granule: Cap, area: Cap, margin: float) -> bool:
-    """Whether two shapes are at most `margin` (radians) apart, or little more."""
+    """Tell whether two shapes are at most about `margin` (radians) apart."""
     apart = math.acos(float(np.clip(granule.centre @ area.centre, -1.0, 1.0)))
     if apart > granule.radius + area.radius + margin:
         return False
     if apart + area.radius > math.radians(150.0):
-        # Too near the point the plane cannot show, and the caps do meet: assume a hit.
+        # The caps meet too near the point that the plane cannot show: assume a hit.
         return True
     shape = _plane_polygon(granule, granule.centre)
     other = _plane_polygon(area, granule.centre)
-    # The plane's scale is 1 at its centre and grows outward, so a margin measured there is least.
+    # The plane's scale is 1 at its centre and grows outward, so the margin is smallest there.
     reach = granule.radius + margin
     scale = 2.0 / (1.0 + math.cos(min(reach, 2.5)))
     return bool(shapely.distance(shape, other) <= margin * scale)
@@ -168,7 +168,7 @@ def _plane_polygon(cap: Cap, centre: Vectors) -> shapely.Geometry:
     polygon = shapely.Polygon(plane)
     if polygon.is_valid and polygon.area > 0:
         return polygon
-    # A box of a few centimetres may collapse to a line, a point, or in repair to nothing at all.
+    # A box of a few centimetres may collapse to a line or a point, or vanish when it is repaired.
     repaired = shapely.make_valid(polygon)
     return shapely.MultiPoint(plane) if repaired.is_empty else repaired
 
@@ -182,22 +182,26 @@ def _axes_around(x: float, y: float, z: float) -> tuple[Vectors, Vectors]:
 
 
 def _axes(centre: Vectors) -> tuple[Vectors, Vectors]:
-    """East and north, or any two directions across, at a point of the sphere."""
+    """Return the directions east and north at a point of the sphere; at a pole any two."""
     x, y, z = centre.tolist()
     return _axes_around(x, y, z)
 
 
 @lru_cache(maxsize=1024)
 def tile_ring(tile: Tile) -> Ring:
-    """Return a tile's outline, cut at the rim of the projection; () when it is off the Earth."""
+    """Return the outline of a sinusoidal tile, cut at the projection's rim; empty off the Earth.
+
+    A tile is 10 degrees of latitude high and 10 degrees of the equator wide: longitude = x /
+    cos(latitude), |longitude| <= 180 (MODIS sinusoidal grid, 36 x 18 tiles).
+    """
     if not tile.on_earth:
         return ()
     lats = np.linspace(tile.north, tile.south, 101)
     wests, easts = tile.sides(lats)
     inside = easts - wests > 1e-9
     lats, wests, easts = lats[inside], wests[inside], easts[inside]
-    # Its upper and lower edges are parallels, which great circles between the corners would miss
-    # by 10 km.
+    # Its upper and lower edges are parallels; great circles between the corners would differ from
+    # them by 10 km.
     shares = np.linspace(0.0, 1.0, _PARALLEL_POINTS)[1:-1]
     north = [(float(wests[0] + (easts[0] - wests[0]) * share), float(lats[0])) for share in shares]
     south = [

@@ -1,8 +1,8 @@
-"""The daily `geoMeta` files of LAADS: where each 5-minute swath of a satellite lies.
+"""Read the daily `geoMeta` files of LAADS: the positions of a satellite's 5-minute swaths.
 
-Source: the files' own head (`# GranuleID,StartDateTime,ArchiveSet,OrbitNumber,DayNightFlag,
-EastBoundingCoord,...,GRingLongitude1..4,GRingLatitude1..4`); 288 lines a day, one per granule of
-the geolocation product, MOD03 and the like.
+Source: the files' own header (`# GranuleID,StartDateTime,ArchiveSet,OrbitNumber,DayNightFlag,
+EastBoundingCoord,...,GRingLongitude1..4,GRingLatitude1..4`); 288 lines per day, one per granule of
+the geolocation product, such as MOD03.
 """
 
 import csv
@@ -18,14 +18,14 @@ _FLAGS = {"D": "day", "N": "night", "B": "both"}
 
 @dataclass(frozen=True, kw_only=True)
 class SwathPlace:
-    """The ring through a swath's four corners, and `day`, `night`, `both` or nothing."""
+    """The ring through a swath's four corners, and `day`, `night`, `both` or ""."""
 
     ring: Ring
     day_night: str
 
 
 def geometa_path(product: str, day: date) -> str | None:
-    """The file for a product's satellite and day below the archive, None for another satellite."""
+    """Return the path of the file for a product's satellite and day; None for other satellites."""
     for prefix, (folder, stem) in _SATELLITES.items():
         if product.startswith(prefix):
             return f"{folder}/{day.year}/{stem}_{day.isoformat()}.txt"
@@ -42,7 +42,7 @@ _SATELLITES: Mapping[str, tuple[str, str]] = {
 
 
 def read_geometa(text: str) -> dict[str, SwathPlace]:
-    """Places by the swath's start, HHMM. Lines that cannot be read are left out."""
+    """Read positions by the swath's start, HHMM; unreadable lines are left out."""
     found = {}
     for line in _lines(text):
         name = parse_granule_name(line.get("GranuleID", ""))
@@ -62,7 +62,7 @@ def read_geometa(text: str) -> dict[str, SwathPlace]:
 
 
 def _lines(text: str) -> Iterator[dict[str, str]]:
-    """The lines as columns by name, by the last head line that names them."""
+    """Yield the lines as columns by name, according to the last header line above them."""
     columns: list[str] = []
     for values in csv.reader(text.splitlines(), skipinitialspace=True):
         if values and values[0].startswith("#"):

@@ -1,4 +1,4 @@
-"""The folders of LAADS and of the FTP servers before it: set / product / year / day of the year."""
+"""The folders of LAADS and of earlier FTP servers: set / product / year / day of the year."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from modis.granule_name import parse_granule_name
 
 _SWATH = timedelta(minutes=5)
 # Archive sets of collections: MODIS by number, VIIRS 1 and 2 in the 5000s (LAADS, "Using LAADS
-# APIs": the collection is the version of a product, the archive set its place).
+# APIs": a collection is the version of a product, an archive set the place where it is stored).
 _MODIS_SETS = (("5", "5"), ("51", "51"), ("6", "6"), ("61", "61"), ("7", "7"))
 _VIIRS_SETS = {
     "VNP": (("1", "5000"), ("2", "5200")),
@@ -23,7 +23,7 @@ _VIIRS_SETS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Listed:
-    """An entry of a folder; size 0 is a folder."""
+    """An entry of a folder; size 0 means a folder."""
 
     name: str
     size: int
@@ -33,19 +33,19 @@ class Listed:
 
     @property
     def is_swath(self) -> bool:
-        """Whether it is a swath's granule by its name."""
+        """Whether its name is that of a swath granule."""
         parts = parse_granule_name(self.name)
         return parts is not None and parts.is_swath
 
 
 def held_sets(product: str) -> tuple[tuple[Collection, str], ...]:
-    """(collection, archive set) that a product may have."""
+    """Return the (collection, archive set) pairs that a product may have."""
     sets = next((s for p, s in _VIIRS_SETS.items() if product.startswith(p)), _MODIS_SETS)
     return tuple((Collection(collection), number) for collection, number in sets)
 
 
 def archive_set(product: str, collection: str) -> str:
-    """The archive set of a product's collection: the folder it lies in."""
+    """Return the archive set of a product's collection, which names its folder."""
     wanted = Collection(collection)
     return dict(held_sets(product)).get(wanted, wanted)
 
@@ -53,7 +53,10 @@ def archive_set(product: str, collection: str) -> str:
 def day_folders(
     start_day: date, end_day: date, listed: Callable[[int], list[str]]
 ) -> Iterator[date]:
-    """The days in an inclusive span that have a folder; `listed` names those of a year, `001`."""
+    """Yield the days in an inclusive span that have a folder.
+
+    `listed` returns the names of a year's folders, such as `001`.
+    """
     for year in range(start_day.year, end_day.year + 1):
         for name in sorted(set(listed(year))):
             if len(name) == 3 and name.isdigit() and 1 <= int(name) <= 366:
@@ -69,7 +72,7 @@ def record_of(
     source: str,
     places: Mapping[str, SwathPlace],
 ) -> GranuleRecord | None:
-    """A granule by its entry in a day's folder; None for files that are not of the product."""
+    """Make a granule's record from an entry of a day's folder; None for other products."""
     parts = parse_granule_name(item.name)
     if parts is None or not item.name.lower().endswith(GRANULE_SUFFIXES):
         return None

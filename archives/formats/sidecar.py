@@ -1,4 +1,4 @@
-"""The `.hdf.xml` beside a granule: ECS inventory metadata (`ScienceGranuleMetadata.dtd`)."""
+"""Read the `.hdf.xml` beside a granule: ECS inventory metadata (`ScienceGranuleMetadata.dtd`)."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -7,12 +7,12 @@ from xml.etree import ElementTree
 
 from archives.model import Ring
 
-MAX_BYTES = 4 << 20  # real ones are 20 kB; an index must not swallow anything it is given
+MAX_BYTES = 4 << 20  # real sidecars have 20 kB; limits what an index reads
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sidecar:
-    """What a sidecar says of its granule; absent items are None or empty."""
+    """The content of a sidecar; absent items are None or empty."""
 
     name: str
     product: str
@@ -27,7 +27,7 @@ class Sidecar:
 
 
 def read_sidecar(path: Path) -> Sidecar | None:
-    """Read a sidecar, or None when there is none or it is not one (truncated, an error page)."""
+    """Read a sidecar; return None if it is absent, truncated or something else (an error page)."""
     try:
         if path.stat().st_size > MAX_BYTES:
             return None
@@ -37,7 +37,7 @@ def read_sidecar(path: Path) -> Sidecar | None:
 
 
 def parse_sidecar(text: bytes) -> Sidecar | None:
-    """A sidecar from its bytes, or None when they are none."""
+    """Parse the bytes of a sidecar; return None if they are not one."""
     # Entities could expand without bound; the sidecar's DTD declares none.
     if b"<!ENTITY" in text:
         return None

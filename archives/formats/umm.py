@@ -1,4 +1,4 @@
-"""Granule and collection records as the CMR writes them: UMM-G 1.6 and UMM-C 1.18 JSON.
+"""Parse granule and collection records of the CMR: UMM-G 1.6 and UMM-C 1.18 JSON.
 
 Source: the schemas at cdn.earthdata.nasa.gov/umm/granule and .../collection.
 """
@@ -17,7 +17,7 @@ from modis.formats import GRANULE_SUFFIXES
 from modis.granule_name import parse_granule_name
 from modis.sphere import wrap_longitude
 
-_FEW_DEGREES = 2.0  # between the points of a box's parallels, which are no great circles
+_FEW_DEGREES = 2.0  # between the points on a box's parallels, which are not great circles
 _WIDEST = 170.0  # degrees: a ring bounds the smaller part of the sphere
 
 Json = Mapping[str, Any]
@@ -40,7 +40,7 @@ class CmrCollection:
 
 
 def collection_of(item: Json) -> CmrCollection:
-    """A collection from an item of `collections.umm_json`; KeyError or ValueError: it is none."""
+    """Parse an item of `collections.umm_json`; raise KeyError or ValueError if it is invalid."""
     umm, meta = item["umm"], item["meta"]
     begins, ends, present = [], [], False
     for extent in umm.get("TemporalExtents", ()):
@@ -63,10 +63,10 @@ def collection_of(item: Json) -> CmrCollection:
 def record_of(
     item: Json, product: str, collection: Collection, source: str
 ) -> GranuleRecord | None:
-    """A granule from an item of `granules.umm_json`; None when it has no file for us.
+    """Parse an item of `granules.umm_json`; return None if it has no file that can be fetched.
 
-    Product and collection are those it was asked by. Raises KeyError or ValueError where the item
-    is no UMM-G granule.
+    Product and collection are those of the search. Raises KeyError or ValueError if the item is not
+    a UMM-G granule.
     """
     umm = item["umm"]
     urls = list(_file_urls(umm))
@@ -99,18 +99,18 @@ def record_of(
 
 
 def beginning(item: Json) -> datetime:
-    """When a granule's time span begins, by which the CMR orders."""
+    """Return the beginning of a granule's time span, by which the CMR sorts."""
     return _times(item["umm"])[0]
 
 
 def moment(text: str) -> datetime:
-    """A moment as UMM writes it, in UTC."""
+    """Parse a UMM date and time, in UTC."""
     found = datetime.fromisoformat(text)
     return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
 
 
 def _file_urls(umm: Json) -> Iterator[str]:
-    """Addresses of the data file by HTTPS; s3:// is for machines within Amazon's one region."""
+    """Yield HTTPS addresses of the data file; s3:// only works inside one Amazon region."""
     for link in umm.get("RelatedUrls", ()):
         url = str(link.get("URL", ""))
         if link.get("Type") != "GET DATA" or not url.startswith(("https://", "http://")):
@@ -145,7 +145,7 @@ def _times(umm: Json) -> tuple[datetime, datetime]:
 
 
 def _about_file(data: Json, name: str) -> Json:
-    """Size and checksum of the named file; providers list it alone or in a package."""
+    """Find size and checksum of the named file; providers list it alone or in a package."""
     listed: list[Json] = []
     for each in data.get("ArchiveAndDistributionInformation", ()):
         listed.extend(each.get("Files", ()) or (each,))
@@ -155,7 +155,7 @@ def _about_file(data: Json, name: str) -> Json:
 
 
 def _checksum(about: Json) -> dict[str, str | None]:
-    """The checksum in our spelling of its kind; of a kind we cannot compute, none."""
+    """Return the checksum with its kind in normal spelling; none for an unknown kind."""
     said = about.get("Checksum") or {}
     value, kind = str(said.get("Value") or ""), str(said.get("Algorithm") or "")
     kind = kind.lower().replace("-", "")
@@ -170,7 +170,7 @@ def _day_night(data: Json) -> str:
 
 
 def _boundary(umm: Json) -> tuple[Ring, ...] | None:
-    """The granule's polygons, or boxes; None when it may lie anywhere, or what it says is none."""
+    """Read the granule's polygons or boxes; None if they are absent or invalid."""
     try:
         domain = umm.get("SpatialExtent", {}).get("HorizontalSpatialDomain", {})
         return _rings(domain.get("Geometry", {}))
@@ -205,7 +205,7 @@ def _rings(geometry: Json) -> tuple[Ring, ...] | None:
 
 
 def box_ring(box: LonLatBox) -> Ring | None:
-    """Return a ring around a box, or None when it is too wide or has no height."""
+    """Make a ring around a box (west > east crosses the antimeridian); None if it is too wide."""
     width = box.width
     if width > _WIDEST or box.north <= box.south:
         return None

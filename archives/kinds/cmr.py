@@ -1,8 +1,8 @@
-"""NASA's Common Metadata Repository: granules of every data centre, by one search.
+"""NASA's Common Metadata Repository: one search over the granules of every data centre.
 
-Asked directly over HTTP and not by the `earthaccess` package: what is needed is two documented
-calls, a search must not sign in, and the downloads need a redirect loop of our own anyway. Source:
-the CMR Search API (cmr.earthdata.nasa.gov/search/site/docs/search/api), "Search After".
+This module calls it over HTTP and does not use the `earthaccess` package: it needs only two
+documented calls, a search must not sign in, and the downloads need their own redirect loop anyway.
+Source: the CMR Search API (cmr.earthdata.nasa.gov/search/site/docs/search/api), "Search After".
 """
 
 import heapq
@@ -24,9 +24,9 @@ from modis.sphere import wrap_longitude
 
 CMR_URL = "https://cmr.earthdata.nasa.gov/search"
 
-_PAGE = 2000  # the most the API gives at once
+_PAGE = 2000  # the API's largest page
 _EARLY = timedelta(days=1)
-"""A nominal start day may lie this much before a granule's time span begins, and any time after."""
+"""How far a nominal start day may lie before its time span; there is no limit after it."""
 
 _NEVER = datetime(1, 1, 1, tzinfo=UTC)
 _WIDER = 3.0  # degrees
@@ -34,8 +34,10 @@ _POLAR = 75.0  # degrees of latitude beyond which boxes go all around
 
 
 class CmrArchive:
-    """The CMR at `url`. What it lists is all there is: no granule of a collection it serves is
-    published and missing here."""
+    """The CMR at `url`.
+
+    Its list is complete: every published granule of a collection it serves is listed.
+    """
 
     authoritative = True
 
@@ -49,7 +51,7 @@ class CmrArchive:
         self._collections: dict[str, tuple[CmrCollection, ...]] = {}
 
     def refresh(self) -> None:
-        """Forget which collections there are: they are asked for again."""
+        """Forget the known collections, so that they are asked for again."""
         self._collections.clear()
 
     def search(
@@ -60,7 +62,7 @@ class CmrArchive:
         end_day: date,
         box: LonLatBox | None = None,
     ) -> Iterator[GranuleRecord]:
-        """As `Archive.search`, page by page. Nothing when the collection is not served."""
+        """Implement `Archive.search`, page by page; nothing if the collection is not served."""
         wanted = Collection(collection)
         asked = self._asked(product, wanted, start_day, end_day, box)
         if not asked:
@@ -82,8 +84,10 @@ class CmrArchive:
         end_day: date,
         box: LonLatBox | None = None,
     ) -> str:
-        """As `Stamped.stamp`, by one call: how many granules there are, and which was revised last,
-        and when. Whatever is added or changed has a later revision, what is removed is counted."""
+        """Implement `Stamped.stamp` with one call: the number of granules and the last revision.
+
+        Whatever is added or changed has a later revision; removals change the number.
+        """
         asked = self._asked(product, Collection(collection), start_day, end_day, box)
         if not asked:
             return "no collection"
@@ -102,7 +106,7 @@ class CmrArchive:
     def _asked(
         self, product: str, wanted: str, start_day: date, end_day: date, box: LonLatBox | None
     ) -> list[tuple[str, str]]:
-        """What a search of a collection's granules asks for; nothing when it is not served."""
+        """Return the parameters of a search for a collection's granules; empty if not served."""
         concepts = [c.concept for c in self._known(product) if c.collection == wanted]
         if not concepts:
             return []
@@ -115,7 +119,7 @@ class CmrArchive:
         return asked
 
     def holdings(self, product: str) -> list[Holding]:
-        """The collections of a product that have granules, whichever data centre serves them."""
+        """List the collections of a product that have granules, from all data centres."""
         spans: dict[Collection, list[CmrCollection]] = {}
         for each in self._known(product):
             spans.setdefault(each.collection, []).append(each)
@@ -132,7 +136,7 @@ class CmrArchive:
         ]
 
     def fetch(self, record: GranuleRecord, to: Path, progress: Progress | None = None) -> Fetched:
-        """Download the granule from the address the CMR gave."""
+        """Download the granule from the address that the CMR gave."""
         return self._downloader.get(
             [record.url],
             to,
@@ -158,9 +162,10 @@ class CmrArchive:
     def _ordered(
         self, parameters: list[tuple[str, str]], product: str, collection: Collection
     ) -> Iterator[GranuleRecord]:
-        """Records by nominal start: a few days are held back, since the CMR goes by another time.
+        """Sort records by nominal start.
 
-        A composite's nominal day may lie up to its whole period after the beginning of its span.
+        A few days are held back, because the CMR sorts by another time. A composite's nominal day
+        may lie up to its whole period after the beginning of its span.
         """
         held: list[tuple[datetime, str, int, GranuleRecord]] = []
         for number, item in enumerate(self._pages(parameters)):
@@ -179,7 +184,7 @@ class CmrArchive:
             yield heapq.heappop(held)[3]
 
     def _pages(self, parameters: list[tuple[str, str]]) -> Iterator[dict[str, Any]]:
-        """Every item of a granule search. A page that repeats or a list that shrinks is refused."""
+        """Yield every item of a search; refuse a page that repeats or a list that shrinks."""
         url = f"{self._url}/granules.umm_json"
         after, before, last, got = "", frozenset[str](), _NEVER, 0
         while True:
@@ -213,8 +218,11 @@ class CmrArchive:
 
 
 def _around(box: LonLatBox) -> str:
-    """The box as the CMR takes it, widened: its polygons have few corners, joined by great circles,
-    which cut off parts of tiles and swaths."""
+    """Widen the box and write it in the CMR's notation.
+
+    The CMR's polygons have few corners, joined by great circles, which cut off parts of tiles and
+    swaths.
+    """
     west, south, east, north = box
     low, high = max(south - _WIDER, -90.0), min(north + _WIDER, 90.0)
     far = max(abs(low), abs(high))

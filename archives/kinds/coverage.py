@@ -1,7 +1,8 @@
-"""What an archive that can list itself holds of each product: its days, and where they lie.
+"""What an archive that can list itself holds of each product: days and positions.
 
-Coarse on purpose and of bounded size: enough to tell a request that can find nothing. What it
-denies is not there; what it grants may still be absent on that day or at that place.
+This is coarse on purpose and of limited size: enough to recognise a request that cannot find
+anything. What the coverage excludes does not exist; what it includes may still be absent on a given
+day or place.
 """
 
 from collections.abc import Sequence
@@ -19,7 +20,7 @@ from modis.tile import Tile
 
 CELL_DEGREES = 10
 MOST_PLACED = 5_000
-"""Granules of one product whose outlines are looked at; those of more may lie anywhere."""
+"""Largest number of outlines compared per product; beyond it, granules may lie anywhere."""
 
 _BATCH = 500
 _ACROSS, _DOWN = 360 // CELL_DEGREES, 180 // CELL_DEGREES
@@ -34,11 +35,12 @@ class Square(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Coverage:
-    """One product in one collection.
+    """The coverage of one product in one collection.
 
-    `days` are the start days of its granules. They lie in the sinusoidal `tiles` and in the
-    `cells` of 10 degrees; `anywhere`: some may
-    lie elsewhere. `samples` are the paths of a few granules on this machine, if it has them.
+    `days` are the start days of its granules. They lie in the sinusoidal `tiles` (h, v) and in the
+    `cells` of 10 degrees (column from 180 degrees west, row from the south); `anywhere` says that
+    some may lie elsewhere. `samples` are the paths of a few granules on this machine, if it has
+    them.
     """
 
     product: str
@@ -56,12 +58,12 @@ class Covering(Protocol):
     """An archive that can list itself."""
 
     def coverage(self) -> list[Coverage] | None:
-        """All it holds, by product and collection; None when it cannot say. Raises ArchiveError."""
+        """List all it holds, by product and collection; None if it cannot. Raises ArchiveError."""
         ...
 
 
 def cells_touched(records: Sequence[GranuleRecord]) -> frozenset[Square]:
-    """The cells of 10 degrees that granules may touch."""
+    """Find the cells of 10 degrees that granules may touch."""
     boxes = [
         LonLatBox(
             west=col * CELL_DEGREES - 180.0,
@@ -80,7 +82,7 @@ def cells_touched(records: Sequence[GranuleRecord]) -> frozenset[Square]:
 
 
 def joined(first: Coverage, second: Coverage) -> Coverage:
-    """What two archives hold of one product together. Granules that both have count twice."""
+    """Join what two archives hold of one product; granules in both count twice."""
     return Coverage(
         product=first.product,
         collection=first.collection,

@@ -1,8 +1,9 @@
-"""An archive that is a folder of files: indexed once, then kept up with what changes in it.
+"""An archive that is a folder of files: indexed once, then updated when files change.
 
-The index is one SQLite file. A granule is described by what is surest: the file's own structure
-(through a reader the caller hands in), then its sidecar, then its name. A file that cannot be read
-is still listed by its name, so that asking for it fails with the right cause and is not overlooked.
+The index is one SQLite file. A granule is described by the most reliable source: the file's own
+structure (through a reader that the caller passes), then its sidecar, then its name. A file that
+cannot be read is still listed by its name, so that asking for it fails with the right cause instead
+of overlooking it.
 """
 
 import hashlib
@@ -64,13 +65,13 @@ class Outline(Protocol):
 
 
 OutlineReader = Callable[[Path], Outline | None]
-"""Reads a granule's outline, or returns None when the file cannot be read. Must not raise for bad
-files, and should read in a process of its own: HDF4 can crash."""
+"""Reads a granule's outline, or returns None if the file cannot be read. It must not raise for bad
+files, and should read in a separate process, because HDF4 can crash."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Refreshed:
-    """What bringing the index up to date found."""
+    """The result of updating the index."""
 
     files: int
     added: int
@@ -79,12 +80,12 @@ class Refreshed:
 
 
 class FolderArchive:
-    """A folder of granules, here or elsewhere (`RemoteFiles`), searched through its index.
+    """A folder of granules, local or remote (`RemoteFiles`), searched through its index.
 
-    `index_path` is a file outside or inside the folder; its directory is made. `read_outline` is
-    used once per new or changed file; of a file elsewhere only when neither sidecar nor name say
-    where it lies, since it must be fetched for that. Raises IndexUnusableError when
-    the folder or the index cannot be used.
+    `index_path` is a file outside or inside the folder; its directory is created. `read_outline` is
+    used once per new or changed file. A remote file must be fetched for that, so it is read only if
+    neither sidecar nor name tell its position. Raises IndexUnusableError if the folder or the index
+    cannot be used.
     """
 
     authoritative = False
@@ -102,10 +103,10 @@ class FolderArchive:
         self._index_path = index_path
         self._read_outline = read_outline
         self._fresh = False
-        self._coverage: list[Coverage] | None = None  # until the folder changes
+        self._coverage: list[Coverage] | None = None  # valid until the folder changes
 
     def refresh(self) -> Refreshed:
-        """Bring the index up to date with the folder: new, changed and vanished files."""
+        """Update the index for new, changed and deleted files."""
         on_disk = dict(self._files.stamps())
         with closing(self._open()) as index, index:
             known = {
@@ -136,8 +137,8 @@ class FolderArchive:
         end_day: date,
         box: LonLatBox | None = None,
     ) -> Iterator[GranuleRecord]:
-        """The granules of a product whose nominal start day is in the inclusive span, by start."""
-        del box  # the index goes by days alone
+        """List a product's granules whose nominal start day is in the inclusive span, by start."""
+        del box  # the index selects by days alone
         self._refresh_once()
         asked = (product, Collection(collection))
         with closing(self._open()) as index:
@@ -146,7 +147,7 @@ class FolderArchive:
                 "AND start_day BETWEEN ? AND ? ORDER BY start_day",
                 (*asked, start_day.isoformat(), end_day.isoformat()),
             ).fetchall()
-            # A day at a time: a read that stayed open would keep others from refreshing the index.
+            # Read a day at a time: an open read would keep others from refreshing the index.
             for (day,) in days:
                 rows = index.execute(
                     "SELECT record FROM files WHERE product = ? AND collection = ? "
@@ -163,7 +164,7 @@ class FolderArchive:
         end_day: date,
         box: LonLatBox | None = None,
     ) -> str:
-        """As `Stamped.stamp`: of the files' names, sizes and times as the index has them."""
+        """Implement `Stamped.stamp` from the files' names, sizes and times in the index."""
         del box
         self._refresh_once()
         with closing(self._open()) as index:
@@ -182,7 +183,7 @@ class FolderArchive:
     def misnamed(
         self, product: str, collection: str, start_day: date, end_day: date
     ) -> list[Misnamed]:
-        """As `NameChecking.misnamed`: by the names of files, and what was read from them."""
+        """Implement `NameChecking.misnamed`: compare files' names with what was read from them."""
         self._refresh_once()
         asked = (product, Collection(collection))
         with closing(self._open()) as index:
@@ -202,7 +203,7 @@ class FolderArchive:
         return found
 
     def holdings(self, product: str) -> list[Holding]:
-        """The collections of a product in the folder, with their first and last start day."""
+        """List the collections of a product in the folder, with their first and last start day."""
         self._refresh_once()
         with closing(self._open()) as index:
             rows = index.execute(
@@ -221,7 +222,7 @@ class FolderArchive:
         ]
 
     def products(self) -> list[tuple[str, str]]:
-        """Every (product, collection) the folder holds."""
+        """List every (product, collection) in the folder."""
         self._refresh_once()
         with closing(self._open()) as index:
             rows = index.execute(
@@ -231,7 +232,7 @@ class FolderArchive:
             return [(str(product), str(collection)) for product, collection in rows]
 
     def coverage(self) -> list[Coverage]:
-        """Everything in the folder, by product and collection."""
+        """List everything in the folder, by product and collection."""
         self._refresh_once()
         if self._coverage is None:
             with closing(self._open()) as index:
@@ -247,8 +248,10 @@ class FolderArchive:
     def _covered(
         self, index: sqlite3.Connection, product: str, collection: Collection, count: int
     ) -> Coverage:
-        """What the index has of one product. Of a folder that is elsewhere no granule is a sample:
-        each would have to be fetched."""
+        """Summarise what the index holds of one product.
+
+        A remote folder gives no samples, because each would have to be fetched.
+        """
 
         def rows(what: str, more: str = "", *values: object) -> list[tuple[object, ...]]:
             text = f"SELECT {what} FROM files WHERE product = ? AND collection = ? {more}"
@@ -372,9 +375,9 @@ class FolderArchive:
 def describe(
     file_name: str, url: str, size: int, outline: Outline | None, sidecar: Sidecar | None
 ) -> GranuleRecord | None:
-    """Join what structure, sidecar and name say into a record; None when nobody knows the granule.
+    """Join structure, sidecar and name into a record; return None if none of them identifies it.
 
-    Where a file was read, its place is what the file says, even when the name says a whole tile.
+    If the file was read, its position is that in the file, even if the name names a whole tile.
     """
     official = (outline.name if outline else "") or (sidecar.name if sidecar else "")
     parts = parse_granule_name(official) or parse_granule_name(file_name)
@@ -411,8 +414,10 @@ def describe(
 
 
 def _is_misnamed(url: str, record: GranuleRecord) -> bool:
-    """Whether a file has the name of another granule than the one in it; a cut-out of a tile is
-    known by its name alone."""
+    """Tell whether a file has the name of another granule than the one in it.
+
+    A part cut out of a tile is identified by its name alone.
+    """
     name = parse_granule_name(url.rpartition("/")[2])
     if name is None:
         return False

@@ -1,4 +1,4 @@
-"""FTP servers laid out as LAADS was: `<root>/<set>/<product>/<year>/<day>/<granule>`."""
+"""FTP servers with the former layout of LAADS: `<root>/<set>/<product>/<year>/<day>/<granule>`."""
 
 import errno
 import ftplib
@@ -33,15 +33,15 @@ from modis.collection import Collection
 T = TypeVar("T")
 
 _BLOCK = 1 << 18
-_BUSY = ("421", "425", "426", "434", "450", "451", "452")  # RFC 959, 4.2.2: again later
+_BUSY = ("421", "425", "426", "434", "450", "451", "452")  # RFC 959, 4.2.2: try again later
 _NO_USER = ("332", "430", "530", "532")
 
 
 class FtpArchive:
     """The archive at an `ftp://` or `ftps://` address (the folder above the archive sets).
 
-    User and password are those in the address, else anonymous. They go into no record, no message.
-    A mirror may lack granules, so what it does not list may be published all the same.
+    User and password are those in the address, else anonymous; they appear in no record and no
+    message. A mirror may lack granules, so what it does not list may still be published.
     """
 
     authoritative = False
@@ -75,8 +75,8 @@ class FtpArchive:
         end_day: date,
         box: LonLatBox | None = None,
     ) -> Iterator[GranuleRecord]:
-        """As `Archive.search`: one listing a year and one a day that has granules."""
-        del box  # listings go by days alone
+        """Implement `Archive.search`: one listing per year, and one per day with granules."""
+        del box  # listings are by day only
         wanted = Collection(collection)
         below = f"{self._root}/{archive_set(product, collection)}/{product}"
         days = day_folders(start_day, end_day, lambda year: self._folders(f"{below}/{year}"))
@@ -86,7 +86,7 @@ class FtpArchive:
             yield from newest_editions(r for r in records if r is not None and r.start_day == day)
 
     def holdings(self, product: str) -> list[Holding]:
-        """The collections that have a folder for the product, with its first and last year."""
+        """List the collections that have a folder for the product, with its first and last year."""
         found = []
         for collection, number in held_sets(product):
             names = self._folders(f"{self._root}/{number}/{product}")
@@ -103,7 +103,7 @@ class FtpArchive:
         return found
 
     def fetch(self, record: GranuleRecord, to: Path, progress: Progress | None = None) -> Fetched:
-        """Download the granule, going on where an earlier call was cut (RFC 3659, REST)."""
+        """Download the granule; resume where an earlier call was cut (RFC 3659, REST)."""
         to.parent.mkdir(parents=True, exist_ok=True)
         partial = Partial(to, record.checksum_type)
         try:
@@ -134,7 +134,7 @@ class FtpArchive:
             )
         origin = Origin(url=bare_url(record.url), validator=_modified(ftp, path), total=total)
         if partial.origin != origin or partial.length > total or not origin.validator:
-            partial.begin(origin)  # also where no date proves that the file is still the same
+            partial.begin(origin)  # also if no date proves that the file is unchanged
         if total and partial.length == total:
             return
         check_room(partial.to.parent, total - partial.length)
@@ -158,8 +158,10 @@ class FtpArchive:
         return [item.name for item in self._list(folder) if not item.size]
 
     def _list(self, folder: str, *, named: bool = False) -> list[Listed]:
-        """A folder's entries; none when there is no such folder, unless it is `named` by another:
-        a list that is lost is no empty one."""
+        """List a folder's entries; empty if there is no such folder.
+
+        If another folder has `named` it, its absence is an error: a lost list is not an empty one.
+        """
         try:
             return self._session(lambda ftp: _entries(ftp, folder, self._origin))
         except NotPublishedError as error:
@@ -170,7 +172,7 @@ class FtpArchive:
             return []
 
     def _session(self, work: Callable[[ftplib.FTP], T]) -> T:
-        """Do something on a connection of its own."""
+        """Run `work` on a connection of its own."""
         with self._limits.place(f"{self._host}:{self._port}"), self._named_errors():
             ftp = ftplib.FTP_TLS(context=self._context) if self._tls else ftplib.FTP()
             try:
@@ -186,7 +188,7 @@ class FtpArchive:
 
     @contextmanager
     def _named_errors(self) -> Iterator[None]:
-        """What the FTP library raises, as ours."""
+        """Translate what the FTP library raises into errors of this room."""
         try:
             yield
         except ArchiveError:
@@ -210,7 +212,7 @@ class FtpArchive:
             raise ArchiveTimeoutError(f"{self._origin} did not answer in time") from None
         except (EOFError, OSError) as error:
             if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-                raise  # of our own disk
+                raise  # concerns our own disk
             raise ConnectionFailedError(
                 f"no connection to {self._origin}, or it was cut: {error}"
             ) from None
@@ -226,7 +228,7 @@ def _modified(ftp: ftplib.FTP, path: str) -> str:
 
 
 def _entries(ftp: ftplib.FTP, folder: str, origin: str) -> list[Listed]:
-    """Entries by MLSD, or by NLST and SIZE where the server does not know it (RFC 3659, 7)."""
+    """List entries by MLSD, or by NLST and SIZE if the server lacks it (RFC 3659, 7)."""
     try:
         return [
             _listed(name, facts.get("type") == "dir", int(facts.get("size", 0)), folder, origin)
@@ -237,7 +239,7 @@ def _entries(ftp: ftplib.FTP, folder: str, origin: str) -> list[Listed]:
         if str(error)[:3] not in ("500", "502", "504"):
             raise
     found, paths = [], ftp.nlst(folder)
-    ftp.voidcmd("TYPE I")  # servers give no SIZE in text mode, which NLST sets
+    ftp.voidcmd("TYPE I")  # servers refuse SIZE in text mode, which NLST sets
     for path in paths:
         name = path.rpartition("/")[2]
         try:

@@ -1,9 +1,9 @@
 """LAADS over HTTPS: folders by collection, product, year and day, as JSON or CSV listings.
 
 Source: the download scripts of LAADS (ladsweb.modaps.eosdis.nasa.gov, "Data Download Scripts"): a
-folder's address with `.json` or `.csv` added lists it; size 0 is a folder. Addresses of files are
-those the listing gives (`downloadsLink`: files have moved to data.laadsdaac.earthdatacloud), else
-the folder's own.
+folder's address with `.json` or `.csv` appended lists it; size 0 means a folder. Addresses of files
+are those in the listing (`downloadsLink`: files have moved to data.laadsdaac.earthdatacloud), else
+they follow from the folder's address.
 """
 
 import csv
@@ -28,7 +28,7 @@ LAADS_URL = "https://ladsweb.modaps.eosdis.nasa.gov/archive"
 
 
 class LaadsArchive:
-    """An archive laid out as LAADS, at `url` (the folder above `allData`)."""
+    """An archive with the layout of LAADS, at `url` (the folder above `allData`)."""
 
     authoritative = True
 
@@ -42,7 +42,7 @@ class LaadsArchive:
         self._places: dict[str, Mapping[str, SwathPlace]] = {}
 
     def refresh(self) -> None:
-        """Forget the places of swaths: of recent days more become known."""
+        """Forget the positions of swaths, because those of recent days are still being added."""
         self._places.clear()
 
     def search(
@@ -53,8 +53,8 @@ class LaadsArchive:
         end_day: date,
         box: LonLatBox | None = None,
     ) -> Iterator[GranuleRecord]:
-        """As `Archive.search`: one listing a year and one a day that has granules."""
-        del box  # listings go by days alone
+        """Implement `Archive.search`: one listing per year, and one per day with granules."""
+        del box  # listings are by day only
         below = f"allData/{archive_set(product, collection)}/{product}"
         for day in day_folders(start_day, end_day, lambda year: self._folders(f"{below}/{year}")):
             folder = f"{below}/{day:%Y/%j}"
@@ -67,7 +67,7 @@ class LaadsArchive:
             yield from newest_editions(r for r in records if r is not None and r.start_day == day)
 
     def holdings(self, product: str) -> list[Holding]:
-        """The collections that have a folder for the product, with its first and last year."""
+        """List the collections that have a folder for the product, with its first and last year."""
         found = []
         for collection, number in held_sets(product):
             years = sorted(
@@ -99,8 +99,10 @@ class LaadsArchive:
         return [item.name for item in self._list(folder) if not item.size]
 
     def _list(self, folder: str, *, named: bool = False) -> list[Listed]:
-        """A folder's entries; none when there is no such folder, unless it is `named` by another:
-        a list that is lost is no empty one."""
+        """List a folder's entries; empty if there is no such folder.
+
+        If another folder has `named` it, its absence is an error: a lost list is not an empty one.
+        """
         address = f"{self._url}/{quote(folder)}"
         try:
             try:
@@ -115,10 +117,12 @@ class LaadsArchive:
                 ) from error
             return []
         except UnicodeDecodeError as error:
-            raise AnswerBrokenError(f"{bare_url(address)} lists no text ({error})") from error
+            raise AnswerBrokenError(
+                f"{bare_url(address)} sent a listing that is not text ({error})"
+            ) from error
 
     def _swath_places(self, product: str, day: date) -> Mapping[str, SwathPlace]:
-        """Where the day's swaths lie; nothing where there is no such file."""
+        """Read the positions of the day's swaths; empty if there is no such file."""
         path = geometa_path(product, day)
         if path is None:
             return {}
@@ -134,7 +138,7 @@ class LaadsArchive:
 
 
 def _entries(text: str, address: str) -> list[Listed]:
-    """Entries of a listing: a JSON list, or an object with `content`; else CSV with a head."""
+    """Parse a listing: a JSON list, or an object with `content`, else CSV with a header."""
     try:
         if not text.strip():
             raise ValueError("it is empty")
@@ -148,7 +152,7 @@ def _entries(text: str, address: str) -> list[Listed]:
         return [_entry(row, address) for row in rows]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise AnswerBrokenError(
-            f"{bare_url(address)} is no listing ({type(error).__name__}: {error}): {text[:80]!r}"
+            f"{bare_url(address)} sent no listing ({type(error).__name__}: {error}): {text[:80]!r}"
         ) from error
 
 

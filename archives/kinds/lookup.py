@@ -1,9 +1,9 @@
-"""Which of many areas thousands of granules touch: the answers of `boundary.touches`, in batches.
+"""Find which of many areas thousands of granules touch: `boundary.touches` in batches.
 
 Areas and granules are drawn in gnomonic planes, where great circles are straight lines, and
-compared there by the thousand. The plane makes distances longer, at most by its scale. So pairs
-closer than the margin touch; pairs farther apart than the margin can appear do not. Only the few
-pairs in between are tested exactly.
+compared there by the thousand. The map enlarges distances, at most by its scale. Pairs closer than
+the margin touch; pairs farther apart than the margin can appear do not. Only the few pairs in
+between are tested exactly.
 """
 
 import math
@@ -19,9 +19,9 @@ from archives.formats.boundary import Area, Cap, area_caps, caps_meet, granule_c
 from archives.model import GranuleRecord, Ring
 from modis.sphere import SPHERE_RADIUS_KM
 
-_WIDEST = math.radians(50.0)  # of a plane: a gnomonic map stretches by 1 / cos^2
-_LARGEST = math.radians(40.0)  # radius of a granule that is compared in a plane
-_FARTHEST = 2.5  # radians; where `boundary.caps_meet` takes its plane's scale at most
+_WIDEST = math.radians(50.0)  # angular radius of a plane: a gnomonic map stretches by 1 / cos^2
+_LARGEST = math.radians(40.0)  # largest angular radius of a granule that is compared in a plane
+_FARTHEST = 2.5  # radians; the largest angle at which `boundary.caps_meet` takes its plane's scale
 _HORIZON = math.cos(math.radians(78.0))
 
 Floats = npt.NDArray[np.float64]
@@ -31,8 +31,11 @@ Shapes = npt.NDArray[np.object_]
 
 @dataclass(frozen=True, kw_only=True)
 class _Plane:
-    """A gnomonic map around `axes[2]`, and the parts drawn in it: their numbers, polygons and the
-    map's scale along the radius at their far ends."""
+    """A gnomonic map around `axes[2]`, and the parts drawn in it.
+
+    Of each part it holds the number, the polygon, and the map's scale along the radius at the
+    part's far end.
+    """
 
     axes: Floats
     parts: npt.NDArray[np.intp]
@@ -42,7 +45,7 @@ class _Plane:
 
 @dataclass(frozen=True, kw_only=True)
 class _Rings:
-    """Granules of one ring each: unit vectors of all corners, where each ring starts, caps."""
+    """Granules of one ring each: unit vectors of all corners, the start of each ring, caps."""
 
     corners: Floats
     starts: npt.NDArray[np.intp]
@@ -50,12 +53,12 @@ class _Rings:
     radii: Floats
     margins: Floats
     stretches: Floats
-    """How much more than its margin `boundary.touches` allows a granule at most: its plane's scale
-    at the rim."""
+    """The largest factor by which `boundary.touches` enlarges each margin: its plane's scale at the
+    rim."""
 
 
 class Lookup:
-    """Areas to look granules up in; each item is areas a granule must touch, all of them."""
+    """Areas in which granules are looked up; a granule must touch all areas of an item."""
 
     def __init__(self, items: Sequence[Sequence[Area]]) -> None:
         self._caps: list[Cap] = []
@@ -77,7 +80,7 @@ class Lookup:
         self._planes = self._draw()
 
     def touching(self, records: Sequence[GranuleRecord]) -> Booleans:
-        """Whether each granule (first axis) may hold pixels in each item (second axis)."""
+        """Tell whether each granule (first axis) may hold pixels in each item (second axis)."""
         parts = np.zeros((len(records), len(self._caps)), bool)
         plain = [i for i, r in enumerate(records) if r.tile is None and _one_ring(r)]
         if plain:
@@ -127,7 +130,7 @@ class Lookup:
         touch: Booleans,
         unsure: Booleans,
     ) -> None:
-        """Settle what one plane shows; what it cannot show stays unsure."""
+        """Decide the pairs that one plane shows; pairs that it cannot show stay unsure."""
         counts = rings.starts[rows + 1] - rings.starts[rows]
         first = np.repeat(
             rings.starts[rows] - np.concatenate([[0], np.cumsum(counts)[:-1]]), counts
@@ -158,7 +161,7 @@ class Lookup:
         unsure[rows[i[settled]], plane.parts[j[settled]]] = False
 
     def _draw(self) -> list[_Plane]:
-        """Planes that show all parts that are not too wide for any."""
+        """Make planes that show all parts except those too wide for any plane."""
         left = np.flatnonzero(self._radii < _WIDEST / 2)
         planes = []
         middle = self._centres[left].sum(axis=0)
@@ -222,6 +225,7 @@ def _rings(records: Sequence[GranuleRecord]) -> _Rings:
         centres=centres,
         radii=radii,
         margins=margins,
-        # Its cap has another centre, within this one, so that it is at most twice as wide.
+        # The cap in `boundary` has another centre, inside this cap, so its radius is at most twice
+        # as large.
         stretches=2.0 / (1.0 + np.cos(np.minimum(2.0 * radii + margins, _FARTHEST))),
     )

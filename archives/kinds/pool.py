@@ -1,7 +1,7 @@
 """Data pools over HTTPS: folders `<product>.<collection>/<YYYY.MM.DD>`, listed by web pages.
 
-LP DAAC and NSIDC served MODIS so until 2025, and mirrors still do. Such a page rounds sizes, so
-size and checksum come from the sidecar, `<granule>.xml`, when the granule is fetched.
+LP DAAC and NSIDC served MODIS in this form until 2025, and mirrors still do. Such a page rounds
+sizes, so size and checksum come from the sidecar, `<granule>.xml`, when the granule is fetched.
 """
 
 import re
@@ -27,7 +27,7 @@ _COLLECTION = re.compile(r"\.(\d{3})/$")
 
 
 class PoolArchive:
-    """The data pool at `url`: the folder above those of products. A mirror may lack granules."""
+    """The data pool at `url`, the folder above those of products; a mirror may lack granules."""
 
     authoritative = False
 
@@ -45,8 +45,8 @@ class PoolArchive:
         end_day: date,
         box: LonLatBox | None = None,
     ) -> Iterator[GranuleRecord]:
-        """As `Archive.search`: one page of all days, and one a day."""
-        del box  # pages go by days alone
+        """Implement `Archive.search`: one page of all days, and one per day."""
+        del box  # pages are by day only
         wanted = Collection(collection)
         folder = f"{self._url}/{product}.{wanted.padded}"
         for day in self._days(folder):
@@ -67,7 +67,7 @@ class PoolArchive:
                 )
 
     def holdings(self, product: str) -> list[Holding]:
-        """The collections that have a folder for the product, with their first and last day."""
+        """List the collections with a folder for the product, with their first and last day."""
         found = []
         for link in self._links(self._url):
             match = _COLLECTION.search(link)
@@ -82,7 +82,7 @@ class PoolArchive:
         return sorted(found, key=lambda held: held.collection)
 
     def fetch(self, record: GranuleRecord, to: Path, progress: Progress | None = None) -> Fetched:
-        """Download the granule, verified by its sidecar where there is one."""
+        """Download the granule; verify it by its sidecar if there is one."""
         known = self._described(record)
         return self._downloader.get(
             [record.url],
@@ -119,8 +119,11 @@ class PoolArchive:
         return sorted(days)
 
     def _links(self, folder: str, *, named: bool = False) -> list[str]:
-        """Names that a folder's page links to, those of folders with a slash; none: no folder,
-        unless it is `named` by another: a list that is lost is no empty one."""
+        """List the names that a folder's page links to; names of folders end with a slash.
+
+        The list is empty if there is no such folder. If another page has `named` it, its absence is
+        an error: a lost list is not an empty one.
+        """
         try:
             answer = self._web.get(f"{folder}/")
         except NotPublishedError as error:
@@ -133,7 +136,7 @@ class PoolArchive:
         text = answer.body.decode("utf-8", "replace")
         if "</html>" not in text.lower():
             raise AnswerBrokenError(
-                f"{bare_url(folder)}/ is no whole web page: {text[-80:]!r}; the list would be short"
+                f"{bare_url(folder)}/ is not a whole web page: {text[-80:]!r}; search again"
             )
         reader = _Links()
         reader.feed(text)
@@ -142,7 +145,7 @@ class PoolArchive:
 
 
 class _Links(HTMLParser):
-    """Gathers the entries of a folder's page: links to what lies in the folder itself."""
+    """Collects the entries of a folder's page: links to items in the folder itself."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,8 +1,8 @@
-"""STAC APIs: Planetary Computer and others, for MODIS and VIIRS items that have the granule itself.
+"""STAC APIs, such as the Planetary Computer, for MODIS and VIIRS items that hold the granule.
 
 Source: STAC API 1.0.0, "Item Search" (POST /search, `next` links with `body` and `merge`), and the
 Planetary Computer's "Using tokens for data access" (GET `<sas>/token/<collection>` gives `token`
-and `msft:expiry`, to be appended to addresses at blob storage).
+and `msft:expiry`; the token is appended to addresses at blob storage).
 """
 
 import time
@@ -37,15 +37,18 @@ PLANETARY_COMPUTER_COLLECTION = "modis-{suffix}-{version}"
 _PAGE = 250
 _PAGES = 2000
 _WINDOW = timedelta(days=16)
-_SOON = 120.0  # seconds: a signature this near its end is renewed first
+_SOON = 120.0  # seconds before its expiry at which a signature is renewed
 _UNREADABLE = (LookupError, ValueError, TypeError, AttributeError)
-# Multihash codes (multicodec table) in front of `file:checksum`, with the digest's length.
+# Multihash codes (multicodec table) at the start of `file:checksum`, with the digest's length.
 _MULTIHASH = {"1220": "sha256", "1340": "sha512", "d50110": "md5"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Signing:
-    """Where to get signatures, and the ends of host names (with port, if any) they are for."""
+    """The address that gives signatures, and the ends of host names that accept them.
+
+    A host name contains the port if the address does.
+    """
 
     url: str
     hosts: tuple[str, ...] = (".blob.core.windows.net",)
@@ -56,7 +59,8 @@ class StacArchive:
 
     `collection` names the STAC collection of a product, with `{product}`, `{suffix}` (the product
     without its satellite's three letters) and `{version}` (three digits). An API may lack granules
-    (the Planetary Computer has gaps since June 2025): it proves nothing unpublished.
+    (the Planetary Computer has gaps since June 2025), so a granule it does not list may be
+    published.
     """
 
     authoritative = False
@@ -89,8 +93,8 @@ class StacArchive:
         end_day: date,
         box: LonLatBox | None = None,
     ) -> Iterator[GranuleRecord]:
-        """As `Archive.search`, some days at a time: an API orders items as it likes."""
-        del box  # its geometries are joined by straight lines on a map: ask by days alone
+        """Implement `Archive.search`, some days at a time: an API may sort items in any way."""
+        del box  # APIs join corners by straight lines on a map: ask by days alone
         wanted = Collection(collection)
         first = start_day
         while first <= end_day:
@@ -105,7 +109,7 @@ class StacArchive:
             first = last + timedelta(days=1)
 
     def holdings(self, product: str) -> list[Holding]:
-        """The collections that the API describes for a product."""
+        """List the collections that the API describes for a product."""
         found = []
         for collection in map(Collection, ("5", "6", "61", "7", "1", "2")):
             name = self._name_of(product, collection)
@@ -118,8 +122,7 @@ class StacArchive:
         return sorted(found, key=lambda item: item.collection)
 
     def fetch(self, record: GranuleRecord, to: Path, progress: Progress | None = None) -> Fetched:
-        """Download the granule, its address signed where that is needed; an expired signature is
-        renewed once."""
+        """Download the granule; sign its address if needed, renew an expired signature once."""
         name = self._name_of(record.product, record.collection)
 
         def download(url: str) -> Fetched:
@@ -146,7 +149,7 @@ class StacArchive:
         return download(self._signed(record.url, name))
 
     def _address(self, record: GranuleRecord, name: str) -> str | None:
-        """A granule's address as the API lists it now, with the signature that records lack."""
+        """Find a granule's address as the API lists it now, with the signature records lack."""
         for item in self._items(name, record.start_day, record.start_day):
             try:
                 found = next((a for a in _addresses(item) if _file_name(a[0]) == record.name), None)
@@ -162,7 +165,7 @@ class StacArchive:
         )
 
     def _items(self, name: str, first: date, last: date) -> Iterator[Mapping[str, Any]]:
-        """Every item of a search, by its `next` links."""
+        """Yield every item of a search, by its `next` links."""
         url = f"{self._url}/search"
         body: dict[str, Any] | None = {
             "collections": [name],
@@ -175,7 +178,7 @@ class StacArchive:
                 answer = self._web.get(url) if body is None else self._web.post(url, body)
             except NotPublishedError as error:
                 if number:
-                    raise AnswerBrokenError(f"{error}, though a page before it says so") from error
+                    raise AnswerBrokenError(f"{error}, though a page links to it") from error
                 return
             page = answer.json()
             items = page.get("features") if isinstance(page, dict) else None
@@ -204,7 +207,7 @@ class StacArchive:
     def _record(
         self, item: Mapping[str, Any], product: str, collection: Collection
     ) -> GranuleRecord | None:
-        """A granule by its item; None when it is of another product or has no granule file."""
+        """Make a record from an item; None for another product or without a granule file."""
         try:
             return _record_of(item, product, collection, self.name)
         except _UNREADABLE as error:
@@ -214,7 +217,7 @@ class StacArchive:
             ) from error
 
     def _signed(self, url: str, name: str) -> str:
-        """The address with a signature that is good for a while."""
+        """Append a signature that is valid for a while to the address."""
         signing = self._signing
         if signing is None or not urlsplit(url).netloc.lower().endswith(signing.hosts):
             return url
@@ -264,8 +267,11 @@ def _record_of(
 
 
 def _addresses(item: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Addresses of granule files of an item's assets, with the asset; of an asset elsewhere (s3)
-    that of the alternate which can be fetched (STAC "Alternate Assets" 1.2)."""
+    """Yield addresses of the granule files among an item's assets, with the asset.
+
+    For an asset stored elsewhere (s3) the address is that of an alternate that can be fetched (STAC
+    "Alternate Assets" 1.2).
+    """
     for asset in item["assets"].values():
         alternates = (asset.get("alternate") or {}).values()
         for url in (str(each["href"]) for each in (asset, *alternates)):
@@ -280,7 +286,7 @@ def _file_name(url: str) -> str:
 
 
 def _rings(geometry: Mapping[str, Any] | None) -> tuple[Ring, ...] | None:
-    """The outer rings of a GeoJSON polygon or multipolygon; None of anything else."""
+    """Return the outer rings of a GeoJSON polygon or multipolygon; None for anything else."""
     if not geometry or geometry.get("type") not in ("Polygon", "MultiPolygon"):
         return None
     parts = geometry["coordinates"]
@@ -304,7 +310,7 @@ def _multihash(text: str) -> tuple[str | None, str | None]:
 def _next(
     page: Mapping[str, Any], url: str, body: dict[str, Any] | None
 ) -> tuple[str, dict[str, Any] | None] | None:
-    """Where and how to ask for the next page; None at the end."""
+    """Return address and body of the request for the next page; None at the end."""
     link = next((x for x in page.get("links", ()) if x.get("rel") == "next"), None)
     if link is None:
         return None

@@ -1,4 +1,4 @@
-"""Asking catalogues over HTTP: a page at a time, each refusal an error of its own class."""
+"""Ask catalogues over HTTP, a page at a time; each refusal is an error of its own class."""
 
 import json
 import ssl
@@ -27,8 +27,8 @@ Parameters = Sequence[tuple[str, str]]
 
 _HOPS = 5
 _TRIES = 3
-_MOST = 256 * 2**20  # bytes of one answer; a page of 2,000 granules has about 8 MB
-_LONGEST_PAUSE = 30.0  # seconds; a server that asks for more is left to a later attempt
+_MOST = 256 * 2**20  # bytes per answer; a page of 2,000 granules has about 8 MB
+_LONGEST_PAUSE = 30.0  # seconds; if a server asks for more, a later attempt tries again
 _SIGN_IN = ("/oauth/authorize", "/login")
 _PASSING = (ServerBusyError, ConnectionFailedError, ArchiveTimeoutError, AnswerBrokenError)
 
@@ -42,20 +42,20 @@ class Answer:
     body: bytes = field(repr=False)
 
     def json(self) -> object:
-        """The body as JSON; raises AnswerBrokenError when it is none."""
+        """Parse the body as JSON; raise AnswerBrokenError if it is not JSON."""
         try:
             return json.loads(self.body)
         except (ValueError, RecursionError) as error:
             raise AnswerBrokenError(
-                f"{bare_url(self.url)} answered with something that is no JSON ({error}): "
+                f"{bare_url(self.url)} answered with something that is not JSON ({error}): "
                 f"{self.body[:80]!r}"
             ) from None
 
 
 class Web:
-    """Reads pages of catalogues. What passes by itself is asked again, twice at most.
+    """Reads pages of catalogues; repeats a call that failed temporarily, at most twice.
 
-    `context` replaces the usual trust in certificates.
+    `context` replaces the default TLS certificates.
     """
 
     def __init__(
@@ -70,20 +70,20 @@ class Web:
         self._credentials = credentials
         self._limits = limits
         self._timing = timing or Timing()
-        # Loading the trusted certificates takes longer than a short answer does.
+        # Load the trusted certificates once: loading takes longer than a short answer.
         self._context = context or ssl.create_default_context()
         self._sleep = sleep
 
     def get(
         self, url: str, parameters: Parameters = (), headers: Mapping[str, str] | None = None
     ) -> Answer:
-        """The answer to a GET. Raises ArchiveError: NotPublishedError for 404, and the like."""
+        """Send a GET and return the answer; raise ArchiveError, NotPublishedError for 404."""
         if parameters:
             url = str(httpx.URL(url, params=list(parameters)))
         return self._again(lambda: self._ask("GET", url, headers or {}, None))
 
     def post(self, url: str, document: object, headers: Mapping[str, str] | None = None) -> Answer:
-        """The answer to a POST of a JSON document that changes nothing. Raises as `get`."""
+        """POST a JSON document that changes nothing and return the answer; raise as `get` does."""
         body = json.dumps(document).encode()
         said = {"Content-Type": "application/json", **(headers or {})}
         return self._again(lambda: self._ask("POST", url, said, body))
@@ -140,14 +140,14 @@ class Web:
             yield answer
 
     def _whole(self, answer: httpx.Response, url: str) -> Answer:
-        """Read an answer that is no redirect, or raise what it stands for."""
+        """Read an answer that is not a redirect, or raise the error it means."""
         began, found = time.monotonic(), bytearray()
         for piece in answer.iter_bytes():
             found += piece
             if len(found) > _MOST:
-                raise AnswerBrokenError(f"{bare_url(url)} answers without end: over {_MOST} bytes")
+                raise AnswerBrokenError(f"{bare_url(url)} sends more than {_MOST} bytes")
             if time.monotonic() - began > 10 * self._timing.stall:
-                raise ArchiveTimeoutError(f"{bare_url(url)} drips: {len(found)} bytes so far")
+                raise ArchiveTimeoutError(f"{bare_url(url)} sends too slowly: {len(found)} bytes")
         if answer.status_code != 200:
             text = bytes(found[:65536]).decode("utf-8", "replace")
             raise answer_error(answer.status_code, url, answer.headers, text, now=time.time())
@@ -166,8 +166,8 @@ def _follow(
     if urlsplit(to).path.startswith(_SIGN_IN):
         raise TokenRefusedError(
             f"{bare_url(url)} sends us to sign in: set SWATHMILL_EARTHDATA_TOKEN to a token that "
-            "is not expired (https://urs.earthdata.nasa.gov/user_tokens); LAADS answers so, too, "
-            "for a folder that does not exist"
+            "is not expired (https://urs.earthdata.nasa.gov/user_tokens); LAADS also does this for "
+            "a folder that does not exist"
         )
     keep = status in (307, 308)
     return to, method if keep else "GET", body if keep else None
@@ -175,7 +175,7 @@ def _follow(
 
 @contextmanager
 def _named_errors(where: str) -> Iterator[None]:
-    """What the HTTP library raises, as ours; the address is named without its query."""
+    """Translate what the HTTP library raises; the address is named without its query."""
     try:
         yield
     except ArchiveError:
@@ -185,7 +185,7 @@ def _named_errors(where: str) -> Iterator[None]:
     except httpx.TimeoutException:
         raise ArchiveTimeoutError(f"{where} did not answer in time") from None
     except (httpx.UnsupportedProtocol, httpx.InvalidURL) as error:
-        raise DownloadFailedError(f"{where} is no address to ask: {error}") from None
+        raise DownloadFailedError(f"{where} is not a valid address: {error}") from None
     except (httpx.DecodingError, httpx.RemoteProtocolError) as error:
         if isinstance(error, httpx.RemoteProtocolError) and "disconnect" in str(error).lower():
             raise ConnectionFailedError(f"{where} was cut off: {error}") from None
