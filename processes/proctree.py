@@ -1,4 +1,4 @@
-"""Process trees as /proc shows them (Linux): who descends from whom, and their memory."""
+"""Process trees from /proc (Linux): who descends from whom, and their memory."""
 
 import os
 import signal
@@ -10,7 +10,7 @@ _PROC = Path("/proc")
 
 
 def descendants(root: int) -> list[int]:
-    """The living processes below `root`, parents before children; `root` itself is not among them.
+    """List the living processes below `root` without itself, parents before children.
 
     A process that changes parents during the walk may be missed: walk again until none is left.
     """
@@ -24,7 +24,7 @@ def descendants(root: int) -> list[int]:
 
 
 def children(pid: int) -> list[int]:
-    """The processes whose parent is `pid`, those that have ended and are not reaped too."""
+    """List the processes whose parent is `pid`, including those that ended but are not reaped."""
     try:
         threads = list((_PROC / str(pid) / "task").iterdir())
     except (FileNotFoundError, ProcessLookupError):
@@ -50,12 +50,12 @@ def _parents() -> Iterator[tuple[int, int]]:
                 stat = (entry / "stat").read_text("utf-8", "replace")
             except (FileNotFoundError, ProcessLookupError):
                 continue
-            # The command name is in parentheses and may hold anything (proc(5)).
+            # The command name is in parentheses and may contain any character (proc(5)).
             yield int(entry.name), int(stat.rpartition(")")[2].split()[1])
 
 
 def memory(pid: int) -> int:
-    """Bytes a process holds of its own: anonymous and shared memory, files mapped not counted."""
+    """Return the bytes a process holds itself: anonymous and shared memory, no mapped files."""
     try:
         status = (_PROC / str(pid) / "status").read_text("utf-8", "replace")
     except (FileNotFoundError, ProcessLookupError):
@@ -68,7 +68,7 @@ def memory(pid: int) -> int:
 
 
 def tree_memory(root: int) -> int:
-    """Bytes held by all processes below `root`."""
+    """Sum the bytes held by all processes below `root`."""
     return sum(memory(pid) for pid in descendants(root))
 
 
@@ -98,7 +98,7 @@ def kill_descendants(root: int) -> None:
 
 
 def alive(pid: int) -> bool:
-    """Whether a process exists and is not a zombie."""
+    """Tell whether a process exists and is not a zombie."""
     try:
         stat = (_PROC / str(pid) / "stat").read_text("utf-8", "replace")
     except (FileNotFoundError, ProcessLookupError):

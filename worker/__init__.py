@@ -1,1 +1,1 @@
-"""Runs attempts: the supervisor, the local granule cache, the four phases, the sandbox."""
+"""Run attempts: the supervisor, the local granule cache, the four phases, the sandbox."""

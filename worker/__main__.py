@@ -1,4 +1,4 @@
-"""`python -m worker`: a Celery worker whose slots supervise children."""
+"""Run a Celery worker whose slots supervise children: `python -m worker`."""
 
 import sys
 

@@ -1,8 +1,8 @@
-"""The local cache of artifact files: by content, bounded, shared by slots and processes.
+"""The local cache of artifact files: addressed by content, bounded, shared by processes.
 
-An entry's name is its SHA-256, so a file that serves many tasks is held once, survives restarts,
-and is checked each time it is handed out. An attempt gets a hard link in its own folder under the
-name it needs; the cache may then drop its own link at any time.
+An entry's name is its SHA-256, so a file that serves many tasks is stored once, survives restarts,
+and is verified each time it is used. An attempt gets a hard link in its own folder under the name
+it needs; the cache may then drop its own link at any time.
 """
 
 import errno
@@ -18,14 +18,14 @@ from pathlib import Path
 from processes.locks import locked
 from tasks.model.model import ArtifactFile
 
-_EVICTION = "evict"  # the lock under which entries are dropped; others are two digits of a name
+_EVICTION = "evict"  # name of the lock for evictions; others are two digits of a name
 _PARTIAL = ".part"
-_ABANDONED = 3600.0  # seconds after which nobody still writes a download
-_DRAINED = 0.9  # eviction goes on until this share of the bound is left
+_ABANDONED = 3600.0  # seconds without a change after which a download counts as abandoned
+_DRAINED = 0.9  # eviction continues down to this share of the bound
 
 
 class Cache:
-    """Files by content in one folder of at most `bound` bytes (the newest entry may overstep)."""
+    """Files by content in one folder of at most `bound` bytes (the newest entry may exceed it)."""
 
     def __init__(self, folder: Path, bound: int) -> None:
         self._entries = folder / "entries"
@@ -35,10 +35,10 @@ class Cache:
         self._locks.mkdir(parents=True, exist_ok=True)
 
     def get(self, file: ArtifactFile, to: Path, fetch: Callable[[Path], None]) -> bool:
-        """Put the file at `to`, from the cache or by `fetch(path)`; returns whether it was held.
+        """Put the file at `to`, from the cache or by `fetch(path)`; return whether it was cached.
 
-        `fetch` must verify what it writes and raise otherwise; its errors pass through. Slots
-        that want the same content at once fetch it once.
+        `fetch` must verify what it writes and raise if it is wrong; its errors pass through. If
+        several slots need the same content at once, it is fetched once.
         """
         to.parent.mkdir(parents=True, exist_ok=True)
         if file.size > self._bound:
@@ -54,7 +54,7 @@ class Cache:
         return held
 
     def put(self, file: ArtifactFile, path: Path) -> None:
-        """Offer a file that has just been made and is likely wanted here soon."""
+        """Add a file that has just been made and will probably be needed here soon."""
         if file.size > self._bound:
             return
         entry = self._entry(file)
@@ -66,7 +66,7 @@ class Cache:
         self._grown(file.size)
 
     def size(self) -> int:
-        """Bytes held, counted."""
+        """Count the bytes held."""
         return sum(size for _, size, _ in self._listed())
 
     def shrink(self, bound: int) -> None:
@@ -75,11 +75,11 @@ class Cache:
             _write_total(total, self._evict(bound))
 
     def _grown(self, size: int) -> None:
-        """Keep the total up to date and the bound.
+        """Add to the total, and enforce the bound.
 
-        The total is a number in the lock's file: counting thousands of entries for every one that
-        is added would cost more than fetching some. It is counted again whenever it says that the
-        bound is passed, so an error in it lasts no longer than that.
+        The total is a number in the lock's file: counting thousands of entries for each new one
+        would cost more than fetching some of them. Whenever the total exceeds the bound, the
+        entries are counted again, which also corrects any error in it.
         """
         with locked(self._locks / _EVICTION) as total:
             text = total.read(64)
@@ -87,7 +87,10 @@ class Cache:
             _write_total(total, self._evict(self._bound) if known > self._bound else known)
 
     def _evict(self, bound: int) -> int:
-        """Drop entries if the bound is passed; returns the bytes left. Called under its lock."""
+        """Drop entries if the bound is exceeded, while the caller holds the lock.
+
+        Returns the bytes left.
+        """
         entries = sorted(self._listed())
         total = sum(size for _, size, _ in entries)
         if total <= bound:
@@ -107,7 +110,7 @@ class Cache:
             _link(entry, to)
         except FileNotFoundError:
             return False
-        with suppress(FileNotFoundError):  # another slot may have evicted it; `to` stays
+        with suppress(FileNotFoundError):  # another slot may have evicted it; `to` stays valid
             os.utime(entry)
         if sha256(to) == file.sha256:
             return True
@@ -125,7 +128,7 @@ class Cache:
             except OSError as error:
                 if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                     raise
-                # The cache is the one thing on this disk that may go.
+                # Only the cache may be deleted from a full disk.
                 partial.unlink(missing_ok=True)
                 self.shrink(0)
                 fetch(partial)
@@ -136,7 +139,7 @@ class Cache:
             partial.unlink(missing_ok=True)
 
     def _listed(self) -> Iterator[tuple[float, int, Path]]:
-        """(last use, bytes, path) of every entry, and of downloads that were broken off."""
+        """Yield (last use, bytes, path) of every entry, and of abandoned downloads."""
         abandoned = time.time() - _ABANDONED
         for path in self._entries.glob("*/*"):
             with suppress(FileNotFoundError):
@@ -153,13 +156,13 @@ def _write_total(file: BufferedRandom, total: int) -> None:
 
 
 def sha256(path: Path) -> str:
-    """The SHA-256 of a file, in hexadecimal."""
+    """Compute the SHA-256 of a file, in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _link(source: Path, to: Path) -> None:
-    """A second name for a file, or a copy where the file system has no hard links."""
+    """Link a file under a second name, or copy it if the file system has no hard links."""
     try:
         os.link(source, to)
     except OSError as error:

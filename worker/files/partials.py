@@ -1,7 +1,7 @@
-"""Downloads that were cut: kept beyond their attempt, so that the next one goes on with them.
+"""Interrupted downloads, kept beyond their attempt so that the next one can resume them.
 
-Each task has a folder of its own under the worker's data folder, held by a lock while an attempt
-works in it. What no attempt holds is dropped when it is old, or when all of it is too much.
+Each task has a folder of its own under the worker's data folder; an attempt locks it while it works
+in it. Unlocked folders are deleted when they are old, or when all together are too large.
 """
 
 import shutil
@@ -16,7 +16,7 @@ _OLD = 7 * 86400.0  # seconds
 
 
 class Partials:
-    """Folders of unfinished downloads, of at most `bound` bytes together (those in use aside)."""
+    """Folders of unfinished downloads, at most `bound` bytes together (without those in use)."""
 
     def __init__(self, folder: Path, bound: int, *, now: Callable[[], float] = time.time) -> None:
         self._folder = folder
@@ -26,9 +26,9 @@ class Partials:
 
     @contextmanager
     def place(self, key: str, instead: Path) -> Iterator[Path]:
-        """The folder a task's download goes on in, or `instead` while another attempt has it.
+        """Yield the folder of a task's download, or `instead` if another attempt uses it.
 
-        Two attempts of one task overlap only when one of them is a zombie that nobody waits for.
+        Two attempts of one task overlap only if one of them is a zombie that nobody waits for.
         """
         self._sweep()
         lock = try_lock(self._lock_path(key))
@@ -40,7 +40,7 @@ class Partials:
             folder.mkdir(exist_ok=True)
             yield folder
         finally:
-            # What is over leaves nothing; what was cut leaves its bytes.
+            # A finished download leaves nothing; an interrupted one leaves its bytes.
             with suppress(OSError):
                 folder.rmdir()
                 self._lock_path(key).unlink()
@@ -61,7 +61,7 @@ class Partials:
             total -= size
 
     def _unfinished(self) -> Iterator[tuple[float, int, str]]:
-        """(last change, bytes, task key) of each folder."""
+        """Yield (last change, bytes, task key) of each folder."""
         for folder in self._folder.iterdir():
             with suppress(FileNotFoundError, NotADirectoryError):
                 stats = [path.stat() for path in (folder, *folder.iterdir())]

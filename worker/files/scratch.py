@@ -1,4 +1,4 @@
-"""Scratch folders: one per attempt, under one per worker, removed whatever happens."""
+"""Scratch folders: one per attempt, inside one per worker, removed in any case."""
 
 import shutil
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ _log = structlog.get_logger("worker")
 
 
 class WorkerNameTakenError(SwathmillError):
-    """Another worker of the same name runs on this machine."""
+    """Another worker with the same name runs on this machine."""
 
     def __init__(self, name: str) -> None:
         super().__init__(
@@ -24,10 +24,10 @@ class WorkerNameTakenError(SwathmillError):
 
 
 class Scratch:
-    """The scratch folder of one worker. A lock beside it says that the worker lives.
+    """The scratch folder of one worker; a lock beside it shows that the worker lives.
 
     Raises:
-        WorkerNameTakenError: the lock is held.
+        WorkerNameTakenError: another worker holds the lock.
     """
 
     def __init__(self, data_dir: Path, worker: str) -> None:
@@ -41,7 +41,7 @@ class Scratch:
         self._folder.mkdir(exist_ok=True)
 
     def clean(self) -> tuple[str, ...]:
-        """Remove what dead workers left, and leftovers of our own name; returns their names."""
+        """Remove leftovers of dead workers and of our own name; return the names of the workers."""
         for leftover in self._folder.iterdir():
             _remove(leftover)
         removed = []
@@ -56,10 +56,10 @@ class Scratch:
 
     @contextmanager
     def attempt(self, claim: str) -> Iterator[Path]:
-        """An empty folder for one attempt, gone afterwards.
+        """Yield an empty folder for one attempt, and remove it afterwards.
 
-        What cannot be removed (user code may nest folders deeper than any program likes) is logged
-        and left for the next start; it does not change how the attempt ended.
+        If it cannot be removed (user code may nest folders deeper than programs can handle), this
+        is logged and left for the next start; it does not change the attempt's outcome.
         """
         folder = self._folder / claim
         folder.mkdir()
@@ -72,7 +72,7 @@ class Scratch:
                 _log.warning("scratch folder not removed", folder=str(folder), error=str(error))
 
     def close(self) -> None:
-        """Remove the worker's folder and let go of it."""
+        """Remove the worker's folder and release its lock."""
         _remove(self._folder)
         _lock_path(self._folder).unlink(missing_ok=True)
         self._held.close()
@@ -83,7 +83,7 @@ def _lock_path(folder: Path) -> Path:
 
 
 def _remove(path: Path) -> None:
-    """Remove a folder even where user code took away its own permissions."""
+    """Remove a folder even if user code removed its own permissions."""
     if path.is_symlink() or not path.is_dir():
         path.unlink(missing_ok=True)
         return

@@ -1,1 +1,1 @@
-"""What an attempt does in each phase."""
+"""The work of an attempt in each phase."""

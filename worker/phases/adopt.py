@@ -1,4 +1,4 @@
-"""A package's own raster as one of ours: checked against the group's grid, described, a COG."""
+"""Adopt a package's raster: check it against the group's grid, describe it, write a COG."""
 
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -17,12 +17,12 @@ from tasks.run.classify import AttemptError
 from worker.phases.group import Manifest, ManifestBand
 from worker.phases.reproject import grid_of
 
-_SNAP = 1e-3  # of a pixel, by which an output may miss the group's grid
+_SNAP = 1e-3  # pixels by which an output may be off the group's grid
 
 
 @dataclass(frozen=True, kw_only=True)
 class Origin:
-    """What an output was made from: the group's manifest, and the layer it is named by, if any."""
+    """What an output was made from: the group's manifest, and the layer in its name, if any."""
 
     spec: ReduceSpec
     manifest: Manifest
@@ -30,8 +30,7 @@ class Origin:
 
 
 def adopt(path: Path, to: Path, origin: Origin) -> float:
-    """Write the GeoTIFF that a package made to `to`, as a raster with its provenance; the share of
-    its pixels that have a value.
+    """Write a package's GeoTIFF to `to` with provenance; return the valid share of its pixels.
 
     Pixels, nodata, scale, offset, units and band names are the package's own.
 
@@ -67,7 +66,7 @@ def adopt(path: Path, to: Path, origin: Origin) -> float:
 
 
 def _grid(path: Path, manifest: Manifest, found: tuple[float, ...], data: Pixels) -> Grid:
-    """The group's grid, which the output must lie on: only then can cells be put together."""
+    """Check that the output is on the group's grid, as joining cells requires; return the grid."""
     if manifest.grid is None:
         raise _failed(path, "has no grid to lie on: its group has none")
     grid = grid_of(manifest.grid)
@@ -90,8 +89,8 @@ def _nodata(path: Path, data: Pixels, nodata: float | None) -> float | int:
     if nodata is None:
         raise _failed(
             path,
-            f"has {data.dtype} pixels and no nodata value, so places without data could not be "
-            "told from data: set nodata, or write floats",
+            f"has {data.dtype} pixels and no nodata value, so empty pixels could not be "
+            "distinguished from data: set nodata, or write floats",
         )
     return nodata if data.dtype.kind == "f" else int(nodata)
 
@@ -117,7 +116,7 @@ def _provenance(path: Path, origin: Origin) -> Provenance:
 
 
 def _one(values: list[str]) -> str:
-    """The value all have, or the different ones in order."""
+    """Return the common value, or the different values sorted and joined."""
     return ", ".join(np.unique(values).tolist())
 
 

@@ -1,4 +1,4 @@
-"""Collection: one granule, from the archive into storage, whole and of the format it claims."""
+"""Collection: fetch one granule from the archive into storage, complete and in its format."""
 
 import shutil
 import struct
@@ -22,13 +22,13 @@ from worker.files.partials import Partials
 from worker.phases.context import Context
 
 _GB = 10**9
-_FETCHED = 0.6  # of an attempt's progress
+_FETCHED = 0.6  # share of an attempt's progress
 _NULL_TAG = 1  # DFTAG_NULL: an empty descriptor
 _NOWHERE = 0xFFFFFFFF
 
 
 def collect(spec: CollectSpec, context: Context) -> tuple[ArtifactFile, ...]:
-    """Fetch the granule, check it, store it under its own name."""
+    """Fetch the granule, check it, and store it under its own name."""
     archive = open_archive(spec, context.settings)
     path = context.folder("granule") / Path(spec.granule).name
     context.tell(0.0, f"fetching {spec.granule}")
@@ -40,7 +40,7 @@ def collect(spec: CollectSpec, context: Context) -> tuple[ArtifactFile, ...]:
 
 
 def fetch(archive: Archive, spec: CollectSpec, context: Context, path: Path) -> None:
-    """Bring the granule to `path`, going on with what an earlier attempt on this machine got."""
+    """Fetch the granule to `path`; resume what an earlier attempt on this machine received."""
     settings = context.settings
     partials = Partials(settings.data_dir / "downloads", int(settings.partial_gb * _GB))
     with partials.place(spec.key, context.folder("fetching")) as folder:
@@ -49,7 +49,7 @@ def fetch(archive: Archive, spec: CollectSpec, context: Context, path: Path) -> 
 
 
 def _progress(context: Context, spec: CollectSpec) -> Progress:
-    """Tells how far the fetch is, each per cent once: it is the first 60% of the attempt."""
+    """Report the progress of the fetch, each per cent once, as the first 60 % of the attempt."""
     told = 0
 
     def tell(done: int, total: int) -> None:
@@ -63,13 +63,13 @@ def _progress(context: Context, spec: CollectSpec) -> Progress:
 
 
 def open_archive(spec: CollectSpec, settings: Settings) -> Archive:
-    """The archives a granule may be fetched from, that which listed it first.
+    """Open the archives that may have a granule; the one that listed it comes first.
 
     Raises:
-        AttemptError: this worker has none.
+        AttemptError: this worker has no such archive.
     """
     try:
-        # The manager's index is the manager's; a worker lists by names alone, and only in need.
+        # The manager's index is its own; a worker has another one, of names only, made if needed.
         return open_sources(settings, settings.data_dir / "worker-index.sqlite")
     except SourcesSettingError as error:
         raise AttemptError(
@@ -80,7 +80,7 @@ def open_archive(spec: CollectSpec, settings: Settings) -> Archive:
 
 
 def check_granule(path: Path) -> None:
-    """Open the granule and see that none of its parts lies beyond its end.
+    """Open the granule, and check that no part of it lies beyond the end of the file.
 
     Raises:
         BadFormatError: it is not HDF.
@@ -92,12 +92,13 @@ def check_granule(path: Path) -> None:
 
 
 def check_extent(path: Path) -> None:
-    """Raise UnreadableGranuleError when an HDF4 file ends before its last data element.
+    """Raise UnreadableGranuleError if an HDF4 file ends before its last data element.
 
-    The library opens such a file and fails, or invents zeros, only where data are missing. Source:
+    The library opens such a file; it fails, or returns zeros, only where data are missing. Source:
     HDF4 Specification and Developer's Guide, "Data Descriptor Blocks": a block is a count of
     descriptors (2 bytes) and the next block's offset (4), then 12 bytes for each descriptor: tag,
-    reference, offset, length; all big-endian. HDF5 notes its own end, and its library checks it.
+    reference, offset, length; all big-endian. HDF5 files record their own end, which their library
+    checks.
     """
     size = path.stat().st_size
     with path.open("rb") as file:
@@ -127,7 +128,7 @@ def _truncated(path: Path, size: int, end: int) -> UnreadableGranuleError:
 
 
 def _record(spec: CollectSpec) -> GranuleRecord:
-    """What fetching needs of a record; where and when the granule lies was planning's concern."""
+    """Make the record that fetching needs, without position and time, which planning needs."""
     unknown = datetime.fromtimestamp(0, UTC)
     return GranuleRecord(
         name=spec.granule,

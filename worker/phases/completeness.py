@@ -1,4 +1,4 @@
-"""How complete an artifact is: by what its inputs say, and by what its task does without."""
+"""Compute how complete an artifact is, from its inputs and from what its task lacks."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,7 +14,7 @@ def completeness_of(
     parts: Sequence[Completeness],
     without: Sequence[Missing] = (),
 ) -> Completeness:
-    """That of the artifact; `parts` are its inputs', `without` those that have no file."""
+    """Combine the completeness of `parts`, the inputs, with the inputs `without` a file."""
     absent = spec.absent_parts + len(without)
     return of_parts(parts, absent, (*missing_of(spec), *without), unnamed_of(spec))
 
@@ -22,20 +22,22 @@ def completeness_of(
 def missing_of(
     spec: ReprojectSpec | MosaicSpec | CubeSpec | GroupSpec,
 ) -> tuple[Missing, ...]:
-    """What a task does without, as an artifact says it, by name."""
+    """Return, sorted, the missing inputs that a task names, in the form that artifacts record."""
     return tuple(sorted({Missing(what=one.what, why=one.why) for one in spec.missing}))
 
 
 def unnamed_of(spec: ReprojectSpec | MosaicSpec | CubeSpec | GroupSpec) -> int:
-    """How many more inputs a task does without than it names."""
+    """Return how many more inputs a task lacks than it names."""
     return spec.missing_unnamed.inputs if spec.missing_unnamed else 0
 
 
 def without_file(
     spec: MosaicSpec | CubeSpec, fetched: Mapping[int, tuple[Path, ...]]
 ) -> tuple[Missing, ...]:
-    """The inputs that have not the file that the task puts together: a reduction over fewer layers
-    than were planned has fewer outputs."""
+    """List the inputs that do not contain the file that the task joins.
+
+    A reduction over fewer layers than planned has fewer outputs.
+    """
     return tuple(
         Missing(what=spec.inputs[index].name, why=NO_FILE)
         for index, files in sorted(fetched.items())

@@ -1,4 +1,4 @@
-"""What a phase works with: its inputs as local files, a folder of its own, and where results go."""
+"""The surroundings of a phase: its inputs as local files, its folder, and where results go."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ Tell = Callable[[float, str], None]
 
 @dataclass(kw_only=True)
 class Context:
-    """One attempt's surroundings. `inputs` are the artifacts' files by input index."""
+    """The surroundings of one attempt. `inputs` are the artifacts' files by input index."""
 
     key: str
     claim: str
@@ -32,15 +32,15 @@ class Context:
     sandbox: Tier
 
     def fetch_inputs(self, until: float = 0.5) -> dict[int, tuple[Path, ...]]:
-        """All inputs as verified local files, by input index and in their order.
+        """Fetch all inputs as verified local files, by input index and in their order.
 
-        Each input has a folder of its own, since two may have files of one name. `until` is the
-        share of the attempt's progress that this is.
+        Each input has its own folder, because two may have files with the same name. `until` is the
+        share of the attempt's progress that this takes.
 
         Raises:
             AttemptError: source blob missing or corrupt blob read, with a bit for every input that
                 has to be made again.
-            CorruptBlobError: a blob was damaged on its way.
+            CorruptBlobError: a blob was damaged in transit.
         """
         fetched: dict[int, tuple[Path, ...]] = {}
         lost: dict[int, BlobMissingError | CorruptBlobError] = {}
@@ -74,7 +74,7 @@ class Context:
         return to
 
     def folder(self, name: str) -> Path:
-        """A new folder within the attempt's own."""
+        """Create a folder within the attempt's own."""
         path = self.scratch / name
         path.mkdir()
         return path
@@ -88,12 +88,11 @@ class Context:
         completeness: Completeness = WHOLE,
         valid_share: float | None = None,
     ) -> ArtifactFile:
-        """Store a file of the artifact under the claim's name, and say what was stored.
+        """Store a file of the artifact under the claim's name, and return what was stored.
 
-        The checksum is that of the bytes sent; whoever reads them from storage holds them to it.
-
-        `keep` also puts it into the local cache, whose next reader may well be here. `valid_share`
-        is a raster's.
+        The checksum is that of the bytes sent; every later reader verifies it. `keep` also puts the
+        file into the local cache, because its next reader may run on this machine. `valid_share` is
+        a raster's share of pixels with a value.
         """
         name = artifact_name(self.key, self.claim, path.name)
         stored = self.blobs.put_file(container, name, path)

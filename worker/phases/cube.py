@@ -1,4 +1,4 @@
-"""Aggregation over time: the rasters of one layer as one CF NetCDF or Zarr cube."""
+"""Aggregation over time: join the rasters of one layer into one CF NetCDF or Zarr cube."""
 
 import zipfile
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
 def cube(spec: CubeSpec, context: Context) -> tuple[ArtifactFile, ...]:
-    """Put the rasters together into `<name>.nc` or `<name>.zarr.zip`."""
+    """Join the rasters into `<name>.nc` or `<name>.zarr.zip`."""
     fetched = context.fetch_inputs()
     paths = [path for _, files in sorted(fetched.items()) for path in files]
     days = [spec.days[index] for index, files in sorted(fetched.items()) for _ in files]
@@ -44,7 +44,7 @@ def write(
     folder: Path,
     completeness: Completeness = WHOLE,
 ) -> Path:
-    """The cube's file in a folder. Equal rasters give equal bytes."""
+    """Write the cube's file into a folder; equal rasters give equal bytes."""
     times = [datetime.combine(day, time(), UTC) for day in days]
     if spec.form == "netcdf":
         file = folder / f"{spec.name}.nc"

@@ -1,7 +1,7 @@
-"""Aggregation into a group: what one run of a reduction gets, standing alone.
+"""Aggregation into a group: the complete input of one run of a reduction.
 
-`manifest.json` says what is in the group; for each layer there is one GeoTIFF with a band per day,
-and one for each further band of its cells (codes, count, source, reason).
+`manifest.json` describes the group. For each layer there is one GeoTIFF with a band per day, and
+one for each further band of its cells (codes, count, source, reason).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -35,14 +35,14 @@ class _Model(BaseModel):
 
 
 class Granule(_Model):
-    """A granule behind a band."""
+    """A granule that a band was made from."""
 
     name: str
     produced: str = ""
 
 
 class FurtherBand(_Model):
-    """A band beside the values of a layer and day: what it holds, and where it is."""
+    """A band beside the values of a layer and day: its content and its position."""
 
     role: FurtherRole
     file: str
@@ -50,17 +50,17 @@ class FurtherBand(_Model):
 
 
 class Lacking(_Model):
-    """An expected input that is not there, and why."""
+    """An expected input that is missing, and the reason."""
 
     what: str
     why: str
 
 
 class ManifestBand(_Model):
-    """One band of a stack: where it is, what it shows, and for how much it counts.
+    """One band of a stack: its position, its content, and its weight.
 
     `start` and `end` are those of its granules, ISO 8601 in UTC; `date` is the nominal start day.
-    `kind` says what the layer holds, `units` in what, `codes` what single stored values mean;
+    `kind` and `units` describe the layer, `codes` gives the meanings of single stored values.
     `completeness` is the share of its expected granules that it was made from.
     """
 
@@ -82,15 +82,15 @@ class ManifestBand(_Model):
 
     @property
     def files(self) -> tuple[str, ...]:
-        """The stacks it is in."""
+        """The stacks that hold it."""
         return self.file, *(band.file for band in self.further)
 
 
 class Manifest(_Model):
-    """The document a package reads: which group this is, its grid, its bands.
+    """The document a package reads: the group, its grid, its bands.
 
-    Where expected inputs are missing: the share of them that is there, the others by name, and the
-    number of those whose names are left out.
+    If expected inputs are missing, it holds the share of inputs that exist, the names of missing
+    ones, and the number of missing ones without a name here.
     """
 
     group: str
@@ -111,9 +111,9 @@ class Manifest(_Model):
 
 @dataclass(frozen=True, kw_only=True)
 class Layer:
-    """One stack to be: its file and the bands in it with their rasters, by day.
+    """One stack to be written: its file, and its bands with their rasters, by day.
 
-    `further` are the stacks of what else the rasters hold, by the band's number there.
+    `further` lists the stacks of the rasters' further bands, by the band's number there.
     """
 
     file: str
@@ -122,7 +122,7 @@ class Layer:
 
     @property
     def files(self) -> tuple[tuple[int, str], ...]:
-        """Each stack's file with the band of the rasters that it is made of, values first."""
+        """Each stack's file, with the number of the band it is made of; values come first."""
         return (1, self.file), *((number, file) for number, _, file in self.further)
 
 
@@ -143,7 +143,7 @@ def group(spec: GroupSpec, context: Context) -> tuple[ArtifactFile, ...]:
 
 
 def sort_layers(bands: Sequence[Band], paths: Mapping[int, Path]) -> tuple[Layer, ...]:
-    """The stacks of a group, each with its days in order; `paths` are by index of the band."""
+    """Arrange the bands into stacks, each with its days in order; `paths` are by band index."""
     labels = layer_labels(bands)
     chosen: dict[str, list[tuple[Band, Path]]] = {label: [] for label in labels.values()}
     for index, band in enumerate(bands):
@@ -160,7 +160,7 @@ def sort_layers(bands: Sequence[Band], paths: Mapping[int, Path]) -> tuple[Layer
 
 
 def _further(label: str, path: Path) -> Iterator[tuple[int, FurtherRole, str]]:
-    """What a raster holds beside values: the band's number, its role and its stack's file."""
+    """Yield a raster's bands other than values: number, role and the file of the stack."""
     for number, band in enumerate(open_raster(path).said.bands, 1):
         if band.role != "data":
             role: FurtherRole = "codes" if band.role == "class" else band.role
@@ -168,7 +168,7 @@ def _further(label: str, path: Path) -> Iterator[tuple[int, FurtherRole, str]]:
 
 
 def manifest(spec: GroupSpec, layers: Sequence[Layer]) -> Manifest:
-    """What the package reads: the group, its grid, and each band's place and meaning."""
+    """Write down what the package reads: the group, its grid, each band's position and meaning."""
     opened = [
         (layer, n, band, open_raster(path).said)
         for layer in layers
@@ -214,7 +214,7 @@ def stack(layer: Layer, number: int, to: Path) -> None:
     """Copy one band of each day's raster, by its number there, into one file, in blocks of rows.
 
     Raises:
-        AttemptError: choice refused, when the cells differ in shape, type or nodata.
+        AttemptError: choice refused, if the cells differ in shape, type or nodata.
     """
     first = layer.bands[0][1]
     with rasterio.open(first) as like:

@@ -1,4 +1,4 @@
-"""Aggregation into one raster: cells of one layer and date, cropped to the region."""
+"""Aggregation into one raster: join the cells of one layer and date, cropped to the region."""
 
 import json
 
@@ -17,7 +17,7 @@ from worker.phases.reproject import grid_of
 
 
 def mosaic(spec: MosaicSpec, context: Context) -> tuple[ArtifactFile, ...]:
-    """Assemble the cells into `<name>.tif`, a Cloud Optimized GeoTIFF, with its STAC item."""
+    """Join the cells into `<name>.tif`, a Cloud Optimized GeoTIFF, with its STAC item."""
     fetched = context.fetch_inputs()
     paths = [path for files in fetched.values() for path in files]
     if not paths:

@@ -1,4 +1,4 @@
-"""Reduction: the scientist's own package over one group, in the sandbox."""
+"""Reduction: run the scientist's own package over one group, in the sandbox."""
 
 import json
 import shutil
@@ -50,11 +50,12 @@ def reduce(spec: ReduceSpec, context: Context) -> tuple[ArtifactFile, ...]:
 
 
 def give_inputs(package: Package, given: Mapping[str, Path], to: Path) -> None:
-    """Move what the package takes of a group's files, by name, into its folder of inputs, and write
-    the manifest of that.
+    """Move the files of a group that the package takes into its folder of inputs.
+
+    `given` holds the group's files by name. The manifest is written for these files alone.
 
     Raises:
-        AttemptError: choice refused, when the package takes none of the layers.
+        AttemptError: choice refused, if the package takes none of the layers.
     """
     whole = Manifest.model_validate_json(given[MANIFEST].read_text("utf-8"))
     bands = tuple(band for band in whole.bands if band.kind in package.takes)
@@ -72,7 +73,7 @@ def give_inputs(package: Package, given: Mapping[str, Path], to: Path) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Output:
-    """A file that the package made; `valid_share` of a raster's pixels have a value."""
+    """A file that the package made; `valid_share` is a raster's share of pixels with a value."""
 
     path: Path
     valid_share: float | None = None
@@ -81,15 +82,15 @@ class Output:
 def take_outputs(
     spec: ReduceSpec, package: Package, places: Places, to: Path
 ) -> tuple[Output, ...]:
-    """The declared outputs, in the folder `to`: rasters as rasters of ours, files as they are.
+    """Collect the declared outputs in the folder `to`: rasters are adopted, other files copied.
 
     Raises:
-        AttemptError: user code failed, naming the output and what was written instead.
+        AttemptError: user code failed; names the output and what was written instead.
     """
     manifest = read_manifest(places)
     labels = tuple(dict.fromkeys(Path(band.file).stem for band in manifest.bands))
-    # A group over fewer layers than were planned (their granules were lacking, or they turned out
-    # to hold what the package does not take) has fewer outputs.
+    # A group over fewer layers than planned has fewer outputs: granules were missing, or layers
+    # have a kind that the package does not take.
     present = dict(package.expand_outputs(labels))
     taken = []
     for name in spec.outputs:
@@ -114,7 +115,7 @@ def take_outputs(
 
 
 def read_manifest(places: Places) -> Manifest:
-    """The manifest of the group that the package was given."""
+    """Read the manifest of the group that the package was given."""
     return Manifest.model_validate_json((places.inputs / MANIFEST).read_text("utf-8"))
 
 
@@ -128,7 +129,7 @@ def _package(spec: ReduceSpec, context: Context, to: Path) -> Package:
 
 
 def _bounds(package: Package, context: Context) -> Bounds:
-    """The package's own limits, within those of an attempt."""
+    """Return the package's own limits, capped at those of an attempt."""
     wanted = package.resources
     return Bounds(
         memory=int(min(wanted.memory_gb, context.settings.attempt_memory_gb) * _GB),

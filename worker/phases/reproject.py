@@ -1,4 +1,4 @@
-"""Reprojection: one layer of one date's granules onto one cell, as `cell.tif`."""
+"""Reprojection: put one layer of one date's granules onto one cell, as `cell.tif`."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ _EXTRA: TypeAdapter[tuple[ExtraBand, ...]] = TypeAdapter(tuple[ExtraBand, ...])
 
 
 def reproject(spec: ReprojectSpec, context: Context) -> tuple[ArtifactFile, ...]:
-    """Put the granules onto the cell. The file is small and read whole: it has no overviews."""
+    """Put the granules onto the cell; the file is small and read whole, so it has no overviews."""
     fetched = context.fetch_inputs()
     paths = [path for files in fetched.values() for path in files]
     context.tell(0.5, f"reprojecting {spec.layer} of {len(paths)} granules")
@@ -45,12 +45,12 @@ def reproject(spec: ReprojectSpec, context: Context) -> tuple[ArtifactFile, ...]
 
 
 def grid_of(spec: GridSpec) -> Grid:
-    """The grid a specification describes."""
+    """Make the grid that a specification describes."""
     return Grid(crs=spec.crs, transform=spec.transform, width=spec.width, height=spec.height)
 
 
 def options_of(spec: ReprojectSpec) -> Options:
-    """How granules become pixels, as the specification says."""
+    """Make the options of reprojection that a specification gives."""
     return Options(
         resampling=_method(spec.resampling),
         merge=_MERGE.validate_python(spec.merge),

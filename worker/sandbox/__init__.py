@@ -1,1 +1,1 @@
-"""Child processes: started, guarded, confined and ended whole."""
+"""Child processes: how they are started, guarded, confined and ended completely."""

@@ -1,7 +1,7 @@
-"""Children of the worker: started by a forkserver that has everything imported.
+"""Children of the worker: started by a forkserver that has imported everything.
 
-The forkserver is started before the worker has any thread or client, so that a fork never copies
-a lock in use or a socket. It imports; it makes nothing else.
+The forkserver is started before the worker has any thread or client, so that a fork never copies a
+lock in use or a socket. It only imports modules.
 """
 
 import multiprocessing
@@ -34,8 +34,8 @@ PRELOADED = (
     "worker.slots.frozen",
 )
 
-# Threads that a library starts on import or at first use would be lost in a fork, and a slot is one
-# core's worth of work. GDAL's cache is bounded so that an attempt's memory is its own.
+# A fork would lose threads that a library starts on import or at first use, and a slot should use
+# one core. GDAL's cache is limited so that it does not dominate an attempt's memory.
 _ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
@@ -45,19 +45,17 @@ _ENVIRONMENT = {
     "GDAL_DISABLE_READDIR_ON_OPEN": "EMPTY_DIR",
     "CPL_VSIL_CURL_ALLOWED_EXTENSIONS": ".none",
 }
-# `Process.start` looks at all processes, also at one that another thread is just closing.
+# `Process.start` inspects all processes, also one that another thread is just closing.
 _STARTING = threading.Lock()
-_GUARDS: set[int] = set()  # process ids of the guards that are followed
-_FORKSERVER_DIED = 255  # what multiprocessing tells then for an exit code nobody knows
+_GUARDS: set[int] = set()  # process ids of the guards that threads follow
+_FORKSERVER_DIED = 255  # multiprocessing's exit code when the real one is unknown
 _DEAF_SECONDS = 10.0  # a guard that does not answer a kill within this time is killed itself
 
 
 def start_forkserver(preload: Sequence[str] = PRELOADED) -> None:
-    """Start the forkserver, which imports `preload` by itself. Call it before any thread or SDK
-    client.
+    """Start the forkserver, which imports `preload`; call this before any thread or SDK client.
 
-    This process becomes the parent of whatever a killed guard leaves behind, so that it can be
-    ended.
+    This process becomes the parent of whatever a killed guard leaves behind, so that it can end it.
     """
     if threading.active_count() > 1:
         raise RuntimeError("the forkserver must be started before any thread")
@@ -69,7 +67,7 @@ def start_forkserver(preload: Sequence[str] = PRELOADED) -> None:
 
 
 def await_forkserver() -> None:
-    """Wait until the forkserver has everything imported, so that no attempt waits for it."""
+    """Wait until the forkserver has imported everything, so that no attempt waits for it."""
     probe = multiprocessing.get_context("forkserver").Process(target=_nothing)
     probe.start()
     probe.join()
@@ -90,7 +88,7 @@ class Child:
 
     @classmethod
     def start(cls, work: Work, memory_limit: int) -> "Child":
-        """Start `work` (picklable) under a guard; `memory_limit` in bytes for the whole tree."""
+        """Start `work` (picklable) under a guard; `memory_limit` in bytes is for the whole tree."""
         context = multiprocessing.get_context("forkserver")
         ours, theirs = context.Pipe()
         process = context.Process(
@@ -103,9 +101,9 @@ class Child:
         return cls(process, ours)
 
     def follow(self, heard: Callable[[Message], None]) -> Ended | None:
-        """Give each report to `heard` until the tree is gone; None when the guard was killed.
+        """Pass each report to `heard` until the tree is gone; return None if the guard was killed.
 
-        A guard that failed by itself ends its tree with it; that is told as the child's failure.
+        A guard that fails by itself ends its tree with it; this is reported as the child's failure.
         """
         ended: Ended | None = None
         while ended is None:
@@ -135,13 +133,13 @@ class Child:
         return ended
 
     def kill(self) -> None:
-        """Have the whole tree killed; `follow` returns soon after. May be called by any thread."""
+        """Have the whole tree killed; `follow` returns soon after. Any thread may call this."""
         with self._sending:
             if self._control.closed or self._deadline is not None:
                 return
-            with suppress(BrokenPipeError, ConnectionResetError):  # it has just ended by itself
+            with suppress(BrokenPipeError, ConnectionResetError):  # the guard has just ended
                 self._control.send_bytes(KILL)
-            # A guard that hangs is killed, and `follow` ends what it leaves.
+            # A guard that hangs is killed, and `follow` ends the processes it leaves.
             self._deadline = threading.Timer(_DEAF_SECONDS, self._end_guard)
             self._deadline.daemon = True
             self._deadline.start()
@@ -153,9 +151,9 @@ class Child:
 
 
 def _end_orphans() -> None:
-    """Kill what came to this process because its guard was killed, detached processes too."""
+    """Kill the processes that a killed guard has left to this process, detached ones too."""
     kept = _GUARDS | _servers()
-    end = time.monotonic() + _DEAF_SECONDS  # a process the kernel does not let go keeps nobody
+    end = time.monotonic() + _DEAF_SECONDS  # do not wait for an unkillable process
     while time.monotonic() < end:
         orphans = [pid for pid in proctree.children(os.getpid()) if pid not in kept]
         if not orphans:
@@ -167,7 +165,7 @@ def _end_orphans() -> None:
 
 
 def _servers() -> set[int]:
-    """The forkserver and the resource tracker, whose numbers multiprocessing keeps to itself."""
+    """Return the ids of the forkserver and the resource tracker, private to multiprocessing."""
     return {
         getattr(forkserver._forkserver, "_forkserver_pid", None) or 0,
         getattr(resource_tracker._resource_tracker, "_pid", None) or 0,

@@ -1,8 +1,8 @@
-"""Shut this process in and become a program: `confine.py POLICY PROGRAM...`.
+"""Confine this process and become a program: `confine.py POLICY PROGRAM...`.
 
 POLICY is JSON: `limits` ({name of an RLIMIT: number}), `read` and `write` (paths, for Landlock;
-absent: no Landlock) and `sockets` (false: refuse them by seccomp). It runs alone, by
-`python -I`, inside a sandbox where our own modules are not, so it imports nothing of them.
+absent: no Landlock) and `sockets` (false: refuse them by seccomp). The module runs alone, by
+`python -I`, inside a sandbox without our own modules, so it imports none of them.
 
 Sources: landlock(7) and linux/landlock.h, seccomp(2) and linux/seccomp.h, bpf in linux/filter.h.
 """
@@ -17,7 +17,7 @@ import stat
 import struct
 import sys
 
-FAILED = 78  # EX_CONFIG: the confinement itself could not be made
+FAILED = 78  # EX_CONFIG: the confinement itself failed
 
 _PR_SET_SECCOMP = 22
 _PR_SET_NO_NEW_PRIVS = 38
@@ -29,7 +29,7 @@ _LANDLOCK_ADD_RULE = 445
 _LANDLOCK_RESTRICT_SELF = 446
 _LANDLOCK_VERSION = 1
 _PATH_BENEATH = 1
-# Rights of files by the ABI that brought them (linux/landlock.h).
+# File rights by the ABI version that introduced them (linux/landlock.h).
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 _TRUNCATE, _IOCTL_DEV = 1 << 14, 1 << 15
 _OF_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEV
@@ -73,17 +73,17 @@ def main() -> None:
 
 
 def landlock_abi() -> int:
-    """The kernel's Landlock version; 0 where there is none."""
+    """Return the kernel's Landlock version; 0 if it has none."""
     return max(0, int(_libc.syscall(_LANDLOCK_CREATE_RULESET, None, 0, _LANDLOCK_VERSION)))
 
 
 def seccomp_known() -> bool:
-    """Whether this machine's system call numbers are known here."""
+    """Tell whether this module knows this machine's system call numbers."""
     return platform.machine() in _CALLS and sys.platform == "linux"
 
 
 def drop_capabilities() -> None:
-    """Give up all capabilities for good, where there are any (root in a container)."""
+    """Drop all capabilities for good, if there are any (root in a container)."""
     for capability in range(64):
         _libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0)
     header = struct.pack("=Ii", 0x20080522, 0)  # _LINUX_CAPABILITY_VERSION_3, this process
@@ -91,7 +91,7 @@ def drop_capabilities() -> None:
 
 
 def restrict_files(read: list[str], write: list[str]) -> None:
-    """Deny every file but those beneath `read` (to read and run) and `write` (for everything)."""
+    """Deny every file except those below `read` (to read and run) and `write` (all access)."""
     abi = landlock_abi()
     if not abi:
         raise OSError(errno.ENOSYS, "the kernel has no Landlock")
@@ -129,7 +129,7 @@ def refuse_calls() -> None:
     arch, calls = _CALLS[platform.machine()]
     load, equal, above, answer = 0x20, 0x15, 0x35, 0x06
     refuse, allow, kill = 0x00050000 | errno.EPERM, 0x7FFF0000, 0x80000000
-    last = len(calls) + 3  # instructions from the first comparison to the refusal, less one
+    last = len(calls) + 3  # instructions from the first comparison to the refusal, minus 1
     program = [
         (load, 0, 0, 4),  # seccomp_data.arch
         (equal, 1, 0, arch),

@@ -1,4 +1,4 @@
-"""Running a reduction's executable in the sandbox and watching what it uses."""
+"""Run a reduction's executable in the sandbox, and watch what it uses."""
 
 import os
 import selectors
@@ -18,8 +18,8 @@ from worker.sandbox.sandbox import Bounds, Places, Tier, command_line, environme
 
 POLL_SECONDS = 0.1
 _TAIL = 4096
-_OWN_PROCESSES = 3  # bubblewrap's two and the launcher
-_DEPTH = 64  # folders below OUTPUT_DIR that are counted
+_OWN_PROCESSES = 3  # two of bubblewrap and the launcher
+_DEPTH = 64  # levels of folders below OUTPUT_DIR that are counted
 
 
 @dataclass(kw_only=True)
@@ -27,14 +27,14 @@ class _Run:
     process: subprocess.Popen[bytes]
     tail: bytearray
     paths: PlainPaths
-    others: frozenset[int]  # children of this process that are not the program's
+    others: frozenset[int]  # children of this process that do not belong to the program
 
     def tree(self) -> list[int]:
-        """The program's processes."""
+        """List the program's processes."""
         return [pid for pid in proctree.descendants(os.getpid()) if pid not in self.others]
 
     def pump(self, wait: float) -> bool:
-        """Pass on what the program prints; False at the end of its output."""
+        """Pass on what the program prints; return False at the end of its output."""
         stream = self.process.stdout
         if stream is None:
             raise ValueError("the program was started without a pipe for its output")
@@ -53,19 +53,19 @@ class _Run:
         sys.stdout.buffer.flush()
 
     def last_line(self) -> str:
-        """The last line that the program printed; nothing more is read."""
+        """Return the last line that the program printed; nothing more is read."""
         self._tell(self.paths.end())
         lines = self.tail.decode("utf-8", "replace").strip().splitlines()
         return lines[-1].strip()[:300] if lines else "it printed nothing"
 
 
 def run_confined(tier: Tier, command: tuple[str, ...], places: Places, bounds: Bounds) -> None:
-    """Run `command INPUT_DIR OUTPUT_DIR` to its end; nothing it started is left afterwards.
+    """Run `command INPUT_DIR OUTPUT_DIR` to its end; none of its processes is left afterwards.
 
     Raises:
         AttemptError: user code failed, user code timed out, or out of memory.
     """
-    # What the program detaches comes back to this process, and ends with the program.
+    # Processes that the program detaches become this process's children, and end with the program.
     others = frozenset(proctree.descendants(os.getpid()))
     become_subreaper()
     process = subprocess.Popen(
@@ -115,7 +115,7 @@ def _watch(run: _Run, places: Places, bounds: Bounds) -> None:
 
 
 def _more(run: _Run) -> bool:
-    """Whether output is still in the pipe once the program has ended."""
+    """Tell whether output is still in the pipe after the program has ended."""
     stream = run.process.stdout
     if stream is None:
         return False

@@ -1,9 +1,10 @@
 """The guard of one attempt: a small process between the supervisor and the child.
 
-It is the child's subreaper, so that nothing the child starts can leave the tree, not even a
-detached grandchild; and it holds a pipe to the supervisor, whose end of file says that the
-supervisor is dead. In either case, and at the child's own end, it kills what is left. It also
-measures the tree's memory and keeps the tail of what the tree prints. It has one thread.
+It is the child's subreaper, so that no process that the child starts can leave the tree, not even a
+detached grandchild. It holds a pipe to the supervisor, whose end of file means that the supervisor
+is dead. In that case, on an order to kill, and when the child ends, it kills what is left of the
+tree. It also measures the tree's memory and keeps the tail of what the tree prints. It has one
+thread.
 """
 
 import os
@@ -28,28 +29,28 @@ _EX_SOFTWARE = 70  # sysexits.h
 _OOM_SCORE = "700"  # the kernel's own killer should take the child, not its guard
 
 Work = Callable[[Connection], int]
-"""What the child does: reports over the connection and returns its exit code."""
+"""The child's work: it sends reports over the connection and returns its exit code."""
 
 
 def guard(control: Connection, work: bytes, memory_limit: int) -> None:
-    """Run `work`, a pickled `Work`, in a forked child, relay its reports to `control`, end with an
-    `Ended`.
+    """Run `work`, a pickled `Work`, in a forked child; relay its reports to `control`.
 
-    It is the child that unpickles, and so imports: what fails there is in the attempt's log.
-    `memory_limit` is in bytes, over all processes of the tree.
+    The last message is an `Ended`. The child unpickles the work, and therefore imports its modules,
+    so errors there appear in the attempt's log. `memory_limit` is in bytes, over all processes of
+    the tree.
     """
     try:
         ended = _guard(control, work, memory_limit)
-    except Exception as error:  # noqa: BLE001 - whatever it is, the supervisor is to hear of it
+    except Exception as error:  # noqa: BLE001 - every error is reported to the supervisor
         proctree.kill_descendants(os.getpid())
         text = "".join(traceback.format_exception(error))
         ended = Ended(exit_code=_EX_SOFTWARE, peak_memory=0, over_memory=False, log=text)
-    with suppress(BrokenPipeError, ConnectionResetError):  # the supervisor is dead: nobody listens
+    with suppress(BrokenPipeError, ConnectionResetError):  # the supervisor is dead
         control.send_bytes(encode(ended))
 
 
 def _guard(control: Connection, work: bytes, memory_limit: int) -> Ended:
-    os.setsid()  # a terminal's Ctrl-C is the supervisor's business
+    os.setsid()  # only the supervisor handles a terminal's Ctrl-C
     become_subreaper()
     reports, child_reports = _pipe()
     log_read, log_write = os.pipe()
@@ -110,7 +111,7 @@ class _Watch:
         )
 
     def _ordered(self) -> bool:
-        """Whether the supervisor wants the tree killed, in words or by having died."""
+        """Tell whether the supervisor wants the tree killed: it says so, or it has died."""
         try:
             return self.control.recv_bytes() == KILL
         except (EOFError, ConnectionResetError):
@@ -121,7 +122,7 @@ class _Watch:
             data = self.reports.recv_bytes()
         except (EOFError, OSError):
             return False
-        with suppress(BrokenPipeError, ConnectionResetError):  # seen at the next `_ordered`
+        with suppress(BrokenPipeError, ConnectionResetError):  # the next `_ordered` notices it
             self.control.send_bytes(data)
         return True
 
@@ -141,7 +142,7 @@ class _Watch:
         self.over = self.peak > self.memory_limit
 
     def _end_tree(self) -> None:
-        """Kill and reap until no descendant is left; what forks meanwhile is met next time."""
+        """Kill and reap until no descendant is left; each round finds what was forked meanwhile."""
         while True:
             proctree.kill_descendants(os.getpid())
             try:
@@ -155,8 +156,8 @@ class _Watch:
 
 
 def _child(parent: int, log: int, reports: Connection, work: bytes) -> None:
-    """Become the attempt's process; never returns."""
-    code = _EX_SOFTWARE  # the work itself reports what it can, so this is beyond it
+    """Become the attempt's process; never return."""
+    code = _EX_SOFTWARE  # for failures that the work itself could not report
     try:
         os.setsid()
         if not die_with_parent(parent):
@@ -172,7 +173,7 @@ def _child(parent: int, log: int, reports: Connection, work: bytes) -> None:
         code = run(reports)
         sys.stdout.flush()
         sys.stderr.flush()
-    except BaseException:  # noqa: BLE001 - nothing is above: a forked copy of the guard is
+    except BaseException:  # noqa: BLE001 - the caller is only a forked copy of the guard
         sys.excepthook(*sys.exc_info())
         sys.stderr.flush()
     finally:

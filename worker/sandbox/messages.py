@@ -1,4 +1,4 @@
-"""What a supervisor tells the child of an attempt, and what comes back over the pipe."""
+"""The messages between a supervisor and the child of an attempt."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,9 +16,9 @@ from worker.sandbox.sandbox import Tier
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """All a child needs for one attempt. `inputs` are the artifact's files by input index.
+    """Everything a child needs for one attempt. `inputs` are the artifact's files by input index.
 
-    `scratch` is the attempt's own empty folder; `cache` the folder of the local cache.
+    `scratch` is the attempt's own empty folder; `cache` is the folder of the local cache.
     """
 
     key: str
@@ -36,7 +36,7 @@ class _Message(BaseModel):
 
 
 class Progress(_Message):
-    """How far the attempt is, 0 to 1, and what it is doing."""
+    """The attempt's progress, 0 to 1, and its current activity."""
 
     kind: Literal["progress"] = "progress"
     fraction: float = Field(ge=0, le=1)
@@ -51,8 +51,11 @@ class Succeeded(_Message):
 
 
 class Failed(_Message):
-    """The attempt failed; `log` is the traceback where it helps. `asked` is the delay in seconds a
-    server asked for, `healing` the bits of the inputs to make again."""
+    """The attempt failed.
+
+    `log` is the traceback if it helps. `asked` is the delay in seconds that a server asked for,
+    `healing` the bits of the inputs to make again.
+    """
 
     kind: Literal["failed"] = "failed"
     category: Category
@@ -63,9 +66,9 @@ class Failed(_Message):
 
 
 class Ended(_Message):
-    """The guard's last word: the whole tree is gone.
+    """The guard's last message: the whole tree is gone.
 
-    `exit_code` is the child's (negative: the signal that ended it), None when it was killed here.
+    `exit_code` is the child's (negative: the signal that ended it), None if the guard killed it.
     """
 
     kind: Literal["ended"] = "ended"
@@ -80,10 +83,10 @@ _adapter: TypeAdapter[Message] = TypeAdapter(Message)
 
 
 def encode(message: Message) -> bytes:
-    """A message as JSON."""
+    """Encode a message as JSON."""
     return message.model_dump_json().encode("utf-8")
 
 
 def decode(data: bytes) -> Message:
-    """A message from its JSON; pydantic.ValidationError when it is none."""
+    """Decode a message from JSON; raise pydantic.ValidationError if it is invalid."""
     return _adapter.validate_json(data)

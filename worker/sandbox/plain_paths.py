@@ -1,6 +1,6 @@
-"""What a program prints, with the words of docs/reductions.md in place of the attempt's folders.
+"""Replace the attempt's folders in a program's output by the words of docs/reductions.md.
 
-Their paths differ from attempt to attempt and say nothing to the package's author.
+Their paths differ from attempt to attempt and mean nothing to the package's author.
 """
 
 import os
@@ -10,8 +10,11 @@ from worker.sandbox.sandbox import Places
 
 
 class PlainPaths:
-    """Replaces paths in text that comes in parts. `seen` are the folders as the program sees
-    them; a file of the package keeps its path inside the package."""
+    """Replaces paths in text that arrives in parts.
+
+    `seen` are the folders as the program sees them; a file of the package keeps its path inside the
+    package.
+    """
 
     def __init__(self, seen: Places) -> None:
         self._words = {
@@ -25,7 +28,7 @@ class PlainPaths:
         self._begun = b""
 
     def put(self, data: bytes) -> bytes:
-        """The text as far as it is known; what may be the beginning of a path is held back."""
+        """Return the text that is final; hold back what may be the beginning of a path."""
         text = self._begun + data
         most = min(len(text), self._longest - 1)
         held = next((n for n in range(most, 0, -1) if self._may_begin(text[-n:])), 0)
@@ -33,7 +36,7 @@ class PlainPaths:
         return self._replaced(text[: len(text) - held])
 
     def end(self) -> bytes:
-        """What was held back: nothing more comes."""
+        """Return what was held back, because nothing more comes."""
         text, self._begun = self._begun, b""
         return self._replaced(text)
 

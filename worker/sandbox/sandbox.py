@@ -1,9 +1,9 @@
-"""The sandbox of a reduction: no network, no secrets, a read-only system, bounded resources.
+"""The sandbox of a reduction: no network, no secrets, a read-only system, limited resources.
 
-Two tiers. `bubblewrap` has namespaces of its own for files, processes and network. `limits` runs
-where namespaces cannot be made (a container under the usual seccomp profile): resource limits,
-no_new_privs, Landlock for files and seccomp against sockets, as far as the kernel has them; there
-the program sees the machine's processes, and what is missing is said in the report.
+It has two tiers. `bubblewrap` has its own namespaces for files, processes and network. `limits`
+runs where namespaces cannot be created (a container under the usual seccomp profile): resource
+limits, no_new_privs, Landlock for files and seccomp against sockets, as far as the kernel supports
+them. In this tier the program sees the machine's processes; the report names what is missing.
 """
 
 import json
@@ -26,7 +26,7 @@ Tier = Literal["bubblewrap", "limits"]
 PROBE_SECONDS = 10.0
 _CONFINE = Path(confine.__file__).resolve()
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt")
-# Of /etc what programs need to start and to write dates and numbers; no keys, no passwords.
+# The files of /etc that programs need to start and to write dates and numbers; no secrets.
 _ETC = (
     "/etc/ld.so.cache",
     "/etc/ld.so.conf",
@@ -44,16 +44,16 @@ _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"
 _KERNEL = ("/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/sys/devices/system/cpu")
 _SHARED_MEMORY = 256 * 2**20
 _OPEN_FILES = 1024
-_MOST_LINKS = 40  # as many as Linux follows, path_resolution(7)
+_MOST_LINKS = 40  # the limit of Linux, path_resolution(7)
 
 
 class SandboxError(SwathmillError):
-    """The sandbox that was asked for does not work on this machine."""
+    """The sandbox that the settings demand does not work on this machine."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Bounds:
-    """What a program may use, its descendants included. Bytes and seconds."""
+    """What a program may use, including its descendants, in bytes and seconds."""
 
     memory: int
     seconds: float
@@ -63,7 +63,7 @@ class Bounds:
 
 @dataclass(frozen=True, kw_only=True)
 class Places:
-    """The folders a program gets: its own, inputs (read-only), outputs and a temporary one."""
+    """The folders of a program: its package, inputs (read-only), outputs and a temporary one."""
 
     package: Path
     inputs: Path
@@ -73,7 +73,7 @@ class Places:
 
 @dataclass(frozen=True, kw_only=True)
 class SandboxReport:
-    """Which tier reductions run in, what it holds back, and what it does not."""
+    """The tier in which reductions run, what it prevents, and what it does not."""
 
     tier: Tier
     holds: tuple[str, ...]
@@ -88,7 +88,7 @@ class SandboxReport:
 
 
 def report(settings: Settings) -> SandboxReport:
-    """Probe this machine for the tier the settings ask for, or the strongest one.
+    """Probe this machine for the tier that the settings demand, or for the strongest one.
 
     Raises:
         SandboxError: bubblewrap is demanded and does not work here.
@@ -125,7 +125,7 @@ def _limits_report(problem: str) -> SandboxReport:
 
 
 def probe_bubblewrap() -> str:
-    """Why bubblewrap does not work here; empty when it does."""
+    """Explain why bubblewrap does not work here; return "" if it works."""
     if shutil.which("bwrap") is None:
         return "bwrap is not installed"
     bounds = Bounds(memory=2**30, seconds=PROBE_SECONDS, processes=16, output=2**20)
@@ -143,7 +143,7 @@ def probe_bubblewrap() -> str:
 
 
 def environment(tier: Tier, places: Places) -> dict[str, str]:
-    """All of the program's environment: nothing of ours but the way to our Python."""
+    """Build the program's whole environment, which has nothing of ours but the path to Python."""
     seen = inside(tier, places)
     path = (sysconfig.get_path("scripts"), "/usr/local/bin", "/usr/bin", "/bin")
     return {
@@ -160,7 +160,7 @@ def environment(tier: Tier, places: Places) -> dict[str, str]:
 
 
 def command_line(tier: Tier, command: tuple[str, ...], places: Places, bounds: Bounds) -> list[str]:
-    """The command that runs `command INPUT_DIR OUTPUT_DIR` within the sandbox."""
+    """Build the command that runs `command INPUT_DIR OUTPUT_DIR` within the sandbox."""
     seen = inside(tier, places)
     program = [*command, str(seen.inputs), str(seen.outputs)]
     policy: dict[str, object] = {"limits": _rlimits(bounds)}
@@ -176,7 +176,7 @@ def command_line(tier: Tier, command: tuple[str, ...], places: Places, bounds: B
 
 
 def inside(tier: Tier, places: Places) -> Places:
-    """The folders as the program sees them."""
+    """Return the folders as the program sees them."""
     if tier == "limits":
         return places
     root = Path("/swathmill")
@@ -184,18 +184,18 @@ def inside(tier: Tier, places: Places) -> Places:
         package=root / "package",
         inputs=root / "input",
         outputs=root / "output",
-        temporary=Path("/tmp"),  # a folder of the attempt's own is mounted there
+        temporary=Path("/tmp"),  # the attempt's own temporary folder is mounted there
     )
 
 
 def _readable() -> list[str]:
-    """The system's folders and our Python's, which a program may read and run."""
+    """List the folders of the system and of our Python, which a program may read and run."""
     python = (sys.prefix, sys.base_prefix, str(Path(sys.executable).resolve().parents[1]))
     return list(dict.fromkeys((*_SYSTEM, *_ETC, *python)))
 
 
 def links_to(path: Path) -> dict[str, str]:
-    """The symbolic links that are followed on the way to a file, each with what it says."""
+    """List the symbolic links on the way to a file, each with its target."""
     found: dict[str, str] = {}
     at, ahead = Path("/"), list(path.absolute().parts[1:])
     while ahead and len(found) < _MOST_LINKS:
@@ -207,7 +207,7 @@ def links_to(path: Path) -> dict[str, str]:
         if not step.is_symlink():
             at = step
             continue
-        target = found[str(step)] = os.readlink(step)  # noqa: PTH115 - as it is written
+        target = found[str(step)] = os.readlink(step)  # noqa: PTH115 - keeps the target as written
         ahead[:0] = Path(target).parts
         if Path(target).is_absolute():
             ahead.pop(0)
@@ -216,7 +216,7 @@ def links_to(path: Path) -> dict[str, str]:
 
 
 def _links_outside(mounted: list[str]) -> dict[str, str]:
-    """Links on the way to our Python that no mounted folder has and none lies beneath."""
+    """Find links on the way to our Python that lie neither in nor above a mounted folder."""
     folders = [Path(folder) for folder in mounted]
     return {
         link: target
@@ -227,7 +227,7 @@ def _links_outside(mounted: list[str]) -> dict[str, str]:
 
 def _bubblewrap(places: Places) -> list[str]:
     seen = inside("bubblewrap", places)
-    # Every namespace of its own, no capability, a terminal of its own, no way to outlive us.
+    # Own namespaces of every kind, no capability, an own terminal, and an end with this process.
     command = [
         shutil.which("bwrap") or "bwrap",
         "--unshare-all",
@@ -255,9 +255,9 @@ def _bubblewrap(places: Places) -> list[str]:
 
 
 def _rlimits(bounds: Bounds) -> dict[str, int]:
-    """Limits of each process; what only the whole tree can exceed is watched by who runs it."""
+    """Return the limits of each process; the runner watches limits of the whole tree."""
     return {
-        # Beyond its memory the program is ended from outside, which says why; this is for leaps.
+        # The runner ends a program that exceeds its memory and says why; this stops sudden growth.
         "RLIMIT_DATA": 2 * bounds.memory,
         "RLIMIT_CPU": int(bounds.seconds * bounds.processes) + 1,
         "RLIMIT_FSIZE": bounds.output,

@@ -1,1 +1,1 @@
-"""Slots: the worker's service, the supervisor of attempts, its heartbeat."""
+"""Slots: the worker's service, the supervisor of attempts, and its heartbeat."""

@@ -1,4 +1,4 @@
-"""The way from the supervisor to the child's code, without the supervisor having it in memory."""
+"""The entry to the child's code, which keeps that code out of the supervisor's memory."""
 
 from multiprocessing.connection import Connection
 
@@ -6,9 +6,9 @@ from worker.sandbox.messages import Job
 
 
 def run(job: Job, reports: Connection) -> int:
-    """Do the job, in the child; returns its exit code."""
-    # Here and not above: the forkserver has all the phases and their libraries imported, and the
-    # supervising process, which names this function only, needs none of them.
+    """Do the job in the child; return its exit code."""
+    # Imported here: the forkserver has already imported all phases and their libraries, and the
+    # supervising process, which only names this function, needs none of them.
     from worker.slots import child
 
     return child.run(job, reports)

@@ -1,4 +1,4 @@
-"""The child of an attempt: does the work of one phase and says how it ended."""
+"""The child of an attempt: does the work of one phase and reports how it ended."""
 
 import faulthandler
 import resource
@@ -25,14 +25,14 @@ from worker.phases.reproject import reproject
 from worker.sandbox.messages import Failed, Job, Message, Progress, Succeeded, encode
 
 _GB = 10**9
-_FULL = 2**20  # bytes free on a disk that is full in all but name
+_FULL = 2**20  # bytes; a disk with less free space counts as full
 
 
 def run(job: Job, reports: Connection) -> int:
-    """Do the job and report; returns the process's exit code."""
+    """Do the job and report; return the process's exit code."""
     faulthandler.enable()
     limit = int(2 * job.settings.attempt_memory_gb * _GB)
-    # The guard ends an attempt at its limit; an absurd allocation fails here, with a traceback.
+    # The guard ends an attempt at its limit; an absurd allocation fails here with a traceback.
     resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
 
     def send(message: Message) -> None:
@@ -47,7 +47,7 @@ def run(job: Job, reports: Connection) -> int:
 
 
 def perform(job: Job, tell: Tell, blobs_of: Callable[..., Blobs]) -> Succeeded | Failed:
-    """The job's outcome; every exception becomes a failure with its category."""
+    """Do the job and return its outcome; every exception becomes a failure with its category."""
     try:
         context = Context(
             key=job.key,
@@ -61,12 +61,12 @@ def perform(job: Job, tell: Tell, blobs_of: Callable[..., Blobs]) -> Succeeded |
             sandbox=job.sandbox,
         )
         return Succeeded(files=make(job, context))
-    except Exception as error:  # noqa: BLE001 - the boundary where exceptions become categories
+    except Exception as error:  # noqa: BLE001 - here exceptions become categories
         return _failed(classify(error), job.scratch)
 
 
 def make(job: Job, context: Context) -> tuple[ArtifactFile, ...]:
-    """The artifact of the job's specification, stored."""
+    """Make and store the artifact of the job's specification."""
     match job.spec:
         case CollectSpec():
             return collect(job.spec, context)
@@ -89,7 +89,7 @@ def _is_full(folder: Path) -> bool:
 def _failed(diagnosis: Diagnosis, scratch: Path) -> Failed:
     category = diagnosis.category
     if category is Category.UNKNOWN and _is_full(scratch):
-        # Libraries below us (GDAL, HDF) report a full disk in many words.
+        # GDAL and HDF report a full disk in many different ways.
         category = Category.OUT_OF_DISK
     sys.stderr.write(diagnosis.traceback)
     return Failed(

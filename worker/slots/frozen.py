@@ -1,7 +1,7 @@
-"""Imported by the forkserver after everything else: what is there now is never collected again.
+"""Freeze garbage collection: the forkserver imports this module after everything else.
 
-A collection writes into every object it looks at, and in a forked child each page so touched is
-copied: about 100 ms of an attempt, and 80 MB. Freezing before the fork is what gc.freeze is for
+A collection writes into every object it inspects, and in a forked child each page written to is
+copied: about 100 ms and 80 MB per attempt. gc.freeze exempts the objects that exist before the fork
 (Python documentation, module gc).
 """
 

@@ -1,4 +1,4 @@
-"""The worker's heartbeat: one row that says it lives and what it runs, and brings back orders."""
+"""The worker's heartbeat: one row that shows it lives and what it runs, and returns orders."""
 
 import threading
 from dataclasses import dataclass, field, replace
@@ -14,9 +14,9 @@ from worker.slots.supervisor import Order, Supervisor
 
 @dataclass(kw_only=True)
 class Heartbeat:
-    """Beats every `every` seconds; without a beat for `lease` seconds all attempts are killed.
+    """Beats every `every` seconds; after `lease` seconds without a beat, kills all attempts.
 
-    The lease is watched by a thread of its own, since a beat that hangs is just what it is for.
+    A separate thread watches the lease, because a beat that hangs is the case to detect.
     """
 
     services: Services
@@ -32,7 +32,7 @@ class Heartbeat:
         self._log = structlog.get_logger("worker")
 
     def start(self) -> None:
-        """Beat once, so that the worker is known before it claims, then go on in the background.
+        """Beat once, so that the worker is known before it claims; then continue in the background.
 
         Raises:
             StoreError: the table does not answer.
@@ -42,7 +42,7 @@ class Heartbeat:
             threading.Thread(target=body, name=body.__name__, daemon=True).start()
 
     def stop(self) -> None:
-        """Stop beating and take the worker's row away."""
+        """Stop beating and delete the worker's row."""
         self._stop.set()
         try:
             workers.leave(self.services.store, self.services.clock, self.row.name, self.row.started)
@@ -50,7 +50,7 @@ class Heartbeat:
             self._log.warning("the worker's row stays behind", error=str(error))
 
     def beat(self) -> None:
-        """One beat, and what it orders."""
+        """Write one beat, and follow the orders it returns."""
         began = self.services.clock.monotonic()
         self._sequence += 1
         row = replace(
@@ -61,7 +61,7 @@ class Heartbeat:
             draining=self.supervisor.draining,
         )
         orders = workers.beat(self.services.store, self.services.clock, row)
-        # The lease counts from before the call: when the row was written is not known better.
+        # The lease counts from before the call, because the exact time of the write is unknown.
         self._last = began
         if orders.hold is not self.supervisor.hold:
             self._log.warning("held by the manager", hold=orders.hold.value or "released")
@@ -72,7 +72,7 @@ class Heartbeat:
             self.supervisor.kill(claim, Order.MOVE)
 
     def check_lease(self) -> None:
-        """Kill all attempts when the last beat is a lease ago: the manager counts us as lost."""
+        """Kill all attempts if the last beat is a lease old: the manager then counts us as lost."""
         silence = self.services.clock.monotonic() - self._last
         if silence > self.lease and self.supervisor.running():
             self._log.error("no beat for a lease, ending all attempts", seconds=round(silence, 1))
@@ -84,7 +84,7 @@ class Heartbeat:
                 self.beat()
             except StoreError as error:
                 self._log.warning("beat missed", error=str(error))
-            except Exception:  # noqa: BLE001 - a worker that beats no more is lost for good
+            except Exception:  # noqa: BLE001 - a worker that stops beating is lost for good
                 self._log.exception("beat missed")
 
     def _watch(self) -> None:

@@ -39,8 +39,8 @@ class KernelsAbsentError(Exception):
 
 
 def main() -> int:
-    """Run a worker until SIGTERM or SIGINT; returns the exit code."""
-    # In a container the worker is root, and what runs user code is shut in by the sandbox.
+    """Run a worker until SIGTERM or SIGINT; return the exit code."""
+    # In a container the worker is root; the sandbox confines user code.
     warnings.filterwarnings("ignore", category=SecurityWarning, module="celery")
     try:
         settings = read_settings()
@@ -109,29 +109,32 @@ def _refuse_without_kernels() -> None:
 
 
 def worker_name(settings: Settings) -> str:
-    """The worker's name, fit for a row key and a folder."""
+    """Return the worker's name, valid as row key and as folder name."""
     name = settings.worker_name or f"{socket.gethostname()}-{os.getpid()}"
     return _NOT_IN_NAMES.sub("-", name)[:100]
 
 
 def cache_folder(settings: Settings) -> Path:
-    """The local cache: one for all workers of a machine over one data folder, so that a granule
-    that one of them fetched is at hand for the others."""
+    """Return the folder of the local cache.
+
+    All workers of a machine with one data folder share it, so that a granule fetched by one of them
+    is available to the others.
+    """
     return settings.data_dir / "cache" / socket.gethostname()
 
 
 class _Pulse(bootsteps.StartStopStep):  # type: ignore[misc]
-    """Keeps Celery's loop turning, and stops it taking messages while the worker may run none.
+    """Keeps Celery's loop turning, and stops fetching messages while the worker may run none.
 
-    With prefetching off, the loop asks Redis for a message only when a slot is free, and nothing
-    tells a sleeping loop that one has become free: it would sleep on for up to ten seconds.
+    With prefetching off, the loop asks Redis for a message only when a slot is free. Nothing wakes
+    a sleeping loop when a slot becomes free: without this it would sleep for up to ten seconds.
     """
 
     supervisor: Supervisor
     queues: tuple[str, ...]
 
     def register_with_event_loop(self, consumer: Consumer, hub: Hub) -> None:
-        """Called by Celery for each connection."""
+        """Register the periodic turn; Celery calls this for each connection."""
         hub.call_repeatedly(_PULSE_SECONDS, self._turn, consumer)
 
     def _turn(self, consumer: Consumer) -> None:
@@ -148,8 +151,10 @@ class _Pulse(bootsteps.StartStopStep):  # type: ignore[misc]
 
 
 def consume(app: Celery, supervisor: Supervisor) -> int:
-    """Give each message's key to a slot until Celery is told to stop: of this host's queue, then
-    of all workers'."""
+    """Give each message's key to a slot until Celery is asked to stop.
+
+    The queue of this host comes first, then that of all workers.
+    """
     queues = (queue_of(socket.gethostname()), QUEUE)
 
     @app.task(name=TASK, ignore_result=True)  # type: ignore[untyped-decorator]
@@ -157,12 +162,12 @@ def consume(app: Celery, supervisor: Supervisor) -> int:
         supervisor.execute(key)
 
     def stopping(**_: object) -> None:
-        # Celery waits for the slots as long as they take; the grace is ours to bound.
+        # Celery waits for the slots without a limit, so the grace period is limited here.
         supervisor.draining = True
         threading.Thread(target=_end_of_grace, args=(supervisor,), daemon=True).start()
 
     def no_logging(**_: object) -> None:
-        """Celery leaves logging alone when somebody answers this signal."""
+        """Keep Celery from configuring logging, by answering this signal."""
 
     signals.worker_shutting_down.connect(stopping, weak=False)
     signals.setup_logging.connect(no_logging, weak=False)

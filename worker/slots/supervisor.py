@@ -1,4 +1,4 @@
-"""Slots: each takes one task at a time, supervises its child, and settles the attempt's end."""
+"""Slots: each takes one task at a time, supervises its child, and settles the attempt."""
 
 import threading
 from collections.abc import Callable
@@ -26,17 +26,17 @@ from worker.sandbox.sandbox import Tier
 from worker.slots import attempt
 
 _GB = 10**9
-_SETTLE_TRIES = 30  # with the pauses below: some minutes of an unreachable table
+_SETTLE_TRIES = 30  # with the pauses below, enough for some minutes without the table
 _SETTLE_PAUSE = 5.0
 
 
 class Order(Enum):
     """Why an attempt's child is killed."""
 
-    KILL = "kill order"  # the manager's: too slow, or nobody wants it
-    MOVE = "move order"  # the manager's: this machine is slow, others end it sooner
-    FENCE = "fence"  # the table has not been reached for a lease: others may act for us
-    HAND_BACK = "hand back"  # the worker ends
+    KILL = "kill order"  # from the manager: too slow, or nobody wants the task
+    MOVE = "move order"  # from the manager: this machine is slow, others will finish sooner
+    FENCE = "fence"  # the table was unreachable for a lease: others may have taken over
+    HAND_BACK = "hand back"  # the worker is shutting down
 
 
 @dataclass(kw_only=True)
@@ -61,7 +61,7 @@ class _Slot:
 
 @dataclass(frozen=True, kw_only=True)
 class _End:
-    """How an attempt ended: with files, or with a diagnosis."""
+    """The end of an attempt: with files, or with a diagnosis."""
 
     files: tuple[ArtifactFile, ...] = ()
     diagnosis: Diagnosis | None = None
@@ -71,7 +71,7 @@ class _End:
 
 @dataclass(kw_only=True)
 class Supervisor:
-    """The attempts of one worker. `execute` is called by as many threads as there are slots."""
+    """The attempts of one worker; as many threads as there are slots call `execute`."""
 
     services: Services
     settings: Settings
@@ -95,9 +95,9 @@ class Supervisor:
         )
 
     def execute(self, key: str) -> None:
-        """Claim the task and see its attempt to the end; a stale message does nothing."""
+        """Claim the task and supervise its attempt to the end; ignore a stale message."""
         if not self.takes():
-            return  # the manager sends the message again, to somebody who stays
+            return  # the manager sends the message again, to a worker that stays
         try:
             claimed = protocol.claim(self.services, key, self.name, self._policy)
         except StoreError as error:
@@ -118,13 +118,13 @@ class Supervisor:
                 del self._slots[claimed.claim]
 
     def takes(self) -> bool:
-        """Whether a further attempt may be begun."""
+        """Whether another attempt may begin."""
         if self.draining or self.hold is Hold.DRAINED:
             return False
         return self.hold is Hold.NONE or not self._slots
 
     def running(self) -> tuple[RunningAttempt, ...]:
-        """The attempts under way, for the heartbeat."""
+        """List the running attempts, for the heartbeat."""
         now = self.services.clock.monotonic()
         with self._lock:
             slots = tuple(self._slots.values())
@@ -165,8 +165,8 @@ class Supervisor:
             with self.scratch.attempt(slot.claimed.claim) as folder:
                 ended = self._follow(slot, folder)
         except EOFError:
-            ended = None  # the forkserver died; the next start makes a new one
-        except Exception as error:  # noqa: BLE001 - a claimed attempt is settled, whatever happens
+            ended = None  # the forkserver died; the next start creates a new one
+        except Exception as error:  # noqa: BLE001 - a claimed attempt must be settled in any case
             diagnosis = classify(error)
             return _End(diagnosis=diagnosis, log=diagnosis.traceback)
         if ended is None:
@@ -195,7 +195,7 @@ class Supervisor:
         return child.follow(slot.hear)
 
     def _judge(self, slot: _Slot, ended: Ended) -> _End:
-        """The attempt's end by what the child said, what was ordered, and how it died."""
+        """Decide how the attempt ended: by the child's report, by an order, or by how it died."""
         said = slot.report
         if isinstance(said, Succeeded):
             return _End(files=said.files, log=ended.log, peak_memory=ended.peak_memory)
@@ -235,12 +235,15 @@ class Supervisor:
         )
 
     def _still_ours(self, claimed: Claimed) -> bool:
-        """Whether the table still has the task running under our claim: then the order is about
-        time. A task nobody wants is CANCELLED before the order is written."""
+        """Tell whether the table still has the task running under our claim.
+
+        If so, the order is about time. A task that nobody wants is CANCELLED before the order is
+        written.
+        """
         try:
             task = self.services.tasks.task(claimed.task.key)
         except StoreError:
-            return True  # the settling transaction is fenced anyway
+            return True  # the settling transaction is fenced in any case
         return task is not None and task.state is State.RUNNING and task.claim == claimed.claim
 
     def _fail(self, claimed: Claimed, attempt: Attempt, diagnosis: Diagnosis) -> bool:
@@ -255,7 +258,7 @@ class Supervisor:
         )
 
     def _settle(self, slot: _Slot, end: _End, log: structlog.stdlib.BoundLogger) -> None:
-        """Write the end into the table; tried again for minutes while the table is out of reach."""
+        """Write the end into the table; retry for minutes while the table is unreachable."""
         clock = self.services.clock
         diagnosis = end.diagnosis
         attempt = slot.claimed.attempt(
@@ -293,7 +296,7 @@ class Supervisor:
 
 
 def _without_report(ended: Ended) -> Diagnosis:
-    """What can be told of a child that did not report: how it ended, and its last words."""
+    """Diagnose a child that did not report, from how it ended and its last output."""
     diagnosis = classify_exit(ended.exit_code or 0)
     words = ended.log.strip().splitlines()
     if diagnosis.category is not Category.UNKNOWN or not words:
@@ -302,6 +305,6 @@ def _without_report(ended: Ended) -> Diagnosis:
 
 
 def start_child(job: Job) -> Child:
-    """A child from the forkserver, with the attempt's bound on memory."""
+    """Start a child from the forkserver, with the attempt's memory limit."""
     limit = int(job.settings.attempt_memory_gb * _GB)
     return Child.start(partial(attempt.run, job), limit)

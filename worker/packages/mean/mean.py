@@ -1,11 +1,11 @@
-"""The mean of each layer over all days of a group: `mean.py INPUT_DIR OUTPUT_DIR`.
+"""Compute the mean of each layer over all days of a group: `mean.py INPUT_DIR OUTPUT_DIR`.
 
-INPUT_DIR holds manifest.json and one GeoTIFF per layer with one band per day. For each of them
-OUTPUT_DIR gets `<layer>_mean.tif`: one float32 band in physical units, NaN where no
-day has a value.
-The file is read in blocks of rows, so memory does not grow with the raster or the number of days.
+INPUT_DIR holds manifest.json and one GeoTIFF per layer with one band per day. For each layer
+OUTPUT_DIR gets `<layer>_mean.tif`: one float32 band in physical units, NaN where no day has a
+value. The file is read in blocks of rows, so memory does not grow with the raster or the number of
+days.
 """
-# ruff: noqa: T201 - what a package prints is what its owner reads in the attempt's log
+# ruff: noqa: T201 - a package prints to the attempt's log, which its owner reads
 
 import json
 import sys
