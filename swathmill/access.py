@@ -1,4 +1,4 @@
-"""Getting at a portal: this machine's stack through its data folder, another by a token."""
+"""Give commands access to a portal: this machine's through its data folder, others by token."""
 
 from portal.core import tokens
 from swathmill.client import Client
@@ -12,12 +12,12 @@ LOCAL_OWNER = "operator@localhost"
 def client_for(folder: DataFolder, token: str | None) -> Client:
     """The portal a command speaks to.
 
-    With a token: the one SWATHMILL_PORTAL_URL names, if it is set, else that of the stack on the
-    data folder, as the token's owner. Without: the stack on the data folder, as the person who
-    started it.
+    With a token, it is the portal that SWATHMILL_PORTAL_URL names, or else the portal of the stack
+    on the data folder; the client acts as the token's owner. Without a token, it is the portal of
+    the stack on the data folder, and the client acts as the person who started that stack.
 
     Raises:
-        ArgumentError: the token cannot be one.
+        ArgumentError: the text cannot be a token.
         ApiError: no stack runs on the data folder, and no other portal is named.
     """
     state = folder.state()
@@ -40,8 +40,8 @@ def _plain(token: str) -> str:
     token = token.strip()
     if not token.isascii() or not token.isprintable() or " " in token:
         raise ArgumentError(
-            "The token has characters that no token has.",
-            "Copy it whole from what `swathmill sign-in NAME --token` prints.",
+            "The token has characters that do not occur in tokens.",
+            "Copy the whole output of `swathmill sign-in NAME --token`.",
         )
     return token
 
@@ -52,17 +52,17 @@ def local_client(folder: DataFolder) -> Client:
 
 
 def local_token(folder: DataFolder) -> str:
-    """A token for the portal of a data folder, as an operator: whoever can read its secrets is."""
+    """Make an operator's token for the portal of a data folder whose secrets are readable."""
     return api_token(folder, LOCAL_OWNER, tokens.Role.OPERATOR)
 
 
 def api_token(folder: DataFolder, owner: str, role: tokens.Role) -> str:
-    """A token for the HTTP API; StackError where nothing to sign with is known."""
+    """Make a token for the HTTP API; raise StackError if no signing key is known."""
     return tokens.issue(_secret(folder), owner, role)
 
 
 def sign_in_link(portal_url: str, folder: DataFolder, owner: str, role: tokens.Role) -> str:
-    """An address that signs its visitor in; StackError where nothing to sign with is known."""
+    """Make an address that signs its visitor in; raise StackError if no signing key is known."""
     return tokens.sign_in_link(portal_url, _secret(folder), owner, role)
 
 
@@ -72,7 +72,7 @@ def _secret(folder: DataFolder) -> str:
         return secret
     if not (folder.path / "secrets.json").exists():
         raise StackError(
-            f"There is no signing key: {folder.path} is no data folder of a stack.",
+            f"There is no signing key: {folder.path} is not the data folder of a stack.",
             "Start one with `swathmill up`, name its folder with --data, or set SWATHMILL_SECRET.",
         )
     return folder.secrets().signing_key

@@ -1,7 +1,7 @@
-"""The `swathmill` command: its groups, and how it ends.
+"""The `swathmill` command: its groups, and its exit codes.
 
-Exit codes: 0 done; 1 something failed; 2 what was asked is refused, or the command line, a path or
-a setting is wrong; 3 the request completed with gaps; 130 interrupted.
+Exit codes: 0 done; 1 something failed; 2 the portal refused the request, or the command line, a
+path or a setting is wrong; 3 the request completed with gaps; 130 interrupted.
 """
 
 import importlib
@@ -41,9 +41,9 @@ COMMANDS = {
 
 
 def application(words: Sequence[str] = ()) -> typer.Typer:
-    """The command for these words: with all its groups, or with that of a first word alone.
+    """Build the command for these words: all groups, or only the group of the first word.
 
-    To import all of them takes longer than many a command.
+    Importing all groups takes longer than many a command runs.
     """
     made = typer.Typer(
         name="swathmill",
@@ -67,7 +67,7 @@ def _show_version(wanted: bool) -> None:
 def _swathmill(
     _version: Annotated[
         bool,
-        typer.Option("--version", callback=_show_version, is_eager=True, help="Say which version."),
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version."),
     ] = False,
 ) -> None:
     """Turn MODIS granules into analysis-ready data on one grid."""
@@ -78,7 +78,7 @@ def _swathmill(
 
 def _check_settings() -> None:
     """Refuse a setting that cannot be used, whether or not the command needs it."""
-    # Its import takes longer than some commands.
+    # Importing it takes longer than some commands run.
     from tasks.settings import WrongSettingError, read_settings
 
     try:
@@ -88,7 +88,7 @@ def _check_settings() -> None:
 
 
 def main() -> None:
-    """Run the command; an error on purpose becomes a message with its remedy, and an exit code."""
+    """Run the command; an expected error becomes a message with a remedy, and an exit code."""
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     try:
         application(_command_words(sys.argv[1:]))()
@@ -106,7 +106,7 @@ def main() -> None:
         _tell(console, "Error", "", str(error), "")
         sys.exit(EXIT_FAILED)
     except OSError as error:
-        # A path of the command line; what else the system refuses has no file name.
+        # A path of the command line; other errors of the system have no file name.
         about = f"{error.filename}: " if error.filename else ""
         _tell(console, "Error", "", f"{about}{error.strerror or error}.", "")
         sys.exit(EXIT_REFUSED if error.filename else EXIT_FAILED)
@@ -116,7 +116,7 @@ def main() -> None:
 
 
 def _command_words(words: list[str]) -> list[str]:
-    """The words that say which command is meant; none for a shell that completes a line."""
+    """Return the words that select the command; none if a shell completes a line."""
     return [] if "_SWATHMILL_COMPLETE" in os.environ else words
 
 

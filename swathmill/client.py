@@ -1,4 +1,4 @@
-"""A client of the portal's HTTP API, which the commands about requests speak."""
+"""A client of the portal's HTTP API, for the commands about requests."""
 
 import datetime as dt
 import hashlib
@@ -27,8 +27,11 @@ class _Answer(BaseModel):
 
 
 class PhaseProgress(_Answer):
-    """Tasks of one phase by what became of them; `done` includes `reused`, which were there.
-    `cancelled` were unfinished when the request was cancelled or failed."""
+    """The tasks of one phase, counted by state.
+
+    `done` includes `reused`: tasks whose artifact existed already. `cancelled` counts the tasks
+    that were unfinished when the request was cancelled or failed.
+    """
 
     total: int = 0
     done: int = 0
@@ -39,7 +42,7 @@ class PhaseProgress(_Answer):
 
     @property
     def left(self) -> int:
-        """Tasks that have not ended, and are not cancelled."""
+        """Number of tasks that have neither ended nor been cancelled."""
         return self.total - self.done - self.failed - self.cancelled
 
 
@@ -70,7 +73,7 @@ class Failure(_Answer):
 
 
 class Gap(_Answer):
-    """Something a request asked for and does not get, and why; `affects` are paths of results."""
+    """Something a request asked for and cannot get, and why; `affects` holds paths of results."""
 
     what: str = ""
     why: str = ""
@@ -85,7 +88,7 @@ class Missing(_Answer):
 
 
 class RequestStatus(_Answer):
-    """Where one request stands, with its first gaps and failures."""
+    """The state of one request, with its first gaps and failures."""
 
     id: str
     title: str = ""
@@ -113,11 +116,11 @@ class ResultFile(_Answer):
     completeness: float = 1.0
     missing: tuple[Missing, ...] = ()
     missing_count: int = 0
-    valid_share: float | None = None  # of a raster's pixels
+    valid_share: float | None = None  # share of a raster's pixels with a value
 
 
 class Problem(_Answer):
-    """An error as the portal tells it (RFC 9457), with the field and what to do."""
+    """An error from the portal (RFC 9457), with the field and what to do."""
 
     title: str = ""
     detail: str = ""
@@ -262,7 +265,7 @@ class Client:
     def download(
         self, result: ResultFile, folder: Path, *, progress: Callable[[int], None] = lambda _: None
     ) -> Path:
-        """Fetch a result into a folder, under its own name, whole or not at all.
+        """Download a result into a folder, under its own name, whole or not at all.
 
         A file that is there already with the right checksum is not fetched again.
 
@@ -287,11 +290,11 @@ class Client:
         try:
             try:
                 digest = self._fetch(result.url, draft, progress)
-            except BrokenOffError:  # by the network; or by the portal, which tells why now
+            except BrokenOffError:  # by the network, or by the portal, which now tells the reason
                 digest = self._fetch(result.url, draft, progress)
             if digest != result.sha256:
                 raise ApiError(
-                    f"{result.name} arrived damaged: its checksum is not the one announced.",
+                    f"{result.name} arrived damaged: its checksum differs from the announced one.",
                     _FETCH_AGAIN,
                 )
             draft.replace(target)
@@ -304,12 +307,12 @@ class Client:
             return kind.validate_json(answer)
         except ValidationError as error:
             raise ApiError(
-                f"What answers at {self.url} is no portal of this Swathmill.",
+                f"The server at {self.url} is not a portal of this version of Swathmill.",
                 "Name the portal's address with SWATHMILL_PORTAL_URL.",
             ) from error
 
     def _fetch(self, url: str, to: Path, progress: Callable[[int], None]) -> str:
-        """Write what comes from an address into a file; its SHA-256."""
+        """Write the content of an address into a file; return its SHA-256."""
         digest = hashlib.sha256()
         with to.open("wb") as out:
             for chunk in self._stream(url):
@@ -378,7 +381,7 @@ class Client:
 
 
 def _path(request_id: str, part: str = "") -> str:
-    """The address of a request; whatever the id is, of no other thing."""
+    """Return the address of a request; no id can lead to anything else."""
     name = quote(request_id, safe="").replace(".", "%2E") or "%20"
     return f"/api/requests/{name}" + (f"/{part}" if part else "")
 

@@ -1,4 +1,4 @@
-"""What a run leaves in its output folder: results, the mail, a summary, a picture."""
+"""Write what a run leaves in its output folder: results, the mail, a summary, a picture."""
 
 import datetime as dt
 import email
@@ -23,13 +23,13 @@ from swathmill.client import (
 from tasks.model.model import RequestState
 
 EXIT_CODES = {RequestState.COMPLETE: 0, RequestState.REFUSED: 2, RequestState.GAPS: 3}
-EXIT_FAILED = 1  # how a command ends that saw a request end otherwise
+EXIT_FAILED = 1  # exit code of a command whose request ended in any other state
 MAIL_WAIT_SECONDS = 30.0
 POLL_SECONDS = 0.2
 
 
 class SummaryFile(BaseModel):
-    """One file that was written, with what it was made without."""
+    """One file that was written, with the inputs it lacks."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -43,7 +43,7 @@ class SummaryFile(BaseModel):
 
 
 class Summary(BaseModel):
-    """What came of a request; `summary.json` in the output folder."""
+    """The outcome of a request; `summary.json` in the output folder."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -64,7 +64,7 @@ class Summary(BaseModel):
 
 @dataclass(frozen=True, kw_only=True)
 class Delivery:
-    """What was written where."""
+    """The files that were written, and their paths."""
 
     summary: Summary
     summary_path: Path
@@ -87,7 +87,7 @@ def fetch_results(
 def collect_mails(
     caught: Path, seen: frozenset[str], folder: Path, *, expected: bool, tick: Callable[[], None]
 ) -> tuple[Path, ...]:
-    """Copy the mails caught since `seen` was taken; when one is expected, wait for it a while."""
+    """Copy the mails that arrived after `seen` was taken; wait a while for an expected one."""
     deadline = time.monotonic() + (MAIL_WAIT_SECONDS if expected else 0.0)
     while True:
         new = sorted(path for path in caught.glob("*.eml") if path.name not in seen)
@@ -105,7 +105,7 @@ def collect_mails(
 
 
 def read_mail(path: Path) -> str:
-    """A mail as a person reads it: sender, receiver, subject, text."""
+    """Format a mail for a reader: sender, receiver, subject, text."""
     message = email.message_from_bytes(path.read_bytes(), policy=email.policy.default)
     assert isinstance(message, EmailMessage)
     body = message.get_body(preferencelist=("plain", "html"))
@@ -120,7 +120,7 @@ def write_summary(
     mails: tuple[Path, ...],
     picture: Path | None,
 ) -> Delivery:
-    """Write summary.json and say what the folder holds now."""
+    """Write summary.json; return what the folder now holds."""
     folder.mkdir(parents=True, exist_ok=True)
     summary = Summary(
         request=status.id,

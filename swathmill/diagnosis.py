@@ -1,4 +1,4 @@
-"""What works on this machine, and what to do about the rest: the checks behind `doctor`."""
+"""The checks behind `doctor`: what works on this machine, and what to do about the rest."""
 
 import os
 import shutil
@@ -28,7 +28,7 @@ LEAST_MEMORY_BYTES = 2 * GIGABYTE
 
 
 class Verdict(StrEnum):
-    """How a check came out. Only a FAULT keeps the stack from running."""
+    """The result of a check; only a FAULT keeps the stack from running."""
 
     GOOD = "good"
     NOTE = "note"
@@ -37,7 +37,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """One check's result: what was found, and the remedy when something is missing."""
+    """One check's result: what was found, and a remedy if something is missing."""
 
     subject: str
     verdict: Verdict
@@ -46,7 +46,7 @@ class Finding:
 
 
 def examine(folder: DataFolder, settings: Settings) -> list[Finding]:
-    """Run every check; none raises, none leaves anything running or lying about."""
+    """Run every check; none raises, or leaves a process or a file behind."""
     checks: Sequence[tuple[str, Callable[[], Finding]]] = (
         ("Python", _python),
         ("C compiler", _compiler),
@@ -185,7 +185,7 @@ def _mail(settings: Settings) -> Finding:
 
 
 def sources_finding(settings: Settings) -> Finding:
-    """Which sources of granules are set. None of them is asked."""
+    """Report which sources of granules are set, without calling any of them."""
     if not settings.sources and not settings.archive:
         return Finding(
             subject="sources",
@@ -256,7 +256,7 @@ def _memory() -> Finding:
 
 
 def stack_finding(folder: DataFolder) -> Finding:
-    """Whether the stack of this data folder works, as its portal says."""
+    """Ask the portal of this data folder's stack whether the stack works."""
     state = folder.state()
     if not is_running(folder):
         return Finding(subject="stack", verdict=Verdict.GOOD, found=f"none runs over {folder.path}")

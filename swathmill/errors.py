@@ -1,4 +1,4 @@
-"""Errors of the command and the stack. Each names the problem and the remedy."""
+"""Errors of the command and the stack; each names the problem and the remedy."""
 
 from functools import partial
 
@@ -15,7 +15,7 @@ class StackError(SwathmillError):
 
 
 class ArgumentError(StackError):
-    """An argument, an option or a setting names what cannot be used."""
+    """An argument, an option or a setting cannot be used."""
 
 
 class ApiError(StackError):
@@ -23,12 +23,14 @@ class ApiError(StackError):
 
 
 class BrokenOffError(ApiError):
-    """A download ended before its end."""
+    """A download was interrupted before its end."""
 
 
 class RefusedError(SwathmillError):
-    """The portal refused what it was asked, for a reason of the asker's. `also` are the other
-    errors of the same document."""
+    """The portal refused a call because of what the call contains.
+
+    `also` holds the other errors of the same document.
+    """
 
     def __init__(
         self,
@@ -47,7 +49,7 @@ class RefusedError(SwathmillError):
         self.also = also
 
     def __reduce__(self) -> tuple[partial["RefusedError"], tuple[()]]:
-        """Pickle by arguments, since a reading process's errors cross to the command's."""
+        """Pickle by arguments, because errors pass from a reading process to the command's."""
         made = partial(
             type(self),
             field=self.field,

@@ -1,4 +1,4 @@
-"""Submitting one request to a stack in this process and following it to its end."""
+"""Submit one request to a stack in this process, and follow it to its end."""
 
 import hashlib
 import time
@@ -19,14 +19,14 @@ UNREACHABLE_SECONDS = 120.0
 
 @dataclass(frozen=True, kw_only=True)
 class Follower:
-    """Follows one request while something else (the stack) must be looked after: `tick`."""
+    """Follows one request, and calls `tick` meanwhile to look after the stack."""
 
     client: Client
     tick: Callable[[], None]
     view: ProgressView
 
     def until_ended(self, request_id: str) -> RequestStatus:
-        """Poll until the request has ended; a portal that is being restarted is waited for.
+        """Poll until the request has ended; wait while the portal is being restarted.
 
         Raises:
             ApiError: the portal did not answer for two minutes.
@@ -53,7 +53,7 @@ class Follower:
 
 @dataclass(frozen=True, kw_only=True)
 class Unfinished:
-    """Remembers which request a run was following, so that the same run takes it up again."""
+    """Remembers which request a run follows, so that the same run can resume it."""
 
     folder: DataFolder
     request: Request
@@ -80,10 +80,10 @@ class Unfinished:
         return request_id
 
     def remember(self, request_id: str) -> None:
-        """Note the request that this run follows."""
+        """Record the request that this run follows."""
         self._note.parent.mkdir(exist_ok=True)
         self._note.write_text(request_id)
 
     def forget(self) -> None:
-        """The request has ended."""
+        """Delete the record, because the request has ended."""
         self._note.unlink(missing_ok=True)

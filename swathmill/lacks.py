@@ -1,4 +1,4 @@
-"""What a request lacks, as lines for the terminal: joined over dates, never cut without a word."""
+"""List what a request lacks for the terminal: joined over dates, never shortened silently."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -11,7 +11,7 @@ from tasks.model.plan import Gap as PlannedGap
 
 
 class Result(Protocol):
-    """A result file, as the portal or a summary has it."""
+    """A result file, from the portal or from a summary."""
 
     @property
     def name(self) -> str: ...
@@ -24,7 +24,7 @@ class Result(Protocol):
 
 
 def gap_lines(gaps: Sequence[Gap]) -> list[str]:
-    """Gaps, those that differ by their date only as one line, with the results that lack them."""
+    """Write gaps as lines; gaps that differ only by date share a line. Add affected results."""
     affects = {gap.what: gap.affects for gap in gaps}
     found = joined.join_gaps([PlannedGap(what=gap.what, reason=gap.why) for gap in gaps], affects)
     return [
@@ -34,7 +34,7 @@ def gap_lines(gaps: Sequence[Gap]) -> list[str]:
 
 
 def incomplete_lines(results: Sequence[Result]) -> list[str]:
-    """Results that were made without some of their inputs, with the share that they have."""
+    """List results that were made without some inputs, with their share of the inputs."""
     found = [
         (
             one.name,
@@ -50,12 +50,12 @@ def incomplete_lines(results: Sequence[Result]) -> list[str]:
 
 
 def failure_lines(failures: Sequence[Failure]) -> list[str]:
-    """What failed, each with its category."""
+    """List what failed, each with its category."""
     return [f"failed: {one.output or one.name}: {one.category}" for one in failures]
 
 
 def shortened(lines: Sequence[str], most: int, where: str) -> list[str]:
-    """So many lines at most; the last says how many more there are, and where to read them."""
+    """Return at most this many lines; the last one counts the others and says where they are."""
     if len(lines) <= most:
         return [*lines]
     return [*lines[:most], f"and {len(lines) - most:,} more lines: {where}"]

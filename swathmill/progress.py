@@ -1,4 +1,4 @@
-"""How a request's progress is shown: a bar per phase on a terminal, lines elsewhere."""
+"""Show a request's progress: a bar per phase on a terminal, lines elsewhere."""
 
 from types import TracebackType
 from typing import Self
@@ -14,7 +14,7 @@ LINE_SECONDS = 5.0
 
 
 class ProgressView:
-    """Shows a request's phases as they advance. Use it as a context manager."""
+    """Shows a request's phases as they advance; use it as a context manager."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -46,7 +46,7 @@ class ProgressView:
             self._bars.stop()
 
     def show(self, status: RequestStatus, *, now: float) -> None:
-        """Show where the request stands; `now` in seconds of any steady clock."""
+        """Show the state of the request; `now` is in seconds of any monotonic clock."""
         if self._bars is not None:
             self._show_bars(self._bars, status)
             return
@@ -57,7 +57,7 @@ class ProgressView:
             self._next_line_at = now + LINE_SECONDS
 
     def say(self, text: str) -> None:
-        """A sentence above the bars."""
+        """Print a sentence above the bars."""
         self._console.print(text, markup=False)
 
     def _show_bars(self, bars: Progress, status: RequestStatus) -> None:

@@ -1,1 +1,1 @@
-"""The command's groups, a module each; each registers its commands with the application."""
+"""The command's groups, one module each; each registers its commands with the application."""

@@ -1,4 +1,4 @@
-"""`swathmill export` and `swathmill restore`: all tables in one file, and back."""
+"""`swathmill export` and `swathmill restore`: write all tables to one file, and read it back."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -22,11 +22,11 @@ from tasks.settings import Settings
 from tasks.tables import requests
 from tasks.tables.services import Services
 
-_EVERY = 500  # rows between two looks at the lease
+_EVERY = 500  # rows between two checks of the lease
 
 
 def register(app: typer.Typer) -> None:
-    """Add the commands."""
+    """Add the commands to the application."""
     app.command()(export)
     app.command()(restore)
 
@@ -35,7 +35,10 @@ def export(
     file: Annotated[Path, typer.Argument(help="File to write, such as tables.jsonl.gz.")],
     data: DataOption = None,
 ) -> None:
-    """Write all tables and plans into one file. Workers may go on; the manager stands by."""
+    """Write all tables and plans into one file.
+
+    Workers may continue; the manager stands by.
+    """
     output_file(file, "FILE")
     with open_storage(data_folder(data), alone=False) as services:
         if not any(requests.list_requests(services, limit=1)):
@@ -67,10 +70,12 @@ def restore(
 def write(
     services: Services, file: Path, lease: float, say: Callable[[str], None]
 ) -> backup.Totals:
-    """Export while no manager acts. `lease` in seconds; an acting manager gives way within it.
+    """Export while no manager acts.
+
+    `lease` is in seconds; within it, an acting manager gives way.
 
     Raises:
-        FencedError: another manager took over meanwhile; there is no file.
+        FencedError: another manager took over meanwhile; no file is written.
     """
     leadership = Leadership(services, lease)
     totals = backup.Totals()
@@ -95,9 +100,9 @@ def write(
 
 @contextmanager
 def open_storage(folder: DataFolder, *, alone: bool) -> Iterator[Services]:
-    """Storage as the settings or the data folder have it; Azurite is started where none runs.
+    """Open the storage of the settings or the data folder; start Azurite if none runs.
 
-    With `alone`, a stack that runs on the folder is refused.
+    With `alone`, refuse a data folder on which a stack runs.
     """
     named = Settings().storage.get_secret_value()
     try:

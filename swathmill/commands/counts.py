@@ -1,4 +1,4 @@
-"""What a dry run has counted, in words."""
+"""The counts of a dry run in words."""
 
 from pydantic import BaseModel, ConfigDict
 
@@ -25,7 +25,7 @@ class Counts(BaseModel):
 
 
 def lines_of(counts: Counts) -> list[str]:
-    """The counts as lines for people."""
+    """Write the counts as lines for people."""
     about = "" if counts.exact else ", estimated from a sample"
     lines = [
         f"Granules  {counts.granules:,}, {size_text(counts.bytes)} to fetch",

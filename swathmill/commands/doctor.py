@@ -1,4 +1,4 @@
-"""`swathmill doctor`: what works on this machine."""
+"""`swathmill doctor`: check what works on this machine."""
 
 import typer
 from rich.console import Console
@@ -12,12 +12,12 @@ EXIT_FAULT = 1
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command."""
+    """Add the command to the application."""
     app.command()(doctor)
 
 
 def doctor(as_json: JsonOption = False, data: DataOption = None) -> None:
-    """Say what works on this machine, and what to do about the rest. Exits 1 at a fault."""
+    """Check what works on this machine, and say how to repair the rest. Exits 1 at a fault."""
     console = Console(highlight=False, soft_wrap=True)
     findings = examine(data_folder(data), Settings())
     if as_json:

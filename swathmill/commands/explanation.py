@@ -1,4 +1,4 @@
-"""`swathmill explain`: where one pixel of a result came from."""
+"""`swathmill explain`: find where one pixel of a result came from."""
 
 from pathlib import Path
 from typing import Annotated
@@ -13,7 +13,7 @@ from swathmill.commands.paths import input_files
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command. A longitude may be negative, so words like -3.5 are no options here."""
+    """Add the command; words such as -3.5 are not options, because a longitude may be negative."""
     app.command("explain", context_settings={"ignore_unknown_options": True})(explain_pixel)
 
 
@@ -27,9 +27,9 @@ def explain_pixel(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="The explanation as JSON.")] = False,
 ) -> None:
-    """Say which granule, row and column a pixel came from, its stored value and quality."""
+    """Show which granule, row and column a pixel came from, its stored value and quality."""
     input_files([raster], "RASTER")
-    # A damaged granule can crash the HDF4 library: that is to end in a message.
+    # A damaged granule can crash the HDF4 library; that must end in a message.
     places = granules or []
     found = run_in_fork([raster, *places], explain, raster, longitude, latitude, granules=places)
     console = Console(highlight=False, soft_wrap=True)
@@ -42,7 +42,7 @@ def explain_pixel(
 
 
 def lines_of(found: Explanation) -> list[str]:
-    """An explanation as lines of text."""
+    """Write an explanation as lines of text."""
     value = "no value" if found.value is None else f"{found.value:.8g} {found.units}".rstrip()
     lines = [f"{found.layer}, row {found.row}, column {found.column}: {value}"]
     lines.append(f"stored     {found.stored}")

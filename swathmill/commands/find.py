@@ -1,4 +1,4 @@
-"""`swathmill find`: what the sources in the settings list for a product, without a stack."""
+"""`swathmill find`: list what the sources in the settings have for a product, without a stack."""
 
 import re
 import tempfile
@@ -28,28 +28,28 @@ _MB = 10**6
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command."""
+    """Add the command to the application."""
     app.command()(find)
 
 
 def find(
-    product: Annotated[str, typer.Argument(help="Short name, MOD13A2 say.")],
+    product: Annotated[str, typer.Argument(help="Short name, such as MOD13A2.")],
     days: Annotated[str, typer.Option(help="A day, or first..last: 2018-01-01..2018-01-16.")],
     collection: Annotated[
-        str, typer.Option(help="Collection; unless said, the newest that is served.")
+        str, typer.Option(help="Collection; by default the newest that is served.")
     ] = "",
     box: Annotated[
         tuple[float, float, float, float] | None,
         typer.Option(help="West, south, east, north in degrees."),
     ] = None,
     archive: Annotated[str | None, typer.Option(help="Folder or URL of granules.")] = None,
-    limit: Annotated[int, typer.Option(min=1, help="Granules listed at most.")] = 100,
+    limit: Annotated[int, typer.Option(min=1, help="Largest number of granules to list.")] = 100,
     fetch: Annotated[
         Path | None, typer.Option(help="Folder to fetch the listed granules into.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List the granules that the sources have, or fetch them too. Exits 3 when there is none."""
+    """List the granules that the sources have, or fetch them, too. Exits 3 if there are none."""
     console = Console(highlight=False, soft_wrap=True, quiet=as_json)
     first, last = span_of(days)
     folder_to = None if fetch is None else output_folder(fetch, "--fetch")
@@ -57,7 +57,7 @@ def find(
     settings = Settings(archive=place) if place else Settings()
     with tempfile.TemporaryDirectory(prefix="swathmill-find-") as folder:
         reader = ReadingProcess()
-        # Where the swaths of a folder lie, its files must be opened to say.
+        # The positions of a folder's swaths are only known from the files themselves.
         outlines = reader.read_outline if box else None
         sources = open_sources(settings, Path(folder) / "index.sqlite", outlines)
         held = sources.holdings(product)
@@ -83,7 +83,7 @@ def find(
 
 
 def span_of(text: str) -> tuple[date, date]:
-    """First and last day. Raises RefusedError when the text names none."""
+    """Parse the first and last day; raise RefusedError if the text names none."""
     match = _DAYS.match(text.strip())
     try:
         if match is None:
@@ -114,9 +114,9 @@ def _line(record: GranuleRecord) -> str:
 
 def _served(product: str, held: list[Holding]) -> str:
     if not held:
-        return f"No source serves {product}, or they do not say."
+        return f"No source is known to serve {product}."
     spans = (f"{h.collection} ({h.first or '?'} to {h.last or 'today'})" for h in held)
-    return f"Served of {product}: collection {', '.join(spans)}."
+    return f"Sources serve {product} in collection {', '.join(spans)}."
 
 
 def _fetch(sources: Sources, found: list[GranuleRecord], folder: Path, console: Console) -> None:

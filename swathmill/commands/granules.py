@@ -22,7 +22,7 @@ from tasks.errors import SwathmillError
 
 
 class Merge(StrEnum):
-    """Which granule wins where several have a value."""
+    """Which granule a pixel is taken from if several have a value."""
 
     NADIR = "nadir"
     LATEST = "latest"
@@ -39,21 +39,21 @@ class Extra(StrEnum):
 
 
 class Codes(StrEnum):
-    """What becomes of codes such as water or cloud."""
+    """How codes such as water or cloud are treated."""
 
     MASK = "mask"
     KEEP = "keep"
 
 
 class Search(StrEnum):
-    """What a pixel may see."""
+    """Which source pixels a pixel may take."""
 
     FOOTPRINT = "footprint"
     VALID = "valid"
 
 
 class Compress(StrEnum):
-    """How pixels are packed."""
+    """How pixels are compressed."""
 
     DEFLATE = "deflate"
     ZSTD = "zstd"
@@ -61,7 +61,7 @@ class Compress(StrEnum):
 
 
 def register(app: typer.Typer) -> None:
-    """Add the commands."""
+    """Add the commands to the application."""
     app.command()(sample)
     app.command("reproject")(reproject_files)
 
@@ -69,7 +69,7 @@ def register(app: typer.Typer) -> None:
 def sample(
     folder: Annotated[Path, typer.Argument(help="Folder to write the granules into.")],
 ) -> None:
-    """Make a small archive of true HDF4-EOS granules with synthetic values."""
+    """Make a small archive of granules with synthetic values in the real HDF4-EOS format."""
     with _writing(folder):
         paths = write_sample_archive(folder)
     size = sum(path.stat().st_size for path in paths)
@@ -82,12 +82,12 @@ def reproject_files(
     files: Annotated[list[Path], typer.Argument(help="Granules of one product and date.")],
     layer: Annotated[str, typer.Option(help="Layer; `Name[2]` names one of several bands.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="GeoTIFF to write.")],
-    crs: Annotated[str | None, typer.Option(help="Target CRS; EPSG:4326 unless said.")] = None,
+    crs: Annotated[str | None, typer.Option(help="Target CRS; default EPSG:4326.")] = None,
     resolution: Annotated[float | None, typer.Option(help="Pixel side in the CRS's units.")] = None,
     bounds: Annotated[
         tuple[float, float, float, float] | None,
         typer.Option(
-            help="West, south, east, north in degrees; unless said, the granules' own, with "
+            help="West, south, east, north in degrees; by default the granules' own, with "
             "--modis whole tiles."
         ),
     ] = None,
@@ -96,7 +96,7 @@ def reproject_files(
     ] = None,
     like: Annotated[Path | None, typer.Option(help="The grid of this raster instead.")] = None,
     resampling: Annotated[
-        str | None, typer.Option(help="Method; unless said, the layer's own.")
+        str | None, typer.Option(help="Method; by default the layer's own.")
     ] = None,
     merge: Annotated[Merge, typer.Option(help="Where swaths overlap.")] = Merge.NADIR,
     qa: Annotated[
@@ -117,8 +117,10 @@ def reproject_files(
         Search, typer.Option(help="The nearest source pixel, or the nearest with a value.")
     ] = Search.FOOTPRINT,
     extra: Annotated[list[Extra] | None, typer.Option(help="Extra band; may be repeated.")] = None,
-    compress: Annotated[Compress, typer.Option(help="How pixels are packed.")] = Compress.DEFLATE,
-    threads: Annotated[int, typer.Option(min=1, help="Threads of kernels and packing.")] = 1,
+    compress: Annotated[
+        Compress, typer.Option(help="How pixels are compressed.")
+    ] = Compress.DEFLATE,
+    threads: Annotated[int, typer.Option(min=1, help="Threads for kernels and compression.")] = 1,
     picture: Annotated[Path | None, typer.Option(help="Write a PNG of the result too.")] = None,
 ) -> None:
     """Reproject one layer of granules of one date onto one grid, as a Cloud Optimized GeoTIFF."""
@@ -155,7 +157,7 @@ def reproject_files(
             write_cog(raster, out, compress=compress.value, threads=threads)
         return _about(raster)
 
-    # A damaged file can crash the HDF4 library: that is to end in a message, not in a core dump.
+    # A damaged file can crash the HDF4 library; that must end in a message, not in a core dump.
     _console().print(f"{out}: {run_in_fork(files, make)}", markup=False)
     if picture is not None:
         with _writing(picture):
@@ -164,12 +166,12 @@ def reproject_files(
 
 
 def quality_rule(words: list[str]) -> str | dict[str, dict[str, tuple[int, ...]]] | None:
-    """A preset's name, or rules by QA layer and field from words like `FparLai_QC.MODLAND=0,1`.
+    """Parse words such as `FparLai_QC.MODLAND=0,1` into rules by QA layer and field, or a preset.
 
-    The values of a field that several words name are joined.
+    If several words name one field, their values are joined.
 
     Raises:
-        RefusedError: a word is neither, or a preset comes with rules.
+        RefusedError: a word is neither a rule nor a preset, or a preset comes with rules.
     """
     if not words:
         return None
@@ -182,10 +184,12 @@ def quality_rule(words: list[str]) -> str | dict[str, dict[str, tuple[int, ...]]
         codes = values.split(",")
         if not layer or not name or not all(code.strip().isdecimal() for code in codes):
             raise refused(
-                "qa", f"{word!r} is no rule.", "Write LAYER.FIELD=0,1, or one preset: best, good."
+                "qa",
+                f"{word!r} is not a rule.",
+                "Write LAYER.FIELD=0,1, or one preset: best, good.",
             )
         fields = rules.setdefault(layer, {})
-        # The names of fields are read without regard to case.
+        # The names of fields are not case-sensitive.
         known = next((one for one in fields if one.upper() == name.upper()), name)
         fields[known] = (*fields.get(known, ()), *map(int, codes))
     return rules
@@ -193,7 +197,7 @@ def quality_rule(words: list[str]) -> str | dict[str, dict[str, tuple[int, ...]]
 
 @contextmanager
 def _writing(path: Path) -> Iterator[None]:
-    """Tell what keeps a file or folder from being written in one line."""
+    """Report in one line what keeps a file or folder from being written."""
     try:
         yield
     except OSError as problem:

@@ -1,4 +1,4 @@
-"""`swathmill inspect`: what is in a granule, as text or JSON."""
+"""`swathmill inspect`: show what a granule contains, as text or JSON."""
 
 from pathlib import Path
 from typing import Annotated
@@ -19,7 +19,7 @@ _COLUMNS = ("layer", "type", "size", "kind", "values", "units", "valid", "fill",
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command."""
+    """Add the command to the application."""
     app.command("inspect")(inspect_file)
 
 
@@ -29,11 +29,11 @@ def inspect_file(
 ) -> None:
     """Show a granule's layers, grids, value ranges and valid shares."""
     input_files([file], "FILE")
-    # A damaged file can crash the HDF4 library: that is to end in a message, not in a core dump.
+    # A damaged file can crash the HDF4 library; that must end in a message, not in a core dump.
     with ReadingProcess() as reader:
         report = reader.run(inspect, file)
     console = Console(highlight=False, soft_wrap=True)
-    # A table that does not fit is easier to read wrapped by the terminal than cut.
+    # A table that is too wide is easier to read if the terminal wraps it than if it is cut.
     console.width = max(console.width, TABLE_WIDTH)
     if as_json:
         text = TypeAdapter(GranuleReport).dump_json(report, indent=1).decode()

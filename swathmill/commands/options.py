@@ -1,4 +1,4 @@
-"""Options that several commands share, and the stack they describe."""
+"""Options that several commands share, and the stack options made from them."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -46,7 +46,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 @contextmanager
 def about(request_id: str) -> Iterator[None]:
-    """Report a missing request in the command's own words."""
+    """Report a missing request in the words of the command."""
     try:
         if not request_id.replace("-", "").replace("_", "").isalnum():
             raise _no_request(request_id)
@@ -67,20 +67,20 @@ def _no_request(request_id: str) -> RefusedError:
 
 
 def print_json(value: object) -> None:
-    """Print facts as JSON: pydantic models, dataclasses, and lists and mappings of them."""
+    """Print pydantic models, dataclasses, and lists and mappings of them as JSON."""
     typer.echo(TypeAdapter(object).dump_json(value, indent=1).decode())
 
 
 def data_folder(data: Path | None) -> DataFolder:
-    """The data folder an option names, else the settings'."""
+    """Return the data folder that an option names, else that of the settings."""
     return DataFolder(path=(data or Settings().data_dir).resolve())
 
 
 def archive_place(archive: str | None) -> str:
-    """The archive an option names, else the settings': a folder's path or a URL, or nothing.
+    """Return the archive that an option names, else that of the settings: a path, a URL, or "".
 
     Raises:
-        ArgumentError: there is no such folder, or it cannot be read.
+        ArgumentError: the folder does not exist or cannot be read.
     """
     place = archive or Settings().archive
     if not place or "://" in place:
@@ -99,16 +99,18 @@ def archive_place(archive: str | None) -> str:
 
 
 def has_source(options: StackOptions) -> bool:
-    """Whether the stack has anywhere to take granules from."""
+    """Tell whether the stack has any source of granules."""
     return bool(options.archive or options.settings.sources)
 
 
 def with_some_source(options: StackOptions, say: Callable[[str], None]) -> tuple[StackOptions, str]:
-    """The options with a source of granules, and where it comes from in words (nothing when it
-    was named): without one the folder of the last time, else the sample archive, made if absent.
+    """Make sure that the options have a source; return also where it comes from, in words.
+
+    The words are empty if a source was named. Otherwise the source is the last used folder, or else
+    the sample archive, which is made if absent.
 
     Raises:
-        ArgumentError: the folder of the last time is absent, as on a disk that is not mounted.
+        ArgumentError: the last used folder is absent, for example because its disk is not mounted.
     """
     if has_source(options):
         return options, ""
@@ -141,7 +143,7 @@ def stack_options(
     grace_seconds: float | None = None,
     give_up_after: int = 0,
 ) -> StackOptions:
-    """What the options ask of a stack. Mail is caught when the settings name no mail server."""
+    """Build the options of a stack; if the settings name no mail server, mail is caught."""
     settings = Settings()
     return StackOptions(
         folder=data_folder(data),

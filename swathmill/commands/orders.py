@@ -1,4 +1,4 @@
-"""Commands that change what becomes of a request: pause, resume, cancel, confirm, retry."""
+"""Commands that give orders about a request: pause, resume, cancel, confirm, retry."""
 
 from pathlib import Path
 from typing import Annotated
@@ -23,7 +23,7 @@ IdArgument = Annotated[str, typer.Argument(metavar="REQUEST", help="Request.")]
 
 
 def register(app: typer.Typer) -> None:
-    """Add the commands."""
+    """Add the commands to the application."""
     app.command()(pause)
     app.command()(resume)
     app.command()(cancel)
@@ -37,7 +37,7 @@ def pause(
     data: DataOption = None,
     token: TokenOption = None,
 ) -> None:
-    """Pause a request: running tasks will finish; no new ones start."""
+    """Start no new tasks of a request; running tasks will finish."""
     _order(request_id, "pause", "is being paused", as_json, data, token)
 
 
@@ -47,8 +47,8 @@ def resume(
     data: DataOption = None,
     token: TokenOption = None,
 ) -> None:
-    """Go on with a paused request."""
-    _order(request_id, "resume", "goes on", as_json, data, token)
+    """Resume a paused request."""
+    _order(request_id, "resume", "continues", as_json, data, token)
 
 
 def cancel(
@@ -57,9 +57,9 @@ def cancel(
     data: DataOption = None,
     token: TokenOption = None,
 ) -> None:
-    """Stop a request; its finished results stay, and what other requests want of it goes on."""
+    """Stop a request; finished results stay, and tasks that other requests want continue."""
     found = _order(request_id, "cancel", "is being cancelled", as_json, data, token)
-    if found.state is RequestState.CANCELLED:  # at once: nothing of it had begun
+    if found.state is RequestState.CANCELLED:  # cancelled at once, because nothing had started
         if as_json:
             print_json(client_for(data_folder(data), token).told(request_id))
         else:
@@ -79,21 +79,21 @@ def confirm(
     data: DataOption = None,
     token: TokenOption = None,
 ) -> None:
-    """Let a request go on that takes so much that it waits for confirmation."""
+    """Start a request that waits for confirmation because it takes so much."""
     _order(request_id, "confirm", "is confirmed", as_json, data, token)
 
 
 def retry(
     request_id: IdArgument,
     category: Annotated[
-        str, typer.Option(help="Only what failed of this category, such as 'server busy'.")
+        str, typer.Option(help="Only what failed in this category, such as 'server busy'.")
     ] = "",
     task: Annotated[str, typer.Option(help="Only this task, by its key.")] = "",
     as_json: JsonOption = False,
     data: DataOption = None,
     token: TokenOption = None,
 ) -> None:
-    """Run failed tasks again; of an ended request, in a new request, whose id is printed."""
+    """Try again what failed; for an ended request, print the id of the new request that does it."""
     client = client_for(data_folder(data), token)
     with about(request_id):
         found = client.retry(request_id, category=category, task=task)

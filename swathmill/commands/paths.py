@@ -1,4 +1,4 @@
-"""Paths of the command line, checked before a command begins."""
+"""Check paths of the command line before a command begins."""
 
 import os
 from collections.abc import Sequence
@@ -9,10 +9,10 @@ from swathmill.errors import ArgumentError
 
 
 def input_files(files: Sequence[Path], argument: str) -> None:
-    """Refuse what is no file.
+    """Refuse a path that is not a file.
 
     Raises:
-        ArgumentError: there is no such file, or it is a folder.
+        ArgumentError: the file does not exist, or it is a folder.
     """
     for file in files:
         if not file.exists():
@@ -22,7 +22,7 @@ def input_files(files: Sequence[Path], argument: str) -> None:
 
 
 def output_folder(folder: Path, option: str) -> Path:
-    """A folder that files can be written into, made if it is absent.
+    """Return a folder that files can be written into; make it if it is absent.
 
     Raises:
         ArgumentError: it cannot be made or written.
@@ -39,7 +39,7 @@ def output_folder(folder: Path, option: str) -> Path:
 
 
 def output_file(file: Path, option: str) -> Path:
-    """A file that can be written, in a folder that is there.
+    """Return a file that can be written, in a folder that exists.
 
     Raises:
         ArgumentError: it is a folder, or it cannot be written.

@@ -1,4 +1,4 @@
-"""Commands about requests, spoken to a running portal: submit, status, results."""
+"""Commands about requests that talk to a running portal: submit, status, results."""
 
 import time
 from http import HTTPStatus
@@ -32,11 +32,11 @@ from swathmill.progress import PHASES, ProgressView, describe
 from tasks.model.model import RequestState
 from tasks.request.request import load_request
 
-_LINES = 40  # of one list in the terminal
+_LINES = 40  # lines of one list in the terminal
 
 
 def register(app: typer.Typer) -> None:
-    """Add the commands."""
+    """Add the commands to the application."""
     app.command()(submit)
     app.command()(status)
     app.command()(results)
@@ -51,7 +51,7 @@ def submit(
     data: DataOption = None,
     token: TokenOption = None,
 ) -> None:
-    """Hand a request to a running stack; prints its id."""
+    """Submit a request to a running stack, and print its id."""
     document = load_request(request)
     client = client_for(data_folder(data), token)
     if dry_run:
@@ -70,7 +70,7 @@ def submit(
 
 
 def status(
-    request_id: Annotated[str | None, typer.Argument(help="Request; none: all yours.")] = None,
+    request_id: Annotated[str | None, typer.Argument(help="Request; default: all yours.")] = None,
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Show its progress until it has ended.")
     ] = False,
@@ -78,7 +78,7 @@ def status(
     data: DataOption = None,
     token: TokenOption = None,
 ) -> None:
-    """Where requests stand. With --follow it exits as `run`: 0, with gaps 3, failed 1."""
+    """Show the state of requests. With --follow it exits as `run`: 0, with gaps 3, failed 1."""
     if follow and request_id is None:
         raise typer.BadParameter("name the request to follow", param_hint="--follow")
     client = client_for(data_folder(data), token)
@@ -103,13 +103,13 @@ def status(
 def results(
     request_id: Annotated[str, typer.Argument(help="Request.")],
     out: Annotated[
-        Path | None, typer.Option(help="Folder to download into; none: only list.")
+        Path | None, typer.Option(help="Folder to download into; by default only list.")
     ] = None,
     as_json: JsonOption = False,
     data: DataOption = None,
     token: TokenOption = None,
 ) -> None:
-    """List or download a request's finished files; files lost in storage are listed at the end."""
+    """List or download the finished files of a request; lost files are named at the end."""
     client = client_for(data_folder(data), token)
     folder = None if out is None else output_folder(out, "--out")
     with about(request_id):
@@ -159,8 +159,10 @@ def _download(
     *,
     quiet: bool,
 ) -> tuple[list[tuple[ResultFile, Path]], list[RefusedError]]:
-    """Fetch results with a bar, on a terminal, else with a line for each; what storage has lost
-    is left out and told."""
+    """Download results, with a bar on a terminal, else with a line for each.
+
+    Results that storage has lost are left out and returned as errors.
+    """
     there: list[tuple[ResultFile, Path]] = []
     lost: list[RefusedError] = []
     with Progress(

@@ -1,4 +1,4 @@
-"""`swathmill run`: one request from its document to its files, in one command."""
+"""`swathmill run`: take one request from its document to its files, in one command."""
 
 import shlex
 import signal
@@ -43,7 +43,7 @@ SHOWN = 12
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command."""
+    """Add the command to the application."""
     app.command()(run)
 
 
@@ -57,7 +57,7 @@ def run(
 ) -> None:
     """Start the stack, run one request, write its results, stop everything.
 
-    Exits 0 when the request completed, 3 when it completed with gaps, 1 when it failed.
+    Exits 0 if the request completed, 3 if it completed with gaps, 1 if it failed.
     """
     document = load_request(request)
     output_folder(out, "--out")
@@ -103,7 +103,7 @@ def _carry_out(
     unfinished = Unfinished(folder=options.folder, request=document, archive=options.archive)
     request_id = unfinished.take_up(client)
     if request_id:
-        console.print(f"Request {request_id} goes on where it was interrupted.")
+        console.print(f"Request {request_id} continues where it was interrupted.")
     else:
         request_id = client.submit(document).id
         unfinished.remember(request_id)
@@ -131,7 +131,7 @@ def _carry_out(
 
 
 def _picture(results: list[Path], out: Path) -> Path | None:
-    """A picture of the first raster among the results."""
+    """Draw the first raster among the results; return None if there is none."""
     rasters = sorted(path for path in results if path.suffix == ".tif")
     if not rasters:
         return None
@@ -147,7 +147,7 @@ def _stop_early(stack: Stack, console: Console, options: StackOptions) -> None:
     except KeyboardInterrupt:
         stack.kill()
     console.print(
-        f"Stopped. Nothing is lost: the same command goes on from here ({options.folder.path}).",
+        f"Stopped. Nothing is lost: the same command continues from here ({options.folder.path}).",
         markup=False,
     )
 

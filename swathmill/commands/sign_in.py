@@ -1,4 +1,4 @@
-"""`swathmill sign-in`: a link or a token for somebody, from whoever has the signing key."""
+"""`swathmill sign-in`: print a link or a token for somebody; the signing key is needed."""
 
 from typing import Annotated
 
@@ -12,12 +12,12 @@ from tasks.settings import Settings
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command."""
+    """Add the command to the application."""
     app.command("sign-in")(sign_in)
 
 
 def sign_in(
-    owner: Annotated[str, typer.Argument(help="Who is signed in; a mail address, say.")],
+    owner: Annotated[str, typer.Argument(help="Who is signed in, such as a mail address.")],
     role: Annotated[Role, typer.Option(help="What they may see.")] = Role.SCIENTIST,
     token: Annotated[
         bool, typer.Option("--token", help="Print a token for the HTTP API instead of a link.")

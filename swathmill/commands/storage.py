@@ -1,4 +1,4 @@
-"""`swathmill storage`: what is kept in storage, what it is worth, and what would go next."""
+"""`swathmill storage`: show what is kept in storage, its worth, and what would go next."""
 
 import heapq
 import time
@@ -27,14 +27,17 @@ _NEXT = 10
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command."""
+    """Add the command to the application."""
     app.command()(storage)
 
 
 @dataclass
 class Held:
-    """Artifacts of one phase: how many, bytes in all and by the reason they are kept, what making
-    them again would cost."""
+    """The artifacts of one phase.
+
+    Their number, their bytes in all and by the reason they are kept, and the cost of making them
+    again.
+    """
 
     count: int = 0
     size: int = 0
@@ -43,7 +46,7 @@ class Held:
 
 
 def storage(as_json: JsonOption = False, data: DataOption = None) -> None:
-    """What is kept in storage, what it is worth, and what would go next."""
+    """Show what is kept in storage, what it is worth, and what would go next."""
     policy = Policy.of(Options.of(Settings(), "storage"))
     now = time.time()
     with open_storage(data_folder(data), alone=False) as services:
@@ -55,7 +58,7 @@ def storage(as_json: JsonOption = False, data: DataOption = None) -> None:
 
 
 def look(services: Services, policy: Policy, now: float) -> tuple[dict[Phase, Held], list[Kept]]:
-    """All artifacts by phase, and those that would go next, first first."""
+    """Collect all artifacts by phase, and those that would go next, in order."""
     times = Times(history.class_statistics(services.store))
     held = {phase: Held() for phase in Phase}
     ended: dict[str, float] = {}
@@ -77,7 +80,7 @@ def look(services: Services, policy: Policy, now: float) -> tuple[dict[Phase, He
 def show(
     console: Console, policy: Policy, held: dict[Phase, Held], least: list[Kept], now: float
 ) -> None:
-    """Print both."""
+    """Print the artifacts by phase and those that would go next."""
     table = Table(
         Column("phase", min_width=max(map(len, Phase))),
         "artifacts",

@@ -1,4 +1,4 @@
-"""The target grid of `reproject`, from its options."""
+"""Make the target grid of `reproject` from its options."""
 
 from collections.abc import Iterable, Sequence
 from math import isfinite
@@ -28,10 +28,10 @@ def target_grid(
     resolution: float | None,
     bounds: LonLatBox | None,
 ) -> Grid:
-    """The grid that the options ask for; without bounds, one that covers the granules.
+    """Make the grid that the options ask for; without bounds, one that covers the granules.
 
     Raises:
-        RefusedError: the options contradict one another or say too little.
+        RefusedError: the options contradict one another or are not sufficient.
         GridError: CRS, bounds or resolution cannot be used.
     """
     if like is not None:
@@ -49,10 +49,11 @@ def target_grid(
 
 
 def box_around(places: Iterable[Outline]) -> LonLatBox:
-    """The longitude-latitude box around granules, from where each says it lies.
+    """Return the longitude-latitude box around granules.
 
     Raises:
-        RefusedError: a granule does not say, or the granules cross the antimeridian or hold a pole.
+        RefusedError: the position of a granule is unknown, or the granules cross the antimeridian
+            or include a pole.
     """
     longitudes: list[float] = []
     latitudes: list[float] = []
@@ -70,7 +71,7 @@ def box_around(places: Iterable[Outline]) -> LonLatBox:
 
 
 def refused(field: str, problem: str, remedy: str) -> RefusedError:
-    """A refusal of an option."""
+    """Make the refusal of an option."""
     return RefusedError(field=f"--{field}", problem=problem, remedy=remedy, status=0)
 
 
@@ -96,7 +97,7 @@ def _outline(file: Path) -> Outline:
 
 
 def _grid_of_tiles(lattice: Lattice, tiles: Sequence[Tile]) -> Grid:
-    """The grid of whole tiles on the tiles' own lattice."""
+    """Make the grid of whole tiles (h, v) on the tiles' own lattice."""
     size = lattice.cell_size
     left, top = min(tile.col for tile in tiles), min(tile.row for tile in tiles)
     columns = max(tile.col for tile in tiles) + 1 - left
@@ -105,11 +106,11 @@ def _grid_of_tiles(lattice: Lattice, tiles: Sequence[Tile]) -> Grid:
 
 
 def _edge(place: Outline) -> list[tuple[float, float]]:
-    """Points along a granule's edge, longitude and latitude in degrees."""
+    """Return points along a granule's edge, longitude and latitude in degrees."""
     points: list[tuple[float, float]] = []
     if place.tile is not None:
         edge = modis_tile_grid(*place.tile, 1000).lonlat_outline()
-        # A tile at the rim of the projection is partly off the Earth.
+        # A tile at the rim of the projection lies partly off the Earth.
         points = [(float(lon), float(lat)) for lon, lat in edge if isfinite(lon) and isfinite(lat)]
     for ring in place.boundary or ():
         points += ring

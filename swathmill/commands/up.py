@@ -1,4 +1,4 @@
-"""`swathmill up`: the stack until Ctrl-C."""
+"""`swathmill up`: run the stack until Ctrl-C."""
 
 import signal
 import time
@@ -24,7 +24,7 @@ TICK_SECONDS = 0.2
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command."""
+    """Add the command to the application."""
     app.command()(up)
 
 
@@ -70,12 +70,12 @@ def up(
 
 
 def sources_line(options: StackOptions) -> str:
-    """Where granules come from."""
+    """Describe where granules come from."""
     return ", ".join(filter(None, (options.settings.sources, options.archive)))
 
 
 def run_until_interrupted(stack: Stack, console: Console) -> None:
-    """Look after the stack until Ctrl-C or SIGTERM; then stop it, at once at a second Ctrl-C."""
+    """Look after the stack until Ctrl-C or SIGTERM, then stop it; kill it at a second Ctrl-C."""
     try:
         while True:
             stack.tick()
@@ -96,5 +96,5 @@ def run_until_interrupted(stack: Stack, console: Console) -> None:
 
 
 def interrupt(_number: int, _frame: FrameType | None) -> None:
-    """Make SIGTERM what Ctrl-C is."""
+    """Handle SIGTERM like Ctrl-C."""
     raise KeyboardInterrupt

@@ -1,4 +1,4 @@
-"""Azurite: blobs, tables and queues on one machine, behind Azure's own protocol."""
+"""Azurite: blobs, tables and queues on one machine, with Azure's own protocol."""
 
 import base64
 import secrets
@@ -9,21 +9,21 @@ from pathlib import Path
 from swathmill.stack import ports, programs
 from swathmill.stack.children import Child, ChildSpec
 
-READY_SECONDS = 180.0  # ten for the rows of 100,000 tasks, on a slow machine more
+READY_SECONDS = 180.0  # it takes 10 s for the rows of 100,000 tasks, more on a slow machine
 LOOKUP = Path(__file__).with_name("azurite_lookup.cjs")
 JOURNAL = Path(__file__).with_name("azurite_journal.cjs")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Account:
-    """A storage account that exists only inside one data folder; the key is its own."""
+    """A storage account that exists only inside one data folder, with its own key."""
 
     name: str
     key: str
 
     @classmethod
     def new(cls) -> "Account":
-        """An account with a random name and a random key of 64 bytes, as Azure's are."""
+        """Make an account with a random name and a random key of 64 bytes, as Azure's are."""
         return cls(
             name=f"mill{secrets.token_hex(6)}",
             key=base64.b64encode(secrets.token_bytes(64)).decode(),
@@ -34,8 +34,8 @@ class Account:
 class AzuriteServer:
     """Azurite over one folder, on three loopback ports (blob, queue, table).
 
-    It runs as it is but for the way it looks for a table's rows (`azurite_lookup.cjs`) and keeps
-    rows (`azurite_journal.cjs`): what it has answered outlives a SIGKILL.
+    It runs unchanged except for how it finds a table's rows (`azurite_lookup.cjs`) and how it
+    stores rows (`azurite_journal.cjs`): every write that it has answered survives a SIGKILL.
     """
 
     folder: Path
@@ -47,7 +47,7 @@ class AzuriteServer:
     def on_free_ports(
         cls, *, folder: Path, log: Path, account: Account, preferred: Sequence[int] = ()
     ) -> "AzuriteServer":
-        """The server on the preferred ports where those are free, on others where they are not."""
+        """Make the server on the preferred ports if they are free, else on other ports."""
         chosen = ports.choose(3, preferred=preferred)
         return cls(folder=folder, log=log, account=account, ports=chosen)
 
@@ -62,7 +62,7 @@ class AzuriteServer:
         )
 
     def spec(self) -> ChildSpec:
-        """How it is started: Node directly on Azurite's script, so that signals reach Node."""
+        """Return how it is started: Node runs Azurite's script directly, so signals reach Node."""
         blob, queue, table = (str(port) for port in self.ports)
         return ChildSpec(
             name="azurite",
@@ -76,7 +76,7 @@ class AzuriteServer:
                 *("--queueHost", ports.LOOPBACK, "--queuePort", queue),
                 *("--tableHost", ports.LOOPBACK, "--tablePort", table),
             ),
-            # The key goes by the environment: an argument would show in the process list.
+            # The key is in the environment, because arguments appear in the process list.
             env={
                 "AZURITE_ACCOUNTS": f"{self.account.name}:{self.account.key}",
                 "NODE_OPTIONS": None,
@@ -86,11 +86,11 @@ class AzuriteServer:
         )
 
     def is_ready(self) -> bool:
-        """Whether all three services answer."""
+        """Tell whether all three services answer."""
         return all(ports.answers(port) for port in self.ports)
 
     def start(self) -> Child:
-        """Start it and wait until it is ready; StackError when it is not."""
+        """Start it and wait until it is ready; raise StackError if it does not become ready."""
         self.folder.mkdir(parents=True, exist_ok=True)
         child = Child(self.spec())
         child.start()

@@ -1,4 +1,4 @@
-"""Child processes of the stack: started in a group of their own, leashed, stopped with patience."""
+"""Child processes of the stack: each in its own group, bound to the supervisor, stopped gently."""
 
 import os
 import signal
@@ -23,7 +23,7 @@ class ChildSpec:
     """How one child is started and stopped.
 
     `argv[0]` is an absolute path. `env` is added to the supervisor's environment; a value of None
-    takes a name away. `orphan_signal` is what the child gets when the supervisor dies.
+    removes a name. `orphan_signal` is the signal that the child gets when the supervisor dies.
     """
 
     name: str
@@ -36,8 +36,11 @@ class ChildSpec:
 
 
 class Child:
-    """One running child and its log file. Start it from the supervisor's main thread: the leash
-    is tied to the thread that started the child."""
+    """One running child and its log file.
+
+    Start it from the supervisor's main thread: the signal at the supervisor's death depends on the
+    thread that started the child.
+    """
 
     def __init__(self, spec: ChildSpec) -> None:
         self.spec = spec
@@ -46,7 +49,7 @@ class Child:
 
     @property
     def pid(self) -> int | None:
-        """The process id, or None before the start."""
+        """The process id; None before the start."""
         return None if self._process is None else self._process.pid
 
     def start(self) -> None:
@@ -77,11 +80,11 @@ class Child:
                 pipe.write(self.spec.stdin.encode())
 
     def exit_code(self) -> int | None:
-        """The exit code once the child has ended (negative: a signal ended it), else None."""
+        """Return the exit code if the child has ended (negative: a signal ended it), else None."""
         return None if self._process is None else self._process.poll()
 
     def wait_until(self, ready: Callable[[], bool], *, limit_seconds: float) -> None:
-        """Poll `ready` until it holds; raise StackError when the child ends first or time is up."""
+        """Poll `ready` until it holds; raise StackError if the child ends or time runs out."""
         deadline = time.monotonic() + limit_seconds
         while not ready():
             code = self.exit_code()
@@ -98,14 +101,16 @@ class Child:
             time.sleep(POLL_SECONDS)
 
     def ask_to_stop(self) -> None:
-        """Send SIGTERM to the child, if it runs; once only, as a second one ends Node (Azurite)
-        at once, while it closes its files."""
+        """Send SIGTERM to the child if it runs, at most once.
+
+        A second one would end Node (Azurite) at once, while it closes its files.
+        """
         if self._process is not None and self._process.poll() is None and not self._asked:
             self._asked = True
             self._process.send_signal(signal.SIGTERM)
 
     def stop(self) -> None:
-        """SIGTERM, after the grace SIGKILL to the whole group; returns when it is reaped."""
+        """Send SIGTERM, after the grace SIGKILL to the whole group; return when it is reaped."""
         if self._process is None:
             return
         self.ask_to_stop()
@@ -117,14 +122,14 @@ class Child:
         kill_group(self._process.pid)
 
     def kill(self) -> None:
-        """SIGKILL to the child and its group, without grace."""
+        """Send SIGKILL to the child and its group, without grace."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
             kill_group(self._process.pid)
 
     def log_tail(self) -> str:
-        """The end of the child's log, for messages."""
+        """Return the end of the child's log, for messages."""
         if not self.spec.log.exists():
             return "(nothing)"
         with self.spec.log.open("rb") as log:
@@ -132,7 +137,7 @@ class Child:
             return log.read().decode(errors="replace").strip() or "(nothing)"
 
     def last_line(self) -> str:
-        """The last line of the child's log."""
+        """Return the last line of the child's log."""
         return self.log_tail().splitlines()[-1]
 
 

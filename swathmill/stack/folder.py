@@ -1,4 +1,4 @@
-"""The data folder: what is where, its lock, what it remembers from one start to the next."""
+"""The data folder: its layout, its lock, and what it keeps from one start to the next."""
 
 import json
 import os
@@ -21,7 +21,7 @@ GIGABYTE = 1_000_000_000
 
 
 class Secrets(BaseModel):
-    """What only this data folder's processes know; made once, readable by its owner alone."""
+    """Secrets known only to this data folder's processes; made once, readable by their owner."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -32,7 +32,7 @@ class Secrets(BaseModel):
 
     @classmethod
     def new(cls) -> "Secrets":
-        """Fresh random secrets."""
+        """Make new random secrets."""
         account = Account.new()
         return cls(
             account_name=account.name,
@@ -48,7 +48,7 @@ class Secrets(BaseModel):
 
 
 class StackState(BaseModel):
-    """Where a stack listens; kept after it ended, so that a restart takes the same ports."""
+    """Where a stack listens; kept after its end, so that a restart uses the same ports."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -63,7 +63,7 @@ class StackState(BaseModel):
 
 @dataclass(frozen=True, kw_only=True)
 class DiskUse:
-    """Bytes the data folder takes, bytes it may take, and bytes the disk has left."""
+    """Bytes the data folder uses, bytes it may use, and bytes free on the disk."""
 
     used: int
     quota: int
@@ -71,7 +71,7 @@ class DiskUse:
 
     @property
     def problem(self) -> str:
-        """What is wrong with the disk, or nothing."""
+        """The problem with the disk; empty if there is none."""
         if self.used > self.quota:
             return f"the data folder holds {_gb(self.used)}, its quota is {_gb(self.quota)}"
         if self.free < LEAST_FREE_BYTES:
@@ -80,13 +80,16 @@ class DiskUse:
 
     @property
     def has_room_again(self) -> bool:
-        """Whether a pause for want of disk may end: a tenth below the quota, twice the least."""
+        """Whether a pause for lack of disk space may end.
+
+        It may at 10 % below the quota and at twice the least free space.
+        """
         return self.used < 0.9 * self.quota and self.free > 2 * LEAST_FREE_BYTES
 
 
 @dataclass(frozen=True, kw_only=True)
 class DataFolder:
-    """Paths inside one data folder."""
+    """The paths inside one data folder."""
 
     path: Path
 
@@ -97,20 +100,20 @@ class DataFolder:
 
     @property
     def redis(self) -> Path:
-        """Redis's working folder; nothing is kept there."""
+        """Redis's working folder, in which nothing is kept."""
         return self.path / "redis"
 
     @property
     def mail(self) -> Path:
-        """Mails the catcher received, one .eml file each."""
+        """The mails that the catcher received, one .eml file each."""
         return self.path / "mail"
 
     def log(self, name: str) -> Path:
-        """The log of one child."""
+        """Return the path of one child's log."""
         return self.path / "logs" / f"{name}.log"
 
     def prepare(self) -> None:
-        """Make the folder, for its owner only; ArgumentError when it cannot be written."""
+        """Make the folder for its owner only; raise ArgumentError if it cannot be written."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             self.path.chmod(0o700)
@@ -123,7 +126,7 @@ class DataFolder:
             ) from error
 
     def secrets(self) -> Secrets:
-        """The folder's secrets, made at the first call."""
+        """Read the folder's secrets; make them at the first call."""
         file = self.path / "secrets.json"
         if not file.exists():
             _write_private(file, Secrets.new().model_dump_json(indent=1))
@@ -136,7 +139,7 @@ class DataFolder:
             ) from error
 
     def state(self) -> StackState:
-        """What the last stack wrote about itself; empty when there was none."""
+        """Read what the last stack wrote about itself; empty if there was none."""
         file = self.path / "stack.json"
         try:
             return StackState.model_validate(json.loads(file.read_text()))
@@ -144,7 +147,7 @@ class DataFolder:
             return StackState()
 
     def write_state(self, state: StackState) -> None:
-        """Keep where the stack listens."""
+        """Record where the stack listens."""
         _write_private(self.path / "stack.json", state.model_dump_json(indent=1))
 
     def disk_use(self, quota_gb: float) -> DiskUse:
@@ -157,7 +160,7 @@ class DataFolder:
 
 
 class FolderLock:
-    """One stack per data folder: held by the supervisor, released by the kernel when it ends."""
+    """Allows one stack per data folder; the kernel releases the lock when the supervisor ends."""
 
     def __init__(self, folder: DataFolder) -> None:
         self._path = folder.path / "lock"
@@ -185,7 +188,7 @@ class FolderLock:
 
 
 def is_running(folder: DataFolder) -> bool:
-    """Whether a supervisor holds the folder's lock."""
+    """Tell whether a supervisor holds the folder's lock."""
     if not (folder.path / "lock").exists():
         return False
     try:
@@ -204,7 +207,7 @@ def _write_private(file: Path, text: str) -> None:
 
 
 def _size(folder: Path) -> int:
-    """Bytes on disk below a folder; files that vanish meanwhile count nothing."""
+    """Sum the bytes on disk below a folder; files deleted meanwhile count nothing."""
     total = 0
     pending = [str(folder)]
     while pending:

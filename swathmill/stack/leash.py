@@ -15,7 +15,7 @@ PR_SET_PDEATHSIG = 1
 
 
 def main() -> None:
-    """Ask for the signal, make sure that the parent has not ended meanwhile, become the program."""
+    """Request the signal, check that the parent still lives, and become the program."""
     signal_number, parent, program = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]
     if sys.platform == "linux":
         libc = ctypes.CDLL(None, use_errno=True)

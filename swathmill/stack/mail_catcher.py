@@ -1,4 +1,4 @@
-"""A mail server that delivers nothing: every mail it takes becomes a file.
+"""A mail server that delivers nothing: every mail it receives becomes a file.
 
 `python -m swathmill.stack.mail_catcher [--host HOST] --port PORT --folder FOLDER`
 """
@@ -17,7 +17,7 @@ LARGEST_MAIL_BYTES = 10 * 1024 * 1024
 
 
 class Keeper:
-    """Writes each mail to `<number>.eml`, counting on from what the folder holds."""
+    """Writes each mail to `<number>.eml`; numbers continue those in the folder."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -25,10 +25,10 @@ class Keeper:
         taken = [int(p.stem) for p in folder.glob("*.eml") if p.stem.isdigit()]
         self._numbers = itertools.count(max(taken, default=0) + 1)
 
-    async def handle_DATA(  # noqa: N802 - the name is aiosmtpd's
+    async def handle_DATA(  # noqa: N802 - aiosmtpd's name
         self, server: SMTP, session: Session, envelope: Envelope
     ) -> str:
-        """Keep the mail; whole or not at all."""
+        """Write the mail to a file, whole or not at all."""
         del server, session
         content = envelope.content or b""
         data = content if isinstance(content, bytes) else content.encode()
@@ -40,7 +40,7 @@ class Keeper:
 
 
 async def serve(host: str, port: int, folder: Path) -> None:
-    """Take mail on one address until SIGTERM."""
+    """Receive mail on one address until SIGTERM."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

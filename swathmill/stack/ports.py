@@ -1,16 +1,16 @@
-"""Free loopback ports."""
+"""Find free loopback ports."""
 
 import socket
 from collections.abc import Sequence
 
 LOOPBACK = "127.0.0.1"
 
-# Ports for which this process keeps a bound socket open that never listens.
+# Ports for which this process keeps a bound socket open; it never listens on them.
 _held: set[int] = set()
 
 
 def is_free(port: int) -> bool:
-    """Whether a server could listen on this loopback port now."""
+    """Tell whether a server could listen on this loopback port now."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -21,7 +21,7 @@ def is_free(port: int) -> bool:
 
 
 def answers(port: int) -> bool:
-    """Whether something listens on this loopback port."""
+    """Tell whether something listens on this loopback port."""
     with socket.socket() as probe:
         probe.settimeout(0.5)
         return probe.connect_ex((LOOPBACK, port)) == 0
@@ -38,7 +38,7 @@ def choose(count: int, *, preferred: Sequence[int] = ()) -> tuple[int, ...]:
     while len(chosen) < count:
         holder = socket.socket()
         holder.bind((LOOPBACK, 0))
-        # Set only now: with the option at bind, the kernel could give a port that is shared.
+        # Set it only after bind: with the option at bind, the kernel could choose a shared port.
         holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         chosen.append(_keep(holder))
     return tuple(chosen)

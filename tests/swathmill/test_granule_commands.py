@@ -246,7 +246,7 @@ def test_values_of_a_field_named_again_are_joined() -> None:
     "words", [["best", "A.x=0"], ["A=0"], ["A.x="], ["A.x=one"], ["A.x=²"], [""]]
 )
 def test_quality_rules_that_are_none_are_refused(words: list[str]) -> None:
-    with pytest.raises(RefusedError, match="no rule"):
+    with pytest.raises(RefusedError, match="not a rule"):
         quality_rule(words)
 
 

@@ -90,7 +90,7 @@ def test_a_token_reaches_the_stack_of_the_data_folder(
 def test_a_request_is_paused_resumed_and_cancelled(services: Services) -> None:
     name = submitted(services)
     set_row(services, name, state=RequestState.RUNNING)
-    for what, says in (("pause", "paused"), ("resume", "goes on")):
+    for what, says in (("pause", "paused"), ("resume", "continues")):
         assert says in run(what, name).stdout
         assert requests.load(services, name).order == what
     assert "is being cancelled" in run("cancel", name).stdout

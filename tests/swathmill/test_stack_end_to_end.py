@@ -136,7 +136,7 @@ def test_a_run_that_is_interrupted_goes_on_and_ends_complete(
     first.send_signal(signal.SIGINT)
     assert first.wait(LIMIT_SECONDS) == 130, log.read_text()
     said = log.read_text()
-    assert "Nothing is lost: the same command goes on from here" in said
+    assert "Nothing is lost: the same command continues from here" in said
     assert place.processes() == set()
     (request_id,) = re.findall(r"^Request (\S+):", said, re.MULTILINE)
 
@@ -144,7 +144,7 @@ def test_a_run_that_is_interrupted_goes_on_and_ends_complete(
         "run", str(request), "--archive", str(place.archive), "--out", str(out)
     )
     assert second.returncode == 0, second.stdout + second.stderr
-    assert f"Request {request_id} goes on where it was interrupted." in second.stdout
+    assert f"Request {request_id} continues where it was interrupted." in second.stdout
     assert place.processes() == set()
     summary = json.loads((out / "summary.json").read_text())
     assert summary["state"] == "complete"
