@@ -40,7 +40,7 @@ class Options:
 
     @classmethod
     def of(cls, settings: Settings, name: str) -> "Options":
-        """The options that the settings ask for; `name` tells this process from others."""
+        """Return the options that the settings ask for; `name` tells this process from others."""
         return cls(
             name=name,
             tick=settings.tick_seconds,

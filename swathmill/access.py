@@ -10,7 +10,7 @@ LOCAL_OWNER = "operator@localhost"
 
 
 def client_for(folder: DataFolder, token: str | None) -> Client:
-    """The portal a command speaks to.
+    """Return the client of the portal that a command speaks to.
 
     With a token, it is the portal that SWATHMILL_PORTAL_URL names, or else the portal of the stack
     on the data folder; the client acts as the token's owner. Without a token, it is the portal of
@@ -47,7 +47,7 @@ def _plain(token: str) -> str:
 
 
 def local_client(folder: DataFolder) -> Client:
-    """The portal of the stack that runs on the data folder."""
+    """Make the client of the portal of the stack that runs on the data folder."""
     return Client(url=folder.state().portal_url, token=local_token(folder))
 
 

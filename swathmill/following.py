@@ -66,7 +66,7 @@ class Unfinished:
         return self.folder.path / "unfinished" / name
 
     def take_up(self, client: Client) -> str:
-        """The id of this request when an interrupted run left it unfinished, else ''."""
+        """Return the id of this request if an interrupted run left it unfinished; else nothing."""
         if not self._note.is_file():
             return ""
         request_id = self._note.read_text().strip()

@@ -35,8 +35,10 @@ class PhaseAnswer(_Answer):
 
 
 class PreparationAnswer(_Answer):
-    """How far a request is before its tasks run: days searched while it is `planning`, tasks
-    written while it is `writing`."""
+    """How far a request is before its tasks run.
+
+    It counts days searched while the request is `planning`, tasks written while it is `writing`.
+    """
 
     done: int
     total: int

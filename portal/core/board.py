@@ -28,8 +28,11 @@ _MOST = 500  # markers read per partition
 
 @dataclass(frozen=True, kw_only=True)
 class Sight:
-    """The workers, the markers of running tasks and of tasks that are to be tried again, and the
-    statistics of the task classes."""
+    """What the operators' page shows of the tables.
+
+    It has the workers, the markers of running tasks and of tasks to be tried again, and the
+    statistics of the task classes.
+    """
 
     workers: tuple[WorkerRow, ...] = ()
     running: tuple[RunningMarker, ...] = ()

@@ -133,8 +133,10 @@ class ResultReader:
         return self._checked(result, self.part(result))
 
     def current(self, result: ResultFile) -> ResultFile:
-        """A result as its task has it now: made again, perhaps; GoneError when it is known to be
-        lost."""
+        """Return the file that the result's task has now: it may have been made again.
+
+        Raises GoneError if the file is known to be lost.
+        """
         task = self.services.tasks.task(result.key)
         if task is None or result.file in task.files:
             return result

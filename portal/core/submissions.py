@@ -22,7 +22,7 @@ _POLL_SECONDS = 0.25
 
 
 def check(resolved: ResolvedRequest, limits: Limits, packages: Packages) -> None:
-    """Refuse a request by what its document says; RequestRefusedError names the field."""
+    """Refuse a request that its document rules out; RequestRefusedError names the field."""
     check_request(resolved, limits)
     reduction = resolved.request.reduction
     if reduction is None:

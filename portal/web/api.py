@@ -140,26 +140,29 @@ def document(request_id: str, caller: Reader, here: Here) -> Response:
 
 @router.post("/requests/{request_id}/cancel", status_code=202, summary="Cancel a request")
 def cancel(request_id: str, caller: Caller, here: Here) -> RequestAnswer:
-    """Stop a request: it is `cancelling` from now on, until what is unfinished is withdrawn. Its
-    finished results stay, and what other requests want goes on. An ended one stays as it is."""
+    """Stop a request.
+
+    It stays `cancelling` until its unfinished tasks are withdrawn. Its finished results stay, and
+    tasks that other requests want continue. A request that has ended does not change.
+    """
     return RequestAnswer.of(order(here, caller, request_id, RequestOrder.CANCEL))
 
 
 @router.post("/requests/{request_id}/pause", status_code=202, summary="Pause a request")
 def pause(request_id: str, caller: Caller, here: Here) -> RequestAnswer:
-    """Pause a request: running tasks will finish; no new ones start."""
+    """Start no new tasks of a request; running tasks will finish."""
     return RequestAnswer.of(order(here, caller, request_id, RequestOrder.PAUSE))
 
 
 @router.post("/requests/{request_id}/resume", status_code=202, summary="Resume a request")
 def resume(request_id: str, caller: Caller, here: Here) -> RequestAnswer:
-    """Go on with a paused request."""
+    """Resume a paused request."""
     return RequestAnswer.of(order(here, caller, request_id, RequestOrder.RESUME))
 
 
 @router.post("/requests/{request_id}/confirm", status_code=202, summary="Confirm a request")
 def confirm(request_id: str, caller: Caller, here: Here) -> RequestAnswer:
-    """Let a request go on that takes so much that it waits for confirmation."""
+    """Start a request that waits for confirmation because it takes so much."""
     return RequestAnswer.of(order(here, caller, request_id, RequestOrder.CONFIRM))
 
 

@@ -246,7 +246,7 @@ def _page(
 
 
 def _summary(here: Portal, resolved: ResolvedRequest) -> dict[str, object]:
-    """What `summary.html` shows. Raises RequestRefusedError."""
+    """Collect what `summary.html` shows; raise RequestRefusedError for a wrong document."""
     found: Estimate = estimate(resolved, here.settings)
     yaml = request_yaml(resolved.request)
     return {"estimate": found, "yaml": yaml, "waiting": (), "notes": ()}

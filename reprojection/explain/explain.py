@@ -216,7 +216,7 @@ def _leading(paths: Sequence[Path], pixel: Grid, options: Options) -> int:
 
 
 def _counting(places: Sequence[Place], pixel: Grid, options: Options) -> tuple[Origin | None, str]:
-    """Of the source pixels a blending method counts, the nearest: the very nearest has no value."""
+    """Find the nearest source pixel that a blending method uses; the very nearest has no value."""
     best: tuple[float, Pixel, Place] | None = None
     for place in places:
         with open_granule(place.path) as granule:
@@ -261,7 +261,10 @@ def _why(
 
 
 def _origin(place: Place, pixel: Grid, options: Options, at: Pixel | None = None) -> Origin | None:
-    """The source pixel at a row and column, or else the nearest; None beyond the granule."""
+    """Describe the source pixel at a row and column, or else the nearest one.
+
+    Returns None if the granule does not reach the pixel.
+    """
     with open_granule(place.path) as granule:
         values = granule.read(place.layer)
         why = _why(granule, place, options, values)

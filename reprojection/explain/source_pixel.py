@@ -46,7 +46,7 @@ def nearest_pixel(
 def counting_pixel(
     granule: Granule, place: Place, pixel: Grid, why: Why
 ) -> tuple[float, Pixel] | None:
-    """The source pixel with a value that lies nearest, of those a kernel may count.
+    """Find the nearest source pixel with a value, of those a kernel may count.
 
     Returns its distance in metres and the pixel; None where there is none.
     """

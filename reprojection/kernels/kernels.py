@@ -31,7 +31,7 @@ CType = type[ctypes.c_int32] | type[ctypes.c_int64] | type[ctypes.c_double] | ty
 
 @lru_cache(maxsize=1)
 def library() -> ctypes.CDLL | None:
-    """The loaded library, or None (said once in the log, with what to do)."""
+    """Return the loaded library, or None (said once in the log, with what to do)."""
     chosen = os.environ.get("SWATHMILL_KERNELS", "")
     if chosen == "none":
         return None

@@ -67,7 +67,7 @@ class Attempts:
         return False
 
     def ended(self, news: News) -> None:
-        """An attempt has ended: what it took tells of its class and of its worker."""
+        """Count an ended attempt in the statistics of its class and of its worker."""
         running = self._view.running.get(news.key)
         if running is not None and running.attempt <= news.number:
             del self._view.running[news.key]
@@ -75,7 +75,7 @@ class Attempts:
         self._monitor.ended(news, mine, self._statistics, self._clock.monotonic())
 
     def _strays_of(self, found: list[workers.WorkerRow], now: float) -> None:
-        """Attempts that workers list and the view lacks: new ones, or ones nobody waits for."""
+        """Return listed attempts that the view lacks: new ones, or ones no longer wanted."""
         known = {running.claim for running in self._view.running.values()}
         unknown = [
             (worker.name, attempt)

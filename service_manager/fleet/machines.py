@@ -57,8 +57,10 @@ _PART = 8  # of the time for which a worker has been slow, that it waits at leas
 
 @dataclass(frozen=True, kw_only=True)
 class Order:
-    """Write this into the worker's row: `why` is the evidence in words, `wait` seconds until it is
-    tried again."""
+    """An order to hold or release a worker, to be written into its row.
+
+    `why` is the evidence in words, `wait` the seconds until the worker is tried again.
+    """
 
     worker: str
     started: float
@@ -108,8 +110,11 @@ class _Task:
 
 
 class Machines:
-    """The workers as machines. `probe` is the wait before the first probe; nothing is drained
-    when it is 0. The waits are at most the bounds' ceiling. `beat` is the time between beats."""
+    """The workers as machines.
+
+    `probe` is the wait in seconds before the first probe; with 0 nothing is drained. No wait is
+    longer than the ceiling of the time limits. `beat` is the time in seconds between heartbeats.
+    """
 
     def __init__(self, pace: Pace, bounds: Bounds, probe: float, beat: float) -> None:
         self._pace = pace
@@ -124,8 +129,10 @@ class Machines:
     def hear(
         self, present: Iterable[WorkerRow], running: Mapping[str, list[Running]], now: float
     ) -> list[Order]:
-        """Take note of the workers that beat and of what each runs; orders that are not in their
-        rows yet."""
+        """Take note of the live workers and of what each runs.
+
+        Returns the orders that their rows do not carry yet.
+        """
         orders = []
         known: dict[str, _Machine] = {}
         for worker in present:
@@ -161,7 +168,7 @@ class Machines:
             machine.beat, machine.heard = beat, now
 
     def slots(self, worker: WorkerRow) -> int:
-        """The slots of a worker that take attempts."""
+        """Count the slots of a worker that take attempts."""
         machine = self._machines.get(worker.name)
         hold = machine.hold if machine else worker.hold
         if worker.draining or hold is Hold.DRAINED:
@@ -174,7 +181,7 @@ class Machines:
         return machine is not None and machine.hold is not Hold.NONE
 
     def ended(self, news: News, statistics: Mapping[str, ClassStatistics], now: float) -> None:
-        """An attempt has succeeded, or was killed for its age."""
+        """Take note of an attempt that succeeded, or that was killed for its age."""
         if news.category not in (None, Category.EXECUTION_TIMEOUT):
             return
         machine = self._machines.get(news.worker)
@@ -205,8 +212,11 @@ class Machines:
                 machine.slow.clear()
 
     def _count(self, task_class: str, worker: str) -> None:
-        """Count a success. Bounded: the class without one for the longest time is dropped, and a
-        worker that has left."""
+        """Count a success of a class on a worker.
+
+        Bounded: the class without a success for the longest time is dropped, and so is a worker
+        that has left.
+        """
         self._succeeded.setdefault(task_class, Counter())[worker] += 1
         self._succeeded.move_to_end(task_class)
         if len(self._succeeded) > _CLASSES:
@@ -220,8 +230,10 @@ class Machines:
     def look(
         self, statistics: Mapping[str, ClassStatistics], now: float, waiting: bool = False
     ) -> tuple[list[Order], list[Running]]:
-        """New orders, and the attempts that others would end sooner. `waiting`: there is work that
-        no slot has taken."""
+        """Return new orders, and the attempts that other workers would end sooner.
+
+        `waiting` says that there is work that no slot has taken.
+        """
         if not self._probe:
             return [], []
         orders: list[Order] = []
@@ -303,7 +315,7 @@ class Machines:
         )
 
     def _free(self) -> list[_Machine]:
-        """The machines that take attempts in all their slots."""
+        """List the machines that take attempts in all their slots."""
         return [m for m in self._machines.values() if m.hold is Hold.NONE and not m.leaving]
 
     def _enough(self, free: Sequence[_Machine]) -> bool:
@@ -331,8 +343,11 @@ class Machines:
         statistics: Mapping[str, ClassStatistics],
         now: float,
     ) -> bool:
-        """Whether an attempt on a slow machine is better made anew elsewhere: what it has before
-        it is longer than that, or than its bound leaves it."""
+        """Whether to move an attempt from a slow machine to another one.
+
+        True when the work left takes longer than the whole attempt elsewhere, or longer than its
+        time limit allows.
+        """
         usual = self._pace.usual(running.task_class, statistics.get(running.task_class))
         if usual is None or running.ordered is not None:
             return False
@@ -353,8 +368,11 @@ class Machines:
         return True
 
     def _counts(self, key: str, worker: str, deviation: float, machine: _Machine) -> bool:
-        """Whether a task is a witness: not when it was slow on others, too. That it was slow on
-        one that is held says nothing of the task."""
+        """Whether a slow attempt of this task is evidence against its machine.
+
+        It is not when the task was slow on other machines, too. Slowness on a machine that is held
+        says nothing about the task.
+        """
         if deviation < _SLOW / 2:
             return True
         slow_on = self._known(key).slow_on
@@ -386,12 +404,12 @@ def _words(task_class: str, least: str, seconds: float, usual: Usual) -> str:
 
 
 def _why(slowness: float, slow: Iterable[str]) -> str:
-    """The evidence in words."""
+    """Describe the evidence in words."""
     times = f"about {math.exp(slowness):.1f} times as long as usual"
     return f"Its attempts take {times}. {'; '.join(slow)}."
 
 
 def _evidence(usual: Usual, deviation: float) -> float:
-    """The log-likelihood ratio of a deviation, within `_MOST`."""
+    """Compute the log-likelihood ratio of a deviation, limited to `_MOST`."""
     ratio = _SLOW / usual.spread**2 * (deviation - _SLOW / 2)
     return max(-_MOST, min(_MOST, ratio))

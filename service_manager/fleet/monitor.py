@@ -101,7 +101,7 @@ class Monitor:
         statistics: Mapping[str, ClassStatistics],
         now: float,
     ) -> None:
-        """An attempt has ended; `running` is what was known of it."""
+        """Take note of an ended attempt; `running` is what was known of it."""
         self._machines.ended(news, statistics, now)
         if news.category is None and not self._machines.slow(news.worker):
             self._pace.learn(news.task_class, news.duration, running.course if running else None)
@@ -109,8 +109,10 @@ class Monitor:
     def look(
         self, statistics: Mapping[str, ClassStatistics], now: float, waiting: bool = False
     ) -> Verdicts:
-        """What is to be done about the running attempts and the workers. `waiting`: there is work
-        that no slot has taken."""
+        """Decide what to do about the running attempts and the workers.
+
+        `waiting` says that there is work that no slot has taken.
+        """
         holds, moves = self._machines.look(statistics, now, waiting)
         verdicts = Verdicts(holds=self._orders + holds, moves=moves)
         self._orders = []
@@ -153,11 +155,12 @@ class Monitor:
         return None
 
     def _late(self, running: Running, age: float, limit: float) -> Kill | None:
-        """An attempt beyond its bound, or that will miss it.
+        """Return the kill of an attempt that is beyond its time limit, or that will miss it.
 
-        Progress alone kills nothing: the attempt has had half of its bound, and still has not got
-        as far as earlier ones of its class had in the first third of their time, so that it would
-        take half as long again as its bound. An honest slow phase is slow in the earlier ones, too.
+        Progress alone kills nothing: the attempt has used half of its time limit and has made less
+        progress than earlier attempts of its class made in the first third of their time. It would
+        need one and a half times its limit. A phase that is always slow is slow in the earlier
+        attempts, too.
         """
         if age > limit:
             return Kill(running=running, bound=limit)

@@ -41,7 +41,7 @@ class Keeper:
         self._end = threading.Event()
 
     def turn(self) -> None:
-        """A round begins. Raises FencedError when another manager acts."""
+        """Begin a round. Raises FencedError when another manager acts."""
         self._turned = self._clock.monotonic()
         if self._over is not None:
             raise self._over

@@ -67,8 +67,10 @@ class Leadership:
         self._renewed = now
 
     def seize(self) -> Iterator[None]:
-        """Become the acting manager whoever acts, and wait until it has noticed; renews at each
-        item taken. Raises StoreError."""
+        """Become the acting manager, whoever acts now, and wait until the other has noticed.
+
+        The lease is renewed at each item taken. Raises StoreError.
+        """
         if self.acquire():
             return
 

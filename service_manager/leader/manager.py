@@ -44,9 +44,11 @@ class SendError(Exception):
 
 
 class Manager:
-    """Acts until a round raises FencedError. `send` wakes a worker for a task key and raises
-    SendError when it cannot, `send_to` one of a host; without it no host is preferred. `plan` is
-    the planner."""
+    """The acting manager: it runs rounds until one raises FencedError.
+
+    `send` wakes a worker for a task key and raises SendError when it cannot; `send_to` wakes a
+    worker of one host, and without it no host is preferred. `plan` is the planner.
+    """
 
     def __init__(
         self,
@@ -193,8 +195,10 @@ class Manager:
         return False
 
     def _cleaning(self) -> bool:
-        """Expire what is not worth keeping and delete blobs of no use, a shard after another, for
-        a little of each round. Raises StoreError; the shard's turn comes again then."""
+        """Expire artifacts that are not worth keeping and delete useless blobs, shard by shard.
+
+        It works for a small part of each round. Raises StoreError; the shard is tried again then.
+        """
         now = self._clock.monotonic()
         if self._cleaned is None:
             if now < self._due_clean:

@@ -26,8 +26,11 @@ def serve(
     each: Callable[[], None] = lambda: None,
     keep: Keep = between_rounds,
 ) -> None:
-    """Run until `stop` is set; `each` is called once a round while this process acts. `keep` says
-    how the lease is renewed."""
+    """Run until `stop` is set.
+
+    `each` is called once in every round while this process acts. `keep` says how the lease is
+    renewed.
+    """
     leadership = Leadership(services, options.lease)
     while not stop.is_set():
         if not _wait(leadership, options, stop):

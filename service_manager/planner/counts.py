@@ -63,7 +63,7 @@ class Counts:
         self.results += other.results
 
     def to_json(self) -> dict[str, object]:
-        """The counts as JSON values."""
+        """Return the counts as JSON values."""
         return {
             "phases": {phase.value: count for phase, count in self.phases.items()},
             "classes": dict(self.classes),
@@ -74,7 +74,7 @@ class Counts:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "Counts":
-        """What `to_json` wrote."""
+        """Read what `to_json` wrote."""
         return cls(
             phases=Counter({Phase(name): int(n) for name, n in data["phases"].items()}),
             classes=Counter({str(name): int(n) for name, n in data["classes"].items()}),

@@ -41,9 +41,11 @@ VERSION = 2  # raise it when the same request on the same listing would be plann
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What is known of a planned stretch without its tasks. `geometries` are those of products
-    the catalogue does not know; `cells` say of tasks, by index, what a reduction groups: choice,
-    layer and place; `rasters` are what cubes are made of."""
+    """What is known of a planned stretch without its tasks.
+
+    `geometries` are those of products the catalogue does not know; `cells` name, by task index,
+    what a reduction groups: product choice, layer and place; `rasters` are the inputs of cubes.
+    """
 
     first: date
     last: date
@@ -139,8 +141,10 @@ class Course:
         return key_of(canonical([VERSION, asked, products, package]).decode("ascii"))
 
     def stamp(self) -> str:
-        """A text that is another one once the archive lists anything else for the request; empty
-        when the archive cannot say, and after a search that had to do without a source."""
+        """Return a text that changes when the archive lists anything else for the request.
+
+        It is empty when the archive cannot say, and after a search in which a source failed.
+        """
         archive, span = self._archive, self.request.time
         if not isinstance(archive, Stamped) or _failures(archive) != self._failures:
             return ""
@@ -156,8 +160,10 @@ class Course:
     def stretches(
         self, known: Sequence[Planned] = (), *, trusted: bool = False
     ) -> Iterator[Planned]:
-        """The plan, stretch by stretch: those of `known` as long as the archive lists the same for
-        their days (or `trusted` says so), then fresh ones.
+        """Yield the plan, stretch by stretch.
+
+        Stretches of `known` are used as long as the archive lists the same for their days (or
+        `trusted` says so); fresh ones follow.
 
         Raises:
             RequestRefusedError: nothing matches, or there is too much.
@@ -194,7 +200,7 @@ class Course:
             raise nothing_found(self.request, self._archive)
 
     def gaps(self) -> Iterator[Gap]:
-        """What the request asks for that the archive does not have."""
+        """Yield what the request asks for and the archive does not have."""
         span = self.request.time
         for wanted in self._wanted:
             seen = self._seen.get(wanted.number, {})
@@ -221,7 +227,7 @@ class Course:
         self.days_searched = (day - self.request.time.start).days + 1
 
     def _look_at(self, number: int, record: GranuleRecord) -> None:
-        """The first granule of a product the catalogue does not know tells its geometry."""
+        """Learn the geometry of a product the catalogue does not know from its first granule."""
         if number not in self._geometries and self._resolved.products[number].entry is None:
             self._learn(number, geometry(record))
 

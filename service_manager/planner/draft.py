@@ -10,8 +10,11 @@ from tasks.model.spec import Input, MosaicSpec, Spec
 
 
 class Line(NamedTuple):
-    """A task of the draft: the path among the results, empty for none, its specification as JSON,
-    and as what it counts."""
+    """A task of the draft.
+
+    It has the path among the results (empty for none), the specification as JSON, and the class
+    under which the task is counted.
+    """
 
     output: str
     text: str
@@ -30,8 +33,10 @@ class PlannedRaster:
 
 @dataclass(kw_only=True)
 class Draft:
-    """The tasks of the stretch so far, and the rasters among its results; `limit` is the most tasks
-    it may have."""
+    """The tasks of the stretch so far, and the rasters among its results.
+
+    `limit` is the largest number of tasks it may have.
+    """
 
     limit: int
     lines: dict[str, Line] = field(default_factory=dict)  # by task key
@@ -65,7 +70,7 @@ class Draft:
         self.result(key, spec.name, folder, day)
 
     def result(self, key: str, name: str, folder: str, day: date) -> None:
-        """A task that was put is a raster of the results, `<name>.tif`."""
+        """Make the raster of a task that was put one of the results, `<name>.tif`."""
         self.rasters.append(PlannedRaster(key=key, file=f"{name}.tif", folder=folder, day=day))
 
     def expect(self, more: int) -> None:

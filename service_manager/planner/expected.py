@@ -58,7 +58,7 @@ class WindowLacks:
         return tiled[0].layout.place_tiles if tiled else ()
 
     def at(self, place: int, made: Iterable[tuple[int, date]]) -> list[Lack]:
-        """What is not there in a place, apart from the choices and days that were `made`."""
+        """List what is missing in a place, apart from the choices and days that were `made`."""
         there = set(made)
         return [
             Lack(choice=one.number, day=day, names=names)
@@ -81,13 +81,12 @@ class WindowLacks:
 
 
 def taken(wanted: Wanted, package: Package) -> list[str]:
-    """The layers of a product choice that a reduction's package takes."""
+    """List the layers of a product choice that a reduction's package takes."""
     return [layer.name for layer in wanted.layers if takes(package, layer)]
 
 
 def bands(lacks: Iterable[Lack], wanted: Sequence[Wanted], package: Package) -> Absence:
-    """What a group does without: a band of each layer that its package takes, for each day that is
-    not there."""
+    """Name the missing bands of a group: each layer its package takes, for each missing day."""
     found = []
     for lack in lacks:
         one = wanted[lack.choice]
@@ -99,28 +98,30 @@ def bands(lacks: Iterable[Lack], wanted: Sequence[Wanted], package: Package) -> 
 
 
 def cells(part: str, lacks: Iterable[Lack]) -> tuple[Absent, ...]:
-    """What a mosaic of a reduction does without in one place, where there is no group."""
+    """Name the missing inputs of a reduction's mosaic in a place that has no group."""
     return tuple(
         Absent(part=part, what=name, why=NOT_THERE) for lack in lacks for name in lack.names
     )
 
 
 def half(wanted: Wanted) -> str:
-    """What tells day and night of one layer apart, which are two layers to a package."""
+    """Return what tells day and night of one layer apart; a package sees them as two layers."""
     return "" if wanted.choice.day_night == "any" else f".{wanted.choice.day_night}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Dates:
-    """The dates that cubes expect, with the names of what each is made of: by folder those of
-    layers, `windows` those of reductions."""
+    """The dates that cubes expect, with the names of what each is made of.
+
+    The names of layers are kept by folder; `windows` holds the names of reductions' windows.
+    """
 
     layers: Mapping[str, Mapping[date, tuple[str, ...]]]
     windows: Mapping[date, tuple[str, ...]]
 
     @classmethod
     def of(cls, wanted: Sequence[Wanted], package: Package | None, seen: SeenOf) -> "Dates":
-        """The dates of a request whose whole span has been seen, with its reduction's package."""
+        """Return the dates of a request whose whole span has been seen."""
         layers: dict[str, dict[date, tuple[str, ...]]] = {}
         windows: dict[date, list[str]] = defaultdict(list)
         for one in wanted:
@@ -141,7 +142,7 @@ class Dates:
         return cls(layers=layers, windows={day: tuple(names) for day, names in windows.items()})
 
     def absent(self, folder: str, there: Iterable[date]) -> Absence:
-        """What the cube of a folder does without, whose rasters are of the days `there`."""
+        """Name the inputs that a cube lacks when its rasters are those of the days `there`."""
         present = set(there)
         expected = self.layers.get(folder, self.windows)
         return bounded(
@@ -153,7 +154,7 @@ class Dates:
 
 
 def _window_days(wanted: Wanted, window: str, kind: str, seen: Seen) -> list[date]:
-    """The days in a window on which a product choice is expected to start."""
+    """List the days in a window on which a product choice is expected to start."""
     request = wanted.layout.request
     span, period = request.time, wanted.period
     first = window_start(window, kind, span)

@@ -21,7 +21,7 @@ Seen = dict[date, frozenset[Tile]]
 
 
 def dump_seen(seen: Mapping[int, Seen]) -> list[list[object]]:
-    """What was seen of each product choice, as JSON values."""
+    """Return what was seen of each product choice, as JSON values."""
     return [
         [number, day.toordinal(), sorted(tiles)]
         for number, days in seen.items()
@@ -30,7 +30,7 @@ def dump_seen(seen: Mapping[int, Seen]) -> list[list[object]]:
 
 
 def load_seen(data: Iterable[Sequence[Any]]) -> dict[int, Seen]:
-    """What `dump_seen` wrote."""
+    """Read what `dump_seen` wrote."""
     found: dict[int, Seen] = {}
     for number, ordinal, tiles in data:
         days = found.setdefault(int(number), {})
@@ -39,7 +39,10 @@ def load_seen(data: Iterable[Sequence[Any]]) -> dict[int, Seen]:
 
 
 def unserved(choice: ProductChoice, held: Sequence[Holding]) -> Iterator[Gap]:
-    """The gap of a product whose collection the archive does not serve, if so, and what it does."""
+    """Yield the gap of a product whose collection the archive does not serve.
+
+    Its text says which collections the archive serves.
+    """
     if held and Collection(choice.collection) not in {h.collection for h in held}:
         served = " and ".join(holding.collection.padded for holding in held)
         yield Gap(
@@ -57,10 +60,11 @@ def tile_gaps(
     misnamed: Iterable[Misnamed] = (),
     phase: int = 0,
 ) -> Iterator[Gap]:
-    """Gaps of a tile product: a tile that is nowhere in the span, a day that lacks all tiles, a
-    day that lacks one, a file that only has the name of one.
+    """Yield the gaps of a tile product.
 
-    `found` has the tiles in the archive by start day, `wanted` are those the region enters.
+    A gap is a tile that is missing in the whole span, a day that lacks all tiles, a day that lacks
+    one, or a file that only has the name of a granule. `found` has the tiles in the archive by
+    start day, `wanted` are the tiles that the region enters.
     """
     name = product_name(choice)
     tiles = sorted(wanted, key=lambda tile: (tile[1], tile[0]))
@@ -94,8 +98,11 @@ def tile_gaps(
 def swath_gaps(
     choice: ProductChoice, span: Time, found: Iterable[date], misnamed: Iterable[Misnamed] = ()
 ) -> Iterator[Gap]:
-    """Gaps of a swath product: whole days on which no granule touches the region, and files that
-    only have the name of one."""
+    """Yield the gaps of a swath product.
+
+    A gap is a day on which no granule touches the region, or a file that only has the name of a
+    granule.
+    """
     days = frozenset(found)
     for day in _days(span):
         if day not in days:
@@ -108,7 +115,7 @@ def swath_gaps(
 
 
 def misnaming(found: Misnamed) -> str:
-    """What a file is that has another granule's name."""
+    """Describe a file that has another granule's name."""
     holds = found.holds
     product = f"{holds.product}.{holds.collection.padded}"
     if holds.tile is not None:
@@ -122,11 +129,11 @@ def misnaming(found: Misnamed) -> str:
 
 
 def expected_days(period: int, span: Time, found: Iterable[date], phase: int = 0) -> Iterator[date]:
-    """The days on which a product of this period starts, inclusive, within a span.
+    """Yield the days within a span (inclusive) on which a product of this period starts.
 
-    Composites start anew each January 1st, some products 8 days later (the Aqua half of 16-day
-    pairs): the days that were found tell, `phase` where none was. Days found out of step are
-    expected, too.
+    Composites start again each January 1st, some products 8 days later (the Aqua half of 16-day
+    pairs): the days that were found decide, or `phase` where none was found. Days found out of step
+    are expected, too.
     """
     if period <= 1:
         yield from _days(span)
@@ -136,14 +143,16 @@ def expected_days(period: int, span: Time, found: Iterable[date], phase: int = 0
 
 
 def phase_of(period: int, seen: Iterable[date], usual: int) -> int:
-    """How many days after January 1st a product of this period starts, as most of its days say;
-    `usual` without a day."""
+    """Return how many days after January 1st a product of this period starts.
+
+    Most of the days in `seen` decide; without a day it is `usual`.
+    """
     phases = Counter((day.timetuple().tm_yday - 1) % period for day in seen)
     return phases.most_common(1)[0][0] if phases else usual
 
 
 def starts(period: int, phase: int, span: Time, seen: Iterable[date]) -> list[date]:
-    """The days in a span on which a product starts, with those seen there out of step."""
+    """List the days in a span on which a product starts, and those seen there out of step."""
     there = {day for day in seen if span.start <= day <= span.end}
     return sorted(there.union(d for d in _days(span) if _starts(d, period, phase)))
 

@@ -32,7 +32,7 @@ class Listing(Protocol):
 
 
 def collected(record: GranuleRecord) -> tuple[str, Line]:
-    """The task that fetches a granule into the store: its key, and what a draft has of it."""
+    """Return the task that fetches a granule into the store: its key, and its line of a draft."""
     pattern, work = _collection(record.product, record.collection)
     values = (
         quoted(record.name),
@@ -54,7 +54,7 @@ def _collection(product: str, collection: str) -> tuple[Pattern, str]:
 
 
 def misnamed(choice: ProductChoice, span: Time, archive: Archive) -> list[Misnamed]:
-    """The files that only have the name of a granule asked for, as far as the archive can say."""
+    """List the files that only have the name of a requested granule, if the archive can say so."""
     if not isinstance(archive, NameChecking):
         return []
     return archive.misnamed(choice.name, choice.collection, span.start, span.end)
@@ -146,7 +146,7 @@ def geometry(record: GranuleRecord) -> Literal["swath", "tile"]:
 
 
 def tile_of(record: GranuleRecord) -> Tile | None:
-    """The tile a granule is of; a cut-out of one is known by its name alone."""
+    """Return the tile of a granule; for a cut-out of a tile only the name tells it."""
     if record.tile is not None:
         return record.tile
     parts = parse_granule_name(record.name)

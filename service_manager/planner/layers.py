@@ -32,8 +32,10 @@ _SOMETHING = {"missing": (Absent(part="", what="", why=""),)}
 
 @dataclass(frozen=True, kw_only=True)
 class Made:
-    """One reprojected cell of a plan, what a reduction groups: numbers of its product choice, its
-    layer there and its place."""
+    """One reprojected cell of a plan, which a reduction groups.
+
+    It holds the numbers of its product choice, of the layer there, and of its place.
+    """
 
     choice: int
     layer: int
@@ -80,7 +82,7 @@ class Layout:
 
     @classmethod
     def of(cls, resolved: ResolvedRequest, places: tuple[Place, ...]) -> "Layout":
-        """The layout of a request's places."""
+        """Build the layout of a request's places."""
         request, target = resolved.request, resolved.target
         clip = area_geojson(target.area) if request.region.clip else ""
         cells = tuple(grid_spec(place.grid) for place in places)
@@ -169,12 +171,12 @@ class Wanted:
 
 
 def grid_spec(grid: Grid) -> GridSpec:
-    """A grid as a specification has it."""
+    """Return a grid as a specification holds it."""
     return GridSpec(crs=grid.crs, transform=grid.transform, width=grid.width, height=grid.height)
 
 
 def _cell(wanted: Wanted, layer: ResolvedLayer) -> ReprojectSpec:
-    """A cell of a layer: all others of the lattice have its size and resolution."""
+    """Return a cell of a layer; all other cells of the lattice have its size and resolution."""
     request = wanted.layout.request
     leads = wanted.resolved.driver
     follows = wanted.geometry == "swath" and layer.merge != "mean" and layer.name != leads.name
@@ -205,8 +207,10 @@ def plan_day(
     locator: Locator,
     draft: Draft,
 ) -> list[Made] | None:
-    """Add the tasks of one product's granules of a day, sorted by name, to the draft; the cells
-    made where a reduction groups them. None when no granule touches a place."""
+    """Add the tasks of one product's granules of a day, sorted by name, to the draft.
+
+    Returns the cells, where a reduction groups them; None when no granule touches a place.
+    """
     near = {reach: _near(records, locator, reach) for reach in {_PLAIN, *wanted.reaches}}
     touched = sorted(near[_PLAIN])  # where one is really there; the halo alone makes no cell
     if not touched:
@@ -237,7 +241,7 @@ def plan_day(
 def lacking_tiles(
     wanted: Wanted, day: date, records: Sequence[GranuleRecord]
 ) -> dict[int, list[Absent]]:
-    """The expected tiles that the archive does not have on a day, by the places they are of."""
+    """Return the expected tiles that the archive does not have on a day, by place."""
     if wanted.geometry == "swath":
         return {}
     there = {tile_of(record) for record in records}
@@ -253,8 +257,11 @@ def lacking_tiles(
 
 
 def _text(absent: Sequence[Absent]) -> str:
-    """As JSON, in identities and specifications alike: the value of `missing`, and after it, where
-    there is one, the field `missing_unnamed`, which is next in both."""
+    """Return absent inputs as JSON for identities and specifications alike.
+
+    It is the value of `missing` and, where there is one, the field `missing_unnamed`, which comes
+    next in both.
+    """
     named, unnamed = bounded(absent)
     text = canonical(named).decode("ascii")
     if unnamed is not None:
@@ -263,7 +270,7 @@ def _text(absent: Sequence[Absent]) -> str:
 
 
 def _near(records: Sequence[GranuleRecord], locator: Locator, reach: Reach) -> dict[int, list[int]]:
-    """The granules, by index, by the places where a kernel of this reach looks at them."""
+    """Return the granules, by index, for each place where a kernel of this reach looks at them."""
     by_place: dict[int, list[int]] = {}
     for index, record in enumerate(records):
         for place in locator.of(record, reach):
@@ -281,7 +288,7 @@ def _collected(
     near: Sequence[dict[int, list[int]]],
     draft: Draft,
 ) -> dict[int, Given]:
-    """The collections that the layers' kernels need in these places, by the granule's index."""
+    """Return the collections that the layers' kernels need in these places, by granule index."""
     needed: set[int] = set()
     for by_place in near:
         needed.update(*[by_place[place] for place in touched])

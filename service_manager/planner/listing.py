@@ -43,7 +43,10 @@ class Stretch:
     days: tuple[Day, ...]
 
     def digest(self) -> str:
-        """What the archive lists for these days, as a SHA-256: granules by name, size, checksum."""
+        """Return the SHA-256 of what the archive lists for these days.
+
+        It covers each granule's name, size and checksum.
+        """
         found = hashlib.sha256()
         for day in self.days:
             for number, records in day.records.items():
@@ -81,7 +84,10 @@ def stretches(
 
 
 def search_box(area: Area, reach: float) -> LonLatBox:
-    """The box to search for granules of a region, whose kernels reach so many metres beyond it."""
+    """Return the box in which to search for granules of a region.
+
+    `reach` is how far, in metres, kernels look beyond the region.
+    """
     west, south, east, north = area.bounds
     up = _AROUND + reach / METRES_PER_DEGREE
     south, north = max(-90.0, south - up), min(90.0, north + up)

@@ -44,8 +44,10 @@ class Locator:
         self._swaths.update((name, spans[number]) for name, number in names.items())
 
     def of(self, record: GranuleRecord, reach: Reach) -> tuple[int, ...]:
-        """The places where a kernel of this reach may look at the granule, in order. A swath must
-        have been looked up."""
+        """Return the places where a kernel of this reach may look at the granule, in order.
+
+        A swath must have been located before.
+        """
         if record.tile is None:
             return self._swaths[record.name]
         if reach not in self._by_tile:

@@ -17,7 +17,7 @@ def product_name(choice: ProductChoice) -> str:
 
 
 def safe(text: str) -> str:
-    """A name as one part of a path that every system takes: other characters become `_`."""
+    """Turn a name into one part of a path that every system takes: other characters become `_`."""
     return _UNSAFE.sub("_", text).strip("._") or "layer"
 
 

@@ -61,7 +61,7 @@ class Place:
     )
 
     def tiles(self, reach: float, whole_pixel: bool) -> frozenset[Tile]:
-        """The MODIS tiles that a kernel of this reach in metres looks at."""
+        """Return the MODIS tiles that a kernel of this reach in metres looks at."""
         if (reach, whole_pixel) not in self._tiles:
             found = _window_tiles(self.window, reach, whole_pixel)
             if self.clip is not None:
@@ -72,7 +72,7 @@ class Place:
         return self._tiles[reach, whole_pixel]
 
     def outline(self) -> tuple[LonLatBox | tuple[Ring, ...], ...]:
-        """The areas a swath must touch, all of them, to matter here."""
+        """Return the areas that a swath must touch, all of them, to matter here."""
         if not self._outline:
             self._outline.append(_window_area(self.window))
             if self.clip is not None:
@@ -81,7 +81,7 @@ class Place:
 
 
 def places(target: Target, region: Region) -> tuple[Place, ...]:
-    """The cells that hold pixels of the results, by row, then column."""
+    """Return the cells that hold pixels of the results, by row, then column."""
     clip = target.area if region.clip else None
     modis = target.modis is not None
     wanted = region_tiles(region) if modis and (region.tiles is not None or region.clip) else None
@@ -109,8 +109,11 @@ def _overlap(target: Target, cell: Grid) -> Grid:
 
 
 def _samples(window: Grid, inset: float) -> tuple[Floats, Floats]:
-    """Longitude and latitude of points of a window: dense along a line `inset` pixels inside its
-    edge, a net within. Points that are nowhere on the Earth are left out."""
+    """Return longitude and latitude of sample points of a window.
+
+    The points are dense along a line `inset` pixels inside the window's edge and form a net within.
+    Points that are nowhere on the Earth are left out.
+    """
     width, height = window.width - 2 * inset, window.height - 2 * inset
     along = np.linspace(0.0, 1.0, max(window.width, window.height) * _PER_PIXEL + 1)
     net_x, net_y = np.meshgrid(np.linspace(0, 1, _INSIDE), np.linspace(0, 1, _INSIDE))
@@ -134,7 +137,7 @@ def _window_tiles(window: Grid, reach: float, whole_pixel: bool) -> frozenset[Ti
 
 
 def _window_area(window: Grid) -> LonLatBox | tuple[Ring, ...]:
-    """A window as an area on the sphere: a box, or rings around its pieces."""
+    """Return a window as an area on the sphere: a box, or rings around its pieces."""
     if is_plain_lonlat(window.crs):
         west, south, east, north = window.bounds
         return LonLatBox(
@@ -146,8 +149,10 @@ def _window_area(window: Grid) -> LonLatBox | tuple[Ring, ...]:
 def _block_rings(
     window: Grid, left: float, top: float, width: float, height: float, depth: int = 0
 ) -> Iterator[Ring]:
-    """Rings around a block of a window, cut where it is wide or leaves the map: a ring bounds the
-    smaller part of the sphere, and its edges are great circles."""
+    """Yield rings around a block of a window, cut where it is wide or leaves the map.
+
+    A ring bounds the smaller part of the sphere, and its edges are great circles.
+    """
     t = np.linspace(0.0, 1.0, 9)[:-1]
     zero, one = np.zeros_like(t), np.ones_like(t)
     lon, lat = _block_points(
@@ -180,7 +185,7 @@ def _block_points(window: Grid, cols: Floats, rows: Floats) -> tuple[Floats, Flo
 
 
 def _spread(lon: Floats, lat: Floats) -> float:
-    """The widest angle in radians between the middle one and any other of some points."""
+    """Return the widest angle in radians between the middle point and any other point."""
     there = np.isfinite(lon)
     if not there.any():
         return 0.0

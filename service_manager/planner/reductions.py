@@ -31,7 +31,10 @@ class Chosen:
 
 
 def chosen(resolved: ResolvedRequest, packages: Packages) -> Chosen | None:
-    """The request's reduction; RequestRefusedError when its package is absent or unusable."""
+    """Return the request's reduction.
+
+    Raises RequestRefusedError when its package is absent or unusable.
+    """
     reduction = resolved.request.reduction
     if reduction is None:
         return None
@@ -56,8 +59,10 @@ class Groups:
         self._open: dict[str, dict[int, list[_Member]]] = {}
 
     def add(self, made: Iterable[Made], wanted: Sequence[Wanted]) -> None:
-        """Take cells in, of layers that the package takes; windows that are closed already are none
-        of theirs."""
+        """Add cells of the layers that the package takes.
+
+        Cells of windows that are closed already are ignored.
+        """
         span, weight = self._layout.request.time, self._layout.request.weight
         windows: dict[tuple[int, date], list[tuple[str, float]]] = {}
         for cell in made:
@@ -75,8 +80,11 @@ class Groups:
     def close(
         self, before: date | None, wanted: Sequence[Wanted], seen: SeenOf, draft: Draft
     ) -> None:
-        """Plan the windows that end before a day, None: all: a group and a run for each cell, and
-        each window's mosaics. `seen` are the days of a product choice so far."""
+        """Plan the windows that end before a day, or all when it is None.
+
+        Each cell gets a group and a run, and each window its mosaics. `seen` are the days of a
+        product choice so far.
+        """
         span = self._layout.request.time
         for window in sorted(self._open):
             if before is None or window_end(window, self._kind, span) < before:

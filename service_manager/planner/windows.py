@@ -11,7 +11,7 @@ MONTHLY = range(28, 32)
 
 
 def window_of(day: date, kind: str, span: Time) -> str:
-    """The name of the window a day lies in: "2012-01-01", "2012-01", "2012" or the whole span."""
+    """Return the name of a day's window: "2012-01-01", "2012-01", "2012" or the whole span."""
     match kind:
         case "date":
             return day.isoformat()
@@ -23,7 +23,7 @@ def window_of(day: date, kind: str, span: Time) -> str:
 
 
 def window_start(window: str, kind: str, span: Time) -> date:
-    """The first day of a window, by its name."""
+    """Return the first day of a window, by its name."""
     match kind:
         case "date":
             return date.fromisoformat(window)
@@ -35,7 +35,7 @@ def window_start(window: str, kind: str, span: Time) -> date:
 
 
 def window_end(window: str, kind: str, span: Time) -> date:
-    """The last day of a window, by its name."""
+    """Return the last day of a window, by its name."""
     match kind:
         case "date":
             return date.fromisoformat(window)
@@ -48,13 +48,16 @@ def window_end(window: str, kind: str, span: Time) -> date:
 
 
 def window_kind(reduction: Reduction) -> str:
-    """The unit of time a reduction groups by."""
+    """Return the unit of time by which a reduction groups."""
     return next(group for group in reduction.group_by if group != "cell")
 
 
 def composite_days(start: date, period: int) -> int:
-    """How many days a composite covers: the year's last is cut short, for a new one starts on
-    January 1st (MODIS land composites of 4, 8 and 16 days); a month has its own length."""
+    """Return how many days a composite covers.
+
+    The year's last composite is cut short, because a new one starts on January 1st (MODIS land
+    composites of 4, 8 and 16 days). A month has its own length.
+    """
     if period in MONTHLY:
         return monthrange(start.year, start.month)[1]
     return min(period, (date(start.year + 1, 1, 1) - start).days)
@@ -63,7 +66,7 @@ def composite_days(start: date, period: int) -> int:
 def shares(
     day: date, period: int, kind: str, span: Time, weight: str
 ) -> Iterator[tuple[str, float]]:
-    """The windows a granule of a start day belongs to, with its weight in each.
+    """Yield the windows a granule of a start day belongs to, with its weight in each.
 
     By start day the window is one and the weight 1. With `weight` "days" it is the share of the
     composite's days inside the window; windows outside the request's span are left out.

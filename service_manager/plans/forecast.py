@@ -29,11 +29,15 @@ class Prices:
 
 @dataclass(frozen=True, kw_only=True)
 class Forecast:
-    """What is left to do. `reused` are tasks by phase whose artifact is there, `exact` whether all
-    were looked at; `download` bytes to fetch, `stored` bytes to keep at most, `busy` seconds of
-    slots; `similar` tasks of which only similar work was timed, which `busy` goes by, and
-    `unmeasured` those of which nothing like it was, which `busy` leaves out;
-    `elapsed` seconds with all slots at work, 0 without any; `cost` with a month of storage."""
+    """What is left to do for a plan.
+
+    `reused` counts, by phase, the tasks whose artifact exists; `exact` says whether all tasks were
+    looked at. `download` is the bytes to fetch, `stored` the most bytes to keep, `busy` the seconds
+    of slots. `similar` counts the tasks for which only similar work was timed (`busy` includes
+    them); `unmeasured` those for which nothing like them was timed (`busy` leaves them out).
+    `elapsed` is the seconds with all slots at work, 0 without any slot; `cost` includes a month of
+    storage.
+    """
 
     reused: Mapping[Phase, int]
     exact: bool
@@ -80,7 +84,7 @@ class _Sample:
 
 
 def prices(options: Options) -> Prices:
-    """The prices that the settings name."""
+    """Return the prices that the settings name."""
     return Prices(
         storage=options.price_storage,
         core_hour=options.price_core_hour,
@@ -96,9 +100,11 @@ def forecast(
     prices: Prices,
     slots: int,
 ) -> Forecast:
-    """Foretell what a plan takes. `sample` are all its tasks or some that stand for all, `there`
-    says of a task key whether its artifact is in the store, `times` what attempts took,
-    `slots` those at work."""
+    """Forecast what a plan takes.
+
+    `sample` holds all its tasks, or some that stand for all; `there` says of a task key whether its
+    artifact is in the store; `times` is what attempts took; `slots` is the number of slots at work.
+    """
     looked = _Sample()
     for planned in sample:
         looked.look(planned, there(planned.key))

@@ -1,15 +1,14 @@
-"""A plan frozen in blobs: the same plan is written again after a crash, whatever the archive lists
-by then.
+"""Store a plan in blobs, so that a crash does not change it, whatever the archive lists by then.
 
-| blob in `plans` | is |
+| blob in `plans` | content |
 |---|---|
 | `REQUEST/RUN/00000.gz`, ... | the stretches of one run of the planner, each with its outcome |
 | `REQUEST.plan.gz` | the manifest, which makes it valid: names of stretches, gaps, notes |
-| `same/IDENTITY/REQUEST` | a plan of this identity is the one of that request |
+| `same/IDENTITY/REQUEST` | the request that has a plan of this identity |
 
 A run that broke off is continued by another after its last stretch. A request that asks for what
-was planned before takes the stretches over as long as the archive lists the same; where the archive
-can say that nothing has changed since, the plan is taken over without listing.
+was planned before reuses the stretches as long as the archive lists the same; where the archive can
+say that nothing has changed since, the plan is reused without listing.
 """
 
 import gzip
@@ -66,7 +65,7 @@ class Stored:
         return self._outcome
 
     def tasks(self) -> Iterator[PlannedTask]:
-        """The tasks, inputs first; BlobMissingError when the blob is gone."""
+        """Yield the tasks, inputs first. Raises BlobMissingError when the blob is gone."""
         text = gzip.decompress(self.blobs.get_bytes(PLANS, self.name))
         lines = iter(text.splitlines())
         next(lines)
@@ -87,7 +86,7 @@ class Frozen:
     """What the archive said of its list, before and after it was planned from it."""
 
     def sections(self, first: int = 0) -> Iterator[list[PlannedTask]]:
-        """The tasks in sections, each after those its tasks need, from a section on."""
+        """Yield the tasks in sections from section `first` on, each after those its tasks need."""
         for stretch in self.stretches[first:]:
             yield [*stretch.tasks()]
 
@@ -97,8 +96,10 @@ class Frozen:
             yield from section
 
     def sample(self, number: int) -> Iterator[PlannedTask]:
-        """All tasks if they are no more than about `number`, else so many out of a few stretches
-        evenly apart."""
+        """Yield all tasks if they are no more than about `number`, otherwise a sample of that size.
+
+        The sample comes from a few stretches at even distances.
+        """
         if self.counts.tasks <= number:
             yield from self.tasks()
             return
@@ -116,11 +117,12 @@ def freeze(
     run: str = "0",
     stopped: Callable[[], bool] = lambda: False,
 ) -> Frozen:
-    """Store a plan and return it; where one is frozen already, return that. `run` names this run
-    and no other; `stopped` is asked after each stretch.
+    """Store a plan and return it; if the request has a stored plan already, return that one.
+
+    `run` is a name for this run alone; `stopped` is asked after each stretch.
 
     Raises:
-        AbandonedError: it was stopped. A later run goes on from there.
+        AbandonedError: it was stopped. A later run continues from there.
         RequestRefusedError, ArchiveError: as planning does.
     """
     there = thaw(blobs, request)
@@ -172,7 +174,7 @@ def _point_at(blobs: Blobs, request: str, identity: str) -> None:
 
 
 def thaw(blobs: Blobs, request: str) -> Frozen | None:
-    """The frozen plan of a request, if there is one."""
+    """Return the stored plan of a request, or None."""
     try:
         data = blobs.get_bytes(PLANS, f"{request}.plan.gz")
     except BlobMissingError:
@@ -250,7 +252,7 @@ def _manifest(
 
 
 def _same(blobs: Blobs, identity: str) -> Frozen | None:
-    """The newest plan of an earlier request that asked for the same, all of it still there."""
+    """Return the newest complete plan of an earlier request that asked for the same."""
     for pointer in sorted(blobs.names(PLANS, f"same/{identity}/"), reverse=True):
         earlier = thaw(blobs, pointer.rpartition("/")[2])
         if earlier is not None and _there(blobs, earlier):
@@ -265,7 +267,7 @@ def _there(blobs: Blobs, plan: Frozen) -> bool:
 
 
 def _broken_off(blobs: Blobs, request: str, identity: str) -> list[Stored]:
-    """The longest run of a request from its first stretch on, of the same identity."""
+    """Return the longest run of a request from its first stretch on, of the same identity."""
     runs: dict[str, list[str]] = {}
     for name in blobs.names(PLANS, f"{request}/"):
         runs.setdefault(name.split("/")[1], []).append(name)
@@ -282,7 +284,7 @@ def _name(request: str, run: str, number: int) -> str:
 
 
 def _dump(outcome: Outcome, lines: Sequence[str], identity: str) -> bytes:
-    """The outcome as a gzip member of its own, which can be read alone, then the tasks."""
+    """Write the outcome as a gzip member of its own, which can be read alone, then the tasks."""
     head = json.dumps(_dump_outcome(outcome) | {"identity": identity}) + "\n"
     members = (head, "\n".join(lines))
     return b"".join(isal_zlib.compress(text.encode(), _LEVEL, wbits=_GZIP) for text in members)
@@ -324,7 +326,7 @@ def _load_outcome(data: dict[str, Any]) -> Outcome:
 
 
 def store_package(blobs: Blobs, package: PackageArchive) -> None:
-    """A package's name is its content's digest, so that other content under it is damaged."""
+    """Store a package under the digest of its content; other content under that name is damaged."""
     if blobs.exists(PACKAGES, package.blob):
         readings = (blobs.get_bytes(PACKAGES, package.blob) for _ in range(2))
         if any(found == package.data for found in readings):

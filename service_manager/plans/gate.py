@@ -23,13 +23,13 @@ class TurnedError(SwathmillError):
 
 
 def passing(tasks: TaskTable, shard: str, request: str, etag: str = "") -> Insert | Replace:
-    """The operation that guards a transaction which adds wants of the request in the shard.
+    """Return the operation that guards a transaction which adds interests of the request.
 
-    `etag` is what the caller's own last pass left, if it made one: the gate is not read, and the
-    transaction is refused when anybody has changed it since.
+    `etag` is what the caller's own last pass left, if it made one: then the fence is not read, and
+    the transaction is refused when anybody has changed the fence since.
 
     Raises:
-        FencedError: the gate is closed; another manager has taken the request's wants back.
+        FencedError: the fence is closed; another manager has withdrawn the request's interests.
     """
     opened = put_gate(request, is_open=True)
     if etag:
@@ -43,10 +43,10 @@ def passing(tasks: TaskTable, shard: str, request: str, etag: str = "") -> Inser
 
 
 def guarded(tasks: TaskTable, shard: str, guard: Insert | Replace, change: Change) -> Change:
-    """A change that takes effect only while the gate is as it was when the guard was read.
+    """Make a change that takes effect only while the write fence is as the guard read it.
 
     Raises:
-        TurnedError: it has been passed or closed since.
+        TurnedError: the fence has been passed or closed since.
     """
     if tasks.etag(shard, guard.row) != (guard.etag if isinstance(guard, Replace) else ""):
         raise TurnedError(f"the gate {guard.row} was turned")

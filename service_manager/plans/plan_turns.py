@@ -22,11 +22,11 @@ class PlanTurns:
         return len(self._waiting)
 
     def add(self, row: RequestRow) -> None:
-        """A request waits, or waits on."""
+        """Add a request that waits, or still waits."""
         self._waiting[row.id] = row
 
     def drop(self, request: str) -> None:
-        """A request waits no more."""
+        """Remove a request that waits no more."""
         self._waiting.pop(request, None)
 
     def next(self) -> str:

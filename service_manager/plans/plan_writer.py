@@ -185,7 +185,7 @@ class PlanWriter:
             self._makers[task.key] = task.worker, sum(file.size for file in task.files)
 
     def _expected(self, step: _Item) -> tuple[Operation, ...]:
-        """What a step comes to at most, whose number and size batches are made by."""
+        """Return the most operations that a step can need; batches are sized by it."""
         if isinstance(step, _Step):
             return self._create(step).operations
         return tuple(map(put_edge, step.edges[:_TOGETHER]))
@@ -201,7 +201,7 @@ class PlanWriter:
         return transitions.link(task, step.edges[:_TOGETHER]).operations
 
     def _create(self, step: _Step) -> transitions.Change:
-        """The step as a new task. All its inputs have been written, so that it stays as it is."""
+        """Return the step as a new task; its inputs are written, so its state is final."""
         if step.created is None:
             step.created = transitions.create(
                 step.planned.spec, self._want(step), self._missing(step), step.edges[:_TOGETHER]
@@ -216,7 +216,7 @@ class PlanWriter:
         return transitions.want(task, told, self._missing(step), step.edges[:_TOGETHER])
 
     def _told(self, step: _Step, task: Task) -> Want:
-        """The want row of an existing task: told already when the task is DONE."""
+        """Return the interest row for an existing task, with its outcome when the task is DONE."""
         if self._request in task.wants:
             return self._services.tasks.want(self._request, task.key) or self._want(step)
         if task.state is not State.DONE:
@@ -275,8 +275,10 @@ def _steps(batch: Sequence[_Item]) -> list[_Step]:
 
 
 def _levels(section: Sequence[PlannedTask]) -> list[list[_Item]]:
-    """The tasks of a section by how many others they wait for in a row, and before them those of
-    sections before that they wait for."""
+    """Group the tasks of a section by the length of the chain of tasks they wait for.
+
+    Tasks of earlier sections that they wait for come first.
+    """
     tasks: dict[str, PlannedTask] = {}
     for planned in section:
         tasks.setdefault(planned.key, planned)
@@ -300,7 +302,7 @@ def _levels(section: Sequence[PlannedTask]) -> list[list[_Item]]:
 
 
 def describe(spec: Spec) -> str:
-    """What a task makes, for people."""
+    """Describe in words what a task makes."""
     match spec:
         case CollectSpec():
             return spec.granule

@@ -84,14 +84,14 @@ class Planning:
         return job.course.days_searched if job is not None and job.course is not None else 0
 
     def made(self, patience: float) -> list[str]:
-        """The requests whose plans are made, or failed; wait so many seconds for the first."""
+        """List the requests whose plans are made or failed; wait `patience` seconds for one."""
         if self._jobs:
             jobs = [job.future for job in self._jobs.values()]
             wait(jobs, timeout=patience, return_when=FIRST_COMPLETED)
         return [request for request, job in self._jobs.items() if job.future.done()]
 
     def take(self, request: str) -> Ready | None:
-        """The plan; None while it is being made. Raises what planning raised."""
+        """Return the plan; None while it is being made. Raises what planning raised."""
         job = self._jobs[request]
         if not job.future.done():
             return None

@@ -1,9 +1,9 @@
-"""Taking back what a request wants: when it is cancelled, fails because something is missing, or
-has ended and needs its intermediates no more.
+"""Withdraw a request's interests.
 
-What runs, or may be taken by a worker at any moment, goes first; a task nobody else wants is
-CANCELLED. What a request that is cancelled or fails was told of stays, and it is told of what was
-made without its knowing yet.
+This happens when the request is cancelled, when it fails because something is missing, or when it
+has ended and no longer needs its intermediates. Running tasks, and tasks that a worker may take at
+any moment, come first; a task in which nobody else has an interest is CANCELLED. What was recorded
+for a cancelled or failed request stays, and what was made meanwhile is recorded as well.
 """
 
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -33,17 +33,17 @@ _SLICE = 0.1  # seconds of one round, for ended requests
 
 
 def nothing(_want: Want) -> bool:
-    """Keeps no want."""
+    """Keep no interest."""
     return False
 
 
 def what_ended(want: Want) -> bool:
-    """Keeps what a request was told of, results and failures: the rest is withdrawn."""
+    """Keep results and failures that were recorded for the request; the rest is withdrawn."""
     return bool(want.outcome)
 
 
 def what_is_shown(want: Want) -> bool:
-    """Keeps what the pages of an ended request show: results, and what could not be made."""
+    """Keep what the pages of an ended request show: results, and what could not be made."""
     made = want.outcome is WantOutcome.DONE and bool(want.output)
     return made or want.outcome in (WantOutcome.FAILED, WantOutcome.GAP)
 
@@ -56,8 +56,11 @@ class _Step:
 
 
 class Dropping:
-    """Drops a request's wants, except those that `keep` says. A want that it would keep were the
-    request told of its task, which is DONE, is told."""
+    """Withdraws a request's interests, except those that `keep` names.
+
+    An interest in a DONE task that `keep` would name once the end is recorded gets its outcome
+    recorded instead.
+    """
 
     def __init__(
         self,
@@ -86,7 +89,7 @@ class Dropping:
             yield from self._many(number, [want for want in found if not self._keep(want)])
 
     def _urgent(self, live: Live) -> Iterator[None]:
-        """What runs, so that its slots become free, and what was sent to workers."""
+        """Withdraw running tasks first, to free their slots, then tasks sent to workers."""
         keys = [key for key in self._view.running if key in live.ledger]
         members: dict[str, list[str]] = {}
         for key in sorted({*keys, *self._dispatch.sent(live.id)}):
@@ -138,8 +141,11 @@ class Dropping:
     def one(
         self, key: str, guard: Insert | Replace | None = None, want: Want | None = None
     ) -> None:
-        """Take back the want of one task. Raises StoreError, and TurnedError when there is a guard
-        of the request's gate and it does not hold; may be repeated."""
+        """Withdraw the interest in one task; may be repeated.
+
+        Raises StoreError. Raises TurnedError when there is a guard of the request's write fence and
+        it does not hold.
+        """
         before: list[Task] = []
 
         def decide(task: Task) -> Change:

@@ -41,11 +41,11 @@ def judge(
     package: str = "",
     phases: Mapping[Phase, PhaseCount] = MappingProxyType({}),
 ) -> Verdict:
-    """How a request ends whose tasks have all ended; `wants` may lack intermediate ones that were
-    made. `package` is its reduction's, `phases` are all its tasks in numbers.
+    """Judge how a request ends whose tasks have all ended.
 
-    A request for a reduction has failed when not one result of the reduction was made, whatever
-    else was.
+    `wants` may leave out intermediate tasks that were made. `package` is its reduction's, `phases`
+    are all its tasks in numbers. A request for a reduction has failed when no result of the
+    reduction was made, whatever else was made.
     """
     failed = [w for w in wants if w.outcome in (WantOutcome.FAILED, WantOutcome.GAP)]
     planned = [w for w in wants if w.output and w.outcome is not WantOutcome.SUPERSEDED]
@@ -106,8 +106,11 @@ def cancelled(counted: RequestRow) -> Verdict:
 
 
 def lacking(wants: Sequence[Want], planned: Sequence[Gap]) -> tuple[Gap, ...]:
-    """All that a request lacks: what planning found missing, what failed by itself, and the
-    results that could therefore not be made. In an order of its own, so that it can be repeated."""
+    """List all that a request lacks, in an order that repeats.
+
+    That is what planning found missing, the tasks that failed themselves, and the results that
+    could therefore not be made.
+    """
     own = [
         Gap(what=want.name, reason=_reason(want))
         for want in sorted(wants, key=order)

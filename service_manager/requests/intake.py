@@ -45,7 +45,7 @@ class Intake:
         return self._planning.requests
 
     def load(self, request: str) -> Live | None:
-        """A request as it stands, with its ledger; None when it has ended."""
+        """Return a request in its present state, with its ledger; None when it has ended."""
         row = requests.load(self._services, request)
         if row.state.ended:
             return None
@@ -89,12 +89,14 @@ class Intake:
         return self._planning.days_searched(request)
 
     def made(self, patience: float) -> list[str]:
-        """The requests whose plans are made, or failed; wait so many seconds for the first."""
+        """List the requests whose plans are made or failed; wait `patience` seconds for one."""
         return self._planning.made(patience)
 
     def take(self, row: RequestRow) -> RequestRow:
-        """Take up the plan of a PLANNING request: its row afterwards is WRITING, HELD or has ended,
-        or is as it was while its plan is under way.
+        """Take up the plan of a request that is PLANNING, and return its row afterwards.
+
+        The row is unchanged while planning is running; otherwise the request is WRITING, HELD or
+        has ended.
 
         Raises:
             StoreError: storage failed; it is tried again.
@@ -148,8 +150,10 @@ class Intake:
         live.row = requests.change_request(self._services, live.id, running)
 
     def _ready(self, row: RequestRow) -> Ready | RequestRow | None:
-        """Return the plan; None while planning is running; or, if planning failed, the row of the
-        request, which has ended."""
+        """Return the plan, None while planning is running, or the row of a request that has ended.
+
+        A request ends here when its planning failed.
+        """
         try:
             return self._planning.take(row.id)
         except (StoreError, AzureError):
@@ -228,9 +232,11 @@ class Intake:
 
 
 def recount(services: Services, live: Live) -> list[Want]:
-    """Fill the ledger anew from the want rows; it stays as it was if storage fails meanwhile.
-    Returned are those that say how the request ends: all but the intermediate ones that were made,
-    or not yet."""
+    """Fill the ledger again from the interest rows; if storage fails, it stays as it was.
+
+    Returns the rows that decide how the request ends: all but the intermediate ones that were made,
+    or are not made yet.
+    """
     telling = []
     fresh = replace(live, ledger=Ledger(), run_failures=set())
     for want in requests.wants(services, live.id):
@@ -251,7 +257,7 @@ def _to_write(row: RequestRow) -> RequestRow:
 
 
 def _counted(row: RequestRow, ready: Ready) -> RequestRow:
-    """The row with what was counted of its plan."""
+    """Return the row with the counts of its plan."""
     plan, found = ready.plan, ready.forecast
     phases = {
         phase: PhaseCount(

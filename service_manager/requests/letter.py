@@ -36,8 +36,10 @@ _VERBS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Failure:
-    """Tasks that failed for one reason: how many, and what the first few of them said; `stopped`
-    of them were not run."""
+    """Tasks that failed for one reason.
+
+    It has their number and the messages of the first few; `stopped` of them were not run.
+    """
 
     category: Category
     count: int
@@ -78,8 +80,11 @@ def outcome(
     gaps: Sequence[Gap] = (),
     phases: Mapping[Phase, PhaseCount] = MappingProxyType({}),
 ) -> Outcome:
-    """What became of a request: of `wants` those with results or failures count, `phases` are its
-    tasks in numbers. A result without inputs left is one more gap."""
+    """Summarise what became of a request.
+
+    Of `wants` those with results or failures count; `phases` are its tasks in numbers. A result
+    that has no inputs left is one more gap.
+    """
     results: Counter[str] = Counter()
     failed: dict[Category, list[Want]] = defaultdict(list)
     lacking = list(gaps)
@@ -126,8 +131,11 @@ def compose(
     message: str = "",
     notes: Sequence[str] = (),
 ) -> Letter:
-    """The letter about an ended request. `link` is its page in the portal, `message` why it was
-    refused or failed, `notes` what planning had to say."""
+    """Write the letter about an ended request.
+
+    `link` is its page in the portal, `message` why it was refused or failed, `notes` are those of
+    planning.
+    """
     name = " ".join(title.split()) or "your request"
     head = {
         RequestState.COMPLETE: "is complete",
@@ -167,7 +175,7 @@ def _subject(state: RequestState, outcome: Outcome) -> str:
 
 
 def _failure(category: Category, failed: Sequence[Want]) -> Failure:
-    """The tasks that failed of one category; those that left the same words are named together."""
+    """Describe the tasks that failed in one category; those with the same message are joined."""
     said: dict[str, list[str]] = defaultdict(list)
     for want in sorted(failed, key=order):
         if not want.stopped:
@@ -183,7 +191,7 @@ def _failure(category: Category, failed: Sequence[Want]) -> Failure:
 
 
 def _said(message: str, names: Sequence[str]) -> str:
-    """What failed, in its own words where it left some."""
+    """Say what failed, with the failure's own message where there is one."""
     first, *others = names
     if others:
         return f"{first} and {len(others):,} more: {message}"
@@ -228,7 +236,7 @@ def _gap_line(gap: JoinedGap) -> str:
 
 
 def _incomplete(outcome: Outcome) -> list[str]:
-    """The results that lack some of their inputs, and the share that they have."""
+    """List the results that lack some of their inputs, with the share that they have."""
     if not outcome.incomplete:
         return []
     lines = [_wrap(line, "  ") for line in incomplete_lines(outcome.incomplete)]
@@ -283,7 +291,7 @@ def _list(head: str, blocks: Sequence[str]) -> str:
 
 
 def _sentence(text: str) -> str:
-    """A line with a capital and a full stop, as a mail has it; a field's name stays as it is."""
+    """Write a line with a capital and a full stop; a field's name stays as it is."""
     plain = " ".join(text.split())
     if not plain:
         return ""

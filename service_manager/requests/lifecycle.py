@@ -35,8 +35,11 @@ TRANSIENT = (StoreError, AzureError)  # storage failed: the same is tried again
 
 
 class Lifecycle:
-    """All requests that have not ended. `hear` takes what telling dependents came to; `epoch`
-    guards the requests' progress; `holders` hear who made the inputs of planned tasks."""
+    """All requests that have not ended.
+
+    `hear` gets the results of informing dependents; `epoch` guards the requests' progress;
+    `holders` learns who made the inputs of planned tasks.
+    """
 
     def __init__(
         self,
@@ -70,7 +73,7 @@ class Lifecycle:
         self._turns = PlanTurns()
 
     def find(self, request: str) -> Live | None:
-        """A request that has not ended, taken into view where it was not."""
+        """Return a request that has not ended, loaded into the cache if necessary."""
         live = self._view.requests.get(request)
         if live is None:
             try:
@@ -110,8 +113,11 @@ class Lifecycle:
         return False
 
     def _recount_quiet(self) -> None:
-        """Read again what requests were told that hear nothing: a manager that stalled and is
-        fenced by now may have told them. Less and less often while nothing comes of it."""
+        """Read again the recorded outcomes of requests for which no events come.
+
+        A manager that stalled and is fenced by now may have recorded them. The intervals grow while
+        nothing is found.
+        """
         for live in self._view.requests.values():
             live.quiet = 0 if live.heard else live.quiet + 1
             live.heard = False
@@ -143,8 +149,10 @@ class Lifecycle:
             self._turns.add(live.row)
 
     def plan(self) -> bool:
-        """Begin with the plans whose turn it is and take up those that are made: a few each round,
-        so that requests run while others are planned. Whether there is more to do at once."""
+        """Start the plans whose turn it is and take up finished ones; return whether there is more.
+
+        It takes a few in each round, so that requests run while others are planned.
+        """
         until = self._clock.monotonic() + self._options.slice
         taken = 0
         while taken < PLANS:
@@ -198,8 +206,10 @@ class Lifecycle:
             self._work[live.id] = self._reviving.batches(live)
 
     def _drop(self, live: Live) -> None:
-        """Withdraw what a request wants and is unfinished, in place of the work under way for it,
-        all of which may break off anywhere."""
+        """Withdraw a request's unfinished interests, instead of the work under way for it.
+
+        All of that work may break off anywhere.
+        """
         work = self._work.pop(live.id, None)
         if work is not None:
             work.close()
@@ -222,7 +232,7 @@ class Lifecycle:
     # --- plans and drops ---
 
     def work(self) -> bool:
-        """A slice of each plan and drop under way, in turn; whether there is more."""
+        """Do a slice of each plan and withdrawal under way; return whether there is more."""
         until = self._clock.monotonic() + self._options.slice
         while self._work:
             request = next(iter(self._work))
@@ -320,8 +330,10 @@ class Lifecycle:
         return False
 
     def prepare(self) -> bool:
-        """Write how far the planning and writing of requests are. Raises StoreError,
-        FencedError."""
+        """Write how far the planning and writing of requests are.
+
+        Raises StoreError, FencedError.
+        """
         for live in list(self._view.requests.values()):
             before = live.row.preparation
             if before is None:

@@ -49,10 +49,10 @@ def compose(
     now: float,
     notes: Sequence[str] = (),
 ) -> Mail | None:
-    """The mail about a request's end; None when it has no address to go to.
+    """Write the mail about a request's end; None when it has no address.
 
-    `wants` are those that say how the request ended, `gaps` those of its plan, `notes` what
-    planning had to say.
+    `wants` are the interests that decided how the request ended, `gaps` those of its plan, `notes`
+    those of planning.
     """
     if not usable_address(to):
         return None
@@ -83,22 +83,25 @@ def ask(services: Services, row: RequestRow, *, portal_url: str) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Signing:
-    """Makes the links in a mail let their reader in. It is done when the mail is sent: tables and
-    their backups hold no signed link."""
+    """Signs the links in a mail so that they sign their reader in.
+
+    It happens when the mail is sent: tables and their backups hold no signed link.
+    """
 
     portal_url: str
     secret: str
 
     @classmethod
     def of(cls, settings: Settings) -> "Signing":
-        """The signing that the settings ask for; without a secret links stay as they are."""
+        """Return the signing that the settings ask for; without a secret links stay as they are."""
         return cls(portal_url=settings.portal_url, secret=settings.secret.get_secret_value())
 
     def sign(self, mail: Mail) -> str:
-        """The mail's text with the addresses that it opens signed. Only a whole line is one: titles
-        are text of people's own. The same each time.
+        """Return the mail's text with the links that it may open signed, the same each time.
 
-        Raises ValueError for a mail that is of no use without its links, when these cannot be made.
+        Only a whole line counts as a link: titles are text that people wrote.
+
+        Raises ValueError for a mail that is useless without its links when they cannot be signed.
         """
         asked = bool(mail.signs_in or mail.shows)
         if not self.secret and asked:
@@ -119,7 +122,7 @@ class Signing:
         )
 
     def _links(self, mail: Mail) -> dict[str, str]:
-        """The signed address for each plain one that the mail opens."""
+        """Return the signed address for each plain address that the mail opens."""
         lifetimes = dict.fromkeys(mail.shows, reader_links.ASKED_LIFETIME)
         if mail.request:
             lifetimes[mail.request] = reader_links.LIFETIME
@@ -145,7 +148,7 @@ def _signed(line: str, links: Mapping[str, str]) -> str:
 
 
 def _parted(line: str) -> tuple[str, str]:
-    """An address, and the part of it that names the page to go on to after signing in."""
+    """Split a line into an address and the page to open after signing in."""
     plain, mark, after = line.strip().partition(f"?{sign_in_links.THEN}=")
     return plain, mark + after
 
@@ -171,7 +174,7 @@ class MailServer:
 
     @classmethod
     def of(cls, settings: Settings) -> "MailServer | None":
-        """The server the settings name; None when they name none."""
+        """Return the server that the settings name, or None."""
         if not settings.smtp_host:
             return None
         return cls(
@@ -184,7 +187,7 @@ class MailServer:
         )
 
     def connect(self) -> smtplib.SMTP:
-        """A session, encrypted and signed in as asked; raises OSError or SMTPException."""
+        """Open a session, encrypted and signed in as asked; raises OSError or SMTPException."""
         trust = self.trust or ssl.create_default_context()
         if self.tls == "tls":
             session: smtplib.SMTP = smtplib.SMTP_SSL(
@@ -204,7 +207,7 @@ class MailServer:
 
 
 def message(mail: Mail, sender: str, signing: Signing | None = None) -> EmailMessage:
-    """A mail as it goes over the wire: the same each time it is sent."""
+    """Return a mail as it is sent: the same each time."""
     text = EmailMessage()
     text["From"] = formataddr(("Swathmill", sender))
     text["To"] = mail.to
@@ -217,11 +220,11 @@ def message(mail: Mail, sender: str, signing: Signing | None = None) -> EmailMes
 
 
 class Postman:
-    """Sends the outbox's mails, each until the server takes it, five days have gone by, or
-    the links that somebody asked for have ended.
+    """Sends the outbox's mails.
 
-    A mail that was not taken waits 10 s, then twice as long each time, up to half an hour. `tick`
-    returns at once: the talk with the server goes on in a thread of its own.
+    Each mail is tried until the server takes it, five days have passed, or the links that somebody
+    asked for have expired. A mail that was not taken waits 10 s, then twice as long each time, up
+    to half an hour. `tick` returns at once: a thread talks to the server.
     """
 
     def __init__(

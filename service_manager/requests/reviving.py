@@ -36,8 +36,10 @@ _INCOMPLETE = (WantOutcome.FAILED, *_UPSTREAM)
 
 
 class Reviving:
-    """Obeys retry orders. `find` gives a running request by id, `hear` takes what telling
-    dependents came to."""
+    """Carries out retry orders.
+
+    `find` returns a running request by id; `hear` gets the results of informing dependents.
+    """
 
     def __init__(
         self,
@@ -96,7 +98,7 @@ class Reviving:
         live.changed = True
 
     def _roots(self, wants: Mapping[str, Want], scope: Scope) -> Iterator[str]:
-        """The tasks that failed by themselves, of all that a scope means."""
+        """Yield the tasks in a scope that failed themselves."""
         seen: set[str] = set()
         todo = [want.key for want in wants.values() if scope.covers(want)]
         while todo:
@@ -122,8 +124,10 @@ class Reviving:
         order[key] = None
 
     def _held_up(self, task: Task) -> bool:
-        """Whether a task waits, or a running request was told that it lacks an input: others may
-        have had it made since."""
+        """Whether a task waits on inputs, or is recorded as lacking one for a running request.
+
+        Another request may have had that input made since.
+        """
         lives = self._lives(task)
         if task.state is State.FAILED and task.category is not Category.UPSTREAM_FAILED:
             return False
@@ -184,13 +188,16 @@ class Reviving:
         return task
 
     def _bits(self, key: str, members: frozenset[str]) -> int:
-        """The inputs of a task that are tried again, too."""
+        """Return the bits of a task's inputs that are tried again, too."""
         inputs = self._tasks.spec(key).inputs
         return sum(1 << i for i, given in enumerate(inputs) if given.key in members)
 
     def _inputs(self, key: str, members: frozenset[str]) -> tuple[int, int]:
-        """Bits of a task's inputs that may still come, and of those that made nothing and are not
-        tried again. Each that may come has the edge by which its end is heard."""
+        """Return the bits of inputs that may still come, and of those that will not.
+
+        The second are those that made nothing and are not tried again. Each input that may come has
+        the edge that reports its end.
+        """
         bits: dict[str, int] = {}
         for i, given in enumerate(self._tasks.spec(key).inputs):
             bits[given.key] = bits.get(given.key, 0) | 1 << i
@@ -205,9 +212,11 @@ class Reviving:
         return missing, lacking
 
     def _drop(self, live: Live, successor: str, of: str) -> None:
-        """Want a successor of a task no longer, nor its own, nor what was planned over it: the last
-        first, so that none is forgotten. When the task is superseded anew, it stays: another
-        manager has planned it since."""
+        """Withdraw the interest in a fallback task, its own fallback, and what was planned over it.
+
+        The last comes first, so that none is forgotten. When the task is superseded again, the
+        fallback stays: another manager has planned it since.
+        """
         want = self._want(live, successor)
         if want is not None:
             over = [edge.dependent for edge in self._tasks.edges(successor)]
@@ -234,8 +243,11 @@ class Reviving:
         raise StoreError(f"want of {successor} by {live.id}: gave up after {_TRIES} tries")
 
     def _superseded(self, key: str) -> bool:
-        """Whether a task is superseded. If not, its row changes, so that who is about to supersede
-        it reads what there is again."""
+        """Whether a task is superseded.
+
+        If it is not, its row is changed, so that a manager that is about to supersede it reads the
+        present state again.
+        """
 
         def touch(task: Task) -> Change:
             if task.state is State.FAILED and task.successor:

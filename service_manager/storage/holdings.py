@@ -87,8 +87,10 @@ class Teller:
         self._answered = -1
 
     def tick(self) -> None:
-        """One round: begin to look if it is time or a portal asks. Never waits, never raises for
-        storage or an archive that fails: it is tried again."""
+        """Run one round: begin to look if it is time or a portal asks.
+
+        It never waits and never raises for storage or an archive that fails: it tries again.
+        """
         now = self._services.clock.monotonic()
         if now < self._next_poll or (self._running is not None and not self._running.done()):
             return
@@ -133,7 +135,10 @@ class Teller:
         return Holdings(products=tuple(told))
 
     def _read(self, covered: Coverage) -> Layers:
-        """The layers of the samples together; none when one cannot be read: it may have others."""
+        """Return the layers of all samples together; none when one sample cannot be read.
+
+        A sample that cannot be read may have other layers.
+        """
         found: Layers = {}
         for path in covered.samples:
             try:
@@ -161,7 +166,7 @@ def _held(covered: Coverage, layers: Layers) -> Held:
 
 
 def _stamps(paths: tuple[str, ...]) -> _Stamps:
-    """What tells samples from others that are put in their place."""
+    """Return what tells samples from others that replace them."""
     found = []
     for path in paths:
         try:

@@ -32,8 +32,11 @@ NOTHING = Policy(storage=float("inf"), results=float("inf"))
 
 
 class Retention:
-    """Goes through a shard's tasks and blobs. A blob is deleted in the second pass that finds it to
-    be of no use, at least `wait` seconds after the first: a reader may be at it."""
+    """Goes through a shard's tasks and blobs.
+
+    A blob is deleted in the second pass that finds it useless, at least `wait` seconds after the
+    first pass, because somebody may be reading it.
+    """
 
     def __init__(
         self, services: Services, view: View, wait: float, policy: Policy = NOTHING
@@ -56,8 +59,10 @@ class Retention:
         return sum(1 for deleted in self.collecting(shard) if deleted)
 
     def passing(self, shard: str) -> Iterator[bool]:
-        """Both, with points at which to pause: true for each task expired or blob deleted. Once in
-        a turn of all shards old mails are deleted, too."""
+        """Run both passes; yield true for each task expired or blob deleted.
+
+        Once in a turn of all shards, old mails are deleted, too.
+        """
         yield from self.expiring(shard)
         yield from self.collecting(shard)
         if shard == SHARDS[-1]:
@@ -152,8 +157,10 @@ class Retention:
 
 
 def _of_use(task: Task | None, claim: str, blob: str) -> bool:
-    """Whether a blob is the artifact's, or may become so: claim ids never come back, so a claim
-    that is not the row's own can commit no more."""
+    """Whether a blob is the artifact's, or may become so.
+
+    Fencing tokens never come back, so a claim that is not the row's own can commit no more.
+    """
     if task is None:
         return False
     if task.state is State.RUNNING:

@@ -30,8 +30,11 @@ class Why(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Policy:
-    """Prices in one currency: of a GB kept for a month, an hour of one core, a GB fetched; how
-    long results are kept, in seconds; bytes to keep at most, 0: no bound."""
+    """Prices in one currency, and limits.
+
+    The prices are of a GB kept for a month, an hour of one core, and a GB fetched. Results are kept
+    for a number of seconds; at most a number of bytes is kept (0: no limit).
+    """
 
     storage: float = 0.02
     core_hour: float = 0.05
@@ -41,7 +44,7 @@ class Policy:
 
     @classmethod
     def of(cls, options: Options) -> "Policy":
-        """The policy that the settings ask for."""
+        """Return the policy that the settings ask for."""
         return cls(
             storage=options.price_storage,
             core_hour=options.price_core_hour,
@@ -61,8 +64,11 @@ class Wanting:
 
 @dataclass(frozen=True, kw_only=True)
 class Kept:
-    """An artifact in the store: bytes, seconds to make it again, when it was made, by whom it is
-    wanted."""
+    """An artifact in the store.
+
+    It has its bytes, the seconds to make it again, when it was made, and the requests with an
+    interest in it.
+    """
 
     key: str
     phase: Phase
@@ -72,12 +78,12 @@ class Kept:
     wanted: tuple[Wanting, ...] = ()
 
     def remake(self, policy: Policy) -> float:
-        """What making it again costs."""
+        """Return the cost of making it again."""
         fetched = self.size / _GB * policy.download if self.phase is Phase.COLLECTION else 0.0
         return self.seconds / _HOUR * policy.core_hour + fetched
 
     def spent(self, policy: Policy, now: float) -> float:
-        """What keeping it has cost since it was last of use, as far as is known."""
+        """Return the known cost of keeping it since it was last of use."""
         since = max([self.made, *(wanting.ended for wanting in self.wanted)])
         return self.size / _GB * policy.storage * max(0.0, now - since) / _MONTH
 
@@ -86,12 +92,15 @@ class Kept:
         return self.remake(policy) - self.spent(policy, now)
 
     def density(self, policy: Policy) -> float:
-        """What making it again costs for each GB it takes."""
+        """Return the cost of making it again for each GB it takes."""
         return self.remake(policy) / max(self.size, 1) * _GB
 
     def turn(self, policy: Policy, now: float) -> tuple[bool, float, float, str]:
-        """Who goes first: what is not worth keeping; then, where there is a quota, what costs least
-        for its size, else what is worth least."""
+        """Return the sort key of deletion.
+
+        First comes what is not worth keeping; then, with a quota, what costs least for its size,
+        else what is worth least.
+        """
         worth = self.worth(policy, now)
         return worth > 0, self.density(policy) if policy.quota else worth, self.made, self.key
 
@@ -105,7 +114,7 @@ class Kept:
 
 
 def kept(task: Task, times: Times, wanted: Sequence[Wanting]) -> Kept:
-    """A DONE task's artifact."""
+    """Return a DONE task's artifact."""
     seconds = times.seconds(task.task_class)
     return Kept(
         key=task.key,
@@ -123,8 +132,11 @@ def ended(state: RequestState, when: float) -> float:
 
 
 def beyond_quota(candidates: Iterable[Kept], total: int, policy: Policy, now: float) -> list[Kept]:
-    """What goes, least worth for its size first, until the quota is met; nothing that is needed
-    or a result. `total` is the bytes of all that is kept."""
+    """List what is deleted first, least worth for its size, until the quota is met.
+
+    Nothing that is needed and no result is deleted. `total` is the bytes of everything that is
+    kept.
+    """
     over = total - policy.quota
     if not policy.quota or over <= 0:
         return []

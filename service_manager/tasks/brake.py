@@ -45,10 +45,10 @@ class Failure:
 
 
 def common_failure(live: Live) -> Failure | None:
-    """How the runs of a request's reduction have failed, when there are enough and all are alike;
-    None as soon as one has been made or failed in another way.
+    """Return how the runs of a request's reduction failed, when enough failed and all are alike.
 
-    Runs that took too long are not alike: they say nothing of smaller groups.
+    It is None as soon as one run succeeded or failed in another way. Runs that took too long are
+    not alike: they say nothing about smaller groups.
     """
     if len(live.run_failures) != 1:
         return None
@@ -68,8 +68,11 @@ def common_failure(live: Live) -> Failure | None:
 
 
 class Brake:
-    """Stops ready runs. `find` gives a request that has not ended, `hint` hears of shards that
-    have news by it; a request's row of a higher `epoch` ends this manager."""
+    """Stops ready runs of a reduction whose first runs all failed alike.
+
+    `find` returns a request that has not ended; `hint` learns of shards that have events by it; a
+    request's row of a higher `epoch` ends this manager.
+    """
 
     def __init__(
         self,
@@ -132,8 +135,11 @@ class Brake:
         return bool(stopped)
 
     def _failure(self, task: Task, failures: Mapping[str, Failure]) -> Failure | None:
-        """How a run would fail; None when one of those who want it does not know that, or has asked
-        for it to be tried again."""
+        """Return how a run would fail.
+
+        It is None when one of the requests with an interest in it has not seen that failure, or has
+        asked to retry it.
+        """
         found: Failure | None = None
         for request in task.wants:
             live = self._find(request)
@@ -145,9 +151,11 @@ class Brake:
         return found
 
     def _asked_for(self, live: Live, task: Task) -> bool:
-        """Whether a request asks for a run that had failed before. Its row is read after the task,
-        whose row changes when a retry is obeyed: a manager that stalled meanwhile stops nothing
-        that another has begun again."""
+        """Whether a request asks for a run that failed before.
+
+        The request's row is read after the task, whose row changes when a retry is carried out: a
+        manager that stalled meanwhile stops nothing that another one has started again.
+        """
         row = requests.row_of(self._services, live.id)
         if row.epoch > self._epoch:
             raise FencedError(f"manager epoch {self._epoch} is over; {row.epoch} acts")

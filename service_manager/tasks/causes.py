@@ -30,7 +30,7 @@ class Empty:
 
 
 def empty_rasters(wants: Iterable[Want]) -> Empty:
-    """The results without one valid pixel."""
+    """Count the results without one valid pixel."""
     made = [want for want in wants if want.outcome is WantOutcome.DONE and want.output]
     stood_in = {key for want in made for key in want.successors}
     shares = {
@@ -45,8 +45,11 @@ def empty_rasters(wants: Iterable[Want]) -> Empty:
 
 
 def first_cause(wants: Iterable[Want], runs: int = 0) -> str:
-    """Why tasks failed by themselves: the most frequent category in the words of one of its tasks;
-    empty when none failed. `runs` are all runs of the request's reduction."""
+    """Say why tasks failed themselves.
+
+    It is the most frequent category, with the message of one of its tasks; empty when none failed.
+    `runs` counts all runs of the request's reduction.
+    """
     failed = sorted((want for want in wants if want.outcome is WantOutcome.FAILED), key=order)
     if not failed:
         return ""
@@ -64,8 +67,10 @@ def first_cause(wants: Iterable[Want], runs: int = 0) -> str:
 
 
 def inherited(given: Input, failed: Task) -> str:
-    """What a task says that could not be made for want of an input: why that failed, or what it
-    inherited itself."""
+    """Write the message of a task that lacks an input.
+
+    It is why the input failed, or the message that the input inherited itself.
+    """
     if failed.state is not State.FAILED or failed.category is None:
         return ""
     if failed.category is Category.UPSTREAM_FAILED:
@@ -78,7 +83,7 @@ def inherited(given: Input, failed: Task) -> str:
 
 
 def order(want: Want) -> tuple[int, str, str]:
-    """The order in which wants are named: by phase and name."""
+    """Return the key by which interests are sorted: phase, then name."""
     return list(Phase).index(want.phase), want.name, want.key
 
 

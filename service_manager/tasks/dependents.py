@@ -33,8 +33,11 @@ Find = Callable[[str], Live | None]  # a request that has not ended, by id
 
 @dataclass
 class Told:
-    """What telling came to: tasks that became ready, tasks that have news of their own by it, and
-    news to keep for a dependent that does not exist yet."""
+    """What informing dependents led to.
+
+    It has the tasks that became ready, the tasks that have events of their own, and the events to
+    keep for a dependent that does not exist yet.
+    """
 
     ready: list[Task] = field(default_factory=list)
     ended: list[str] = field(default_factory=list)  # keys
@@ -75,8 +78,10 @@ class Dependents:
         return told
 
     def _remember(self, task: Task) -> None:
-        """Keep the row of a task that waits on: its next input need not read it again, unless it
-        has changed, as its ETag shows."""
+        """Keep the row of a task that still waits, so that its next input need not read it again.
+
+        The ETag shows whether the row has changed.
+        """
         if task.state is State.WAITING and task.missing:
             if len(self._told) >= _REMEMBERED:
                 self._told.clear()
@@ -110,14 +115,14 @@ class Dependents:
         return told
 
     def linked(self, edge: Edge) -> State | None:
-        """The state of an input; of one that is live, with the edge that makes its end heard."""
+        """Return the state of an input; if it is live, write the edge that reports its end."""
         task = self._tasks.task(edge.key)
         if task is not None and task.state not in (State.DONE, State.EXPIRED):
             task = self._link(edge.key, edge)
         return task.state if task else None
 
     def _look(self, key: str, edge: Edge, look: bool, told: Told) -> State | None:
-        """The state of an input, with the edge that makes its later end heard."""
+        """Return the state of an input, with the edge that will report its end."""
         task = self._tasks.task(key)
         if task is None:
             return None
@@ -174,8 +179,11 @@ class Dependents:
         return found
 
     def _decision(self, ends: _Ends) -> transitions.Decision:
-        """What the ends make of a dependent. An input that failed is read again after the
-        dependent: it may have been revived, and then its next end is heard."""
+        """Decide what ended inputs make of a dependent.
+
+        An input that failed is read again after the dependent: it may have been revived, and then
+        its next end is reported.
+        """
 
         def decide(task: Task) -> Change:
             if task.state is not State.WAITING:
@@ -247,11 +255,13 @@ class Dependents:
         return revived
 
     def _plan_successor(self, task: Task, spec: Spec, told: Told) -> tuple[str, str] | None:
-        """Plan the successor for all who skip: its key, or empty when there is nothing to make,
-        and the ETag of the task's row since; None when the task has changed meanwhile.
+        """Plan the fallback task for all requests that skip failures.
+
+        Returns its key (empty when there is nothing to make) and the ETag of the task's row since;
+        None when the task has changed meanwhile.
 
         Raises:
-            ValueError: the successor cannot be stored.
+            ValueError: the fallback task cannot be stored.
         """
         wanting = [self._find(request) for request in task.wants]
         skipping = [
@@ -305,7 +315,7 @@ class Dependents:
         return new.key, etag
 
     def _wanting(self, task: Task, among: Sequence[Live]) -> list[tuple[Live, Want]]:
-        """The requests that want a task, each with its want."""
+        """Return the requests with an interest in a task, each with that interest."""
         found: list[tuple[Live, Want]] = []
         for live in among:
             want = self._tasks.want(live.id, task.key)
@@ -314,12 +324,12 @@ class Dependents:
         return found
 
     def _name(self, task: Task, successor: str, wants: Sequence[Want]) -> str:
-        """Have the wants of a task name its successor, so that whatever comes then a retry drops
-        it; the ETag of the task's row since.
+        """Record the fallback task in a task's interests; return the ETag of its row.
+
+        A later retry then finds the fallback task and drops it.
 
         Raises:
-            ConflictError: the task has changed since it was read; a manager that was stalled names
-                nothing.
+            ConflictError: the task has changed since it was read; it records nothing.
         """
         named: list[Operation] = []
         for old in wants:
@@ -336,8 +346,10 @@ class Dependents:
     def _want(
         self, spec: Spec, want: Want, missing: int, guard: Insert | Replace
     ) -> tuple[Task, Want]:
-        """Create the successor, or want it when it exists; TurnedError when somebody has taken it
-        back since the guard was read."""
+        """Create the fallback task, or add an interest when it exists.
+
+        Raises TurnedError when somebody has withdrawn it since the guard was read.
+        """
         told: list[Want] = [want]
 
         def guarded(change: Change) -> Change:
@@ -374,12 +386,12 @@ class Dependents:
         return kept
 
     def _heir(self, key: str) -> str:
-        """The last successor of a task that made nothing; empty when that made nothing, too."""
+        """Return the last fallback of a task that made nothing; empty when it made nothing."""
         task = self._last(key)
         return task.key if task is not None and task.state is not State.FAILED else ""
 
     def _last(self, key: str) -> Task | None:
-        """A task, or the last successor of one that made nothing."""
+        """Return a task, or the last fallback of one that made nothing."""
         seen = {key, ""}
         task = self._tasks.task(key)
         while task is not None and task.state is State.FAILED and task.successor not in seen:
@@ -388,8 +400,10 @@ class Dependents:
         return task
 
     def _first_cause(self, task: Task, spec: Spec) -> str:
-        """Why the first of a task's lacking inputs could not be made, as the task said that failed
-        by itself."""
+        """Say why the first missing input of a task could not be made.
+
+        The message is the one of the task that failed itself.
+        """
         for i, given in enumerate(spec.inputs):
             failed = self._last(given.key) if task.lacking >> i & 1 else None
             cause = inherited(given, failed) if failed is not None else ""
@@ -398,9 +412,12 @@ class Dependents:
         return ""
 
     def _inputs_of(self, spec: Spec, heirs: Container[str]) -> tuple[int, bool]:
-        """Bits of a new task's inputs that are not DONE, each with an edge written; and whether
-        one of them ended meanwhile, so that its end must be looked at again. An heir has an edge
-        in any case: who wants it no longer finds by it what was planned over it."""
+        """Return the bits of a new task's inputs that are not DONE, each with its edge written.
+
+        Also returns whether one of them ended meanwhile, so that its end must be looked at again. A
+        fallback among the inputs always has an edge: by it a request that withdraws finds what was
+        planned over it.
+        """
         bits: dict[str, int] = {}
         for i, given in enumerate(spec.inputs):
             bits[given.key] = bits.get(given.key, 0) | 1 << i

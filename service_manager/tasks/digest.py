@@ -60,7 +60,7 @@ class Digest:
         self._counted = set(history.take_over(services.store, epoch))
 
     def hint(self, shards: Iterable[str]) -> None:
-        """These shards have news."""
+        """Take note that these shards have completion events."""
         self._shards.update(shards)
         self._again.update(self._after.keys() & set(shards))
 
@@ -149,7 +149,10 @@ class Digest:
         self._write(number, batch)
 
     def _tellings(self, news: News, *, kept: bool) -> Iterator["_Telling"]:
-        """What a news comes to: of many requests, told in parts; the last deletes it if it may."""
+        """Yield what a completion event leads to, in parts where many requests are concerned.
+
+        The last part deletes the event if it may.
+        """
         merges, outcomes = self._merges(news)
         most = BATCH_OPERATIONS - 1
         parts = [merges[at : at + most] for at in range(0, len(merges), most)] or [[]]
@@ -193,8 +196,10 @@ class Digest:
         return merges, outcomes
 
     def _ledger(self, live: Live, key: str, *, afresh: bool = False) -> Entry | None:
-        """What the request was told of a task; read from the table when another manager, stalled
-        since, wrote the want."""
+        """Return what is recorded of a task for the request.
+
+        It is read from the table when another manager, stalled since, wrote the interest.
+        """
         if afresh or key not in live.ledger:
             want = self._tasks.want(live.id, key)
             if want is not None:
@@ -202,7 +207,7 @@ class Digest:
         return live.ledger.get(key)
 
     def _outcome(self, news: News) -> WantOutcome | None:
-        """What the requests are told: nothing while the task goes on, or once it was revived."""
+        """Return the outcome to record: none while the task goes on, or once it was revived."""
         if news.state is State.DONE:
             return WantOutcome.DONE
         if news.state is not State.FAILED:
@@ -217,8 +222,10 @@ class Digest:
         return WantOutcome.GAP if upstream else WantOutcome.FAILED
 
     def _untold(self, news: News, request: str, outcome: WantOutcome) -> bool:
-        """Whether a request out of view must be told: it is not loaded yet, or it has ended and
-        lists files that were made again since."""
+        """Whether an outcome must be recorded for a request that is not in the cache.
+
+        The request is not loaded yet, or it has ended and lists files that were made again since.
+        """
         want = self._tasks.want(request, news.key)
         if want is None:
             return False
@@ -272,8 +279,11 @@ class Digest:
 
 @dataclass(frozen=True, kw_only=True)
 class _Telling:
-    """Part of what a news comes to: wants to change, in one transaction with the news, which must
-    be as it was read; and what the requests in view hear by it."""
+    """Part of what a completion event leads to.
+
+    It has the interests to change, in one transaction with the event, which must be as it was read;
+    and what the cached requests learn by it.
+    """
 
     news: News
     merges: Sequence[Merge]

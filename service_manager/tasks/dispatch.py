@@ -36,12 +36,13 @@ class _Ready:
 
 
 class Dispatch:
-    """Ready tasks by sponsoring request. `window` bounds what one request has on the queue, unless
-    there are more slots; `resend` is the silence in seconds after which a message is sent again.
-    With `holders`, a task is sent to the host that holds its inputs, and after `patience` seconds
-    to all.
+    """Ready tasks by sponsoring request.
 
-    Of a large request a part is remembered; `hungry` says when more is to be read."""
+    `window` limits what one request has on the queue, unless there are more slots; `resend` is the
+    silence in seconds after which a message is sent again. With `holders`, a task is sent to the
+    host that holds its inputs, and after `patience` seconds to all. Of a large request only a part
+    is kept in memory; `hungry` says when more is to be read.
+    """
 
     def __init__(
         self,
@@ -63,7 +64,7 @@ class Dispatch:
         return len(self._sponsor)
 
     def known(self) -> list[str]:
-        """The ready tasks that are remembered."""
+        """List the ready tasks in memory."""
         return list(self._sponsor)
 
     @property
@@ -77,7 +78,7 @@ class Dispatch:
         return max(self._window, self._slots)
 
     def add(self, key: str, sponsor: str) -> None:
-        """A task is ready under a sponsor; one that was known keeps its place."""
+        """Add a ready task under a sponsor; a known task keeps its place."""
         if self._sponsor.get(key) == sponsor:
             return
         self.remove(key)
@@ -89,11 +90,11 @@ class Dispatch:
         ready.fresh[key] = None
 
     def freed(self, now: float) -> None:
-        """An attempt has ended: its slot takes the next message."""
+        """Take note that an attempt has ended: its slot takes the next message."""
         self._freed.append(now)
 
     def remove(self, key: str) -> None:
-        """A task is not ready any more."""
+        """Remove a task that is no longer ready."""
         sponsor = self._sponsor.pop(key, None)
         if sponsor is None:
             return
@@ -103,17 +104,17 @@ class Dispatch:
         self._forget(sponsor)
 
     def sent(self, sponsor: str) -> list[str]:
-        """What workers may be about to take of a request."""
+        """List the tasks of a request that workers may be about to take."""
         ready = self._ready.get(sponsor)
         return list(ready.sent) if ready is not None else []
 
     def hungry(self) -> list[str]:
-        """Requests of which more ready tasks are to be read."""
+        """List the requests of which more ready tasks are to be read."""
         few = self.wide
         return [r for r, ready in self._ready.items() if ready.more and len(ready.fresh) < few]
 
     def fed(self, sponsor: str, *, more: bool) -> None:
-        """A hungry request's ready tasks were read and added; `more` when not all of them."""
+        """Take note that a hungry request's ready tasks were added; `more` when not all of them."""
         ready = self._ready.get(sponsor)
         if ready is not None:
             ready.more = more
@@ -122,8 +123,11 @@ class Dispatch:
     def reconcile(
         self, shard: str, found: Mapping[str, str], until: Mapping[str, str] | None = None
     ) -> None:
-        """Make the ready tasks of a shard those that a sweep found: sponsor by key. Of requests in
-        `until`, only the tasks up to that key were read."""
+        """Make the ready tasks of a shard those that a sweep found.
+
+        `found` has the sponsor by key. Of requests in `until`, only the tasks up to that key were
+        read.
+        """
         read = until or {}
         gone = [
             key
@@ -143,7 +147,7 @@ class Dispatch:
             del self._ready[sponsor]
 
     def choose(self, view: View, now: float) -> list[str]:
-        """The keys to send now.
+        """Choose the keys to send now.
 
         The owner with the least in flight comes first, then the request with the least, then the
         oldest: one request cannot hide another, however large.
@@ -177,9 +181,12 @@ class Dispatch:
         return chosen
 
     def _allowed(self, view: View, now: float) -> int:
-        """Messages to send now: one for each idle slot, some ahead for those that are busy, and
-        what keeps the queue filled at the pace of late. No more, as they are taken in turn: a new
-        request's tasks come behind all that is on the queue."""
+        """Return how many messages to send now.
+
+        One for each idle slot, some ahead for busy slots, and as many as keep the queue filled at
+        the recent rate. No more, because messages are taken in turn: a new request's tasks come
+        behind all that is on the queue.
+        """
         while self._freed and self._freed[0] < now - _BACKLOG / 2:
             self._freed.popleft()
         idle = max(0, view.slots - len(view.running))
@@ -215,7 +222,7 @@ class Dispatch:
         return live is None or live.dispatchable
 
     def host(self, key: str) -> str:
-        """The host for which a task was chosen; empty: for all."""
+        """Return the host for which a task was chosen; empty means all hosts."""
         sponsor = self._sponsor.get(key)
         sent = self._ready[sponsor].sent.get(key) if sponsor is not None else None
         return sent.host if sent else ""
@@ -255,8 +262,10 @@ class Dispatch:
         return key
 
     def _first(self, ready: _Ready, prefer: Preference | None) -> tuple[str, str]:
-        """The next fresh task and its host: one whose host is there for it, but the first of them
-        is not passed over for ever."""
+        """Return the next fresh task and its host.
+
+        It is a task whose host is free for it, but the first task is not passed over for ever.
+        """
         first = next(iter(ready.fresh))
         if prefer is None:
             return first, ""
@@ -273,7 +282,7 @@ class Dispatch:
         return now - sent.at >= self._resend * 2.0 ** min(sent.tries - 1, _DOUBLINGS)
 
     def unsend(self, keys: Iterable[str]) -> None:
-        """The broker did not take these: they are as good as never sent."""
+        """Take note that the broker did not take these messages: they count as never sent."""
         for key in keys:
             sponsor = self._sponsor.get(key)
             if sponsor is None:

@@ -31,7 +31,7 @@ class Holders:
         self._needs: dict[str, list[str]] = {}  # inputs by task
 
     def made(self, dependent: str, given: str, worker: str, size: int) -> None:
-        """A worker has made an input, of so many bytes, of a task."""
+        """Take note that a worker has made an input of a task, and of its size in bytes."""
         if worker not in self._view.workers:
             return
         found = self._inputs.get(given)
@@ -44,14 +44,16 @@ class Holders:
         self._needs.setdefault(dependent, []).append(given)
 
     def given(self, key: str, host: str) -> None:
-        """A task was sent to a host, which will hold its inputs."""
+        """Take note that a task was sent to a host, which will then hold its inputs."""
         for given in self._needs.get(key, ()):
             if given in self._inputs:
                 self._inputs[given].hosts[host] = None
 
     def ended(self, key: str, worker: str) -> None:
-        """An attempt has ended: its host took in the inputs. The task is forgotten: if it failed,
-        it is not sent there again."""
+        """Take note that an attempt has ended: its host has fetched the inputs.
+
+        The task is forgotten: if it failed, it is not sent to that host again.
+        """
         if worker in self._view.workers:
             self.given(key, self._view.workers[worker][0])
         self._needs.pop(key, None)

@@ -21,7 +21,7 @@ class IndexFile:
 
     @classmethod
     def take(cls, folder: Path) -> "IndexFile":
-        """The first index in the folder that no living process holds. Raises OSError."""
+        """Take the first index in the folder that no living process holds. Raises OSError."""
         folder.mkdir(parents=True, exist_ok=True)
         for number in itertools.count(1):
             suffix = "" if number == 1 else f"-{number}"

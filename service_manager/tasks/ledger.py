@@ -68,7 +68,7 @@ class _Table:
         return place
 
     def grown(self) -> "_Table":
-        """This table with room for more, without what was removed."""
+        """Return a larger copy of this table, without what was removed."""
         present = sum(state != _REMOVED for state in self.states if state)
         size = len(self.states)
         found = _Table(2 * size if 3 * present > size else size)
@@ -97,7 +97,7 @@ class Ledger:
         return bool(self._state(key))
 
     def get(self, key: str) -> Entry | None:
-        """The entry of a task, if it has one."""
+        """Return the entry of a task, or None."""
         return _ENTRIES.get(self._state(key))
 
     def put(self, key: str, entry: Entry) -> None:

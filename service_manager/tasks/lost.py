@@ -13,7 +13,7 @@ _MOST = 300  # failed tasks that are looked at for one task's sake
 
 
 def absent(tasks: TaskTable, spec: Spec, lacking: Iterable[int]) -> Absence:
-    """What a task lacks whose inputs `lacking`, by index, have made nothing. Raises StoreError."""
+    """Return what a task lacks without its inputs `lacking` (by index). Raises StoreError."""
     left, unnamed = [_MOST], dict[str, int]()
     found: list[Absent] = []
     for index in lacking:
@@ -26,8 +26,11 @@ def absent(tasks: TaskTable, spec: Spec, lacking: Iterable[int]) -> Absence:
 def _causes(
     tasks: TaskTable, given: Input, left: list[int], unnamed: dict[str, int]
 ) -> Iterator[tuple[str, str]]:
-    """The first causes why an input is not there: granules where it is for want of them, else
-    what failed, each with its category. `unnamed` takes the causes that a task only counts."""
+    """Yield the first causes why an input is missing, each with its category.
+
+    The causes are granules where they are missing, otherwise what failed. `unnamed` takes the
+    causes that a task only counts.
+    """
     left[0] -= 1
     task = tasks.task(given.key) if left[0] >= 0 else None
     if task is None:

@@ -31,14 +31,16 @@ class Usual:
     spread: float
 
     def deviation(self, seconds: float) -> float:
-        """The logarithm of a duration over the median."""
+        """Return the logarithm of a duration divided by the median."""
         return math.log(max(seconds, 1e-3) / self.seconds)
 
 
 @dataclass(slots=True)
 class Course:
-    """How an attempt that runs has come along: its age when each step of progress was first
-    seen; `reached` steps are behind it."""
+    """The progress of a running attempt: its age when each step was first seen.
+
+    `reached` steps are done.
+    """
 
     ages: list[float] = field(default_factory=list)
 
@@ -65,8 +67,10 @@ class _Class:
     latest: list[tuple[float, float] | None] = field(default_factory=lambda: [None] * (STEPS - 1))
 
     def share(self, step: int, samples: int) -> tuple[float, float] | None:
-        """The median and the largest share in which a step was taken, the latest twentieth left
-        out; None with fewer than `samples`."""
+        """Return the median and the largest share of time after which a step was taken.
+
+        The latest twentieth is left out; None with fewer than `samples`.
+        """
         if len(self.shares[step]) < samples:
             return None
         found = self.latest[step]
@@ -77,8 +81,11 @@ class _Class:
 
 
 class Pace:
-    """What is usual, by class. A class counts with `samples` successes, and with as many as it has
-    attempts running: of many begun together, those that end first are the short ones."""
+    """The usual durations and progress, by class.
+
+    A class counts once it has `samples` successes, and as many as it has running attempts: of many
+    attempts that began together, the short ones end first.
+    """
 
     def __init__(self, samples: int) -> None:
         self._samples = samples
@@ -86,11 +93,11 @@ class Pace:
         self._running: Counter[str] = Counter()
 
     def hear(self, running: Iterable[str]) -> None:
-        """The classes of the attempts that run, each as often as it does."""
+        """Take note of the classes of the running attempts, each as often as it runs."""
         self._running = Counter(running)
 
     def learn(self, task_class: str, duration: float, course: Course | None = None) -> None:
-        """An attempt has succeeded."""
+        """Take note of an attempt that succeeded."""
         found = self._classes.setdefault(task_class, _Class())
         found.logarithms.append(math.log(max(duration, 1e-3)))
         found.count += 1
@@ -102,8 +109,10 @@ class Pace:
             found.latest[step] = None
 
     def usual(self, task_class: str, statistics: ClassStatistics | None) -> Usual | None:
-        """What is usual for a class: by the successes seen, or by the durable statistics while
-        those are few; None when both are."""
+        """Return what is usual for a class, or None while too few successes are known.
+
+        It comes from the successes seen, or from the durable statistics while those are few.
+        """
         found = self._classes.get(task_class)
         enough = max(self._samples, self._running[task_class])
         if found is not None and found.count >= enough:
@@ -119,9 +128,12 @@ class Pace:
         )
 
     def least(self, task_class: str, age: float, course: Course) -> float:
-        """The least an attempt will take in all: its age over the largest share of their time in
-        which earlier ones had taken the step that this one has not. Its age alone where too few
-        have reported that step."""
+        """Return the least time that an attempt will take in all.
+
+        It is the attempt's age divided by the largest share of their time in which earlier attempts
+        had taken the step that this one has not. Where too few attempts reported that step, it is
+        the age alone.
+        """
         found = self._classes.get(task_class)
         if found is None or course.reached >= STEPS - 1:
             return age
@@ -129,8 +141,10 @@ class Pace:
         return age / max(share[1], 1.0 / STEPS) if share else age
 
     def done(self, task_class: str, course: Course) -> float | None:
-        """The share of its work that an attempt has behind it, in terms of usual time; None where
-        its class has not reported progress often enough."""
+        """Return the share of its work that an attempt has done, measured in usual time.
+
+        It is None where its class has not reported progress often enough.
+        """
         found = self._classes.get(task_class)
         if found is None or found.share(0, self._samples) is None:
             return None

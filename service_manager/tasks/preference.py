@@ -35,7 +35,7 @@ class Preference:
         self._found: dict[str, str] = {}
 
     def waiting(self, host: str) -> None:
-        """A message of before waits for this host."""
+        """Take note that an earlier message waits for this host."""
         self._room[host] -= 1
 
     def first(self, keys: Iterable[str]) -> str:
@@ -53,7 +53,7 @@ class Preference:
         return host
 
     def give_all(self) -> None:
-        """A task is sent to all: an idle slot takes it."""
+        """Take note that a task was sent to all hosts: an idle slot takes it."""
         idle = next((host for host in self._hosts if self._idle[host] > 0), "")
         if idle:
             self._idle[idle] -= 1

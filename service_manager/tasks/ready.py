@@ -26,7 +26,7 @@ class Ready:
         self._known_later: set[str] = set()
 
     def now(self, task: Task) -> None:
-        """A task is ready. Raises StoreError when it needs another sponsor and storage fails."""
+        """Add a ready task. Raises StoreError when it needs another sponsor and storage fails."""
         sponsor = self._view.requests.get(task.sponsor)
         if sponsor is not None and not sponsor.dispatchable:
             for live in self._view.wanted_by(task):
@@ -37,7 +37,7 @@ class Ready:
         self._dispatch.add(task.key, task.sponsor)
 
     def later(self, at: float, key: str) -> None:
-        """A task is ready at a time, in POSIX seconds."""
+        """Add a task that will be ready at a time, in POSIX seconds."""
         if key not in self._known_later:
             # A worker's clock may be far ahead: no wait is longer than the longest delay.
             longest = self._clock.now() + self._options.retry.most

@@ -31,7 +31,7 @@ class Sweep:
         self._due = dict.fromkeys(SHARDS, 0.0)
 
     def due(self) -> str | None:
-        """The shard whose turn it is, if one is due."""
+        """Return the shard whose turn it is, if one is due."""
         now = self._services.clock.monotonic()
         late = min(self._due, key=lambda shard: self._due[shard])
         return late if self._due[late] <= now else None
@@ -60,8 +60,10 @@ class Sweep:
         self._dispatch.fed(request, more=more)
 
     def _ready(self, shard: str) -> tuple[dict[str, str], dict[str, str]]:
-        """A shard's ready tasks, sponsor by key, of a large request only the first; and of such
-        requests the last key read."""
+        """Read a shard's ready tasks: sponsors by key, and the last key read of large requests.
+
+        Of a large request only the first tasks are read.
+        """
         found: dict[str, str] = {}
         until: dict[str, str] = {}
         last: ReadyMarker | None = None
@@ -92,5 +94,5 @@ class Sweep:
 
 
 def read_running(tasks: TaskTable, shard: str, now: float) -> dict[str, Running]:
-    """A shard's running attempts by key, as if begun now. Raises StoreError."""
+    """Read a shard's running attempts by key, as if they began now. Raises StoreError."""
     return {marker.key: Running(**vars(marker), since=now) for marker in tasks.running(shard)}

@@ -59,7 +59,7 @@ class Live:
             self._failed(want.phase, want.category, want.message)
 
     def tell(self, key: str, outcome: WantOutcome, news: News | None = None) -> None:
-        """What became of a task; `news` tells of the attempt that ended it, where one did."""
+        """Record what became of a task; `news` is the event that ended its attempt, if any."""
         entry = self.ledger.get(key)
         if entry is None or entry.outcome:
             return
@@ -73,15 +73,15 @@ class Live:
             self.run_failures.add((category or Category.UNKNOWN, message))
 
     def forget(self, key: str) -> None:
-        """The request wants a task no longer."""
+        """Forget a task in which the request has no interest any more."""
         self.ledger.remove(key)
         self.changed = True
 
     def with_progress(self, running: Iterable[str]) -> RequestRow:
-        """The request's row with its counts; `running` are the keys of running tasks.
+        """Return the request's row with its counts; `running` are the keys of running tasks.
 
-        While it is leaving, what it wants no longer is out of the ledger: of the tasks that the row
-        has counted, those are cancelled.
+        While a request is being cancelled, its withdrawn interests are out of the ledger: of the
+        tasks that the row has counted, those are cancelled.
         """
         counts = {phase: [0, 0, 0, 0, 0] for phase in Phase}
         outputs = delivered = 0
@@ -148,12 +148,14 @@ class View:
     reviving: set[str] = field(default_factory=set)  # requests whose retry orders are being obeyed
 
     def wanted_by(self, task: Task) -> list[Live]:
-        """The live requests that want a task."""
+        """List the live requests with an interest in a task."""
         return [self.requests[w] for w in task.wants if w in self.requests]
 
     def running_of(self, live: Live) -> list[str]:
-        """Keys of running tasks, to count those a request wants: all of them while they are few,
-        else those that run on its account."""
+        """List the keys of running tasks that may belong to a request.
+
+        All of them while they are few, otherwise those that run on its account.
+        """
         if len(self.running) <= _FEW:
             return list(self.running)
         return [key for key, one in self.running.items() if one.sponsor == live.id]

@@ -144,7 +144,7 @@ def _list(client: Client, *, as_json: bool) -> None:
 
 
 def _followed(client: Client, request_id: str, *, quiet: bool) -> RequestStatus:
-    """Where a request stands when it has ended; its progress goes beside what is printed."""
+    """Wait until a request has ended and return its state; show progress on standard error."""
     console = Console(highlight=False, soft_wrap=True, stderr=True, quiet=quiet)
     with ProgressView(console) as view:
         follower = Follower(client=client, tick=lambda: time.sleep(0), view=view)
@@ -224,7 +224,7 @@ def _show(console: Console, row: RequestStatus) -> None:
 
 
 def _lacking(client: Client, row: RequestStatus) -> list[str]:
-    """What a request lacks: gaps, results made without some of their inputs, failures."""
+    """List what a request lacks: gaps, results made without some inputs, failures."""
     where = f"{client.url}/api/requests/{row.id}"
     gaps = client.gaps(row.id) if row.gap_count else []
     failed = row.failures or any(count.failed for count in row.phases.values())

@@ -176,7 +176,7 @@ def _tell(console: Console, delivery: Delivery) -> None:
 
 
 def _tell_portal(console: Console, data: Path | None, delivery: Delivery) -> None:
-    """How to see the request in the portal: the stack of this command has stopped."""
+    """Say how to see the request in the portal, because the stack of this command has stopped."""
     command = "make up" if programs.checkout() else "swathmill up"
     if data:
         command = f"swathmill up --data {shlex.quote(str(data))}"

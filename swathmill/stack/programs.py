@@ -31,7 +31,7 @@ def checkout() -> Path | None:
 
 @cache
 def node() -> Path:
-    """A Node of at least version 20: the one on PATH, else the one that pip installed."""
+    """Find a Node of at least version 20: the one on PATH, else the one that pip installed."""
     candidates = [shutil.which("node"), _wheel_node()]
     seen: list[str] = []
     for candidate in candidates:

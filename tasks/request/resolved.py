@@ -163,8 +163,10 @@ def _layer(
 
 
 def _of_equal_reach(layers: Mapping[str, ResolvedLayer]) -> dict[str, ResolvedLayer]:
-    """The layers of a swath product with the widest reach among them: they need the same granules,
-    since the granule of a pixel is chosen once for all."""
+    """Give all layers of a swath product the widest reach among them.
+
+    They need the same granules, because the granule of a pixel is chosen once for all layers.
+    """
     reach = max(layer.reach for layer in layers.values())
     whole = any(layer.whole_pixel for layer in layers.values())
     return {name: replace(layer, reach=reach, whole_pixel=whole) for name, layer in layers.items()}
@@ -212,7 +214,10 @@ def _qa(request: Request, known: Product | None, entry: LayerEntry | None) -> st
 
 
 def _reach(method: str, own: float | None, coarser: float, goal: Target) -> float:
-    """A widened kernel looks as far in target pixels as a plain one does in source pixels."""
+    """Return how far in metres a method looks around a target pixel.
+
+    A widened kernel looks as far in target pixels as a plain kernel does in source pixels.
+    """
     half = _REACH.get(method, 1.0 if method == "default" else 0.0)
     if own is None:
         return half * max(goal.pixel_metres, 1000.0)

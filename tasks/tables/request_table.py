@@ -56,7 +56,7 @@ class PhaseCount:
 
     @property
     def left(self) -> int:
-        """Tasks that have not ended, and are not cancelled."""
+        """Number of tasks that have neither ended nor been cancelled."""
         return self.total - self.done - self.failed - self.cancelled
 
 

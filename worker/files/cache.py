@@ -70,7 +70,7 @@ class Cache:
         return sum(size for _, size, _ in self._listed())
 
     def shrink(self, bound: int) -> None:
-        """Drop the entries used longest ago until the rest fits, if it does not."""
+        """Drop the least recently used entries until the rest fits into `bound` bytes."""
         with locked(self._locks / _EVICTION) as total:
             _write_total(total, self._evict(bound))
 
