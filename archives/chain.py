@@ -24,7 +24,7 @@ from archives.kinds.stac import (
     StacArchive,
 )
 from archives.kinds.web import Web
-from archives.sources import Source, Sources
+from archives.sources import ArchiveSource, Sources
 
 NAMES = ("folder", "cmr", "laads", "planetary-computer")
 
@@ -33,7 +33,7 @@ _HTTP = ("http", "https")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wanted:
+class ChainSettings:
     """The settings of a chain.
 
     `sources` has the form of SWATHMILL_SOURCES; empty means the folder alone. `archive` is the
@@ -50,7 +50,7 @@ class Wanted:
     timing: Timing = field(default_factory=Timing)
 
 
-def make_sources(wanted: Wanted) -> Sources:
+def make_sources(wanted: ChainSettings) -> Sources:
     """Make the chain of sources that the settings name.
 
     Raises:
@@ -58,9 +58,9 @@ def make_sources(wanted: Wanted) -> Sources:
         IndexUnusableError: the archive folder does not exist.
     """
     default, products = parse_chains(wanted.sources or ("folder" if wanted.archive else ""))
-    made: dict[str, Source] = {}
+    made: dict[str, ArchiveSource] = {}
 
-    def source(text: str) -> Source:
+    def source(text: str) -> ArchiveSource:
         if text not in made:
             made[text] = _make(text, wanted)
         return made[text]
@@ -107,12 +107,12 @@ def source_name(text: str) -> str:
     return bare_url(text)
 
 
-def _make(text: str, wanted: Wanted) -> Source:
+def _make(text: str, wanted: ChainSettings) -> ArchiveSource:
     _check_address(text)
     web = Web(wanted.credentials, wanted.limits, timing=wanted.timing)
     downloader = Downloader(wanted.credentials, wanted.limits, timing=wanted.timing)
     name = source_name(text)
-    named: dict[str, Callable[[], Source]] = {
+    named: dict[str, Callable[[], ArchiveSource]] = {
         "folder": lambda: _folder(wanted.archive, wanted, name),
         "cmr": lambda: CmrArchive(web, downloader, url=CMR_URL, name=name),
         "laads": lambda: LaadsArchive(web, downloader, url=LAADS_URL, name=name),
@@ -163,7 +163,7 @@ def _check_address(text: str) -> None:
         )
 
 
-def _folder(place: str, wanted: Wanted, name: str) -> Source:
+def _folder(place: str, wanted: ChainSettings, name: str) -> ArchiveSource:
     if not place:
         raise SourcesSettingError(
             "SWATHMILL_SOURCES names the folder, but none is set: set SWATHMILL_ARCHIVE"
@@ -172,7 +172,7 @@ def _folder(place: str, wanted: Wanted, name: str) -> Source:
     return FolderArchive(files, wanted.index, wanted.read_outline, name=name)
 
 
-def _stac(web: Web, downloader: Downloader, address: str, name: str) -> Source:
+def _stac(web: Web, downloader: Downloader, address: str, name: str) -> ArchiveSource:
     """Make the source of an API; `collection=`, `sign=` and `hosts=` follow a `#`."""
     url, _, fragment = address.partition("#")
     said = {key: values[-1] for key, values in parse_qs(fragment).items()}

@@ -28,7 +28,7 @@ from modis.granule_name import parse_granule_name
 log = structlog.get_logger("archives.sources")
 
 
-class Source(Archive, Protocol):
+class ArchiveSource(Archive, Protocol):
     """An archive of a chain.
 
     `name` is its name in settings and records. If it is `authoritative`, it lists every published
@@ -66,7 +66,9 @@ class Sources:
     """
 
     def __init__(
-        self, chain: Sequence[Source], products: Mapping[str, Sequence[Source]] | None = None
+        self,
+        chain: Sequence[ArchiveSource],
+        products: Mapping[str, Sequence[ArchiveSource]] | None = None,
     ) -> None:
         self._chain = tuple(chain)
         self._products = {name: tuple(own) for name, own in (products or {}).items()}
@@ -74,7 +76,7 @@ class Sources:
         self.failures = 0
         """Number of sources that failed during a search and were replaced by others."""
 
-    def chain(self, product: str) -> tuple[Source, ...]:
+    def chain(self, product: str) -> tuple[ArchiveSource, ...]:
         """Return the sources of a product, in order."""
         return self._products.get(product, self._chain)
 
@@ -201,7 +203,7 @@ class Sources:
             raise soonest(failures)
         raise NotPublishedError(f"no source lists {record.name}: " + _named(chain, record.product))
 
-    def _all(self) -> tuple[Source, ...]:
+    def _all(self) -> tuple[ArchiveSource, ...]:
         named = [self._chain, *self._products.values()]
         return tuple({id(source): source for chain in named for source in chain}.values())
 
@@ -212,7 +214,7 @@ class _Search:
     def __init__(
         self,
         wanted: tuple[str, str, date, date, LonLatBox | None],
-        waiting: list[Source],
+        waiting: list[ArchiveSource],
         failed: Callable[[], None],
     ) -> None:
         self._failed = failed
@@ -262,7 +264,7 @@ class _Days:
 
     def __init__(
         self,
-        source: Source,
+        source: ArchiveSource,
         product: str,
         collection: str,
         start: date,
@@ -309,7 +311,7 @@ def _newest(found: list[tuple[int, GranuleRecord]]) -> list[GranuleRecord]:
     return sorted(best.values(), key=lambda record: (record.start, record.name))
 
 
-def _listed(source: Source, record: GranuleRecord) -> GranuleRecord | None:
+def _listed(source: ArchiveSource, record: GranuleRecord) -> GranuleRecord | None:
     """Find a granule by its name in another source; return None if it is not listed there."""
     parts = parse_granule_name(record.name)
     if parts is None:
@@ -328,6 +330,6 @@ def _joined(one: Holding, other: Holding) -> Holding:
     )
 
 
-def _named(chain: Sequence[Source], product: str) -> str:
+def _named(chain: Sequence[ArchiveSource], product: str) -> str:
     names = ", ".join(source.name for source in chain)
     return f"{product} has the sources {names}" if names else f"{product} has no source"

@@ -19,18 +19,18 @@ from pathlib import Path
 import structlog
 
 from service_manager.leader.manager import Manager
-from service_manager.options import Options
+from service_manager.options import ManagerOptions
 from swathmill.stack.azurite import Account, AzuriteServer
 from swathmill.stack.redis_server import RedisServer
 from tasks.model.model import RequestOrder
 from tasks.model.plan import Plan, PlannedTask
 from tasks.model.spec import CollectSpec, GridSpec, Input, MosaicSpec, Spec
-from tasks.request.request import Request, parse_request
+from tasks.request.document import Request, parse_request
 from tasks.run.connect import connect
 from tasks.settings import Settings
 from tasks.storage.store import Operation, Row, Store
-from tasks.tables import protocol, requests
-from tasks.tables.services import Services
+from tasks.tables import protocol, request_operations
+from tasks.tables.runtime import Runtime
 from tasks.tables.transitions import RetryPolicy
 
 GRID = GridSpec(crs="EPSG:4326", transform=(1, 0, 0, 0, -1, 0), width=8, height=8)
@@ -103,16 +103,16 @@ def _document(title: str) -> Request:
 class Run:
     """A manager and a worker in one process."""
 
-    def __init__(self, services: Services, store: CountingStore) -> None:
-        self.services = services
+    def __init__(self, runtime: Runtime, store: CountingStore) -> None:
+        self.runtime = runtime
         self.store = store
         self.sent: list[str] = []
-        options = Options(tick=0.0, orphans=1e9)
-        self.manager = Manager(services, options, plan, self.sent.append, 1)
+        options = ManagerOptions(tick=0.0, orphans=1e9)
+        self.manager = Manager(runtime, options, plan, self.sent.append, 1)
 
     def until_running(self, request: str) -> None:
         """Plan a request."""
-        while requests.load(self.services, request).state.value != "running":
+        while request_operations.load(self.runtime, request).state.value != "running":
             self.manager.tick()
 
     def make(self, request: str, number: int) -> None:
@@ -122,30 +122,30 @@ class Run:
             self.manager.tick()
             sent, self.sent[:] = list(self.sent), []
             for key in sent:
-                claimed = protocol.claim(self.services, key, "bench", RetryPolicy())
+                claimed = protocol.claim(self.runtime, key, "bench", RetryPolicy())
                 if claimed is not None:
-                    now = self.services.clock.now()
+                    now = self.runtime.clock.now()
                     attempt = claimed.attempt(started=now, ended=now, duration=0.0)
-                    made += protocol.commit(self.services, attempt, (), claimed.task)
+                    made += protocol.commit(self.runtime, attempt, (), claimed.task)
         while self.done(request) < made:
             self.manager.tick()
 
     def done(self, request: str) -> int:
         """Tasks of the request that are done, as its row says."""
-        row = requests.load(self.services, request)
+        row = request_operations.load(self.runtime, request)
         return sum(count.done for count in row.phases.values())
 
     def cancel(self, request: str) -> None:
         """Cancel a request, and tell what it took."""
         at = self.store.reads, self.store.scans, self.store.writes
         began, cpu = time.perf_counter(), time.process_time()
-        requests.order(self.services, request, RequestOrder.CANCEL)
-        row = requests.load(self.services, request)
+        request_operations.order(self.runtime, request, RequestOrder.CANCEL)
+        row = request_operations.load(self.runtime, request)
         print(f"after the order: {row.state.value}, order {row.order!r}")
         told = ""
         while not row.state.ended:
             self.manager.tick()
-            row = requests.load(self.services, request)
+            row = request_operations.load(self.runtime, request)
             text = ", ".join(f"{p.value} {c.done} of {c.total}" for p, c in row.phases.items())
             if text != told:
                 print(f"{time.perf_counter() - began:6.1f} s  {row.state.value}: {text}")
@@ -179,14 +179,16 @@ def main() -> None:
         redis = RedisServer.on_free_port(folder=folder / "redis", log=folder / "redis.log")
         children = [server.start(), redis.start()]
         try:
-            services = connect(Settings(storage=server.connection_string, redis_url=redis.url))
-            store = CountingStore(services.store)
-            services = replace(services, store=store)
-            run = Run(services, store)
+            runtime = connect(Settings(storage=server.connection_string, redis_url=redis.url))
+            store = CountingStore(runtime.store)
+            runtime = replace(runtime, store=store)
+            run = Run(runtime, store)
             if arguments.others:
-                other = requests.submit(services, "other", _document(f"o {arguments.others}"))
+                other = request_operations.submit(
+                    runtime, "other", _document(f"o {arguments.others}")
+                )
                 run.until_running(other)
-            request = requests.submit(services, "owner", _document(f"g {arguments.tasks}"))
+            request = request_operations.submit(runtime, "owner", _document(f"g {arguments.tasks}"))
             run.until_running(request)
             print(f"planned: {arguments.tasks} tasks", flush=True)
             run.make(request, arguments.made)

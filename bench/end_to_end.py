@@ -38,15 +38,14 @@ from modis.sphere import SPHERE_RADIUS
 from modis.tile import TILE_SIZE
 from reprojection.grid.grids import Grid, Lattice
 from reprojection.read.granule import open_granule
-from reprojection.read.raster import Band, Provenance, Raster, Source
+from reprojection.read.raster import Band, Provenance, Raster, SourceGranule
 from reprojection.sample.hdfeos_write import (
     FieldToWrite,
     GranuleToWrite,
     GridToWrite,
     write_granule,
 )
-from reprojection.warp.warp import Source as WarpSource
-from reprojection.warp.warp import warp
+from reprojection.warp.warp import SourceTile, warp
 from reprojection.write.write import write_cog
 
 LAYERS = tuple(f"sur_refl_b{number:02d}" for number in range(1, 8))
@@ -116,7 +115,7 @@ def ours(granule_path: Path, out: Path, threads: int = 1) -> None:
         height=info.height,
     )
     grid = target()
-    data = warp([WarpSource(bands=bands, grid=source)], grid, fill=FILL, threads=threads)
+    data = warp([SourceTile(bands=bands, grid=source)], grid, fill=FILL, threads=threads)
     raster = Raster(
         data=data,
         grid=grid,
@@ -130,7 +129,7 @@ def ours(granule_path: Path, out: Path, threads: int = 1) -> None:
             product="MOD09A1",
             collection="61",
             layer="sur_refl",
-            granules=(Source(name=granule_path.name),),
+            granules=(SourceGranule(name=granule_path.name),),
         ),
     )
     write_cog(raster, out, threads=threads)

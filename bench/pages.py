@@ -31,16 +31,16 @@ from swathmill.stack import ports
 from swathmill.stack.azurite import Account, AzuriteServer
 from swathmill.stack.children import Child, ChildSpec
 from tasks.model.keys import SHARDS, shard
-from tasks.model.model import Phase, RequestState, State, Task, WantOutcome
+from tasks.model.model import Phase, RequestState, State, Task, TaskOutcome
 from tasks.model.spec import CollectSpec
-from tasks.request.request import Request, parse_request
+from tasks.request.document import Request, parse_request
 from tasks.run.connect import connect
 from tasks.settings import Settings
 from tasks.storage.store import Operation
-from tasks.tables import requests, task_table, workers
+from tasks.tables import request_operations, task_table, workers
 from tasks.tables.request_table import PhaseCount, RequestRow
-from tasks.tables.rows import Want
-from tasks.tables.services import Services
+from tasks.tables.rows import Interest
+from tasks.tables.runtime import Runtime
 from tasks.tables.workers import WorkerRow
 
 OUT = Path(__file__).parent / "out"
@@ -108,9 +108,9 @@ def measure(folder: Path, number: int, tasks: int, refreshes: int) -> list[Cost]
             storage=azurite.connection_string,
             secret=secrets.token_hex(32),
         )
-        services = connect(settings)
+        runtime = connect(settings)
         began = time.monotonic()
-        fill(services, number, tasks)
+        fill(runtime, number, tasks)
         print(f"{number} requests and {tasks} tasks, in {time.monotonic() - began:.0f} s")
         with portal(folder, settings) as (child, url):
             meter = Meter(
@@ -221,21 +221,21 @@ def deep(meter: Meter) -> Iterator[Cost]:
     yield meter.cost(last, goal_ms=60)
 
 
-def fill(services: Services, number: int, tasks: int) -> None:
+def fill(runtime: Runtime, number: int, tasks: int) -> None:
     """Requests of three owners, of which the last ones have not ended; finished tasks; a worker."""
     document = parse_request(DOCUMENT)
     for n in range(number):
-        _request(services, document, n, ended=n < number - LIVE)
-    _tasks(services, tasks)
-    now = services.clock.now()
+        _request(runtime, document, n, ended=n < number - LIVE)
+    _tasks(runtime, tasks)
+    now = runtime.clock.now()
     worker = WorkerRow(name="worker-1", host="here", slots=2, started=now, beat_at=now)
-    workers.beat(services.store, services.clock, worker)
+    workers.beat(runtime.store, runtime.clock, worker)
 
 
-def _request(services: Services, document: Request, n: int, *, ended: bool) -> None:
+def _request(runtime: Runtime, document: Request, n: int, *, ended: bool) -> None:
     owner = ME if n % 3 else f"owner{n % 2}@example.org"
     made = document.model_copy(update={"title": f"Leaf area, part {n}"})
-    name = requests.submit(services, owner, made)
+    name = request_operations.submit(runtime, owner, made)
     phases = {
         phase: PhaseCount(total=40, done=40 if ended else 20, running=0)
         for phase in (Phase.COLLECTION, Phase.REPROJECTION, Phase.AGGREGATION)
@@ -246,17 +246,17 @@ def _request(services: Services, document: Request, n: int, *, ended: bool) -> N
         return replace(
             row,
             state=state or RequestState.RUNNING,
-            ended=services.clock.now() if ended else 0.0,
+            ended=runtime.clock.now() if ended else 0.0,
             phases=phases,
             outputs=40,
             delivered=40 if ended else 20,
             gap_count=3 if n % 5 == 0 else 0,
         )
 
-    requests.change_request(services, name, change)
+    request_operations.change_request(runtime, name, change)
 
 
-def _tasks(services: Services, number: int) -> None:
+def _tasks(runtime: Runtime, number: int) -> None:
     batches: dict[str, list[Operation]] = {name: [] for name in SHARDS}
     for n in range(number):
         spec = CollectSpec(
@@ -265,15 +265,17 @@ def _tasks(services: Services, number: int) -> None:
         task = Task(
             key=spec.key, phase=spec.phase, task_class=spec.task_class, inputs=0, state=State.DONE
         )
-        want = Want(request="bench", key=spec.key, phase=spec.phase, outcome=WantOutcome.DONE)
+        interest = Interest(
+            request="bench", key=spec.key, phase=spec.phase, outcome=TaskOutcome.DONE
+        )
         batches[shard(spec.key)] += [
             task_table.insert_task(task),
             *task_table.insert_spec(spec.key, spec),
-            task_table.put_want(want),
+            task_table.put_interest(interest),
         ]
     for name, operations in batches.items():
         for start in range(0, len(operations), 99):
-            services.tasks.transact(name, operations[start : start + 99])
+            runtime.tasks.transact(name, operations[start : start + 99])
 
 
 @contextmanager

@@ -24,24 +24,24 @@ from pathlib import Path
 from azure.data.tables import TableServiceClient
 
 from bench.continent import PRODUCTS, Continent, request_document
-from service_manager.planner.course import Course
-from service_manager.plans import frozen
+from service_manager.planner.plan_stream import PlanStream
+from service_manager.plans import stored_plan
+from service_manager.plans.plan_jobs import COLLECT
 from service_manager.plans.plan_writer import PlanWriter
-from service_manager.plans.planning import COLLECT
 from swathmill.stack.azurite import Account, AzuriteServer
 from tasks.errors import BlobExistsError, BlobMissingError
-from tasks.messages.hints import MemoryHints
 from tasks.messages.queues import MemoryQueue
+from tasks.messages.wakeups import MemoryWakeUps
 from tasks.model.packages import Packages
-from tasks.request.request import parse_request
+from tasks.request.document import parse_request
 from tasks.run.connect import TABLES
 from tasks.settings import Settings
 from tasks.storage.azure_tables import AzureTables
-from tasks.storage.blobs import Blobs, MemoryBlobs, Stored, bytes_digest
+from tasks.storage.blobs import Blobs, MemoryBlobs, StoredBlob, bytes_digest
 from tasks.storage.clock import SystemClock
 from tasks.storage.memory_store import MemoryStore
 from tasks.storage.store import Store
-from tasks.tables.services import Services
+from tasks.tables.runtime import Runtime
 
 OUT = Path(__file__).parent / "out" / "plan.json"
 START = date(2003, 1, 1)
@@ -55,7 +55,7 @@ class FolderBlobs(MemoryBlobs):
         super().__init__()
         self._folder = folder
 
-    def put_bytes(self, container: str, name: str, data: bytes) -> Stored:
+    def put_bytes(self, container: str, name: str, data: bytes) -> StoredBlob:
         path = self._folder / container / name
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.exists() and path.read_bytes() != data:
@@ -124,21 +124,21 @@ def _status(name: str) -> int:
     raise KeyError(name)
 
 
-def course(days: int, *, ever_new: bool = True) -> Course:
+def course(days: int, *, ever_new: bool = True) -> PlanStream:
     """The planning of so many days from 2003 on; `ever_new`: the catalogue cannot say that it has
     not changed."""
     document = request_document(START, START + timedelta(days=days - 1))
     settings, archive = Settings(), Continent(ever_new=ever_new)
-    return Course(parse_request(document), archive, Packages.of(settings), settings)
+    return PlanStream(parse_request(document), archive, Packages.of(settings), settings)
 
 
 def write(store: Store, blobs: Blobs, request: str, days: int, found: Measured) -> None:
     """Plan so many days and write them to a store."""
-    plan = frozen.freeze(blobs, request, course(days))
-    services = Services(
-        store=store, blobs=blobs, queue=MemoryQueue(), hints=MemoryHints(), clock=SystemClock()
+    plan = stored_plan.freeze(blobs, request, course(days))
+    runtime = Runtime(
+        store=store, blobs=blobs, queue=MemoryQueue(), wakeups=MemoryWakeUps(), clock=SystemClock()
     )
-    for written in PlanWriter(services, request, plan.sections()).batches():
+    for written in PlanWriter(runtime, request, plan.sections()).batches():
         found.tasks += len(written.tasks)
 
 
@@ -168,15 +168,15 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="swathmill-plan-") as name:
         folder = Path(name)
         blobs = FolderBlobs(folder / "blobs")
-        frozen.freeze(MemoryBlobs(), "warm", course(2))
+        stored_plan.freeze(MemoryBlobs(), "warm", course(2))
         with measured("listed by the catalogue, no more", found) as stage:
             stage.tasks = listed(days)
         with measured("planned and frozen", found) as stage:
-            plan = frozen.freeze(blobs, "first", course(days, ever_new=False))
+            plan = stored_plan.freeze(blobs, "first", course(days, ever_new=False))
             stage.tasks = plan.counts.tasks
         for text, ever_new in (("nothing new", False), ("listed again", True)):
             with measured(f"planned again, {text}", found) as stage:
-                again = frozen.freeze(blobs, text, course(days, ever_new=ever_new))
+                again = stored_plan.freeze(blobs, text, course(days, ever_new=ever_new))
                 stage.tasks = again.counts.tasks
             assert [s.name for s in again.stretches] == [s.name for s in plan.stretches]
         with measured("written to the memory store", found) as stage:
@@ -202,7 +202,7 @@ def main() -> None:
     report(plan, found)
 
 
-def report(plan: frozen.Frozen, found: list[Measured]) -> None:
+def report(plan: stored_plan.Frozen, found: list[Measured]) -> None:
     """Print what was reached of the goals, and keep the figures."""
     listing, first, again, listed_again = found[:4]
     net = first.cpu - listing.cpu

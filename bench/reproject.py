@@ -31,8 +31,8 @@ from bench.turns import Took, peak_mib, take_turns
 from reprojection.grid.blocks import plan_blocks
 from reprojection.grid.coordinates import Coordinates, SourceSpace, exact_coordinates, plan_rows
 from reprojection.grid.grids import Grid, Lattice, modis_tile_grid, project_bounds
-from reprojection.grid.places import Chunk, centres
-from reprojection.warp.warp import Method, Source, warp
+from reprojection.grid.pixel_coordinates import Chunk, centres
+from reprojection.warp.warp import Method, SourceTile, warp
 
 FILL = -28672
 OUT = Path(__file__).parent / "out" / "reproject.json"
@@ -105,7 +105,7 @@ class Result:
         )
 
 
-def made(case: Case) -> list[Source]:
+def made(case: Case) -> list[SourceTile]:
     """A case's tiles of random int16 with a tenth of fill."""
     rng = np.random.default_rng(2012)
     sources = []
@@ -116,7 +116,7 @@ def made(case: Case) -> list[Source]:
             pixels = rng.integers(0, 10000, grid.shape, dtype=np.int16)
             pixels[rng.random(grid.shape, dtype=np.float32) < 0.1] = FILL
             bands.append(pixels)
-        sources.append(Source(bands=bands, grid=grid))
+        sources.append(SourceTile(bands=bands, grid=grid))
     return sources
 
 
@@ -138,7 +138,7 @@ def target_grid(case: Case) -> Grid:
     return Lattice(crs=case.crs, resolution=case.resolution).snap(project_bounds(box, case.crs))
 
 
-def mosaic_of(case: Case, sources: list[Source], whole: Grid) -> NDArray[np.int16]:
+def mosaic_of(case: Case, sources: list[SourceTile], whole: Grid) -> NDArray[np.int16]:
     """The tiles as the one array that rasterio needs; making it is not on its clock."""
     array = np.full((case.bands, *whole.shape), FILL, np.int16)
     space = SourceSpace.of(whole)
@@ -152,7 +152,7 @@ def mosaic_of(case: Case, sources: list[Source], whole: Grid) -> NDArray[np.int1
 
 
 def ours_of(
-    case: Case, sources: list[Source], target: Grid, threads: int
+    case: Case, sources: list[SourceTile], target: Grid, threads: int
 ) -> tuple[Callable[[], object], NDArray[np.int16]]:
     """Our warp of a case, and the array it writes to."""
     out = np.empty((case.bands, *target.shape), np.int16)
@@ -235,7 +235,7 @@ def peak_memory(case: Case, side: str, threads: int, layers: Path) -> float:
     return float(done.stdout)
 
 
-def save_layers(folder: Path, sources: list[Source], mosaic: NDArray[np.int16]) -> None:
+def save_layers(folder: Path, sources: list[SourceTile], mosaic: NDArray[np.int16]) -> None:
     """What `measure_peak` loads."""
     np.save(folder / "mosaic.npy", mosaic)
     for number, source in enumerate(sources):
@@ -249,7 +249,7 @@ def measure_peak(case: Case, side: str, threads: int, folder: Path) -> float:
     whole, target = whole_grid(case), target_grid(case)
     if side == "ours":
         sources = [
-            Source(
+            SourceTile(
                 grid=modis_tile_grid(h, v, case.metres),
                 bands=[np.load(folder / f"{number}-{n}.npy") for n in range(case.bands)],
             )

@@ -26,16 +26,16 @@ import structlog
 
 from bench.scale_rows import BIG, CLASS, Claim, GeneratedStore
 from service_manager.leader.manager import Manager
-from service_manager.options import Options
+from service_manager.options import ManagerOptions
 from tasks.model.keys import shard
 from tasks.model.model import Attempt, Phase, RequestState, State, Task
 from tasks.model.plan import Plan, PlannedTask
 from tasks.model.spec import CollectSpec
-from tasks.request.request import Request, dump_request, parse_request
+from tasks.request.document import Request, dump_request, parse_request
 from tasks.storage.clock import ManualClock
 from tasks.storage.store import Delete, Row
-from tasks.tables import request_table, requests, task_table, workers
-from tasks.tables.services import Services, memory_services
+from tasks.tables import request_operations, request_table, task_table, workers
+from tasks.tables.runtime import Runtime, memory_runtime
 from tasks.tables.workers import RunningAttempt, WorkerRow
 
 LATENCY = 0.008  # seconds of one call
@@ -83,7 +83,7 @@ class Fleet:
         self.starts = 0
         self.ended = 0
         self.started_small: list[float] = []
-        self.hints: list[str] = []
+        self.wakeups: list[str] = []
 
     def move(self) -> None:
         """Let everything happen that was due by now."""
@@ -131,7 +131,7 @@ class Fleet:
         self.idle.append((worker, at))
         self.ended += 1
         mine = self.store.number(key) is not None
-        self.hints.append(key)
+        self.wakeups.append(key)
         done = Task(
             key=key,
             phase=Phase.COLLECTION,
@@ -139,7 +139,7 @@ class Fleet:
             inputs=0,
             state=State.DONE,
             attempt=1,
-            wants=(BIG if mine else "small",),
+            interests=(BIG if mine else "small",),
             sponsor=BIG if mine else "small",
         )
         attempt = Attempt(
@@ -153,8 +153,8 @@ class Fleet:
             ended=self.store.clock.now(),
             duration=at - start,
         )
-        news = task_table.news_of_attempt(done, attempt)
-        self.store.inner.transact(task_table.TABLE, shard(key), [news])
+        event = task_table.attempt_event(done, attempt)
+        self.store.inner.transact(task_table.TABLE, shard(key), [event])
 
     def rows(self) -> list[Row]:
         """The workers' rows as of now."""
@@ -231,8 +231,8 @@ class Run:
         clock = ManualClock()
         self.store = FleetStore(tasks=tasks, clock=clock, latency=LATENCY)
         self.fleet = self.store.fleet = Fleet(self.store, number, 2, seconds, beat)
-        self.services: Services = replace(memory_services(clock), store=self.store)
-        self.options = Options(heartbeat=beat, lease=6 * beat)
+        self.runtime: Runtime = replace(memory_runtime(clock), store=self.store)
+        self.options = ManagerOptions(heartbeat=beat, lease=6 * beat)
         self.result = Result(tasks=tasks, workers=number)
         row = request_table.RequestRow(
             id=BIG,
@@ -252,7 +252,7 @@ class Run:
         gc.collect()
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         found, clock, fleet = self.result, self.store.clock, self.fleet
-        manager = Manager(self.services, self.options, _plan, fleet.messages.append, 1)
+        manager = Manager(self.runtime, self.options, _plan, fleet.messages.append, 1)
         began = time.process_time()
         manager.tick()
         found.take_over_cpu = time.process_time() - began
@@ -261,13 +261,15 @@ class Run:
         steady = None
         while fleet.ended < ended:
             fleet.move()
-            for key in fleet.hints:
-                self.services.hints.publish(key)
-            fleet.hints.clear()
+            for key in fleet.wakeups:
+                self.runtime.wakeups.publish(key)
+            fleet.wakeups.clear()
             now = clock.monotonic()
             if not submitted and now - start >= SMALL_AT:
                 submitted = now
-                requests.submit(self.services, "other", _document("small"), request_id="small")
+                request_operations.submit(
+                    self.runtime, "other", _document("small"), request_id="small"
+                )
             mine = time.process_time()
             harness = fleet.spent
             calls_before = self.store.calls
@@ -299,7 +301,7 @@ class Run:
 
 
 def _ledger_bytes(manager: Manager) -> int:
-    ledger = manager.view.requests[BIG].ledger if BIG in manager.view.requests else None
+    ledger = manager.cache.requests[BIG].ledger if BIG in manager.cache.requests else None
     return ledger.size if ledger else 0
 
 

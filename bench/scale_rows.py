@@ -17,11 +17,11 @@ from tasks.storage.memory_store import MemoryStore
 from tasks.storage.schema import SCHEMA
 from tasks.storage.store import Insert, Operation, Row
 from tasks.tables import task_table
-from tasks.tables.rows import Want
-from tasks.tables.task_table import RowKind, kind_of, ready_row, want_row
+from tasks.tables.rows import Interest
+from tasks.tables.task_table import RowKind, interest_row, kind_of, ready_row
 
 BIG = "big"
-READY, WANTED = ready_row(BIG, ""), want_row(BIG, "")  # the prefixes of its rows
+READY, WANTED = ready_row(BIG, ""), interest_row(BIG, "")  # the prefixes of its rows
 CLASS = "collection MOD13A2 6"
 PAGE = 1000  # rows of one answer
 _SPAN = 1 << 44
@@ -165,13 +165,15 @@ class GeneratedStore:
         if kind is RowKind.TASK and key in self.running:
             return self._row(shard, name, task_table.TASK.dump(self._task(key)))
         number = self.number(key)
-        if number is None or kind not in (RowKind.READY, RowKind.WANT, RowKind.TASK):
+        if number is None or kind not in (RowKind.READY, RowKind.INTEREST, RowKind.TASK):
             return None
         if kind is RowKind.READY:
             return self._row(shard, name, {"schema": SCHEMA, "key": key})
-        if kind is RowKind.WANT:
-            want = Want(request=BIG, key=key, phase=Phase.COLLECTION, name=f"granule {number}")
-            return self._row(shard, name, task_table.WANT.dump(want))
+        if kind is RowKind.INTEREST:
+            interest = Interest(
+                request=BIG, key=key, phase=Phase.COLLECTION, name=f"granule {number}"
+            )
+            return self._row(shard, name, task_table.INTEREST.dump(interest))
         return self._row(shard, name, task_table.TASK.dump(self._task(key)))
 
     def _task(self, key: str) -> Task:
@@ -187,7 +189,7 @@ class GeneratedStore:
             claim=claim.claim if claim else "",
             worker=claim.worker if claim else "",
             claimed_at=self.clock.now(),
-            wants=(BIG if mine else "small",),
+            interests=(BIG if mine else "small",),
             sponsor=BIG if mine else "small",
         )
 

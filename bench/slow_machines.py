@@ -21,12 +21,12 @@ from pathlib import Path
 
 from bench.slow_spells import HOUR, Spells
 from service_manager.fleet.monitor import Monitor
-from service_manager.options import Options
-from service_manager.tasks.view import Running, View
+from service_manager.options import ManagerOptions
+from service_manager.tasks.manager_cache import ManagerCache, WatchedAttempt
 from tasks.model.categories import Category
 from tasks.model.model import Phase, State
 from tasks.tables.history import ClassStatistics
-from tasks.tables.rows import News
+from tasks.tables.rows import CompletionEvent
 from tasks.tables.workers import Hold, RunningAttempt, WorkerRow
 
 BEAT = 10.0
@@ -34,7 +34,7 @@ WORKERS, SLOTS = 60, 2
 SPREAD = 0.5  # of the logarithm of durations
 # Mean seconds by class, and how progress runs against work: a power of the share done.
 CLASSES = {"collection": (90.0, 1.0), "reprojection": (300.0, 1.6), "reduction": (900.0, 0.7)}
-OPTIONS = Options(heartbeat=BEAT, ceiling=4 * HOUR)
+OPTIONS = ManagerOptions(heartbeat=BEAT, ceiling=4 * HOUR)
 OUT = Path(__file__).parent / "out" / "slow_machines.json"
 
 
@@ -43,7 +43,7 @@ class Policy:
     """What the monitor may do, and whether attempts tell how far they are."""
 
     name: str
-    options: Options
+    options: ManagerOptions
     progress: bool = True
     slow: bool = True  # whether machines are slow at times at all
 
@@ -138,7 +138,7 @@ class Fleet:
             work = rng.lognormvariate(math.log(CLASSES[name][0]) - SPREAD**2 / 2, SPREAD)
             self.bag.append(Work(f"{i:08d}", name, work))
         self.asked = sum(task.work for task in self.bag)
-        self.view = View()
+        self.view = ManagerCache()
         self.monitor = Monitor(self.policy.options, self.view)
         self.ends: list[tuple[float, int, Attempt]] = []
         self.result = Result(policy=self.policy.name)
@@ -204,7 +204,7 @@ class Fleet:
         done = attempt.machine.spells.done(attempt.start, self.now) / attempt.task.work
         return float(min(1.0, done) ** CLASSES[attempt.task.task_class][1])
 
-    def _order(self, running: Running, order: str) -> None:
+    def _order(self, running: WatchedAttempt, order: str) -> None:
         running.ordered = self.now
         self.running[running.key].order = order
 
@@ -241,8 +241,8 @@ class Fleet:
         self.hits += attempt.machine.spells.slow_between(attempt.start, self.now)
         del self.running[attempt.task.key]
         running = self.view.running.pop(attempt.task.key)
-        news = _news(attempt, category, self.now)
-        self.monitor.ended(news, running, self.statistics, self.now)
+        event = _event(attempt, category, self.now)
+        self.monitor.ended(event, running, self.statistics, self.now)
 
     def _fill(self) -> None:
         for machine in self.machines:
@@ -266,7 +266,7 @@ class Fleet:
         self.result.attempts += 1
         self.running[task.key] = attempt
         heapq.heappush(self.ends, (attempt.ends, self.result.attempts, attempt))
-        self.view.running[task.key] = Running(
+        self.view.running[task.key] = WatchedAttempt(
             key=task.key,
             claim=attempt.claim,
             worker=machine.name,
@@ -281,8 +281,8 @@ class Fleet:
         return True
 
 
-def _news(attempt: Attempt, category: Category | None, now: float) -> News:
-    return News(
+def _event(attempt: Attempt, category: Category | None, now: float) -> CompletionEvent:
+    return CompletionEvent(
         key=attempt.task.key,
         row="",
         number=attempt.task.attempts,
@@ -294,10 +294,10 @@ def _news(attempt: Attempt, category: Category | None, now: float) -> News:
         task_class=attempt.task.task_class,
         worker=attempt.machine.name,
         has_dependents=False,
-        wants=(),
+        interests=(),
         not_before=0.0,
         message="",
-        successor="",
+        fallback="",
         sponsor="r",
         files=(),
         counted=False,

@@ -26,7 +26,7 @@ from redis import Redis
 
 from service_manager.leader.manager import Manager
 from service_manager.leader.service import serve
-from service_manager.options import Options
+from service_manager.options import ManagerOptions
 from swathmill.stack.azurite import Account, AzuriteServer
 from swathmill.stack.children import Child, ChildSpec
 from swathmill.stack.redis_server import RedisServer
@@ -34,12 +34,12 @@ from tasks.messages.celery_app import Sender, make_app
 from tasks.model.model import RequestState
 from tasks.model.plan import Plan, PlannedTask
 from tasks.model.spec import CollectSpec
-from tasks.request.request import Request, parse_request
+from tasks.request.document import Request, parse_request
 from tasks.run import logs
 from tasks.run.connect import connect
 from tasks.settings import Settings
-from tasks.tables import protocol, requests, workers
-from tasks.tables.services import Services
+from tasks.tables import protocol, request_operations, workers
+from tasks.tables.runtime import Runtime
 from tasks.tables.transitions import RetryPolicy
 from worker.slots.service import consume
 from worker.slots.supervisor import Supervisor
@@ -96,25 +96,25 @@ def manage(settings: Settings) -> None:
     """The manager's process."""
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    services = connect(settings)
+    runtime = connect(settings)
     sender = Sender(make_app(settings.redis_url.get_secret_value()))
-    options = Options.of(settings, "bench")
-    serve(services, options, lambda epoch: Manager(services, options, plan, sender, epoch), stop)
+    options = ManagerOptions.of(settings, "bench")
+    serve(runtime, options, lambda epoch: Manager(runtime, options, plan, sender, epoch), stop)
 
 
 def work(settings: Settings) -> None:
     """A worker's process: claim and commit, nothing in between."""
-    services = connect(settings)
+    runtime = connect(settings)
     policy = RetryPolicy()
 
     def run(key: str) -> None:
-        claimed = protocol.claim(services, key, settings.worker_name, policy)
+        claimed = protocol.claim(runtime, key, settings.worker_name, policy)
         if claimed is not None:
-            now = services.clock.now()
+            now = runtime.clock.now()
             attempt = claimed.attempt(started=now, ended=now, duration=0.0)
-            protocol.commit(services, attempt, (), claimed.task)
+            protocol.commit(runtime, attempt, (), claimed.task)
 
-    threading.Thread(target=_beat, args=(services, settings), daemon=True).start()
+    threading.Thread(target=_beat, args=(runtime, settings), daemon=True).start()
     slots = Slots(settings, run)
     consume(make_app(settings.redis_url.get_secret_value()), cast("Supervisor", slots))
 
@@ -130,17 +130,17 @@ def _ignore(_value: object) -> None:
     """An answer of no use."""
 
 
-def _beat(services: Services, settings: Settings) -> None:
+def _beat(runtime: Runtime, settings: Settings) -> None:
     row = workers.WorkerRow(
         name=settings.worker_name,
         host="bench",
         slots=settings.slots,
-        started=services.clock.now(),
-        beat_at=services.clock.now(),
+        started=runtime.clock.now(),
+        beat_at=runtime.clock.now(),
     )
     while True:
-        workers.beat(services.store, services.clock, row)
-        services.clock.sleep(settings.heartbeat_seconds)
+        workers.beat(runtime.store, runtime.clock, row)
+        runtime.clock.sleep(settings.heartbeat_seconds)
 
 
 ROLES = {"manage": manage, "work": work, "count": count}
@@ -211,23 +211,23 @@ def until(there: Callable[[], bool], what: str) -> None:
 def protocol_run(machine: Machine, tasks: int, processes: int) -> dict[str, object]:
     """Plan, then execute; rates and CPU seconds."""
     with running(azurite := machine.azurite.start(), redis := machine.redis.start()):
-        services = connect(machine.settings)
+        runtime = connect(machine.settings)
         begun = time.monotonic()
         with running(manager := machine.child("manage")):
             document = parse_request({**DOCUMENT, "title": str(tasks)})
-            request = requests.submit(services, "bench", document)
+            request = request_operations.submit(runtime, "bench", document)
 
             def state() -> RequestState:
-                return requests.load(services, request).state
+                return request_operations.load(runtime, request).state
 
             until(lambda: state() is RequestState.RUNNING, "the plan")
             planned = time.monotonic()
             parts: dict[str, Child] = {"azurite": azurite, "redis": redis, "manager": manager}
             parts |= {f"worker-{i}": machine.child("work", i) for i in range(processes)}
             with running(*(c for name, c in parts.items() if name.startswith("worker"))):
-                until(lambda: _delivered(services, request) > 0, "a task")
+                until(lambda: _delivered(runtime, request) > 0, "a task")
                 before = {name: cpu_seconds(child) for name, child in parts.items()}
-                first, at = time.monotonic(), _delivered(services, request)
+                first, at = time.monotonic(), _delivered(runtime, request)
                 until(lambda: state().ended, "the end")
                 ended = time.monotonic()
                 spent = {name: cpu_seconds(child) - before[name] for name, child in parts.items()}
@@ -243,8 +243,8 @@ def protocol_run(machine: Machine, tasks: int, processes: int) -> dict[str, obje
     }
 
 
-def _delivered(services: Services, request: str) -> int:
-    return sum(count.done for count in requests.load(services, request).phases.values())
+def _delivered(runtime: Runtime, request: str) -> int:
+    return sum(count.done for count in request_operations.load(runtime, request).phases.values())
 
 
 def celery_run(machine: Machine, tasks: int, processes: int) -> dict[str, object]:

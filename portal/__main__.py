@@ -18,8 +18,8 @@ def main() -> int:
     try:
         settings = read_settings()
         logs.configure(settings.log_level, process="portal")
-        services = connect(settings)
-        app = create_app(settings, services)
+        runtime = connect(settings)
+        app = create_app(settings, runtime)
     except (ValueError, WrongSettingError, SettingMissingError) as error:
         sys.stderr.write(f"The portal cannot start: {error}\n")
         return exits.CONFIGURATION

@@ -33,7 +33,7 @@ from tasks.model.packages import Packages
 from tasks.run.sources import is_sample
 from tasks.settings import Settings
 from tasks.tables.manager_lease import ManagerWatch
-from tasks.tables.services import Services
+from tasks.tables.runtime import Runtime
 
 DESCRIPTION = """
 Swathmill turns MODIS granules into analysis-ready rasters on one grid.
@@ -65,7 +65,7 @@ HEADERS = {
 _WEEK = 7 * 86400
 
 
-def create_app(settings: Settings, services: Services) -> FastAPI:
+def create_app(settings: Settings, runtime: Runtime) -> FastAPI:
     """Build the portal over the given services.
 
     Raises ValueError for a secret too short to sign with.
@@ -78,21 +78,21 @@ def create_app(settings: Settings, services: Services) -> FastAPI:
         redoc_url=None,
         openapi_url="/api/openapi.json",
     )
-    manager = ManagerWatch(services, settings.lease_seconds)
+    manager = ManagerWatch(runtime, settings.lease_seconds)
     portal = Portal(
         settings=settings,
-        services=services,
+        runtime=runtime,
         packages=Packages.of(settings),
-        holdings=KnownHoldings(services),
-        pages=Pages(services.clock, manager, sample=is_sample(settings)),
+        holdings=KnownHoldings(runtime),
+        pages=Pages(runtime.clock, manager, sample=is_sample(settings)),
         results=ResultIndex(),
         pictures=Pictures(),
-        board=Board(services),
+        board=Board(runtime),
         manager=manager,
-        desk=SignInDesk(services, settings),
+        desk=SignInDesk(runtime, settings),
     )
     app.state.settings = settings
-    app.state.clock = services.clock
+    app.state.clock = runtime.clock
     app.state.portal = portal
     for router in (
         api.router,

@@ -16,13 +16,13 @@ import numpy.typing as npt
 
 from reprojection import catalogue
 from reprojection.catalogue import Product
-from reprojection.catalogue.layers import Kind
+from reprojection.catalogue.layers import LayerKind
 from reprojection.errors import ChoiceRefusedError
 from reprojection.grid.crs import operation
 from reprojection.grid.grids import Grid
 from reprojection.grid.targets import pixel_metres
 from reprojection.read.encoding import Encoding, floating_encoding, stored_encoding
-from reprojection.read.granule_layer import UNDATED, Place, find_places, place_in
+from reprojection.read.granule_layer import UNDATED, GranuleHeader, find_places, place_in
 from reprojection.read.raster import Band, Parameter, Pixels, Provenance, Raster
 from reprojection.warp import warp
 from reprojection.warp.from_swaths import Driving, newest_of_each_swath, swaths_onto_grid
@@ -188,7 +188,7 @@ def reproject(
     return _raster(places, grid, options, method, encoding, merged)
 
 
-def _driving(places: Sequence[Place], options: Options) -> Driving | None:
+def _driving(places: Sequence[GranuleHeader], options: Options) -> Driving | None:
     driver = options.driver
     if driver is None or options.merge == "mean":
         return None
@@ -200,7 +200,7 @@ def _driving(places: Sequence[Place], options: Options) -> Driving | None:
     return Driving(places=theirs, rule=driver.qa, resampling=method)
 
 
-def _agreeing(places: list[Place]) -> list[Place]:
+def _agreeing(places: list[GranuleHeader]) -> list[GranuleHeader]:
     """Check that granules are of one product and one kind of layer, and tiles of one date."""
     first = places[0]
     for place in places[1:]:
@@ -223,7 +223,7 @@ def _agreeing(places: list[Place]) -> list[Place]:
     return places
 
 
-def _resampling(place: Place, entry: Product | None, grid: Grid, options: Options) -> str:
+def _resampling(place: GranuleHeader, entry: Product | None, grid: Grid, options: Options) -> str:
     if options.resampling is not None:
         return options.resampling
     if place.grid is None:
@@ -233,14 +233,14 @@ def _resampling(place: Place, entry: Product | None, grid: Grid, options: Option
     return catalogue.default_resampling(place.layer.kind, _coarser_by(place, grid))
 
 
-def _coarser_by(place: Place, grid: Grid) -> float:
+def _coarser_by(place: GranuleHeader, grid: Grid) -> float:
     """Return the target's pixel side divided by the layer's own."""
     if place.grid is None:
         raise AssertionError(f"{place.name} lies on no grid")
     return pixel_metres(grid) / pixel_metres(place.grid)
 
 
-def _check(place: Place, method: str, options: Options) -> None:
+def _check(place: GranuleHeader, method: str, options: Options) -> None:
     kind, name = place.layer.kind, place.layer.name
     if options.qa is not None and not options.mask:
         raise ChoiceRefusedError(
@@ -258,12 +258,12 @@ def _check(place: Place, method: str, options: Options) -> None:
         raise ChoiceRefusedError(
             f"resampling {method!r} is not known; choose {_words(warp.METHODS)}"
         )
-    if kind is not Kind.CONTINUOUS and method in _BLENDING:
+    if kind is not LayerKind.CONTINUOUS and method in _BLENDING:
         raise ChoiceRefusedError(
             f"{method!r} would blend layer {name!r}, whose values are a {kind.value}; choose "
             "nearest or mode"
         )
-    if kind is not Kind.CONTINUOUS and options.merge == "mean" and place.grid is None:
+    if kind is not LayerKind.CONTINUOUS and options.merge == "mean" and place.grid is None:
         raise ChoiceRefusedError(
             f"merge 'mean' would blend layer {name!r}, whose values are a {kind.value}; choose "
             "nadir, latest or first"
@@ -274,7 +274,7 @@ def _words(choices: Sequence[str]) -> str:
     return " or ".join([", ".join(choices[:-1]), choices[-1]])
 
 
-def _encoding(places: Sequence[Place], options: Options) -> Encoding:
+def _encoding(places: Sequence[GranuleHeader], options: Options) -> Encoding:
     """Choose how pixels are held while merging; they become physical units at the end."""
     layer = places[0].layer
     if _is_physical(places[0], options):
@@ -284,12 +284,12 @@ def _encoding(places: Sequence[Place], options: Options) -> Encoding:
     return stored_encoding(layer, every_value=every_value, indices=indices)
 
 
-def _is_physical(place: Place, options: Options) -> bool:
-    return options.units == "physical" and place.layer.kind is Kind.CONTINUOUS
+def _is_physical(place: GranuleHeader, options: Options) -> bool:
+    return options.units == "physical" and place.layer.kind is LayerKind.CONTINUOUS
 
 
 def _raster(
-    places: Sequence[Place],
+    places: Sequence[GranuleHeader],
     grid: Grid,
     options: Options,
     method: str,
@@ -323,7 +323,7 @@ def _raster(
         data = np.empty((len(planes), *grid.shape), dtype)
         for band, plane in enumerate(planes):
             data[band] = plane
-    is_class = layer.kind is Kind.CLASS
+    is_class = layer.kind is LayerKind.CLASS
     return Raster(
         data=data,
         grid=grid,
@@ -348,7 +348,9 @@ def _physical(values: Pixels, scale: float, offset: float) -> npt.NDArray[np.flo
     return out
 
 
-def _provenance(places: Sequence[Place], grid: Grid, options: Options, method: str) -> Provenance:
+def _provenance(
+    places: Sequence[GranuleHeader], grid: Grid, options: Options, method: str
+) -> Provenance:
     used = operation(grid.crs)
     starts = [place.start for place in places if place.start > UNDATED]
     ends = [place.end for place in places if place.end is not None]

@@ -15,19 +15,19 @@ from kombu.exceptions import OperationalError
 from archives.errors import ArchiveError, SourcesSettingError
 from reprojection.read.isolation import ReadingProcess
 from reprojection.read.outline import read_layers
-from service_manager.leader.keeping import beside_rounds
+from service_manager.leader.lease import beside_rounds
 from service_manager.leader.manager import Manager, SendError
 from service_manager.leader.service import serve
-from service_manager.options import Options
-from service_manager.planner.course import Course
-from service_manager.plans.planning import COLLECT
+from service_manager.options import ManagerOptions
+from service_manager.planner.plan_stream import PlanStream
+from service_manager.plans.plan_jobs import COLLECT
 from service_manager.requests.lifecycle import PLANNERS
 from service_manager.requests.notify import MailServer, Postman, Signing
 from service_manager.storage.holdings import Shelf, Teller
 from service_manager.tasks.index_file import IndexFile
 from tasks.messages.celery_app import Sender, make_app
 from tasks.model.packages import Packages
-from tasks.request.request import Request
+from tasks.request.document import Request
 from tasks.run import exits, logs
 from tasks.run.connect import SettingMissingError, connect
 from tasks.run.sources import open_sources
@@ -44,7 +44,7 @@ def main() -> int:
     try:
         settings = read_settings()
         logs.configure(settings.log_level, process="manager")
-        services = connect(settings)
+        runtime = connect(settings)
         reader = ReadingProcess()
         index = IndexFile.take(settings.data_dir)
         archive = open_sources(settings, index.path, reader.read_outline)
@@ -57,20 +57,20 @@ def main() -> int:
     except AzureError as error:
         log.error("cannot start: storage does not answer", error=error.message)
         return exits.UNAVAILABLE
-    options = Options.of(settings, name)
+    options = ManagerOptions.of(settings, name)
     packages = Packages.of(settings)
     sender = Sender(make_app(settings.redis_url.get_secret_value()))
-    postman = Postman(services.store, services.clock, MailServer.of(settings), Signing.of(settings))
+    postman = Postman(runtime.store, runtime.clock, MailServer.of(settings), Signing.of(settings))
 
     gc.set_threshold(*COLLECT)
     planners = ThreadPoolExecutor(PLANNERS, thread_name_prefix="plan")
     looking = ThreadPoolExecutor(1, thread_name_prefix="holdings")
     shelf = Shelf(archive)
-    teller = Teller(services, shelf, lambda path: reader.run(read_layers, path), looking.submit)
+    teller = Teller(runtime, shelf, lambda path: reader.run(read_layers, path), looking.submit)
 
-    def planned(request: Request) -> Course:
+    def planned(request: Request) -> PlanStream:
         shelf.refresh()
-        return Course(request, archive, packages, settings)
+        return PlanStream(request, archive, packages, settings)
 
     def send(key: str) -> None:
         try:
@@ -85,15 +85,15 @@ def main() -> int:
             raise SendError(str(error)) from error
 
     def make(epoch: int) -> Manager:
-        return Manager(services, options, planned, send, epoch, planners.submit, send_to)
+        return Manager(runtime, options, planned, send, epoch, planners.submit, send_to)
 
-    keep = beside_rounds(services.clock, options.lease)
+    keep = beside_rounds(runtime.clock, options.lease)
 
     def each() -> None:
         postman.tick()
         teller.tick()
 
-    serve(services, options, make, stop, each=each, keep=keep)
+    serve(runtime, options, make, stop, each=each, keep=keep)
     planners.shutdown(wait=False, cancel_futures=True)
     looking.shutdown(wait=False, cancel_futures=True)
     postman.close(10.0)

@@ -3,12 +3,12 @@
 from dataclasses import dataclass, field
 
 from tasks.settings import Settings
-from tasks.tables.bounds import Bounds
+from tasks.tables.time_limits import TimeLimits
 from tasks.tables.transitions import RetryPolicy
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class ManagerOptions:
     """Times in seconds, counts of tasks."""
 
     name: str = "manager"
@@ -39,7 +39,7 @@ class Options:
     portal_url: str = "http://127.0.0.1:8000"
 
     @classmethod
-    def of(cls, settings: Settings, name: str) -> "Options":
+    def of(cls, settings: Settings, name: str) -> "ManagerOptions":
         """Return the options that the settings ask for; `name` tells this process from others."""
         return cls(
             name=name,
@@ -74,8 +74,8 @@ class Options:
         )
 
     @property
-    def bounds(self) -> Bounds:
+    def bounds(self) -> TimeLimits:
         """How long attempts may run."""
-        return Bounds(
+        return TimeLimits(
             factor=self.factor, samples=self.samples, floor=self.floor, ceiling=self.ceiling
         )

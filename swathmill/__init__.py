@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from reprojection.reproject import Driver, Options, reproject
     from reprojection.write.write import read_grid, read_raster, write_cog
     from swathmill.client import Client
-    from tasks.request.request import Request, load_request
+    from tasks.request.document import Request, load_request
 
     __version__: str
 
@@ -45,9 +45,9 @@ _HOMES = {
     "Lattice": "reprojection.grid.grids",
     "Options": "reprojection.reproject",
     "Raster": "reprojection.read.raster",
-    "Request": "tasks.request.request",
+    "Request": "tasks.request.document",
     "explain": "reprojection.explain.explain",
-    "load_request": "tasks.request.request",
+    "load_request": "tasks.request.document",
     "read_grid": "reprojection.write.write",
     "read_raster": "reprojection.write.write",
     "reproject": "reprojection.reproject",

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, Valid
 from swathmill.errors import ApiError, BrokenOffError, RefusedError
 from tasks.errors import RequestRefusedError
 from tasks.model.model import RequestState
-from tasks.request.request import Request
+from tasks.request.document import Request
 
 TIMEOUT_SECONDS = 60.0
 CHUNK_BYTES = 1 << 20

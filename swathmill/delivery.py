@@ -11,15 +11,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
-from swathmill.client import (
-    Client,
-    Failure,
-    Gap,
-    Missing,
-    PhaseProgress,
-    RequestStatus,
-    ResultFile,
-)
+from swathmill.client import Client, Failure, Gap, Missing, PhaseProgress, RequestStatus, ResultFile
 from tasks.model.model import RequestState
 
 EXIT_CODES = {RequestState.COMPLETE: 0, RequestState.REFUSED: 2, RequestState.GAPS: 3}

@@ -10,7 +10,7 @@ from swathmill.client import Client, RequestStatus
 from swathmill.errors import ApiError, RefusedError
 from swathmill.progress import ProgressView
 from swathmill.stack.folder import DataFolder
-from tasks.request.request import Request, dump_request
+from tasks.request.document import Request, dump_request
 
 POLL_SECONDS = 0.5
 TICK_SECONDS = 0.1

@@ -26,7 +26,7 @@ _COUNTED = ("too_long", "too_short", "string_too_long", "string_too_short", "byt
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wanted:
+class ExpectedValue:
     """What a field takes: "VALUE is not WHAT", and how to write it."""
 
     what: str
@@ -36,7 +36,7 @@ class Wanted:
 class Guide(Protocol):
     """What is known of a document's fields. A path is dotted: `products.0.name`."""
 
-    def wanted(self, path: str) -> Wanted | None:
+    def wanted(self, path: str) -> ExpectedValue | None:
         """What the field takes; None when nothing more is known than its type."""
         ...
 
@@ -127,43 +127,47 @@ def shown(value: object) -> str:
 
 _EXTRA = ("extra_forbidden", "invalid_key")
 
-_BY_TYPE: Sequence[tuple[tuple[str, ...], Wanted]] = (
+_BY_TYPE: Sequence[tuple[tuple[str, ...], ExpectedValue]] = (
     (
         ("int", "whole"),
-        Wanted(what="a whole number", remedy="Write a whole number, like 5."),
+        ExpectedValue(what="a whole number", remedy="Write a whole number, like 5."),
     ),
     (
         ("float", "finite", "decimal", "complex", "greater", "less", "multiple"),
-        Wanted(what="a number that fits here", remedy="Write a number, like 0.5."),
+        ExpectedValue(what="a number that fits here", remedy="Write a number, like 0.5."),
     ),
-    (("bool",), Wanted(what="true or false", remedy="Write true or false.")),
+    (("bool",), ExpectedValue(what="true or false", remedy="Write true or false.")),
     (
         ("date", "time", "timezone"),
-        Wanted(what="a day", remedy="Write year, month and day, like 2012-01-31."),
+        ExpectedValue(what="a day", remedy="Write year, month and day, like 2012-01-31."),
     ),
     (
         ("string", "bytes", "enum", "literal", "url", "uuid"),
-        Wanted(what="a text that fits here", remedy="Write a text without special characters."),
+        ExpectedValue(
+            what="a text that fits here", remedy="Write a text without special characters."
+        ),
     ),
     (
         ("list", "tuple", "set", "frozen", "iter", "generator"),
-        Wanted(what="a list", remedy="Write a list: [first, second]."),
+        ExpectedValue(what="a list", remedy="Write a list: [first, second]."),
     ),
     (
         ("dict", "mapping", "model", "dataclass", "arguments", "get_attribute"),
-        Wanted(
+        ExpectedValue(
             what="a mapping of names to values",
             remedy="Write names with values: {name: value}.",
         ),
     ),
 )
-_ANYTHING = Wanted(what="a value that fits here", remedy="Look the field up in the documentation.")
+_ANYTHING = ExpectedValue(
+    what="a value that fits here", remedy="Look the field up in the documentation."
+)
 
 
 class NoGuide:
     """As `Guide`, where nothing is known but types."""
 
-    def wanted(self, path: str) -> Wanted | None:
+    def wanted(self, path: str) -> ExpectedValue | None:
         del path
         return None
 
@@ -278,7 +282,7 @@ def _words(fault: _Fault, guide: Guide) -> tuple[str, str]:
     return f"{shown(fault.value)} is not {what}.", remedy
 
 
-def _wanted_by_type(kind: str) -> Wanted:
+def _wanted_by_type(kind: str) -> ExpectedValue:
     for starts, wanted in _BY_TYPE:
         if kind.startswith(starts):
             return wanted
@@ -300,7 +304,7 @@ def _misspelt(fault: _Fault, guide: Guide) -> tuple[str, str]:
     return problem, "Take it out, or check its spelling."
 
 
-def _no_choice(fault: _Fault, wanted: Wanted | None) -> tuple[str, str]:
+def _no_choice(fault: _Fault, wanted: ExpectedValue | None) -> tuple[str, str]:
     choices = str(fault.context.get("expected", "")).replace("'", "")
     names = [name.strip() for name in choices.replace(" or ", ",").split(",") if name.strip()]
     like = nearest(fault.value, names) if isinstance(fault.value, str) else []

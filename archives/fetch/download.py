@@ -31,7 +31,7 @@ from archives.errors import (
 )
 from archives.fetch.answers import answer_error, bare_url, followed, see_granule
 from archives.fetch.limits import HostLimits
-from archives.fetch.partial import Origin, Partial, check_room
+from archives.fetch.partial import DownloadOrigin, Partial, check_room
 from archives.model import Fetched
 
 Progress = Callable[[int, int], None]
@@ -255,7 +255,7 @@ class Downloader:
         total = total or wanted.size
         if answer.status_code == 200:
             partial.begin(
-                Origin(url=bare_url(wanted.url), validator=_validator(answer), total=total)
+                DownloadOrigin(url=bare_url(wanted.url), validator=_validator(answer), total=total)
             )
         check_room(partial.to.parent, total - partial.length)
         self._keep(pieces, total, wanted, partial)

@@ -15,7 +15,7 @@ _SPARE = 64 * 2**20  # bytes of disk left free for other programs
 
 
 @dataclass(frozen=True, kw_only=True)
-class Origin:
+class DownloadOrigin:
     """The file that the bytes of a partial file belong to.
 
     `url` is the first address without its query. `validator` is a strong ETag or a Last-Modified
@@ -40,7 +40,7 @@ class Partial:
         self._state = to.with_name(f"{to.name}.part.json")
         self._kind = checksum_type or ""
         self.length = 0
-        self.origin: Origin | None = None
+        self.origin: DownloadOrigin | None = None
         self._digests = self._fresh()
         self._file: FileIO | None = None
         self._read()
@@ -52,7 +52,7 @@ class Partial:
         self.path.unlink(missing_ok=True)
         self.length, self.origin, self._digests = 0, None, self._fresh()
 
-    def begin(self, origin: Origin) -> None:
+    def begin(self, origin: DownloadOrigin) -> None:
         """Start again with the bytes of an origin; the state is on disk before the first byte."""
         self.clear()
         draft = self._state.with_name(f"{self._state.name}.new")
@@ -107,7 +107,7 @@ class Partial:
         """Adopt the bytes of an earlier process, unless their origin is unknown."""
         try:
             state = json.loads(self._state.read_text("utf-8"))
-            self.origin = Origin(
+            self.origin = DownloadOrigin(
                 url=str(state["url"]),
                 validator=str(state["validator"]),
                 total=int(state["total"]),

@@ -24,7 +24,7 @@ from archives.errors import (
 from archives.fetch.answers import bare_url, see_granule
 from archives.fetch.download import Timing
 from archives.fetch.limits import HostLimits
-from archives.fetch.partial import Origin, Partial, check_room
+from archives.fetch.partial import DownloadOrigin, Partial, check_room
 from archives.formats.layout import Listed, archive_set, day_folders, held_sets, record_of
 from archives.model import Fetched, GranuleRecord, Holding, Progress, newest_editions
 from modis.box import LonLatBox
@@ -132,7 +132,9 @@ class FtpArchive:
                 f"{bare_url(record.url)} has {total} bytes, the listing says {record.size}: "
                 "one is out of date"
             )
-        origin = Origin(url=bare_url(record.url), validator=_modified(ftp, path), total=total)
+        origin = DownloadOrigin(
+            url=bare_url(record.url), validator=_modified(ftp, path), total=total
+        )
         if partial.origin != origin or partial.length > total or not origin.validator:
             partial.begin(origin)  # also if no date proves that the file is unchanged
         if total and partial.length == total:

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bench.chaos.audit import Findings, audit, is_settled, processes_of, services_of
+from bench.chaos.audit import Findings, audit, is_settled, processes_of, runtime_of
 from bench.chaos.documents import documents, real_document, sample_document
 from bench.chaos.faults import Faults, SmallDisk
 from bench.chaos.journal import Journal
@@ -214,9 +214,9 @@ class Run:
             time.sleep(0.05)
 
     def _audit(self, folder: DataFolder, stack: Stack) -> Findings:
-        services = services_of(folder)
-        self._for(60.0, stack, lambda: time.sleep(1.0), until=lambda: is_settled(services))
-        return audit(services)
+        runtime = runtime_of(folder)
+        self._for(60.0, stack, lambda: time.sleep(1.0), until=lambda: is_settled(runtime))
+        return audit(runtime)
 
 
 def _difference(errand: Errand, again: Errand) -> str:

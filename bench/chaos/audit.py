@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from service_manager.storage.retention import Retention
-from service_manager.tasks.view import View
+from service_manager.tasks.manager_cache import ManagerCache
 from swathmill.stack.azurite import AzuriteServer
 from swathmill.stack.folder import DataFolder
 from tasks.model.categories import Category
@@ -18,7 +18,7 @@ from tasks.run.connect import connect
 from tasks.settings import Settings
 from tasks.storage.blobs import ARTIFACTS, GRANULES
 from tasks.tables import history
-from tasks.tables.services import Services
+from tasks.tables.runtime import Runtime
 
 _ENDED = (State.DONE, State.FAILED, State.CANCELLED, State.EXPIRED)
 
@@ -33,7 +33,7 @@ class Findings:
     swept: int = 0
 
 
-def services_of(folder: DataFolder) -> Services:
+def runtime_of(folder: DataFolder) -> Runtime:
     """Clients of a stack's storage, past whatever lies between."""
     azurite = AzuriteServer(
         folder=folder.azurite,
@@ -46,48 +46,48 @@ def services_of(folder: DataFolder) -> Services:
     return connect(Settings.model_validate(given), create=False)
 
 
-def sweep(services: Services) -> int:
+def sweep(runtime: Runtime) -> int:
     """What the manager's own sweep does in the course of an hour or two, at once."""
-    retention = Retention(services, View(), wait=0.0)
+    retention = Retention(runtime, ManagerCache(), wait=0.0)
     return sum(retention.collect(shard) for _ in range(2) for shard in SHARDS)
 
 
-def is_settled(services: Services) -> bool:
+def is_settled(runtime: Runtime) -> bool:
     """Whether no task is ready, running or waits for another try, and no news is untold."""
     for shard in SHARDS:
-        tasks = services.tasks
-        if tasks.ready(shard, 1) or any(tasks.begun(shard, 1)) or tasks.news(shard, 1):
+        tasks = runtime.tasks
+        if tasks.ready(shard, 1) or any(tasks.begun(shard, 1)) or tasks.event(shard, 1):
             return False
     return True
 
 
-def audit(services: Services) -> Findings:
+def audit(runtime: Runtime) -> Findings:
     """Look at every task, attempt and blob of an account in which nothing runs any more."""
     found = Findings(violations=[], outcomes=Counter(), tasks=Counter())
-    for request in services.requests.live():
+    for request in runtime.requests.live():
         found.violations.append(f"request {request} has not ended")
     named: set[str] = set()
-    for task in _tasks(services):
+    for task in _tasks(runtime):
         found.tasks[task.state.value] += 1
-        attempts = services.tasks.attempts(task.key)
-        found.violations += _of_task(services, task, attempts)
+        attempts = runtime.tasks.attempts(task.key)
+        found.violations += _of_task(runtime, task, attempts)
         found.outcomes.update(_outcome(attempt) for attempt in attempts)
         named.update(file.blob for file in task.files)
-    found.violations += _of_history(services, found.outcomes)
-    found.swept = sweep(services)
+    found.violations += _of_history(runtime, found.outcomes)
+    found.swept = sweep(runtime)
     for container in (GRANULES, ARTIFACTS):
-        for name in services.blobs.names(container):
+        for name in runtime.blobs.names(container):
             if f"{container}/{name}" not in named:
                 found.violations.append(f"blob {container}/{name} belongs to no task")
     return found
 
 
-def _tasks(services: Services) -> Iterator[Task]:
+def _tasks(runtime: Runtime) -> Iterator[Task]:
     for shard in SHARDS:
-        yield from list(services.tasks.all_tasks(shard))
+        yield from list(runtime.tasks.all_tasks(shard))
 
 
-def _of_task(services: Services, task: Task, attempts: list[Attempt]) -> Iterator[str]:
+def _of_task(runtime: Runtime, task: Task, attempts: list[Attempt]) -> Iterator[str]:
     name = f"task {task.key[:12]} ({task.phase})"
     if task.state not in _ENDED:
         yield f"{name} is {task.state} although all requests have ended"
@@ -106,15 +106,15 @@ def _of_task(services: Services, task: Task, attempts: list[Attempt]) -> Iterato
             yield f"{name} is done and no attempt of claim {task.claim} succeeded"
         for file in task.files:
             container, _, blob = file.blob.partition("/")
-            data = services.blobs.get_bytes(container, blob)
+            data = runtime.blobs.get_bytes(container, blob)
             if (len(data), hashlib.sha256(data).hexdigest()) != (file.size, file.sha256):
                 yield f"{name}: blob {file.blob} is not what was recorded"
 
 
-def _of_history(services: Services, outcomes: Counter[str]) -> Iterator[str]:
+def _of_history(runtime: Runtime, outcomes: Counter[str]) -> Iterator[str]:
     """Every ended attempt is counted, and once."""
     counted: Counter[str] = Counter()
-    for day in history.executions(services.store, 3, dt.datetime.now(dt.UTC).date()):
+    for day in history.executions(runtime.store, 3, dt.datetime.now(dt.UTC).date()):
         counted[day.category.value if day.category else "success"] += day.count
     if counted != outcomes:
         yield f"the history counts {dict(counted)}, the attempts are {dict(outcomes)}"

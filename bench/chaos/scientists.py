@@ -14,7 +14,7 @@ from swathmill.client import Client
 from swathmill.errors import ApiError, RefusedError
 from swathmill.stack.folder import DataFolder
 from tasks.model.model import RequestState
-from tasks.request.request import parse_request
+from tasks.request.document import parse_request
 
 PEOPLE = ("ada@example.org", "ben@example.org", "cleo@example.org")
 ROUND_SECONDS = 0.5

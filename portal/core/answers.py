@@ -12,7 +12,7 @@ from portal.core.results import ResultFile
 from tasks.model.categories import RULES
 from tasks.model.model import Attempt, Phase, State, Task
 from tasks.tables.request_table import RequestRow
-from tasks.tables.rows import Want
+from tasks.tables.rows import Interest
 
 
 class _Answer(BaseModel):
@@ -77,19 +77,19 @@ class FailureAnswer(_Answer):
     attempts_url: str
 
     @classmethod
-    def of(cls, want: Want) -> Self:
+    def of(cls, interest: Interest) -> Self:
         """Describe the failure that a want row records."""
-        rule = RULES[want.category] if want.category else None
+        rule = RULES[interest.category] if interest.category else None
         return cls(
-            key=want.key,
-            phase=want.phase,
-            name=want.name,
-            output=want.output,
-            category=want.category.value if want.category else "upstream failed",
-            message=want.message,
+            key=interest.key,
+            phase=interest.phase,
+            name=interest.name,
+            output=interest.output,
+            category=interest.category.value if interest.category else "upstream failed",
+            message=interest.message,
             cause=rule.cause if rule else "",
             remedy=rule.remedy if rule else "",
-            attempts_url=f"/api/tasks/{want.key}",
+            attempts_url=f"/api/tasks/{interest.key}",
         )
 
 
@@ -118,7 +118,7 @@ class RequestAnswer(_Answer):
     url: str
 
     @classmethod
-    def of(cls, row: RequestRow, *, failures: tuple[Want, ...] = ()) -> Self:
+    def of(cls, row: RequestRow, *, failures: tuple[Interest, ...] = ()) -> Self:
         """Build the answer for a request's row; it includes the first gaps."""
         return cls(
             id=row.id,
@@ -145,7 +145,7 @@ class RequestAnswer(_Answer):
             delivered=row.delivered,
             gap_count=row.gap_count,
             gaps=tuple(GapAnswer(what=gap.what, why=gap.reason) for gap in row.gaps),
-            failures=tuple(FailureAnswer.of(want) for want in failures),
+            failures=tuple(FailureAnswer.of(interest) for interest in failures),
             retry_of=row.retry_of,
             retried_as=row.retried_as,
             url=f"/requests/{row.id}",

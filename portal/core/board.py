@@ -17,7 +17,7 @@ from tasks.model.keys import SHARDS
 from tasks.tables import history, workers
 from tasks.tables.history import ClassStatistics
 from tasks.tables.rows import LaterMarker, RunningMarker
-from tasks.tables.services import Services
+from tasks.tables.runtime import Runtime
 from tasks.tables.workers import WorkerRow
 
 IDLE_SECONDS = 15.0
@@ -51,8 +51,8 @@ class _Signs:
 class Board:
     """One portal's view of the tables, shared by all open pages."""
 
-    def __init__(self, services: Services) -> None:
-        self._services = services
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
         self._lock = threading.Lock()
         self._signs: _Signs | None = None
         self._read_at = 0.0
@@ -66,15 +66,15 @@ class Board:
         Changes that no attempt has made may be missing for some minutes.
         """
         with self._lock:
-            store = self._services.store
+            store = self._runtime.store
             found = tuple(workers.list_workers(store))
-            now = self._services.clock.monotonic()
+            now = self._runtime.clock.monotonic()
             claims = frozenset(a.claim for worker in found for a in worker.attempts)
             signs = _Signs(claims=claims, counted=self._counted(claims, now))
             old = self._sight
             running, later = old.running, old.later
             if signs != self._signs or now - self._read_at >= MARKER_SECONDS:
-                running, later = _markers(self._services)
+                running, later = _markers(self._runtime)
                 self._read_at = now
             statistics = old.statistics
             if self._signs is None or signs.counted != self._signs.counted:
@@ -91,17 +91,17 @@ class Board:
         if self._signs is not None and idle and now - self._counted_at < IDLE_SECONDS:
             return self._signs.counted
         self._counted_at = now
-        return history.load_cursor(self._services.store).etag
+        return history.load_cursor(self._runtime.store).etag
 
 
 def _markers(
-    services: Services,
+    runtime: Runtime,
 ) -> tuple[tuple[RunningMarker, ...], tuple[LaterMarker, ...]]:
     """Markers of running tasks, and of those that are ready later."""
     running: list[RunningMarker] = []
     later: list[LaterMarker] = []
     for shard in SHARDS:
-        begun = services.tasks.begun(shard, limit=_MOST)
+        begun = runtime.tasks.begun(shard, limit=_MOST)
         running += begun[0]
         later += begun[1]
     return tuple(running), tuple(later)

@@ -6,7 +6,7 @@ from functools import cache
 
 from modis.collection import Collection
 from reprojection import catalogue
-from reprojection.catalogue.layers import Kind
+from reprojection.catalogue.layers import LayerKind
 
 _WILD = frozenset("*?[")
 
@@ -94,6 +94,8 @@ def layers(item: ProductItem, chosen: Sequence[str]) -> list[LayerItem]:
     """List the layers to tick: those of the catalogue, then others that were chosen before."""
     known = {layer.name for layer in item.layers}
     more = [
-        LayerItem(name=name, kind=Kind.CONTINUOUS.value) for name in chosen if name not in known
+        LayerItem(name=name, kind=LayerKind.CONTINUOUS.value)
+        for name in chosen
+        if name not in known
     ]
     return [*item.layers, *more]

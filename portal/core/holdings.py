@@ -7,7 +7,7 @@ from tasks.holdings import holdings
 from tasks.holdings.held import check_held
 from tasks.holdings.holdings import Holdings
 from tasks.request.resolved import ResolvedRequest
-from tasks.tables.services import Services
+from tasks.tables.runtime import Runtime
 
 FRESH = 5.0  # seconds after a read during which the row is not read again
 PATIENCE = 5.0  # seconds to wait until a manager has looked at the archive again
@@ -21,8 +21,8 @@ class KnownHoldings:
     list its files.
     """
 
-    def __init__(self, services: Services) -> None:
-        self._services = services
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
         self._lock = threading.Lock()
         self._read: tuple[float, Holdings | None] | None = None
 
@@ -31,10 +31,10 @@ class KnownHoldings:
 
         Raises StoreError.
         """
-        now = self._services.clock.monotonic()
+        now = self._runtime.clock.monotonic()
         with self._lock:
             if self._read is None or now - self._read[0] > FRESH:
-                self._read = now, holdings.read(self._services.store)[0]
+                self._read = now, holdings.read(self._runtime.store)[0]
             return self._read[1]
 
     def check(self, resolved: ResolvedRequest) -> None:
@@ -56,14 +56,14 @@ class KnownHoldings:
                 check_held(resolved, fresh)
 
     def _looked_at_anew(self) -> Holdings | None:
-        services = self._services
-        number = holdings.ask(services.store, services.clock)
-        limit = services.clock.monotonic() + PATIENCE
-        while services.clock.monotonic() < limit:
-            found, answers = holdings.read(services.store)
+        runtime = self._runtime
+        number = holdings.ask(runtime.store, runtime.clock)
+        limit = runtime.clock.monotonic() + PATIENCE
+        while runtime.clock.monotonic() < limit:
+            found, answers = holdings.read(runtime.store)
             if answers >= number:
                 with self._lock:
-                    self._read = services.clock.monotonic(), found
+                    self._read = runtime.clock.monotonic(), found
                 return found
-            services.clock.sleep(_POLL)
+            runtime.clock.sleep(_POLL)
         return None

@@ -10,11 +10,11 @@ from tasks.model.categories import Category
 from tasks.model.model import Phase
 from tasks.settings import Settings
 from tasks.tables import history
-from tasks.tables.bounds import Bounds
 from tasks.tables.expectation import Times
 from tasks.tables.history import ClassStatistics, DayCount
 from tasks.tables.rows import LaterMarker, RunningMarker
-from tasks.tables.services import Services
+from tasks.tables.runtime import Runtime
+from tasks.tables.time_limits import TimeLimits
 from tasks.tables.workers import Hold, RunningAttempt, WorkerRow
 
 DAYS = 14
@@ -23,7 +23,7 @@ _MOST_LATER = 50
 
 
 @dataclass(frozen=True, kw_only=True)
-class Running:
+class RunningTask:
     """A running attempt: its age, the mean of its class, and the age at which it is killed.
 
     Times are in seconds; `mean` is None until the class has enough successes.
@@ -109,9 +109,9 @@ class Executions:
         )
 
 
-def running(sight: Sight, settings: Settings, now: float) -> list[Running]:
+def running(sight: Sight, settings: Settings, now: float) -> list[RunningTask]:
     """List the running attempts, the nearest to its bound first."""
-    bounds = Bounds.of(settings)
+    bounds = TimeLimits.of(settings)
     times = Times(sight.statistics, bounds.samples)
     by_claim = {
         attempt.claim: (worker, attempt) for worker in sight.workers for attempt in worker.attempts
@@ -122,18 +122,18 @@ def running(sight: Sight, settings: Settings, now: float) -> list[Running]:
 
 def _running(
     marker: RunningMarker,
-    bounds: Bounds,
+    bounds: TimeLimits,
     times: Times,
     by_claim: Mapping[str, tuple[WorkerRow, RunningAttempt]],
     now: float,
-) -> Running:
+) -> RunningTask:
     task_class, claim = marker.task_class, marker.claim
     worker, beat = by_claim.get(claim, (None, None))
     age = now - marker.claimed_at
     if worker is not None and beat is not None:
         # The worker's own monotonic count, and the time since its last beat.
         age = beat.started_ago + max(0.0, now - worker.beat_at)
-    return Running(
+    return RunningTask(
         key=marker.key,
         attempt=marker.attempt,
         phase=marker.phase,
@@ -149,14 +149,14 @@ def _running(
     )
 
 
-def later(services: Services, sight: Sight) -> list[Later]:
+def later(runtime: Runtime, sight: Sight) -> list[Later]:
     """List the tasks that failed and wait for another attempt, the earliest first."""
-    return [*_later(services, heapq.nsmallest(_MOST_LATER, sight.later))]
+    return [*_later(runtime, heapq.nsmallest(_MOST_LATER, sight.later))]
 
 
-def _later(services: Services, markers: Sequence[LaterMarker]) -> Iterator[Later]:
+def _later(runtime: Runtime, markers: Sequence[LaterMarker]) -> Iterator[Later]:
     for marker in markers:
-        task = services.tasks.task(marker.key)
+        task = runtime.tasks.task(marker.key)
         if task is not None:
             yield Later(
                 key=marker.key,
@@ -183,17 +183,17 @@ def health(sight: Sight, settings: Settings, now: float) -> list[Health]:
     return found
 
 
-def executions(services: Services, days: int = DAYS) -> Executions:
+def executions(runtime: Runtime, days: int = DAYS) -> Executions:
     """Count the executions of the last days by outcome.
 
     Success comes first, then the failures in order of frequency.
     """
-    today = dt.datetime.fromtimestamp(services.clock.now(), dt.UTC).date()
+    today = dt.datetime.fromtimestamp(runtime.clock.now(), dt.UTC).date()
     span = tuple(today - dt.timedelta(days=days - 1 - i) for i in range(days))
     place = {day: i for i, day in enumerate(span)}
     table: dict[str, list[int]] = {"success": [0] * days}
     seconds: dict[str, float] = {}
-    for one in history.executions(services.store, days, today):
+    for one in history.executions(runtime.store, days, today):
         if one.day in place:
             outcome = _outcome(one)
             table.setdefault(outcome, [0] * days)[place[one.day]] += one.count
@@ -204,9 +204,9 @@ def executions(services: Services, days: int = DAYS) -> Executions:
     )
 
 
-def classes(services: Services) -> list[ClassStatistics]:
+def classes(runtime: Runtime) -> list[ClassStatistics]:
     """List the statistics of all task classes, by name."""
-    return sorted(history.class_statistics(services.store).values(), key=lambda s: s.task_class)
+    return sorted(history.class_statistics(runtime.store).values(), key=lambda s: s.task_class)
 
 
 def _outcome(one: DayCount) -> str:

@@ -15,9 +15,9 @@ from tasks.model.gaps import affected
 from tasks.model.model import ArtifactFile
 from tasks.model.plan import Gap
 from tasks.storage.blobs import is_damaged, split_blob
-from tasks.tables import protocol, requests
+from tasks.tables import protocol, request_operations
 from tasks.tables.request_table import RequestRow
-from tasks.tables.services import Services
+from tasks.tables.runtime import Runtime
 
 _REMEMBERED = 64  # requests whose results are remembered
 TAIL = 2**22  # bytes at the end of a result that are sent only after its checksum was verified
@@ -45,7 +45,7 @@ class ResultIndex:
         self._known: OrderedDict[str, _Known] = OrderedDict()
         self._lock = threading.Lock()
 
-    def files(self, services: Services, row: RequestRow) -> Mapping[str, ResultFile]:
+    def files(self, runtime: Runtime, row: RequestRow) -> Mapping[str, ResultFile]:
         """Return the finished results of a request by path, sorted by path."""
         version = (row.state.value, row.delivered)
         with self._lock:
@@ -53,25 +53,25 @@ class ResultIndex:
             if known is not None and known.version == version and row.state.ended:
                 self._known.move_to_end(row.id)
                 return known.files
-        return self._read(services, row)
+        return self._read(runtime, row)
 
     def gaps(
-        self, services: Services, row: RequestRow
+        self, runtime: Runtime, row: RequestRow
     ) -> tuple[tuple[Gap, ...], Mapping[str, tuple[str, ...]]]:
         """Return all gaps of a request, and by `Gap.what` the paths of the results that lack it."""
-        gaps = requests.gaps(services, row)
+        gaps = request_operations.gaps(runtime, row)
         if not gaps:
             return (), {}
-        files = self.files(services, row).values()
+        files = self.files(runtime, row).values()
         return gaps, affected(gaps, ((found.path, found.file.completeness) for found in files))
 
-    def find(self, services: Services, row: RequestRow, path: str) -> ResultFile:
+    def find(self, runtime: Runtime, row: RequestRow, path: str) -> ResultFile:
         """Return the result at a path; raise NotFoundError if no finished result has this path."""
         with self._lock:
             known = self._known.get(row.id)
         found = known.files.get(path) if known is not None else None
         if found is None:
-            found = self._read(services, row).get(path)
+            found = self._read(runtime, row).get(path)
         if found is None:
             raise NotFoundError(
                 f"Request {row.id} has no finished result {path!r}.",
@@ -79,21 +79,21 @@ class ResultIndex:
             )
         return found
 
-    def reader(self, services: Services, row: RequestRow) -> "ResultReader":
+    def reader(self, runtime: Runtime, row: RequestRow) -> "ResultReader":
         """Return a reader of a request's results."""
-        return ResultReader(services=services, index=self, request=row.id)
+        return ResultReader(runtime=runtime, index=self, request=row.id)
 
     def forget(self, request: str) -> None:
         """Read a request's results again at the next call; a blob was not at its recorded place."""
         with self._lock:
             self._known.pop(request, None)
 
-    def _read(self, services: Services, row: RequestRow) -> Mapping[str, ResultFile]:
+    def _read(self, runtime: Runtime, row: RequestRow) -> Mapping[str, ResultFile]:
         listed = {
-            path: ResultFile(path=path, file=file, key=want.key)
-            for want in requests.results(services, row.id)
-            for file in want.files
-            for path in [f"{want.output.strip('/')}/{file.name}".lstrip("/")]
+            path: ResultFile(path=path, file=file, key=interest.key)
+            for interest in request_operations.results(runtime, row.id)
+            for file in interest.files
+            for path in [f"{interest.output.strip('/')}/{file.name}".lstrip("/")]
         }
         files = dict(sorted(listed.items()))
         with self._lock:
@@ -112,7 +112,7 @@ class ResultReader:
     the next request that wants it. Raises CorruptBlobError for bytes that were damaged in transit.
     """
 
-    services: Services
+    runtime: Runtime
     index: ResultIndex
     request: str
 
@@ -121,7 +121,7 @@ class ResultReader:
     ) -> Iterator[bytes]:
         """Yield bytes of a result as they are stored; raise before the first part if that fails."""
         try:
-            return self.services.blobs.stream(*split_blob(result.file.blob), start, length)
+            return self.runtime.blobs.stream(*split_blob(result.file.blob), start, length)
         except BlobMissingError:
             raise self._lost(result) from None
 
@@ -137,7 +137,7 @@ class ResultReader:
 
         Raises GoneError if the file is known to be lost.
         """
-        task = self.services.tasks.task(result.key)
+        task = self.runtime.tasks.task(result.key)
         if task is None or result.file in task.files:
             return result
         for file in task.files:
@@ -157,14 +157,14 @@ class ResultReader:
         found, recorded = running.hexdigest(), result.file.sha256
         if found != recorded:
             read = CorruptBlobError(result.file.blob, recorded, found)
-            if not is_damaged(self.services.blobs, read):
+            if not is_damaged(self.runtime.blobs, read):
                 raise read
             raise self._lost(result)
         yield tail
 
     def _lost(self, result: ResultFile) -> GoneError:
         self.index.forget(self.request)
-        protocol.lose(self.services, result.key, result.file.blob)
+        protocol.lose(self.runtime, result.key, result.file.blob)
         return GoneError(
             f"Storage has lost {result.path}, or damaged it.",
             "Submit the request again: the missing result is made again and appears here, too.",

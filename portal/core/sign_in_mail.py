@@ -21,10 +21,10 @@ import structlog
 from tasks.errors import SwathmillError
 from tasks.run import reader_links, sign_in_links
 from tasks.settings import Settings
-from tasks.tables import outbox, requests
+from tasks.tables import outbox, request_operations
 from tasks.tables.outbox import Mail
 from tasks.tables.request_table import RequestRow
-from tasks.tables.services import Services, new_id
+from tasks.tables.runtime import Runtime, new_id
 
 KIND = "sign-in"
 HOUR = 3600.0
@@ -47,8 +47,8 @@ class SignInDesk:
     `later` runs the look-ups one at a time, in a thread of its own.
     """
 
-    def __init__(self, services: Services, settings: Settings, later: Later | None = None) -> None:
-        self._services = services
+    def __init__(self, runtime: Runtime, settings: Settings, later: Later | None = None) -> None:
+        self._runtime = runtime
         self._settings = settings
         self._later = later or ThreadPoolExecutor(1, thread_name_prefix="sign-in").submit
         self._lock = threading.Lock()
@@ -79,7 +79,7 @@ class SignInDesk:
         try:
             for mail in self._letters(address, then):
                 if self._may_write(mail.to):
-                    outbox.put(self._services.store, self._services.clock, mail)
+                    outbox.put(self._runtime.store, self._runtime.clock, mail)
         except SwathmillError as error:
             log.warning("a sign-in mail could not be written", error=str(error))
         finally:
@@ -88,7 +88,7 @@ class SignInDesk:
 
     def _may_write(self, to: str) -> bool:
         """Tell whether one more mail may be written within the hour, and count it if so."""
-        now = self._services.clock.monotonic()
+        now = self._runtime.clock.monotonic()
         while self._mailed and now - self._mailed[0][0] > HOUR:
             self._mailed.popleft()
         if len(self._mailed) >= ALTOGETHER:
@@ -107,7 +107,7 @@ class SignInDesk:
         owners = {
             row.owner
             for name in (address, key)
-            for row in requests.list_requests(self._services, name, 1)
+            for row in request_operations.list_requests(self._runtime, name, 1)
         }
         owners |= {row.owner for row, _ in self._newest() if _key(row.owner) == key}
         spelt = owners | {notify for _, notify in told}
@@ -121,7 +121,7 @@ class SignInDesk:
 
     def _letter(self, to: str, is_owner: bool, shown: Sequence[RequestRow], then: str) -> Mail:
         """Write a mail with plain addresses; the manager signs them when it sends the mail."""
-        url, now = self._settings.portal_url, self._services.clock.now()
+        url, now = self._settings.portal_url, self._runtime.clock.now()
         parts = [f"Somebody, probably you, asked to sign in to Swathmill at {url}"]
         if is_owner:
             parts.append(
@@ -142,7 +142,7 @@ class SignInDesk:
         return Mail(
             request="",
             to=to,
-            kind=f"{KIND} {new_id(self._services.random)}",
+            kind=f"{KIND} {new_id(self._runtime.random)}",
             subject="Sign in to Swathmill",
             body="\n\n".join(parts) + "\n",
             written=now,
@@ -152,11 +152,11 @@ class SignInDesk:
 
     def _newest(self) -> list[Told]:
         """Return the newest requests and whom they notify; read them at most every few seconds."""
-        now = self._services.clock.monotonic()
+        now = self._runtime.clock.monotonic()
         if self._read is None or now - self._read[0] > FRESH:
             found = []
-            for listed in requests.list_requests(self._services, None, _NEWEST):
-                found.append((listed, _notify(requests.load(self._services, listed.id))))
+            for listed in request_operations.list_requests(self._runtime, None, _NEWEST):
+                found.append((listed, _notify(request_operations.load(self._runtime, listed.id))))
             self._read = now, found
         return self._read[1]
 

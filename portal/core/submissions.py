@@ -9,13 +9,13 @@ from tasks.errors import FencedError, RequestRefusedError
 from tasks.model.model import RequestState
 from tasks.model.packages import PackageError, Packages
 from tasks.request.checks import Limits, check_request, nearest_names
-from tasks.request.request import Request, dump_request
+from tasks.request.document import Request, dump_request
 from tasks.request.resolved import ResolvedRequest
 from tasks.request.taking import check_taken
-from tasks.tables import requests
+from tasks.tables import request_operations
+from tasks.tables.request_operations import NoSuchRequestError
 from tasks.tables.request_table import RequestRow
-from tasks.tables.requests import NoSuchRequestError
-from tasks.tables.services import Services
+from tasks.tables.runtime import Runtime
 
 LONGEST_KEY = 255
 _POLL_SECONDS = 0.25
@@ -54,7 +54,7 @@ def check(resolved: ResolvedRequest, limits: Limits, packages: Packages) -> None
 
 
 def resent(
-    services: Services, person: Person, request: Request, key: str, *, dry_run: bool = False
+    runtime: Runtime, person: Person, request: Request, key: str, *, dry_run: bool = False
 ) -> RequestRow | None:
     """Return the request that this key has already made, or None.
 
@@ -66,14 +66,14 @@ def resent(
     if not key:
         return None
     try:
-        row = requests.load(services, idempotent_id(person.owner, key))
+        row = request_operations.load(runtime, idempotent_id(person.owner, key))
     except NoSuchRequestError:
         return None
     return _same(row, request, key, dry_run)
 
 
 def accept(
-    services: Services, person: Person, request: Request, *, key: str = "", dry_run: bool = False
+    runtime: Runtime, person: Person, request: Request, *, key: str = "", dry_run: bool = False
 ) -> RequestRow:
     """Hand a checked request to the manager; equal keys of one owner make one request.
 
@@ -81,12 +81,12 @@ def accept(
     """
     request_id = idempotent_id(person.owner, key) if key else None
     try:
-        name = requests.submit(
-            services, person.owner, request, request_id=request_id, dry_run=dry_run
+        name = request_operations.submit(
+            runtime, person.owner, request, request_id=request_id, dry_run=dry_run
         )
     except FencedError:
         raise IdempotencyError(f"The key {key!r} is taken.", "Choose another key.") from None
-    return _same(requests.load(services, name), request, key, dry_run)
+    return _same(request_operations.load(runtime, name), request, key, dry_run)
 
 
 def _same(row: RequestRow, request: Request, key: str, dry_run: bool) -> RequestRow:
@@ -104,7 +104,7 @@ def idempotent_id(owner: str, key: str) -> str:
 
 
 def wait_for_preview(
-    services: Services, name: str, seconds: float, *, acts: Callable[[], bool]
+    runtime: Runtime, name: str, seconds: float, *, acts: Callable[[], bool]
 ) -> RequestRow:
     """Wait until planning has counted a dry run; return its row.
 
@@ -115,9 +115,9 @@ def wait_for_preview(
         NoManagerError: no service manager acts, so nothing counts it.
         StillPlanningError: the counts are not ready within `seconds`.
     """
-    limit = services.clock.monotonic() + seconds
+    limit = runtime.clock.monotonic() + seconds
     while True:
-        row = requests.load(services, name)
+        row = request_operations.load(runtime, name)
         if row.state is RequestState.REFUSED:
             raise refusal(row)
         if row.state.ended:
@@ -127,12 +127,12 @@ def wait_for_preview(
                 f"The dry run {name} is not counted: no service manager is at work.",
                 "Ask again when one is; see /healthz.",
             )
-        if services.clock.monotonic() >= limit:
+        if runtime.clock.monotonic() >= limit:
             raise StillPlanningError(
                 f"The dry run {name} has not been counted in {seconds:g} s.",
                 f"Ask again at /api/requests/{name}/preview; the manager is busy.",
             )
-        services.clock.sleep(_POLL_SECONDS)
+        runtime.clock.sleep(_POLL_SECONDS)
 
 
 def refusal(row: RequestRow) -> RequestRefusedError:
@@ -143,24 +143,24 @@ def refusal(row: RequestRow) -> RequestRefusedError:
     return RequestRefusedError(name, rest, "")
 
 
-def load_for(services: Services, person: Person, request: str) -> RequestRow:
+def load_for(runtime: Runtime, person: Person, request: str) -> RequestRow:
     """Load a request that this person may see and give orders about.
 
     Raises NotFoundError if it does not exist or this person may not see it.
     """
-    row = read_for(services, person, request)
+    row = read_for(runtime, person, request)
     if not person.may_see(row.owner):
         raise _not_found(request)
     return row
 
 
-def read_for(services: Services, person: Person, request: str) -> RequestRow:
+def read_for(runtime: Runtime, person: Person, request: str) -> RequestRow:
     """Load a request that this person may read.
 
     Raises NotFoundError if it does not exist or this person may not read it.
     """
     try:
-        row = requests.load(services, request)
+        row = request_operations.load(runtime, request)
     except (NoSuchRequestError, ValueError):
         row = None
     if row is None or not person.may_read(row.owner, request):

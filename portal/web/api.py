@@ -31,12 +31,12 @@ from portal.core.submissions import (
     wait_for_preview,
 )
 from portal.core.tokens import Person
-from portal.web.context import Here, Portal
+from portal.web.context import CurrentPortal, Portal
 from tasks.model.keys import is_key
 from tasks.model.model import RequestOrder, RequestState, Task
-from tasks.request.request import parse_request
+from tasks.request.document import parse_request
 from tasks.request.resolved import resolve
-from tasks.tables import requests
+from tasks.tables import request_operations
 from tasks.tables.request_table import RequestRow
 
 router = APIRouter(prefix="/api", tags=["requests"])
@@ -68,7 +68,7 @@ def submit(
     body: Body,
     response: Response,
     caller: Caller,
-    here: Here,
+    portal: CurrentPortal,
     dry_run: Annotated[bool, Query(description="Only count granules, tasks, bytes, gaps.")] = False,
     idempotency_key: Annotated[
         str, Header(max_length=LONGEST_KEY, description="Sent again, it makes no second request.")
@@ -79,94 +79,94 @@ def submit(
     With `dry_run` the call waits for planning and answers with its counts.
     """
     request = parse_request(decode(body))
-    row = resent(here.services, caller, request, idempotency_key, dry_run=dry_run)
+    row = resent(portal.runtime, caller, request, idempotency_key, dry_run=dry_run)
     if row is None:
         resolved = resolve(request)
-        check(resolved, here.settings, here.packages)
-        here.holdings.check(resolved)
-        row = accept(here.services, caller, request, key=idempotency_key, dry_run=dry_run)
+        check(resolved, portal.settings, portal.packages)
+        portal.holdings.check(resolved)
+        row = accept(portal.runtime, caller, request, key=idempotency_key, dry_run=dry_run)
     if not dry_run:
         response.headers["Location"] = f"/api/requests/{row.id}"
         return RequestAnswer.of(row)
     response.status_code = 200
     # Each wait holds a thread: if many wait, the others are told where to look.
-    patience = PREVIEW_SECONDS if here.waiting.acquire(blocking=False) else 0.0
+    patience = PREVIEW_SECONDS if portal.waiting.acquire(blocking=False) else 0.0
     try:
         counted = wait_for_preview(
-            here.services, row.id, patience, acts=lambda: here.pages.manager().acts
+            portal.runtime, row.id, patience, acts=lambda: portal.pages.manager().acts
         )
         return PreviewAnswer.of(counted)
     finally:
         if patience:
-            here.waiting.release()
+            portal.waiting.release()
 
 
 @router.get("/requests", summary="Requests, newest first")
 def list_requests(
     caller: Caller,
-    here: Here,
+    portal: CurrentPortal,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
     everybody: Annotated[bool, Query(description="Operators: all owners' requests.")] = False,
     before: Annotated[str, Query(description="A request's id: only those older than it.")] = "",
 ) -> list[RequestAnswer]:
     """List the caller's requests without their gaps; an operator may ask for everybody's."""
     owner = None if everybody and caller.is_operator else caller.owner
-    after = load_for(here.services, caller, before) if before else None
-    found = requests.list_requests(here.services, owner, limit, after)
+    after = load_for(portal.runtime, caller, before) if before else None
+    found = request_operations.list_requests(portal.runtime, owner, limit, after)
     return [RequestAnswer.of(row) for row in found]
 
 
 @router.get("/requests/{request_id}", summary="Where a request stands")
-def status(request_id: str, caller: Reader, here: Here) -> RequestAnswer:
+def status(request_id: str, caller: Reader, portal: CurrentPortal) -> RequestAnswer:
     """Return state, progress by phase, the first gaps and the failures."""
-    row = read_for(here.services, caller, request_id)
+    row = read_for(portal.runtime, caller, request_id)
     failed = any(count.failed for count in row.phases.values()) or row.gap_count
-    found = list(requests.failures(here.services, row.id)) if failed else []
+    found = list(request_operations.failures(portal.runtime, row.id)) if failed else []
     return RequestAnswer.of(row, failures=tuple(found[:_FAILURES_ON_STATUS]))
 
 
 @router.get("/requests/{request_id}/preview", summary="What a dry run has counted")
-def preview(request_id: str, caller: Caller, here: Here) -> PreviewAnswer:
+def preview(request_id: str, caller: Caller, portal: CurrentPortal) -> PreviewAnswer:
     """Return the counts of a dry run; they are zero until its state is `previewed`."""
-    return PreviewAnswer.of(load_for(here.services, caller, request_id))
+    return PreviewAnswer.of(load_for(portal.runtime, caller, request_id))
 
 
 @router.get("/requests/{request_id}/document", summary="The request document")
-def document(request_id: str, caller: Reader, here: Here) -> Response:
+def document(request_id: str, caller: Reader, portal: CurrentPortal) -> Response:
     """Return the document as it was submitted, without the fields left at their default."""
-    row = read_for(here.services, caller, request_id)
+    row = read_for(portal.runtime, caller, request_id)
     return Response(row.document, media_type="application/json")
 
 
 @router.post("/requests/{request_id}/cancel", status_code=202, summary="Cancel a request")
-def cancel(request_id: str, caller: Caller, here: Here) -> RequestAnswer:
+def cancel(request_id: str, caller: Caller, portal: CurrentPortal) -> RequestAnswer:
     """Stop a request.
 
     It stays `cancelling` until its unfinished tasks are withdrawn. Its finished results stay, and
     tasks that other requests want continue. A request that has ended does not change.
     """
-    return RequestAnswer.of(order(here, caller, request_id, RequestOrder.CANCEL))
+    return RequestAnswer.of(order(portal, caller, request_id, RequestOrder.CANCEL))
 
 
 @router.post("/requests/{request_id}/pause", status_code=202, summary="Pause a request")
-def pause(request_id: str, caller: Caller, here: Here) -> RequestAnswer:
+def pause(request_id: str, caller: Caller, portal: CurrentPortal) -> RequestAnswer:
     """Start no new tasks of a request; running tasks will finish."""
-    return RequestAnswer.of(order(here, caller, request_id, RequestOrder.PAUSE))
+    return RequestAnswer.of(order(portal, caller, request_id, RequestOrder.PAUSE))
 
 
 @router.post("/requests/{request_id}/resume", status_code=202, summary="Resume a request")
-def resume(request_id: str, caller: Caller, here: Here) -> RequestAnswer:
+def resume(request_id: str, caller: Caller, portal: CurrentPortal) -> RequestAnswer:
     """Resume a paused request."""
-    return RequestAnswer.of(order(here, caller, request_id, RequestOrder.RESUME))
+    return RequestAnswer.of(order(portal, caller, request_id, RequestOrder.RESUME))
 
 
 @router.post("/requests/{request_id}/confirm", status_code=202, summary="Confirm a request")
-def confirm(request_id: str, caller: Caller, here: Here) -> RequestAnswer:
+def confirm(request_id: str, caller: Caller, portal: CurrentPortal) -> RequestAnswer:
     """Start a request that waits for confirmation because it takes so much."""
-    return RequestAnswer.of(order(here, caller, request_id, RequestOrder.CONFIRM))
+    return RequestAnswer.of(order(portal, caller, request_id, RequestOrder.CONFIRM))
 
 
-def order(here: Portal, caller: Person, request_id: str, what: RequestOrder) -> RequestRow:
+def order(portal: Portal, caller: Person, request_id: str, what: RequestOrder) -> RequestRow:
     """Give the manager an order about a request this person may see; the row afterwards.
 
     Cancelling a request that has ended changes nothing.
@@ -174,10 +174,10 @@ def order(here: Portal, caller: Person, request_id: str, what: RequestOrder) -> 
     Raises:
         NotNowError: the state of the request does not allow this order.
     """
-    row = load_for(here.services, caller, request_id)
+    row = load_for(portal.runtime, caller, request_id)
     _check_order(row, what)
-    requests.order(here.services, row.id, what)
-    return requests.load(here.services, row.id)
+    request_operations.order(portal.runtime, row.id, what)
+    return request_operations.load(portal.runtime, row.id)
 
 
 def _check_order(row: RequestRow, what: RequestOrder) -> None:
@@ -201,23 +201,26 @@ def _check_order(row: RequestRow, what: RequestOrder) -> None:
 
 
 @router.get("/requests/{request_id}/failures", summary="What failed, and why")
-def failures(request_id: str, caller: Reader, here: Here) -> list[FailureAnswer]:
+def failures(request_id: str, caller: Reader, portal: CurrentPortal) -> list[FailureAnswer]:
     """List every task that failed for good, with category, cause and remedy."""
-    row = read_for(here.services, caller, request_id)
-    return [FailureAnswer.of(want) for want in requests.failures(here.services, row.id)]
+    row = read_for(portal.runtime, caller, request_id)
+    return [
+        FailureAnswer.of(interest)
+        for interest in request_operations.failures(portal.runtime, row.id)
+    ]
 
 
 @router.get("/requests/{request_id}/gaps", summary="What cannot be had, and why")
-def gaps(request_id: str, caller: Reader, here: Here) -> list[GapAnswer]:
+def gaps(request_id: str, caller: Reader, portal: CurrentPortal) -> list[GapAnswer]:
     """List all gaps of a request, each with the results that lack it."""
-    return _gaps(here, read_for(here.services, caller, request_id))
+    return _gaps(portal, read_for(portal.runtime, caller, request_id))
 
 
 @router.get("/requests/{request_id}/results", summary="Finished results")
-def results(request_id: str, caller: Reader, here: Here) -> list[ResultAnswer]:
+def results(request_id: str, caller: Reader, portal: CurrentPortal) -> list[ResultAnswer]:
     """List the files that are finished so far."""
-    row = read_for(here.services, caller, request_id)
-    return _results(row.id, here.results.files(here.services, row).values())
+    row = read_for(portal.runtime, caller, request_id)
+    return _results(row.id, portal.results.files(portal.runtime, row).values())
 
 
 @router.head("/requests/{request_id}/results/{path:path}", include_in_schema=False)
@@ -226,11 +229,13 @@ def results(request_id: str, caller: Reader, here: Here) -> list[ResultAnswer]:
     response_class=StreamingResponse,
     summary="One result",
 )
-def result(request_id: str, path: str, request: Request, caller: Reader, here: Here) -> Response:
+def result(
+    request_id: str, path: str, request: Request, caller: Reader, portal: CurrentPortal
+) -> Response:
     """Return the file, with its length, its SHA-256 as ETag, and byte ranges."""
-    row = read_for(here.services, caller, request_id)
-    found = here.results.find(here.services, row, path)
-    reader = here.results.reader(here.services, row)
+    row = read_for(portal.runtime, caller, request_id)
+    found = portal.results.find(portal.runtime, row, path)
+    reader = portal.results.reader(portal.runtime, row)
     return send_file(request, reader, reader.current(found))
 
 
@@ -240,12 +245,12 @@ def result(request_id: str, path: str, request: Request, caller: Reader, here: H
 def manifest(
     request_id: str,
     caller: Reader,
-    here: Here,
+    portal: CurrentPortal,
     form: Annotated[str, Query(alias="format", pattern="^(json|sha256)$")] = "json",
 ) -> ManifestAnswer | Response:
     """List all finished files with size and SHA-256; `format=sha256` suits `sha256sum --check`."""
-    row = read_for(here.services, caller, request_id)
-    found = here.results.files(here.services, row).values()
+    row = read_for(portal.runtime, caller, request_id)
+    found = portal.results.files(portal.runtime, row).values()
     if form == "sha256":
         return PlainTextResponse(
             b"".join(manifest_text(found)),
@@ -257,7 +262,7 @@ def manifest(
         state=row.state.value,
         complete=row.state.ended,
         files=tuple(_results(row.id, found)),
-        gaps=tuple(_gaps(here, row)),
+        gaps=tuple(_gaps(portal, row)),
     )
 
 
@@ -269,34 +274,34 @@ def manifest(
 def archive(
     request_id: str,
     caller: Reader,
-    here: Here,
+    portal: CurrentPortal,
     below: Annotated[str, Query(description="Only results whose path begins with this.")] = "",
 ) -> Response:
     """Return a ZIP without compression; it is built while it is sent."""
-    row = read_for(here.services, caller, request_id)
-    every = here.results.files(here.services, row).values()
+    row = read_for(portal.runtime, caller, request_id)
+    every = portal.results.files(portal.runtime, row).values()
     found = [item for item in every if item.path.startswith(below)]
     if not found:
         raise NotFoundError(
             f"Request {row.id} has no finished result{f' below {below!r}' if below else ''} yet.",
             "Try again when its page shows results.",
         )
-    reader = here.results.reader(here.services, row)
+    reader = portal.results.reader(portal.runtime, row)
     return send_archive(reader, found, f"swathmill-{row.id}.zip")
 
 
 @router.get("/tasks/{key}", tags=["tasks"], summary="A task and its attempts")
-def task(key: str, caller: Caller, here: Here) -> TaskAnswer:
+def task(key: str, caller: Caller, portal: CurrentPortal) -> TaskAnswer:
     """Return the state of a task and all its ended attempts, including retried ones."""
-    found = task_for(here, caller, key)
-    return TaskAnswer.of(found, here.services.tasks.attempts(found.key))
+    found = task_for(portal, caller, key)
+    return TaskAnswer.of(found, portal.runtime.tasks.attempts(found.key))
 
 
 @router.get("/tasks/{key}/attempts/{number}", tags=["tasks"], summary="An attempt with its log")
-def attempt(key: str, number: int, caller: Caller, here: Here) -> AttemptAnswer:
+def attempt(key: str, number: int, caller: Caller, portal: CurrentPortal) -> AttemptAnswer:
     """Return outcome, duration, peak memory and the tail of the log."""
-    found = task_for(here, caller, key)
-    for ended in here.services.tasks.attempts(found.key):
+    found = task_for(portal, caller, key)
+    for ended in portal.runtime.tasks.attempts(found.key):
         if ended.number == number:
             return AttemptAnswer.of(ended, with_log=True)
     raise NotFoundError(
@@ -304,26 +309,26 @@ def attempt(key: str, number: int, caller: Caller, here: Here) -> AttemptAnswer:
     )
 
 
-def task_for(here: Portal, caller: Person, key: str) -> Task:
+def task_for(portal: Portal, caller: Person, key: str) -> Task:
     """Load a task that belongs to a request this person may see.
 
     Raises NotFoundError if it does not exist or this person may not see it.
     """
     if not is_key(key):
         raise BadCallError(f"{key!r} is not a task key.", "A key has 64 hexadecimal digits.")
-    found = here.services.tasks.task(key)
-    if found is not None and (caller.is_operator or _wanted_by(here, caller, found)):
+    found = portal.runtime.tasks.task(key)
+    if found is not None and (caller.is_operator or _wanted_by(portal, caller, found)):
         return found
     raise NotFoundError(f"There is no task {key}.", "Follow the links on a request's page.")
 
 
-def _wanted_by(here: Portal, caller: Person, found: Task) -> bool:
-    owners = (requests.load(here.services, request).owner for request in found.wants)
+def _wanted_by(portal: Portal, caller: Person, found: Task) -> bool:
+    owners = (request_operations.load(portal.runtime, request).owner for request in found.interests)
     return caller.owner in owners
 
 
-def _gaps(here: Portal, row: RequestRow) -> list[GapAnswer]:
-    gaps, affects = here.results.gaps(here.services, row)
+def _gaps(portal: Portal, row: RequestRow) -> list[GapAnswer]:
+    gaps, affects = portal.results.gaps(portal.runtime, row)
     return [
         GapAnswer(what=gap.what, why=gap.reason, affects=affects.get(gap.what, ())) for gap in gaps
     ]

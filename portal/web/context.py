@@ -15,7 +15,7 @@ from portal.web.pictures import Pictures
 from tasks.model.packages import Packages
 from tasks.settings import Settings
 from tasks.tables.manager_lease import ManagerWatch
-from tasks.tables.services import Services
+from tasks.tables.runtime import Runtime
 
 MOST_WAITING = 8  # API calls that wait for planning at once
 
@@ -25,7 +25,7 @@ class Portal:
     """One portal: its settings, its services, its templates and its caches."""
 
     settings: Settings
-    services: Services
+    runtime: Runtime
     packages: Packages
     holdings: KnownHoldings
     pages: Pages
@@ -47,4 +47,4 @@ def portal_of(request: Request) -> Portal:
     return portal
 
 
-Here = Annotated[Portal, Depends(portal_of)]
+CurrentPortal = Annotated[Portal, Depends(portal_of)]

@@ -3,13 +3,13 @@
 from fastapi import APIRouter, Request, Response
 
 from portal.core.identity import find_person
-from portal.web.context import Here
+from portal.web.context import CurrentPortal
 
 router = APIRouter(include_in_schema=False)
 
 
 @router.get("/docs")
-def docs(request: Request, here: Here) -> Response:
+def docs(request: Request, portal: CurrentPortal) -> Response:
     """Show every address of the API, its parameters and its answers."""
     schema = request.app.openapi()
     calls = [
@@ -17,6 +17,6 @@ def docs(request: Request, here: Here) -> Response:
         for path, methods in schema["paths"].items()
         for method, call in methods.items()
     ]
-    return here.pages.page(
+    return portal.pages.page(
         "docs.html", find_person(request), "", 200, calls=calls, portal_url=str(request.base_url)
     )

@@ -10,7 +10,7 @@ from starlette.datastructures import FormData
 
 from modis.collection import Collection
 from tasks.errors import RequestRefusedError
-from tasks.request.request import Request, other_notation, parse_request
+from tasks.request.document import Request, other_notation, parse_request
 from tasks.request.request_guide import WANTED
 from tasks.wording import listed
 

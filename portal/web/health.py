@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict
 
 from portal.core.identity import find_person
 from portal.core.quantities import duration_text
-from portal.web.context import Here
+from portal.web.context import CurrentPortal
 from tasks.tables.manager_lease import Acting
 
 router = APIRouter(tags=["health"])
@@ -51,9 +51,9 @@ def livez() -> LiveAnswer:
     summary="Whether the service works: storage answers and a manager acts",
     responses={503: {"model": HealthAnswer}},
 )
-def healthz(here: Here, response: Response) -> HealthAnswer:
+def healthz(portal: CurrentPortal, response: Response) -> HealthAnswer:
     """Tell monitoring whether requests are worked on; answer 503 with the reason if not."""
-    acting = here.manager.look()
+    acting = portal.manager.look()
     response.headers["Cache-Control"] = "no-store"
     if acting.acts:
         return HealthAnswer(status="ok", version=version("swathmill"))
@@ -68,9 +68,9 @@ def healthz(here: Here, response: Response) -> HealthAnswer:
 
 
 @pages.get("/service-notice")
-def notice(request: Request, here: Here) -> Response:
+def notice(request: Request, portal: CurrentPortal) -> Response:
     """Return the notice that each page shows while no manager acts; nothing otherwise."""
-    return here.pages.part("service_notice.html", me=find_person(request))
+    return portal.pages.part("service_notice.html", me=find_person(request))
 
 
 def reason_of(acting: Acting) -> str:

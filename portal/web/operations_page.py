@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from portal.core import catalogue, operations
 from portal.core.answers import moment
 from portal.core.identity import Operator, operator, person
-from portal.web.context import Here
+from portal.web.context import CurrentPortal
 from tasks.model.categories import RULES
 
 pages = APIRouter(include_in_schema=False)
@@ -105,11 +105,11 @@ class ProductAnswer(_Answer):
     summary="Running attempts, executions and workers (operators)",
     dependencies=[Depends(operator)],
 )
-def operations_answer(here: Here) -> OperationsAnswer:
+def operations_answer(portal: CurrentPortal) -> OperationsAnswer:
     """Collect everything that the operators' page shows."""
-    made = operations.executions(here.services)
-    sight, now = here.board.look(), here.services.clock.now()
-    acting = here.manager.look()
+    made = operations.executions(portal.runtime)
+    sight, now = portal.board.look(), portal.runtime.clock.now()
+    acting = portal.manager.look()
     return OperationsAnswer(
         manager=ManagerAnswer(
             acts=acting.acts,
@@ -131,7 +131,7 @@ def operations_answer(here: Here) -> OperationsAnswer:
                 progress=one.progress,
                 note=one.note,
             )
-            for one in operations.running(sight, here.settings, now)
+            for one in operations.running(sight, portal.settings, now)
         ),
         executions=ExecutionsAnswer(days=made.days, outcomes=dict(made.table)),
         workers=tuple(
@@ -150,7 +150,7 @@ def operations_answer(here: Here) -> OperationsAnswer:
                 draining=one.worker.draining,
                 version=one.worker.version,
             )
-            for one in operations.health(sight, here.settings, now)
+            for one in operations.health(sight, portal.settings, now)
         ),
     )
 
@@ -174,51 +174,51 @@ def products(q: str = "") -> list[ProductAnswer]:
 
 
 @pages.get("/operations")
-def show(caller: Operator, here: Here) -> Response:
+def show(caller: Operator, portal: CurrentPortal) -> Response:
     """Show the operators' page."""
-    return here.pages.page(
+    return portal.pages.page(
         "operations.html",
         caller,
         "operations",
         200,
-        **_live(here),
-        **_history(here),
+        **_live(portal),
+        **_history(portal),
     )
 
 
 @pages.get("/operations/live", dependencies=[Depends(operator)])
-def live(here: Here) -> Response:
+def live(portal: CurrentPortal) -> Response:
     """Render the part of the page that changes every few seconds."""
-    return here.pages.part("operations_live.html", **_live(here))
+    return portal.pages.part("operations_live.html", **_live(portal))
 
 
 @pages.get("/operations/history", dependencies=[Depends(operator)])
-def past(here: Here) -> Response:
+def past(portal: CurrentPortal) -> Response:
     """Render the part of the page that changes every few minutes."""
-    return here.pages.part("operations_history.html", **_history(here))
+    return portal.pages.part("operations_history.html", **_history(portal))
 
 
 def _moment(seconds: float) -> dt.datetime | None:
     return moment(seconds) if seconds else None
 
 
-def _live(here: Here) -> dict[str, object]:
-    sight, now = here.board.look(), here.services.clock.now()
+def _live(portal: CurrentPortal) -> dict[str, object]:
+    sight, now = portal.board.look(), portal.runtime.clock.now()
     return {
-        "running": operations.running(sight, here.settings, now),
-        "later": operations.later(here.services, sight),
-        "workers": operations.health(sight, here.settings, now),
-        "lease": here.settings.lease_seconds,
-        "factor": here.settings.timeout_factor,
+        "running": operations.running(sight, portal.settings, now),
+        "later": operations.later(portal.runtime, sight),
+        "workers": operations.health(sight, portal.settings, now),
+        "lease": portal.settings.lease_seconds,
+        "factor": portal.settings.timeout_factor,
     }
 
 
-def _history(here: Here) -> dict[str, object]:
-    made = operations.executions(here.services)
+def _history(portal: CurrentPortal) -> dict[str, object]:
+    made = operations.executions(portal.runtime)
     return {
         "executions": made,
         "highest": max((sum(day) for day in made.by_day), default=0),
         "rules": {category.value: rule for category, rule in RULES.items()},
-        "classes": operations.classes(here.services),
-        "samples": here.settings.timeout_samples,
+        "classes": operations.classes(portal.runtime),
+        "samples": portal.settings.timeout_samples,
     }

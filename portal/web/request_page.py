@@ -17,16 +17,16 @@ from portal.core.submissions import load_for, read_for
 from portal.core.tokens import Person
 from portal.web import pictures
 from portal.web.api import order
-from portal.web.context import Here, Portal
+from portal.web.context import CurrentPortal, Portal
 from portal.web.forms import request_yaml
 from portal.web.retries import may_retry
 from reprojection.read.completeness import WHOLE
 from tasks.model.categories import RULES, Category, Rule
 from tasks.model.gaps import join_gaps
 from tasks.model.model import Phase, RequestOrder, RequestState
-from tasks.tables import requests
+from tasks.tables import request_operations
 from tasks.tables.request_table import PhaseCount, RequestRow
-from tasks.tables.rows import Want
+from tasks.tables.rows import Interest
 
 router = APIRouter(include_in_schema=False)
 
@@ -74,7 +74,7 @@ class FailureGroup:
 
     category: str
     rule: Rule | None
-    shown: tuple[Want, ...]
+    shown: tuple[Interest, ...]
     count: int
 
 
@@ -132,17 +132,19 @@ class ResultView:
 
 
 @router.get("/")
-def index(caller: Caller, here: Here, everybody: bool = False, before: str = "") -> Response:
+def index(
+    caller: Caller, portal: CurrentPortal, everybody: bool = False, before: str = ""
+) -> Response:
     """List the caller's requests, newest first, or only those older than `before`.
 
     An operator may list everybody's.
     """
     everybody = everybody and caller.is_operator
     owner = None if everybody else caller.owner
-    after = load_for(here.services, caller, before) if before else None
-    found = list(requests.list_requests(here.services, owner, PAGE + 1, after))
+    after = load_for(portal.runtime, caller, before) if before else None
+    found = list(request_operations.list_requests(portal.runtime, owner, PAGE + 1, after))
     shown = found[:PAGE]
-    return here.pages.page(
+    return portal.pages.page(
         "requests.html",
         caller,
         "requests",
@@ -155,33 +157,33 @@ def index(caller: Caller, here: Here, everybody: bool = False, before: str = "")
 
 
 @router.get("/requests/{request_id}")
-def show(request_id: str, caller: Reader, here: Here) -> Response:
+def show(request_id: str, caller: Reader, portal: CurrentPortal) -> Response:
     """Show the page of one request."""
-    row = read_for(here.services, caller, request_id)
-    made = requests.document_of(row)
-    return here.pages.page(
+    row = read_for(portal.runtime, caller, request_id)
+    made = request_operations.document_of(row)
+    return portal.pages.page(
         "request.html",
         caller,
         "requests",
         200,
         yaml=request_yaml(made),
         made=made,
-        **_held_to(caller, row, {**_progress(here, row), **_lacks(here, row)}),
-        **_results(here, row, 1, ""),
+        **_held_to(caller, row, {**_progress(portal, row), **_lacks(portal, row)}),
+        **_results(portal, row, 1, ""),
     )
 
 
 @router.get("/requests/{request_id}/progress")
 def progress(
-    request_id: str, caller: Reader, here: Here, seen: str = "", said: str = ""
+    request_id: str, caller: Reader, portal: CurrentPortal, seen: str = "", said: str = ""
 ) -> Response:
     """Render the part of the page that follows a running request.
 
     It triggers an event if other parts of the page are out of date.
     """
-    row = read_for(here.services, caller, request_id)
-    values = _held_to(caller, row, _progress(here, row))
-    response = here.pages.part("progress.html", **{**values, "polled": True, "said": said})
+    row = read_for(portal.runtime, caller, request_id)
+    values = _held_to(caller, row, _progress(portal, row))
+    response = portal.pages.part("progress.html", **{**values, "polled": True, "said": said})
     if values["mark"] != seen:
         event = "request-ended" if row.state.ended else "request-changed"
         response.headers["HX-Trigger"] = json.dumps({event: {}})
@@ -189,29 +191,33 @@ def progress(
 
 
 @router.get("/requests/{request_id}/lacks")
-def lacks(request_id: str, caller: Reader, here: Here) -> Response:
+def lacks(request_id: str, caller: Reader, portal: CurrentPortal) -> Response:
     """Render failures and gaps."""
-    row = read_for(here.services, caller, request_id)
-    return here.pages.part("lacks.html", **_held_to(caller, row, {"row": row, **_lacks(here, row)}))
+    row = read_for(portal.runtime, caller, request_id)
+    return portal.pages.part(
+        "lacks.html", **_held_to(caller, row, {"row": row, **_lacks(portal, row)})
+    )
 
 
 @router.get("/requests/{request_id}/results")
-def results(request_id: str, caller: Reader, here: Here, page: int = 1, find: str = "") -> Response:
+def results(
+    request_id: str, caller: Reader, portal: CurrentPortal, page: int = 1, find: str = ""
+) -> Response:
     """Render one page of the finished results."""
-    row = read_for(here.services, caller, request_id)
-    return here.pages.part("results.html", row=row, **_results(here, row, page, find))
+    row = read_for(portal.runtime, caller, request_id)
+    return portal.pages.part("results.html", row=row, **_results(portal, row, page, find))
 
 
 @router.get("/requests/{request_id}/pictures/{path:path}")
 def picture(
-    request_id: str, path: str, caller: Reader, here: Here, size: str = "small"
+    request_id: str, path: str, caller: Reader, portal: CurrentPortal, size: str = "small"
 ) -> Response:
     """Return a PNG of a result raster; its address changes with the content, for caching."""
-    row = read_for(here.services, caller, request_id)
-    reader = here.results.reader(here.services, row)
-    found = reader.current(here.results.find(here.services, row, path))
+    row = read_for(portal.runtime, caller, request_id)
+    reader = portal.results.reader(portal.runtime, row)
+    found = reader.current(portal.results.find(portal.runtime, row, path))
     side = pictures.LARGE if size == "large" else pictures.SMALL
-    content = here.pictures.png(reader, found, side)
+    content = portal.pictures.png(reader, found, side)
     headers = {
         "Cache-Control": "private, max-age=31536000, immutable",
         "ETag": f'"{found.file.sha256[:32]}-{side}"',
@@ -220,17 +226,17 @@ def picture(
 
 
 @router.get("/requests/{request_id}/view/{path:path}")
-def view(request_id: str, path: str, caller: Reader, here: Here) -> Response:
+def view(request_id: str, path: str, caller: Reader, portal: CurrentPortal) -> Response:
     """Show a result's picture and what is known about the file."""
-    row = read_for(here.services, caller, request_id)
-    reader = here.results.reader(here.services, row)
-    found = reader.current(here.results.find(here.services, row, path))
-    shown = _shown(here, reader, found)
+    row = read_for(portal.runtime, caller, request_id)
+    reader = portal.results.reader(portal.runtime, row)
+    found = reader.current(portal.results.find(portal.runtime, row, path))
+    shown = _shown(portal, reader, found)
     paths = [
-        p for p, r in here.results.files(here.services, row).items() if pictures.has_picture(r)
+        p for p, r in portal.results.files(portal.runtime, row).items() if pictures.has_picture(r)
     ]
     at = paths.index(found.path) if found.path in paths else -1
-    return here.pages.page(
+    return portal.pages.page(
         "view.html",
         caller,
         "requests",
@@ -249,10 +255,10 @@ def give_order(
     request_id: str,
     what: RequestOrder,
     caller: Caller,
-    here: Here,
+    portal: CurrentPortal,
 ) -> Response:
     """Cancel, pause, resume or confirm a request, and show its page again."""
-    row = order(here, caller, request_id, what)
+    row = order(portal, caller, request_id, what)
     return RedirectResponse(f"/requests/{row.id}", 303)
 
 
@@ -265,7 +271,7 @@ def percent(row: RequestRow) -> int:
     return min(99, 100 * ended // total) if total else 0
 
 
-def _progress(here: Portal, row: RequestRow) -> dict[str, object]:
+def _progress(portal: Portal, row: RequestRow) -> dict[str, object]:
     phases = [
         PhaseView(name=phase.value, count=row.phases[phase])
         for phase in Phase
@@ -289,7 +295,7 @@ def _progress(here: Portal, row: RequestRow) -> dict[str, object]:
         "saying": row.state.value if ended else _saying(row),
         "waits": row.state is RequestState.HELD,
         "orders": _orders(row),
-        "hints": _hints(row, acts=here.pages.manager().acts),
+        "hints": _hints(row, acts=portal.pages.manager().acts),
     }
 
 
@@ -354,10 +360,12 @@ def _cancelling(row: RequestRow) -> str:
     )
 
 
-def _lacks(here: Portal, row: RequestRow) -> dict[str, object]:
+def _lacks(portal: Portal, row: RequestRow) -> dict[str, object]:
     failed = any(count.failed for count in row.phases.values())
-    found = list(requests.failures(here.services, row.id)) if failed or row.gap_count else []
-    gaps, affects = here.results.gaps(here.services, row)
+    found = (
+        list(request_operations.failures(portal.runtime, row.id)) if failed or row.gap_count else []
+    )
+    gaps, affects = portal.results.gaps(portal.runtime, row)
     joined = join_gaps(gaps, affects)
     return {
         "groups": list(_groups(found)),
@@ -368,25 +376,25 @@ def _lacks(here: Portal, row: RequestRow) -> dict[str, object]:
     }
 
 
-def _groups(found: Iterable[Want]) -> Iterable[FailureGroup]:
-    by_category: dict[Category | None, list[Want]] = {}
-    for want in found:
-        by_category.setdefault(want.category, []).append(want)
+def _groups(found: Iterable[Interest]) -> Iterable[FailureGroup]:
+    by_category: dict[Category | None, list[Interest]] = {}
+    for interest in found:
+        by_category.setdefault(interest.category, []).append(interest)
     # Failures that only follow from other failures come last.
     ordered = sorted(
         by_category.items(), key=lambda item: (item[0] is Category.UPSTREAM_FAILED, -len(item[1]))
     )
-    for category, wants in ordered:
+    for category, interests in ordered:
         yield FailureGroup(
             category=category.value if category else "gap",
             rule=RULES[category] if category else None,
-            shown=tuple(wants[:_FAILURES_SHOWN]),
-            count=len(wants),
+            shown=tuple(interests[:_FAILURES_SHOWN]),
+            count=len(interests),
         )
 
 
-def _results(here: Portal, row: RequestRow, page: int, find: str) -> dict[str, object]:
-    files = {} if row.state.unplanned else here.results.files(here.services, row)
+def _results(portal: Portal, row: RequestRow, page: int, find: str) -> dict[str, object]:
+    files = {} if row.state.unplanned else portal.results.files(portal.runtime, row)
     words = find.lower().split()
     found = [item for path, item in files.items() if all(w in path.lower() for w in words)]
     pages = max(1, -(-len(found) // PAGE))
@@ -406,9 +414,9 @@ def _results(here: Portal, row: RequestRow, page: int, find: str) -> dict[str, o
     }
 
 
-def _shown(here: Portal, reader: ResultReader, found: ResultFile) -> pictures.Shown | None:
+def _shown(portal: Portal, reader: ResultReader, found: ResultFile) -> pictures.Shown | None:
     try:
-        return here.pictures.shown(reader, found)
+        return portal.pictures.shown(reader, found)
     except NotFoundError:
         return None  # not a raster, so its page has no picture
 

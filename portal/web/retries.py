@@ -12,7 +12,7 @@ from portal.core.identity import Caller, Operator, operator
 from portal.core.problems import BadCallError, BeingCancelledError
 from portal.core.submissions import load_for
 from portal.core.tokens import Person
-from portal.web.context import Here, Portal
+from portal.web.context import CurrentPortal, Portal
 from tasks.model import categories
 from tasks.model.categories import RULES
 from tasks.model.model import RequestState
@@ -59,14 +59,14 @@ class RetriedAnswer(BaseModel):
 
 @api.post("/requests/{request_id}/retry", status_code=202, summary="Try again what failed")
 def retry(
-    request_id: str, caller: Caller, here: Here, category: Category = "", task: Task = ""
+    request_id: str, caller: Caller, portal: CurrentPortal, category: Category = "", task: Task = ""
 ) -> RequestAnswer:
     """Try again all that failed, what failed in one category, or one task.
 
     A running request tries again itself. A request that has ended does not change: the answer is a
     new request with the same document, which reuses the finished tasks and tries all others.
     """
-    return RequestAnswer.of(_retry(here, caller, request_id, category, task))
+    return RequestAnswer.of(_retry(portal, caller, request_id, category, task))
 
 
 @api.get(
@@ -75,12 +75,12 @@ def retry(
     summary="What a retry of a category would reach (operators)",
     dependencies=[Depends(operator)],
 )
-def reach_everywhere(here: Here, category: Category) -> ReachAnswer:
+def reach_everywhere(portal: CurrentPortal, category: Category) -> ReachAnswer:
     """Count the failures of one category in requests that run or ended in the last 14 days.
 
     This tries nothing again yet.
     """
-    found = _reach(here, category)
+    found = _reach(portal, category)
     return ReachAnswer(
         tasks=found.tasks,
         running=tuple(one.row.id for one in found.running),
@@ -96,28 +96,28 @@ def reach_everywhere(here: Here, category: Category) -> ReachAnswer:
     summary="Try a category again in all requests (operators)",
     dependencies=[Depends(operator)],
 )
-def retry_everywhere(here: Here, category: Category) -> RetriedAnswer:
+def retry_everywhere(portal: CurrentPortal, category: Category) -> RetriedAnswer:
     """Try again what failed in one category, in running and recently ended requests.
 
     Each request that ended in the last 14 days is replaced by a new request with the same document.
     """
-    return _everywhere(here, category)
+    return _everywhere(portal, category)
 
 
 @pages.post("/requests/{request_id}/retry")
 def retry_by_page(
-    request_id: str, caller: Caller, here: Here, category: str = "", task: str = ""
+    request_id: str, caller: Caller, portal: CurrentPortal, category: str = "", task: str = ""
 ) -> RedirectResponse:
     """Try again, and show the request that does it."""
-    row = _retry(here, caller, request_id, category, task)
+    row = _retry(portal, caller, request_id, category, task)
     return RedirectResponse(f"/requests/{row.id}", 303)
 
 
 @pages.get("/operations/retry")
-def ask_operator(caller: Operator, here: Here, category: str) -> Response:
+def ask_operator(caller: Operator, portal: CurrentPortal, category: str) -> Response:
     """Show what a retry of a category would include, before it is ordered."""
-    found = _reach(here, category)
-    return here.pages.page(
+    found = _reach(portal, category)
+    return portal.pages.page(
         "retry.html",
         caller,
         "operations",
@@ -132,10 +132,10 @@ def ask_operator(caller: Operator, here: Here, category: str) -> Response:
 
 
 @pages.post("/operations/retry")
-def retry_by_operator(caller: Operator, here: Here, category: str) -> Response:
+def retry_by_operator(caller: Operator, portal: CurrentPortal, category: str) -> Response:
     """Try a category again in all requests, and show what is tried again."""
-    done = _everywhere(here, category)
-    return here.pages.page(
+    done = _everywhere(portal, category)
+    return portal.pages.page(
         "retry.html", caller, "operations", 200, category=category, done=done, days=operations.DAYS
     )
 
@@ -147,33 +147,33 @@ def may_retry(row: RequestRow) -> bool:
     return any(count.failed for count in row.phases.values()) or bool(row.gap_count)
 
 
-def _retry(here: Portal, caller: Person, request_id: str, category: str, task: str) -> RequestRow:
-    row = load_for(here.services, caller, request_id)
+def _retry(portal: Portal, caller: Person, request_id: str, category: str, task: str) -> RequestRow:
+    row = load_for(portal.runtime, caller, request_id)
     scope = _scope(category, task)
     try:
-        return retrying.retry(here.services, row.id, scope)
+        return retrying.retry(portal.runtime, row.id, scope)
     except CancellingError:
         raise BeingCancelledError(row.id) from None
     except (NothingToRetryError, ValueError) as error:
         raise BadCallError(_sentence(error), "See the request's failures.") from None
 
 
-def _reach(here: Portal, category: str) -> Reach:
+def _reach(portal: Portal, category: str) -> Reach:
     if not category:
         raise BadCallError("No category is named.", "Name one, such as category=server busy.")
     scope = _scope(category, "")
-    since = here.services.clock.now() - operations.DAYS * 86_400.0
-    return retrying.reach(here.services, scope, since)
+    since = portal.runtime.clock.now() - operations.DAYS * 86_400.0
+    return retrying.reach(portal.runtime, scope, since)
 
 
-def _everywhere(here: Portal, category: str) -> RetriedAnswer:
-    found, scope = _reach(here, category), _scope(category, "")
+def _everywhere(portal: Portal, category: str) -> RetriedAnswer:
+    found, scope = _reach(portal, category), _scope(category, "")
     tried: list[str] = []
     made: list[str] = []
     tasks: set[str] = set()
     for one in (*found.running, *found.ended):
         try:
-            row = retrying.retry(here.services, one.row.id, scope)
+            row = retrying.retry(portal.runtime, one.row.id, scope)
         except NothingToRetryError:
             continue  # it was cancelled or has ended since it was read
         tried.append(row.id)

@@ -11,7 +11,7 @@ from portal.core import tokens
 from portal.core.identity import check_origin, person, show_request, sign_in, sign_out
 from portal.core.problems import NotSignedInError
 from portal.core.tokens import Person, Role, Use
-from portal.web.context import Here, Portal
+from portal.web.context import CurrentPortal, Portal
 from tasks.run import sign_in_links
 
 router = APIRouter(include_in_schema=False)
@@ -24,15 +24,18 @@ _UNTOLD = {"Cache-Control": "no-store", "Referrer-Policy": "no-referrer"}
 
 @router.get("/sign-in")
 def enter(
-    request: Request, here: Here, token: str = "", then: Annotated[str, Query(alias="next")] = ""
+    request: Request,
+    portal: CurrentPortal,
+    token: str = "",
+    then: Annotated[str, Query(alias="next")] = "",
 ) -> Response:
     """Start a session for the person a sign-in link names, and go on to the page `next`.
 
     Without a link, offer to send one.
     """
     if not token:
-        return _form(here, then=then)
-    found = _named_by(here, token)
+        return _form(portal, then=then)
+    found = _named_by(portal, token)
     if found is None:
         raise NotSignedInError(
             "This sign-in link is incomplete or has expired.",
@@ -46,7 +49,7 @@ def enter(
 @router.post("/sign-in")
 def ask(
     request: Request,
-    here: Here,
+    portal: CurrentPortal,
     address: Annotated[str, Form(max_length=254)] = "",
     then: Annotated[str, Form(alias="next")] = "",
 ) -> Response:
@@ -55,21 +58,21 @@ def ask(
     address = address.strip()
     if not _ADDRESS.fullmatch(address):
         return _form(
-            here,
+            portal,
             HTTPStatus.UNPROCESSABLE_ENTITY,
             address=address,
             then=then,
             wrong="This is no mail address: it needs a name, an @ and a host.",
         )
-    if not here.desk.ask(address, request_page(then)):
+    if not portal.desk.ask(address, request_page(then)):
         return _form(
-            here,
+            portal,
             HTTPStatus.TOO_MANY_REQUESTS,
             address=address,
             then=then,
             wrong="Too many links are being asked for. Try again in a minute.",
         )
-    return _form(here, address=address, then=then, sent=True)
+    return _form(portal, address=address, then=then, sent=True)
 
 
 @router.get("/open")
@@ -86,25 +89,25 @@ def request_page(path: str) -> str:
 
 
 @router.post("/sign-out", dependencies=[Depends(person)])
-def leave(here: Here) -> Response:
+def leave(portal: CurrentPortal) -> Response:
     """End the session."""
-    response = here.pages.page("signed_out.html", None, "")
+    response = portal.pages.page("signed_out.html", None, "")
     sign_out(response)
     return response
 
 
-def _named_by(here: Portal, token: str) -> Person | None:
+def _named_by(portal: Portal, token: str) -> Person | None:
     """Find the person that a sign-in link names, whether it was handed over or mailed."""
-    secret = here.settings.secret.get_secret_value()
+    secret = portal.settings.secret.get_secret_value()
     found = tokens.read(secret, token, use=Use.LINK)
     if found is not None:
         return found
-    owner = sign_in_links.read(secret, token, here.services.clock.now())
+    owner = sign_in_links.read(secret, token, portal.runtime.clock.now())
     return Person(owner=owner, role=Role.SCIENTIST) if owner else None
 
 
 def _form(
-    here: Portal,
+    portal: Portal,
     status: HTTPStatus = HTTPStatus.OK,
     *,
     address: str = "",
@@ -112,12 +115,12 @@ def _form(
     wrong: str = "",
     sent: bool = False,
 ) -> Response:
-    return here.pages.page(
+    return portal.pages.page(
         "sign_in.html",
         None,
         "",
         status,
-        sends_mail=here.desk.sends_mail,
+        sends_mail=portal.desk.sends_mail,
         address=address,
         then=request_page(then),
         wrong=wrong,

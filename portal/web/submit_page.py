@@ -16,17 +16,17 @@ from portal.core.identity import Caller, person
 from portal.core.problems import PortalError, TooLargeError
 from portal.core.submissions import accept, check, load_for, refusal, resent
 from portal.core.tokens import Person
-from portal.web.context import Here, Portal
+from portal.web.context import CurrentPortal, Portal
 from portal.web.field_problems import Problems, problems_of, slots_of
 from portal.web.forms import Form, form_of, new_card, read_form, request_of, request_yaml, so_far
 from tasks.errors import RequestRefusedError
 from tasks.holdings.held import check_held, held_notes, held_text
 from tasks.model.model import RequestState
 from tasks.model.packages import Package, PackageError
-from tasks.request.request import METHODS, dump_request, parse_request
-from tasks.request.request import Request as RequestDocument
+from tasks.request.document import METHODS, dump_request, parse_request
+from tasks.request.document import Request as RequestDocument
 from tasks.request.resolved import ResolvedRequest, resolve
-from tasks.tables import requests
+from tasks.tables import request_operations
 
 router = APIRouter(include_in_schema=False)
 
@@ -58,26 +58,26 @@ KNOWN_CRS = (
 
 
 @router.get("/new")
-def new(caller: Caller, here: Here, again: str = "") -> Response:
+def new(caller: Caller, portal: CurrentPortal, again: str = "") -> Response:
     """Show an empty form, or the form that would submit a request again."""
     if not again:
-        return _page(here, caller, Form())
-    row = load_for(here.services, caller, again)
-    return _page(here, caller, form_of(requests.document_of(row)))
+        return _page(portal, caller, Form())
+    row = load_for(portal.runtime, caller, again)
+    return _page(portal, caller, form_of(request_operations.document_of(row)))
 
 
 @router.post("/new")
-def submit(data: Sent, caller: Caller, here: Here) -> Response:
+def submit(data: Sent, caller: Caller, portal: CurrentPortal) -> Response:
     """Submit the form's request, or show the form again with the errors at their fields."""
     form = read_form(data)
     try:
         made = request_of(form)
         key = _key(form, made)
-        row = resent(here.services, caller, made, key)
+        row = resent(portal.runtime, caller, made, key)
         if row is None:
-            row = accept(here.services, caller, _checked(form, here), key=key)
+            row = accept(portal.runtime, caller, _checked(form, portal), key=key)
     except RequestRefusedError as error:
-        return _page(here, caller, form, problems=problems_of(error, form), status=422)
+        return _page(portal, caller, form, problems=problems_of(error, form), status=422)
     return RedirectResponse(f"/requests/{row.id}", 303)
 
 
@@ -88,7 +88,7 @@ def _key(form: Form, made: RequestDocument) -> str:
 
 
 @router.post("/new/check", dependencies=[Depends(person)])
-def check_form(data: Sent, here: Here) -> Response:
+def check_form(data: Sent, portal: CurrentPortal) -> Response:
     """Show what the form means so far.
 
     This includes the rasters it would make, the document, what is wrong and what is still to do.
@@ -99,9 +99,9 @@ def check_form(data: Sent, here: Here) -> Response:
     try:
         made = request_of(form)
         resolved = resolve(made)
-        shown = _summary(here, resolved)
-        check(resolved, here.settings, here.packages)
-        held = here.holdings.known()
+        shown = _summary(portal, resolved)
+        check(resolved, portal.settings, portal.packages)
+        held = portal.holdings.known()
         if held is not None:
             check_held(resolved, held)
             shown["notes"] = [*held_notes(made, held)]
@@ -111,22 +111,22 @@ def check_form(data: Sent, here: Here) -> Response:
         if not data.get("tried"):  # before the form is sent, an empty field is no error
             problems = problems.wrong()
         if not problems.wrong():
-            problems = problems.and_(_foreseen(form, here))
-    return here.pages.part("checked.html", problems=problems, slots=slots_of(form), **shown)
+            problems = problems.and_(_foreseen(form, portal))
+    return portal.pages.part("checked.html", problems=problems, slots=slots_of(form), **shown)
 
 
-def _checked(form: Form, here: Portal) -> RequestDocument:
+def _checked(form: Form, portal: Portal) -> RequestDocument:
     """Build the form's request if it can be worked on; raise RequestRefusedError otherwise."""
     made = request_of(form)
     resolved = resolve(made)
-    check(resolved, here.settings, here.packages)
-    here.holdings.check(resolved)
+    check(resolved, portal.settings, portal.packages)
+    portal.holdings.check(resolved)
     return made
 
 
-def _foreseen(form: Form, here: Portal) -> Problems:
+def _foreseen(form: Form, portal: Portal) -> Problems:
     """Find what the archive will refuse of a form that is not filled in yet."""
-    held, made = here.holdings.known(), so_far(form)
+    held, made = portal.holdings.known(), so_far(form)
     if held is not None and made is not None:
         try:
             check_held(resolve(made), held)
@@ -136,52 +136,52 @@ def _foreseen(form: Form, here: Portal) -> Problems:
 
 
 @router.post("/new/preview")
-def preview(data: Sent, caller: Caller, here: Here) -> Response:
+def preview(data: Sent, caller: Caller, portal: CurrentPortal) -> Response:
     """Start a dry run of the form's request."""
     form = read_form(data)
     try:
-        made = _checked(form, here)
+        made = _checked(form, portal)
     except RequestRefusedError as error:
         problems = problems_of(error, form)
-        return here.pages.part("preview.html", row=None, problems=problems, slots=slots_of(form))
-    row = accept(here.services, caller, made, dry_run=True)
-    return here.pages.part("preview.html", row=row, problems=Problems(), slots=slots_of(form))
+        return portal.pages.part("preview.html", row=None, problems=problems, slots=slots_of(form))
+    row = accept(portal.runtime, caller, made, dry_run=True)
+    return portal.pages.part("preview.html", row=row, problems=Problems(), slots=slots_of(form))
 
 
 @router.get("/previews/{request_id}")
-def preview_state(request_id: str, caller: Caller, here: Here) -> Response:
+def preview_state(request_id: str, caller: Caller, portal: CurrentPortal) -> Response:
     """Show the state of a dry run, and its counts when planning has made them."""
-    row = load_for(here.services, caller, request_id)
+    row = load_for(portal.runtime, caller, request_id)
     problems = Problems()
     # The form on the page may have changed since, so its cards are not known here.
-    form = replace(form_of(requests.document_of(row)), products=())
+    form = replace(form_of(request_operations.document_of(row)), products=())
     if row.state is RequestState.REFUSED:
         problems = problems_of(refusal(row), form)
-    return here.pages.part("preview.html", row=row, problems=problems, slots=slots_of(form))
+    return portal.pages.part("preview.html", row=row, problems=problems, slots=slots_of(form))
 
 
 @router.post("/new/document")
-def load_document(data: Sent, caller: Caller, here: Here) -> Response:
+def load_document(data: Sent, caller: Caller, portal: CurrentPortal) -> Response:
     """Fill in the form from a request document."""
     text = str(data.get("document", ""))
     try:
         made = parse_request(decode(text.encode()))
     except RequestRefusedError as error:
         wrong = (error, *error.also)
-        return _page(here, caller, Form(), document=text, wrong=wrong, status=422)
-    return _page(here, caller, form_of(made))
+        return _page(portal, caller, Form(), document=text, wrong=wrong, status=422)
+    return _page(portal, caller, form_of(made))
 
 
 @router.get("/new/products", dependencies=[Depends(person)])
-def products(here: Here, q: str = "", every: bool = False) -> Response:
+def products(portal: CurrentPortal, q: str = "", every: bool = False) -> Response:
     """Show the products that a search finds, or all; without words, show how to search."""
     found = catalogue.search(q[:200]) if q.strip() or every else None
-    return here.pages.part("found.html", found=found, known=len(catalogue.items()), counted=True)
+    return portal.pages.part("found.html", found=found, known=len(catalogue.items()), counted=True)
 
 
 @router.get("/new/product", dependencies=[Depends(person)])
 def product(
-    here: Here,
+    portal: CurrentPortal,
     name: str = "",
     collection: str = "",
     other_name: str = "",
@@ -191,18 +191,18 @@ def product(
     name, collection = name or other_name, collection or other_collection
     if not name.strip() or not collection.strip():
         raise PortalError("A product needs a short name and a collection.", "Fill both in.")
-    return here.pages.part(
+    return portal.pages.part(
         "product.html",
         card=new_card(name[:40], collection[:10]),
         catalogue=catalogue,
-        held=here.holdings.known(),
+        held=portal.holdings.known(),
         held_text=held_text,
         problems=Problems(),
     )
 
 
 def _page(
-    here: Portal,
+    portal: Portal,
     caller: Person,
     form: Form,
     *,
@@ -217,10 +217,10 @@ def _page(
     Browsers do not cache the page: after Back, the form is a new submission.
     """
     try:
-        summary = _summary(here, resolve(request_of(form)))
+        summary = _summary(portal, resolve(request_of(form)))
     except RequestRefusedError:
         summary = {"estimate": None, "yaml": "", "waiting": (), "notes": ()}
-    response = here.pages.page(
+    response = portal.pages.page(
         "new.html",
         caller,
         "new",
@@ -229,7 +229,7 @@ def _page(
         problems=problems or Problems(),
         document_text=document,
         document_wrong=wrong,
-        held=here.holdings.known(),
+        held=portal.holdings.known(),
         held_text=held_text,
         found=None,
         known=len(catalogue.items()),
@@ -237,7 +237,7 @@ def _page(
         catalogue=catalogue,
         methods=METHODS,
         known_crs=KNOWN_CRS,
-        packages=_packages(here),
+        packages=_packages(portal),
         more_options=_has_more(form),
         **summary,
     )
@@ -245,9 +245,9 @@ def _page(
     return response
 
 
-def _summary(here: Portal, resolved: ResolvedRequest) -> dict[str, object]:
+def _summary(portal: Portal, resolved: ResolvedRequest) -> dict[str, object]:
     """Collect what `summary.html` shows; raise RequestRefusedError for a wrong document."""
-    found: Estimate = estimate(resolved, here.settings)
+    found: Estimate = estimate(resolved, portal.settings)
     yaml = request_yaml(resolved.request)
     return {"estimate": found, "yaml": yaml, "waiting": (), "notes": ()}
 
@@ -258,11 +258,11 @@ def _has_more(form: Form) -> bool:
     return any(getattr(form, name) != getattr(plain, name) for name in (*names, "on_missing"))
 
 
-def _packages(here: Portal) -> list[Package]:
+def _packages(portal: Portal) -> list[Package]:
     found = []
-    for name in here.packages.names():
+    for name in portal.packages.names():
         try:
-            found.append(here.packages.find(name).package)
+            found.append(portal.packages.find(name).package)
         except PackageError:
             # A broken package is not offered; a document that names it is told what is wrong.
             continue

@@ -5,11 +5,11 @@ from fastapi import APIRouter, Response
 from portal.core.identity import Caller
 from portal.core.tokens import Person
 from portal.web.api import task_for
-from portal.web.context import Here, Portal
+from portal.web.context import CurrentPortal, Portal
 from tasks.errors import StoreError
 from tasks.model.categories import RULES
 from tasks.model.spec import Spec
-from tasks.tables import requests
+from tasks.tables import request_operations
 from tasks.tables.request_table import RequestRow
 
 router = APIRouter(include_in_schema=False)
@@ -18,15 +18,15 @@ _MOST_WANTING = 20  # requests named on the page
 
 
 @router.get("/tasks/{key}")
-def task(key: str, caller: Caller, here: Here) -> Response:
+def task(key: str, caller: Caller, portal: CurrentPortal) -> Response:
     """Show a task: its artifact, its inputs, and every attempt with its log."""
-    found = task_for(here, caller, key)
-    tasks = here.services.tasks
+    found = task_for(portal, caller, key)
+    tasks = portal.runtime.tasks
     try:
         spec: Spec | None = tasks.spec(found.key)
     except StoreError:
         spec = None
-    return here.pages.page(
+    return portal.pages.page(
         "task.html",
         caller,
         "operations" if caller.is_operator else "requests",
@@ -36,7 +36,7 @@ def task(key: str, caller: Caller, here: Here) -> Response:
         facts=_facts(spec) if spec else (),
         attempts=list(reversed(tasks.attempts(found.key))),
         rules=RULES,
-        wanted=_wanted(here, caller, found.wants),
+        wanted=_wanted(portal, caller, found.interests),
     )
 
 
@@ -46,6 +46,8 @@ def _facts(spec: Spec) -> tuple[tuple[str, str], ...]:
     return tuple((name.replace("_", " "), str(value)) for name, value in said.items() if value)
 
 
-def _wanted(here: Portal, caller: Person, wants: tuple[str, ...]) -> list[RequestRow]:
-    rows = [requests.load(here.services, request) for request in wants[:_MOST_WANTING]]
+def _wanted(portal: Portal, caller: Person, interests: tuple[str, ...]) -> list[RequestRow]:
+    rows = [
+        request_operations.load(portal.runtime, request) for request in interests[:_MOST_WANTING]
+    ]
     return [row for row in rows if caller.may_see(row.owner)]

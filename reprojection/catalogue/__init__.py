@@ -14,7 +14,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from modis.collection import Collection
-from reprojection.catalogue.layers import Kind, Scaling, split_index
+from reprojection.catalogue.layers import LayerKind, Scaling, split_index
 
 Resampling = Literal["nearest", "bilinear", "cubic", "average", "mode"]
 
@@ -41,7 +41,7 @@ class LayerEntry(_Entry):
     `resolution` is the layer's own in metres if it differs from its product's.
     """
 
-    kind: Kind = Kind.CONTINUOUS
+    kind: LayerKind = LayerKind.CONTINUOUS
     codes: dict[int, str] = Field(default_factory=dict)
     classes: dict[int, str] = Field(default_factory=dict)
     resampling: Resampling | None = None
@@ -142,7 +142,7 @@ class Product(_Entry):
         """
         entry = self.layer(layer)
         if entry is None:
-            return default_resampling(Kind.CONTINUOUS, coarser_by)
+            return default_resampling(LayerKind.CONTINUOUS, coarser_by)
         return entry.resampling or default_resampling(entry.kind, coarser_by)
 
 
@@ -154,9 +154,9 @@ def _with_qa_filled(entry: LayerEntry, pattern: str, name: str) -> LayerEntry:
     return entry.model_copy(update={"qa": entry.qa.replace("*", matched)})
 
 
-def default_resampling(kind: Kind, coarser_by: float = 1.0) -> Resampling:
+def default_resampling(kind: LayerKind, coarser_by: float = 1.0) -> Resampling:
     """Choose bilinear for continuous layers, else nearest, or mode if at least 2x coarser."""
-    if kind is Kind.CONTINUOUS:
+    if kind is LayerKind.CONTINUOUS:
         return "bilinear"
     return "mode" if coarser_by >= 2.0 else "nearest"
 

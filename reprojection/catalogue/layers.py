@@ -18,7 +18,7 @@ from reprojection.container import AttributeValue
 Number = int | float
 
 
-class Kind(StrEnum):
+class LayerKind(StrEnum):
     """How a layer's values may be combined."""
 
     CONTINUOUS = "continuous"
@@ -48,7 +48,7 @@ class Layer:
     name: str
     dtype: np.dtype[np.generic]
     shape: Shape
-    kind: Kind
+    kind: LayerKind
     fill: Number | None
     valid_range: tuple[Number, Number] | None
     scale: float
@@ -180,23 +180,25 @@ def named_units(units: str) -> str:
     return "" if units.strip().lower() in _NO_UNITS else units
 
 
-def guess_kind(name: str, dtype: np.dtype[np.generic], units: str, *, scaled: bool = False) -> Kind:
+def guess_kind(
+    name: str, dtype: np.dtype[np.generic], units: str, *, scaled: bool = False
+) -> LayerKind:
     """Guess the kind of a layer that the catalogue does not know, from its name, type and units.
 
     `scaled` says that the file gives a scale or an offset. In doubt the layer is not continuous:
     blending classes gives wrong values, not blending continuous values only gives coarse ones.
     """
     if dtype.kind not in "iu":
-        return Kind.CONTINUOUS
+        return LayerKind.CONTINUOUS
     unit = units.strip().lower()
     listed = [word.lower() for word in _WORD.findall(name)]
     words = frozenset(listed)
     if unit in _BIT_UNITS or words & _BIT_WORDS:
-        return Kind.BITFIELD
+        return LayerKind.BITFIELD
     if unit in _CLASS_UNITS or words & _CLASS_WORDS:
-        return Kind.CLASS
+        return LayerKind.CLASS
     if scaled or words & _MEASURE_WORDS:
-        return Kind.CONTINUOUS
+        return LayerKind.CONTINUOUS
     if words & _NUMBER_WORDS or _DAY_OF_YEAR.search(" ".join(listed)):
-        return Kind.CLASS
-    return Kind.CONTINUOUS
+        return LayerKind.CLASS
+    return LayerKind.CONTINUOUS

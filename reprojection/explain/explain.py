@@ -20,7 +20,7 @@ from reprojection.grid.crs import from_lonlat
 from reprojection.grid.grids import Grid
 from reprojection.read import qa
 from reprojection.read.granule import Granule, open_granule
-from reprojection.read.granule_layer import Place, find_places
+from reprojection.read.granule_layer import GranuleHeader, find_places
 from reprojection.read.qa import DecodedField, Reason
 from reprojection.read.raster import Description
 from reprojection.reproject import Driver, ExtraBand, Merge, Options, reproject
@@ -46,7 +46,7 @@ class Quality:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Origin:
+class PixelOrigin:
     """The source pixel: granule, row and column in the layer (from 0), and stored value."""
 
     granule: str
@@ -84,7 +84,7 @@ class Explanation:
     value: float | None
     units: str
     granules: tuple[str, ...]
-    origin: Origin | None
+    origin: PixelOrigin | None
     note: str
     gdalwarp: str
     gdalwarp_note: str
@@ -166,7 +166,7 @@ def _find(said: Description, granules: Iterable[Path]) -> dict[str, Path]:
 
 def _trace(
     said: Description, pixel: Grid, found: Mapping[str, Path], *, empty: bool
-) -> tuple[Origin | None, str]:
+) -> tuple[PixelOrigin | None, str]:
     names = [source.name for source in said.provenance.granules]
     missing = [name for name in names if name not in found]
     if missing:
@@ -215,9 +215,11 @@ def _leading(paths: Sequence[Path], pixel: Grid, options: Options) -> int:
     return int(reproject(paths, driver.layer, pixel, chosen).data[1].item())
 
 
-def _counting(places: Sequence[Place], pixel: Grid, options: Options) -> tuple[Origin | None, str]:
+def _counting(
+    places: Sequence[GranuleHeader], pixel: Grid, options: Options
+) -> tuple[PixelOrigin | None, str]:
     """Find the nearest source pixel that a blending method uses; the very nearest has no value."""
-    best: tuple[float, Pixel, Place] | None = None
+    best: tuple[float, Pixel, GranuleHeader] | None = None
     for place in places:
         with open_granule(place.path) as granule:
             why = _why(granule, place, options, granule.read(place.layer))
@@ -252,7 +254,7 @@ def options_of(said: Description) -> Options:
 
 
 def _why(
-    granule: Granule, place: Place, options: Options, values: npt.NDArray[np.generic]
+    granule: Granule, place: GranuleHeader, options: Options, values: npt.NDArray[np.generic]
 ) -> npt.NDArray[np.uint8]:
     why = qa.reasons(granule, place.layer, options.qa if options.mask else None, values)
     if not options.mask:
@@ -260,7 +262,9 @@ def _why(
     return why
 
 
-def _origin(place: Place, pixel: Grid, options: Options, at: Pixel | None = None) -> Origin | None:
+def _origin(
+    place: GranuleHeader, pixel: Grid, options: Options, at: Pixel | None = None
+) -> PixelOrigin | None:
     """Describe the source pixel at a row and column, or else the nearest one.
 
     Returns None if the granule does not reach the pixel.
@@ -277,7 +281,7 @@ def _origin(place: Place, pixel: Grid, options: Options, at: Pixel | None = None
         if place.grid is None:
             angles = granule.geolocation(place.layer).sensor_zenith
             zenith = None if angles is None else float(angles[row, column])
-        return Origin(
+        return PixelOrigin(
             granule=place.name,
             row=row,
             column=column,

@@ -12,7 +12,7 @@ from modis.sphere import SPHERE_RADIUS
 from reprojection.grid.coordinates import Coordinates, SourceSpace
 from reprojection.grid.crs import from_lonlat, is_modis_sinusoidal, to_lonlat
 from reprojection.grid.grids import Grid
-from reprojection.read.granule_layer import Place, find_places
+from reprojection.read.granule_layer import GranuleHeader, find_places
 from reprojection.read.raster import Description
 from reprojection.warp.warp_task import WIDENING
 
@@ -90,12 +90,12 @@ def gdalwarp_line(
     return " && ".join(shlex.join(command) for command in commands), "; ".join(notes)
 
 
-def _is_hdf5(place: Place) -> bool:
+def _is_hdf5(place: GranuleHeader) -> bool:
     with place.path.open("rb") as file:
         return file.read(len(HDF5_MAGIC)) == HDF5_MAGIC
 
 
-def _no_equivalent(origins: Sequence[Place], grid: Grid) -> str:
+def _no_equivalent(origins: Sequence[GranuleHeader], grid: Grid) -> str:
     """Explain why no gdalwarp command can be given; return "" if one can."""
     _, b, _, d, e, _ = grid.transform
     if b or d or e > 0:
@@ -109,7 +109,9 @@ def _no_equivalent(origins: Sequence[Place], grid: Grid) -> str:
     return ""
 
 
-def _notes(origins: Sequence[Place], method: str, chosen: Mapping[str, object]) -> list[str]:
+def _notes(
+    origins: Sequence[GranuleHeader], method: str, chosen: Mapping[str, object]
+) -> list[str]:
     """List in what ways gdalwarp cannot follow how the raster was made."""
     notes = []
     layer, on_tiles = origins[0].layer, origins[0].grid is not None
@@ -143,7 +145,7 @@ def _gdal_crs(text: str) -> str:
     return _SINUSOIDAL if is_modis_sinusoidal(text) else text
 
 
-def _sources(origins: Sequence[Place]) -> tuple[list[list[str]], list[str]]:
+def _sources(origins: Sequence[GranuleHeader]) -> tuple[list[list[str]], list[str]]:
     """Return the commands to run first, and the names of the data sets to warp."""
     before, names = [], []
     for number, one in enumerate(origins, 1):
@@ -160,7 +162,7 @@ def _sources(origins: Sequence[Place]) -> tuple[list[list[str]], list[str]]:
     return before, names
 
 
-def _subdataset(one: Place) -> str:
+def _subdataset(one: GranuleHeader) -> str:
     """Return GDAL's name for the layer; a band goes through a virtual raster (GDAL 3.1)."""
     layer = one.layer
     structure = layer.grid or layer.swath or ""

@@ -12,7 +12,7 @@ from reprojection.grid.grids import Grid
 from reprojection.grid.sphere import unit_vectors
 from reprojection.grid.targets import pixel_centres, pixel_metres
 from reprojection.read.granule import Granule
-from reprojection.read.granule_layer import Place
+from reprojection.read.granule_layer import GranuleHeader
 from reprojection.read.qa import Reason
 from reprojection.warp.from_swaths import points_along, points_grid
 from reprojection.warp.swath import Swath, nearest
@@ -24,7 +24,7 @@ _KERNEL = 3.0
 
 
 def nearest_pixel(
-    granule: Granule, place: Place, pixel: Grid, why: Why, *, search_valid: bool
+    granule: Granule, place: GranuleHeader, pixel: Grid, why: Why, *, search_valid: bool
 ) -> Pixel | None:
     """Return the source pixel nearest to a grid of one pixel; None beyond the granule.
 
@@ -44,7 +44,7 @@ def nearest_pixel(
 
 
 def counting_pixel(
-    granule: Granule, place: Place, pixel: Grid, why: Why
+    granule: Granule, place: GranuleHeader, pixel: Grid, why: Why
 ) -> tuple[float, Pixel] | None:
     """Find the nearest source pixel with a value, of those a kernel may count.
 

@@ -51,7 +51,7 @@ _SPAN = 400.0
 """Largest width of a block in source pixels for float32 segments (3.1 per target pixel)."""
 
 
-class Kind(IntEnum):
+class ProjectionKind(IntEnum):
     """How the coordinates of a block's pixels are computed; the kernels use the same numbers.
 
     CUBIC: by the bicubic, and float32 segments are accurate enough. WIDE: by the bicubic, but its
@@ -120,10 +120,10 @@ class BlockPlan:
 
     def _points(self, i: int, j: int, table: Floats, *, edges: bool) -> Floats:
         kind = self.kinds[i, j]
-        if kind == Kind.LISTED:
+        if kind == ProjectionKind.LISTED:
             only: Floats = self.listed([(i, j)], edges=edges)[0]
             return only
-        if kind == Kind.FINE:
+        if kind == ProjectionKind.FINE:
             spread = SPREAD_EDGE_WEIGHTS if edges else SPREAD_CENTRE_WEIGHTS
             return bicubic(self.fine.nodes[self.fine_index[i, j]], spread)
         return bicubic(self.nodes[i : i + 4, j : j + 4], table)
@@ -145,12 +145,16 @@ def plan_blocks(coordinates: Coordinates) -> BlockPlan:
     polar = _near_poles(coordinates, row, col, (down, across))
     smooth &= ~polar
     smooth &= _centres_hold(nodes, middles)
-    kinds = np.where(smooth, np.where(narrow, Kind.CUBIC, Kind.WIDE), Kind.LISTED)
+    kinds = np.where(
+        smooth, np.where(narrow, ProjectionKind.CUBIC, ProjectionKind.WIDE), ProjectionKind.LISTED
+    )
     listed = np.argwhere(~smooth)
     fine = _fine_points(coordinates, np.add(listed, (row, col)), polar[~smooth])
     fine_index = np.full(kinds.shape, -1, np.int64)
     fine_index[~smooth] = np.arange(len(listed))
-    kinds[~smooth] = np.where(fine.held.all(axis=(1, 2)), Kind.FINE, Kind.LISTED)
+    kinds[~smooth] = np.where(
+        fine.held.all(axis=(1, 2)), ProjectionKind.FINE, ProjectionKind.LISTED
+    )
     return BlockPlan(
         coordinates=coordinates,
         row=row,

@@ -25,8 +25,8 @@ from reprojection.grid.sinusoidal import tiles_touching
 __all__ = [
     "CELL_SIZE",
     "MODIS_SINUSOIDAL",
-    "Bounds",
     "Cell",
+    "Extent",
     "Grid",
     "Lattice",
     "modis_lattice",
@@ -47,7 +47,7 @@ _FARTHEST = 1e8
 """Metres from a CRS's origin beyond which no map has valid points: over two circumferences."""
 
 
-class Bounds(NamedTuple):
+class Extent(NamedTuple):
     """A box in CRS units (or degrees): west, south, east, north.
 
     In longitude and latitude, west > east means that the box crosses 180 degrees.
@@ -108,12 +108,12 @@ class Grid:
         return self.transform[1] == 0.0 and self.transform[3] == 0.0
 
     @property
-    def bounds(self) -> Bounds:
+    def bounds(self) -> Extent:
         """The box of the outer pixel edges in CRS units."""
         a, b, c, d, e, f = self.transform
         xs = [c, c + a * self.width, c + b * self.height, c + a * self.width + b * self.height]
         ys = [f, f + d * self.width, f + e * self.height, f + d * self.width + e * self.height]
-        return Bounds(min(xs), min(ys), max(xs), max(ys))
+        return Extent(min(xs), min(ys), max(xs), max(ys))
 
     def lonlat_outline(self, points_per_edge: int = 33) -> NDArray[np.float64]:
         """Return the outer edge as an array (n, 2) of WGS84 longitude and latitude in degrees.
@@ -273,7 +273,7 @@ def _pixels(resolution_m: int) -> int:
         raise GridError(f"MODIS resolution {resolution_m} m; choose 250, 500 or 1000") from None
 
 
-def project_bounds(lonlat_bbox: Sequence[float], crs: str) -> Bounds:
+def project_bounds(lonlat_bbox: Sequence[float], crs: str) -> Extent:
     """Compute the box in a CRS that holds a longitude-latitude box (west, south, east, north).
 
     The box is sampled densely, at its edges and inside, and padded by the curvature between
@@ -289,7 +289,7 @@ def project_bounds(lonlat_bbox: Sequence[float], crs: str) -> Bounds:
     x, y = points_on_map(f"box {tuple(lonlat_bbox)}", lon.ravel(), lat.ravel(), crs)
     west_x, east_x = _padded_span(x.reshape(lon.shape))
     south_y, north_y = _padded_span(y.reshape(lon.shape))
-    return Bounds(west_x, south_y, east_x, north_y)
+    return Extent(west_x, south_y, east_x, north_y)
 
 
 def points_on_map(what: str, lon: Floats, lat: Floats, crs: str) -> tuple[Floats, Floats]:

@@ -20,7 +20,7 @@ from reprojection.grid.crs import (
     wrap_longitude,
 )
 from reprojection.grid.grids import Grid
-from reprojection.grid.places import Chunk, centres
+from reprojection.grid.pixel_coordinates import Chunk, centres
 
 Floats = npt.NDArray[np.float64]
 

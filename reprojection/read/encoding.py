@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from reprojection.catalogue.layers import Kind, Layer
+from reprojection.catalogue.layers import Layer, LayerKind
 
 Number = int | float
 
@@ -100,7 +100,7 @@ def _occurs(layer: Layer, value: Number, every_value: bool) -> bool:
     if every_value or layer.valid_range is None:
         # A mask removes the fill, but blending continuous values could produce the same number.
         is_fill = layer.fill is not None and value == layer.fill
-        blended = layer.kind is Kind.CONTINUOUS and layer.valid_range is not None
+        blended = layer.kind is LayerKind.CONTINUOUS and layer.valid_range is not None
         inside = blended and layer.valid_range is not None and _inside(layer.valid_range, value)
         return _storable(layer, value) and not (is_fill and not inside)
     return _inside(layer.valid_range, value)

@@ -19,7 +19,7 @@ from modis.formats import HDF4_MAGIC, HDF5_MAGIC
 from modis.granule_name import GranuleName, parse_granule_name
 from reprojection import catalogue
 from reprojection.catalogue import Product
-from reprojection.catalogue.layers import Kind, Layer, split_index
+from reprojection.catalogue.layers import Layer, LayerKind, split_index
 from reprojection.container import AttributeValue, Container, DataSet
 from reprojection.errors import (
     BadFormatError,
@@ -32,7 +32,7 @@ from reprojection.read.geolocation import Geolocation, locate
 from reprojection.read.layer_builder import LayerBuilder
 from reprojection.read.structmetadata import GridInfo, Structure, SwathInfo, parse_structure
 
-__all__ = ["Geolocation", "Granule", "Kind", "Layer", "open_granule"]
+__all__ = ["Geolocation", "Granule", "Layer", "LayerKind", "open_granule"]
 
 # Files whose global attribute states `value = scale_factor * (stored - add_offset)`.
 _ATMOSPHERE_NOTES = ("Slope_and_Offset_Usage", "ScaleFactor_AddOffset_Application")

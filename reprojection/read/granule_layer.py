@@ -15,7 +15,7 @@ from reprojection.read import qa
 from reprojection.read.geolocation import Geolocation
 from reprojection.read.granule import Granule, open_granule
 from reprojection.read.qa import Reason
-from reprojection.read.raster import Source
+from reprojection.read.raster import SourceGranule
 
 Rule = str | Mapping[str, Mapping[str, Sequence[int]]] | None
 
@@ -25,7 +25,7 @@ UNDATED = datetime(1, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
+class GranuleHeader:
     """The header of a granule: its identity and the position of a layer, without any pixels."""
 
     path: Path
@@ -39,22 +39,22 @@ class Place:
     grid: Grid | None  # None for a swath
 
     @property
-    def source(self) -> Source:
+    def source(self) -> SourceGranule:
         """The granule as provenance names it."""
-        return Source(name=self.name, produced=self.produced)
+        return SourceGranule(name=self.name, produced=self.produced)
 
 
 @dataclass(frozen=True, kw_only=True)
 class MaskedLayer:
     """Stored values of a layer, the Reason of each pixel, and the geolocation of a swath."""
 
-    place: Place
+    place: GranuleHeader
     values: npt.NDArray[np.generic]
     why: npt.NDArray[np.uint8]
     geolocation: Geolocation | None
 
 
-def find_places(paths: Sequence[Path], layer: str) -> list[Place]:
+def find_places(paths: Sequence[Path], layer: str) -> list[GranuleHeader]:
     """Read the headers of granules, sorted by start, then name.
 
     Raises what `open_granule` and `Granule.layer` raise.
@@ -66,7 +66,7 @@ def find_places(paths: Sequence[Path], layer: str) -> list[Place]:
     return sorted(places, key=lambda place: (place.start, place.name))
 
 
-def place_in(path: Path, layer: str) -> Place | None:
+def place_in(path: Path, layer: str) -> GranuleHeader | None:
     """Read the header of one granule; return None if the granule does not hold the layer."""
     with open_granule(path) as granule:
         try:
@@ -75,7 +75,7 @@ def place_in(path: Path, layer: str) -> Place | None:
             return None
 
 
-def read_masked(place: Place, rule: Rule, *, mask: bool) -> MaskedLayer:
+def read_masked(place: GranuleHeader, rule: Rule, *, mask: bool) -> MaskedLayer:
     """Read a layer, and find for every pixel whether it is data.
 
     Without `mask`, only the fill counts as empty, and the rule is not applied.
@@ -89,8 +89,8 @@ def read_masked(place: Place, rule: Rule, *, mask: bool) -> MaskedLayer:
     return MaskedLayer(place=place, values=values, why=why, geolocation=geolocation)
 
 
-def _place(path: Path, granule: Granule, layer: Layer) -> Place:
-    return Place(
+def _place(path: Path, granule: Granule, layer: Layer) -> GranuleHeader:
+    return GranuleHeader(
         path=path,
         name=granule.name,
         product=granule.product,

@@ -8,7 +8,7 @@ import numpy as np
 
 from modis.axes import Shape
 from modis.tile import Tile
-from reprojection.catalogue.layers import Kind, Layer, Number
+from reprojection.catalogue.layers import Layer, LayerKind, Number
 from reprojection.errors import BadFormatError, ReprojectionError
 from reprojection.read.granule import Granule, open_granule
 from reprojection.read.outline import Ring, outline
@@ -53,7 +53,7 @@ class LayerReport:
     dtype: str
     shape: Shape
     bands: tuple[tuple[str, int], ...]
-    kind: Kind
+    kind: LayerKind
     units: str
     description: str
     scale: float

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reprojection.catalogue import BitField, LayerEntry
-from reprojection.catalogue.layers import Kind, Layer, split_index
+from reprojection.catalogue.layers import Layer, LayerKind, split_index
 from reprojection.errors import ChoiceRefusedError
 from reprojection.read.granule import Granule
 
@@ -267,7 +267,7 @@ def _selected(stored: Array, selection: Selection) -> npt.NDArray[np.uint8]:
     passed = np.isin(part, np.array(selection.wanted, dtype=np.int64))
     # A zero fill of a bit field looks like "all bits clear", so it does not count as fill.
     fill = selection.qa_layer.fill
-    if fill is not None and not (fill == 0 and selection.qa_layer.kind is Kind.BITFIELD):
+    if fill is not None and not (fill == 0 and selection.qa_layer.kind is LayerKind.BITFIELD):
         passed &= ~_is_fill(stored, selection.qa_layer)
     return passed.astype(np.uint8)
 

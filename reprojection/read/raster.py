@@ -49,7 +49,7 @@ class Band:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Source:
+class SourceGranule:
     """A granule that a raster was made from: its file name, and its production time."""
 
     name: str
@@ -63,7 +63,7 @@ class Provenance:
     product: str
     collection: str
     layer: str
-    granules: tuple[Source, ...]
+    granules: tuple[SourceGranule, ...]
     start: str = ""  # start of the first granule, ISO 8601, UTC
     end: str = ""  # end of the last granule
     parameters: tuple[tuple[str, Parameter], ...] = ()

@@ -13,7 +13,7 @@ from modis.sphere import SPHERE_RADIUS
 from reprojection.grid.grids import Grid
 from reprojection.grid.targets import Centres, Targets, pixel_metres
 from reprojection.read.encoding import Encoding
-from reprojection.read.granule_layer import UNDATED, MaskedLayer, Place, Rule, read_masked
+from reprojection.read.granule_layer import UNDATED, GranuleHeader, MaskedLayer, Rule, read_masked
 from reprojection.read.qa import Reason
 from reprojection.read.raster import Pixels
 from reprojection.warp.merge import Follower, Merged, Merger, nominal_zenith
@@ -44,13 +44,13 @@ class Driving:
     The place is None for a granule that does not hold this layer; there the layer sees nothing.
     """
 
-    places: Sequence[Place | None]
+    places: Sequence[GranuleHeader | None]
     rule: Rule
     resampling: str
 
 
 def swaths_onto_grid(
-    places: Sequence[Place],
+    places: Sequence[GranuleHeader],
     grid: Grid,
     rule: Rule,
     *,
@@ -106,18 +106,18 @@ def swaths_onto_grid(
     return out
 
 
-def newest_of_each_swath(places: Sequence[Place]) -> list[Place]:
+def newest_of_each_swath(places: Sequence[GranuleHeader]) -> list[GranuleHeader]:
     """Select the newest of swaths of one product that start at the same time (editions).
 
     Swaths whose start is unknown are distinguished by name.
     """
-    chosen: dict[tuple[datetime, str], Place] = {}
+    chosen: dict[tuple[datetime, str], GranuleHeader] = {}
     for place in sorted(places, key=lambda one: (one.produced, one.name)):
         chosen[place.start, place.name if place.start == UNDATED else ""] = place
     return sorted(chosen.values(), key=lambda one: (one.start, one.name))
 
 
-def _read(place: Place, rule: Rule, *, mask: bool, search_valid: bool) -> _Granule:
+def _read(place: GranuleHeader, rule: Rule, *, mask: bool, search_valid: bool) -> _Granule:
     read = read_masked(place, rule, mask=mask)
     if read.geolocation is None:
         raise AssertionError(f"{place.name} lies on a grid")
@@ -131,7 +131,7 @@ def _read(place: Place, rule: Rule, *, mask: bool, search_valid: bool) -> _Granu
 
 
 def _read_pair(
-    place: Place,
+    place: GranuleHeader,
     rule: Rule,
     driving: Driving | None,
     number: int,

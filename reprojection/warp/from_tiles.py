@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from reprojection.grid.grids import Grid
 from reprojection.read.encoding import Encoding
-from reprojection.read.granule_layer import MaskedLayer, Place, Rule, read_masked
+from reprojection.read.granule_layer import GranuleHeader, MaskedLayer, Rule, read_masked
 from reprojection.read.qa import Reason
 from reprojection.read.raster import Pixels
 from reprojection.warp import warp
@@ -16,7 +16,7 @@ from reprojection.warp.merge import Merged
 
 
 def tiles_onto_grid(
-    places: Sequence[Place],
+    places: Sequence[GranuleHeader],
     grid: Grid,
     rule: Rule,
     *,
@@ -78,9 +78,9 @@ def tiles_onto_grid(
     )
 
 
-def newest_of_each_place(places: Sequence[Place]) -> list[Place]:
+def newest_of_each_place(places: Sequence[GranuleHeader]) -> list[GranuleHeader]:
     """Select the newest of granules that cover the same ground; keep the order of the others."""
-    chosen: dict[tuple[float, ...], Place] = {}
+    chosen: dict[tuple[float, ...], GranuleHeader] = {}
     for place in sorted(places, key=lambda one: (one.start, one.produced, one.name)):
         if place.grid is None:
             raise AssertionError(f"{place.name} lies on no grid")
@@ -90,10 +90,10 @@ def newest_of_each_place(places: Sequence[Place]) -> list[Place]:
     return sorted(chosen.values(), key=lambda one: (one.start, one.name))
 
 
-def _source(tile: MaskedLayer, band: Pixels, wanted: Reason) -> warp.Source:
+def _source(tile: MaskedLayer, band: Pixels, wanted: Reason) -> warp.SourceTile:
     if tile.place.grid is None:
         raise AssertionError(f"{tile.place.name} lies on no grid")
-    return warp.Source(
+    return warp.SourceTile(
         bands=[cast(warp.Pixels, band)], grid=tile.place.grid, valid=[tile.why == wanted]
     )
 
@@ -107,7 +107,7 @@ def _nearest(
 ) -> npt.NDArray[np.uint16]:
     """Return the nearest source pixel of each tile's plane, `fill` where there is no tile."""
     sources = [
-        warp.Source(bands=[cast(warp.Pixels, plane)], grid=tile.place.grid)
+        warp.SourceTile(bands=[cast(warp.Pixels, plane)], grid=tile.place.grid)
         for tile, plane in zip(tiles, planes, strict=True)
         if tile.place.grid is not None
     ]

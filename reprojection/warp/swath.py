@@ -33,7 +33,7 @@ from reprojection.kernels import kernels
 from reprojection.kernels.kernels import address
 from reprojection.kernels.threads import share
 from reprojection.read.geolocation import Geolocation
-from reprojection.warp.swath_numpy import nearest_in_numpy
+from reprojection.warp.numpy_swath import nearest_in_numpy
 
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]

@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 
 from reprojection.errors import ChoiceRefusedError, GridError
 from reprojection.grid.bicubic import BLOCK
-from reprojection.grid.blocks import Kind, plan_blocks
+from reprojection.grid.blocks import ProjectionKind, plan_blocks
 from reprojection.grid.coordinates import Coordinates, RowPlan, SourceSpace, plan_rows
 from reprojection.grid.grids import Grid
-from reprojection.grid.places import Chunk
+from reprojection.grid.pixel_coordinates import Chunk
 from reprojection.kernels import kernels
 from reprojection.kernels.threads import share
-from reprojection.warp import compiled, oracle
+from reprojection.warp import c_kernels, numpy_kernels
 from reprojection.warp.warp_task import TilePixels, WarpTask
 
 Pixels = NDArray[np.integer | np.floating]
@@ -39,7 +39,7 @@ _CHUNK_BLOCKS = 32
 
 
 @dataclass(frozen=True, kw_only=True)
-class Source:
+class SourceTile:
     """One tile: its bands, its grid, and which pixels are data.
 
     `bands` are 2-D arrays of one shape and dtype; a pixel equal to the warp's fill is not data (nor
@@ -53,7 +53,7 @@ class Source:
 
 
 def warp(
-    sources: Sequence[Source],
+    sources: Sequence[SourceTile],
     target: Grid,
     method: Method = "nearest",
     *,
@@ -102,13 +102,13 @@ def warp(
         nearest_rule=search == "footprint",
         scale=scale,
     )
-    warper = compiled.Warper(task) if kernels.available() else oracle.Warper(task)
+    warper = c_kernels.Warper(task) if kernels.available() else numpy_kernels.Warper(task)
     share(warper.run, _chunks(coordinates, _chunk_rows(task, threads)), threads)
     return out
 
 
 def _check(
-    sources: Sequence[Source], method: str, fill: float | int
+    sources: Sequence[SourceTile], method: str, fill: float | int
 ) -> tuple[int, np.dtype[np.generic]]:
     if method not in METHODS:
         raise ChoiceRefusedError(f"resampling {method!r} is unknown; choose {', '.join(METHODS)}")
@@ -137,12 +137,12 @@ def _can_hold(dtype: np.dtype[np.generic], fill: float | int) -> bool:
     return bool(np.isfinite(fill)) and info.min <= fill <= info.max and fill == int(fill)
 
 
-def _offsets(space: SourceSpace, sources: Sequence[Source]) -> list[tuple[int, int]]:
+def _offsets(space: SourceSpace, sources: Sequence[SourceTile]) -> list[tuple[int, int]]:
     """Return row and column of each source in the space."""
     return [(row, col) for col, row in (space.offset(source.grid) for source in sources)]
 
 
-def _premasked(source: Source, band: int, fill: float | int) -> Pixels:
+def _premasked(source: SourceTile, band: int, fill: float | int) -> Pixels:
     """Return a band with fill wherever it is not data."""
     pixels = source.bands[band]
     valid = source.valid[band] if source.valid is not None else None
@@ -161,7 +161,7 @@ def _chunk_rows(task: WarpTask, threads: int) -> int:
     if isinstance(plan, RowPlan):
         lists = bool(task.by_window(Chunk(top=0, bottom=height, left=0, right=width)).any())
     else:
-        lists = bool((plan.kinds == Kind.LISTED).any())
+        lists = bool((plan.kinds == ProjectionKind.LISTED).any())
     if lists or not kernels.available():
         return BLOCK
     pieces = 4 * threads if threads > 1 else 2

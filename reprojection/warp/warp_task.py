@@ -12,7 +12,7 @@ from reprojection.grid.bicubic import BLOCK
 from reprojection.grid.blocks import BlockPlan
 from reprojection.grid.coordinates import RowPlan, SourceSpace
 from reprojection.grid.crs import is_modis_sinusoidal, is_plain_lonlat
-from reprojection.grid.places import Chunk, block_numbers
+from reprojection.grid.pixel_coordinates import Chunk, block_numbers
 
 Pixels = NDArray[np.integer | np.floating]
 

@@ -4,17 +4,17 @@ from collections.abc import Callable, Sequence
 
 import structlog
 
-from service_manager.fleet.machines import Order
+from service_manager.fleet.machines import DrainOrder
 from service_manager.fleet.monitor import GiveUp, Kill, Monitor
-from service_manager.options import Options
+from service_manager.options import ManagerOptions
 from service_manager.tasks.dispatch import Dispatch
+from service_manager.tasks.manager_cache import ManagerCache, WatchedAttempt
 from service_manager.tasks.sweep import read_running
-from service_manager.tasks.view import Running, View
 from tasks.model.keys import shard
 from tasks.model.model import Attempt, State
 from tasks.tables import history, protocol, workers
-from tasks.tables.rows import News
-from tasks.tables.services import Services
+from tasks.tables.rows import CompletionEvent
+from tasks.tables.runtime import Runtime
 
 log = structlog.get_logger("manager.attempts")
 
@@ -24,20 +24,20 @@ class Attempts:
 
     def __init__(
         self,
-        services: Services,
-        options: Options,
-        view: View,
+        runtime: Runtime,
+        options: ManagerOptions,
+        cache: ManagerCache,
         dispatch: Dispatch,
         hint: Callable[[Sequence[str]], None],
     ) -> None:
-        self._services = services
-        self._store = services.store
-        self._clock = services.clock
+        self._runtime = runtime
+        self._store = runtime.store
+        self._clock = runtime.clock
         self._options = options
-        self._view = view
+        self._cache = cache
         self._dispatch = dispatch
         self._hint = hint
-        self._monitor = Monitor(options, view)
+        self._monitor = Monitor(options, cache)
         self._statistics: dict[str, history.ClassStatistics] = {}
         self._statistics_due = 0.0
         self._strays: dict[str, int] = {}  # beats that listed a claim nobody knows
@@ -51,9 +51,9 @@ class Attempts:
         found = workers.list_workers(self._store)
         self._monitor.hear(found, now)
         self._strays_of(found, now)
-        for running in self._view.running.values():
+        for running in self._cache.running.values():
             self._dispatch.remove(running.key)
-        for live in self._view.requests.values():
+        for live in self._cache.requests.values():
             live.changed = True
         verdicts = self._monitor.look(self._statistics, now, waiting=len(self._dispatch) > 0)
         for order in verdicts.holds:
@@ -66,17 +66,17 @@ class Attempts:
             self._give_up(verdict)
         return False
 
-    def ended(self, news: News) -> None:
+    def ended(self, event: CompletionEvent) -> None:
         """Count an ended attempt in the statistics of its class and of its worker."""
-        running = self._view.running.get(news.key)
-        if running is not None and running.attempt <= news.number:
-            del self._view.running[news.key]
-        mine = running if running is not None and running.attempt == news.number else None
-        self._monitor.ended(news, mine, self._statistics, self._clock.monotonic())
+        running = self._cache.running.get(event.key)
+        if running is not None and running.attempt <= event.number:
+            del self._cache.running[event.key]
+        mine = running if running is not None and running.attempt == event.number else None
+        self._monitor.ended(event, mine, self._statistics, self._clock.monotonic())
 
     def _strays_of(self, found: list[workers.WorkerRow], now: float) -> None:
         """Return listed attempts that the view lacks: new ones, or ones no longer wanted."""
-        known = {running.claim for running in self._view.running.values()}
+        known = {running.claim for running in self._cache.running.values()}
         unknown = [
             (worker.name, attempt)
             for worker in found
@@ -84,15 +84,15 @@ class Attempts:
             if attempt.claim not in known and not self._monitor.lost(worker.name, now)
         ]
         # A scan of a shard costs no more calls than a read of one task, and tells of all its new.
-        running: dict[str, Running] = {}
+        running: dict[str, WatchedAttempt] = {}
         for number in sorted({shard(attempt.key) for _, attempt in unknown}):
-            running |= read_running(self._services.tasks, number, now)
+            running |= read_running(self._runtime.tasks, number, now)
         listed: dict[str, int] = {}
         for worker_name, attempt in unknown:
             new = running.get(attempt.key)
             if new is not None and new.claim == attempt.claim:
                 new.since = now - attempt.started_ago
-                self._view.running[attempt.key] = new
+                self._cache.running[attempt.key] = new
             elif self._stray(attempt):
                 beats = listed[attempt.claim] = self._strays.get(attempt.claim, 0) + 1
                 if beats > 1:
@@ -101,7 +101,7 @@ class Attempts:
 
     def _stray(self, attempt: workers.RunningAttempt) -> bool:
         """Whether nobody waits for an attempt any more; a commit may be under way just now."""
-        task = self._services.tasks.task(attempt.key)
+        task = self._runtime.tasks.task(attempt.key)
         return task is not None and (task.claim != attempt.claim or task.state is State.CANCELLED)
 
     def _kill(self, kill: Kill) -> None:
@@ -117,12 +117,12 @@ class Attempts:
         workers.order_kill(self._store, self._clock, running.worker, running.claim)
         running.ordered = self._clock.monotonic()
 
-    def _move(self, running: Running) -> None:
+    def _move(self, running: WatchedAttempt) -> None:
         log.warning("attempt moved off a slow worker", task=running.key, worker=running.worker)
         workers.order_move(self._store, self._clock, running.worker, running.claim)
         running.ordered = self._clock.monotonic()
 
-    def _hold(self, order: Order) -> None:
+    def _hold(self, order: DrainOrder) -> None:
         hold = order.hold.value or "released"
         log.warning("worker held", worker=order.worker, hold=hold, why=order.why)
         workers.order_hold(
@@ -153,6 +153,6 @@ class Attempts:
             log=verdict.message,
         )
         log.warning("attempt given up", task=running.key, why=verdict.message)
-        protocol.fail(self._services, attempt, self._options.retry)
-        self._view.running.pop(running.key, None)
+        protocol.fail(self._runtime, attempt, self._options.retry)
+        self._cache.running.pop(running.key, None)
         self._hint([shard(running.key)])

@@ -29,13 +29,13 @@ from collections import Counter, OrderedDict, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from service_manager.tasks.pace import Pace, Usual
-from service_manager.tasks.view import Running
+from service_manager.tasks.attempt_statistics import AttemptStatistics, Usual
+from service_manager.tasks.manager_cache import WatchedAttempt
 from tasks.model.categories import Category
-from tasks.tables.bounds import Bounds
 from tasks.tables.expectation import Times
 from tasks.tables.history import ClassStatistics
-from tasks.tables.rows import News
+from tasks.tables.rows import CompletionEvent
+from tasks.tables.time_limits import TimeLimits
 from tasks.tables.workers import Hold, WorkerRow
 
 _SLOW = math.log(3.0)  # the slowness that is looked for
@@ -56,7 +56,7 @@ _PART = 8  # of the time for which a worker has been slow, that it waits at leas
 
 
 @dataclass(frozen=True, kw_only=True)
-class Order:
+class DrainOrder:
     """An order to hold or release a worker, to be written into its row.
 
     `why` is the evidence in words, `wait` the seconds until the worker is tried again.
@@ -83,7 +83,7 @@ class _Machine:
     released: float = -math.inf
     score: float = 0.0  # evidence of ended attempts
     slowness: float = 0.0  # logarithm, smoothed
-    running: list[Running] = field(default_factory=list)
+    running: list[WatchedAttempt] = field(default_factory=list)
     leaving: bool = False  # it ends by itself and takes no work
     beat: int = -1
     heard: float = 0.0  # when its latest beat was
@@ -116,8 +116,10 @@ class Machines:
     longer than the ceiling of the time limits. `beat` is the time in seconds between heartbeats.
     """
 
-    def __init__(self, pace: Pace, bounds: Bounds, probe: float, beat: float) -> None:
-        self._pace = pace
+    def __init__(
+        self, statistics: AttemptStatistics, bounds: TimeLimits, probe: float, beat: float
+    ) -> None:
+        self._statistics = statistics
         self._bounds = bounds
         self._probe = probe
         self._silence = _GAPS * beat
@@ -127,8 +129,8 @@ class Machines:
         self._tasks: OrderedDict[str, _Task] = OrderedDict()
 
     def hear(
-        self, present: Iterable[WorkerRow], running: Mapping[str, list[Running]], now: float
-    ) -> list[Order]:
+        self, present: Iterable[WorkerRow], running: Mapping[str, list[WatchedAttempt]], now: float
+    ) -> list[DrainOrder]:
         """Take note of the live workers and of what each runs.
 
         Returns the orders that their rows do not carry yet.
@@ -180,34 +182,38 @@ class Machines:
         machine = self._machines.get(worker)
         return machine is not None and machine.hold is not Hold.NONE
 
-    def ended(self, news: News, statistics: Mapping[str, ClassStatistics], now: float) -> None:
+    def ended(
+        self, event: CompletionEvent, statistics: Mapping[str, ClassStatistics], now: float
+    ) -> None:
         """Take note of an attempt that succeeded, or that was killed for its age."""
-        if news.category not in (None, Category.EXECUTION_TIMEOUT):
+        if event.category not in (None, Category.EXECUTION_TIMEOUT):
             return
-        machine = self._machines.get(news.worker)
-        usual = self._pace.usual(news.task_class, statistics.get(news.task_class))
+        machine = self._machines.get(event.worker)
+        usual = self._statistics.usual(event.task_class, statistics.get(event.task_class))
         if machine is None:
             return
-        if news.category is None and machine.hold is Hold.NONE:
-            self._count(news.task_class, news.worker)
-        speaks = machine.meet((news.key, news.number), news.task_class)
+        if event.category is None and machine.hold is Hold.NONE:
+            self._count(event.task_class, event.worker)
+        speaks = machine.meet((event.key, event.number), event.task_class)
         speaks = speaks and now - machine.heard <= self._silence
-        machine.ended[news.task_class] += 1
+        machine.ended[event.task_class] += 1
         if usual is None or not self._probe:
             return
-        deviation = usual.deviation(news.duration)
-        if machine.hold is Hold.PROBE and now - news.duration >= machine.since:
-            normal = deviation <= _NORMAL and news.category is None
+        deviation = usual.deviation(event.duration)
+        if machine.hold is Hold.PROBE and now - event.duration >= machine.since:
+            normal = deviation <= _NORMAL and event.category is None
             if normal or speaks:
                 self._probed(machine, normal, deviation, now)
-        elif not speaks or not self._known_elsewhere(news.task_class, news.worker):
+        elif not speaks or not self._known_elsewhere(event.task_class, event.worker):
             return
-        elif machine.hold is Hold.NONE and self._counts(news.key, news.worker, deviation, machine):
+        elif machine.hold is Hold.NONE and self._counts(
+            event.key, event.worker, deviation, machine
+        ):
             evidence = _evidence(usual, deviation)
             machine.score = max(0.0, machine.score + evidence)
             machine.slowness += (max(0.0, deviation) - machine.slowness) / 2
             if evidence > 0:
-                machine.slow.append(_words(news.task_class, "", news.duration, usual))
+                machine.slow.append(_words(event.task_class, "", event.duration, usual))
             elif not machine.score:
                 machine.slow.clear()
 
@@ -229,15 +235,15 @@ class Machines:
 
     def look(
         self, statistics: Mapping[str, ClassStatistics], now: float, waiting: bool = False
-    ) -> tuple[list[Order], list[Running]]:
+    ) -> tuple[list[DrainOrder], list[WatchedAttempt]]:
         """Return new orders, and the attempts that other workers would end sooner.
 
         `waiting` says that there is work that no slot has taken.
         """
         if not self._probe:
             return [], []
-        orders: list[Order] = []
-        moves: list[Running] = []
+        orders: list[DrainOrder] = []
+        moves: list[WatchedAttempt] = []
         before = {name: machine.hold for name, machine in self._machines.items()}
         for machine in self._machines.values():
             if machine.hold is not Hold.NONE and waiting and self._needed(machine):
@@ -266,11 +272,11 @@ class Machines:
                 continue
             if not self._known_elsewhere(running.task_class, name):
                 continue
-            usual = self._pace.usual(running.task_class, statistics.get(running.task_class))
+            usual = self._statistics.usual(running.task_class, statistics.get(running.task_class))
             if usual is None or (machine.hold is Hold.PROBE and running.since < machine.since):
                 continue
             age = machine.heard - running.since
-            least = self._pace.least(running.task_class, age, running.course)
+            least = self._statistics.least(running.task_class, age, running.course)
             deviation = usual.deviation(least)
             evidence = _evidence(usual, deviation)
             if evidence > 0 and self._counts(running.key, name, deviation, machine):
@@ -338,7 +344,7 @@ class Machines:
 
     def _move(
         self,
-        running: Running,
+        running: WatchedAttempt,
         machine: _Machine,
         statistics: Mapping[str, ClassStatistics],
         now: float,
@@ -348,14 +354,14 @@ class Machines:
         True when the work left takes longer than the whole attempt elsewhere, or longer than its
         time limit allows.
         """
-        usual = self._pace.usual(running.task_class, statistics.get(running.task_class))
+        usual = self._statistics.usual(running.task_class, statistics.get(running.task_class))
         if usual is None or running.ordered is not None:
             return False
         known = self._known(running.key)
         if known.moves >= _MOVES:
             return False
         factor = math.exp(machine.slowness)
-        done = self._pace.done(running.task_class, running.course)
+        done = self._statistics.done(running.task_class, running.course)
         if done is None:
             done = min(1.0, (now - running.since) / (factor * usual.seconds))
         ahead = (1.0 - done) * factor * usual.seconds
@@ -388,9 +394,9 @@ class Machines:
         return found
 
 
-def _order(worker: str, machine: _Machine, now: float) -> Order:
+def _order(worker: str, machine: _Machine, now: float) -> DrainOrder:
     drained = machine.hold is Hold.DRAINED
-    return Order(
+    return DrainOrder(
         worker=worker,
         started=machine.started,
         hold=machine.hold,

@@ -7,14 +7,14 @@ monotonic clock: no other machine's clock is trusted.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from service_manager.fleet.machines import Machines, Order
-from service_manager.options import Options
-from service_manager.tasks.pace import Pace
-from service_manager.tasks.view import Running, View
+from service_manager.fleet.machines import DrainOrder, Machines
+from service_manager.options import ManagerOptions
+from service_manager.tasks.attempt_statistics import AttemptStatistics
+from service_manager.tasks.manager_cache import ManagerCache, WatchedAttempt
 from tasks.model.categories import Category
 from tasks.tables.expectation import Times
 from tasks.tables.history import ClassStatistics
-from tasks.tables.rows import News
+from tasks.tables.rows import CompletionEvent
 from tasks.tables.workers import WorkerRow
 
 _BEATS = 2  # of a worker that does not list a claim, before the claim counts as lost
@@ -26,7 +26,7 @@ _MISSES = 1.5  # times its bound that it would take at least, to be killed for t
 class Kill:
     """Order the worker to kill this attempt: beyond its bound, or on its way to `least` seconds."""
 
-    running: Running
+    running: WatchedAttempt
     bound: float
     least: float = 0.0
 
@@ -35,7 +35,7 @@ class Kill:
 class GiveUp:
     """End this attempt for its worker, which will not."""
 
-    running: Running
+    running: WatchedAttempt
     category: Category
     message: str
 
@@ -46,8 +46,8 @@ class Verdicts:
 
     kills: list[Kill] = field(default_factory=list)
     given_up: list[GiveUp] = field(default_factory=list)
-    moves: list[Running] = field(default_factory=list)
-    holds: list[Order] = field(default_factory=list)
+    moves: list[WatchedAttempt] = field(default_factory=list)
+    holds: list[DrainOrder] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -59,20 +59,20 @@ class _Seen:
 class Monitor:
     """Watches workers' heartbeats, attempts' ages and progress, and the pace of machines."""
 
-    def __init__(self, options: Options, view: View) -> None:
-        self._view = view
+    def __init__(self, options: ManagerOptions, cache: ManagerCache) -> None:
+        self._cache = cache
         self._bounds = options.bounds
-        self._pace = Pace(options.samples)
-        self._machines = Machines(self._pace, self._bounds, options.probe, options.heartbeat)
+        self._statistics = AttemptStatistics(options.samples)
+        self._machines = Machines(self._statistics, self._bounds, options.probe, options.heartbeat)
         self._seen: dict[str, _Seen] = {}
-        self._orders: list[Order] = []
+        self._orders: list[DrainOrder] = []
         self._silence = options.lease + 2 * options.heartbeat
 
     def hear(self, workers: Iterable[WorkerRow], now: float) -> None:
         """Take note of the workers' rows."""
         present: dict[str, WorkerRow] = {w.name: w for w in workers}
-        running: dict[str, list[Running]] = {}
-        for one in self._view.running.values():
+        running: dict[str, list[WatchedAttempt]] = {}
+        for one in self._cache.running.values():
             running.setdefault(one.worker, []).append(one)
         for worker in present.values():
             beat = (worker.started, worker.sequence)
@@ -83,11 +83,11 @@ class Monitor:
             self._listed(worker, running.get(worker.name, ()), now)
         for name in [n for n in self._seen if n not in present]:
             del self._seen[name]
-        self._pace.hear(one.task_class for one in self._view.running.values())
+        self._statistics.hear(one.task_class for one in self._cache.running.values())
         beating = [w for w in present.values() if not self.lost(w.name, now)]
         self._orders = self._machines.hear(beating, running, now)
-        self._view.workers = {w.name: (w.host, self._machines.slots(w)) for w in beating}
-        self._view.slots = sum(slots for _, slots in self._view.workers.values())
+        self._cache.workers = {w.name: (w.host, self._machines.slots(w)) for w in beating}
+        self._cache.slots = sum(slots for _, slots in self._cache.workers.values())
 
     def lost(self, worker: str, now: float) -> bool:
         """Whether a worker has been silent for longer than it goes on by itself."""
@@ -96,15 +96,17 @@ class Monitor:
 
     def ended(
         self,
-        news: News,
-        running: Running | None,
+        event: CompletionEvent,
+        running: WatchedAttempt | None,
         statistics: Mapping[str, ClassStatistics],
         now: float,
     ) -> None:
         """Take note of an ended attempt; `running` is what was known of it."""
-        self._machines.ended(news, statistics, now)
-        if news.category is None and not self._machines.slow(news.worker):
-            self._pace.learn(news.task_class, news.duration, running.course if running else None)
+        self._machines.ended(event, statistics, now)
+        if event.category is None and not self._machines.slow(event.worker):
+            self._statistics.learn(
+                event.task_class, event.duration, running.course if running else None
+            )
 
     def look(
         self, statistics: Mapping[str, ClassStatistics], now: float, waiting: bool = False
@@ -118,7 +120,7 @@ class Monitor:
         self._orders = []
         times = Times(statistics, self._bounds.samples)
         moved = {running.key for running in moves}
-        for running in self._view.running.values():
+        for running in self._cache.running.values():
             if running.key in moved:
                 continue
             verdict = self._judge(running, times, now)
@@ -128,7 +130,7 @@ class Monitor:
                 verdicts.given_up.append(verdict)
         return verdicts
 
-    def _listed(self, worker: WorkerRow, running: Iterable[Running], now: float) -> None:
+    def _listed(self, worker: WorkerRow, running: Iterable[WatchedAttempt], now: float) -> None:
         listed = {a.claim: a for a in worker.attempts}
         for one in running:
             attempt = listed.get(one.claim)
@@ -137,7 +139,7 @@ class Monitor:
                 one.since = min(one.since, now - max(0.0, attempt.started_ago))
                 one.course.note(attempt.progress, attempt.started_ago)
 
-    def _judge(self, running: Running, times: Times, now: float) -> Kill | GiveUp | None:
+    def _judge(self, running: WatchedAttempt, times: Times, now: float) -> Kill | GiveUp | None:
         age = now - running.since
         lost = self.lost(running.worker, now)
         if lost and age > self._silence:
@@ -154,7 +156,7 @@ class Monitor:
             return GiveUp(running=running, category=Category.EXECUTION_TIMEOUT, message=text)
         return None
 
-    def _late(self, running: Running, age: float, limit: float) -> Kill | None:
+    def _late(self, running: WatchedAttempt, age: float, limit: float) -> Kill | None:
         """Return the kill of an attempt that is beyond its time limit, or that will miss it.
 
         Progress alone kills nothing: the attempt has used half of its time limit and has made less
@@ -166,7 +168,7 @@ class Monitor:
             return Kill(running=running, bound=limit)
         if age < _SEEN * limit:
             return None
-        least = self._pace.least(running.task_class, age, running.course)
+        least = self._statistics.least(running.task_class, age, running.course)
         if least > _MISSES * limit:
             return Kill(running=running, bound=limit, least=least)
         return None

@@ -11,23 +11,23 @@ from dataclasses import replace
 from tasks.errors import FencedError
 from tasks.tables import manager_lease
 from tasks.tables.manager_lease import Lease
-from tasks.tables.services import Services, new_id
+from tasks.tables.runtime import Runtime, new_id
 
 
 class Leadership:
     """This process's claim to be the acting manager. `lease` is in seconds."""
 
-    def __init__(self, services: Services, lease: float) -> None:
-        self._services = services
+    def __init__(self, runtime: Runtime, lease: float) -> None:
+        self._runtime = runtime
         self._lease = lease
-        self._holder = new_id(services.random)
+        self._holder = new_id(runtime.random)
         self._seen: tuple[Lease, float] | None = None
         self._renewed = 0.0
         self.epoch = 0
 
     def acquire(self) -> bool:
         """Try to become the acting manager; call again until it does. Raises StoreError."""
-        now = self._services.clock.monotonic()
+        now = self._runtime.clock.monotonic()
         free = False
 
         def change(old: Lease) -> Lease:
@@ -54,7 +54,7 @@ class Leadership:
             FencedError: another manager acts.
             StoreError: storage does not answer.
         """
-        now = self._services.clock.monotonic()
+        now = self._runtime.clock.monotonic()
         if now - self._renewed < self._lease / 3:
             return
 
@@ -81,9 +81,9 @@ class Leadership:
             return Lease(epoch=self.epoch, holder=self._holder, beat=0)
 
         self._change(change)
-        self._renewed = begun = self._services.clock.monotonic()
-        while self._services.clock.monotonic() < begun + self._lease:
-            self._services.clock.sleep(min(1.0, self._lease / 6))
+        self._renewed = begun = self._runtime.clock.monotonic()
+        while self._runtime.clock.monotonic() < begun + self._lease:
+            self._runtime.clock.sleep(min(1.0, self._lease / 6))
             self.renew()
             yield
 
@@ -98,10 +98,10 @@ class Leadership:
         self._change(change)
 
     def _change(self, decide: Callable[[Lease], Lease]) -> None:
-        now = self._services.clock.now()
+        now = self._runtime.clock.now()
 
         def stamped(old: Lease) -> Lease:
             new = decide(old)
             return old if new == old else replace(new, renewed=now)
 
-        manager_lease.change(self._services, stamped)
+        manager_lease.change(self._runtime, stamped)

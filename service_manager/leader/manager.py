@@ -10,25 +10,25 @@ from collections.abc import Callable, Iterator
 import structlog
 
 from service_manager.fleet.attempts import Attempts
-from service_manager.options import Options
-from service_manager.plans.planning import Planner, Run, inline
-from service_manager.requests.dropping import Release
+from service_manager.options import ManagerOptions
+from service_manager.plans.plan_jobs import Planner, Run, inline
 from service_manager.requests.intake import Intake
 from service_manager.requests.lifecycle import TRANSIENT, Lifecycle
+from service_manager.requests.release import Release
 from service_manager.storage.retention import Retention
 from service_manager.storage.worth import Policy
 from service_manager.tasks.brake import Brake
+from service_manager.tasks.completion_events import CompletionEvents
 from service_manager.tasks.dependents import Dependents, Told
-from service_manager.tasks.digest import Digest
 from service_manager.tasks.dispatch import Dispatch
-from service_manager.tasks.holders import Holders
-from service_manager.tasks.ready import Ready
+from service_manager.tasks.input_locations import InputLocations
+from service_manager.tasks.manager_cache import Live, ManagerCache
+from service_manager.tasks.ready import ReadyTasks
 from service_manager.tasks.sweep import Sweep
-from service_manager.tasks.view import Live, View
 from tasks.model.keys import SHARDS, shard
 from tasks.model.model import State
-from tasks.tables.rows import News
-from tasks.tables.services import Services
+from tasks.tables.rows import CompletionEvent
+from tasks.tables.runtime import Runtime
 
 log = structlog.get_logger("manager")
 
@@ -52,45 +52,45 @@ class Manager:
 
     def __init__(
         self,
-        services: Services,
-        options: Options,
+        runtime: Runtime,
+        options: ManagerOptions,
         plan: Planner,
         send: Send,
         epoch: int,
         run: Run = inline,
         send_to: SendTo | None = None,
     ) -> None:
-        self._services = services
-        self._clock = services.clock
+        self._runtime = runtime
+        self._clock = runtime.clock
         self._send = send
         self._send_to = send_to
-        self.view = View()
-        self._holders = Holders(self.view) if send_to is not None else None
-        self._dispatch = Dispatch(options.window, options.resend, self._holders, options.patience)
-        self._ready = Ready(services, options, self.view, self._dispatch)
-        self._dependents = Dependents(services, self._find, self._holders)
-        self._digest = Digest(services, self.view, self._dependents, epoch)
-        self._attempts = Attempts(services, options, self.view, self._dispatch, self._digest.hint)
+        self.cache = ManagerCache()
+        self._locations = InputLocations(self.cache) if send_to is not None else None
+        self._dispatch = Dispatch(options.window, options.resend, self._locations, options.patience)
+        self._ready = ReadyTasks(runtime, options, self.cache, self._dispatch)
+        self._dependents = Dependents(runtime, self._find, self._locations)
+        self._digest = CompletionEvents(runtime, self.cache, self._dependents, epoch)
+        self._attempts = Attempts(runtime, options, self.cache, self._dispatch, self._digest.hint)
         self._lifecycle = Lifecycle(
-            services,
+            runtime,
             options,
-            self.view,
+            self.cache,
             self._dispatch,
             self._ready,
-            Intake(services, options, plan, run),
+            Intake(runtime, options, plan, run),
             self._dependents,
             self._hear,
             epoch,
-            self._holders,
+            self._locations,
         )
         self._brake = Brake(
-            services, self.view, self._dispatch, self._find, self._digest.hint, epoch
+            runtime, self.cache, self._dispatch, self._find, self._digest.hint, epoch
         )
-        self._release = Release(services, self.view, self._dispatch, options.sweep)
-        self._sweep = Sweep(services, self.view, self._dispatch, options.sweep)
+        self._release = Release(runtime, self.cache, self._dispatch, options.sweep)
+        self._sweep = Sweep(runtime, self.cache, self._dispatch, options.sweep)
         self._swept = False  # all shards, once
         self._retention = Retention(
-            services, self.view, wait=options.orphans, policy=Policy.of(options)
+            runtime, self.cache, wait=options.orphans, policy=Policy.of(options)
         )
         self._cleaned: Iterator[bool] | None = None  # a pass under way
         self._clean_period = options.orphans / len(SHARDS)
@@ -152,35 +152,35 @@ class Manager:
             found = self._sweep.run(number)
             for at, key in found.later:
                 self._ready.later(at, key)
-            if found.news:
+            if found.event:
                 self._digest.hint([number])
         self._swept = True
         return False
 
     def _digesting(self) -> bool:
-        self._digest.hint([shard(key) for key in self._services.hints.drain() if key])
+        self._digest.hint([shard(key) for key in self._runtime.wakeups.drain() if key])
         result = self._digest.run()
-        for news in result.ended:
-            self._ended(news)
+        for event in result.ended:
+            self._ended(event)
         for task in result.ready:
             self._ready.now(task)
         for at, key in result.later:
             self._ready.later(at, key)
         return result.more
 
-    def _ended(self, news: News) -> None:
-        self._attempts.ended(news)
-        if self._holders is not None:
-            self._holders.ended(news.key, news.worker)
-        self._dispatch.remove(news.key)
+    def _ended(self, event: CompletionEvent) -> None:
+        self._attempts.ended(event)
+        if self._locations is not None:
+            self._locations.ended(event.key, event.worker)
+        self._dispatch.remove(event.key)
         self._dispatch.freed(self._clock.monotonic())
-        if news.state is State.READY and not news.not_before:
-            self._dispatch.add(news.key, news.sponsor)
+        if event.state is State.READY and not event.not_before:
+            self._dispatch.add(event.key, event.sponsor)
 
     def _dispatching(self) -> bool:
         for request in self._dispatch.hungry():
             self._sweep.feed(request)
-        chosen = self._dispatch.choose(self.view, self._clock.monotonic())
+        chosen = self._dispatch.choose(self.cache, self._clock.monotonic())
         for number, key in enumerate(chosen):
             try:
                 host = self._dispatch.host(key)

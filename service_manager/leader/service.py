@@ -5,13 +5,13 @@ from collections.abc import Callable
 
 import structlog
 
-from service_manager.leader.keeping import Keep, Turn, between_rounds
 from service_manager.leader.leadership import Leadership
+from service_manager.leader.lease import Keep, Turn, between_rounds
 from service_manager.leader.manager import Manager
-from service_manager.options import Options
+from service_manager.options import ManagerOptions
 from tasks.errors import FencedError, StoreError
-from tasks.tables import requests
-from tasks.tables.services import Services
+from tasks.tables import request_operations
+from tasks.tables.runtime import Runtime
 
 log = structlog.get_logger("manager.service")
 
@@ -19,8 +19,8 @@ Make = Callable[[int], Manager]  # by epoch
 
 
 def serve(
-    services: Services,
-    options: Options,
+    runtime: Runtime,
+    options: ManagerOptions,
     make: Make,
     stop: threading.Event,
     each: Callable[[], None] = lambda: None,
@@ -31,14 +31,14 @@ def serve(
     `each` is called once in every round while this process acts. `keep` says how the lease is
     renewed.
     """
-    leadership = Leadership(services, options.lease)
+    leadership = Leadership(runtime, options.lease)
     while not stop.is_set():
         if not _wait(leadership, options, stop):
             return
         log.info("acting", epoch=leadership.epoch)
         try:
             with keep(leadership) as turn:
-                requests.complete_lists(services)
+                request_operations.complete_lists(runtime)
                 _act(turn, make(leadership.epoch), options, stop, each)
         except FencedError as error:
             log.warning("standing by", reason=str(error))
@@ -48,7 +48,7 @@ def serve(
     _release(leadership)
 
 
-def _wait(leadership: Leadership, options: Options, stop: threading.Event) -> bool:
+def _wait(leadership: Leadership, options: ManagerOptions, stop: threading.Event) -> bool:
     told = False
     while not stop.is_set():
         try:
@@ -67,7 +67,7 @@ def _wait(leadership: Leadership, options: Options, stop: threading.Event) -> bo
 def _act(
     turn: Turn,
     manager: Manager,
-    options: Options,
+    options: ManagerOptions,
     stop: threading.Event,
     each: Callable[[], None],
 ) -> None:

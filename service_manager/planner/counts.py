@@ -12,7 +12,7 @@ from tasks.model.spec import CollectSpec, CubeSpec, GroupSpec, MosaicSpec, Repro
 _PIXEL = 2  # bytes of an uncompressed value, as most layers have
 
 
-class Kind(NamedTuple):
+class CountedClass(NamedTuple):
     """The class under which a task is counted: phase, task class, maximum stored bytes."""
 
     phase: Phase
@@ -44,7 +44,7 @@ class Counts:
         """Count tasks."""
         self.add_kinds((kind_of(planned.spec), planned.output) for planned in tasks)
 
-    def add_kinds(self, tasks: Iterable[tuple[Kind, str]]) -> None:
+    def add_kinds(self, tasks: Iterable[tuple[CountedClass, str]]) -> None:
         """Count tasks by kind and output."""
         for (kind, output), count in Counter(tasks).items():
             self.phases[kind.phase] += count
@@ -84,9 +84,9 @@ class Counts:
         )
 
 
-def kind_of(spec: Spec) -> Kind:
+def kind_of(spec: Spec) -> CountedClass:
     """Return the class under which a task is counted: its phase, task class and stored bytes."""
-    return Kind(spec.phase, spec.task_class, stored_bytes(spec))
+    return CountedClass(spec.phase, spec.task_class, stored_bytes(spec))
 
 
 def stored_bytes(spec: Spec) -> int:

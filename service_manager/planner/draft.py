@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from datetime import date
 from typing import NamedTuple
 
-from service_manager.planner.counts import Kind, kind_of
+from service_manager.planner.counts import CountedClass, kind_of
 from tasks.errors import RequestRefusedError
 from tasks.model.spec import Input, MosaicSpec, Spec
 
@@ -18,7 +18,7 @@ class Line(NamedTuple):
 
     output: str
     text: str
-    kind: Kind
+    kind: CountedClass
 
 
 @dataclass(frozen=True, kw_only=True)

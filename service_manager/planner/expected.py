@@ -10,17 +10,11 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 
 from service_manager.planner.gaps import Seen, expected_days, phase_of, starts
-from service_manager.planner.layers import NOT_THERE, Wanted
-from service_manager.planner.windows import (
-    MONTHLY,
-    shares,
-    window_end,
-    window_kind,
-    window_start,
-)
+from service_manager.planner.layers import NOT_THERE, ProductLayers
+from service_manager.planner.windows import MONTHLY, shares, window_end, window_kind, window_start
 from tasks.model.absence import Absence, Absent, bounded
 from tasks.model.packages import Package
-from tasks.request.request import Time
+from tasks.request.document import Time
 from tasks.request.taking import takes
 
 _MONTH = 31
@@ -42,7 +36,12 @@ class WindowLacks:
     """What is not there in one window of a reduction."""
 
     def __init__(
-        self, wanted: Sequence[Wanted], package: Package, window: str, kind: str, seen: SeenOf
+        self,
+        wanted: Sequence[ProductLayers],
+        package: Package,
+        window: str,
+        kind: str,
+        seen: SeenOf,
     ) -> None:
         wanted = [one for one in wanted if taken(one, package)]
         self._wanted = wanted
@@ -69,7 +68,7 @@ class WindowLacks:
             if names
         ]
 
-    def _names(self, wanted: Wanted, place: int, day: date) -> tuple[str, ...]:
+    def _names(self, wanted: ProductLayers, place: int, day: date) -> tuple[str, ...]:
         seen = self._seen[wanted.number]
         whole = f"{wanted.product} {day.isoformat()}"
         if wanted.geometry == "swath":
@@ -80,12 +79,12 @@ class WindowLacks:
         return tuple(f"{whole} {tile.name}" for tile in tiles if tile not in seen[day])
 
 
-def taken(wanted: Wanted, package: Package) -> list[str]:
+def taken(wanted: ProductLayers, package: Package) -> list[str]:
     """List the layers of a product choice that a reduction's package takes."""
     return [layer.name for layer in wanted.layers if takes(package, layer)]
 
 
-def bands(lacks: Iterable[Lack], wanted: Sequence[Wanted], package: Package) -> Absence:
+def bands(lacks: Iterable[Lack], wanted: Sequence[ProductLayers], package: Package) -> Absence:
     """Name the missing bands of a group: each layer its package takes, for each missing day."""
     found = []
     for lack in lacks:
@@ -104,7 +103,7 @@ def cells(part: str, lacks: Iterable[Lack]) -> tuple[Absent, ...]:
     )
 
 
-def half(wanted: Wanted) -> str:
+def half(wanted: ProductLayers) -> str:
     """Return what tells day and night of one layer apart; a package sees them as two layers."""
     return "" if wanted.choice.day_night == "any" else f".{wanted.choice.day_night}"
 
@@ -120,7 +119,7 @@ class Dates:
     windows: Mapping[date, tuple[str, ...]]
 
     @classmethod
-    def of(cls, wanted: Sequence[Wanted], package: Package | None, seen: SeenOf) -> "Dates":
+    def of(cls, wanted: Sequence[ProductLayers], package: Package | None, seen: SeenOf) -> "Dates":
         """Return the dates of a request whose whole span has been seen."""
         layers: dict[str, dict[date, tuple[str, ...]]] = {}
         windows: dict[date, list[str]] = defaultdict(list)
@@ -153,7 +152,7 @@ class Dates:
         )
 
 
-def _window_days(wanted: Wanted, window: str, kind: str, seen: Seen) -> list[date]:
+def _window_days(wanted: ProductLayers, window: str, kind: str, seen: Seen) -> list[date]:
     """List the days in a window on which a product choice is expected to start."""
     request = wanted.layout.request
     span, period = request.time, wanted.period

@@ -11,7 +11,7 @@ from modis.tile import Tile
 from service_manager.planner.naming import product_name
 from service_manager.planner.windows import MONTHLY
 from tasks.model.plan import Gap
-from tasks.request.request import ProductChoice, Time
+from tasks.request.document import ProductChoice, Time
 
 _YEARLY = 365
 

@@ -8,7 +8,7 @@ from modis.collection import Collection
 from modis.granule_name import parse_granule_name
 from modis.tile import Tile
 from reprojection.catalogue import products
-from service_manager.planner.counts import Kind
+from service_manager.planner.counts import CountedClass
 from service_manager.planner.draft import Line
 from service_manager.planner.gaps import misnaming
 from tasks.errors import RequestRefusedError
@@ -17,7 +17,7 @@ from tasks.model.model import Phase
 from tasks.model.patterns import Pattern, quoted
 from tasks.model.spec import CollectSpec
 from tasks.request.checks import nearest_names
-from tasks.request.request import ProductChoice, Request, Time
+from tasks.request.document import ProductChoice, Request, Time
 
 _OF_GRANULE = ("granule", "production", "source", "url", "size", "checksum", "checksum_type")
 
@@ -43,7 +43,7 @@ def collected(record: GranuleRecord) -> tuple[str, Line]:
         quoted(record.checksum or ""),
         quoted(record.checksum_type or ""),
     )
-    kind = Kind(Phase.COLLECTION, sized(work, record.size), record.size)
+    kind = CountedClass(Phase.COLLECTION, sized(work, record.size), record.size)
     return pattern.key(*values), Line("", pattern.text(*values), kind)
 
 

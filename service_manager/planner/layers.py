@@ -8,19 +8,19 @@ from functools import cached_property
 from archives.model import GranuleRecord
 from modis.tile import Tile
 from reprojection.grid.grids import Grid
-from service_manager.planner.counts import Kind, kind_of
+from service_manager.planner.cells import WindowCell
+from service_manager.planner.counts import CountedClass, kind_of
 from service_manager.planner.draft import Draft, Line
 from service_manager.planner.granules import collected, tile_of
 from service_manager.planner.located import Locator, Reach
 from service_manager.planner.naming import layer_names, mosaic_name, product_name
-from service_manager.planner.places import Place
 from tasks.model.absence import Absent, bounded
 from tasks.model.classes import sized
 from tasks.model.keys import canonical
 from tasks.model.patterns import Given, Pattern, grid_texts, quoted, together
 from tasks.model.spec import Driver, GridSpec, MosaicSpec, ReprojectSpec
+from tasks.request.document import ProductChoice, Request
 from tasks.request.regions import area_geojson, region_tiles
-from tasks.request.request import ProductChoice, Request
 from tasks.request.resolved import Geometry, ResolvedLayer, ResolvedProduct, ResolvedRequest
 
 CELL_FILE = "cell.tif"
@@ -49,7 +49,7 @@ class Layout:
     """What all products of a request share: the target and its cells."""
 
     request: Request
-    places: tuple[Place, ...]
+    places: tuple[WindowCell, ...]
     clip: str
     """The region as GeoJSON where results are clipped to it, else empty."""
     grid: GridSpec
@@ -59,7 +59,7 @@ class Layout:
     mosaic: Pattern
     mosaic_lacking: Pattern
     """Of mosaics that do without some cells."""
-    mosaic_kind: Kind
+    mosaic_kind: CountedClass
 
     @cached_property
     def tile_places(self) -> dict[Tile, tuple[int, ...]]:
@@ -81,7 +81,7 @@ class Layout:
         return {place: tuple(tiles) for place, tiles in found.items()}
 
     @classmethod
-    def of(cls, resolved: ResolvedRequest, places: tuple[Place, ...]) -> "Layout":
+    def of(cls, resolved: ResolvedRequest, places: tuple[WindowCell, ...]) -> "Layout":
         """Build the layout of a request's places."""
         request, target = resolved.request, resolved.target
         clip = area_geojson(target.area) if request.region.clip else ""
@@ -102,7 +102,7 @@ class Layout:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wanted:
+class ProductLayers:
     """One resolved product of a request, with the patterns of its specifications."""
 
     resolved: ResolvedProduct
@@ -129,7 +129,7 @@ class Wanted:
         object.__setattr__(self, "patterns_lacking", lacking)
         object.__setattr__(self, "cells", tuple(cells))
 
-    def kind(self, layer: int, inputs: int) -> Kind:
+    def kind(self, layer: int, inputs: int) -> CountedClass:
         """As what a cell of a layer counts that is made of so many granules."""
         cell = self.cells[layer]
         return kind_of(cell)._replace(task_class=sized(cell.work, cell.grid.pixels * inputs))
@@ -175,7 +175,7 @@ def grid_spec(grid: Grid) -> GridSpec:
     return GridSpec(crs=grid.crs, transform=grid.transform, width=grid.width, height=grid.height)
 
 
-def _cell(wanted: Wanted, layer: ResolvedLayer) -> ReprojectSpec:
+def _cell(wanted: ProductLayers, layer: ResolvedLayer) -> ReprojectSpec:
     """Return a cell of a layer; all other cells of the lattice have its size and resolution."""
     request = wanted.layout.request
     leads = wanted.resolved.driver
@@ -201,7 +201,7 @@ def _cell(wanted: Wanted, layer: ResolvedLayer) -> ReprojectSpec:
 
 
 def plan_day(
-    wanted: Wanted,
+    wanted: ProductLayers,
     day: date,
     records: Sequence[GranuleRecord],
     locator: Locator,
@@ -239,7 +239,7 @@ def plan_day(
 
 
 def lacking_tiles(
-    wanted: Wanted, day: date, records: Sequence[GranuleRecord]
+    wanted: ProductLayers, day: date, records: Sequence[GranuleRecord]
 ) -> dict[int, list[Absent]]:
     """Return the expected tiles that the archive does not have on a day, by place."""
     if wanted.geometry == "swath":
@@ -302,7 +302,7 @@ def _collected(
 
 
 def _cells(
-    wanted: Wanted,
+    wanted: ProductLayers,
     number: int,
     day: date,
     inputs: dict[int, Given],
@@ -331,7 +331,7 @@ def _cells(
 
 
 def _mosaic(
-    wanted: Wanted,
+    wanted: ProductLayers,
     layer: str,
     day: date,
     keys: Mapping[int, str],

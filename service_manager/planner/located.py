@@ -8,7 +8,7 @@ import numpy as np
 from archives.kinds.lookup import Lookup
 from archives.model import GranuleRecord
 from modis.tile import Tile
-from service_manager.planner.places import Place
+from service_manager.planner.cells import WindowCell
 
 Reach = tuple[float, bool]  # of a kernel: metres, and whether it looks at whole pixels
 
@@ -16,7 +16,7 @@ Reach = tuple[float, bool]  # of a kernel: metres, and whether it looks at whole
 class Locator:
     """Looks granules up among places, which it names by their index."""
 
-    def __init__(self, places: Sequence[Place]) -> None:
+    def __init__(self, places: Sequence[WindowCell]) -> None:
         self._places = places
         self._lookup: Lookup | None = None
         self._by_tile: dict[Reach, dict[Tile, tuple[int, ...]]] = {}

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from datetime import date
 
 from modis.collection import Collection
-from tasks.request.request import ProductChoice
+from tasks.request.document import ProductChoice
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 

@@ -7,13 +7,13 @@ from datetime import date
 
 from service_manager.planner.draft import Draft
 from service_manager.planner.expected import SeenOf, WindowLacks, bands, cells, half
-from service_manager.planner.layers import CELL_FILE, Layout, Made, Wanted
+from service_manager.planner.layers import CELL_FILE, Layout, Made, ProductLayers
 from service_manager.planner.windows import shares, window_end, window_kind, window_start
 from tasks.errors import RequestRefusedError
 from tasks.model.absence import bounded
 from tasks.model.packages import Package, PackageArchive, PackageError, Packages, layer_labels, pack
 from tasks.model.spec import Band, GroupSpec, Input, MosaicSpec, ReduceSpec
-from tasks.request.request import Reduction
+from tasks.request.document import Reduction
 from tasks.request.resolved import ResolvedRequest
 from tasks.request.taking import check_taken, takes
 
@@ -58,7 +58,7 @@ class Groups:
         self._kind = window_kind(chosen.reduction)
         self._open: dict[str, dict[int, list[_Member]]] = {}
 
-    def add(self, made: Iterable[Made], wanted: Sequence[Wanted]) -> None:
+    def add(self, made: Iterable[Made], wanted: Sequence[ProductLayers]) -> None:
         """Add cells of the layers that the package takes.
 
         Cells of windows that are closed already are ignored.
@@ -78,7 +78,7 @@ class Groups:
                 place.append((cell.choice, cell.day, cell.layer, key, share))
 
     def close(
-        self, before: date | None, wanted: Sequence[Wanted], seen: SeenOf, draft: Draft
+        self, before: date | None, wanted: Sequence[ProductLayers], seen: SeenOf, draft: Draft
     ) -> None:
         """Plan the windows that end before a day, or all when it is None.
 
@@ -102,7 +102,7 @@ class Groups:
         self,
         window: str,
         places: dict[int, list[_Member]],
-        wanted: Sequence[Wanted],
+        wanted: Sequence[ProductLayers],
         lacks: WindowLacks,
         draft: Draft,
     ) -> None:
@@ -148,7 +148,7 @@ class Groups:
             draft.raster(spec, f"{chosen.package.name}/{stem}", first)
 
 
-def _band(wanted: Sequence[Wanted], cell: str, member: _Member) -> Band:
+def _band(wanted: Sequence[ProductLayers], cell: str, member: _Member) -> Band:
     number, day, layer, _, weight = member
     choice = wanted[number].choice
     return Band(

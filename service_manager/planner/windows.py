@@ -4,7 +4,7 @@ from calendar import monthrange
 from collections.abc import Iterator
 from datetime import date, timedelta
 
-from tasks.request.request import Reduction, Time
+from tasks.request.document import Reduction, Time
 
 MONTHLY = range(28, 32)
 """Periods in days that mean a calendar month."""

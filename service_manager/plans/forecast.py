@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from service_manager.options import Options
+from service_manager.options import ManagerOptions
 from service_manager.planner.counts import Counts, stored_bytes
 from tasks.model.model import Phase
 from tasks.model.plan import PlannedTask
@@ -83,7 +83,7 @@ class _Sample:
         return round(count * (1 - self.bytes_there[kind] / seen)) if seen else count
 
 
-def prices(options: Options) -> Prices:
+def prices(options: ManagerOptions) -> Prices:
     """Return the prices that the settings name."""
     return Prices(
         storage=options.price_storage,

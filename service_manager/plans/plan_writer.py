@@ -9,10 +9,10 @@ after a crash leaves alone what the request already wants.
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from service_manager.plans import gate
+from service_manager.plans import write_fence
 from tasks.errors import ConflictError, StoreError
 from tasks.model.keys import shard
-from tasks.model.model import State, Task, WantOutcome
+from tasks.model.model import State, Task, TaskOutcome
 from tasks.model.plan import PlannedTask
 from tasks.model.spec import (
     CollectSpec,
@@ -26,9 +26,9 @@ from tasks.model.spec import (
 from tasks.storage.limits import operation_size
 from tasks.storage.store import BATCH_BYTES, BATCH_OPERATIONS, Operation
 from tasks.tables import transitions
-from tasks.tables.rows import Edge, Want
-from tasks.tables.services import Services
-from tasks.tables.task_table import news_of_wait, put_edge
+from tasks.tables.rows import Edge, Interest
+from tasks.tables.runtime import Runtime
+from tasks.tables.task_table import put_edge, wait_event
 
 _TOGETHER = 60  # edges written in the transaction of their input; more go before it
 _BYTES = BATCH_BYTES * 3 // 4
@@ -39,7 +39,7 @@ _TRIES = 8
 class Written:
     """What one batch came to: tasks as they are now, with the wants told to the request."""
 
-    tasks: list[tuple[Task, Want]] = field(default_factory=list)
+    tasks: list[tuple[Task, Interest]] = field(default_factory=list)
     waiting: list[str] = field(default_factory=list)  # there is news: their inputs are looked at
     made: list[tuple[str, str, str, int]] = field(default_factory=list)
     """Of tasks that are ready, for each input: task, input, the worker that made it, bytes."""
@@ -72,14 +72,14 @@ class PlanWriter:
 
     def __init__(
         self,
-        services: Services,
+        runtime: Runtime,
         request: str,
         sections: Iterable[Sequence[PlannedTask]],
     ) -> None:
-        self._services = services
+        self._runtime = runtime
         self._request = request
         self._sections = sections
-        self._gates: dict[str, str] = {}  # by shard: the ETag that the last pass left
+        self._fences: dict[str, str] = {}  # by shard: the ETag that the last pass left
         self._states: dict[str, State] = {}
         self._makers: dict[str, tuple[str, int]] = {}  # of what was there: worker, bytes
         self._fresh = True  # the last batch was all new: the next may be, too
@@ -136,8 +136,8 @@ class PlanWriter:
                 last = error
             except StoreError as error:
                 last = error
-                self._services.clock.sleep(0.05 * 2**tries)
-            self._gates.pop(number, None)
+                self._runtime.clock.sleep(0.05 * 2**tries)
+            self._fences.pop(number, None)
         raise StoreError(f"plan of {self._request}: gave up: {last}") from last
 
     def _attempt(self, number: str, batch: Sequence[_Item], *, fresh: bool) -> Written:
@@ -148,11 +148,11 @@ class PlanWriter:
             if isinstance(step, _Link):
                 operations += self._link(step)
                 continue
-            task = None if fresh else self._services.tasks.task(step.key)
+            task = None if fresh else self._runtime.tasks.task(step.key)
             if task is None:
                 absent += 1
                 change = self._create(step)
-                told = self._want(step)
+                told = self._interest(step)
             else:
                 told = self._told(step, task)
                 change = self._existing(step, task, told)
@@ -161,12 +161,12 @@ class PlanWriter:
             if change.task.state is State.WAITING and self._stale(step, task):
                 written.waiting.append(step.key)
                 if task is None or task.state.live:  # else it begins again, and that is news
-                    operations.append(news_of_wait(change.task))
+                    operations.append(wait_event(change.task))
         if operations:
-            tasks, known = self._services.tasks, self._gates.get(number, "")
-            operations.append(gate.passing(tasks, number, self._request, known))
+            tasks, known = self._runtime.tasks, self._fences.get(number, "")
+            operations.append(write_fence.passing(tasks, number, self._request, known))
             etags = tasks.transact(number, operations)
-            self._gates[number] = etags[-1] if etags else ""
+            self._fences[number] = etags[-1] if etags else ""
         self._fresh = absent == sum(isinstance(step, _Step) for step in batch)
         for step, (task, _) in zip(_steps(batch), written.tasks, strict=True):
             self._see(task)
@@ -192,8 +192,8 @@ class PlanWriter:
 
     def _link(self, step: _Link) -> tuple[Operation, ...]:
         """More dependents of a task that this request wants already."""
-        task = self._services.tasks.task(step.key)
-        if task is None or self._request not in task.wants:
+        task = self._runtime.tasks.task(step.key)
+        if task is None or self._request not in task.interests:
             raise ValueError(f"task {step.key} is needed, but no section before has it")
         self._see(task)
         if task.state is State.DONE:
@@ -204,37 +204,37 @@ class PlanWriter:
         """Return the step as a new task; its inputs are written, so its state is final."""
         if step.created is None:
             step.created = transitions.create(
-                step.planned.spec, self._want(step), self._missing(step), step.edges[:_TOGETHER]
+                step.planned.spec, self._interest(step), self._missing(step), step.edges[:_TOGETHER]
             )
         return step.created
 
-    def _existing(self, step: _Step, task: Task, told: Want) -> transitions.Change:
-        if self._request in task.wants:
+    def _existing(self, step: _Step, task: Task, told: Interest) -> transitions.Change:
+        if self._request in task.interests:
             if task.state is State.DONE or not step.edges:
                 return transitions.Change(task=task, operations=())
             return transitions.link(task, step.edges[:_TOGETHER])
-        return transitions.want(task, told, self._missing(step), step.edges[:_TOGETHER])
+        return transitions.add_interest(task, told, self._missing(step), step.edges[:_TOGETHER])
 
-    def _told(self, step: _Step, task: Task) -> Want:
+    def _told(self, step: _Step, task: Task) -> Interest:
         """Return the interest row for an existing task, with its outcome when the task is DONE."""
-        if self._request in task.wants:
-            return self._services.tasks.want(self._request, task.key) or self._want(step)
+        if self._request in task.interests:
+            return self._runtime.tasks.interest(self._request, task.key) or self._interest(step)
         if task.state is not State.DONE:
-            return self._want(step)
-        return Want(
+            return self._interest(step)
+        return Interest(
             request=self._request,
             key=task.key,
             phase=task.phase,
             name=describe(step.planned.spec),
             output=step.planned.output,
-            outcome=WantOutcome.DONE,
+            outcome=TaskOutcome.DONE,
             reused=True,
             files=task.files,
         )
 
-    def _want(self, step: _Step) -> Want:
+    def _interest(self, step: _Step) -> Interest:
         spec = step.planned.spec
-        return Want(
+        return Interest(
             request=self._request,
             key=step.key,
             phase=spec.phase,
@@ -261,11 +261,11 @@ class PlanWriter:
     def _put(self, operations: Sequence[Operation], number: str) -> None:
         for tries in range(_TRIES):
             try:
-                self._services.tasks.transact(number, operations)
+                self._runtime.tasks.transact(number, operations)
             except StoreError:
                 if tries == _TRIES - 1:
                     raise
-                self._services.clock.sleep(0.05 * 2**tries)
+                self._runtime.clock.sleep(0.05 * 2**tries)
             else:
                 return
 

@@ -8,19 +8,19 @@ from types import MappingProxyType
 import structlog
 
 from reprojection.read.completeness import WHOLE
-from service_manager.plans import frozen
+from service_manager.plans import stored_plan
 from service_manager.requests import notify
 from service_manager.tasks.causes import empty_rasters, first_cause, order
-from service_manager.tasks.view import Live
+from service_manager.tasks.manager_cache import Live
 from tasks.errors import BlobExistsError
 from tasks.model.categories import Category
-from tasks.model.model import MissingPolicy, Phase, RequestState, WantOutcome
+from tasks.model.model import MissingPolicy, Phase, RequestState, TaskOutcome
 from tasks.model.plan import Gap, Plan
 from tasks.storage.blobs import RESULTS
-from tasks.tables import outbox, requests
+from tasks.tables import outbox, request_operations
 from tasks.tables.request_table import GAPS_ON_ROW, PhaseCount, RequestRow
-from tasks.tables.rows import Want
-from tasks.tables.services import Services
+from tasks.tables.rows import Interest
+from tasks.tables.runtime import Runtime
 
 log = structlog.get_logger("manager.ending")
 
@@ -35,7 +35,7 @@ class Verdict:
 
 def judge(
     policy: MissingPolicy,
-    wants: Sequence[Want],
+    interests: Sequence[Interest],
     gaps: Sequence[Gap],
     *,
     package: str = "",
@@ -43,14 +43,14 @@ def judge(
 ) -> Verdict:
     """Judge how a request ends whose tasks have all ended.
 
-    `wants` may leave out intermediate tasks that were made. `package` is its reduction's, `phases`
-    are all its tasks in numbers. A request for a reduction has failed when no result of the
-    reduction was made, whatever else was made.
+    `interests` may leave out intermediate tasks that were made. `package` is its reduction's,
+    `phases` are all its tasks in numbers. A request for a reduction has failed when no result of
+    the reduction was made, whatever else was made.
     """
-    failed = [w for w in wants if w.outcome in (WantOutcome.FAILED, WantOutcome.GAP)]
-    planned = [w for w in wants if w.output and w.outcome is not WantOutcome.SUPERSEDED]
-    made = [w for w in planned if w.outcome is WantOutcome.DONE]
-    incomplete = [w for w in wants if w.outcome not in (None, WantOutcome.DONE)]
+    failed = [w for w in interests if w.outcome in (TaskOutcome.FAILED, TaskOutcome.GAP)]
+    planned = [w for w in interests if w.output and w.outcome is not TaskOutcome.SUPERSEDED]
+    made = [w for w in planned if w.outcome is TaskOutcome.DONE]
+    incomplete = [w for w in interests if w.outcome not in (None, TaskOutcome.DONE)]
     if policy is MissingPolicy.FAIL and incomplete:
         first = min(failed or incomplete, key=order)
         return Verdict(
@@ -66,7 +66,7 @@ def judge(
         )
     empty = str(empty_rasters(made))
     reductions = [w for w in planned if package and w.output.startswith(f"{package}/")]
-    if reductions and not any(w.outcome is WantOutcome.DONE for w in reductions):
+    if reductions and not any(w.outcome is TaskOutcome.DONE for w in reductions):
         return Verdict(
             state=RequestState.FAILED,
             message=_joined(
@@ -105,36 +105,36 @@ def cancelled(counted: RequestRow) -> Verdict:
     )
 
 
-def lacking(wants: Sequence[Want], planned: Sequence[Gap]) -> tuple[Gap, ...]:
+def lacking(interests: Sequence[Interest], planned: Sequence[Gap]) -> tuple[Gap, ...]:
     """List all that a request lacks, in an order that repeats.
 
     That is what planning found missing, the tasks that failed themselves, and the results that
     could therefore not be made.
     """
     own = [
-        Gap(what=want.name, reason=_reason(want))
-        for want in sorted(wants, key=order)
-        if (want.outcome is WantOutcome.FAILED and not want.stopped)
-        or (want.outcome is WantOutcome.GAP and want.output)
+        Gap(what=interest.name, reason=_reason(interest))
+        for interest in sorted(interests, key=order)
+        if (interest.outcome is TaskOutcome.FAILED and not interest.stopped)
+        or (interest.outcome is TaskOutcome.GAP and interest.output)
     ]
-    stopped = [want for want in wants if want.stopped]
+    stopped = [interest for interest in interests if interest.stopped]
     if stopped:
         what = f"{len(stopped):,} more runs of the reduction"
         own.append(Gap(what=what, reason=_reason(min(stopped, key=order))))
     if not own:  # an input had been made, was lost, and could not be made again
         own = [
-            Gap(what=want.name, reason="made without an input that was lost from storage")
-            for want in sorted(wants, key=order)
-            if want.outcome is WantOutcome.SUPERSEDED
+            Gap(what=interest.name, reason="made without an input that was lost from storage")
+            for interest in sorted(interests, key=order)
+            if interest.outcome is TaskOutcome.SUPERSEDED
         ]
     return (*planned, *own)
 
 
 def end(
-    services: Services,
+    runtime: Runtime,
     live: Live,
     stored: RequestRow,
-    wants: Sequence[Want],
+    interests: Sequence[Interest],
     *,
     portal_url: str,
     epoch: int,
@@ -150,22 +150,22 @@ def end(
     """
     if _goes_on(stored, live):
         return stored
-    plan = frozen.thaw(services.blobs, live.id) or Plan(tasks=())
+    plan = stored_plan.thaw(runtime.blobs, live.id) or Plan(tasks=())
     counted = live.with_progress(())
-    request = requests.document_of(stored)
+    request = request_operations.document_of(stored)
     if stored.state is RequestState.CANCELLING:
         verdict = cancelled(counted)
     else:
         verdict = judge(
             live.policy,
-            wants,
+            interests,
             plan.gaps,
             package=request.reduction.package if request.reduction else "",
             phases=counted.phases,
         )
-    gaps = lacking(wants, plan.gaps)
-    _keep_gaps(services, live.id, gaps)
-    now = services.clock.now()
+    gaps = lacking(interests, plan.gaps)
+    _keep_gaps(runtime, live.id, gaps)
+    now = runtime.clock.now()
     row = replace(
         counted,
         state=verdict.state,
@@ -177,15 +177,21 @@ def end(
         epoch=epoch,
     )
     mail = notify.compose(
-        row, wants, plan.gaps, to=request.notify, portal_url=portal_url, now=now, notes=plan.notes
+        row,
+        interests,
+        plan.gaps,
+        to=request.notify,
+        portal_url=portal_url,
+        now=now,
+        notes=plan.notes,
     )
     if mail is not None:
-        outbox.put(services.store, services.clock, mail)
-    return write_end(services, row, unless=lambda found: found.etag != stored.etag)
+        outbox.put(runtime.store, runtime.clock, mail)
+    return write_end(runtime, row, unless=lambda found: found.etag != stored.etag)
 
 
 def end_without_plan(
-    services: Services,
+    runtime: Runtime,
     row: RequestRow,
     state: RequestState,
     message: str,
@@ -196,18 +202,18 @@ def end_without_plan(
 
     A preview is not told by mail: it was asked for, and is waited for.
     """
-    now = services.clock.now()
+    now = runtime.clock.now()
     new = replace(row, state=state, message=message, ended=now, preparation=None)
     if state in (RequestState.REFUSED, RequestState.FAILED) and not row.dry_run:
-        request = requests.document_of(requests.load(services, row.id))
+        request = request_operations.document_of(request_operations.load(runtime, row.id))
         mail = notify.compose(new, (), (), to=request.notify, portal_url=portal_url, now=now)
         if mail is not None:
-            outbox.put(services.store, services.clock, mail)
-    return write_end(services, new)
+            outbox.put(runtime.store, runtime.clock, mail)
+    return write_end(runtime, new)
 
 
 def write_end(
-    services: Services,
+    runtime: Runtime,
     row: RequestRow,
     *,
     unless: Callable[[RequestRow], bool] = lambda _found: False,
@@ -219,7 +225,7 @@ def write_end(
             return current
         return replace(row, document=current.document, etag=current.etag)
 
-    ended = requests.change_request(services, row.id, change)
+    ended = request_operations.change_request(runtime, row.id, change)
     if not ended.state.ended:
         return ended
     log.info("request ended", request=row.id, state=ended.state.value, message=ended.message)
@@ -232,27 +238,27 @@ def _goes_on(stored: RequestRow, live: Live) -> bool:
     return bool(stored.retry_orders) and not live.leaving
 
 
-def _keep_gaps(services: Services, request: str, gaps: Sequence[Gap]) -> None:
+def _keep_gaps(runtime: Runtime, request: str, gaps: Sequence[Gap]) -> None:
     if len(gaps) <= GAPS_ON_ROW:
         return
     data = json.dumps([[gap.what, gap.reason] for gap in gaps]).encode()
     try:
-        services.blobs.put_bytes(RESULTS, requests.gaps_blob(request), data)
+        runtime.blobs.put_bytes(RESULTS, request_operations.gaps_blob(request), data)
     except BlobExistsError:
         # An earlier try to end the request listed them, and the request ends once.
         log.info("gaps are listed already", request=request)
 
 
-def _reason(want: Want) -> str:
-    if want.outcome is WantOutcome.GAP:
-        return want.message or "none of its inputs could be made"
-    category = want.category or Category.UNKNOWN
-    return f"{category}: {want.message}" if want.message else str(category)
+def _reason(interest: Interest) -> str:
+    if interest.outcome is TaskOutcome.GAP:
+        return interest.message or "none of its inputs could be made"
+    category = interest.category or Category.UNKNOWN
+    return f"{category}: {interest.message}" if interest.message else str(category)
 
 
-def _incomplete(made: Sequence[Want], failed: Sequence[Want]) -> str:
+def _incomplete(made: Sequence[Interest], failed: Sequence[Interest]) -> str:
     """How many results were made without some of their inputs."""
-    count = sum(any(file.completeness != WHOLE for file in want.files) for want in made)
+    count = sum(any(file.completeness != WHOLE for file in interest.files) for interest in made)
     if not count:
         return (
             "some lack an input" if failed else "the archive does not have all that was asked for"
@@ -260,7 +266,7 @@ def _incomplete(made: Sequence[Want], failed: Sequence[Want]) -> str:
     return f"{count} of them {'lacks' if count == 1 else 'lack'} an input"
 
 
-def _cause(failed: Sequence[Want], phases: Mapping[Phase, PhaseCount]) -> str:
+def _cause(failed: Sequence[Interest], phases: Mapping[Phase, PhaseCount]) -> str:
     """Why tasks failed by themselves, to go on with."""
     runs = phases.get(Phase.REDUCTION, PhaseCount()).total
     cause = first_cause(failed, runs)

@@ -7,19 +7,19 @@ import structlog
 from azure.core.exceptions import AzureError
 
 from archives.errors import ArchiveError
-from service_manager.options import Options
-from service_manager.plans import frozen
+from service_manager.options import ManagerOptions
+from service_manager.plans import stored_plan
+from service_manager.plans.plan_jobs import MadePlan, PlanJobs, Planner, Run, inline
 from service_manager.plans.plan_writer import PlanWriter, Written
-from service_manager.plans.planning import Planner, Planning, Ready, Run, inline
 from service_manager.requests import ending, notify
 from service_manager.tasks.ledger import Ledger
-from service_manager.tasks.view import Live
+from service_manager.tasks.manager_cache import Live
 from tasks.errors import RequestRefusedError, StoreError
-from tasks.model.model import MissingPolicy, RequestOrder, RequestState, WantOutcome
-from tasks.tables import requests
+from tasks.model.model import MissingPolicy, RequestOrder, RequestState, TaskOutcome
+from tasks.tables import request_operations
 from tasks.tables.request_table import GAPS_ON_ROW, PhaseCount, Preparation, Preview, RequestRow
-from tasks.tables.rows import Want
-from tasks.tables.services import Services
+from tasks.tables.rows import Interest
+from tasks.tables.runtime import Runtime
 
 log = structlog.get_logger("manager.intake")
 
@@ -32,11 +32,11 @@ class Intake:
     """Plans requests, beside the manager's rounds if `run` says so."""
 
     def __init__(
-        self, services: Services, options: Options, plan: Planner, run: Run = inline
+        self, runtime: Runtime, options: ManagerOptions, plan: Planner, run: Run = inline
     ) -> None:
-        self._services = services
+        self._runtime = runtime
         self._options = options
-        self._planning = Planning(services, options, plan, run)
+        self._planning = PlanJobs(runtime, options, plan, run)
         self._spared: set[str] = set()  # requests whose latest try failed for want of storage
 
     @property
@@ -46,12 +46,12 @@ class Intake:
 
     def load(self, request: str) -> Live | None:
         """Return a request in its present state, with its ledger; None when it has ended."""
-        row = requests.load(self._services, request)
+        row = request_operations.load(self._runtime, request)
         if row.state.ended:
             return None
-        live = Live(row=row, policy=MissingPolicy(requests.document_of(row).on_missing))
+        live = Live(row=row, policy=MissingPolicy(request_operations.document_of(row).on_missing))
         if not row.state.unplanned and row.state is not RequestState.HELD:
-            recount(self._services, live)
+            recount(self._runtime, live)
         return live
 
     def begin(self, row: RequestRow) -> RequestRow:
@@ -61,12 +61,12 @@ class Intake:
             StoreError: storage failed; it is tried again.
         """
         spared = row.id in self._spared
-        tries = TRIES + frozen.begun(self._services.blobs, row.id)
+        tries = TRIES + stored_plan.begun(self._runtime.blobs, row.id)
         if row.attempts >= tries and not spared:
             return self._failed(row, f"planning was tried {TRIES} times and did not end")
 
-        full = requests.load(self._services, row.id)
-        preparation = Preparation(total=requests.document_of(full).time.days, unit="days")
+        full = request_operations.load(self._runtime, row.id)
+        preparation = Preparation(total=request_operations.document_of(full).time.days, unit="days")
 
         def begun(current: RequestRow) -> RequestRow:
             if not current.state.unplanned:
@@ -78,7 +78,7 @@ class Intake:
                 attempts=row.attempts + (not spared),
             )
 
-        row = requests.change_request(self._services, row.id, begun)
+        row = request_operations.change_request(self._runtime, row.id, begun)
         self._spared.discard(row.id)
         if row.state is RequestState.PLANNING:
             self._planning.begin(replace(row, document=full.document))
@@ -101,7 +101,7 @@ class Intake:
         Raises:
             StoreError: storage failed; it is tried again.
         """
-        full = requests.load(self._services, row.id)
+        full = request_operations.load(self._runtime, row.id)
         if full.state is not RequestState.PLANNING:
             return full
         ready = self._ready(full)
@@ -121,7 +121,7 @@ class Intake:
                 return current
             return _to_write(replace(current, order=None, message=""))
 
-        return requests.change_request(self._services, live.id, confirmed)
+        return request_operations.change_request(self._runtime, live.id, confirmed)
 
     def write(self, live: Live) -> Generator[Written]:
         """Write the frozen plan, a batch for each item taken; RUNNING after the last.
@@ -129,27 +129,27 @@ class Intake:
         Raises:
             StoreError: storage failed; begin again.
         """
-        plan = frozen.thaw(self._services.blobs, live.id)
+        plan = stored_plan.thaw(self._runtime.blobs, live.id)
         if plan is None:
             raise StoreError(f"the plan of {live.id} is not in storage")
-        first = self._services.requests.sections_written(live.id)
+        first = self._runtime.requests.sections_written(live.id)
         for number, section in enumerate(plan.sections(first), first):
-            writer = PlanWriter(self._services, live.id, [section])
+            writer = PlanWriter(self._runtime, live.id, [section])
             for written in writer.batches():
-                for _, want in written.tasks:
-                    live.note(want)
+                for _, interest in written.tasks:
+                    live.note(interest)
                 yield written
             # Only now has the manager seen to all that the section came to.
-            self._services.requests.note_written(self._services.clock, live.id, number + 1)
+            self._runtime.requests.note_written(self._runtime.clock, live.id, number + 1)
 
         def running(current: RequestRow) -> RequestRow:
             if current.state is not RequestState.WRITING:
                 return current
             return replace(current, state=RequestState.RUNNING, preparation=None)
 
-        live.row = requests.change_request(self._services, live.id, running)
+        live.row = request_operations.change_request(self._runtime, live.id, running)
 
-    def _ready(self, row: RequestRow) -> Ready | RequestRow | None:
+    def _ready(self, row: RequestRow) -> MadePlan | RequestRow | None:
         """Return the plan, None while planning is running, or the row of a request that has ended.
 
         A request ends here when its planning failed.
@@ -169,7 +169,7 @@ class Intake:
                 return self._failed(row, f"the archive cannot be searched: {error}")
             return self._failed(row, f"planning failed: {type(error).__name__}: {error}")
 
-    def _planned(self, row: RequestRow, ready: Ready) -> RequestRow:
+    def _planned(self, row: RequestRow, ready: MadePlan) -> RequestRow:
         counts = ready.plan.counts
         if counts.tasks > self._options.max_tasks:
             return self._end(
@@ -192,16 +192,16 @@ class Intake:
         becomes = held if much else _to_write
         if much:
             asked = held(_counted(row, ready))
-            notify.ask(self._services, asked, portal_url=self._options.portal_url)
+            notify.ask(self._runtime, asked, portal_url=self._options.portal_url)
 
         def frozen_plan(current: RequestRow) -> RequestRow:
             if current.state is not RequestState.PLANNING:
                 return current
             return becomes(_counted(current, ready))
 
-        return requests.change_request(self._services, row.id, frozen_plan)
+        return request_operations.change_request(self._runtime, row.id, frozen_plan)
 
-    def _much(self, ready: Ready) -> str:
+    def _much(self, ready: MadePlan) -> str:
         """Why a request waits for confirmation; empty when it does not."""
         options, found = self._options, ready.forecast
         said = []
@@ -227,11 +227,11 @@ class Intake:
 
     def _end(self, row: RequestRow, state: RequestState, message: str) -> RequestRow:
         return ending.end_without_plan(
-            self._services, row, state, message, portal_url=self._options.portal_url
+            self._runtime, row, state, message, portal_url=self._options.portal_url
         )
 
 
-def recount(services: Services, live: Live) -> list[Want]:
+def recount(runtime: Runtime, live: Live) -> list[Interest]:
     """Fill the ledger again from the interest rows; if storage fails, it stays as it was.
 
     Returns the rows that decide how the request ends: all but the intermediate ones that were made,
@@ -239,10 +239,10 @@ def recount(services: Services, live: Live) -> list[Want]:
     """
     telling = []
     fresh = replace(live, ledger=Ledger(), run_failures=set())
-    for want in requests.wants(services, live.id):
-        fresh.note(want)
-        if want.output or want.outcome not in (None, WantOutcome.DONE):
-            telling.append(want)
+    for interest in request_operations.interests(runtime, live.id):
+        fresh.note(interest)
+        if interest.output or interest.outcome not in (None, TaskOutcome.DONE):
+            telling.append(interest)
     live.ledger, live.run_failures, live.changed = fresh.ledger, fresh.run_failures, True
     return telling
 
@@ -256,7 +256,7 @@ def _to_write(row: RequestRow) -> RequestRow:
     )
 
 
-def _counted(row: RequestRow, ready: Ready) -> RequestRow:
+def _counted(row: RequestRow, ready: MadePlan) -> RequestRow:
     """Return the row with the counts of its plan."""
     plan, found = ready.plan, ready.forecast
     phases = {

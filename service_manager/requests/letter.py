@@ -11,10 +11,10 @@ from reprojection.read.completeness import WHOLE, Completeness
 from service_manager.tasks.causes import Empty, empty_rasters, order
 from tasks.model.categories import RULES, Category
 from tasks.model.gaps import JoinedGap, affected, incomplete_lines, join_gaps
-from tasks.model.model import Phase, RequestState, WantOutcome
+from tasks.model.model import Phase, RequestState, TaskOutcome
 from tasks.model.plan import Gap
 from tasks.tables.request_table import PhaseCount
-from tasks.tables.rows import Want
+from tasks.tables.rows import Interest
 
 _WIDTH = 76
 _MOST = 40  # lines of one list; the portal has the rest
@@ -49,7 +49,7 @@ class Failure:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outcome:
+class RequestSummary:
     """What became of a request, counted from its wants.
 
     `results` are files by folder, `size` their bytes; `incomplete` are those made without some of
@@ -76,38 +76,38 @@ class Letter:
 
 
 def outcome(
-    wants: Iterable[Want],
+    interests: Iterable[Interest],
     gaps: Sequence[Gap] = (),
     phases: Mapping[Phase, PhaseCount] = MappingProxyType({}),
-) -> Outcome:
+) -> RequestSummary:
     """Summarise what became of a request.
 
-    Of `wants` those with results or failures count; `phases` are its tasks in numbers. A result
+    Of `interests` those with results or failures count; `phases` are its tasks in numbers. A result
     that has no inputs left is one more gap.
     """
     results: Counter[str] = Counter()
-    failed: dict[Category, list[Want]] = defaultdict(list)
+    failed: dict[Category, list[Interest]] = defaultdict(list)
     lacking = list(gaps)
     incomplete: list[tuple[str, Completeness]] = []
     size = 0
-    made: list[Want] = []
-    for want in wants:
-        if want.outcome is WantOutcome.DONE:
-            if want.output:
-                made.append(want)
-                results[want.output] += len(want.files)
-                size += sum(file.size for file in want.files)
+    made: list[Interest] = []
+    for interest in interests:
+        if interest.outcome is TaskOutcome.DONE:
+            if interest.output:
+                made.append(interest)
+                results[interest.output] += len(interest.files)
+                size += sum(file.size for file in interest.files)
                 incomplete += [
-                    (f"{want.output.strip('/')}/{file.name}", file.completeness)
-                    for file in want.files
+                    (f"{interest.output.strip('/')}/{file.name}", file.completeness)
+                    for file in interest.files
                     if file.completeness != WHOLE
                 ]
-        elif want.outcome is WantOutcome.GAP and want.output:
-            reason = want.message or "none of its inputs could be made"
-            lacking.append(Gap(what=want.name, reason=reason))
-        elif want.outcome is WantOutcome.FAILED:
-            failed[want.category or Category.UNKNOWN].append(want)
-    return Outcome(
+        elif interest.outcome is TaskOutcome.GAP and interest.output:
+            reason = interest.message or "none of its inputs could be made"
+            lacking.append(Gap(what=interest.name, reason=reason))
+        elif interest.outcome is TaskOutcome.FAILED:
+            failed[interest.category or Category.UNKNOWN].append(interest)
+    return RequestSummary(
         results=dict(sorted(results.items())),
         size=size,
         incomplete=tuple(sorted(incomplete, key=lambda found: found[0])),
@@ -126,7 +126,7 @@ def compose(
     *,
     title: str,
     state: RequestState,
-    outcome: Outcome,
+    outcome: RequestSummary,
     link: str,
     message: str = "",
     notes: Sequence[str] = (),
@@ -167,26 +167,26 @@ def usable_address(address: str) -> bool:
     return bool(plain) and plain == address and "\n" not in address and "\r" not in address
 
 
-def _subject(state: RequestState, outcome: Outcome) -> str:
+def _subject(state: RequestState, outcome: RequestSummary) -> str:
     lacking = len(outcome.gaps) + sum(failure.count for failure in outcome.failures)
     if state is RequestState.GAPS and lacking:
         return f"complete with {lacking} {'gap' if lacking == 1 else 'gaps'}"
     return state.value
 
 
-def _failure(category: Category, failed: Sequence[Want]) -> Failure:
+def _failure(category: Category, failed: Sequence[Interest]) -> Failure:
     """Describe the tasks that failed in one category; those with the same message are joined."""
     said: dict[str, list[str]] = defaultdict(list)
-    for want in sorted(failed, key=order):
-        if not want.stopped:
-            said[want.message or want.name].append(want.name)
+    for interest in sorted(failed, key=order):
+        if not interest.stopped:
+            said[interest.message or interest.name].append(interest.name)
     lines = [_said(message, names) for message, names in said.items()]
     return Failure(
         category=category,
         count=len(failed),
         said=tuple(lines[:_NAMED]),
         different=len(lines),
-        stopped=sum(want.stopped for want in failed),
+        stopped=sum(interest.stopped for interest in failed),
     )
 
 
@@ -198,7 +198,7 @@ def _said(message: str, names: Sequence[str]) -> str:
     return message if first in message else f"{first}: {message}"
 
 
-def _results(outcome: Outcome, state: RequestState, link: str) -> list[str]:
+def _results(outcome: RequestSummary, state: RequestState, link: str) -> list[str]:
     files = sum(outcome.results.values())
     if not files:
         if state is RequestState.HELD:
@@ -215,7 +215,7 @@ def _results(outcome: Outcome, state: RequestState, link: str) -> list[str]:
     ]
 
 
-def _empty(outcome: Outcome) -> list[str]:
+def _empty(outcome: RequestSummary) -> list[str]:
     if not outcome.empty.paths:
         return []
     of = f"{len(outcome.empty.paths):,} of {_count(outcome.empty.rasters, 'raster', 'rasters')}"
@@ -223,7 +223,7 @@ def _empty(outcome: Outcome) -> list[str]:
     return [_list(f"Without one valid pixel ({of})", lines)]
 
 
-def _gaps(outcome: Outcome) -> list[str]:
+def _gaps(outcome: RequestSummary) -> list[str]:
     if not outcome.gaps:
         return []
     affects = affected(outcome.gaps, outcome.incomplete)
@@ -235,7 +235,7 @@ def _gap_line(gap: JoinedGap) -> str:
     return f"{gap}. Affects: {'; '.join(gap.affects)}" if gap.affects else str(gap)
 
 
-def _incomplete(outcome: Outcome) -> list[str]:
+def _incomplete(outcome: RequestSummary) -> list[str]:
     """List the results that lack some of their inputs, with the share that they have."""
     if not outcome.incomplete:
         return []
@@ -244,7 +244,7 @@ def _incomplete(outcome: Outcome) -> list[str]:
     return [_list(f"Made without some of their inputs ({files})", lines)]
 
 
-def _failures(outcome: Outcome) -> list[str]:
+def _failures(outcome: RequestSummary) -> list[str]:
     blocks = []
     for failure in outcome.failures:
         rule = RULES[failure.category]
@@ -263,7 +263,7 @@ def _failures(outcome: Outcome) -> list[str]:
     return [_list("What failed", blocks)] if blocks else []
 
 
-def _reuse(outcome: Outcome) -> list[str]:
+def _reuse(outcome: RequestSummary) -> list[str]:
     made_before = [phase for phase in Phase if outcome.reused.get(phase)]
     if not made_before:
         return []

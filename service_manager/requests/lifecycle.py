@@ -6,24 +6,24 @@ from dataclasses import replace
 import structlog
 from azure.core.exceptions import AzureError
 
-from service_manager.options import Options
+from service_manager.options import ManagerOptions
 from service_manager.plans.plan_turns import PlanTurns
 from service_manager.plans.plan_writer import Written
 from service_manager.requests import ending
-from service_manager.requests.dropping import Dropping, what_ended
 from service_manager.requests.intake import Intake, recount
-from service_manager.requests.reviving import Reviving
+from service_manager.requests.release import Dropping, what_ended
+from service_manager.requests.retrying import Reviving
 from service_manager.tasks.dependents import Dependents, Told
 from service_manager.tasks.dispatch import Dispatch
-from service_manager.tasks.holders import Holders
-from service_manager.tasks.ready import Ready
-from service_manager.tasks.view import Live, View
+from service_manager.tasks.input_locations import InputLocations
+from service_manager.tasks.manager_cache import Live, ManagerCache
+from service_manager.tasks.ready import ReadyTasks
 from tasks.errors import FencedError, StoreError
 from tasks.model.model import RequestOrder, RequestState, State
-from tasks.tables import requests
+from tasks.tables import request_operations
 from tasks.tables.request_table import RequestRow
-from tasks.tables.rows import Want
-from tasks.tables.services import Services
+from tasks.tables.rows import Interest
+from tasks.tables.runtime import Runtime
 
 log = structlog.get_logger("manager.lifecycle")
 
@@ -38,34 +38,34 @@ class Lifecycle:
     """All requests that have not ended.
 
     `hear` gets the results of informing dependents; `epoch` guards the requests' progress;
-    `holders` learns who made the inputs of planned tasks.
+    `locations` learns who made the inputs of planned tasks.
     """
 
     def __init__(
         self,
-        services: Services,
-        options: Options,
-        view: View,
+        runtime: Runtime,
+        options: ManagerOptions,
+        cache: ManagerCache,
         dispatch: Dispatch,
-        ready: Ready,
+        ready: ReadyTasks,
         intake: Intake,
         dependents: Dependents,
         hear: Callable[[Told], None],
         epoch: int,
-        holders: Holders | None = None,
+        locations: InputLocations | None = None,
     ) -> None:
-        self._services = services
-        self._store = services.store
-        self._clock = services.clock
+        self._runtime = runtime
+        self._store = runtime.store
+        self._clock = runtime.clock
         self._options = options
-        self._view = view
+        self._cache = cache
         self._dispatch = dispatch
         self._ready = ready
         self._intake = intake
         self._hear = hear
-        self._reviving = Reviving(services, view, dispatch, dependents, self.find, hear)
+        self._reviving = Reviving(runtime, cache, dispatch, dependents, self.find, hear)
         self._epoch = epoch
-        self._holders = holders
+        self._locations = locations
         self._work: dict[str, Generator[Written | None]] = {}  # plans and drops under way
         self._dropping: set[str] = set()  # requests whose work is a drop
         self._look_at: set[str] = set()  # requests whose rows are to be read
@@ -74,14 +74,14 @@ class Lifecycle:
 
     def find(self, request: str) -> Live | None:
         """Return a request that has not ended, loaded into the cache if necessary."""
-        live = self._view.requests.get(request)
+        live = self._cache.requests.get(request)
         if live is None:
             try:
                 live = self._intake.load(request)
-            except requests.NoSuchRequestError:
+            except request_operations.NoSuchRequestError:
                 return None
             if live is not None:
-                self._view.requests[request] = live
+                self._cache.requests[request] = live
                 self._look_at.add(request)
         return live
 
@@ -94,12 +94,12 @@ class Lifecycle:
 
     def take_up(self) -> bool:
         """Hear of new requests and orders, and see to them. Raises StoreError, AzureError."""
-        for request, acknowledge in self._services.queue.receive():
+        for request, acknowledge in self._runtime.queue.receive():
             self._look_at.add(request)
             acknowledge()
         if self._clock.monotonic() >= self._all_due:
-            self._look_at.update(self._services.requests.live())
-            self._look_at.update(self._view.requests)
+            self._look_at.update(self._runtime.requests.live())
+            self._look_at.update(self._cache.requests)
             self._all_due = self._clock.monotonic() + self._options.sweep
             self._recount_quiet()
         self._look_at.update(self._intake.planning)
@@ -118,19 +118,19 @@ class Lifecycle:
         A manager that stalled and is fenced by now may have recorded them. The intervals grow while
         nothing is found.
         """
-        for live in self._view.requests.values():
+        for live in self._cache.requests.values():
             live.quiet = 0 if live.heard else live.quiet + 1
             live.heard = False
             if live.row.state is RequestState.RUNNING and live.quiet.bit_count() == 1:
-                recount(self._services, live)
+                recount(self._runtime, live)
 
     def _look(self, request: str) -> None:
-        known = request in self._view.requests
+        known = request in self._cache.requests
         live = self.find(request)
         if live is None:
             return
         if known:
-            self._take_row(live, requests.load(self._services, request))
+            self._take_row(live, request_operations.load(self._runtime, request))
             if live.row.state.ended:
                 self._forget(request)
                 return
@@ -159,7 +159,7 @@ class Lifecycle:
             while self._turns and len(self._intake.planning) < PLANNERS:
                 self._plan(self._turns.next(), self._intake.begin)
             left = max(0.0, until - self._clock.monotonic())
-            made = self._intake.made(_GLANCE if self._work or self._view.running else left)
+            made = self._intake.made(_GLANCE if self._work or self._cache.running else left)
             for request in made:
                 self._plan(request, self._intake.take)
             taken += len(made)
@@ -168,7 +168,7 @@ class Lifecycle:
         return taken > 0 and bool(self._turns or self._intake.planning)
 
     def _plan(self, request: str, step: Callable[[RequestRow], RequestRow]) -> None:
-        live = self._view.requests.get(request)
+        live = self._cache.requests.get(request)
         if live is None or not live.row.state.unplanned:
             self._intake.abandon(request)
             return
@@ -200,7 +200,7 @@ class Lifecycle:
                     return row
                 return replace(row, paused=paused, order=None)
 
-            self._take_row(live, requests.change_request(self._services, live.id, change))
+            self._take_row(live, request_operations.change_request(self._runtime, live.id, change))
             self._look_at.add(live.id)
         elif live.row.retry_orders:
             self._work[live.id] = self._reviving.batches(live)
@@ -215,7 +215,7 @@ class Lifecycle:
             work.close()
         self._dropping.add(live.id)
         self._work[live.id] = Dropping(
-            self._services, self._view, self._dispatch, live.id, what_ended
+            self._runtime, self._cache, self._dispatch, live.id, what_ended
         ).batches()
 
     def _take_row(self, live: Live, row: RequestRow) -> None:
@@ -224,7 +224,7 @@ class Lifecycle:
 
     def _forget(self, request: str) -> None:
         self._intake.abandon(request)
-        self._view.requests.pop(request, None)
+        self._cache.requests.pop(request, None)
         self._turns.drop(request)
         self._work.pop(request, None)
         self._dropping.discard(request)
@@ -243,7 +243,7 @@ class Lifecycle:
         return bool(self._work)
 
     def _step(self, request: str) -> None:
-        live = self._view.requests[request]
+        live = self._cache.requests[request]
         try:
             written = next(self._work[request])
         except StopIteration:
@@ -260,7 +260,7 @@ class Lifecycle:
                 raise
             log.exception("a plan cannot be written", request=request)
             ending.end_without_plan(
-                self._services,
+                self._runtime,
                 live.with_progress(()),
                 RequestState.FAILED,
                 f"its plan could not be stored: {error}. Ask for fewer days or a smaller region.",
@@ -272,9 +272,9 @@ class Lifecycle:
                 self._note(live, written)
 
     def _note(self, live: Live, written: Written) -> None:
-        if self._holders is not None:
+        if self._locations is not None:
             for made in written.made:
-                self._holders.made(*made)
+                self._locations.made(*made)
         for task, _ in written.tasks:
             if task.state is State.READY and not task.not_before:
                 self._ready.now(task)
@@ -282,15 +282,15 @@ class Lifecycle:
         live.changed = True
 
     def _dropped(self, live: Live) -> None:
-        stored = requests.load(self._services, live.id)
-        wants = recount(self._services, live)
-        self._end(live, stored, [want for want in wants if want.outcome])
+        stored = request_operations.load(self._runtime, live.id)
+        interests = recount(self._runtime, live)
+        self._end(live, stored, [interest for interest in interests if interest.outcome])
 
     # --- ends and progress ---
 
     def ends(self) -> bool:
         """End the requests all of whose tasks have. Raises StoreError."""
-        for live in list(self._view.requests.values()):
+        for live in list(self._cache.requests.values()):
             if live.row.state is not RequestState.RUNNING:
                 continue
             if live.id in self._work:
@@ -298,18 +298,18 @@ class Lifecycle:
             if live.fails:
                 self._drop(live)
             elif not live.pending and not live.row.retry_orders:
-                stored = requests.load(self._services, live.id)
-                wants = recount(self._services, live)
+                stored = request_operations.load(self._runtime, live.id)
+                interests = recount(self._runtime, live)
                 if not live.pending:
-                    self._end(live, stored, wants)
+                    self._end(live, stored, interests)
         return False
 
-    def _end(self, live: Live, stored: RequestRow, wants: list[Want]) -> None:
+    def _end(self, live: Live, stored: RequestRow, interests: list[Interest]) -> None:
         row = ending.end(
-            self._services,
+            self._runtime,
             live,
             stored,
-            wants,
+            interests,
             portal_url=self._options.portal_url,
             epoch=self._epoch,
         )
@@ -321,11 +321,11 @@ class Lifecycle:
 
     def progress(self) -> bool:
         """Write the counts of requests that changed. Raises StoreError, FencedError."""
-        for live in list(self._view.requests.values()):
+        for live in list(self._cache.requests.values()):
             state = live.row.state
             if not live.changed or state not in (RequestState.RUNNING, RequestState.CANCELLING):
                 continue
-            self._write_counts(live, live.with_progress(self._view.running_of(live)))
+            self._write_counts(live, live.with_progress(self._cache.running_of(live)))
             live.changed = False
         return False
 
@@ -334,7 +334,7 @@ class Lifecycle:
 
         Raises StoreError, FencedError.
         """
-        for live in list(self._view.requests.values()):
+        for live in list(self._cache.requests.values()):
             before = live.row.preparation
             if before is None:
                 continue
@@ -363,7 +363,7 @@ class Lifecycle:
                 epoch=self._epoch,
             )
 
-        row = requests.change_request(self._services, live.id, change)
+        row = request_operations.change_request(self._runtime, live.id, change)
         live.row = replace(row, document=live.row.document)
         if row.order or row.retry_orders or row.state is not counted.state:
             self._look_at.add(live.id)

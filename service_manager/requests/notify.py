@@ -23,11 +23,11 @@ from tasks.run import reader_links, sign_in_links
 from tasks.settings import Settings
 from tasks.storage.clock import Clock
 from tasks.storage.store import Store
-from tasks.tables import outbox, requests
+from tasks.tables import outbox, request_operations
 from tasks.tables.outbox import Mail
 from tasks.tables.request_table import RequestRow
-from tasks.tables.rows import Want
-from tasks.tables.services import Services
+from tasks.tables.rows import Interest
+from tasks.tables.runtime import Runtime
 
 KIND = "end"  # of the mails about a request's end
 ASK = "ask"  # of those that ask for its confirmation
@@ -41,7 +41,7 @@ log = structlog.get_logger()
 
 def compose(
     row: RequestRow,
-    wants: Iterable[Want],
+    interests: Iterable[Interest],
     gaps: Sequence[Gap],
     *,
     to: str,
@@ -51,15 +51,15 @@ def compose(
 ) -> Mail | None:
     """Write the mail about a request's end; None when it has no address.
 
-    `wants` are the interests that decided how the request ended, `gaps` those of its plan, `notes`
-    those of planning.
+    `interests` are the interests that decided how the request ended, `gaps` those of its plan,
+    `notes` those of planning.
     """
     if not usable_address(to):
         return None
     letter = compose_letter(
         title=row.title,
         state=row.state,
-        outcome=outcome(wants, gaps, row.phases),
+        outcome=outcome(interests, gaps, row.phases),
         link=reader_links.page(portal_url, row.id),
         message=row.message,
         notes=notes,
@@ -69,16 +69,16 @@ def compose(
     )
 
 
-def ask(services: Services, row: RequestRow, *, portal_url: str) -> None:
+def ask(runtime: Runtime, row: RequestRow, *, portal_url: str) -> None:
     """Write to the owner of a request that waits for confirmation, once. `row` has its document.
 
     Raises StoreError.
     """
-    now = services.clock.now()
-    to = requests.document_of(row).notify
+    now = runtime.clock.now()
+    to = request_operations.document_of(row).notify
     mail = compose(row, (), row.gaps, to=to, portal_url=portal_url, now=now, notes=row.notes)
     if mail is not None:
-        outbox.put(services.store, services.clock, replace(mail, kind=ASK))
+        outbox.put(runtime.store, runtime.clock, replace(mail, kind=ASK))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,7 +18,7 @@ from reprojection.errors import ReprojectionError
 from tasks.errors import StoreError
 from tasks.holdings import holdings
 from tasks.holdings.holdings import Held, Holdings, day_bits
-from tasks.tables.services import Services
+from tasks.tables.runtime import Runtime
 
 log = structlog.get_logger("manager.holdings")
 
@@ -35,7 +35,7 @@ Job = Callable[[], None]
 _Stamps = tuple[tuple[str, int], ...]  # paths of files, with the times of their last change
 
 
-class Place(Protocol):
+class ListableArchive(Protocol):
     """An archive whose holdings are told."""
 
     def refresh(self) -> None:
@@ -50,17 +50,17 @@ class Place(Protocol):
 class Shelf:
     """An archive that several threads look at: one at a time brings it up to date."""
 
-    def __init__(self, archive: Place) -> None:
+    def __init__(self, archive: ListableArchive) -> None:
         self._archive = archive
         self._lock = threading.Lock()
 
     def refresh(self) -> None:
-        """As `Place.refresh`."""
+        """As `ListableArchive.refresh`."""
         with self._lock:
             self._archive.refresh()
 
     def coverage(self) -> list[Coverage] | None:
-        """As `Place.coverage`."""
+        """As `ListableArchive.coverage`."""
         with self._lock:
             return self._archive.coverage()
 
@@ -70,12 +70,12 @@ class Teller:
 
     def __init__(
         self,
-        services: Services,
-        archive: Place,
+        runtime: Runtime,
+        archive: ListableArchive,
         read_layers: ReadLayers,
         beside: Callable[[Job], "Future[None]"],
     ) -> None:
-        self._services = services
+        self._runtime = runtime
         self._archive = archive
         self._read_layers = read_layers
         self._beside = beside
@@ -91,7 +91,7 @@ class Teller:
 
         It never waits and never raises for storage or an archive that fails: it tries again.
         """
-        now = self._services.clock.monotonic()
+        now = self._runtime.clock.monotonic()
         if now < self._next_poll or (self._running is not None and not self._running.done()):
             return
         if self._running is not None and (error := self._running.exception()) is not None:
@@ -101,21 +101,21 @@ class Teller:
         self._running = None
         self._next_poll = now + POLL
         try:
-            number = holdings.asked(self._services.store)
+            number = holdings.asked(self._runtime.store)
         except StoreError:
             return
         if number != self._answered or now >= self._next_look:
             self._running = self._beside(lambda: self._look(number))
 
     def _look(self, number: int) -> None:
-        clock = self._services.clock
+        clock = self._runtime.clock
         begun = clock.monotonic()
         try:
             self._archive.refresh()
             found = self._archive.coverage()
             told = None if found is None else self._holdings(found)
             if told != self._told or number != self._answered:
-                holdings.publish(self._services.store, told, number)
+                holdings.publish(self._runtime.store, told, number)
             self._told, self._answered = told, number
         except (StoreError, ArchiveError) as error:
             log.warning("what the archive holds is not told", error=str(error))

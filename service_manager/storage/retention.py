@@ -11,15 +11,15 @@ from collections.abc import Iterator
 import structlog
 
 from service_manager.storage.worth import Kept, Policy, Wanting, Why, beyond_quota, ended, kept
-from service_manager.tasks.view import View
+from service_manager.tasks.manager_cache import ManagerCache
 from tasks.errors import FencedError
 from tasks.model.keys import SHARDS
 from tasks.model.model import State, Task
 from tasks.storage.blobs import ARTIFACTS, GRANULES
-from tasks.tables import history, outbox, requests, transitions
+from tasks.tables import history, outbox, request_operations, transitions
 from tasks.tables.expectation import Times
 from tasks.tables.protocol import change_task
-from tasks.tables.services import Services
+from tasks.tables.runtime import Runtime
 from tasks.tables.transitions import Change
 
 log = structlog.get_logger("manager.retention")
@@ -39,10 +39,10 @@ class Retention:
     """
 
     def __init__(
-        self, services: Services, view: View, wait: float, policy: Policy = NOTHING
+        self, runtime: Runtime, cache: ManagerCache, wait: float, policy: Policy = NOTHING
     ) -> None:
-        self._services = services
-        self._view = view
+        self._runtime = runtime
+        self._cache = cache
         self._wait = wait
         self._policy = policy
         self._useless: dict[tuple[str, str], float] = {}
@@ -66,17 +66,17 @@ class Retention:
         yield from self.expiring(shard)
         yield from self.collecting(shard)
         if shard == SHARDS[-1]:
-            number = outbox.drop_old(self._services.store, self._services.clock.now())
+            number = outbox.drop_old(self._runtime.store, self._runtime.clock.now())
             log.debug("old mails deleted", count=number)
 
     def expiring(self, shard: str) -> Iterator[bool]:
         """`expire`, with points at which to pause."""
-        times = Times(history.class_statistics(self._services.store))
+        times = Times(history.class_statistics(self._runtime.store))
         size = 0
         least: list[Kept] = []
         self._ended.clear()
-        for number, one in enumerate(survey(self._services, shard, times, self._ended)):
-            now = self._services.clock.now()
+        for number, one in enumerate(survey(self._runtime, shard, times, self._ended)):
+            now = self._runtime.clock.now()
             why = one.why(self._policy, now)
             if why is Why.NOT and self._expire(one):
                 yield True
@@ -94,19 +94,19 @@ class Retention:
 
     def collecting(self, shard: str) -> Iterator[bool]:
         """`collect`, with points at which to pause."""
-        now = self._services.clock.monotonic()
+        now = self._runtime.clock.monotonic()
         seen: set[tuple[str, str]] = set()
         for number, (container, name) in enumerate(self._names(shard)):
             if number % _PAUSE == 0:
                 yield False
             key, claim, *_ = name.split("/")
-            task = self._services.tasks.task(key)
+            task = self._runtime.tasks.task(key)
             if _of_use(task, claim, f"{container}/{name}"):
                 continue
             seen.add((container, name))
             if now - self._useless.setdefault((container, name), now) < self._wait:
                 continue
-            self._services.blobs.delete(container, name)
+            self._runtime.blobs.delete(container, name)
             del self._useless[(container, name)]
             yield True
         for known in [k for k in self._useless if k[1][0] == shard and k not in seen]:
@@ -117,7 +117,7 @@ class Retention:
         if not self._policy.quota or len(self._sizes) < len(SHARDS):
             return
         candidates = [one for least in self._least.values() for one in least]
-        now = self._services.clock.now()
+        now = self._runtime.clock.now()
         for one in beyond_quota(candidates, sum(self._sizes.values()), self._policy, now):
             if self._expire(one):
                 self._sizes[one.key[0]] -= one.size
@@ -132,16 +132,16 @@ class Retention:
         lapsed = {wanting.request for wanting in one.wanted}
 
         def decide(task: Task) -> Change:
-            if task.state is State.EXPIRED or not lapsed.issuperset(task.wants):
+            if task.state is State.EXPIRED or not lapsed.issuperset(task.interests):
                 return Change(task=task, operations=())
-            if task.wants:
-                return transitions.drop(task, task.wants[0])
+            if task.interests:
+                return transitions.drop(task, task.interests[0])
             return transitions.expire(task)
 
         task: Task | None = None
         try:
             for _ in range(len(lapsed) + 1):
-                task = change_task(self._services, one.key, decide)
+                task = change_task(self._runtime, one.key, decide)
                 if task is None or task.state is not State.DONE:
                     break
         except FencedError as error:
@@ -151,7 +151,7 @@ class Retention:
 
     def _names(self, shard: str) -> Iterator[tuple[str, str]]:
         for container in (ARTIFACTS, GRANULES):
-            for name in self._services.blobs.names(container, shard):
+            for name in self._runtime.blobs.names(container, shard):
                 if name.count("/") >= 2:
                     yield container, name
 
@@ -168,25 +168,25 @@ def _of_use(task: Task | None, claim: str, blob: str) -> bool:
     return any(file.blob == blob for file in task.files)
 
 
-def survey(services: Services, shard: str, times: Times, known: dict[str, float]) -> Iterator[Kept]:
+def survey(runtime: Runtime, shard: str, times: Times, known: dict[str, float]) -> Iterator[Kept]:
     """Yield the artifacts of a shard.
 
     `known` remembers from call to call when requests ended.
     """
-    for task in services.tasks.all_tasks(shard):
+    for task in runtime.tasks.all_tasks(shard):
         if task.state is State.DONE:
             wanted = [
-                Wanting(request=name, ended=_when_ended(services, name, known))
-                for name in task.wants
+                Wanting(request=name, ended=_when_ended(runtime, name, known))
+                for name in task.interests
             ]
             yield kept(task, times, wanted)
 
 
-def _when_ended(services: Services, request: str, known: dict[str, float]) -> float:
+def _when_ended(runtime: Runtime, request: str, known: dict[str, float]) -> float:
     if request not in known:
         try:
-            row = requests.load(services, request)
-        except requests.NoSuchRequestError:
+            row = request_operations.load(runtime, request)
+        except request_operations.NoSuchRequestError:
             known[request] = 1.0
         else:
             known[request] = ended(row.state, row.ended)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from service_manager.options import Options
+from service_manager.options import ManagerOptions
 from tasks.model.model import Phase, RequestState, Task
 from tasks.tables.expectation import Times
 
@@ -43,7 +43,7 @@ class Policy:
     quota: int = 0
 
     @classmethod
-    def of(cls, options: Options) -> "Policy":
+    def of(cls, options: ManagerOptions) -> "Policy":
         """Return the policy that the settings ask for."""
         return cls(
             storage=options.price_storage,

@@ -10,14 +10,14 @@ from dataclasses import dataclass
 import structlog
 
 from service_manager.tasks.dispatch import Dispatch
-from service_manager.tasks.view import Live, View
+from service_manager.tasks.manager_cache import Live, ManagerCache
 from tasks.errors import FencedError
 from tasks.model.categories import Category
 from tasks.model.keys import shard
-from tasks.model.model import Phase, State, Task, WantOutcome
-from tasks.tables import requests, transitions
+from tasks.model.model import Phase, State, Task, TaskOutcome
+from tasks.tables import request_operations, transitions
 from tasks.tables.protocol import change_task
-from tasks.tables.services import Services
+from tasks.tables.runtime import Runtime
 from tasks.tables.transitions import Change
 
 log = structlog.get_logger("manager.brake")
@@ -52,11 +52,11 @@ def common_failure(live: Live) -> Failure | None:
     """
     if len(live.run_failures) != 1:
         return None
-    outcomes = dict.fromkeys((None, WantOutcome.DONE, WantOutcome.FAILED), 0)
+    outcomes = dict.fromkeys((None, TaskOutcome.DONE, TaskOutcome.FAILED), 0)
     for entry, number in live.ledger.counts():
         if entry.phase is Phase.REDUCTION and entry.outcome in outcomes:
             outcomes[entry.outcome] += number
-    failed, done = outcomes[WantOutcome.FAILED], outcomes[WantOutcome.DONE]
+    failed, done = outcomes[TaskOutcome.FAILED], outcomes[TaskOutcome.DONE]
     if failed < FIRST or done or not outcomes[None]:
         return None
     ((category, message),) = live.run_failures
@@ -76,15 +76,15 @@ class Brake:
 
     def __init__(
         self,
-        services: Services,
-        view: View,
+        runtime: Runtime,
+        cache: ManagerCache,
         dispatch: Dispatch,
         find: Callable[[str], Live | None],
         hint: Callable[[Sequence[str]], None],
         epoch: int,
     ) -> None:
-        self._services = services
-        self._view = view
+        self._runtime = runtime
+        self._cache = cache
         self._dispatch = dispatch
         self._find = find
         self._hint = hint
@@ -95,7 +95,7 @@ class Brake:
         """Stop what is ready and of no use. Raises StoreError, FencedError; may be repeated."""
         failures = {
             live.id: failure
-            for live in self._view.requests.values()
+            for live in self._cache.requests.values()
             if live.dispatchable and (failure := common_failure(live))
         }
         if not failures:
@@ -110,12 +110,12 @@ class Brake:
 
     def _useless(self, key: str, failures: Mapping[str, Failure]) -> bool:
         """Whether a task is a run of a reduction, and all who want it know how such runs fail."""
-        entries = [self._view.requests[request].ledger.get(key) for request in failures]
+        entries = [self._cache.requests[request].ledger.get(key) for request in failures]
         if not any(entry is not None and entry.phase is Phase.REDUCTION for entry in entries):
             return False
         return all(
             live.id in failures or live.leaving or key not in live.ledger
-            for live in self._view.requests.values()
+            for live in self._cache.requests.values()
         )
 
     def _stop(self, key: str, failures: Mapping[str, Failure]) -> bool:
@@ -128,7 +128,7 @@ class Brake:
                 return transitions.stop(task, failure.category, failure.message, failure.told)
             return Change(task=task, operations=())
 
-        change_task(self._services, key, decide)
+        change_task(self._runtime, key, decide)
         if stopped:
             self._dispatch.remove(key)
             self._hint([shard(key)])
@@ -141,7 +141,7 @@ class Brake:
         asked to retry it.
         """
         found: Failure | None = None
-        for request in task.wants:
+        for request in task.interests:
             live = self._find(request)
             if live is None or live.leaving:
                 continue
@@ -156,7 +156,7 @@ class Brake:
         The request's row is read after the task, whose row changes when a retry is carried out: a
         manager that stalled meanwhile stops nothing that another one has started again.
         """
-        row = requests.row_of(self._services, live.id)
+        row = request_operations.row_of(self._runtime, live.id)
         if row.epoch > self._epoch:
             raise FencedError(f"manager epoch {self._epoch} is over; {row.epoch} acts")
         if row.retry_orders or row.retried != live.row.retried:

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tasks.model.categories import Category
-from tasks.model.model import Phase, State, Task, WantOutcome
+from tasks.model.model import Phase, State, Task, TaskOutcome
 from tasks.model.spec import Input
-from tasks.tables.rows import Want
+from tasks.tables.rows import Interest
 
 _NAMED = 3  # rasters in one sentence
 
@@ -29,38 +29,46 @@ class Empty:
         return f"{len(self.paths):,} of {self.rasters:,} rasters {holds} no valid pixel: {names}"
 
 
-def empty_rasters(wants: Iterable[Want]) -> Empty:
+def empty_rasters(interests: Iterable[Interest]) -> Empty:
     """Count the results without one valid pixel."""
-    made = [want for want in wants if want.outcome is WantOutcome.DONE and want.output]
-    stood_in = {key for want in made for key in want.successors}
+    made = [
+        interest
+        for interest in interests
+        if interest.outcome is TaskOutcome.DONE and interest.output
+    ]
+    stood_in = {key for interest in made for key in interest.fallbacks}
     shares = {
-        f"{want.output}/{file.name}": file.valid_share
-        for want in made
-        if want.key not in stood_in
-        for file in want.files
+        f"{interest.output}/{file.name}": file.valid_share
+        for interest in made
+        if interest.key not in stood_in
+        for file in interest.files
         if file.valid_share is not None
     }
     empty = sorted(path for path, share in shares.items() if share == 0.0)
     return Empty(paths=tuple(empty), rasters=len(shares))
 
 
-def first_cause(wants: Iterable[Want], runs: int = 0) -> str:
+def first_cause(interests: Iterable[Interest], runs: int = 0) -> str:
     """Say why tasks failed themselves.
 
     It is the most frequent category, with the message of one of its tasks; empty when none failed.
     `runs` counts all runs of the request's reduction.
     """
-    failed = sorted((want for want in wants if want.outcome is WantOutcome.FAILED), key=order)
+    failed = sorted(
+        (interest for interest in interests if interest.outcome is TaskOutcome.FAILED), key=order
+    )
     if not failed:
         return ""
-    (category, _), *_ = Counter(want.category or Category.UNKNOWN for want in failed).most_common(1)
-    alike = [want for want in failed if (want.category or Category.UNKNOWN) is category]
-    ran = [want for want in alike if not want.stopped] or alike
-    (message, number), *_ = Counter(want.message for want in ran).most_common(1)
+    (category, _), *_ = Counter(
+        interest.category or Category.UNKNOWN for interest in failed
+    ).most_common(1)
+    alike = [interest for interest in failed if (interest.category or Category.UNKNOWN) is category]
+    ran = [interest for interest in alike if not interest.stopped] or alike
+    (message, number), *_ = Counter(interest.message for interest in ran).most_common(1)
     said = f"{category}: {message}" if message else str(category)
     if ran[0].phase is Phase.REDUCTION:
         return f"{said} ({_of_runs(ran, alike, number, runs)})"
-    first = next(want for want in ran if want.message == message)
+    first = next(interest for interest in ran if interest.message == message)
     if first.name not in said:
         said = f"{first.name}: {said}"
     return said if len(alike) == 1 else f"{said} (and {len(alike) - 1:,} more tasks)"
@@ -82,12 +90,12 @@ def inherited(given: Input, failed: Task) -> str:
     return f"{given.name}: {said}"
 
 
-def order(want: Want) -> tuple[int, str, str]:
+def order(interest: Interest) -> tuple[int, str, str]:
     """Return the key by which interests are sorted: phase, then name."""
-    return list(Phase).index(want.phase), want.name, want.key
+    return list(Phase).index(interest.phase), interest.name, interest.key
 
 
-def _of_runs(ran: Sequence[Want], alike: Sequence[Want], number: int, runs: int) -> str:
+def _of_runs(ran: Sequence[Interest], alike: Sequence[Interest], number: int, runs: int) -> str:
     said = f"{len(ran):,} of {max(runs, len(alike)):,} runs"
     if number < len(ran):
         said += f", {number:,} of them in these words"

@@ -5,23 +5,23 @@ from dataclasses import dataclass, field, replace
 
 import structlog
 
-from service_manager.plans import gate
+from service_manager.plans import write_fence
 from service_manager.plans.plan_writer import describe
 from service_manager.tasks.causes import inherited
-from service_manager.tasks.holders import Holders
+from service_manager.tasks.input_locations import InputLocations
 from service_manager.tasks.lost import absent
-from service_manager.tasks.view import Live
+from service_manager.tasks.manager_cache import Live
 from tasks.errors import ConflictError, FencedError
 from tasks.model.keys import shard
-from tasks.model.model import MissingPolicy, State, Task, WantOutcome
+from tasks.model.model import MissingPolicy, State, Task, TaskOutcome
 from tasks.model.spec import Input, Spec
 from tasks.storage.blobs import split_blob
 from tasks.storage.limits import check_transaction
 from tasks.storage.store import BATCH_OPERATIONS, Insert, Operation, Replace
 from tasks.tables import task_table, transitions
 from tasks.tables.protocol import change_task
-from tasks.tables.rows import Edge, News, Want
-from tasks.tables.services import Services
+from tasks.tables.rows import CompletionEvent, Edge, Interest
+from tasks.tables.runtime import Runtime
 from tasks.tables.transitions import Change
 
 log = structlog.get_logger("manager.dependents")
@@ -56,19 +56,21 @@ class _Ends:
 class Dependents:
     """Satisfies inputs. Only the manager does; every step may be repeated."""
 
-    def __init__(self, services: Services, find: Find, holders: Holders | None = None) -> None:
-        self._services = services
-        self._holders = holders
-        self._tasks = services.tasks
+    def __init__(
+        self, runtime: Runtime, find: Find, locations: InputLocations | None = None
+    ) -> None:
+        self._runtime = runtime
+        self._locations = locations
+        self._tasks = runtime.tasks
         self._find = find
         self._told: dict[str, Task] = {}  # rows as last told, still waiting
 
-    def tell(self, news: Sequence[News]) -> Told:
+    def tell(self, event: Sequence[CompletionEvent]) -> Told:
         """Tell all dependents of ended tasks, each dependent in one transaction."""
         told = Told()
-        for dependent, ends in self._ends(news).items():
+        for dependent, ends in self._ends(event).items():
             first = self._told.pop(dependent, None)
-            task = change_task(self._services, dependent, self._decision(ends), first=first)
+            task = change_task(self._runtime, dependent, self._decision(ends), first=first)
             if task is None:
                 # Its row comes later in a plan that is being written; the news waits for it.
                 told.kept |= ends.inputs
@@ -109,7 +111,7 @@ class Dependents:
                 ends.made |= bits
             elif found is State.FAILED:
                 ends.lacking[given_key] = bits
-        after = change_task(self._services, key, self._decision(ends))
+        after = change_task(self._runtime, key, self._decision(ends))
         if after is not None:
             self._settled(after, told)
         return told
@@ -131,7 +133,7 @@ class Dependents:
         )
         if gone and self._wanted(task):
             missing = self._not_done(self._tasks.spec(key))
-            task = change_task(self._services, key, lambda t: self._heal(t, task, missing, edge))
+            task = change_task(self._runtime, key, lambda t: self._heal(t, task, missing, edge))
             if task is not None and task.state is State.READY:
                 told.ready.append(task)
             elif task is not None and task.state is State.WAITING:
@@ -142,11 +144,11 @@ class Dependents:
 
     def _wanted(self, task: Task) -> bool:
         """Whether a request that goes on wants it: else its dependent is about to be dropped."""
-        found = [self._find(request) for request in task.wants]
+        found = [self._find(request) for request in task.interests]
         return any(live is not None and not live.leaving for live in found)
 
     def _there(self, task: Task) -> bool:
-        return all(self._services.blobs.exists(*split_blob(file.blob)) for file in task.files)
+        return all(self._runtime.blobs.exists(*split_blob(file.blob)) for file in task.files)
 
     def _heal(self, task: Task, seen: Task | None, missing: int, edge: Edge) -> Change:
         if seen is None or task.state is not seen.state or task.files != seen.files:
@@ -161,9 +163,9 @@ class Dependents:
             missing |= (task is None or task.state is not State.DONE) << i
         return missing
 
-    def _ends(self, news: Sequence[News]) -> dict[str, _Ends]:
+    def _ends(self, event: Sequence[CompletionEvent]) -> dict[str, _Ends]:
         found: dict[str, _Ends] = {}
-        for one in news:
+        for one in event:
             if not one.has_dependents or one.state not in (State.DONE, State.FAILED):
                 continue
             for edge in self._tasks.edges(one.key):
@@ -171,9 +173,9 @@ class Dependents:
                 ends.inputs.add(one.key)
                 if one.state is State.DONE:
                     ends.made |= edge.bits
-                    if self._holders is not None:
+                    if self._locations is not None:
                         size = sum(file.size for file in one.files)
-                        self._holders.made(edge.dependent, one.key, one.worker, size)
+                        self._locations.made(edge.dependent, one.key, one.worker, size)
                 else:
                     ends.lacking[one.key] = edge.bits
         return found
@@ -219,11 +221,11 @@ class Dependents:
             spec = self._tasks.spec(key)
             revived = self._revived(task, spec)
             if revived:
-                change_task(self._services, key, lambda t: transitions.reconsider(t, revived))  # noqa: B023
+                change_task(self._runtime, key, lambda t: transitions.reconsider(t, revived))  # noqa: B023
                 self._merge(told, self.examine(key))
                 return
             try:
-                planned = self._plan_successor(task, spec, told)
+                planned = self._plan_fallback(task, spec, told)
                 cause = ""
             except ValueError as error:
                 log.exception("a successor cannot be stored", task=key)
@@ -231,13 +233,13 @@ class Dependents:
                 cause = f"it could not be planned without the inputs that failed: {error}"
             if planned is None:
                 continue
-            successor, etag = planned
+            fallback, etag = planned
             try:
-                cause = cause or ("" if successor else self._first_cause(task, spec))
+                cause = cause or ("" if fallback else self._first_cause(task, spec))
                 after = change_task(
-                    self._services,
+                    self._runtime,
                     key,
-                    lambda t: _superseded(t, etag, successor, cause),  # noqa: B023
+                    lambda t: _superseded(t, etag, fallback, cause),  # noqa: B023
                 )
             except FencedError:
                 continue  # somebody wants it now, too, or an input was revived: look again
@@ -254,7 +256,7 @@ class Dependents:
                 revived |= (found is not None and found.state is not State.FAILED) << i
         return revived
 
-    def _plan_successor(self, task: Task, spec: Spec, told: Told) -> tuple[str, str] | None:
+    def _plan_fallback(self, task: Task, spec: Spec, told: Told) -> tuple[str, str] | None:
         """Plan the fallback task for all requests that skip failures.
 
         Returns its key (empty when there is nothing to make) and the ETag of the task's row since;
@@ -263,7 +265,7 @@ class Dependents:
         Raises:
             ValueError: the fallback task cannot be stored.
         """
-        wanting = [self._find(request) for request in task.wants]
+        wanting = [self._find(request) for request in task.interests]
         skipping = [
             live
             for live in wanting
@@ -276,14 +278,16 @@ class Dependents:
         new = spec.over(kept, absent(self._tasks, spec, lost))
         # Read before the requests' wants name the successor: who takes it back from then on passes
         # the gate, and what a manager that was stalled has yet to write is refused.
-        guards = {live.id: gate.passing(self._tasks, shard(new.key), live.id) for live in skipping}
+        guards = {
+            live.id: write_fence.passing(self._tasks, shard(new.key), live.id) for live in skipping
+        }
         olds = self._wanting(task, skipping)
         if not olds:
             return "", task.etag
-        wants = [
+        interests = [
             (
                 live,
-                Want(
+                Interest(
                     request=live.id,
                     key=new.key,
                     phase=new.phase,
@@ -293,8 +297,8 @@ class Dependents:
             )
             for live, old in olds
         ]
-        for live, want in wants:
-            creation = (*transitions.create(new, want, 0).operations, guards[live.id])
+        for live, interest in interests:
+            creation = (*transitions.create(new, interest, 0).operations, guards[live.id])
             check_transaction(shard(new.key), creation)
         try:
             etag = self._name(task, new.key, [old for _, old in olds])
@@ -302,10 +306,10 @@ class Dependents:
             return None
         missing, stale = self._inputs_of(new, {i.key for i in kept.values()} - _keys(spec))
         current: Task | None = None
-        for live, want in wants:
+        for live, interest in interests:
             try:
-                current, noted = self._want(new, want, missing, guards[live.id])
-            except gate.TurnedError:
+                current, noted = self._interest(new, interest, missing, guards[live.id])
+            except write_fence.TurnedError:
                 return None
             live.note(noted)
         if current is not None and current.state is State.READY:
@@ -314,16 +318,16 @@ class Dependents:
             self._merge(told, self.examine(new.key))
         return new.key, etag
 
-    def _wanting(self, task: Task, among: Sequence[Live]) -> list[tuple[Live, Want]]:
+    def _wanting(self, task: Task, among: Sequence[Live]) -> list[tuple[Live, Interest]]:
         """Return the requests with an interest in a task, each with that interest."""
-        found: list[tuple[Live, Want]] = []
+        found: list[tuple[Live, Interest]] = []
         for live in among:
-            want = self._tasks.want(live.id, task.key)
-            if want is not None:
-                found.append((live, want))
+            interest = self._tasks.interest(live.id, task.key)
+            if interest is not None:
+                found.append((live, interest))
         return found
 
-    def _name(self, task: Task, successor: str, wants: Sequence[Want]) -> str:
+    def _name(self, task: Task, fallback: str, interests: Sequence[Interest]) -> str:
         """Record the fallback task in a task's interests; return the ETag of its row.
 
         A later retry then finds the fallback task and drops it.
@@ -332,10 +336,10 @@ class Dependents:
             ConflictError: the task has changed since it was read; it records nothing.
         """
         named: list[Operation] = []
-        for old in wants:
-            want = old.succeeded(successor)
-            if want != old:
-                named.append(task_table.name_successors(want))
+        for old in interests:
+            interest = old.succeeded(fallback)
+            if interest != old:
+                named.append(task_table.name_fallbacks(interest))
         etag = task.etag
         for start in range(0, len(named), BATCH_OPERATIONS - 1):
             fence = task_table.replace_task(task, etag)
@@ -343,35 +347,37 @@ class Dependents:
             etag = self._tasks.transact(shard(task.key), batch)[0]
         return etag
 
-    def _want(
-        self, spec: Spec, want: Want, missing: int, guard: Insert | Replace
-    ) -> tuple[Task, Want]:
+    def _interest(
+        self, spec: Spec, interest: Interest, missing: int, guard: Insert | Replace
+    ) -> tuple[Task, Interest]:
         """Create the fallback task, or add an interest when it exists.
 
         Raises TurnedError when somebody has withdrawn it since the guard was read.
         """
-        told: list[Want] = [want]
+        told: list[Interest] = [interest]
 
         def guarded(change: Change) -> Change:
-            return gate.guarded(self._tasks, shard(want.key), guard, change)
+            return write_fence.guarded(self._tasks, shard(interest.key), guard, change)
 
         def decide(task: Task) -> Change:
-            told[:] = [want]
-            if want.request in task.wants:
-                told[:] = [self._tasks.want(want.request, task.key) or want]
+            told[:] = [interest]
+            if interest.request in task.interests:
+                told[:] = [self._tasks.interest(interest.request, task.key) or interest]
                 return Change(task=task, operations=())
             if task.state is State.DONE:
-                told[:] = [replace(want, outcome=WantOutcome.DONE, reused=True, files=task.files)]
-            return guarded(transitions.want(task, told[0], missing))
+                told[:] = [
+                    replace(interest, outcome=TaskOutcome.DONE, reused=True, files=task.files)
+                ]
+            return guarded(transitions.add_interest(task, told[0], missing))
 
         task = change_task(
-            self._services,
-            want.key,
+            self._runtime,
+            interest.key,
             decide,
-            create=lambda: guarded(transitions.create(spec, want, missing)),
+            create=lambda: guarded(transitions.create(spec, interest, missing)),
         )
         if task is None:
-            raise FencedError(f"task {want.key} can neither be read nor created")
+            raise FencedError(f"task {interest.key} can neither be read nor created")
         return task, told[0]
 
     def _kept(self, task: Task, spec: Spec) -> dict[int, Input]:
@@ -394,9 +400,9 @@ class Dependents:
         """Return a task, or the last fallback of one that made nothing."""
         seen = {key, ""}
         task = self._tasks.task(key)
-        while task is not None and task.state is State.FAILED and task.successor not in seen:
-            seen.add(task.successor)
-            task = self._tasks.task(task.successor)
+        while task is not None and task.state is State.FAILED and task.fallback not in seen:
+            seen.add(task.fallback)
+            task = self._tasks.task(task.fallback)
         return task
 
     def _first_cause(self, task: Task, spec: Spec) -> str:
@@ -426,7 +432,7 @@ class Dependents:
             task = self._tasks.task(key)
             edge = Edge(key=key, dependent=spec.key, bits=own)
             if task is not None and key in heirs:
-                task = change_task(self._services, key, lambda t: transitions.link(t, (edge,)))  # noqa: B023
+                task = change_task(self._runtime, key, lambda t: transitions.link(t, (edge,)))  # noqa: B023
             elif task is not None and task.state is not State.DONE:
                 task = self._link(key, edge)
             if task is None or task.state is not State.DONE:
@@ -435,7 +441,7 @@ class Dependents:
         return missing, stale
 
     def _link(self, key: str, edge: Edge) -> Task | None:
-        return change_task(self._services, key, lambda task: _link(task, edge))
+        return change_task(self._runtime, key, lambda task: _link(task, edge))
 
     def _merge(self, told: Told, more: Told) -> None:
         told.ready += more.ready
@@ -453,9 +459,9 @@ def _link(task: Task, edge: Edge) -> Change:
     return transitions.link(task, (edge,))
 
 
-def _superseded(task: Task, etag: str, successor: str, cause: str) -> Change:
-    if task.state is State.FAILED and task.successor == successor:
+def _superseded(task: Task, etag: str, fallback: str, cause: str) -> Change:
+    if task.state is State.FAILED and task.fallback == fallback:
         return Change(task=task, operations=())
     if task.etag != etag:
         raise FencedError(f"task {task.key} has changed")
-    return transitions.supersede(task, successor, cause)
+    return transitions.supersede(task, fallback, cause)

@@ -9,9 +9,9 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from service_manager.tasks.holders import Holders
+from service_manager.tasks.input_locations import InputLocations
+from service_manager.tasks.manager_cache import ManagerCache
 from service_manager.tasks.preference import LOOK, Preference
-from service_manager.tasks.view import View
 
 _BACKLOG = 4.0  # seconds of work kept on the queue
 _AHEAD = 64  # messages at most kept for slots that are busy, apart from that
@@ -39,7 +39,7 @@ class Dispatch:
     """Ready tasks by sponsoring request.
 
     `window` limits what one request has on the queue, unless there are more slots; `resend` is the
-    silence in seconds after which a message is sent again. With `holders`, a task is sent to the
+    silence in seconds after which a message is sent again. With `locations`, a task is sent to the
     host that holds its inputs, and after `patience` seconds to all. Of a large request only a part
     is kept in memory; `hungry` says when more is to be read.
     """
@@ -48,12 +48,12 @@ class Dispatch:
         self,
         window: int,
         resend: float,
-        holders: Holders | None = None,
+        locations: InputLocations | None = None,
         patience: float = 6.0,
     ) -> None:
         self._window = window
         self._resend = resend
-        self._holders = holders
+        self._locations = locations
         self._patience = patience
         self._ready: dict[str, _Ready] = {}
         self._sponsor: dict[str, str] = {}  # of each ready key
@@ -146,27 +146,27 @@ class Dispatch:
         if not ready.fresh and not ready.sent and not ready.more:
             del self._ready[sponsor]
 
-    def choose(self, view: View, now: float) -> list[str]:
+    def choose(self, cache: ManagerCache, now: float) -> list[str]:
         """Choose the keys to send now.
 
         The owner with the least in flight comes first, then the request with the least, then the
         oldest: one request cannot hide another, however large.
         """
-        self._slots = view.slots
-        allowed = self._allowed(view, now)
-        flying, owners = self._in_flight(view)
+        self._slots = cache.slots
+        allowed = self._allowed(cache, now)
+        flying, owners = self._in_flight(cache)
         heap = [
-            (*self._rank(view, request, flying, owners), request)
+            (*self._rank(cache, request, flying, owners), request)
             for request in self._ready
-            if self._may(view, request)
+            if self._may(cache, request)
         ]
         heapq.heapify(heap)
-        prefer = self._preference(view)
+        prefer = self._preference(cache)
         due = self._all_due(now)
         chosen: list[str] = []
         while heap and len(chosen) < allowed:
             *rank, request = heapq.heappop(heap)
-            current = self._rank(view, request, flying, owners)
+            current = self._rank(cache, request, flying, owners)
             if tuple(rank) != current:  # the owner got another task meanwhile
                 heapq.heappush(heap, (*current, request))
                 continue
@@ -175,12 +175,12 @@ class Dispatch:
                 continue
             chosen.append(key)
             flying[request] = flying.get(request, 0) + 1
-            owner = _owner(view, request)
+            owner = _owner(cache, request)
             owners[owner] = owners.get(owner, 0) + 1
-            heapq.heappush(heap, (*self._rank(view, request, flying, owners), request))
+            heapq.heappush(heap, (*self._rank(cache, request, flying, owners), request))
         return chosen
 
-    def _allowed(self, view: View, now: float) -> int:
+    def _allowed(self, cache: ManagerCache, now: float) -> int:
         """Return how many messages to send now.
 
         One for each idle slot, some ahead for busy slots, and as many as keep the queue filled at
@@ -189,8 +189,8 @@ class Dispatch:
         """
         while self._freed and self._freed[0] < now - _BACKLOG / 2:
             self._freed.popleft()
-        idle = max(0, view.slots - len(view.running))
-        goal = idle + max(min(view.slots, _AHEAD) + _SPARE, 2 * len(self._freed))
+        idle = max(0, cache.slots - len(cache.running))
+        goal = idle + max(min(cache.slots, _AHEAD) + _SPARE, 2 * len(self._freed))
         waiting = sum(
             1
             for ready in self._ready.values()
@@ -199,26 +199,30 @@ class Dispatch:
         )
         return max(0, goal - waiting)
 
-    def _in_flight(self, view: View) -> tuple[dict[str, int], dict[str, int]]:
+    def _in_flight(self, cache: ManagerCache) -> tuple[dict[str, int], dict[str, int]]:
         requests = {request: len(ready.sent) for request, ready in self._ready.items()}
-        for running in view.running.values():
+        for running in cache.running.values():
             if running.key not in self._sponsor:
                 requests[running.sponsor] = requests.get(running.sponsor, 0) + 1
         owners: dict[str, int] = {}
         for request, number in requests.items():
-            owner = _owner(view, request)
+            owner = _owner(cache, request)
             owners[owner] = owners.get(owner, 0) + number
         return requests, owners
 
     def _rank(
-        self, view: View, request: str, flying: Mapping[str, int], owners: Mapping[str, int]
+        self,
+        cache: ManagerCache,
+        request: str,
+        flying: Mapping[str, int],
+        owners: Mapping[str, int],
     ) -> tuple[int, int, float]:
-        live = view.requests.get(request)
+        live = cache.requests.get(request)
         submitted = live.row.submitted if live else 0.0
-        return owners.get(_owner(view, request), 0), flying.get(request, 0), submitted
+        return owners.get(_owner(cache, request), 0), flying.get(request, 0), submitted
 
-    def _may(self, view: View, request: str) -> bool:
-        live = view.requests.get(request)
+    def _may(self, cache: ManagerCache, request: str) -> bool:
+        live = cache.requests.get(request)
         return live is None or live.dispatchable
 
     def host(self, key: str) -> str:
@@ -227,10 +231,10 @@ class Dispatch:
         sent = self._ready[sponsor].sent.get(key) if sponsor is not None else None
         return sent.host if sent else ""
 
-    def _preference(self, view: View) -> Preference | None:
-        if self._holders is None:
+    def _preference(self, cache: ManagerCache) -> Preference | None:
+        if self._locations is None:
             return None
-        preference = Preference(view, self._holders)
+        preference = Preference(cache, self._locations)
         for ready in self._ready.values():
             for sent in ready.sent.values():
                 if sent.host:
@@ -292,6 +296,6 @@ class Dispatch:
                 ready.fresh[key] = None
 
 
-def _owner(view: View, request: str) -> str:
-    live = view.requests.get(request)
+def _owner(cache: ManagerCache, request: str) -> str:
+    live = cache.requests.get(request)
     return live.row.owner if live else ""

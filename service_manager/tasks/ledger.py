@@ -9,9 +9,9 @@ from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tasks.model.model import Phase, WantOutcome
+from tasks.model.model import Phase, TaskOutcome
 
-_OUTCOMES = (None, *WantOutcome)
+_OUTCOMES = (None, *TaskOutcome)
 _PHASES = tuple(Phase)
 _PRESENT, _REMOVED = 0x80, 0x01
 _SMALLEST = 8
@@ -22,7 +22,7 @@ class Entry:
     """One task in a request's ledger; `outcome` as in the want row."""
 
     phase: Phase
-    outcome: WantOutcome | None = None
+    outcome: TaskOutcome | None = None
     reused: bool = False
     output: bool = False
 
@@ -143,7 +143,7 @@ class Ledger:
     @property
     def failed(self) -> bool:
         """Whether some entry was not made."""
-        return any(entry.outcome not in (None, WantOutcome.DONE) for entry, _ in self.counts())
+        return any(entry.outcome not in (None, TaskOutcome.DONE) for entry, _ in self.counts())
 
     def _state(self, key: str) -> int:
         table = self._tables.get(key[:2])

@@ -36,9 +36,9 @@ def _causes(
     if task is None:
         yield given.name, Category.UPSTREAM_FAILED.value
         return
-    if task.category is Category.UPSTREAM_FAILED and task.successor:
+    if task.category is Category.UPSTREAM_FAILED and task.fallback:
         # What the task does without, its successor does, too.
-        yield from _causes(tasks, Input(key=task.successor, name=given.name), left, unnamed)
+        yield from _causes(tasks, Input(key=task.fallback, name=given.name), left, unnamed)
         return
     spec = tasks.spec(given.key)
     yield from ((one.what, one.why) for one in spec.missing)

@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import Iterable
 from itertools import islice
 
-from service_manager.tasks.holders import Holders
-from service_manager.tasks.view import View
+from service_manager.tasks.input_locations import InputLocations
+from service_manager.tasks.manager_cache import ManagerCache
 
 LOOK = 64  # tasks looked at for one that has its host
 _TURNS = 2  # running, which the manager may not know yet, and next
@@ -19,17 +19,17 @@ _TURNS = 2  # running, which the manager may not know yet, and next
 class Preference:
     """Chooses tasks and hosts for the messages of one round."""
 
-    def __init__(self, view: View, holders: Holders) -> None:
-        self._holders = holders
+    def __init__(self, cache: ManagerCache, locations: InputLocations) -> None:
+        self._locations = locations
         self._room: Counter[str] = Counter()
         self._idle: Counter[str] = Counter()
-        for host, slots in view.workers.values():
+        for host, slots in cache.workers.values():
             if slots:
                 self._room[host] += _TURNS * slots
                 self._idle[host] += slots
         self._hosts = tuple(self._room)
-        for running in view.running.values():
-            host = view.workers.get(running.worker, ("", 0))[0]
+        for running in cache.running.values():
+            host = cache.workers.get(running.worker, ("", 0))[0]
             if host in self._hosts:
                 self._idle[host] -= 1
         self._found: dict[str, str] = {}
@@ -49,7 +49,7 @@ class Preference:
         host = self._host(key)
         self._room[host] -= 1
         self._idle[host] -= 1
-        self._holders.given(key, host)
+        self._locations.given(key, host)
         return host
 
     def give_all(self) -> None:
@@ -60,7 +60,7 @@ class Preference:
 
     def _host(self, key: str) -> str:
         if key not in self._found:
-            self._found[key] = self._holders.host(key, self._hosts)
+            self._found[key] = self._locations.host(key, self._hosts)
         return self._found[key]
 
     def _has_room(self, host: str) -> bool:

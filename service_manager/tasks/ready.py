@@ -2,34 +2,34 @@
 
 import heapq
 
-from service_manager.options import Options
+from service_manager.options import ManagerOptions
 from service_manager.tasks.dispatch import Dispatch
-from service_manager.tasks.view import View
+from service_manager.tasks.manager_cache import ManagerCache
 from tasks.model.model import State, Task
 from tasks.tables import protocol, transitions
-from tasks.tables.services import Services
+from tasks.tables.runtime import Runtime
 from tasks.tables.transitions import Change
 
 
-class Ready:
+class ReadyTasks:
     """What is ready, under a sponsor that may be dispatched; what is ready later, by its time."""
 
     def __init__(
-        self, services: Services, options: Options, view: View, dispatch: Dispatch
+        self, runtime: Runtime, options: ManagerOptions, cache: ManagerCache, dispatch: Dispatch
     ) -> None:
-        self._services = services
-        self._clock = services.clock
+        self._runtime = runtime
+        self._clock = runtime.clock
         self._options = options
-        self._view = view
+        self._cache = cache
         self._dispatch = dispatch
         self._later: list[tuple[float, str]] = []
         self._known_later: set[str] = set()
 
     def now(self, task: Task) -> None:
         """Add a ready task. Raises StoreError when it needs another sponsor and storage fails."""
-        sponsor = self._view.requests.get(task.sponsor)
+        sponsor = self._cache.requests.get(task.sponsor)
         if sponsor is not None and not sponsor.dispatchable:
-            for live in self._view.wanted_by(task):
+            for live in self._cache.interested_in(task):
                 if live.dispatchable:
                     moved = self._sponsor(task.key, live.id)
                     self._dispatch.add(task.key, moved.sponsor if moved else live.id)
@@ -55,7 +55,7 @@ class Ready:
                     return Change(task=task, operations=())
                 return transitions.wake(task, max(now, task.not_before))
 
-            task = protocol.change_task(self._services, key, decide)
+            task = protocol.change_task(self._runtime, key, decide)
             heapq.heappop(self._later)
             self._known_later.discard(key)
             if task is not None and task.state is State.READY:
@@ -64,8 +64,8 @@ class Ready:
 
     def _sponsor(self, key: str, request: str) -> Task | None:
         def decide(task: Task) -> Change:
-            if task.sponsor == request or request not in task.wants:
+            if task.sponsor == request or request not in task.interests:
                 return Change(task=task, operations=())
             return transitions.sponsor(task, request)
 
-        return protocol.change_task(self._services, key, decide)
+        return protocol.change_task(self._runtime, key, decide)

@@ -3,10 +3,10 @@
 from dataclasses import dataclass, field
 
 from service_manager.tasks.dispatch import Dispatch
-from service_manager.tasks.view import Running, View
+from service_manager.tasks.manager_cache import ManagerCache, WatchedAttempt
 from tasks.model.keys import SHARDS
 from tasks.tables.rows import ReadyMarker
-from tasks.tables.services import Services
+from tasks.tables.runtime import Runtime
 from tasks.tables.task_table import TaskTable
 
 _PAGE = 1000  # ready tasks of one request and shard read in a sweep
@@ -17,43 +17,45 @@ class Swept:
     """What was found in a shard."""
 
     later: list[tuple[float, str]] = field(default_factory=list)  # not before, key
-    news: bool = False
+    event: bool = False
 
 
 class Sweep:
     """One shard at a time, all of them every `period` seconds."""
 
-    def __init__(self, services: Services, view: View, dispatch: Dispatch, period: float) -> None:
-        self._services = services
-        self._view = view
+    def __init__(
+        self, runtime: Runtime, cache: ManagerCache, dispatch: Dispatch, period: float
+    ) -> None:
+        self._runtime = runtime
+        self._cache = cache
         self._dispatch = dispatch
         self._period = period
         self._due = dict.fromkeys(SHARDS, 0.0)
 
     def due(self) -> str | None:
         """Return the shard whose turn it is, if one is due."""
-        now = self._services.clock.monotonic()
+        now = self._runtime.clock.monotonic()
         late = min(self._due, key=lambda shard: self._due[shard])
         return late if self._due[late] <= now else None
 
     def run(self, shard: str) -> Swept:
         """Read a shard's markers. Raises StoreError; it is due again then."""
-        now = self._services.clock.monotonic()
+        now = self._runtime.clock.monotonic()
         ready, until = self._ready(shard)
-        running = read_running(self._services.tasks, shard, now)
-        later = [(one.due, one.key) for one in self._services.tasks.later(shard)]
-        news = bool(self._services.tasks.news(shard, limit=1))
+        running = read_running(self._runtime.tasks, shard, now)
+        later = [(one.due, one.key) for one in self._runtime.tasks.later(shard)]
+        event = bool(self._runtime.tasks.event(shard, limit=1))
         self._dispatch.reconcile(shard, ready, until)
         self._reconcile(shard, running)
         self._due[shard] = now + self._period
-        return Swept(later=later, news=news)
+        return Swept(later=later, event=event)
 
     def feed(self, request: str) -> None:
         """Read more of a large request's ready tasks, some of each shard. Raises StoreError."""
         limit = self._dispatch.most // len(SHARDS) + self._dispatch.wide
         more = False
         for shard in SHARDS:
-            found = self._services.tasks.ready(shard, limit, request)
+            found = self._runtime.tasks.ready(shard, limit, request)
             more = more or len(found) == limit
             for marker in found:
                 self._dispatch.add(marker.key, request)
@@ -69,7 +71,7 @@ class Sweep:
         last: ReadyMarker | None = None
         skip = False  # all of its request
         while True:
-            page = self._services.tasks.ready(shard, _PAGE, after=last, skip=skip)
+            page = self._runtime.tasks.ready(shard, _PAGE, after=last, skip=skip)
             found |= {marker.key: marker.request for marker in page}
             if len(page) < _PAGE:
                 return found, until
@@ -78,8 +80,8 @@ class Sweep:
             if skip:
                 until[last.request] = last.key
 
-    def _reconcile(self, shard: str, found: dict[str, Running]) -> None:
-        known = self._view.running
+    def _reconcile(self, shard: str, found: dict[str, WatchedAttempt]) -> None:
+        known = self._cache.running
         for key in [k for k in known if k[0] == shard and k not in found]:
             del known[key]
         for key, running in found.items():
@@ -93,6 +95,8 @@ class Sweep:
                 old.claimed_at = running.claimed_at
 
 
-def read_running(tasks: TaskTable, shard: str, now: float) -> dict[str, Running]:
+def read_running(tasks: TaskTable, shard: str, now: float) -> dict[str, WatchedAttempt]:
     """Read a shard's running attempts by key, as if they began now. Raises StoreError."""
-    return {marker.key: Running(**vars(marker), since=now) for marker in tasks.running(shard)}
+    return {
+        marker.key: WatchedAttempt(**vars(marker), since=now) for marker in tasks.running(shard)
+    }

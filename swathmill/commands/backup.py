@@ -19,8 +19,8 @@ from tasks.errors import FencedError
 from tasks.run import backup
 from tasks.run.connect import connect_storage
 from tasks.settings import Settings
-from tasks.tables import requests
-from tasks.tables.services import Services
+from tasks.tables import request_operations
+from tasks.tables.runtime import Runtime
 
 _EVERY = 500  # rows between two checks of the lease
 
@@ -40,10 +40,10 @@ def export(
     Workers may continue; the manager stands by.
     """
     output_file(file, "FILE")
-    with open_storage(data_folder(data), alone=False) as services:
-        if not any(requests.list_requests(services, limit=1)):
+    with open_storage(data_folder(data), alone=False) as runtime:
+        if not any(request_operations.list_requests(runtime, limit=1)):
             raise StackError("There is nothing to export: no request was made.", "See --data.")
-        totals = write(services, file, Settings().lease_seconds, _console().print)
+        totals = write(runtime, file, Settings().lease_seconds, _console().print)
     _console().print(f"{file}: {totals.rows} rows, {totals.blobs} plans and documents")
 
 
@@ -54,9 +54,9 @@ def restore(
     """Write an exported file into empty storage. Start the stack afterwards."""
     input_files([file], "FILE")
     backup.check(file)
-    with open_storage(data_folder(data), alone=True) as services:
-        totals = backup.restore(services.store, services.blobs, services.clock, file)
-        absent = backup.absent_artifacts(services.store, services.blobs)
+    with open_storage(data_folder(data), alone=True) as runtime:
+        totals = backup.restore(runtime.store, runtime.blobs, runtime.clock, file)
+        absent = backup.absent_artifacts(runtime.store, runtime.blobs)
     console = _console()
     console.print(f"{totals.rows} rows, {totals.blobs} plans and documents are restored.")
     if absent:
@@ -67,9 +67,7 @@ def restore(
         )
 
 
-def write(
-    services: Services, file: Path, lease: float, say: Callable[[str], None]
-) -> backup.Totals:
+def write(runtime: Runtime, file: Path, lease: float, say: Callable[[str], None]) -> backup.Totals:
     """Export while no manager acts.
 
     `lease` is in seconds; within it, an acting manager gives way.
@@ -77,14 +75,14 @@ def write(
     Raises:
         FencedError: another manager took over meanwhile; no file is written.
     """
-    leadership = Leadership(services, lease)
+    leadership = Leadership(runtime, lease)
     totals = backup.Totals()
     try:
         for number, _ in enumerate(leadership.seize()):
             if not number:
                 say(f"A manager acts; it gives way within {lease:g} s.")
         for number, done in enumerate(
-            backup.export(services.store, services.blobs, services.clock, file)
+            backup.export(runtime.store, runtime.blobs, runtime.clock, file)
         ):
             totals = done
             if number % _EVERY == 0:
@@ -99,7 +97,7 @@ def write(
 
 
 @contextmanager
-def open_storage(folder: DataFolder, *, alone: bool) -> Iterator[Services]:
+def open_storage(folder: DataFolder, *, alone: bool) -> Iterator[Runtime]:
     """Open the storage of the settings or the data folder; start Azurite if none runs.
 
     With `alone`, refuse a data folder on which a stack runs.

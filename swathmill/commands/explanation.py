@@ -7,7 +7,7 @@ import typer
 from pydantic import TypeAdapter
 from rich.console import Console
 
-from reprojection.explain.explain import Explanation, Origin, explain
+from reprojection.explain.explain import Explanation, PixelOrigin, explain
 from reprojection.read.isolation import run_in_fork
 from swathmill.commands.paths import input_files
 
@@ -59,7 +59,7 @@ def lines_of(found: Explanation) -> list[str]:
     return lines
 
 
-def _origin_lines(origin: Origin) -> list[str]:
+def _origin_lines(origin: PixelOrigin) -> list[str]:
     lines = [
         f"from       {origin.granule}, row {origin.row}, column {origin.column}",
         f"           stored {origin.stored}; {origin.reason}",

@@ -21,7 +21,7 @@ from swathmill.commands.target import refused, target_grid
 from tasks.errors import SwathmillError
 
 
-class Merge(StrEnum):
+class MergeRule(StrEnum):
     """Which granule a pixel is taken from if several have a value."""
 
     NADIR = "nadir"
@@ -98,7 +98,7 @@ def reproject_files(
     resampling: Annotated[
         str | None, typer.Option(help="Method; by default the layer's own.")
     ] = None,
-    merge: Annotated[Merge, typer.Option(help="Where swaths overlap.")] = Merge.NADIR,
+    merge: Annotated[MergeRule, typer.Option(help="Where swaths overlap.")] = MergeRule.NADIR,
     qa: Annotated[
         list[str] | None,
         typer.Option(

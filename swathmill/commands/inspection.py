@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from reprojection.catalogue.layers import Kind
+from reprojection.catalogue.layers import LayerKind
 from reprojection.read.inspect import GranuleReport, LayerReport, inspect
 from reprojection.read.isolation import ReadingProcess
 from swathmill.commands.paths import input_files
@@ -75,7 +75,7 @@ def _row(layer: LayerReport) -> tuple[str, ...]:
         return layer.name, layer.dtype, size, layer.kind, layer.problem, "", "", "", ""
     values = "none valid"
     if layer.lowest is not None and layer.highest is not None:
-        form = ".6g" if layer.kind is Kind.CONTINUOUS else ".0f"
+        form = ".6g" if layer.kind is LayerKind.CONTINUOUS else ".0f"
         values = f"{layer.lowest:{form}} .. {layer.highest:{form}}"
     return (
         layer.name if layer.placeable else f"{layer.name} (no place)",

@@ -30,7 +30,7 @@ from swathmill.following import Follower
 from swathmill.lacks import failure_lines, gap_lines, incomplete_lines, shortened
 from swathmill.progress import PHASES, ProgressView, describe
 from tasks.model.model import RequestState
-from tasks.request.request import load_request
+from tasks.request.document import load_request
 
 _LINES = 40  # lines of one list in the terminal
 

@@ -34,7 +34,7 @@ from swathmill.lacks import gap_lines, incomplete_lines
 from swathmill.progress import ProgressView
 from swathmill.stack import programs
 from swathmill.stack.stack import Stack, StackOptions
-from tasks.request.request import Request, load_request
+from tasks.request.document import Request, load_request
 
 GRACE_SECONDS = 5.0
 GIVE_UP_AFTER = 5

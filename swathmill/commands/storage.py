@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from portal.core.quantities import size_text
-from service_manager.options import Options
+from service_manager.options import ManagerOptions
 from service_manager.storage.retention import survey
 from service_manager.storage.worth import Kept, Policy, Why
 from swathmill.commands.backup import open_storage
@@ -20,7 +20,7 @@ from tasks.model.model import Phase
 from tasks.settings import Settings
 from tasks.tables import history
 from tasks.tables.expectation import Times
-from tasks.tables.services import Services
+from tasks.tables.runtime import Runtime
 
 _GB = 1e9
 _NEXT = 10
@@ -47,24 +47,24 @@ class Held:
 
 def storage(as_json: JsonOption = False, data: DataOption = None) -> None:
     """Show what is kept in storage, what it is worth, and what would go next."""
-    policy = Policy.of(Options.of(Settings(), "storage"))
+    policy = Policy.of(ManagerOptions.of(Settings(), "storage"))
     now = time.time()
-    with open_storage(data_folder(data), alone=False) as services:
-        held, least = look(services, policy, now)
+    with open_storage(data_folder(data), alone=False) as runtime:
+        held, least = look(runtime, policy, now)
     if as_json:
         print_json({"phases": held, "next": least})
         return
     show(Console(highlight=False, soft_wrap=True), policy, held, least, now)
 
 
-def look(services: Services, policy: Policy, now: float) -> tuple[dict[Phase, Held], list[Kept]]:
+def look(runtime: Runtime, policy: Policy, now: float) -> tuple[dict[Phase, Held], list[Kept]]:
     """Collect all artifacts by phase, and those that would go next, in order."""
-    times = Times(history.class_statistics(services.store))
+    times = Times(history.class_statistics(runtime.store))
     held = {phase: Held() for phase in Phase}
     ended: dict[str, float] = {}
     least: list[Kept] = []
     for shard in SHARDS:
-        for one in survey(services, shard, times, ended):
+        for one in survey(runtime, shard, times, ended):
             why = one.why(policy, now)
             of = held[one.phase]
             of.count += 1

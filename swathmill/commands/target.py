@@ -6,13 +6,7 @@ from pathlib import Path
 
 from modis.box import LonLatBox
 from modis.tile import Tile
-from reprojection.grid.grids import (
-    Grid,
-    Lattice,
-    modis_lattice,
-    modis_tile_grid,
-    project_bounds,
-)
+from reprojection.grid.grids import Grid, Lattice, modis_lattice, modis_tile_grid, project_bounds
 from reprojection.read.granule import open_granule
 from reprojection.read.outline import Outline, outline
 from reprojection.write.write import read_grid

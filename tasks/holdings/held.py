@@ -19,7 +19,7 @@ from reprojection.grid.grids import Grid
 from tasks.errors import RequestRefusedError
 from tasks.holdings.holdings import Held, Holdings
 from tasks.request.checks import check_bands, is_listed, nearest_names
-from tasks.request.request import ProductChoice, Request
+from tasks.request.document import ProductChoice, Request
 from tasks.request.resolved import ResolvedProduct, ResolvedRequest
 from tasks.request.target import Target
 from tasks.wording import listed, nearest

@@ -33,7 +33,7 @@ class State(StrEnum):
         return self in (State.WAITING, State.READY, State.RUNNING)
 
 
-class WantOutcome(StrEnum):
+class TaskOutcome(StrEnum):
     """What a request was told of a task that it wants."""
 
     DONE = "done"
@@ -81,7 +81,7 @@ class Task:
     `missing` has bit i set while input i has not ended; `lacking` has bit i set when it ended
     without an artifact. `attempt` is the number of the latest attempt and never restarts;
     `retries` counts the budget spent in this generation; `strikes` the times killed for memory.
-    `successor` is the key of the task planned in this one's place when inputs were lacking.
+    `fallback` is the key of the task planned in this one's place when inputs were lacking.
     `reason` says why the task FAILED, for people: in its own words, or the first cause of an input.
     """
 
@@ -101,10 +101,10 @@ class Task:
     missing: int = 0
     lacking: int = 0
     has_dependents: bool = False
-    wants: tuple[str, ...] = ()
+    interests: tuple[str, ...] = ()
     sponsor: str = ""
     category: Category | None = None
-    successor: str = ""
+    fallback: str = ""
     reason: str = ""
     files: tuple[ArtifactFile, ...] = ()
     etag: str = field(default="", compare=False)

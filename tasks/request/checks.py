@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from reprojection.catalogue import LayerEntry, Product, products
-from reprojection.catalogue.layers import Kind, split_index
+from reprojection.catalogue.layers import LayerKind, split_index
 from reprojection.errors import ChoiceRefusedError
 from reprojection.read.qa import check_values, named_bits, values_of
 from tasks.errors import RequestRefusedError
-from tasks.request.request import ProductChoice, Request
+from tasks.request.document import ProductChoice, Request
 from tasks.request.resolved import (
     CLASS_METHODS,
     SWATH_METHODS,
@@ -235,8 +235,8 @@ def _check_resampling(resolved: ResolvedRequest) -> None:
 
 def _check_method(field: str, product: ResolvedProduct, layer: ResolvedLayer, method: str) -> None:
     known, entry = product.entry, layer.entry
-    if entry is not None and entry.kind is not Kind.CONTINUOUS and method not in CLASS_METHODS:
-        what = "classes" if entry.kind is Kind.CLASS else "bit fields"
+    if entry is not None and entry.kind is not LayerKind.CONTINUOUS and method not in CLASS_METHODS:
+        what = "classes" if entry.kind is LayerKind.CLASS else "bit fields"
         raise RequestRefusedError(
             field,
             f"{method} would blend the {what} of {_named(product, layer)} into values that mean "

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
-from tasks.wording import Wanted
+from tasks.wording import ExpectedValue
 
 _T = TypeVar("_T")
 
@@ -16,88 +16,92 @@ _GEOJSON = (
     "[5, 50]]]}."
 )
 _QA = "Write best, good, or a rule by QA layer: {FparLai_QC: {MODLAND: [0]}}."
-_DAY = Wanted(what="a day", remedy="Write year, month and day, like 2012-01-31.")
-_LONGITUDE = Wanted(what="a longitude", remedy=f"Longitudes go from -180 to 180. {_BBOX}")
-_LATITUDE = Wanted(what="a latitude", remedy=f"Latitudes go from -90 to 90. {_BBOX}")
-_YES_NO = Wanted(what="true or false", remedy="Write true or false.")
+_DAY = ExpectedValue(what="a day", remedy="Write year, month and day, like 2012-01-31.")
+_LONGITUDE = ExpectedValue(what="a longitude", remedy=f"Longitudes go from -180 to 180. {_BBOX}")
+_LATITUDE = ExpectedValue(what="a latitude", remedy=f"Latitudes go from -90 to 90. {_BBOX}")
+_YES_NO = ExpectedValue(what="true or false", remedy="Write true or false.")
 
-WANTED: Mapping[str, Wanted] = {
-    "": Wanted(
+WANTED: Mapping[str, ExpectedValue] = {
+    "": ExpectedValue(
         what="a request document",
         remedy="A request names its fields: products, region, time and grid. Copy an example.",
     ),
-    "title": Wanted(what="a title", remedy="Write one line of at most 200 characters."),
-    "products": Wanted(what="a list of products", remedy=_PRODUCTS),
-    "products.*": Wanted(what="a product", remedy=_PRODUCTS),
-    "products.*.name": Wanted(
+    "title": ExpectedValue(what="a title", remedy="Write one line of at most 200 characters."),
+    "products": ExpectedValue(what="a list of products", remedy=_PRODUCTS),
+    "products.*": ExpectedValue(what="a product", remedy=_PRODUCTS),
+    "products.*.name": ExpectedValue(
         what="the short name of a product",
         remedy="A short name has 3 to 20 letters, digits and underscores, like MCD15A2.",
     ),
-    "products.*.collection": Wanted(
+    "products.*.collection": ExpectedValue(
         what="the number of a collection", remedy="Write its number, like 6.1 or 61."
     ),
-    "products.*.layers": Wanted(
+    "products.*.layers": ExpectedValue(
         what="a list of layers", remedy="Name at least one layer and at most 64: [Lai_1km]."
     ),
-    "products.*.layers.*": Wanted(
+    "products.*.layers.*": ExpectedValue(
         what="the name of a layer", remedy="Name each layer as its granules do: [Lai_1km]."
     ),
-    "region": Wanted(
+    "region": ExpectedValue(
         what="a region",
         remedy="Give one of bbox, tiles or geojson: {bbox: [-8.0, 50.5, 6.0, 58.5]}.",
     ),
-    "region.bbox": Wanted(what="a box of four numbers", remedy=_BBOX),
+    "region.bbox": ExpectedValue(what="a box of four numbers", remedy=_BBOX),
     "region.bbox.0": _LONGITUDE,
     "region.bbox.1": _LATITUDE,
     "region.bbox.2": _LONGITUDE,
     "region.bbox.3": _LATITUDE,
-    "region.tiles": Wanted(what="a list of tiles", remedy=_TILES),
-    "region.tiles.*": Wanted(what="the name of a tile", remedy=_TILES),
-    "region.geojson": Wanted(what="a GeoJSON polygon", remedy=_GEOJSON),
+    "region.tiles": ExpectedValue(what="a list of tiles", remedy=_TILES),
+    "region.tiles.*": ExpectedValue(what="the name of a tile", remedy=_TILES),
+    "region.geojson": ExpectedValue(what="a GeoJSON polygon", remedy=_GEOJSON),
     "region.clip": _YES_NO,
-    "time": Wanted(what="a span of days", remedy="Write {start: 2012-01-01, end: 2012-04-30}."),
+    "time": ExpectedValue(
+        what="a span of days", remedy="Write {start: 2012-01-01, end: 2012-04-30}."
+    ),
     "time.start": _DAY,
     "time.end": _DAY,
-    "grid": Wanted(
+    "grid": ExpectedValue(
         what="a grid", remedy='Write {crs: "EPSG:4326", resolution: 0.01} or {modis: 500}.'
     ),
-    "grid.crs": Wanted(
+    "grid.crs": ExpectedValue(
         what="a coordinate reference system",
         remedy="Write an EPSG code, like EPSG:4326, or WKT.",
     ),
-    "grid.resolution": Wanted(
+    "grid.resolution": ExpectedValue(
         what="the side of a pixel",
         remedy="Write a number greater than 0, in the units of the coordinate system.",
     ),
-    "resampling": Wanted(what="a method", remedy=_MAPPING_OF_LAYERS),
-    "resampling.*": Wanted(what="a method", remedy=_MAPPING_OF_LAYERS),
-    "qa": Wanted(what="a quality rule", remedy=_QA),
-    "qa.*": Wanted(what="a rule of a QA layer", remedy=_QA),
-    "qa.*.*": Wanted(what="a list of values to keep", remedy=_QA),
-    "qa.*.*.*": Wanted(what="a value of a QA field", remedy=f"Values are whole numbers. {_QA}"),
+    "resampling": ExpectedValue(what="a method", remedy=_MAPPING_OF_LAYERS),
+    "resampling.*": ExpectedValue(what="a method", remedy=_MAPPING_OF_LAYERS),
+    "qa": ExpectedValue(what="a quality rule", remedy=_QA),
+    "qa.*": ExpectedValue(what="a rule of a QA layer", remedy=_QA),
+    "qa.*.*": ExpectedValue(what="a list of values to keep", remedy=_QA),
+    "qa.*.*.*": ExpectedValue(
+        what="a value of a QA field", remedy=f"Values are whole numbers. {_QA}"
+    ),
     "mask": _YES_NO,
     "cells": _YES_NO,
-    "extra_bands": Wanted(
+    "extra_bands": ExpectedValue(
         what="a list of bands", remedy="Choose any of count, source, reason: [count]."
     ),
-    "reduction": Wanted(
+    "reduction": ExpectedValue(
         what="a reduction", remedy="Write {package: monthly-mean, group_by: [cell, month]}."
     ),
-    "reduction.package": Wanted(
+    "reduction.package": ExpectedValue(
         what="the name of a package",
         remedy="A name has small letters, digits and dashes, like monthly-mean.",
     ),
-    "reduction.group_by": Wanted(
+    "reduction.group_by": ExpectedValue(
         what="a way to group",
         remedy="Write cell and one of date, month, year, all: [cell, month].",
     ),
-    "reduction.parameters": Wanted(
+    "reduction.parameters": ExpectedValue(
         what="a list of parameters", remedy="Write names with values as text: {name: value}."
     ),
-    "reduction.parameters.*": Wanted(
+    "reduction.parameters.*": ExpectedValue(
         what="text", remedy='Write each value as text, in quotes: {name: "5"}.'
     ),
-    "notify": Wanted(
+    "notify": ExpectedValue(
         what="an e-mail address", remedy="Write one address, like scientist@example.org."
     ),
 }
@@ -162,7 +166,7 @@ class RequestGuide:
     def __init__(self, names: Mapping[str, Sequence[str]]) -> None:
         self._names = names
 
-    def wanted(self, path: str) -> Wanted | None:
+    def wanted(self, path: str) -> ExpectedValue | None:
         return _at(WANTED, path)
 
     def names(self, path: str) -> Sequence[str]:

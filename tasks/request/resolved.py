@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from reprojection.catalogue import LayerEntry, Product, default_resampling, product
-from reprojection.catalogue.layers import Kind
+from reprojection.catalogue.layers import LayerKind
 from tasks.model.keys import canonical
-from tasks.request.request import ProductChoice, Request
+from tasks.request.document import ProductChoice, Request
 from tasks.request.target import Target, target
 
 CLASS_METHODS = ("nearest", "mode", "min", "max")
@@ -108,14 +108,14 @@ def suits(known: Product | None, entry: LayerEntry | None, method: str) -> bool:
     swaths none that needs a lattice.
     """
     nearest = entry is not None and entry.resampling == "nearest"
-    classes = entry is not None and (nearest or entry.kind is not Kind.CONTINUOUS)
+    classes = entry is not None and (nearest or entry.kind is not LayerKind.CONTINUOUS)
     swath = known is not None and known.geometry == "swath"
     return (method in CLASS_METHODS or not classes) and (method in SWATH_METHODS or not swath)
 
 
 def says_quality(entry: LayerEntry) -> bool:
     """Say whether a layer is itself a quality layer, which a preset leaves as it is."""
-    return entry.kind is Kind.BITFIELD or bool(entry.presets) or bool(entry.bits)
+    return entry.kind is LayerKind.BITFIELD or bool(entry.presets) or bool(entry.bits)
 
 
 def _product(
@@ -194,7 +194,7 @@ def _method(
 
 def _merge(request: Request, entry: LayerEntry | None) -> str:
     """How a layer's swaths are merged: classes and bit fields have no mean."""
-    if entry is None or entry.kind is Kind.CONTINUOUS:
+    if entry is None or entry.kind is LayerKind.CONTINUOUS:
         return request.merge
     return "nadir" if request.merge == "mean" else request.merge
 

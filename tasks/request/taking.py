@@ -2,15 +2,15 @@
 
 from collections.abc import Iterator
 
-from reprojection.catalogue.layers import Kind
+from reprojection.catalogue.layers import LayerKind
 from tasks.errors import RequestRefusedError
 from tasks.model.packages import Package
 from tasks.request.resolved import ResolvedLayer, ResolvedRequest
 
 _WORDS = {
-    Kind.CONTINUOUS: "continuous values",
-    Kind.CLASS: "classes",
-    Kind.BITFIELD: "bit fields",
+    LayerKind.CONTINUOUS: "continuous values",
+    LayerKind.CLASS: "classes",
+    LayerKind.BITFIELD: "bit fields",
 }
 
 
@@ -50,7 +50,7 @@ def taking_notes(resolved: ResolvedRequest, package: Package) -> tuple[str, ...]
 
 def kinds_taken(package: Package) -> str:
     """What a package takes, in words."""
-    return " or ".join(_WORDS[Kind(kind)] for kind in package.takes)
+    return " or ".join(_WORDS[LayerKind(kind)] for kind in package.takes)
 
 
 def _left_out(resolved: ResolvedRequest, package: Package) -> Iterator[str]:

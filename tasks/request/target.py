@@ -10,8 +10,8 @@ from modis.tile import Tile
 from reprojection.errors import GridError
 from reprojection.grid.crs import from_lonlat, is_plain_lonlat, parse_crs, to_lonlat
 from reprojection.grid.grids import (
-    Bounds,
     Cell,
+    Extent,
     Grid,
     Lattice,
     modis_lattice,
@@ -19,8 +19,8 @@ from reprojection.grid.grids import (
     project_bounds,
 )
 from tasks.errors import RequestRefusedError
+from tasks.request.document import Request
 from tasks.request.regions import Area, region_area
-from tasks.request.request import Request
 
 _MOST = 2.0**40  # pixels that a grid may have at all
 _FINEST = 10.0  # metres
@@ -134,18 +134,18 @@ def _lattice(request: Request) -> Lattice:
     return lattice
 
 
-def _bounds(request: Request, lattice: Lattice, area: Area) -> Bounds:
+def _bounds(request: Request, lattice: Lattice, area: Area) -> Extent:
     """The box in CRS units that holds the region."""
     if request.region.tiles is not None and request.grid.modis is not None:
         return _tile_bounds(request.region.tiles, lattice)
     if is_plain_lonlat(lattice.crs):
-        return Bounds(*area.bounds)
+        return Extent(*area.bounds)
     if request.region.bbox is not None:
         return project_bounds(request.region.bbox, lattice.crs)
     return _area_bounds(area, lattice.crs)
 
 
-def _check_count(request: Request, lattice: Lattice, bounds: Bounds) -> None:
+def _check_count(request: Request, lattice: Lattice, bounds: Extent) -> None:
     """Refuse a pixel so small that the region has more of them than can be counted: the mistake is
     at the pixel, not at the region."""
     west, south, east, north = bounds
@@ -164,15 +164,15 @@ def _unit(crs: str) -> str:
     return parse_crs(crs).axis_info[0].unit_name or "unit"
 
 
-def _tile_bounds(tiles: tuple[str, ...], lattice: Lattice) -> Bounds:
+def _tile_bounds(tiles: tuple[str, ...], lattice: Lattice) -> Extent:
     boxes = []
     for tile in map(Tile.parse, tiles):
         boxes.append(lattice.cell_grid(tile.col, tile.row).bounds)
     west, south, east, north = zip(*boxes, strict=True)
-    return Bounds(min(west), min(south), max(east), max(north))
+    return Extent(min(west), min(south), max(east), max(north))
 
 
-def _area_bounds(area: Area, crs: str) -> Bounds:
+def _area_bounds(area: Area, crs: str) -> Extent:
     """The box that holds a polygon: its edge sampled densely, and a net of points inside for
     maps that are cut or folded there."""
     west, south, east, north = area.bounds
@@ -186,7 +186,7 @@ def _area_bounds(area: Area, crs: str) -> Bounds:
         lon = np.where(lon > 180.0, lon - 360.0, lon)
     x, y = points_on_map("the region", lon, points[:, 1], crs)
     low, high = (np.nanmin(x), np.nanmin(y)), (np.nanmax(x), np.nanmax(y))
-    return Bounds(float(low[0]), float(low[1]), float(high[0]), float(high[1]))
+    return Extent(float(low[0]), float(low[1]), float(high[0]), float(high[1]))
 
 
 def _check_domain(request: Request, crs: str, area: Area) -> None:

@@ -1,4 +1,4 @@
-"""The one place that builds clients: from settings to `Services`.
+"""The one place that builds clients: from settings to `Runtime`.
 
 `SWATHMILL_STORAGE` is a connection string (Azurite, or an account's key), or the account's name
 when the process has a managed identity.
@@ -16,8 +16,8 @@ from azure.storage.queue import QueueClient, QueueMessage
 
 from tasks.errors import SwathmillError
 from tasks.messages import queues
-from tasks.messages.hints import MemoryHints, RedisHints
 from tasks.messages.queues import Ack
+from tasks.messages.wakeups import MemoryWakeUps, RedisWakeUps
 from tasks.run.backup import PARTITIONS
 from tasks.settings import Settings, WrongSettingError
 from tasks.storage import blobs
@@ -25,7 +25,7 @@ from tasks.storage.azure_blobs import AzureBlobs
 from tasks.storage.azure_tables import AzureTables
 from tasks.storage.clock import SystemClock
 from tasks.storage.transfers import transfer_sizes
-from tasks.tables.services import Services
+from tasks.tables.runtime import Runtime
 
 TABLES = tuple(PARTITIONS)
 _CERTIFICATES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
@@ -69,7 +69,7 @@ class SettingMissingError(SwathmillError):
         super().__init__(f"{setting} is empty; set it to {what}")
 
 
-def connect(settings: Settings, *, create: bool = True) -> Services:
+def connect(settings: Settings, *, create: bool = True) -> Runtime:
     """Clients for all of a process's work; tables, containers and the queue are created if absent.
 
     Raises:
@@ -83,21 +83,21 @@ def connect(settings: Settings, *, create: bool = True) -> Services:
     if not settings.redis_url.get_secret_value():
         raise SettingMissingError("SWATHMILL_REDIS_URL", "a URL such as redis://host:6379/0")
     store, container, queue = _clients(settings.storage.get_secret_value(), create=create)
-    return Services(
+    return Runtime(
         store=store,
         blobs=container,
         queue=queue,
-        hints=RedisHints(settings.redis_url.get_secret_value()),
+        wakeups=RedisWakeUps(settings.redis_url.get_secret_value()),
         clock=SystemClock(),
     )
 
 
-def connect_storage(storage: str) -> Services:
+def connect_storage(storage: str) -> Runtime:
     """Clients of storage alone, for tools that neither hand out work nor take it; tables and
     containers are created if absent. Raises AzureError when storage does not answer."""
     store, container, queue = _clients(storage, create=True)
-    return Services(
-        store=store, blobs=container, queue=queue, hints=MemoryHints(), clock=SystemClock()
+    return Runtime(
+        store=store, blobs=container, queue=queue, wakeups=MemoryWakeUps(), clock=SystemClock()
     )
 
 

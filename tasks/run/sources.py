@@ -4,7 +4,7 @@ from pathlib import Path
 
 from pydantic import SecretStr
 
-from archives.chain import Wanted, make_sources
+from archives.chain import ChainSettings, make_sources
 from archives.fetch.credentials import Credentials
 from archives.kinds.folder import OutlineReader
 from archives.sources import Sources
@@ -36,7 +36,7 @@ def open_sources(
     if token.get_secret_value() == _NO_TOKEN:
         token = SecretStr("")
     return make_sources(
-        Wanted(
+        ChainSettings(
             sources=settings.sources,
             archive=settings.archive,
             index=index,

@@ -15,7 +15,7 @@ from azure.storage.blob import BlobClient, BlobServiceClient
 
 from tasks.errors import BlobExistsError, BlobMissingError, CorruptBlobError
 from tasks.storage import transfers
-from tasks.storage.blobs import CHUNK, Stored
+from tasks.storage.blobs import CHUNK, StoredBlob
 
 _DIGEST = "sha256"  # metadata key
 
@@ -47,11 +47,11 @@ class AzureBlobs:
             except ResourceExistsError:
                 continue
 
-    def put_file(self, container: str, name: str, path: Path) -> Stored:
+    def put_file(self, container: str, name: str, path: Path) -> StoredBlob:
         with path.open("rb") as file:
             return self._put(container, name, file, path.stat().st_size)
 
-    def put_bytes(self, container: str, name: str, data: bytes) -> Stored:
+    def put_bytes(self, container: str, name: str, data: bytes) -> StoredBlob:
         return self._put(container, name, BytesIO(data), len(data))
 
     def get_file(self, container: str, name: str, to: Path, sha256: str = "") -> None:
@@ -121,7 +121,7 @@ class AzureBlobs:
         except ResourceNotFoundError:
             raise BlobMissingError(f"{container}/{name}") from None
 
-    def _put(self, container: str, name: str, file: BinaryIO, size: int) -> Stored:
+    def _put(self, container: str, name: str, file: BinaryIO, size: int) -> StoredBlob:
         client = self._writes.get_blob_client(container, name)
         try:
             return transfers.upload(
@@ -144,14 +144,14 @@ class AzureBlobs:
             return mine
 
 
-def _digests(file: BinaryIO) -> tuple[Stored, bytes]:
+def _digests(file: BinaryIO) -> tuple[StoredBlob, bytes]:
     """Size and SHA-256 of a file, and its MD5."""
     running, md5, size = hashlib.sha256(), hashlib.md5(usedforsecurity=False), 0
     while data := file.read(CHUNK):
         running.update(data)
         md5.update(data)
         size += len(data)
-    return Stored(size=size, sha256=running.hexdigest()), md5.digest()
+    return StoredBlob(size=size, sha256=running.hexdigest()), md5.digest()
 
 
 def _md5(path: Path) -> str:

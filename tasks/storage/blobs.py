@@ -22,7 +22,7 @@ CHUNK = 4 * 2**20
 
 
 @dataclass(frozen=True, kw_only=True)
-class Stored:
+class StoredBlob:
     """What was written: bytes and the SHA-256 of them in hexadecimal."""
 
     size: int
@@ -32,7 +32,7 @@ class Stored:
 class Blobs(Protocol):
     """Containers of named blobs. Calls may raise the Azure SDK's errors besides those named."""
 
-    def put_file(self, container: str, name: str, path: Path) -> Stored:
+    def put_file(self, container: str, name: str, path: Path) -> StoredBlob:
         """Store a file. An existing blob of equal content is success.
 
         Raises:
@@ -40,7 +40,7 @@ class Blobs(Protocol):
         """
         ...
 
-    def put_bytes(self, container: str, name: str, data: bytes) -> Stored:
+    def put_bytes(self, container: str, name: str, data: bytes) -> StoredBlob:
         """Store bytes; as `put_file`."""
         ...
 
@@ -104,16 +104,16 @@ def split_blob(blob: str) -> tuple[str, str]:
     return container, name
 
 
-def file_digest(path: Path) -> Stored:
+def file_digest(path: Path) -> StoredBlob:
     """Size and SHA-256 of a file."""
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
-    return Stored(size=path.stat().st_size, sha256=digest)
+    return StoredBlob(size=path.stat().st_size, sha256=digest)
 
 
-def bytes_digest(data: bytes) -> Stored:
+def bytes_digest(data: bytes) -> StoredBlob:
     """Size and SHA-256 of bytes."""
-    return Stored(size=len(data), sha256=hashlib.sha256(data).hexdigest())
+    return StoredBlob(size=len(data), sha256=hashlib.sha256(data).hexdigest())
 
 
 class MemoryBlobs:
@@ -123,10 +123,10 @@ class MemoryBlobs:
         self._blobs: dict[tuple[str, str], bytes] = {}
         self._lock = threading.Lock()
 
-    def put_file(self, container: str, name: str, path: Path) -> Stored:
+    def put_file(self, container: str, name: str, path: Path) -> StoredBlob:
         return self.put_bytes(container, name, path.read_bytes())
 
-    def put_bytes(self, container: str, name: str, data: bytes) -> Stored:
+    def put_bytes(self, container: str, name: str, data: bytes) -> StoredBlob:
         with self._lock:
             if self._blobs.setdefault((container, name), data) != data:
                 raise BlobExistsError(f"{container}/{name}")

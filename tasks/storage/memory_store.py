@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from tasks.errors import ConflictError
 from tasks.storage.limits import check_key, check_transaction
-from tasks.storage.store import Delete, Entity, Insert, Merge, Operation, Replace, Row, Upsert
+from tasks.storage.store import Delete, Entity, Insert, MergeEntity, Operation, Replace, Row, Upsert
 
 PAGE = 1000  # rows, Azure's own page
 
@@ -81,7 +81,7 @@ class MemoryStore:
             part.remove(operation.row)
             return ""
         entity: Entity = dict(operation.entity)
-        if isinstance(operation, Merge):
+        if isinstance(operation, MergeEntity):
             entity = {**part.rows[operation.row].entity, **entity}
         self._version += 1
         etag = f'W/"{self._version}"'
@@ -94,9 +94,9 @@ def _check(part: _Partition, operation: Operation) -> None:
     match operation:
         case Insert() if found:
             raise ConflictError(f"row {operation.row!r} exists")
-        case Replace() | Merge() | Delete() if not found:
+        case Replace() | MergeEntity() | Delete() if not found:
             raise ConflictError(f"row {operation.row!r} is absent")
         case Replace() | Delete() if found and operation.etag not in (None, found.etag):
             raise ConflictError(f"row {operation.row!r} was changed by someone else")
-        case Insert() | Replace() | Upsert() | Merge() | Delete():
+        case Insert() | Replace() | Upsert() | MergeEntity() | Delete():
             return

@@ -45,9 +45,17 @@ def _writing(entity: Entity) -> Entity:
     return {**entity, "state": state}
 
 
+def _renamed(**names: str) -> Upgrade:
+    """Return the upgrade that gives properties the names of the glossary."""
+    return lambda entity: {names.get(name, name): value for name, value in entity.items()}
+
+
 # By kind of row, then by the number that the upgrade starts from.
 UPGRADES: Mapping[str, Mapping[int, Upgrade]] = {
     "request": {2: _cancelling, 4: _writing},
+    "task": {4: _renamed(wants="interests")},
+    "interest": {4: _renamed(successor="fallback")},
+    "completion event": {4: _renamed(wants="interests", successor="fallback")},
 }
 
 

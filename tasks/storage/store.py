@@ -54,7 +54,7 @@ class Upsert:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Merge:
+class MergeEntity:
     """Change some properties of a row and leave the others; refused if the row is absent."""
 
     row: str
@@ -69,7 +69,7 @@ class Delete:
     etag: str | None = None
 
 
-Operation = Insert | Replace | Upsert | Merge | Delete
+Operation = Insert | Replace | Upsert | MergeEntity | Delete
 
 
 class Store(Protocol):

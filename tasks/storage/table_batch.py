@@ -17,7 +17,7 @@ from urllib.parse import quote
 from azure.core.exceptions import HttpResponseError
 from azure.core.rest import HttpRequest, HttpResponse
 
-from tasks.storage.store import Delete, Entity, Insert, Merge, Operation, Upsert, Value
+from tasks.storage.store import Delete, Entity, Insert, MergeEntity, Operation, Upsert, Value
 
 _CODE = re.compile(rb'"code"\s*:\s*"(\w+)"')
 _ETAG = re.compile(rb"^etag:[ \t]*(.*?)[ \t]*\r?$", re.IGNORECASE | re.MULTILINE)
@@ -112,10 +112,10 @@ def _request(table: str, partition: str, operation: Operation, common: str, date
             f"POST {table} HTTP/1.1\r\n{sized}Accept: application/json;odata=minimalmetadata\r\n"
             f"Prefer: return-no-content\r\n{dated}\r\n{body}\r\n"
         )
-    method = "PATCH" if isinstance(operation, Merge) else "PUT"
+    method = "PATCH" if isinstance(operation, MergeEntity) else "PUT"
     match = ""
     if not isinstance(operation, Upsert):
-        match = f"If-Match: {'*' if isinstance(operation, Merge) else operation.etag}\r\n"
+        match = f"If-Match: {'*' if isinstance(operation, MergeEntity) else operation.etag}\r\n"
     return (
         f"{method} {address} HTTP/1.1\r\n{sized}Accept: application/json\r\n"
         f"{match}{dated}\r\n{body}\r\n"

@@ -30,7 +30,7 @@ from azure.storage.blob import BlobBlock, BlobClient, BlobProperties
 from azure.storage.blob._generated.models import ModifiedAccessConditions
 from azure.storage.blob._shared.response_handlers import process_storage_error
 
-from tasks.storage.blobs import Stored
+from tasks.storage.blobs import StoredBlob
 
 Part = TypeVar("Part")
 Answer = TypeVar("Answer")
@@ -104,7 +104,7 @@ def upload(
     metadata: Callable[[str], Mapping[str, str]],
     sleep: Callable[[float], None],
     shape: Shape = UP,
-) -> Stored:
+) -> StoredBlob:
     """Store `size` bytes read from `file` under a new name.
 
     A blob that is sent in blocks gets the metadata made from its SHA-256. Each call is tried again
@@ -140,10 +140,10 @@ def upload(
         ),
         sleep,
     )
-    return Stored(size=total, sha256=digest)
+    return StoredBlob(size=total, sha256=digest)
 
 
-def _upload_whole(client: BlobClient, data: bytes, sleep: Callable[[float], None]) -> Stored:
+def _upload_whole(client: BlobClient, data: bytes, sleep: Callable[[float], None]) -> StoredBlob:
     """One call. TLS protects the bytes on their way and readers hold them to their SHA-256, so an
     MD5, which costs more than twice as much, is left to the service; it keeps one."""
 
@@ -165,7 +165,7 @@ def _upload_whole(client: BlobClient, data: bytes, sleep: Callable[[float], None
             steadily(send, sleep)
         finally:
             beside.join()
-    return Stored(size=len(data), sha256=digests[0])
+    return StoredBlob(size=len(data), sha256=digests[0])
 
 
 def download(

@@ -22,7 +22,7 @@ from tasks.model.model import Phase
 from tasks.storage.codec import Codec, Form
 from tasks.storage.store import Insert, Operation, Replace, Store
 from tasks.tables import updates
-from tasks.tables.rows import News
+from tasks.tables.rows import CompletionEvent
 
 TABLE = "history"
 PARTITION = "history"
@@ -121,12 +121,14 @@ def take_over(store: Store, epoch: int) -> frozenset[str]:
     return cursor.counted
 
 
-def attempt_id(news: News) -> str:
+def attempt_id(event: CompletionEvent) -> str:
     """What an ended attempt is called in the cursor."""
-    return f"{news.key[:20]}.{news.number}"
+    return f"{event.key[:20]}.{event.number}"
 
 
-def count(store: Store, batch: Sequence[News], *, epoch: int, keep: Iterable[str] = ()) -> None:
+def count(
+    store: Store, batch: Sequence[CompletionEvent], *, epoch: int, keep: Iterable[str] = ()
+) -> None:
     """Count ended attempts, at most `BATCH`, each once however often this is called.
 
     `keep` are attempts counted before that may still be among the news.
@@ -153,20 +155,20 @@ def _cursor(old: Cursor, epoch: int, counted: frozenset[str]) -> Operation:
     return Insert(row=CURSOR, entity=entity)
 
 
-def _classes(store: Store, fresh: Sequence[News]) -> Iterator[Operation]:
+def _classes(store: Store, fresh: Sequence[CompletionEvent]) -> Iterator[Operation]:
     for name in sorted({n.task_class for n in fresh if n.category is None}):
         row = store.get(TABLE, PARTITION, _class_row(name))
         new = _CLASS.load(row) if row else ClassStatistics(task_class=name)
-        for news in fresh:
-            if news.category is None and news.task_class == name:
-                new = new.add(news.duration)
+        for event in fresh:
+            if event.category is None and event.task_class == name:
+                new = new.add(event.duration)
         yield updates.write(row, _class_row(name), _CLASS.dump(new))
 
 
-def _days(store: Store, fresh: Sequence[News]) -> Iterator[Operation]:
-    groups: dict[str, list[News]] = {}
-    for news in fresh:
-        groups.setdefault(_day_row(news), []).append(news)
+def _days(store: Store, fresh: Sequence[CompletionEvent]) -> Iterator[Operation]:
+    groups: dict[str, list[CompletionEvent]] = {}
+    for event in fresh:
+        groups.setdefault(_day_row(event), []).append(event)
     for name, members in sorted(groups.items()):
         row = store.get(TABLE, PARTITION, name)
         first = members[0]
@@ -187,11 +189,11 @@ def _class_row(task_class: str) -> str:
     return "c|" + urllib.parse.quote(task_class, safe=" .,")
 
 
-def _day(news: News) -> dt.date:
-    return dt.datetime.fromtimestamp(news.ended, dt.UTC).date()
+def _day(event: CompletionEvent) -> dt.date:
+    return dt.datetime.fromtimestamp(event.ended, dt.UTC).date()
 
 
-def _day_row(news: News) -> str:
-    category = news.category.value if news.category else "success"
-    name = urllib.parse.quote(news.task_class, safe=" .,")
-    return f"d|{_day(news)}|{news.phase.value}|{name}|{category}"
+def _day_row(event: CompletionEvent) -> str:
+    category = event.category.value if event.category else "success"
+    name = urllib.parse.quote(event.task_class, safe=" .,")
+    return f"d|{_day(event)}|{event.phase.value}|{name}|{category}"

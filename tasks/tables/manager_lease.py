@@ -12,7 +12,7 @@ from tasks.storage.codec import Codec
 from tasks.storage.store import Operation, Row
 from tasks.tables import updates
 from tasks.tables.request_table import MANAGER
-from tasks.tables.services import Services
+from tasks.tables.runtime import Runtime
 
 SILENCE = 1.5  # leases without a change after which no manager acts; a standby needs one
 _KEPT_SECONDS = 2.0  # a reading serves all pages of this time
@@ -45,13 +45,13 @@ class Acting:
 _LEASE = Codec(Lease, "lease")
 
 
-def read(services: Services) -> Lease:
+def read(runtime: Runtime) -> Lease:
     """The lease as it stands; an empty one before the first manager. Raises StoreError."""
-    row = services.requests.get(MANAGER)
+    row = runtime.requests.get(MANAGER)
     return _LEASE.load(row) if row else Lease()
 
 
-def change(services: Services, decide: Callable[[Lease], Lease]) -> None:
+def change(runtime: Runtime, decide: Callable[[Lease], Lease]) -> None:
     """Change the lease under its ETag; `decide` sees each reading, and may raise or leave it.
 
     Raises:
@@ -63,7 +63,7 @@ def change(services: Services, decide: Callable[[Lease], Lease]) -> None:
         new = decide(old)
         return () if new == old else (updates.write(row, MANAGER, _LEASE.dump(new)),)
 
-    services.requests.update(services.clock, MANAGER, once)
+    runtime.requests.update(runtime.clock, MANAGER, once)
 
 
 class ManagerWatch:
@@ -72,20 +72,20 @@ class ManagerWatch:
     A process that has just begun to look gives managers the same time to show themselves.
     """
 
-    def __init__(self, services: Services, lease: float) -> None:
-        self._services = services
+    def __init__(self, runtime: Runtime, lease: float) -> None:
+        self._runtime = runtime
         self._lease = lease
         self._lock = threading.Lock()
         self._seen: Lease | None = None
-        self._since = services.clock.monotonic()
+        self._since = runtime.clock.monotonic()
         self._looked = 0.0
 
     def look(self) -> Acting:
         """Whether a manager acts. Raises StoreError."""
         with self._lock:
-            now = self._services.clock.monotonic()
+            now = self._runtime.clock.monotonic()
             if self._seen is None or now - self._looked >= _KEPT_SECONDS:
-                found = read(self._services)
+                found = read(self._runtime)
                 # What the first reading finds may be old or new: it has the same time to change.
                 if found != (self._seen or Lease()):
                     self._since = now

@@ -16,7 +16,7 @@ from tasks.model.model import ArtifactFile, Attempt, State, Task
 from tasks.model.spec import Spec
 from tasks.storage.store import Operation, Row
 from tasks.tables import task_table, transitions
-from tasks.tables.services import Services, new_id
+from tasks.tables.runtime import Runtime, new_id
 from tasks.tables.transitions import Change, RetryPolicy
 
 log = structlog.get_logger("tasks.tables.protocol")
@@ -65,7 +65,7 @@ class Claimed:
 
 
 def claim(
-    services: Services, key: str, worker: str, policy: RetryPolicy, claim_id: str = ""
+    runtime: Runtime, key: str, worker: str, policy: RetryPolicy, fencing_token: str = ""
 ) -> Claimed | None:
     """Take a READY task, or None when there is nothing to take: the message was stale or doubled.
 
@@ -75,13 +75,13 @@ def claim(
     Raises:
         StoreError: storage does not answer; the monitor deals with what may have been claimed.
     """
-    task = services.tasks.task(key)
+    task = runtime.tasks.task(key)
     if task is None or not _claimable(task):
         return None
-    spec = services.tasks.spec(key)
-    inputs = {i: services.tasks.task(given.key) for i, given in enumerate(spec.inputs)}
-    claim_id = claim_id or new_id(services.random)
-    taken = _take(services, key, worker, claim_id, first=task)
+    spec = runtime.tasks.spec(key)
+    inputs = {i: runtime.tasks.task(given.key) for i, given in enumerate(spec.inputs)}
+    fencing_token = fencing_token or new_id(runtime.random)
+    taken = _take(runtime, key, worker, fencing_token, first=task)
     if taken is None:
         return None
     absent = sum(1 << i for i, t in inputs.items() if t is None or t.state is not State.DONE)
@@ -93,7 +93,7 @@ def claim(
         },
     )
     if absent:
-        now = services.clock.now()
+        now = runtime.clock.now()
         attempt = claimed.attempt(
             started=now,
             ended=now,
@@ -101,13 +101,13 @@ def claim(
             category=Category.SOURCE_BLOB_MISSING,
             message="an input is being made again",
         )
-        fail(services, attempt, policy, healing=absent)
+        fail(runtime, attempt, policy, healing=absent)
         return None
     return claimed
 
 
 def commit(
-    services: Services,
+    runtime: Runtime,
     attempt: Attempt,
     files: Sequence[ArtifactFile],
     first: Task | None = None,
@@ -123,11 +123,11 @@ def commit(
         StoreError: storage does not answer and the outcome is unknown. Calling again is safe.
         ValueError: more files than a row can name (about 200).
     """
-    return _end(services, attempt, lambda task: transitions.commit(task, attempt, files), first)
+    return _end(runtime, attempt, lambda task: transitions.commit(task, attempt, files), first)
 
 
 def fail(
-    services: Services,
+    runtime: Runtime,
     attempt: Attempt,
     policy: RetryPolicy,
     asked: float = 0.0,
@@ -139,37 +139,37 @@ def fail(
     blob is missing or damaged. The manager calls it for a lost worker. Returns and raises as
     `commit`.
     """
-    jitter = services.random.random()
-    now = services.clock.now()
+    jitter = runtime.random.random()
+    now = runtime.clock.now()
 
     def decide(task: Task) -> Change:
         return transitions.fail(
             task, attempt, policy, now=now, jitter=jitter, asked=asked, healing=healing
         )
 
-    return _end(services, attempt, decide)
+    return _end(runtime, attempt, decide)
 
 
-def lose_inputs(services: Services, claimed: Claimed, damaged: int) -> None:
+def lose_inputs(runtime: Runtime, claimed: Claimed, damaged: int) -> None:
     """An attempt found inputs damaged in storage, `damaged` by bits: before it fails, they are
     lost. Raises StoreError as `lose`; may be repeated."""
     for i, given in enumerate(claimed.spec.inputs):
         for file in claimed.input_files.get(i, ()) if damaged >> i & 1 else ():
-            lose(services, given.key, file.blob)
+            lose(runtime, given.key, file.blob)
 
 
-def lose(services: Services, key: str, blob: str) -> None:
+def lose(runtime: Runtime, key: str, blob: str) -> None:
     """Somebody found this blob of an artifact gone or damaged: whoever wants it has it made again,
     unless it has been by now.
 
     Raises:
         StoreError: storage failed on each of several tries.
     """
-    change_task(services, key, lambda task: transitions.lose(task, blob))
+    change_task(runtime, key, lambda task: transitions.lose(task, blob))
 
 
 def change_task(
-    services: Services,
+    runtime: Runtime,
     key: str,
     decide: transitions.Decision,
     *,
@@ -205,11 +205,11 @@ def change_task(
         try:
             result = decide(first)
             if result.operations:
-                etags = services.tasks.transact(shard(key), result.operations)
+                etags = runtime.tasks.transact(shard(key), result.operations)
                 return _tagged(result.task, etags)
         except StoreError as error:
             log.debug("read again", task=key, error=str(error))
-    etags = services.tasks.update(services.clock, key, change)
+    etags = runtime.tasks.update(runtime.clock, key, change)
     return _tagged(found[0], etags) if found else None
 
 
@@ -218,25 +218,25 @@ def _tagged(task: Task, etags: Sequence[str]) -> Task:
     return replace(task, etag=etags[0]) if etags else task
 
 
-def _take(services: Services, key: str, worker: str, claim_id: str, first: Task) -> Task | None:
-    now = services.clock.now()
+def _take(runtime: Runtime, key: str, worker: str, fencing_token: str, first: Task) -> Task | None:
+    now = runtime.clock.now()
 
     def decide(task: Task) -> Change:
-        if task.claim == claim_id:
+        if task.claim == fencing_token:
             return Change(task=task, operations=())
-        return transitions.claim(task, claim_id, worker, now)
+        return transitions.claim(task, fencing_token, worker, now)
 
     try:
-        taken = change_task(services, key, decide, first=first)
+        taken = change_task(runtime, key, decide, first=first)
     except FencedError:
         return None
-    if taken is None or taken.state is not State.RUNNING or taken.claim != claim_id:
+    if taken is None or taken.state is not State.RUNNING or taken.claim != fencing_token:
         return None
     return taken
 
 
 def _end(
-    services: Services,
+    runtime: Runtime,
     attempt: Attempt,
     decide: transitions.Decision,
     first: Task | None = None,
@@ -249,7 +249,7 @@ def _end(
         try:
             return decide(task)
         except FencedError:
-            ended = services.tasks.attempt(key, attempt.number)
+            ended = runtime.tasks.attempt(key, attempt.number)
             if ended is None or ended.claim != attempt.claim:
                 raise
             if ended.category != attempt.category:
@@ -257,10 +257,10 @@ def _end(
             return Change(task=task, operations=())
 
     try:
-        task = change_task(services, key, once, first=first)
+        task = change_task(runtime, key, once, first=first)
     except FencedError:
         return False
-    services.hints.publish(key)
+    runtime.wakeups.publish(key)
     return task is not None
 
 

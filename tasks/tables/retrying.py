@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from tasks.errors import SwathmillError
 from tasks.model.categories import Category
 from tasks.model.keys import is_key
-from tasks.model.model import RequestState, WantOutcome
-from tasks.tables import requests
+from tasks.model.model import RequestState, TaskOutcome
+from tasks.tables import request_operations
 from tasks.tables.request_table import RequestRow
-from tasks.tables.rows import Want
-from tasks.tables.services import Services, new_id
+from tasks.tables.rows import Interest
+from tasks.tables.runtime import Runtime, new_id
 
 MOST_ORDERS = 50  # of one request, not obeyed yet
 MOST_ENDED = 100  # requests that have ended and are tried again at once
@@ -63,18 +63,21 @@ class Scope:
             raise ValueError(f"there is no category {category!r}; there are: {known}")
         return cls(category=Category(category) if category else None, task=task)
 
-    def covers(self, want: Want) -> bool:
+    def covers(self, interest: Interest) -> bool:
         """Whether a want that was told of a failure is meant."""
-        if want.outcome not in (WantOutcome.FAILED, WantOutcome.GAP, WantOutcome.SUPERSEDED):
+        if interest.outcome not in (TaskOutcome.FAILED, TaskOutcome.GAP, TaskOutcome.SUPERSEDED):
             return False
         if self.task:
-            return want.key == self.task
+            return interest.key == self.task
         if self.category:
-            return want.outcome is not WantOutcome.SUPERSEDED and want.category is self.category
-        return want.outcome is WantOutcome.FAILED
+            return (
+                interest.outcome is not TaskOutcome.SUPERSEDED
+                and interest.category is self.category
+            )
+        return interest.outcome is TaskOutcome.FAILED
 
 
-def retry(services: Services, request: str, scope: Scope) -> RequestRow:
+def retry(runtime: Runtime, request: str, scope: Scope) -> RequestRow:
     """Try again what failed; the row of the request that does it: this one while it runs, else the
     latest of its line of retries. Asked twice, it does the same as once.
 
@@ -85,21 +88,21 @@ def retry(services: Services, request: str, scope: Scope) -> RequestRow:
         ValueError: too many orders wait.
         StoreError: storage failed; call again.
     """
-    row = _ordered(services, request, scope)
+    row = _ordered(runtime, request, scope)
     for _ in range(_LONGEST_LINE):
         if not row.state.ended:
-            services.queue.send(row.id)
+            runtime.queue.send(row.id)
             return row
         if row.state in (RequestState.COMPLETE, RequestState.PREVIEWED):
             if row.retry_of:
                 return row  # the line has come to its end
             raise NothingToRetryError(f"request {row.id} is {row.state.value}: nothing failed")
         if not row.retried_as:
-            row = _named(services, row)
+            row = _named(runtime, row)
         try:
-            row = requests.load(services, row.retried_as)
-        except requests.NoSuchRequestError:
-            return _again(services, row)
+            row = request_operations.load(runtime, row.retried_as)
+        except request_operations.NoSuchRequestError:
+            return _again(runtime, row)
     raise NothingToRetryError(f"request {request} was tried again too often; submit it anew")
 
 
@@ -126,7 +129,7 @@ class Reach:
         return len(frozenset().union(*(one.tasks for one in (*self.running, *self.ended))))
 
 
-def reach(services: Services, scope: Scope, since: float) -> Reach:
+def reach(runtime: Runtime, scope: Scope, since: float) -> Reach:
     """The requests that have failures of a scope: those that run, and those of the latest
     `LOOKED_AT` that have ended since then, `MOST_ENDED` of them at most.
 
@@ -134,16 +137,16 @@ def reach(services: Services, scope: Scope, since: float) -> Reach:
     run and are to fail when anything is missing. Raises StoreError.
     """
     running: list[Reached] = []
-    for name in services.requests.live():
-        row = requests.load(services, name)
+    for name in runtime.requests.live():
+        row = request_operations.load(runtime, name)
         goes_on = row.state is RequestState.RUNNING and not row.retry_orders
-        if goes_on and requests.document_of(row).on_missing != "fail":
-            running += _reached(services, row, scope)
+        if goes_on and request_operations.document_of(row).on_missing != "fail":
+            running += _reached(runtime, row, scope)
     ended: list[Reached] = []
-    for row in requests.list_requests(services, limit=LOOKED_AT):
+    for row in request_operations.list_requests(runtime, limit=LOOKED_AT):
         lacks = row.state in (RequestState.GAPS, RequestState.FAILED)
         if lacks and row.ended >= since and not row.retried_as:
-            ended += _reached(services, row, scope)
+            ended += _reached(runtime, row, scope)
             if len(ended) > MOST_ENDED:
                 break
     return Reach(
@@ -151,16 +154,20 @@ def reach(services: Services, scope: Scope, since: float) -> Reach:
     )
 
 
-def _reached(services: Services, row: RequestRow, scope: Scope) -> Iterator[Reached]:
+def _reached(runtime: Runtime, row: RequestRow, scope: Scope) -> Iterator[Reached]:
     if not any(count.failed for count in row.phases.values()):
         return
-    found = (want.key for want in requests.wants(services, row.id) if scope.covers(want))
+    found = (
+        interest.key
+        for interest in request_operations.interests(runtime, row.id)
+        if scope.covers(interest)
+    )
     tasks = frozenset(found)
     if tasks:
         yield Reached(row=row, tasks=tasks)
 
 
-def _ordered(services: Services, request: str, scope: Scope) -> RequestRow:
+def _ordered(runtime: Runtime, request: str, scope: Scope) -> RequestRow:
     def change(row: RequestRow) -> RequestRow:
         if row.state is RequestState.CANCELLING:
             raise CancellingError(
@@ -175,21 +182,23 @@ def _ordered(services: Services, request: str, scope: Scope) -> RequestRow:
             )
         return replace(row, retry_orders=(*row.retry_orders, str(scope)), retried=True)
 
-    return requests.change_request(services, request, change)
+    return request_operations.change_request(runtime, request, change)
 
 
-def _named(services: Services, row: RequestRow) -> RequestRow:
+def _named(runtime: Runtime, row: RequestRow) -> RequestRow:
     """Name the request that tries an ended one again, before it is made: asked for twice at the
     same time, or again after a crash, there is one."""
-    name = f"{row.id[:23]}-{new_id(services.random)}"
+    name = f"{row.id[:23]}-{new_id(runtime.random)}"
 
     def change(found: RequestRow) -> RequestRow:
         return found if found.retried_as else replace(found, retried_as=name)
 
-    return requests.change_request(services, row.id, change)
+    return request_operations.change_request(runtime, row.id, change)
 
 
-def _again(services: Services, row: RequestRow) -> RequestRow:
-    document = requests.document_of(requests.load(services, row.id))
-    requests.submit(services, row.owner, document, request_id=row.retried_as, retry_of=row.id)
-    return requests.load(services, row.retried_as)
+def _again(runtime: Runtime, row: RequestRow) -> RequestRow:
+    document = request_operations.document_of(request_operations.load(runtime, row.id))
+    request_operations.submit(
+        runtime, row.owner, document, request_id=row.retried_as, retry_of=row.id
+    )
+    return request_operations.load(runtime, row.retried_as)

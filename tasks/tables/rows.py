@@ -7,7 +7,7 @@ from typing import Any
 
 from reprojection.read.completeness import WHOLE, Completeness, Missing
 from tasks.model.categories import Category
-from tasks.model.model import ArtifactFile, Phase, State, WantOutcome
+from tasks.model.model import ArtifactFile, Phase, State, TaskOutcome
 
 NAMED = 100
 """Missing inputs of a task's files that its row has by name; the files have them all."""
@@ -15,7 +15,7 @@ _WHY = 200  # characters of the reason why an input is missing
 
 
 @dataclass(frozen=True, kw_only=True)
-class Want:
+class Interest:
     """A request's view of a task: the want row."""
 
     request: str
@@ -23,30 +23,30 @@ class Want:
     phase: Phase
     name: str = ""  # what the task makes, for people
     output: str = ""  # folder among the request's results; empty: intermediate
-    outcome: WantOutcome | None = None  # None: it was told nothing yet
+    outcome: TaskOutcome | None = None  # None: it was told nothing yet
     category: Category | None = None
     reused: bool = False  # DONE before this request asked
     message: str = ""
-    successor: str = ""
+    fallback: str = ""
     earlier: tuple[str, ...] = ()  # successors before that one, still wanted by the request
     stopped: bool = False  # failed without being run: the first runs had all failed alike
     files: tuple[ArtifactFile, ...] = ()
 
     @property
-    def successors(self) -> tuple[str, ...]:
+    def fallbacks(self) -> tuple[str, ...]:
         """All that the request wants in the task's place."""
-        return (*self.earlier, self.successor) if self.successor else self.earlier
+        return (*self.earlier, self.fallback) if self.fallback else self.earlier
 
-    def succeeded(self, successor: str) -> "Want":
+    def succeeded(self, fallback: str) -> "Interest":
         """The want with a new successor besides those that it has."""
-        if not successor or successor == self.successor:
+        if not fallback or fallback == self.fallback:
             return self
-        earlier = tuple(one for one in self.successors if one != successor)
-        return replace(self, successor=successor, earlier=earlier)
+        earlier = tuple(one for one in self.fallbacks if one != fallback)
+        return replace(self, fallback=fallback, earlier=earlier)
 
 
 @dataclass(frozen=True, kw_only=True)
-class News:
+class CompletionEvent:
     """What the manager must digest: an ended attempt (`number` > 0), an end without one, or that a
     task waits anew."""
 
@@ -61,10 +61,10 @@ class News:
     task_class: str
     worker: str = ""
     has_dependents: bool
-    wants: tuple[str, ...]
+    interests: tuple[str, ...]
     not_before: float
     message: str = ""
-    successor: str
+    fallback: str
     sponsor: str
     files: tuple[ArtifactFile, ...]
     counted: bool = False  # it is in the statistics already
@@ -81,7 +81,7 @@ class Edge:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Gate:
+class WriteFence:
     """Whether a request may still want tasks of a shard."""
 
     open: bool

@@ -24,20 +24,21 @@ from typing import Any
 from tasks.errors import StoreError
 from tasks.model.categories import Category
 from tasks.model.keys import shard
-from tasks.model.model import ArtifactFile, Attempt, State, Task, WantOutcome
+from tasks.model.model import ArtifactFile, Attempt, State, Task, TaskOutcome
 from tasks.model.spec import Spec, load_spec
 from tasks.storage.clock import Clock
 from tasks.storage.codec import BITS, WORDS, WORDS_IN_BYTES, Codec, Form, cut
-from tasks.storage.store import Entity, Insert, Merge, Operation, Replace, Row, Store, Upsert
+from tasks.storage.schema import SCHEMA
+from tasks.storage.store import Entity, Insert, MergeEntity, Operation, Replace, Row, Store, Upsert
 from tasks.tables import updates
 from tasks.tables.rows import (
+    CompletionEvent,
     Edge,
-    Gate,
+    Interest,
     LaterMarker,
-    News,
     ReadyMarker,
     RunningMarker,
-    Want,
+    WriteFence,
     dump_files,
     load_files,
 )
@@ -55,11 +56,11 @@ class RowKind(StrEnum):
 
     TASK = "t"
     SPEC = "s"
-    WANT = "w"
+    INTEREST = "w"
     EDGE = "e"
     ATTEMPT = "a"
-    GATE = "p"
-    NEWS = "o"
+    WRITE_FENCE = "p"
+    COMPLETION_EVENT = "o"
     READY = "r"
     RUNNING = "x"
     LATER = "z"
@@ -85,15 +86,15 @@ TASK = Codec(
     {
         "missing": BITS,
         "lacking": BITS,
-        "wants": WORDS_IN_BYTES,
+        "interests": WORDS_IN_BYTES,
         "reason": cut(_MESSAGE, sparse=True),
         "files": _FILES,
     },
     apart={"key": lambda row: row.row[2:]},
 )
-WANT = Codec(
-    Want,
-    "want",
+INTEREST = Codec(
+    Interest,
+    "interest",
     {
         "message": _BRIEF,
         "earlier": replace(WORDS, sparse=True),
@@ -101,15 +102,15 @@ WANT = Codec(
         "files": _FILES,
     },
 )
-NEWS = Codec(
-    News,
-    "news",
-    {"wants": WORDS_IN_BYTES, "message": _BRIEF, "files": _FILES},
+COMPLETION_EVENT = Codec(
+    CompletionEvent,
+    "completion event",
+    {"interests": WORDS_IN_BYTES, "message": _BRIEF, "files": _FILES},
     apart={"row": lambda row: row.row},
 )
 EDGE = Codec(Edge, "edge", {"bits": BITS})
 ATTEMPT = Codec(Attempt, "attempt", {"log": Form(write=_tail), "message": _BRIEF})
-GATE = Codec(Gate, "gate")
+WRITE_FENCE = Codec(WriteFence, "write fence")
 READY = Codec(ReadyMarker, "ready", apart={"request": lambda row: row.row.split("|")[1]})
 LATER = Codec(LaterMarker, "later", apart={"due": lambda row: int(row.row.split("|")[1]) / 1000})
 RUNNING = Codec(RunningMarker, "running")
@@ -126,7 +127,7 @@ def task_row(key: str) -> str:
     return f"t|{key}"
 
 
-def want_row(request: str, key: str) -> str:
+def interest_row(request: str, key: str) -> str:
     """Return the RowKey of a request's want of a task."""
     return f"w|{request}|{key}"
 
@@ -188,9 +189,9 @@ def insert_spec(key: str, spec: Spec) -> list[Insert]:
     ]
 
 
-def put_want(want: Want) -> Upsert:
+def put_interest(interest: Interest) -> Upsert:
     """Write a want's row."""
-    return Upsert(row=want_row(want.request, want.key), entity=WANT.dump(want))
+    return Upsert(row=interest_row(interest.request, interest.key), entity=INTEREST.dump(interest))
 
 
 def put_edge(edge: Edge) -> Upsert:
@@ -203,21 +204,21 @@ def insert_attempt(attempt: Attempt) -> Insert:
     return Insert(row=_attempt_row(attempt.key, attempt.number), entity=ATTEMPT.dump(attempt))
 
 
-def put_gate(request: str, *, is_open: bool) -> Upsert:
+def put_fence(request: str, *, is_open: bool) -> Upsert:
     """Write a request's gate in a shard."""
-    return Upsert(row=f"p|{request}", entity=GATE.dump(Gate(open=is_open)))
+    return Upsert(row=f"p|{request}", entity=WRITE_FENCE.dump(WriteFence(open=is_open)))
 
 
-def tell_want(
+def tell_interest(
     request: str,
     key: str,
-    outcome: WantOutcome,
+    outcome: TaskOutcome,
     *,
     category: Category | None = None,
     message: str = "",
     files: Sequence[ArtifactFile] = (),
     stopped: bool | None = None,
-) -> Merge:
+) -> MergeEntity:
     """Tell a request what became of a task that it wants; `stopped` stays as it is if not given."""
     told: Entity = {
         "outcome": outcome.value,
@@ -227,23 +228,28 @@ def tell_want(
     }
     if stopped is not None:
         told["stopped"] = stopped
-    return Merge(row=want_row(request, key), entity=told)
+    return MergeEntity(row=interest_row(request, key), entity=told)
 
 
-def name_successors(want: Want) -> Merge:
+def name_fallbacks(interest: Interest) -> MergeEntity:
     """Write the successors that a want has, and leave the rest of its row."""
-    named: Entity = {"successor": want.successor, "earlier": " ".join(want.earlier)}
-    return Merge(row=want_row(want.request, want.key), entity=named)
+    # With the number: a row of an earlier schema has the fallback under another name.
+    named: Entity = {
+        "schema": SCHEMA,
+        "fallback": interest.fallback,
+        "earlier": " ".join(interest.earlier),
+    }
+    return MergeEntity(row=interest_row(interest.request, interest.key), entity=named)
 
 
-def note_counted(news: News) -> Merge:
+def note_counted(event: CompletionEvent) -> MergeEntity:
     """Note that an attempt is in the statistics, though its news is still there."""
-    return Merge(row=news.row, entity={"counted": True})
+    return MergeEntity(row=event.row, entity={"counted": True})
 
 
-def news_of_attempt(task: Task, attempt: Attempt) -> Upsert:
+def attempt_event(task: Task, attempt: Attempt) -> Upsert:
     """Write the news that an attempt has ended; `task` is the row after the change."""
-    return _put_news(
+    return _put_event(
         task,
         f"{attempt.number:06d}",
         number=attempt.number,
@@ -255,44 +261,44 @@ def news_of_attempt(task: Task, attempt: Attempt) -> Upsert:
     )
 
 
-def news_of_end(task: Task, said: str = "") -> Upsert:
+def end_event(task: Task, said: str = "") -> Upsert:
     """Write the news that a task ended without an attempt of its own; `said` is told in place of
     the task's reason."""
     message = said or task.reason
-    return _put_news(task, f"g{task.generation:06d}", category=task.category, message=message)
+    return _put_event(task, f"g{task.generation:06d}", category=task.category, message=message)
 
 
-def news_of_wait(task: Task) -> Upsert:
+def wait_event(task: Task) -> Upsert:
     """Write the news that a task waits anew, for inputs that may have ended before it could hear
     them: the manager looks at each."""
-    return _put_news(task, f"w{task.generation:06d}")
+    return _put_event(task, f"w{task.generation:06d}")
 
 
 def _attempt_row(key: str, number: int) -> str:
     return f"a|{key}|{number:06d}"
 
 
-def _put_news(task: Task, name: str, **said: Any) -> Upsert:
-    news = News(
+def _put_event(task: Task, name: str, **said: Any) -> Upsert:
+    event = CompletionEvent(
         key=task.key,
         row=f"o|{task.key}|{name}",
         state=task.state,
         phase=task.phase,
         task_class=task.task_class,
         has_dependents=task.has_dependents,
-        wants=task.wants,
+        interests=task.interests,
         not_before=task.not_before,
-        successor=task.successor,
+        fallback=task.fallback,
         sponsor=task.sponsor,
         files=task.files,
         **said,
     )
-    return Upsert(row=news.row, entity=NEWS.dump(news))
+    return Upsert(row=event.row, entity=COMPLETION_EVENT.dump(event))
 
 
 def ended_attempt(row: Row) -> tuple[str, int] | None:
     """Return the task's key and the number of the attempt that a row is, or is the news of."""
-    if kind_of(row.row) not in (RowKind.ATTEMPT, RowKind.NEWS):
+    if kind_of(row.row) not in (RowKind.ATTEMPT, RowKind.COMPLETION_EVENT):
         return None
     _, key, name = row.row.split("|")
     return (key, int(name)) if name.isdecimal() else None
@@ -372,29 +378,34 @@ class TaskTable:
         row = self._store.get(TABLE, shard(key), _attempt_row(key, number))
         return ATTEMPT.load(row) if row else None
 
-    def want(self, request: str, key: str) -> Want | None:
+    def interest(self, request: str, key: str) -> Interest | None:
         """Return what a request was told of a task that it wants."""
-        row = self._store.get(TABLE, shard(key), want_row(request, key))
-        return WANT.load(row) if row else None
+        row = self._store.get(TABLE, shard(key), interest_row(request, key))
+        return INTEREST.load(row) if row else None
 
-    def wants(self, request: str, shard: str) -> Iterator[Want]:
+    def interests(self, request: str, shard: str) -> Iterator[Interest]:
         """Yield all that a request wants of a shard, in order of key."""
-        return map(WANT.load, self._scan(shard, f"w|{request}|"))
+        return map(INTEREST.load, self._scan(shard, f"w|{request}|"))
 
     def edges(self, key: str) -> Iterator[Edge]:
         """Yield the edges to a task's dependents."""
         return map(EDGE.load, self._scan(shard(key), f"e|{key}|"))
 
-    def gate(self, request: str, shard: str) -> Gate | None:
+    def fence(self, request: str, shard: str) -> WriteFence | None:
         """Return a request's gate in a shard."""
         row = self._store.get(TABLE, shard, f"p|{request}")
-        return GATE.load(row) if row else None
+        return WRITE_FENCE.load(row) if row else None
 
-    def news(self, shard: str, limit: int, after: News | None = None) -> list[News]:
+    def event(
+        self, shard: str, limit: int, after: CompletionEvent | None = None
+    ) -> list[CompletionEvent]:
         """Return the first news of a shard, or those after one."""
         start, end = prefix_range("o|")
         start = f"{after.row}\0" if after else start
-        return [NEWS.load(row) for row in self._store.scan(TABLE, shard, start, end, limit=limit)]
+        return [
+            COMPLETION_EVENT.load(row)
+            for row in self._store.scan(TABLE, shard, start, end, limit=limit)
+        ]
 
     def ready(
         self,

@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 
 from tasks.errors import FencedError
 from tasks.model.categories import RULES, Category, Retry
-from tasks.model.model import ArtifactFile, Attempt, State, Task, WantOutcome
+from tasks.model.model import ArtifactFile, Attempt, State, Task, TaskOutcome
 from tasks.model.spec import Spec
 from tasks.storage.store import Delete, Insert, Operation, Upsert
 from tasks.tables import task_table
-from tasks.tables.rows import Edge, Want
+from tasks.tables.rows import Edge, Interest
 
 _STRIKES = 2  # killed for memory so often, a task is not tried again at the same size
 
@@ -55,48 +55,56 @@ class RetryPolicy:
         return max(2 * self.ceiling, self.longest)
 
 
-def create(spec: Spec, want: Want, missing: int, edges: Sequence[Edge] = ()) -> Change:
+def create(spec: Spec, interest: Interest, missing: int, edges: Sequence[Edge] = ()) -> Change:
     """A new task: its row, its specification, its first want, edges to its dependents. None of it
     can be there without the row.
 
     `missing` has a bit for each input that is not DONE.
     """
     task = Task(
-        key=want.key,
+        key=interest.key,
         phase=spec.phase,
         task_class=spec.task_class,
         inputs=len(spec.inputs),
         state=State.WAITING if missing else State.READY,
         missing=missing,
         has_dependents=bool(edges),
-        wants=(want.request,),
-        sponsor=want.request,
+        interests=(interest.request,),
+        sponsor=interest.request,
     )
     operations = (
         task_table.insert_task(task),
         *task_table.insert_spec(task.key, spec),
-        *map(_inserted, (task_table.put_want(want), *_edges(edges))),
+        *map(_inserted, (task_table.put_interest(interest), *_edges(edges))),
         *(Insert(row=m, entity=e) for m, e in task_table.markers(task).items()),
     )
     return Change(task=task, operations=operations)
 
 
-def want(task: Task, want: Want, missing: int, edges: Sequence[Edge] = ()) -> Change:
+def add_interest(
+    task: Task, interest: Interest, missing: int, edges: Sequence[Edge] = ()
+) -> Change:
     """Another request wants an existing task: reuse it, share it, or revive it.
 
     `missing` matters only when the task is revived: the inputs that are not DONE now.
     """
-    wants = task.wants if want.request in task.wants else (*task.wants, want.request)
+    interests = (
+        task.interests
+        if interest.request in task.interests
+        else (*task.interests, interest.request)
+    )
     new = replace(
         task,
-        wants=wants,
-        sponsor=task.sponsor or want.request,
+        interests=interests,
+        sponsor=task.sponsor or interest.request,
         has_dependents=task.has_dependents or bool(edges),
     )
     if not (task.state.live or task.state is State.DONE):
-        new = replace(_fresh(new, missing), generation=task.generation + 1, sponsor=want.request)
+        new = replace(
+            _fresh(new, missing), generation=task.generation + 1, sponsor=interest.request
+        )
     extra = (
-        task_table.put_want(want),
+        task_table.put_interest(interest),
         *_edges(edges),
         *_waits(task, new),
     )
@@ -116,41 +124,41 @@ def drop(task: Task, request: str, ended: Callable[[str], bool] = lambda _: Fals
     which another request had begun again, and keeps it no longer alive. The caller orders the kill
     of a running attempt by its worker and claim, after the change.
     """
-    wants = tuple(w for w in task.wants if w != request)
-    if task.state.live and all(map(ended, wants)):
-        wants = ()
-    sponsor = task.sponsor if task.sponsor in wants else (wants[0] if wants else "")
-    new = replace(task, wants=wants, sponsor=sponsor)
-    extra: tuple[Operation, ...] = (Delete(row=task_table.want_row(request, task.key)),)
-    if not wants and task.state.live:
+    interests = tuple(w for w in task.interests if w != request)
+    if task.state.live and all(map(ended, interests)):
+        interests = ()
+    sponsor = task.sponsor if task.sponsor in interests else (interests[0] if interests else "")
+    new = replace(task, interests=interests, sponsor=sponsor)
+    extra: tuple[Operation, ...] = (Delete(row=task_table.interest_row(request, task.key)),)
+    if not interests and task.state.live:
         new = replace(new, state=State.CANCELLED, category=Category.CANCELLED)
-    return _change(task, new, extra if request in task.wants else ())
+    return _change(task, new, extra if request in task.interests else ())
 
 
 def deliver(task: Task, request: str) -> Change:
     """A request that is about to end is told of a DONE task before the news of it is digested, in
     one transaction with the task's row as it was read."""
-    if task.state is not State.DONE or request not in task.wants:
+    if task.state is not State.DONE or request not in task.interests:
         raise FencedError(f"task {task.key} is {task.state}, or not wanted by request {request}")
-    told = task_table.tell_want(request, task.key, WantOutcome.DONE, files=task.files)
+    told = task_table.tell_interest(request, task.key, TaskOutcome.DONE, files=task.files)
     return _change(task, task, (told,))
 
 
 def sponsor(task: Task, request: str) -> Change:
     """Put a task under another wanting request (the sponsor was paused, say)."""
-    if request not in task.wants:
+    if request not in task.interests:
         raise FencedError(f"task {task.key} is not wanted by request {request}")
     return _change(task, replace(task, sponsor=request))
 
 
-def claim(task: Task, claim_id: str, worker: str, now: float) -> Change:
+def claim(task: Task, fencing_token: str, worker: str, now: float) -> Change:
     """READY -> RUNNING: a worker takes the task as attempt k + 1."""
     if task.state is not State.READY or task.not_before:
         raise FencedError(f"task {task.key} is {task.state}, not ready")
     new = replace(
         task,
         state=State.RUNNING,
-        claim=claim_id,
+        claim=fencing_token,
         worker=worker,
         claimed_at=now,
         attempt=task.attempt + 1,
@@ -235,11 +243,11 @@ def reconsider(task: Task, inputs: int) -> Change:
     if task.state is not State.WAITING or not again:
         return Change(task=task, operations=())
     new = replace(task, lacking=task.lacking & ~again, missing=task.missing | again)
-    return _change(task, new, (task_table.news_of_wait(new),))
+    return _change(task, new, (task_table.wait_event(new),))
 
 
-def supersede(task: Task, successor: str, reason: str = "") -> Change:
-    """WAITING with lacking inputs -> FAILED as upstream failed; `successor` is the key of the
+def supersede(task: Task, fallback: str, reason: str = "") -> Change:
+    """WAITING with lacking inputs -> FAILED as upstream failed; `fallback` is the key of the
     task planned over the inputs that exist, or empty when none does; `reason` the first cause."""
     if task.state is not State.WAITING or task.missing or not task.lacking:
         raise FencedError(f"task {task.key} is not waiting with lacking inputs")
@@ -247,10 +255,10 @@ def supersede(task: Task, successor: str, reason: str = "") -> Change:
         task,
         state=State.FAILED,
         category=Category.UPSTREAM_FAILED,
-        successor=successor,
+        fallback=fallback,
         reason=reason,
     )
-    return _change(task, new, (task_table.news_of_end(new),))
+    return _change(task, new, (task_table.end_event(new),))
 
 
 def stop(task: Task, category: Category, reason: str, said: str) -> Change:
@@ -259,7 +267,7 @@ def stop(task: Task, category: Category, reason: str, said: str) -> Change:
     if task.state is not State.READY:
         raise FencedError(f"task {task.key} is {task.state}, not ready")
     new = replace(task, state=State.FAILED, category=category, reason=reason)
-    return _change(task, new, (task_table.news_of_end(new, said),))
+    return _change(task, new, (task_table.end_event(new, said),))
 
 
 def wake(task: Task, now: float) -> Change:
@@ -282,14 +290,14 @@ def heal(task: Task, missing: int, edges: Sequence[Edge] = ()) -> Change:
     return _change(task, fresh, (*_edges(edges), *_waits(task, fresh)))
 
 
-def retry(task: Task, wants: Sequence[Want], missing: int, lacking: int = 0) -> Change:
+def retry(task: Task, interests: Sequence[Interest], missing: int, lacking: int = 0) -> Change:
     """Somebody asks for another try: a task that is not live begins again with a fresh budget.
 
-    `wants` are the wants that are to hear how it ends; they are told at once when it is DONE
+    `interests` are the wants that are to hear how it ends; they are told at once when it is DONE
     meanwhile. `missing` has a bit for each input that may still come, `lacking` for each that
     ended without an artifact and is not tried again.
     """
-    asking = [want for want in wants if want.request in task.wants]
+    asking = [interest for interest in interests if interest.request in task.interests]
     if not asking:
         raise FencedError(f"task {task.key} is wanted by none of those who ask for another try")
     new = task
@@ -304,24 +312,24 @@ def retry(task: Task, wants: Sequence[Want], missing: int, lacking: int = 0) -> 
     done = new.state is State.DONE
     untold = [
         replace(
-            want,
-            outcome=WantOutcome.DONE if done else None,
+            interest,
+            outcome=TaskOutcome.DONE if done else None,
             category=None,
             message="",
             stopped=False,
             reused=done,
             files=task.files if done else (),
         )
-        for want in asking
+        for interest in asking
     ]
-    extra = map(task_table.put_want, untold)
+    extra = map(task_table.put_interest, untold)
     return _change(task, new, (*extra, *_waits(task, new)))
 
 
 def expire(task: Task) -> Change:
     """DONE -> EXPIRED, before its blobs are deleted; refused while a request wants it."""
-    if task.state is not State.DONE or task.wants:
-        raise FencedError(f"task {task.key} is {task.state} and wanted by {len(task.wants)}")
+    if task.state is not State.DONE or task.interests:
+        raise FencedError(f"task {task.key} is {task.state} and wanted by {len(task.interests)}")
     return _change(task, replace(task, state=State.EXPIRED, files=()))
 
 
@@ -345,16 +353,17 @@ def _fresh(task: Task, missing: int) -> Task:
         missing=missing,
         lacking=0,
         category=None,
-        successor="",
+        fallback="",
         reason="",
         files=(),
     )
 
 
-def _fence(task: Task, claim_id: str) -> None:
-    if task.state is not State.RUNNING or task.claim != claim_id:
+def _fence(task: Task, fencing_token: str) -> None:
+    if task.state is not State.RUNNING or task.claim != fencing_token:
         raise FencedError(
-            f"task {task.key} is {task.state} under claim {task.claim or 'none'}, not {claim_id}"
+            f"task {task.key} is {task.state} under claim {task.claim or 'none'}, "
+            f"not {fencing_token}"
         )
 
 
@@ -369,12 +378,12 @@ def _inserted(operation: Upsert) -> Insert:
 def _waits(before: Task, after: Task) -> tuple[Operation, ...]:
     """The news of a task that begins again and waits."""
     begun = after.generation != before.generation and after.state is State.WAITING
-    return (task_table.news_of_wait(after),) if begun else ()
+    return (task_table.wait_event(after),) if begun else ()
 
 
 def _ended(task: Task, attempt: Attempt) -> tuple[Operation, ...]:
     """An attempt's end: its row for good, and the news of it for the manager."""
-    return task_table.insert_attempt(attempt), task_table.news_of_attempt(task, attempt)
+    return task_table.insert_attempt(attempt), task_table.attempt_event(task, attempt)
 
 
 def _change(old: Task, new: Task, extra: Sequence[Operation] = ()) -> Change:

@@ -17,7 +17,7 @@ from reprojection.read.outline import read_outline
 from reprojection.sample.hdfeos_write import write_granule
 from reprojection.write.write import open_raster
 from service_manager.leader.manager import Manager
-from service_manager.options import Options
+from service_manager.options import ManagerOptions
 from service_manager.requests.notify import message
 from swathmill.client import Client
 from swathmill.lacks import gap_lines, incomplete_lines
@@ -25,11 +25,11 @@ from tasks.model.model import RequestState
 from tasks.model.packages import Packages
 from tasks.model.plan import Plan
 from tasks.model.spec import load_spec
-from tasks.request.request import Request, parse_request
+from tasks.request.document import Request, parse_request
 from tasks.settings import Settings
 from tasks.storage.clock import ManualClock
-from tasks.tables import outbox, protocol, requests
-from tasks.tables.services import Services, memory_services
+from tasks.tables import outbox, protocol, request_operations
+from tasks.tables.runtime import Runtime, memory_runtime
 from tests.portal.scripted import LivePortal, live_portal
 from tests.portal.scripted import settings as portal_settings
 from tests.reprojection.reading_samples import small_tile
@@ -66,44 +66,44 @@ class Line:
 
     folder: Path
     archive: Path
-    services: Services = field(default_factory=lambda: memory_services(ManualClock()))
+    runtime: Runtime = field(default_factory=lambda: memory_runtime(ManualClock()))
     sent: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.settings = Settings(
             data_dir=self.folder, archive=str(self.archive), attempt_memory_gb=64
         )
-        self.options = Options()
-        self.manager = Manager(self.services, self.options, self.plan, self.sent.append, 1)
+        self.options = ManagerOptions()
+        self.manager = Manager(self.runtime, self.options, self.plan, self.sent.append, 1)
 
     def plan(self, request: Request) -> Plan:
         held = FolderArchive(self.archive, self.folder / "index.sqlite", read_outline)
         found = plan(request, held, Packages.of(self.settings), self.settings)
-        if found.package is not None and not self.services.blobs.exists(
+        if found.package is not None and not self.runtime.blobs.exists(
             "packages", found.package.blob
         ):
-            self.services.blobs.put_bytes("packages", found.package.blob, found.package.data)
+            self.runtime.blobs.put_bytes("packages", found.package.blob, found.package.data)
         return replace(found, package=None)
 
     def run(self, document: dict[str, Any]) -> str:
         """Run a request to its end; its id."""
-        request = requests.submit(self.services, OWNER, parse_request(document))
+        request = request_operations.submit(self.runtime, OWNER, parse_request(document))
         for _ in range(200):
             self.manager.tick()
             sent, self.sent[:] = list(self.sent), []
             for key in sent:
                 self._attempt(key)
-            self.services.clock.sleep(60.0)
-            if requests.load(self.services, request).state.ended:
+            self.runtime.clock.sleep(60.0)
+            if request_operations.load(self.runtime, request).state.ended:
                 return request
-        raise AssertionError(f"never ended: {requests.load(self.services, request)}")
+        raise AssertionError(f"never ended: {request_operations.load(self.runtime, request)}")
 
     def _attempt(self, key: str) -> None:
-        claimed = protocol.claim(self.services, key, "worker", self.options.retry)
+        claimed = protocol.claim(self.runtime, key, "worker", self.options.retry)
         if claimed is None:
             return
-        said = run_claimed(self.services, claimed, self.settings, self.folder / "scratch")
-        now = self.services.clock.now()
+        said = run_claimed(self.runtime, claimed, self.settings, self.folder / "scratch")
+        now = self.runtime.clock.now()
         attempt = claimed.attempt(
             started=now,
             ended=now + 1,
@@ -112,32 +112,36 @@ class Line:
             message=said.message if isinstance(said, Failed) else "",
         )
         if isinstance(said, Succeeded):
-            protocol.commit(self.services, attempt, said.files, claimed.task)
+            protocol.commit(self.runtime, attempt, said.files, claimed.task)
         else:
-            protocol.fail(self.services, attempt, self.options.retry)
+            protocol.fail(self.runtime, attempt, self.options.retry)
 
     def file(self, request: str, path: str) -> Path:
         """A result, fetched."""
         folder, _, name = path.rpartition("/")
-        for want in requests.results(self.services, request):
-            for file in want.files:
-                if (want.output, file.name) == (folder, name):
+        for interest in request_operations.results(self.runtime, request):
+            for file in interest.files:
+                if (interest.output, file.name) == (folder, name):
                     to = self.folder / name
                     container, blob = file.blob.split("/", 1)
-                    self.services.blobs.get_file(container, blob, to, file.sha256)
+                    self.runtime.blobs.get_file(container, blob, to, file.sha256)
                     return to
         raise AssertionError(f"no result {path}")
 
     def manifest_of(self, request: str) -> dict[str, Any]:
         """The manifest of the group behind the raster of a reduction."""
-        (key,) = (w.key for w in requests.results(self.services, request) if w.name == MEAN_RASTER)
+        (key,) = (
+            w.key
+            for w in request_operations.results(self.runtime, request)
+            if w.name == MEAN_RASTER
+        )
         for _ in ("run", "group"):
-            key = self.services.tasks.spec(key).inputs[0].key
-        task = self.services.tasks.task(key)
+            key = self.runtime.tasks.spec(key).inputs[0].key
+        task = self.runtime.tasks.task(key)
         assert task is not None
         (file,) = (file for file in task.files if file.name == "manifest.json")
         container, blob = file.blob.split("/", 1)
-        found: dict[str, Any] = json.loads(self.services.blobs.get_bytes(container, blob))
+        found: dict[str, Any] = json.loads(self.runtime.blobs.get_bytes(container, blob))
         return found
 
 
@@ -182,7 +186,7 @@ def ended(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ended]:
     fill(folder / "archive", whole=False)
     line = Line(folder=folder / "data", archive=folder / "archive")
     request = line.run(DOCUMENT)
-    with live_portal(line.services, portal_settings()) as portal:
+    with live_portal(line.runtime, portal_settings()) as portal:
         yield Ended(line=line, request=request, portal=portal)
 
 
@@ -195,7 +199,7 @@ def missing(result: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def test_each_raster_says_what_it_lacks_and_what_share_is_there(ended: Ended) -> None:
-    row = requests.load(ended.line.services, ended.request)
+    row = request_operations.load(ended.line.runtime, ended.request)
     assert row.state is RequestState.GAPS
     assert row.message.startswith("7 of 7 results are there; 6 of them lack an input: unreadable")
     found = ended.results()
@@ -282,7 +286,7 @@ def test_the_pages_show_it(ended: Ended) -> None:
 
 
 def test_the_mail_and_the_command_name_the_incomplete_results(ended: Ended) -> None:
-    (mail,) = outbox.unsent(ended.line.services.store)
+    (mail,) = outbox.unsent(ended.line.runtime.store)
     sent: EmailMessage = message(mail, "swathmill@example.org")
     body = " ".join(sent.get_content().split())
     dates = "2012-01-09, 2012-01-17, 2012-01-25"
@@ -300,11 +304,11 @@ def test_a_whole_archive_makes_results_that_lack_nothing(tmp_path: Path) -> None
     fill(tmp_path / "archive", whole=True)
     line = Line(folder=tmp_path / "data", archive=tmp_path / "archive")
     request = line.run(DOCUMENT)
-    assert requests.load(line.services, request).state is RequestState.COMPLETE
-    for want in requests.wants(line.services, request):
-        assert line.services.tasks.spec(want.key).missing == ()
-        assert all(file.completeness.share == 1.0 for file in want.files)
-        spec = line.services.tasks.spec(want.key)
-        assert load_spec(spec.model_dump_json()).key == want.key
+    assert request_operations.load(line.runtime, request).state is RequestState.COMPLETE
+    for interest in request_operations.interests(line.runtime, request):
+        assert line.runtime.tasks.spec(interest.key).missing == ()
+        assert all(file.completeness.share == 1.0 for file in interest.files)
+        spec = line.runtime.tasks.spec(interest.key)
+        assert load_spec(spec.model_dump_json()).key == interest.key
     with xarray.open_dataset(line.file(request, f"{LAI}/MCD15A2.005.Lai_1km.nc")) as cube:
         assert "completeness" not in cube

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tasks.request.request import parse_request
+from tasks.request.document import parse_request
 from tests.acceptance.running import Running, started, until, write_package
 
 pytestmark = [pytest.mark.slow, pytest.mark.integration]

@@ -28,7 +28,7 @@ from zarr.storage import ZipStore
 
 from tasks.errors import RequestRefusedError
 from tasks.request.checks import check_request
-from tasks.request.request import parse_request
+from tasks.request.document import parse_request
 from tasks.request.resolved import resolve
 from tasks.settings import Settings
 from tests.acceptance.oracles import Target, nadir_of_swaths, nearest_of_tiles

@@ -14,7 +14,7 @@ import pytest
 from swathmill.client import RequestStatus
 from swathmill.delivery import read_mail
 from swathmill.stack.folder import DataFolder
-from tasks.request.request import parse_request
+from tasks.request.document import parse_request
 from tests.acceptance.running import Running, started, until, write_package
 
 pytestmark = [pytest.mark.slow, pytest.mark.integration]

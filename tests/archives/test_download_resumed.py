@@ -14,7 +14,7 @@ import pytest
 from archives import errors
 from archives.fetch.download import Downloader, NoCredentials
 from archives.fetch.limits import LocalLimits
-from archives.fetch.partial import Origin, Partial
+from archives.fetch.partial import DownloadOrigin, Partial
 from tests.archives.downloads import DATA, PATH, QUICK, Fetch, digest_of, fetcher
 from tests.archives.servers import (
     HDF4,
@@ -223,7 +223,7 @@ def test_a_kill_before_the_last_step_costs_no_request(server: FileServer, tmp_pa
     fetch = fetcher(server, tmp_path)
     fetch.to.parent.mkdir()
     partial = Partial(fetch.to, None)
-    partial.begin(Origin(url=server.url + PATH, validator='"v1"', total=len(DATA)))
+    partial.begin(DownloadOrigin(url=server.url + PATH, validator='"v1"', total=len(DATA)))
     partial.append(DATA)
     partial.close()
     assert fetch(server.url + PATH, size=0) == DATA

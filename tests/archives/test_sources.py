@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from archives.chain import Wanted, make_sources, parse_chains, source_name
+from archives.chain import ChainSettings, make_sources, parse_chains, source_name
 from archives.errors import (
     ArchiveError,
     ConnectionFailedError,
@@ -293,8 +293,8 @@ def test_the_first_failure_is_told(tmp_path: Path) -> None:
         Sources([Shelf(name="empty")]).fetch(tile(1, source="gone"), tmp_path / "x.hdf")
 
 
-def wanted(tmp_path: Path, sources: str, archive: str = "") -> Wanted:
-    return Wanted(
+def wanted(tmp_path: Path, sources: str, archive: str = "") -> ChainSettings:
+    return ChainSettings(
         sources=sources,
         archive=archive,
         index=tmp_path / "index.sqlite",

@@ -7,10 +7,10 @@ from playwright.sync_api import Browser, Page, ViewportSize, expect
 
 from portal.web.pages import STATIC
 from tasks.holdings import holdings
-from tasks.tables import requests
-from tasks.tables.services import Services
+from tasks.tables import request_operations
+from tasks.tables.runtime import Runtime
 from tests.portal.archive import StillArchive, telling
-from tests.portal.scripted import LivePortal, live_portal, live_services, settings
+from tests.portal.scripted import LivePortal, live_portal, live_runtime, settings
 
 pytestmark = pytest.mark.browser
 
@@ -18,8 +18,8 @@ WIDTHS = (360, 1280)
 
 
 @pytest.fixture
-def services() -> Iterator[Services]:
-    live = live_services()
+def runtime() -> Iterator[Runtime]:
+    live = live_runtime()
     with telling(live, StillArchive()):
         for _ in range(500):
             if holdings.read(live.store)[0] is not None:
@@ -29,10 +29,10 @@ def services() -> Iterator[Services]:
 
 
 @pytest.fixture
-def portal(services: Services) -> Iterator[LivePortal]:
+def portal(runtime: Runtime) -> Iterator[LivePortal]:
     if not (STATIC / "vendor" / "htmx.min.js").is_file():
         pytest.skip("portal/static/vendor is empty: run make setup")
-    with live_portal(services, settings()) as running:
+    with live_portal(runtime, settings()) as running:
         yield running
 
 
@@ -74,7 +74,7 @@ MISTAKES = [
 
 @pytest.mark.parametrize(("name", "value", "error", "said"), MISTAKES)
 def test_the_focus_goes_to_the_wrong_field(
-    page: Page, services: Services, name: str, value: str, error: str, said: str
+    page: Page, runtime: Runtime, name: str, value: str, error: str, said: str
 ) -> None:
     if value == "2031-01-31":
         page.fill("#start", "2031-01-01")
@@ -92,7 +92,7 @@ def test_the_focus_goes_to_the_wrong_field(
     expect(told).to_be_in_viewport()
     expect(page.locator("[aria-invalid]")).to_have_count(1)
     assert page.input_value("#resolution")
-    assert not list(requests.list_requests(services))
+    assert not list(request_operations.list_requests(runtime))
 
 
 def test_a_layer_is_marked_on_its_card(page: Page) -> None:

@@ -12,16 +12,16 @@ from playwright.sync_api import Browser, ConsoleMessage, Page, ViewportSize, exp
 from portal.web.pages import STATIC
 from tasks.model.categories import Category
 from tasks.model.model import Phase, RequestState
-from tasks.request.request import parse_request
-from tasks.tables import requests
+from tasks.request.document import parse_request
+from tasks.tables import request_operations
 from tasks.tables.manager_lease import Acting, ManagerWatch
 from tasks.tables.request_table import PhaseCount, Preparation
-from tasks.tables.services import Services
+from tasks.tables.runtime import Runtime
 from tests.portal.scripted import (
     LivePortal,
     ScriptedManager,
     live_portal,
-    live_services,
+    live_runtime,
     put_failed_task,
     put_result,
     raster_bytes,
@@ -42,15 +42,15 @@ DOCUMENT = {
 
 
 @pytest.fixture
-def services() -> Services:
-    return live_services()
+def runtime() -> Runtime:
+    return live_runtime()
 
 
 @pytest.fixture
-def portal(services: Services) -> Iterator[LivePortal]:
+def portal(runtime: Runtime) -> Iterator[LivePortal]:
     if not (STATIC / "vendor" / "htmx.min.js").is_file():
         pytest.skip("portal/static/vendor is empty: run make setup")
-    with live_portal(services, settings()) as running:
+    with live_portal(runtime, settings()) as running:
         yield running
 
 
@@ -112,7 +112,7 @@ def fill_in(page: Page, portal: LivePortal) -> None:
 
 
 def test_a_request_is_made_by_the_form_followed_and_its_result_downloaded(
-    page: Page, portal: LivePortal, services: Services, tmp_path: Path
+    page: Page, portal: LivePortal, runtime: Runtime, tmp_path: Path
 ) -> None:
     fill_in(page, portal)
     west, south, east, north = edges(page)
@@ -120,7 +120,7 @@ def test_a_request_is_made_by_the_form_followed_and_its_result_downloaded(
     assert 0 < south < north
     expect(page.locator("#summary")).to_contain_text("pixels of 0.1 degree")
     expect(page.locator("#summary")).to_contain_text("MODIS tiles")
-    with ScriptedManager(services, tmp_path).running(every=0.4):
+    with ScriptedManager(runtime, tmp_path).running(every=0.4):
         # A field that has just been typed in is checked a moment later, beside the preview.
         page.fill("#title", "Drawn by mouse")
         page.get_by_role("button", name="Preview").click()
@@ -139,14 +139,14 @@ def test_a_request_is_made_by_the_form_followed_and_its_result_downloaded(
     picture = page.locator("img.thumb").first
     picture.scroll_into_view_if_needed()
     expect(picture).to_have_js_property("naturalWidth", 144)
-    (row,) = requests.list_requests(services)
-    made = requests.document_of(requests.load(services, row.id))
+    (row,) = request_operations.list_requests(runtime)
+    made = request_operations.document_of(request_operations.load(runtime, row.id))
     assert made.region.bbox == (west, south, east, north)
     assert made.products[0].layers == ("Lai_1km",)
 
 
 def test_a_mistake_is_shown_beside_its_field_and_can_be_mended(
-    page: Page, portal: LivePortal, services: Services
+    page: Page, portal: LivePortal, runtime: Runtime
 ) -> None:
     fill_in(page, portal)
     page.fill("#end", "2011-01-01")
@@ -158,13 +158,13 @@ def test_a_mistake_is_shown_beside_its_field_and_can_be_mended(
     page.fill("#end", "2012-01-02")
     page.get_by_role("button", name="Submit", exact=True).click()
     page.wait_for_url(re.compile("/requests/"))
-    assert len(list(requests.list_requests(services))) == 1
+    assert len(list(request_operations.list_requests(runtime))) == 1
 
 
 def test_after_back_the_form_is_a_new_submission(
-    page: Page, portal: LivePortal, services: Services
+    page: Page, portal: LivePortal, runtime: Runtime
 ) -> None:
-    page.goto(f"{portal.url}/new?again={submitted(services)}")
+    page.goto(f"{portal.url}/new?again={submitted(runtime)}")
     seen = set()
     for title in ("First version", "Second version"):
         seen.add(page.input_value("[name=submission]"))
@@ -174,7 +174,7 @@ def test_after_back_the_form_is_a_new_submission(
         page.go_back()
         expect(page.get_by_role("heading", name="New request")).to_be_visible()
     assert len(seen) == 2
-    titles = {row.title for row in requests.list_requests(services)}
+    titles = {row.title for row in request_operations.list_requests(runtime)}
     assert {"First version", "Second version"} < titles
 
 
@@ -228,7 +228,7 @@ def test_tiles_are_picked_on_the_map(page: Page, portal: LivePortal) -> None:
     expect(page.locator(".tile.touched")).to_have_count(1)
 
 
-def test_the_form_works_without_a_mouse(page: Page, portal: LivePortal, services: Services) -> None:
+def test_the_form_works_without_a_mouse(page: Page, portal: LivePortal, runtime: Runtime) -> None:
     page.goto(f"{portal.url}/new")
     page.locator("#product-search").focus()
     page.keyboard.type("MCD15A2H")
@@ -248,39 +248,39 @@ def test_the_form_works_without_a_mouse(page: Page, portal: LivePortal, services
     page.get_by_role("button", name="Submit", exact=True).focus()
     page.keyboard.press("Enter")
     page.wait_for_url(re.compile("/requests/"))
-    (row,) = requests.list_requests(services)
-    made = requests.document_of(requests.load(services, row.id))
+    (row,) = request_operations.list_requests(runtime)
+    made = request_operations.document_of(request_operations.load(runtime, row.id))
     assert made.region.bbox == (5, 50, 6, 51)
 
 
-def test_cancelling_asks_first(page: Page, portal: LivePortal, services: Services) -> None:
-    name = requests.submit(services, "ada@example.org", parse_request(DOCUMENT))
-    set_row(services, name, state=RequestState.RUNNING)
+def test_cancelling_asks_first(page: Page, portal: LivePortal, runtime: Runtime) -> None:
+    name = request_operations.submit(runtime, "ada@example.org", parse_request(DOCUMENT))
+    set_row(runtime, name, state=RequestState.RUNNING)
     page.goto(f"{portal.url}/requests/{name}")
     page.once("dialog", lambda dialog: dialog.dismiss())
     page.get_by_role("button", name="Cancel").click()
-    assert requests.load(services, name).state is RequestState.RUNNING
+    assert request_operations.load(runtime, name).state is RequestState.RUNNING
     page.once("dialog", lambda dialog: dialog.accept())
     page.get_by_role("button", name="Cancel").click()
     expect(page.get_by_text("Being cancelled: ")).to_be_visible()
-    assert requests.load(services, name).state is RequestState.CANCELLING
+    assert request_operations.load(runtime, name).state is RequestState.CANCELLING
 
 
 def test_planning_has_a_bar_with_a_name_that_moves(
-    page: Page, portal: LivePortal, services: Services
+    page: Page, portal: LivePortal, runtime: Runtime
 ) -> None:
-    name = requests.submit(services, "ada@example.org", parse_request(DOCUMENT))
+    name = request_operations.submit(runtime, "ada@example.org", parse_request(DOCUMENT))
     days = Preparation(done=12, total=121, unit="days")
-    set_row(services, name, state=RequestState.PLANNING, preparation=days)
+    set_row(runtime, name, state=RequestState.PLANNING, preparation=days)
     page.goto(f"{portal.url}/requests/{name}")
     bar = page.get_by_role("progressbar", name="Days searched")
     expect(bar).to_be_visible()
     expect(page.get_by_text("12 of 121 days")).to_be_visible()
     assert bar.evaluate("bar => bar.position") == pytest.approx(12 / 121)
-    set_row(services, name, preparation=replace(days, done=90))
+    set_row(runtime, name, preparation=replace(days, done=90))
     expect(page.get_by_text("90 of 121 days")).to_be_visible()
     expect(page.locator("#said")).to_have_text("planning, 70 percent")
-    set_row(services, name, state=RequestState.RUNNING, preparation=None)
+    set_row(runtime, name, state=RequestState.RUNNING, preparation=None)
     expect(bar).to_have_count(0)
 
 
@@ -289,21 +289,21 @@ def test_planning_has_a_bar_with_a_name_that_moves(
 def test_no_page_is_wider_than_its_window_and_text_can_be_read(
     chromium: Browser,
     portal: LivePortal,
-    services: Services,
+    runtime: Runtime,
     tmp_path: Path,
     width: int,
     scheme: str,
 ) -> None:
-    name = requests.submit(services, "ada@example.org", parse_request(DOCUMENT))
+    name = request_operations.submit(runtime, "ada@example.org", parse_request(DOCUMENT))
     key = put_failed_task(
-        services, name, "MCD15A2.A2012001.h17v03.005.2012.hdf", (Category.UNKNOWN,)
+        runtime, name, "MCD15A2.A2012001.h17v03.005.2012.hdf", (Category.UNKNOWN,)
     )
-    put_result(services, name, "MCD15A2.005/Lai_1km", "a" * 60 + ".tif", raster_bytes(tmp_path))
-    planned = requests.submit(services, "ada@example.org", parse_request(DOCUMENT))
+    put_result(runtime, name, "MCD15A2.005/Lai_1km", "a" * 60 + ".tif", raster_bytes(tmp_path))
+    planned = request_operations.submit(runtime, "ada@example.org", parse_request(DOCUMENT))
     days = Preparation(done=12, total=121, unit="days")
-    set_row(services, planned, state=RequestState.PLANNING, preparation=days)
+    set_row(runtime, planned, state=RequestState.PLANNING, preparation=days)
     phases = {Phase.COLLECTION: PhaseCount(total=2, done=1, failed=1)}
-    set_row(services, name, state=RequestState.GAPS, ended=1e9, delivered=1, phases=phases)
+    set_row(runtime, name, state=RequestState.GAPS, ended=1e9, delivered=1, phases=phases)
     context = chromium.new_context(
         viewport=ViewportSize(width=width, height=900),
         color_scheme="dark" if scheme == "dark" else "light",
@@ -332,12 +332,12 @@ def test_no_page_is_wider_than_its_window_and_text_can_be_read(
 
 @pytest.mark.parametrize("width", [360, 768, 1280])
 def test_the_table_of_everybodys_requests_stays_in_its_card(
-    chromium: Browser, portal: LivePortal, services: Services, width: int
+    chromium: Browser, portal: LivePortal, runtime: Runtime, width: int
 ) -> None:
     owner = "a.rather.long.name@science.example.org"
-    name = requests.submit(services, owner, parse_request(DOCUMENT))
+    name = request_operations.submit(runtime, owner, parse_request(DOCUMENT))
     counts = {"outputs": 1261, "delivered": 1200, "gap_count": 61, "submitted": 1.7e9}
-    set_row(services, name, state=RequestState.HELD, **counts)
+    set_row(runtime, name, state=RequestState.HELD, **counts)
     page = chromium.new_page(viewport=ViewportSize(width=width, height=900))
     page.goto(portal.link(role="operator"))
     page.goto(f"{portal.url}/?everybody=true")
@@ -401,10 +401,10 @@ def test_a_notice_is_put_in_its_place_only_when_it_has_changed(
 @pytest.mark.parametrize("width", [360, 1800])
 @pytest.mark.parametrize("address", ["/", "/operations"])
 def test_what_is_told_on_each_page_is_aligned_with_it(
-    chromium: Browser, services: Services, address: str, width: int
+    chromium: Browser, runtime: Runtime, address: str, width: int
 ) -> None:
     sample = settings(data_dir="data", archive="data/sample-archive")
-    with live_portal(services, sample) as portal:
+    with live_portal(runtime, sample) as portal:
         page = chromium.new_page(viewport=ViewportSize(width=width, height=900))
         page.goto(portal.link(role="operator"))
         page.goto(f"{portal.url}{address}")

@@ -8,7 +8,7 @@ import pytest
 from archives.formats.layout import held_sets
 from modis.collection import Collection
 from reprojection import catalogue
-from tasks.request.request import ProductChoice
+from tasks.request.document import ProductChoice
 
 SPELLED = {
     "1": ("1", "001", "1.0", "01"),

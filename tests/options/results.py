@@ -15,7 +15,7 @@ from reprojection.grid.targets import pixel_centres
 from reprojection.read.qa import Reason
 from reprojection.read.raster import Raster
 from reprojection.write.write import read_raster
-from tasks.request.request import Request
+from tasks.request.document import Request
 
 RANGES: Mapping[str, tuple[float, float]] = {
     "Lai_1km": (0.0, 10.0),

@@ -24,7 +24,7 @@ from tasks.model.packages import Packages, layer_labels
 from tasks.model.plan import Plan, PlannedTask
 from tasks.model.spec import CubeSpec, GroupSpec, MosaicSpec, ReduceSpec, ReprojectSpec, Spec
 from tasks.request import target
-from tasks.request.request import METHODS, ProductChoice, Request, parse_request
+from tasks.request.document import METHODS, ProductChoice, Request, parse_request
 from tests.options import results
 from tests.options.crossing import FACTORS, cases, document, is_refused
 from tests.options.granules import write_granules

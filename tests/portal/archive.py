@@ -11,7 +11,7 @@ from archives.kinds.coverage import Coverage, Square
 from modis.collection import Collection
 from modis.tile import Tile
 from service_manager.storage.holdings import Job, Layers, Teller
-from tasks.tables.services import Services
+from tasks.tables.runtime import Runtime
 
 FIRST, LAST = dt.date(2012, 1, 1), dt.date(2012, 4, 30)
 LAYERS: dict[str, Layers] = {
@@ -82,11 +82,11 @@ def inline(job: Job) -> "Future[None]":
 
 
 @contextmanager
-def telling(services: Services, archive: StillArchive) -> Iterator[None]:
+def telling(runtime: Runtime, archive: StillArchive) -> Iterator[None]:
     """Tell the portal what the archive holds, and answer its questions, until the block ends."""
     stop = threading.Event()
     with ThreadPoolExecutor(1) as beside:
-        teller = Teller(services, archive, layers_of, beside.submit)
+        teller = Teller(runtime, archive, layers_of, beside.submit)
 
         def loop() -> None:
             while not stop.is_set():

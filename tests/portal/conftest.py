@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 import structlog
 
-from tasks.tables.services import Services
-from tests.portal.scripted import LivePortal, live_portal, live_services, raster_bytes, settings
+from tasks.tables.runtime import Runtime
+from tests.portal.scripted import LivePortal, live_portal, live_runtime, raster_bytes, settings
 
 
 @pytest.fixture(autouse=True)
@@ -17,15 +17,15 @@ def _quiet() -> Iterator[None]:
 
 
 @pytest.fixture
-def services() -> Services:
+def runtime() -> Runtime:
     """Services in memory of this test's own."""
-    return live_services()
+    return live_runtime()
 
 
 @pytest.fixture
-def portal(services: Services) -> Iterator[LivePortal]:
+def portal(runtime: Runtime) -> Iterator[LivePortal]:
     """A portal over them."""
-    with live_portal(services, settings()) as running:
+    with live_portal(runtime, settings()) as running:
         yield running
 
 

@@ -17,21 +17,21 @@ from portal.core import tokens
 from portal.core.identity import COOKIE
 from reprojection.grid.grids import Grid
 from reprojection.read.completeness import WHOLE, Completeness
-from reprojection.read.raster import Band, Provenance, Raster, Source
+from reprojection.read.raster import Band, Provenance, Raster, SourceGranule
 from reprojection.write.write import write_cog
 from tasks.model.categories import Category
 from tasks.model.keys import canonical, key_of, shard
-from tasks.model.model import ArtifactFile, Attempt, Phase, RequestState, State, Task, WantOutcome
+from tasks.model.model import ArtifactFile, Attempt, Phase, RequestState, State, Task, TaskOutcome
 from tasks.model.plan import Gap
 from tasks.model.spec import CollectSpec
 from tasks.settings import Settings
 from tasks.storage.blobs import ARTIFACTS
 from tasks.storage.clock import Clock, SystemClock
 from tasks.storage.store import Insert, Row, Upsert
-from tasks.tables import history, protocol, requests, task_table, transitions, workers
+from tasks.tables import history, protocol, request_operations, task_table, transitions, workers
 from tasks.tables.request_table import PhaseCount, Preview, RequestRow
-from tasks.tables.rows import News, Want
-from tasks.tables.services import Services, memory_services
+from tasks.tables.rows import CompletionEvent, Interest
+from tasks.tables.runtime import Runtime, memory_runtime
 from tasks.tables.transitions import RetryPolicy
 
 SECRET = "s" * 40
@@ -49,7 +49,7 @@ class LivePortal:
     """A portal that listens on a free port of this machine."""
 
     url: str
-    services: Services
+    runtime: Runtime
 
     def client(self, owner: str = "ada@example.org", role: str = "scientist") -> httpx.Client:
         """A client with a bearer token."""
@@ -79,11 +79,11 @@ class LivePortal:
 
 
 @contextmanager
-def live_portal(services: Services, made: Settings) -> Iterator[LivePortal]:
+def live_portal(runtime: Runtime, made: Settings) -> Iterator[LivePortal]:
     """Serve a portal from a thread until the block ends."""
     server = uvicorn.Server(
         uvicorn.Config(
-            create_app(made, services),
+            create_app(made, runtime),
             host="127.0.0.1",
             port=0,
             log_level="error",
@@ -100,15 +100,15 @@ def live_portal(services: Services, made: Settings) -> Iterator[LivePortal]:
         started.wait(0.025)
     port = server.servers[0].sockets[0].getsockname()[1]
     try:
-        yield LivePortal(url=f"http://127.0.0.1:{port}", services=services)
+        yield LivePortal(url=f"http://127.0.0.1:{port}", runtime=runtime)
     finally:
         server.should_exit = True
         thread.join(10)
 
 
-def live_services(clock: Clock | None = None) -> Services:
+def live_runtime(clock: Clock | None = None) -> Runtime:
     """Services in memory under the machine's clock."""
-    return memory_services(clock or SystemClock())
+    return memory_runtime(clock or SystemClock())
 
 
 def raster_bytes(folder: Path, seed: int = 0, width: int = 280, height: int = 160) -> bytes:
@@ -131,7 +131,10 @@ def raster_bytes(folder: Path, seed: int = 0, width: int = 280, height: int = 16
         kind="continuous",
         bands=(Band(name="Lai_1km"),),
         provenance=Provenance(
-            product="MCD15A2", collection="5", layer="Lai_1km", granules=(Source(name="sample"),)
+            product="MCD15A2",
+            collection="5",
+            layer="Lai_1km",
+            granules=(SourceGranule(name="sample"),),
         ),
     )
     path = folder / f"raster-{seed}.tif"
@@ -139,16 +142,18 @@ def raster_bytes(folder: Path, seed: int = 0, width: int = 280, height: int = 16
     return path.read_bytes()
 
 
-def put_want(services: Services, want: Want) -> None:
+def put_interest(runtime: Runtime, interest: Interest) -> None:
     """Write a request's want row."""
-    row = task_table.want_row(want.request, want.key)
-    services.store.transact(
-        task_table.TABLE, shard(want.key), [Upsert(row=row, entity=task_table.WANT.dump(want))]
+    row = task_table.interest_row(interest.request, interest.key)
+    runtime.store.transact(
+        task_table.TABLE,
+        shard(interest.key),
+        [Upsert(row=row, entity=task_table.INTEREST.dump(interest))],
     )
 
 
 def put_result(
-    services: Services,
+    runtime: Runtime,
     request: str,
     output: str,
     name: str,
@@ -158,7 +163,7 @@ def put_result(
     """Store a finished result of a request; returns its task's key."""
     key = key_of(canonical([request, output, name]).decode())
     blob = f"{key}/claim/{name}"
-    stored = services.blobs.put_bytes(ARTIFACTS, blob, data)
+    stored = runtime.blobs.put_bytes(ARTIFACTS, blob, data)
     file = ArtifactFile(
         name=name,
         blob=f"{ARTIFACTS}/{blob}",
@@ -166,56 +171,56 @@ def put_result(
         sha256=stored.sha256,
         completeness=completeness,
     )
-    put_want(
-        services,
-        Want(
+    put_interest(
+        runtime,
+        Interest(
             request=request,
             key=key,
             phase=Phase.AGGREGATION,
             name=name,
             output=output,
-            outcome=WantOutcome.DONE,
+            outcome=TaskOutcome.DONE,
             files=(file,),
         ),
     )
     return key
 
 
-def put_task_of_result(services: Services, request: str) -> str:
+def put_task_of_result(runtime: Runtime, request: str) -> str:
     """Store the task of a request's one result, with an input; returns its key."""
-    (want,) = requests.results(services, request)
+    (interest,) = request_operations.results(runtime, request)
     task = Task(
-        key=want.key,
-        phase=want.phase,
+        key=interest.key,
+        phase=interest.phase,
         task_class="aggregation",
         inputs=1,
         state=State.DONE,
-        files=want.files,
-        wants=(request,),
+        files=interest.files,
+        interests=(request,),
     )
     row = Insert(row=task_table.task_row(task.key), entity=task_table.TASK.dump(task))
-    services.store.transact(task_table.TABLE, shard(task.key), [row])
+    runtime.store.transact(task_table.TABLE, shard(task.key), [row])
     return task.key
 
 
 def put_failed_task(
-    services: Services, request: str, granule: str, categories: tuple[Category, ...]
+    runtime: Runtime, request: str, granule: str, categories: tuple[Category, ...]
 ) -> str:
     """A task of a request whose attempts ended so; the last leaves it FAILED. Returns its key."""
     spec = CollectSpec(product="MCD15A2", collection="5", granule=granule, production="2012")
-    want = Want(request=request, key=spec.key, phase=spec.phase, name=granule)
-    change = transitions.create(spec, want, 0)
-    services.store.transact(task_table.TABLE, shard(spec.key), change.operations)
+    interest = Interest(request=request, key=spec.key, phase=spec.phase, name=granule)
+    change = transitions.create(spec, interest, 0)
+    runtime.store.transact(task_table.TABLE, shard(spec.key), change.operations)
     for number, category in enumerate(categories, 1):
         if number > 1:
-            task = services.tasks.task(spec.key)
+            task = runtime.tasks.task(spec.key)
             assert task is not None
             if task.not_before:
                 woken = transitions.wake(task, task.not_before)
-                services.store.transact(task_table.TABLE, shard(spec.key), woken.operations)
-        claimed = protocol.claim(services, spec.key, "worker-1", _POLICY)
+                runtime.store.transact(task_table.TABLE, shard(spec.key), woken.operations)
+        claimed = protocol.claim(runtime, spec.key, "worker-1", _POLICY)
         assert claimed is not None
-        now = services.clock.now()
+        now = runtime.clock.now()
         attempt = claimed.attempt(
             started=now - 90,
             ended=now,
@@ -225,14 +230,14 @@ def put_failed_task(
             log=f"fetching {granule}\nattempt {number}: {category.value}\n",
             peak_memory=123_000_000,
         )
-        protocol.fail(services, attempt, RetryPolicy(budget=len(categories), base=0.01))
-    task = services.tasks.task(spec.key)
+        protocol.fail(runtime, attempt, RetryPolicy(budget=len(categories), base=0.01))
+    task = runtime.tasks.task(spec.key)
     if task is not None and task.state is State.FAILED:
-        put_want(
-            services,
+        put_interest(
+            runtime,
             replace(
-                want,
-                outcome=WantOutcome.FAILED,
+                interest,
+                outcome=TaskOutcome.FAILED,
                 category=categories[-1],
                 message=f"attempt {len(categories)} ended as {categories[-1].value}",
             ),
@@ -240,25 +245,25 @@ def put_failed_task(
     return spec.key
 
 
-def put_running_task(services: Services, request: str, granule: str, worker: str) -> str:
+def put_running_task(runtime: Runtime, request: str, granule: str, worker: str) -> str:
     """A task that runs; returns its key."""
     spec = CollectSpec(product="MCD15A2", collection="5", granule=granule, production="2012")
-    want = Want(request=request, key=spec.key, phase=spec.phase, name=granule)
-    services.store.transact(
-        task_table.TABLE, shard(spec.key), transitions.create(spec, want, 0).operations
+    interest = Interest(request=request, key=spec.key, phase=spec.phase, name=granule)
+    runtime.store.transact(
+        task_table.TABLE, shard(spec.key), transitions.create(spec, interest, 0).operations
     )
-    claimed = protocol.claim(services, spec.key, worker, _POLICY)
+    claimed = protocol.claim(runtime, spec.key, worker, _POLICY)
     assert claimed is not None
     return spec.key
 
 
-def put_worker(services: Services, worker: workers.WorkerRow) -> None:
+def put_worker(runtime: Runtime, worker: workers.WorkerRow) -> None:
     """A worker's heartbeat."""
-    workers.beat(services.store, services.clock, worker)
+    workers.beat(runtime.store, runtime.clock, worker)
 
 
 def put_executions(
-    services: Services,
+    runtime: Runtime,
     day: dt.datetime,
     counts: dict[Category | None, int],
     task_class: str = "collection MCD15A2.5",
@@ -282,11 +287,11 @@ def put_executions(
         for number in range(count)
     ]
     for start in range(0, len(attempts), history.BATCH):
-        batch = [_news(attempt) for attempt in attempts[start : start + history.BATCH]]
-        history.count(services.store, batch, epoch=1)
+        batch = [_event(attempt) for attempt in attempts[start : start + history.BATCH]]
+        history.count(runtime.store, batch, epoch=1)
 
 
-def _news(attempt: Attempt) -> News:
+def _event(attempt: Attempt) -> CompletionEvent:
     task = Task(
         key=attempt.key,
         phase=attempt.phase,
@@ -295,17 +300,17 @@ def _news(attempt: Attempt) -> News:
         state=State.DONE if attempt.category is None else State.FAILED,
         category=attempt.category,
     )
-    operation = task_table.news_of_attempt(task, attempt)
+    operation = task_table.attempt_event(task, attempt)
     assert isinstance(operation, Upsert)
-    return task_table.NEWS.load(
+    return task_table.COMPLETION_EVENT.load(
         Row(partition=shard(task.key), row=operation.row, entity=operation.entity, etag="")
     )
 
 
-def set_row(services: Services, request: str, **changes: object) -> RequestRow:
+def set_row(runtime: Runtime, request: str, **changes: object) -> RequestRow:
     """Change a request's row as the manager would."""
-    return requests.change_request(
-        services,
+    return request_operations.change_request(
+        runtime,
         request,
         lambda row: replace(row, **changes),  # type: ignore[arg-type]
     )
@@ -314,16 +319,16 @@ def set_row(services: Services, request: str, **changes: object) -> RequestRow:
 class ScriptedManager:
     """Counts dry runs, and lets each request make `outputs` rasters, one with each tick."""
 
-    def __init__(self, services: Services, folder: Path, outputs: int = 3) -> None:
-        self._services = services
+    def __init__(self, runtime: Runtime, folder: Path, outputs: int = 3) -> None:
+        self._runtime = runtime
         self._folder = folder
         self._outputs = outputs
         self._stop = threading.Event()
 
     def tick(self) -> None:
         """One round over all requests that have not ended."""
-        for name in self._services.requests.live():
-            self._step(requests.load(self._services, name))
+        for name in self._runtime.requests.live():
+            self._step(request_operations.load(self._runtime, name))
 
     @contextmanager
     def running(self, every: float = 0.1) -> Iterator[None]:
@@ -342,13 +347,13 @@ class ScriptedManager:
             thread.join(10)
 
     def _step(self, row: RequestRow) -> None:
-        now = self._services.clock.now()
+        now = self._runtime.clock.now()
         if row.state is RequestState.CANCELLING:
-            set_row(self._services, row.id, state=RequestState.CANCELLED, ended=now)
+            set_row(self._runtime, row.id, state=RequestState.CANCELLED, ended=now)
         elif row.dry_run:
             counts = Preview(granules=32, tasks=107, gaps=1, reused=4, size=123_456_789)
             set_row(
-                self._services,
+                self._runtime,
                 row.id,
                 state=RequestState.PREVIEWED,
                 ended=now,
@@ -358,7 +363,7 @@ class ScriptedManager:
             )
         elif row.state is RequestState.SUBMITTED:
             set_row(
-                self._services,
+                self._runtime,
                 row.id,
                 state=RequestState.RUNNING,
                 outputs=self._outputs,
@@ -368,15 +373,15 @@ class ScriptedManager:
             number = row.delivered + 1
             data = raster_bytes(self._folder, number)
             put_result(
-                self._services,
+                self._runtime,
                 row.id,
                 "MCD15A2.005/Lai_1km",
                 f"Lai_1km_2012-01-{number:02d}.tif",
                 data,
             )
-            set_row(self._services, row.id, delivered=number, phases=self._phases(number))
+            set_row(self._runtime, row.id, delivered=number, phases=self._phases(number))
         else:
-            set_row(self._services, row.id, state=RequestState.COMPLETE, ended=now)
+            set_row(self._runtime, row.id, state=RequestState.COMPLETE, ended=now)
 
     def _phases(self, done: int) -> dict[Phase, PhaseCount]:
         total = self._outputs

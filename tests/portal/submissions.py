@@ -1,8 +1,8 @@
 """What the tests of pages submit: a request, and a form as a browser sends it."""
 
-from tasks.request.request import parse_request
-from tasks.tables import requests
-from tasks.tables.services import Services
+from tasks.request.document import parse_request
+from tasks.tables import request_operations
+from tasks.tables.runtime import Runtime
 
 DOCUMENT = {
     "title": "Leaf <area>",
@@ -30,5 +30,5 @@ FORM = {
 }
 
 
-def submitted(services: Services, owner: str = "ada@example.org") -> str:
-    return requests.submit(services, owner, parse_request(DOCUMENT))
+def submitted(runtime: Runtime, owner: str = "ada@example.org") -> str:
+    return request_operations.submit(runtime, owner, parse_request(DOCUMENT))

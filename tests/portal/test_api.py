@@ -18,19 +18,19 @@ from tasks.model.categories import Category
 from tasks.model.keys import shard
 from tasks.model.model import Phase, RequestState, State
 from tasks.model.plan import Gap
-from tasks.request.request import parse_request
+from tasks.request.document import parse_request
 from tasks.storage.store import Upsert
-from tasks.tables import requests, task_table
+from tasks.tables import request_operations, task_table
 from tasks.tables.request_table import PhaseCount, Preparation
-from tasks.tables.services import Services
+from tasks.tables.runtime import Runtime
 from tests.portal.scripted import (
     SECRET,
     LivePortal,
     ScriptedManager,
     put_failed_task,
+    put_interest,
     put_result,
     put_task_of_result,
-    put_want,
     set_row,
 )
 
@@ -43,8 +43,8 @@ DOCUMENT = {
 }
 
 
-def submitted(services: Services, owner: str = "ada@example.org") -> str:
-    return requests.submit(services, owner, parse_request(DOCUMENT))
+def submitted(runtime: Runtime, owner: str = "ada@example.org") -> str:
+    return request_operations.submit(runtime, owner, parse_request(DOCUMENT))
 
 
 def test_health_needs_no_token(portal: LivePortal) -> None:
@@ -63,7 +63,7 @@ def test_a_forged_token_is_nobody(portal: LivePortal) -> None:
         assert client.get("/api/requests").status_code == 401
 
 
-def test_a_request_is_taken_in_json_and_in_yaml(portal: LivePortal, services: Services) -> None:
+def test_a_request_is_taken_in_json_and_in_yaml(portal: LivePortal, runtime: Runtime) -> None:
     with portal.client() as client:
         first = client.post("/api/requests", json=DOCUMENT)
         second = client.post(
@@ -75,8 +75,8 @@ def test_a_request_is_taken_in_json_and_in_yaml(portal: LivePortal, services: Se
     assert (first.status_code, second.status_code) == (202, 202)
     assert first.headers["location"] == f"/api/requests/{first.json()['id']}"
     assert {item["id"] for item in listed} == {first.json()["id"], second.json()["id"]}
-    row = requests.load(services, first.json()["id"])
-    assert requests.document_of(row) == parse_request(DOCUMENT)
+    row = request_operations.load(runtime, first.json()["id"])
+    assert request_operations.document_of(row) == parse_request(DOCUMENT)
     assert row.owner == "ada@example.org"
 
 
@@ -94,7 +94,7 @@ def test_a_request_is_taken_in_json_and_in_yaml(portal: LivePortal, services: Se
 )
 @pytest.mark.parametrize("dry_run", ["false", "true"])
 def test_a_bad_request_is_refused_with_field_and_remedy(
-    portal: LivePortal, services: Services, change: dict[str, object], field: str, dry_run: str
+    portal: LivePortal, runtime: Runtime, change: dict[str, object], field: str, dry_run: str
 ) -> None:
     with portal.client() as client:
         answer = client.post(f"/api/requests?dry_run={dry_run}", json={**DOCUMENT, **change})
@@ -103,7 +103,7 @@ def test_a_bad_request_is_refused_with_field_and_remedy(
     assert problem["field"] == field
     assert problem["detail"]
     assert problem["remedy"]
-    assert not services.requests.live()
+    assert not runtime.requests.live()
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_a_document_without_end_is_refused(portal: LivePortal) -> None:
     assert answer.status_code == 413
 
 
-def test_a_key_sent_again_makes_no_second_request(portal: LivePortal, services: Services) -> None:
+def test_a_key_sent_again_makes_no_second_request(portal: LivePortal, runtime: Runtime) -> None:
     key = {"Idempotency-Key": "run 7"}
     with portal.client() as client, portal.client("bob@example.org") as other:
         first = client.post("/api/requests", json=DOCUMENT, headers=key)
@@ -133,7 +133,7 @@ def test_a_key_sent_again_makes_no_second_request(portal: LivePortal, services: 
     assert changed.status_code == 409
     assert theirs.status_code == 202
     assert theirs.json()["id"] != first.json()["id"]
-    assert len(list(requests.list_requests(services))) == 2
+    assert len(list(request_operations.list_requests(runtime))) == 2
 
 
 @pytest.mark.parametrize(
@@ -157,9 +157,9 @@ def test_a_key_sent_again_after_the_archive_has_changed_gives_the_same_request(
 
 
 def test_a_dry_run_counts_and_is_not_listed(
-    portal: LivePortal, services: Services, tmp_path: Path
+    portal: LivePortal, runtime: Runtime, tmp_path: Path
 ) -> None:
-    with ScriptedManager(services, tmp_path).running(), portal.client() as client:
+    with ScriptedManager(runtime, tmp_path).running(), portal.client() as client:
         answer = client.post("/api/requests?dry_run=true", json=DOCUMENT)
         assert client.get("/api/requests").json() == []
     assert answer.status_code == 200
@@ -170,14 +170,14 @@ def test_a_dry_run_counts_and_is_not_listed(
 
 
 def test_a_dry_run_that_is_not_counted_in_time_can_be_asked_for_later(
-    portal: LivePortal, services: Services, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    portal: LivePortal, runtime: Runtime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("portal.web.api.PREVIEW_SECONDS", 0.1)
     with portal.client() as client:
         late = client.post("/api/requests?dry_run=true", json=DOCUMENT)
-        (name,) = services.requests.live()
+        (name,) = runtime.requests.live()
         before = client.get(f"/api/requests/{name}/preview").json()
-        ScriptedManager(services, tmp_path).tick()
+        ScriptedManager(runtime, tmp_path).tick()
         after = client.get(f"/api/requests/{name}/preview").json()
     assert late.status_code == 504
     assert f"/api/requests/{name}/preview" in late.json()["remedy"]
@@ -185,16 +185,14 @@ def test_a_dry_run_that_is_not_counted_in_time_can_be_asked_for_later(
     assert (after["state"], after["granules"]) == ("previewed", 32)
 
 
-def test_what_planning_refuses_is_told_with_its_field(
-    portal: LivePortal, services: Services
-) -> None:
-    name = submitted(services)
-    set_row(services, name, dry_run=True, state=RequestState.REFUSED, message="time: too long.")
+def test_what_planning_refuses_is_told_with_its_field(portal: LivePortal, runtime: Runtime) -> None:
+    name = submitted(runtime)
+    set_row(runtime, name, dry_run=True, state=RequestState.REFUSED, message="time: too long.")
     key = {"Idempotency-Key": "one"}
     with portal.client() as client:
         first = client.post("/api/requests", json=DOCUMENT, headers=key).json()["id"]
         set_row(
-            services,
+            runtime,
             first,
             dry_run=True,
             state=RequestState.REFUSED,
@@ -206,8 +204,8 @@ def test_what_planning_refuses_is_told_with_its_field(
     assert "60,000 tasks" in refused.json()["detail"]
 
 
-def test_owners_see_their_own_and_operators_all(portal: LivePortal, services: Services) -> None:
-    name = submitted(services)
+def test_owners_see_their_own_and_operators_all(portal: LivePortal, runtime: Runtime) -> None:
+    name = submitted(runtime)
     with (
         portal.client("bob@example.org") as other,
         portal.client("eve@example.org", "operator") as operator,
@@ -219,15 +217,15 @@ def test_owners_see_their_own_and_operators_all(portal: LivePortal, services: Se
         assert other.get("/api/operations").status_code == 403
         assert operator.get(f"/api/requests/{name}").status_code == 200
         assert len(operator.get("/api/requests?everybody=true").json()) == 1
-    assert requests.load(services, name).order is None
+    assert request_operations.load(runtime, name).order is None
 
 
 def test_results_are_listed_fetched_and_verified(
-    portal: LivePortal, services: Services, raster: bytes
+    portal: LivePortal, runtime: Runtime, raster: bytes
 ) -> None:
-    name = submitted(services)
+    name = submitted(runtime)
     path = "MCD15A2.005/Lai 1km/Lai_1km_2012-01-01.tif"
-    put_result(services, name, "MCD15A2.005/Lai 1km", "Lai_1km_2012-01-01.tif", raster)
+    put_result(runtime, name, "MCD15A2.005/Lai 1km", "Lai_1km_2012-01-01.tif", raster)
     digest = hashlib.sha256(raster).hexdigest()
     with portal.client() as client:
         (item,) = client.get(f"/api/requests/{name}/results").json()
@@ -256,28 +254,26 @@ def test_results_are_listed_fetched_and_verified(
     assert zipfile.ZipFile(io.BytesIO(archive.content)).read(path) == raster
 
 
-def test_planning_and_writing_are_told_as_they_go_on(
-    portal: LivePortal, services: Services
-) -> None:
-    name = submitted(services)
+def test_planning_and_writing_are_told_as_they_go_on(portal: LivePortal, runtime: Runtime) -> None:
+    name = submitted(runtime)
     with portal.client() as client:
         assert client.get(f"/api/requests/{name}").json()["preparation"] is None
         at = Preparation(done=12, total=366, unit="days")
-        set_row(services, name, state=RequestState.PLANNING, preparation=at)
+        set_row(runtime, name, state=RequestState.PLANNING, preparation=at)
         told = client.get(f"/api/requests/{name}").json()
     assert told["state"] == "planning"
     assert told["preparation"] == {"done": 12, "total": 366, "unit": "days"}
 
 
-def test_results_come_while_the_rest_is_made(portal: LivePortal, services: Services) -> None:
-    name = submitted(services)
-    set_row(services, name, state=RequestState.RUNNING, outputs=2)
+def test_results_come_while_the_rest_is_made(portal: LivePortal, runtime: Runtime) -> None:
+    name = submitted(runtime)
+    set_row(runtime, name, state=RequestState.RUNNING, outputs=2)
     with portal.client() as client:
         assert client.get(f"/api/requests/{name}/results").json() == []
         assert client.get(f"/api/requests/{name}/archive.zip").status_code == 404
         for number in (1, 2):
-            put_result(services, name, "notes", f"{number}.txt", b"x")
-            set_row(services, name, delivered=number)
+            put_result(runtime, name, "notes", f"{number}.txt", b"x")
+            set_row(runtime, name, delivered=number)
             assert len(client.get(f"/api/requests/{name}/results").json()) == number
             assert client.get(f"/api/requests/{name}/results/notes/{number}.txt").content == b"x"
         missing = client.get(f"/api/requests/{name}/results/notes/3.txt")
@@ -287,14 +283,14 @@ def test_results_come_while_the_rest_is_made(portal: LivePortal, services: Servi
 
 @pytest.mark.parametrize("left", [b"", b"contenu"])
 def test_a_lost_or_damaged_blob_is_told_before_anything_is_sent(
-    portal: LivePortal, services: Services, left: bytes
+    portal: LivePortal, runtime: Runtime, left: bytes
 ) -> None:
-    name = submitted(services)
-    put_result(services, name, "a", "b.tif", b"content")
-    (blob,) = services.blobs.names("artifacts")
-    services.blobs.delete("artifacts", blob)
+    name = submitted(runtime)
+    put_result(runtime, name, "a", "b.tif", b"content")
+    (blob,) = runtime.blobs.names("artifacts")
+    runtime.blobs.delete("artifacts", blob)
     if left:
-        services.blobs.put_bytes("artifacts", blob, left)
+        runtime.blobs.put_bytes("artifacts", blob, left)
     with portal.client() as client:
         answer = client.get(f"/api/requests/{name}/results/a/b.tif")
     assert answer.status_code == 410
@@ -303,18 +299,18 @@ def test_a_lost_or_damaged_blob_is_told_before_anything_is_sent(
 
 @pytest.mark.parametrize("damaged", [False, True])
 def test_a_lost_result_is_known_to_be_and_there_once_it_is_made_again(
-    portal: LivePortal, services: Services, raster: bytes, damaged: bool
+    portal: LivePortal, runtime: Runtime, raster: bytes, damaged: bool
 ) -> None:
-    name = submitted(services)
-    put_result(services, name, "a", "b.tif", raster)
-    key = put_task_of_result(services, name)
+    name = submitted(runtime)
+    put_result(runtime, name, "a", "b.tif", raster)
+    key = put_task_of_result(runtime, name)
     address = f"/api/requests/{name}/results/a/b.tif"
     with portal.client() as client, portal.browser() as browser:
         assert client.get(address).status_code == 200
-        (blob,) = services.blobs.names("artifacts")
-        services.blobs.delete("artifacts", blob)
+        (blob,) = runtime.blobs.names("artifacts")
+        runtime.blobs.delete("artifacts", blob)
         if damaged:  # which is known by the whole only, and then by its parts
-            services.blobs.put_bytes("artifacts", blob, raster[:-9] + bytes(9))
+            runtime.blobs.put_bytes("artifacts", blob, raster[:-9] + bytes(9))
         for answer in (
             client.get(address),
             client.get(address, headers={"Range": "bytes=5-9"}),
@@ -324,31 +320,31 @@ def test_a_lost_result_is_known_to_be_and_there_once_it_is_made_again(
         ):
             assert answer.status_code == 410, answer
         assert "Submit the request again" in answer.text
-        task = services.tasks.task(key)
+        task = runtime.tasks.task(key)
         assert task is not None
-        assert (task.state, task.wants) == (State.EXPIRED, (name,))
-        (want,) = requests.results(services, name)
-        (file,) = want.files
-        services.blobs.put_bytes("artifacts", "made/again", raster)
+        assert (task.state, task.interests) == (State.EXPIRED, (name,))
+        (interest,) = request_operations.results(runtime, name)
+        (file,) = interest.files
+        runtime.blobs.put_bytes("artifacts", "made/again", raster)
         made = replace(file, blob="artifacts/made/again")
         again = replace(task, state=State.DONE, files=(made,))
         row = Upsert(row=task_table.task_row(key), entity=task_table.TASK.dump(again))
-        services.store.transact(task_table.TABLE, shard(key), [row])
+        runtime.store.transact(task_table.TABLE, shard(key), [row])
         assert client.get(address).content == raster, "not told yet"
         whole = client.get(f"/api/requests/{name}/archive.zip").content
         assert zipfile.ZipFile(io.BytesIO(whole)).read("a/b.tif") == raster
-        put_want(services, replace(want, files=(made,)))
+        put_interest(runtime, replace(interest, files=(made,)))
         assert browser.get(f"/requests/{name}/pictures/a/b.tif").status_code == 200
 
 
 def test_failures_have_category_cause_remedy_and_attempts_their_log(
-    portal: LivePortal, services: Services
+    portal: LivePortal, runtime: Runtime
 ) -> None:
-    name = submitted(services)
+    name = submitted(runtime)
     timeouts = (Category.EXECUTION_TIMEOUT,) * 3
-    key = put_failed_task(services, name, "MCD15A2.A2012001.h17v03.005.hdf", timeouts)
+    key = put_failed_task(runtime, name, "MCD15A2.A2012001.h17v03.005.hdf", timeouts)
     set_row(
-        services,
+        runtime,
         name,
         phases={Phase.COLLECTION: PhaseCount(total=1, failed=1)},
         gaps=(Gap(what="MCD15A2.005 2012-01-01", reason="execution timeout"),),
@@ -376,22 +372,22 @@ def test_failures_have_category_cause_remedy_and_attempts_their_log(
 
 
 @pytest.mark.parametrize("order", ["pause", "resume"])
-def test_an_order_reaches_the_manager(portal: LivePortal, services: Services, order: str) -> None:
-    name = submitted(services)
+def test_an_order_reaches_the_manager(portal: LivePortal, runtime: Runtime, order: str) -> None:
+    name = submitted(runtime)
     with portal.client() as client, portal.client("bob@example.org") as other:
         assert other.post(f"/api/requests/{name}/{order}").status_code == 404
-        assert requests.load(services, name).order is None
+        assert request_operations.load(runtime, name).order is None
         assert client.post(f"/api/requests/{name}/{order}").status_code == 202
         assert client.post(f"/api/requests/{name}/explode").status_code in (404, 405)
-    assert requests.load(services, name).order == order
+    assert request_operations.load(runtime, name).order == order
 
 
 def test_cancelling_is_a_state_from_the_moment_of_the_order(
-    portal: LivePortal, services: Services
+    portal: LivePortal, runtime: Runtime
 ) -> None:
-    name = submitted(services)
+    name = submitted(runtime)
     phases = {Phase.REPROJECTION: PhaseCount(total=7, done=3, cancelled=1)}
-    set_row(services, name, state=RequestState.RUNNING, phases=phases)
+    set_row(runtime, name, state=RequestState.RUNNING, phases=phases)
     with portal.client() as client, portal.client("bob@example.org") as other:
         assert other.post(f"/api/requests/{name}/cancel").status_code == 404
         answer = client.post(f"/api/requests/{name}/cancel")
@@ -415,19 +411,19 @@ def test_cancelling_is_a_state_from_the_moment_of_the_order(
     assert "3 of 4 unfinished tasks are still to be withdrawn" in page
     assert "3 of 7, 1 cancelled" in page
     assert "order-cancel" not in page
-    row = requests.load(services, name)
+    row = request_operations.load(runtime, name)
     assert (row.state, row.order, row.paused) == (RequestState.CANCELLING, None, False)
     status = Client(url=portal.url, token=token).status(name)
     assert describe(status) == "cancelling | reprojection 3/7 (1 cancelled)"
 
 
 def test_storage_that_does_not_answer_is_503(
-    portal: LivePortal, services: Services, monkeypatch: pytest.MonkeyPatch
+    portal: LivePortal, runtime: Runtime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: object) -> None:
         raise StoreError("gone")
 
-    monkeypatch.setattr(services.store, "get", broken)
+    monkeypatch.setattr(runtime.store, "get", broken)
     with portal.client() as client:
         answer = client.get("/api/requests/one")
         assert client.get("/healthz").status_code == 503
@@ -436,12 +432,12 @@ def test_storage_that_does_not_answer_is_503(
 
 
 def test_a_fault_inside_is_500_and_keeps_its_secrets(
-    portal: LivePortal, services: Services, monkeypatch: pytest.MonkeyPatch
+    portal: LivePortal, runtime: Runtime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: object) -> None:
         raise RuntimeError("key=abc")
 
-    monkeypatch.setattr(services.store, "get", broken)
+    monkeypatch.setattr(runtime.store, "get", broken)
     with portal.client() as client:
         answer = client.get("/api/requests/one")
     assert answer.status_code == 500
@@ -468,12 +464,12 @@ def test_the_description_names_every_call(portal: LivePortal) -> None:
 
 
 def test_the_command_s_client_speaks_to_the_portal(
-    portal: LivePortal, services: Services, tmp_path: Path
+    portal: LivePortal, runtime: Runtime, tmp_path: Path
 ) -> None:
     with portal.client() as http:
         token = http.headers["Authorization"].removeprefix("Bearer ")
     client = Client(url=portal.url, token=token)
-    manager = ScriptedManager(services, tmp_path)
+    manager = ScriptedManager(runtime, tmp_path)
     with manager.running():
         assert client.preview(parse_request(DOCUMENT))["granules"] == 32
     status = client.submit(parse_request(DOCUMENT))

@@ -20,10 +20,10 @@ import yaml
 from portal.core import tokens
 from swathmill import cli
 from tasks.holdings import holdings
-from tasks.tables import requests
-from tasks.tables.services import Services
+from tasks.tables import request_operations
+from tasks.tables.runtime import Runtime
 from tests.portal.archive import StillArchive, telling
-from tests.portal.scripted import SECRET, LivePortal, live_portal, live_services, settings
+from tests.portal.scripted import SECRET, LivePortal, live_portal, live_runtime, settings
 from tests.portal.submissions import DOCUMENT, FORM
 
 PROGRAMMERS_WORDS = (
@@ -851,17 +851,17 @@ CASES = [*ARCHIVE, *MEANING, *SHAPE, *NAMES, *TEXTS]
 
 
 @pytest.fixture(scope="module")
-def services() -> Services:
-    return live_services()
+def runtime() -> Runtime:
+    return live_runtime()
 
 
 @pytest.fixture(scope="module")
-def portal(services: Services) -> Iterator[LivePortal]:
-    with telling(services, StillArchive()), live_portal(services, settings()) as running:
+def portal(runtime: Runtime) -> Iterator[LivePortal]:
+    with telling(runtime, StillArchive()), live_portal(runtime, settings()) as running:
         for _ in range(500):
-            if holdings.read(services.store)[0] is not None:
+            if holdings.read(runtime.store)[0] is not None:
                 break
-            services.clock.sleep(0.02)
+            runtime.clock.sleep(0.02)
         yield running
 
 
@@ -882,12 +882,12 @@ def test_there_are_as_many_as_were_tried() -> None:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_the_api_refuses_at_once(portal: LivePortal, services: Services, case: Case) -> None:
-    before = [*requests.list_requests(services)]
+def test_the_api_refuses_at_once(portal: LivePortal, runtime: Runtime, case: Case) -> None:
+    before = [*request_operations.list_requests(runtime)]
     with portal.client() as client:
         answer = client.post("/api/requests", content=case.document())
     assert answer.status_code == 422, answer.text
-    assert [*requests.list_requests(services)] == before
+    assert [*request_operations.list_requests(runtime)] == before
     problem = answer.json()
     told = f"{problem['detail']} {problem['remedy']}"
     assert problem["field"] == case.field, told
@@ -898,9 +898,9 @@ def test_the_api_refuses_at_once(portal: LivePortal, services: Services, case: C
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_the_form_says_it_beside_the_field(
-    portal: LivePortal, services: Services, case: Case
+    portal: LivePortal, runtime: Runtime, case: Case
 ) -> None:
-    before = [*requests.list_requests(services)]
+    before = [*request_operations.list_requests(runtime)]
     with portal.browser() as client:
         if case.form is None:
             answer = client.post("/new/document", data={"document": case.document()})
@@ -911,7 +911,7 @@ def test_the_form_says_it_beside_the_field(
     if case.form is None and answer.status_code == 200:
         return  # it has the form of a document: the form is filled in from it, and says the rest
     assert answer.status_code == 422
-    assert [*requests.list_requests(services)] == before
+    assert [*request_operations.list_requests(runtime)] == before
     if case.form is None:
         told = plain(answer.text[answer.text.index('id="error-document"') :].split("</ul>")[0])
         assert case.said in told
@@ -962,8 +962,8 @@ def test_all_errors_are_told_together(portal: LivePortal) -> None:
     assert told == ["regoin", "products", "time.start", "time.end", "grid.modis"]
 
 
-def test_what_the_archive_can_serve_is_taken(portal: LivePortal, services: Services) -> None:
+def test_what_the_archive_can_serve_is_taken(portal: LivePortal, runtime: Runtime) -> None:
     with portal.client() as client:
         answer = client.post("/api/requests", json=DOCUMENT)
     assert answer.status_code == 202, answer.text
-    assert requests.load(services, answer.json()["id"]).title == DOCUMENT["title"]
+    assert request_operations.load(runtime, answer.json()["id"]).title == DOCUMENT["title"]

@@ -23,7 +23,7 @@ from portal.core.results import TAIL, ResultFile, ResultIndex, ResultReader
 from tasks.errors import CorruptBlobError
 from tasks.model.model import ArtifactFile
 from tasks.storage.blobs import Blobs, MemoryBlobs, bytes_digest
-from tasks.tables.services import memory_services
+from tasks.tables.runtime import memory_runtime
 
 
 class EndlessBlobs(MemoryBlobs):
@@ -65,8 +65,8 @@ def result(path: str, blob: str, size: int, sha256: str) -> ResultFile:
 
 def reader(blobs: Blobs) -> ResultReader:
     """Reads results whose tasks are unknown."""
-    services = replace(memory_services(), blobs=blobs)
-    return ResultReader(services=services, index=ResultIndex(), request="r")
+    runtime = replace(memory_runtime(), blobs=blobs)
+    return ResultReader(runtime=runtime, index=ResultIndex(), request="r")
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from starlette.datastructures import FormData
 from portal.core.documents import decode
 from portal.web.forms import Form, form_of, new_card, read_form, request_of, request_yaml
 from tasks.errors import RequestRefusedError
-from tasks.request.request import Request, parse_request
+from tasks.request.document import Request, parse_request
 
 PLAIN = {
     "products": [{"name": "MCD15A2", "collection": "5", "layers": ["Lai_1km"]}],

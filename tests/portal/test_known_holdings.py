@@ -11,11 +11,11 @@ from portal.core.holdings import KnownHoldings
 from service_manager.storage.holdings import Teller
 from tasks.errors import RequestRefusedError
 from tasks.holdings import holdings
-from tasks.request.request import parse_request
+from tasks.request.document import parse_request
 from tasks.request.resolved import resolve
-from tasks.tables.services import Services, memory_services
+from tasks.tables.runtime import Runtime, memory_runtime
 from tests.portal.archive import FIRST, StillArchive, inline, layers_of, telling
-from tests.portal.scripted import live_services
+from tests.portal.scripted import live_runtime
 from tests.portal.submissions import DOCUMENT
 
 STRANGE = resolve(
@@ -31,9 +31,9 @@ def archive() -> StillArchive:
 
 
 @pytest.fixture
-def services(archive: StillArchive) -> Iterator[Services]:
+def runtime(archive: StillArchive) -> Iterator[Runtime]:
     """Services with a manager that answers, which has told once."""
-    live = live_services()
+    live = live_runtime()
     with telling(live, archive):
         for _ in range(500):
             if holdings.read(live.store)[0] is not None:
@@ -42,8 +42,8 @@ def services(archive: StillArchive) -> Iterator[Services]:
         yield live
 
 
-def test_a_granule_that_has_just_come_is_known(services: Services, archive: StillArchive) -> None:
-    known = KnownHoldings(services)
+def test_a_granule_that_has_just_come_is_known(runtime: Runtime, archive: StillArchive) -> None:
+    known = KnownHoldings(runtime)
     with pytest.raises(RequestRefusedError):
         known.check(STRANGE)
     assert archive.held is not None
@@ -56,13 +56,13 @@ def test_a_granule_that_has_just_come_is_known(services: Services, archive: Stil
 
 
 def test_nothing_is_refused_while_no_manager_has_told_anything() -> None:
-    KnownHoldings(memory_services()).check(STRANGE)
+    KnownHoldings(memory_runtime()).check(STRANGE)
 
 
 def test_nothing_is_refused_of_an_archive_that_cannot_list_itself(
-    services: Services, archive: StillArchive
+    runtime: Runtime, archive: StillArchive
 ) -> None:
-    known = KnownHoldings(services)
+    known = KnownHoldings(runtime)
     known.known()
     archive.held = None
     known.check(STRANGE)
@@ -73,7 +73,7 @@ def test_nothing_is_refused_when_the_manager_has_gone(
     archive: StillArchive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(portal_holdings, "PATIENCE", 0.5)
-    services = memory_services()
-    Teller(services, archive, layers_of, inline).tick()
-    assert holdings.read(services.store)[0] is not None
-    KnownHoldings(services).check(STRANGE)
+    runtime = memory_runtime()
+    Teller(runtime, archive, layers_of, inline).tick()
+    assert holdings.read(runtime.store)[0] is not None
+    KnownHoldings(runtime).check(STRANGE)

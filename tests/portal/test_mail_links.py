@@ -21,13 +21,13 @@ from portal.core.tokens import Use
 from service_manager.requests.notify import MailServer, Postman, Signing, message
 from tasks.model.categories import Category
 from tasks.model.model import Phase, RequestState
-from tasks.request.request import parse_request
+from tasks.request.document import parse_request
 from tasks.run import backup, reader_links, sign_in_links
 from tasks.storage.clock import ManualClock
-from tasks.tables import outbox, request_table, requests
+from tasks.tables import outbox, request_operations, request_table
 from tasks.tables.outbox import Mail
 from tasks.tables.request_table import PhaseCount
-from tasks.tables.services import Services, memory_services
+from tasks.tables.runtime import Runtime, memory_runtime
 from tests.portal.scripted import (
     SECRET,
     LivePortal,
@@ -52,24 +52,24 @@ def clock() -> ManualClock:
 
 
 @pytest.fixture
-def services(clock: ManualClock) -> Services:
-    return memory_services(clock)
+def runtime(clock: ManualClock) -> Runtime:
+    return memory_runtime(clock)
 
 
 @pytest.fixture
-def portal(services: Services) -> Iterator[LivePortal]:
-    with live_portal(services, settings(smtp_host="mail.example.org")) as running:
+def portal(runtime: Runtime) -> Iterator[LivePortal]:
+    with live_portal(runtime, settings(smtp_host="mail.example.org")) as running:
         yield running
 
 
 @pytest.fixture
-def request_id(services: Services, raster: bytes) -> str:
+def request_id(runtime: Runtime, raster: bytes) -> str:
     """A request of ada's with a result and a failure."""
-    name = submitted(services, OWNER)
-    put_result(services, name, "MCD15A2.005/Lai_1km", "a.tif", raster)
-    put_failed_task(services, name, "MCD15A2.A2012001.hdf", (Category.UNREADABLE_INPUT_FILE,))
+    name = submitted(runtime, OWNER)
+    put_result(runtime, name, "MCD15A2.005/Lai_1km", "a.tif", raster)
+    put_failed_task(runtime, name, "MCD15A2.A2012001.hdf", (Category.UNREADABLE_INPUT_FILE,))
     count = {Phase.COLLECTION: PhaseCount(total=1, failed=1)}
-    set_row(services, name, state=RequestState.RUNNING, outputs=1, phases=count)
+    set_row(runtime, name, state=RequestState.RUNNING, outputs=1, phases=count)
     return name
 
 
@@ -83,7 +83,7 @@ def visitor(portal: LivePortal) -> httpx.Client:
     )
 
 
-def mail_about(request: str, services: Services, body: str = "") -> Mail:
+def mail_about(request: str, runtime: Runtime, body: str = "") -> Mail:
     """The mail as the manager writes it into the outbox."""
     link = reader_links.page(settings().portal_url, request)
     return Mail(
@@ -92,7 +92,7 @@ def mail_about(request: str, services: Services, body: str = "") -> Mail:
         kind="end",
         subject="complete",
         body=body or f"Your request is complete:\n{link}\n",
-        written=services.clock.now(),
+        written=runtime.clock.now(),
     )
 
 
@@ -116,9 +116,9 @@ def link_in(mail: Mail) -> str:
 
 
 def test_the_link_in_a_mail_shows_its_request_to_a_new_browser(
-    portal: LivePortal, services: Services, request_id: str
+    portal: LivePortal, runtime: Runtime, request_id: str
 ) -> None:
-    link = link_in(mail_about(request_id, services))
+    link = link_in(mail_about(request_id, runtime))
     with visitor(portal) as client:
         assert client.get(f"/requests/{request_id}").status_code == 401
         page = client.get(link)
@@ -136,10 +136,10 @@ def test_the_link_in_a_mail_shows_its_request_to_a_new_browser(
 
 
 def test_the_page_offers_its_reader_nothing_that_is_refused(
-    portal: LivePortal, services: Services, request_id: str
+    portal: LivePortal, runtime: Runtime, request_id: str
 ) -> None:
     with visitor(portal) as client:
-        page = client.get(link_in(mail_about(request_id, services))).text
+        page = client.get(link_in(mail_about(request_id, runtime))).text
         targets = {
             path
             for path in re.findall(r'(?:href|src|hx-get)="(/[^"]*)"', page)
@@ -154,16 +154,16 @@ def test_the_page_offers_its_reader_nothing_that_is_refused(
 
 @pytest.mark.parametrize("page", ["read by its link", "not read"])
 def test_who_reads_by_a_link_signs_in_and_can_then_confirm(
-    portal: LivePortal, services: Services, request_id: str, page: str
+    portal: LivePortal, runtime: Runtime, request_id: str, page: str
 ) -> None:
-    set_row(services, request_id, state=RequestState.HELD, message="It takes 5,000 tasks.")
+    set_row(runtime, request_id, state=RequestState.HELD, message="It takes 5,000 tasks.")
     path = f"/requests/{request_id}"
     with visitor(portal) as client:
         if page == "not read":
             shown = client.get(path)
             assert shown.status_code == 401
         else:
-            shown = client.get(link_in(mail_about(request_id, services)))
+            shown = client.get(link_in(mail_about(request_id, runtime)))
             said = " ".join(re.sub(r"<[^>]+>", "", shown.text).split())
             assert "You read this by a link. Sign in as its owner to confirm, cancel" in said
         ways = set(re.findall(r'href="(/sign-in[^"]*)"', shown.text))
@@ -172,7 +172,7 @@ def test_who_reads_by_a_link_signs_in_and_can_then_confirm(
         assert f'name="next" value="{path}"' in form
         answer = client.post("/sign-in", data={"address": OWNER, "next": path}).text
         assert f'href="/sign-in?next={path}">Another address' in answer
-        (mail,) = sent_to(services, OWNER)
+        (mail,) = sent_to(runtime, OWNER)
         link = re.search(r"http\S+/sign-in\?token=\S+", as_sent(mail))
         assert link is not None
         mine = client.get(path_of(link[0]))
@@ -182,11 +182,11 @@ def test_who_reads_by_a_link_signs_in_and_can_then_confirm(
 
 
 def test_what_is_tried_again_is_no_link_for_a_reader(
-    portal: LivePortal, services: Services, request_id: str
+    portal: LivePortal, runtime: Runtime, request_id: str
 ) -> None:
-    set_row(services, request_id, retry_of="before", retried_as="after")
+    set_row(runtime, request_id, retry_of="before", retried_as="after")
     with visitor(portal) as client:
-        read = client.get(link_in(mail_about(request_id, services))).text
+        read = client.get(link_in(mail_about(request_id, runtime))).text
     with portal.browser(OWNER) as owner:
         mine = owner.get(f"/requests/{request_id}").text
     for name in ("before", "after"):
@@ -199,33 +199,33 @@ def test_what_is_tried_again_is_no_link_for_a_reader(
 
 
 def test_1_another_request_stays_shut(
-    portal: LivePortal, services: Services, request_id: str
+    portal: LivePortal, runtime: Runtime, request_id: str
 ) -> None:
-    other = submitted(services, OWNER)
+    other = submitted(runtime, OWNER)
     with visitor(portal) as client:
-        client.get(link_in(mail_about(request_id, services)))
-        token = reader_links.issue(SECRET, request_id, services.clock.now() + DAY)
+        client.get(link_in(mail_about(request_id, runtime)))
+        token = reader_links.issue(SECRET, request_id, runtime.clock.now() + DAY)
         for given in ({}, {"Cookie": f"{READER_COOKIE}={token}"}):
             for path in (f"/requests/{other}", f"/api/requests/{other}/results"):
                 assert client.get(path, headers=given).status_code == 401, path
 
 
-def test_2_nothing_can_be_ordered(portal: LivePortal, services: Services, request_id: str) -> None:
-    token = reader_links.issue(SECRET, request_id, services.clock.now() + DAY)
+def test_2_nothing_can_be_ordered(portal: LivePortal, runtime: Runtime, request_id: str) -> None:
+    token = reader_links.issue(SECRET, request_id, runtime.clock.now() + DAY)
     with visitor(portal) as client:
         client.headers["Cookie"] = f"{READER_COOKIE}={token}"
         assert client.get(f"/requests/{request_id}").status_code == 200
         for what in ("cancel", "pause", "resume", "confirm", "retry"):
             for root in ("/requests", "/api/requests"):
                 assert client.post(f"{root}/{request_id}/{what}").status_code == 401, what
-    assert requests.load(services, request_id).order is None
+    assert request_operations.load(runtime, request_id).order is None
 
 
 def test_3_everything_else_stays_shut(
-    portal: LivePortal, services: Services, request_id: str
+    portal: LivePortal, runtime: Runtime, request_id: str
 ) -> None:
-    token = reader_links.issue(SECRET, request_id, services.clock.now() + DAY)
-    (failed,) = requests.failures(services, request_id)
+    token = reader_links.issue(SECRET, request_id, runtime.clock.now() + DAY)
+    (failed,) = request_operations.failures(runtime, request_id)
     paths = ("/", "/new", "/operations", "/api/requests", "/api/products", "/api/operations")
     with visitor(portal) as client:
         client.headers["Cookie"] = f"{READER_COOKIE}={token}"
@@ -236,9 +236,9 @@ def test_3_everything_else_stays_shut(
 
 
 def test_4_an_expired_link_and_its_cookie_are_refused(
-    portal: LivePortal, services: Services, clock: ManualClock, request_id: str
+    portal: LivePortal, runtime: Runtime, clock: ManualClock, request_id: str
 ) -> None:
-    link = link_in(mail_about(request_id, services))
+    link = link_in(mail_about(request_id, runtime))
     with visitor(portal) as client:
         assert client.get(link).status_code == 200
         clock.sleep(30 * DAY + 1)
@@ -251,9 +251,9 @@ def test_4_an_expired_link_and_its_cookie_are_refused(
 
 
 def test_5_an_altered_link_is_refused(
-    portal: LivePortal, services: Services, request_id: str
+    portal: LivePortal, runtime: Runtime, request_id: str
 ) -> None:
-    link = link_in(mail_about(request_id, services))
+    link = link_in(mail_about(request_id, runtime))
     path, _, token = link.partition("token=")
     signature = token.rpartition(".")[2]
     for changed in (
@@ -273,21 +273,21 @@ def test_5_an_altered_link_is_refused(
 
 
 def test_6_another_secret_ends_all_links(
-    portal: LivePortal, services: Services, request_id: str
+    portal: LivePortal, runtime: Runtime, request_id: str
 ) -> None:
-    token = reader_links.issue("r" * 40, request_id, services.clock.now() + DAY)
+    token = reader_links.issue("r" * 40, request_id, runtime.clock.now() + DAY)
     with visitor(portal) as client:
         assert client.get(f"/open?token={token}").status_code == 401
-    with live_portal(services, settings(secret="n" * 40)) as rotated, visitor(rotated) as client:
-        assert client.get(link_in(mail_about(request_id, services))).status_code == 401
+    with live_portal(runtime, settings(secret="n" * 40)) as rotated, visitor(rotated) as client:
+        assert client.get(link_in(mail_about(request_id, runtime))).status_code == 401
 
 
 @pytest.mark.parametrize("use", [Use.SESSION, Use.API, Use.LINK])
 def test_7_a_token_is_for_one_use(
-    portal: LivePortal, services: Services, request_id: str, use: Use
+    portal: LivePortal, runtime: Runtime, request_id: str, use: Use
 ) -> None:
-    reading = reader_links.issue(SECRET, request_id, services.clock.now() + DAY)
-    mailed = sign_in_links.issue(SECRET, OWNER, services.clock.now() + DAY)
+    reading = reader_links.issue(SECRET, request_id, runtime.clock.now() + DAY)
+    mailed = sign_in_links.issue(SECRET, OWNER, runtime.clock.now() + DAY)
     person = tokens.issue(SECRET, OWNER, use=use)
     with visitor(portal) as client:
         assert client.get(f"/sign-in?token={reading}").status_code == 401
@@ -301,8 +301,8 @@ def test_7_a_token_is_for_one_use(
         assert client.get(f"/requests/{request_id}", headers=cookie).status_code == 401
 
 
-def test_8_no_open_redirect(portal: LivePortal, services: Services, request_id: str) -> None:
-    link = link_in(mail_about(request_id, services))
+def test_8_no_open_redirect(portal: LivePortal, runtime: Runtime, request_id: str) -> None:
+    link = link_in(mail_about(request_id, runtime))
     evil = "&next=//evil.example&to=https://evil.example&url=https://evil.example"
     with visitor(portal) as client:
         client.follow_redirects = False
@@ -311,7 +311,7 @@ def test_8_no_open_redirect(portal: LivePortal, services: Services, request_id: 
         signed = tokens.sign_in_link("", SECRET, OWNER)
         assert client.get(signed + evil).headers["location"] == "/"
         for name in ("/evil.example", "..", "//evil.example/"):
-            forged = reader_links.issue(SECRET, name, services.clock.now() + DAY)
+            forged = reader_links.issue(SECRET, name, runtime.clock.now() + DAY)
             location = client.get(f"/open?token={forged}").headers.get("location", "/requests/")
             assert location.startswith("/requests/")
 
@@ -344,12 +344,12 @@ def test_8_no_open_redirect(portal: LivePortal, services: Services, request_id: 
     ],
 )
 def test_8_signing_in_goes_on_to_a_request_s_page_or_to_the_first(
-    portal: LivePortal, services: Services, wanted: str
+    portal: LivePortal, runtime: Runtime, wanted: str
 ) -> None:
     with visitor(portal) as client:
         assert 'name="next"' not in client.get("/sign-in", params={"next": wanted}).text
         client.post("/sign-in", data={"address": OWNER, "next": wanted})
-        (mail,) = sent_to(services, OWNER)
+        (mail,) = sent_to(runtime, OWNER)
         assert "next=" not in mail.body
         client.follow_redirects = False
         token = tokens.issue(SECRET, OWNER, use=Use.LINK)
@@ -361,9 +361,9 @@ def test_8_signing_in_goes_on_to_a_request_s_page_or_to_the_first(
 
 
 def test_9_the_token_is_in_no_log_and_no_referer(
-    portal: LivePortal, services: Services, request_id: str
+    portal: LivePortal, runtime: Runtime, request_id: str
 ) -> None:
-    link = link_in(mail_about(request_id, services))
+    link = link_in(mail_about(request_id, runtime))
     token = parse_qs(urlsplit(link).query)["token"][0]
     with structlog.testing.capture_logs() as logs, visitor(portal) as client:
         client.follow_redirects = False
@@ -374,15 +374,15 @@ def test_9_the_token_is_in_no_log_and_no_referer(
     assert answer.headers["cache-control"] == "no-store"
     assert token not in answer.headers["location"]
     assert token not in str(logs)
-    assert token not in str([*outbox.mails(services.store)])
+    assert token not in str([*outbox.mails(runtime.store)])
 
 
 def test_10_the_cookie_is_kept_from_scripts_and_goes_nowhere_else(
-    portal: LivePortal, services: Services, request_id: str
+    portal: LivePortal, runtime: Runtime, request_id: str
 ) -> None:
     with visitor(portal) as client:
         client.follow_redirects = False
-        cookies = client.get(link_in(mail_about(request_id, services))).headers.get_list(
+        cookies = client.get(link_in(mail_about(request_id, runtime))).headers.get_list(
             "set-cookie"
         )
     assert len(cookies) == 2
@@ -394,18 +394,18 @@ def test_10_the_cookie_is_kept_from_scripts_and_goes_nowhere_else(
         assert "Max-Age=2592000" in cookie
 
 
-def test_11_a_title_signs_no_link_to_another_request(services: Services, request_id: str) -> None:
+def test_11_a_title_signs_no_link_to_another_request(runtime: Runtime, request_id: str) -> None:
     """Who may choose a title may not have the portal sign an address in it."""
     other = reader_links.page(settings().portal_url, "251122-0123456789")
     longer = reader_links.page(settings().portal_url, request_id) + "-x"
-    mail = mail_about(request_id, services, body=f"Your request {other} {longer} is complete.\n")
+    mail = mail_about(request_id, runtime, body=f"Your request {other} {longer} is complete.\n")
     assert Signing.of(settings()).sign(mail) == mail.body
 
 
 def test_12_reading_adds_no_rights_to_somebody_signed_in(
-    portal: LivePortal, services: Services, request_id: str
+    portal: LivePortal, runtime: Runtime, request_id: str
 ) -> None:
-    link = link_in(mail_about(request_id, services))
+    link = link_in(mail_about(request_id, runtime))
     with portal.browser("bob@example.org") as client:
         assert client.get(f"/requests/{request_id}").status_code == 404
         page = client.get(link)
@@ -418,15 +418,15 @@ def test_12_reading_adds_no_rights_to_somebody_signed_in(
         assert f'action="/requests/{request_id}/cancel"' in client.get(link).text
 
 
-def test_a_mail_is_the_same_each_time_it_is_sent(services: Services, request_id: str) -> None:
-    mail = mail_about(request_id, services)
+def test_a_mail_is_the_same_each_time_it_is_sent(runtime: Runtime, request_id: str) -> None:
+    mail = mail_about(request_id, runtime)
     signing = Signing.of(settings())
     assert bytes(message(mail, "s@x", signing)) == bytes(message(mail, "s@x", signing))
     assert "Until 2023-12-14 the link shows this request" in signing.sign(mail)
 
 
-def test_without_a_secret_the_link_stays_as_it_is(services: Services, request_id: str) -> None:
-    mail = mail_about(request_id, services)
+def test_without_a_secret_the_link_stays_as_it_is(runtime: Runtime, request_id: str) -> None:
+    mail = mail_about(request_id, runtime)
     assert Signing(portal_url="http://127.0.0.1", secret="").sign(mail) == mail.body
 
 
@@ -437,21 +437,21 @@ def ask(client: httpx.Client, address: str) -> httpx.Response:
     return client.post("/sign-in", data={"address": address})
 
 
-def sent_to(services: Services, address: str, count: int = 1) -> list[Mail]:
+def sent_to(runtime: Runtime, address: str, count: int = 1) -> list[Mail]:
     """The sign-in mails to an address, once the look-up has ended."""
     for _ in range(200):
-        found = [mail for mail in outbox.mails(services.store) if mail.to == address]
+        found = [mail for mail in outbox.mails(runtime.store) if mail.to == address]
         if len(found) >= count:
             break
         time.sleep(0.02)
     return found
 
 
-def test_an_owner_signs_in_by_mail(portal: LivePortal, services: Services, request_id: str) -> None:
+def test_an_owner_signs_in_by_mail(portal: LivePortal, runtime: Runtime, request_id: str) -> None:
     with visitor(portal) as client:
         assert "Send me a link" in client.get("/sign-in").text
         assert "on its way" in ask(client, " Ada@Example.ORG ").text
-        (mail,) = sent_to(services, OWNER)
+        (mail,) = sent_to(runtime, OWNER)
         assert mail.kind.startswith("sign-in ")
         link = re.search(r"http\S+/sign-in\?token=\S+", as_sent(mail))
         assert link is not None
@@ -462,23 +462,23 @@ def test_an_owner_signs_in_by_mail(portal: LivePortal, services: Services, reque
 
 
 @pytest.mark.usefixtures("request_id")
-def test_the_answer_says_nothing_of_who_is_known(portal: LivePortal, services: Services) -> None:
+def test_the_answer_says_nothing_of_who_is_known(portal: LivePortal, runtime: Runtime) -> None:
     with visitor(portal) as client:
         answers = {
             re.sub(r"\w+@example.org", "X", ask(client, name).text)
             for name in (OWNER, "nobody@example.org")
         }
     assert len(answers) == 1
-    assert [mail.to for mail in sent_to(services, OWNER)] == [OWNER]
-    assert sent_to(services, "nobody@example.org", 0) == []
+    assert [mail.to for mail in sent_to(runtime, OWNER)] == [OWNER]
+    assert sent_to(runtime, "nobody@example.org", 0) == []
 
 
-def test_an_operator_s_rights_are_not_sent_by_mail(portal: LivePortal, services: Services) -> None:
+def test_an_operator_s_rights_are_not_sent_by_mail(portal: LivePortal, runtime: Runtime) -> None:
     boss = "boss@example.org"
-    submitted(services, boss)
+    submitted(runtime, boss)
     with visitor(portal) as client:
         ask(client, boss)
-        (mail,) = sent_to(services, boss)
+        (mail,) = sent_to(runtime, boss)
         link = re.search(r"http\S+/sign-in\?token=\S+", as_sent(mail))
         assert link is not None
         client.get(path_of(link[0]))
@@ -492,11 +492,11 @@ def test_a_mailed_link_ends_after_an_hour_and_an_operator_s_after_a_week() -> No
 
 @pytest.mark.usefixtures("request_id")
 def test_an_expired_mailed_link_is_refused(
-    portal: LivePortal, services: Services, clock: ManualClock
+    portal: LivePortal, runtime: Runtime, clock: ManualClock
 ) -> None:
     with visitor(portal) as client:
         ask(client, OWNER)
-        (mail,) = sent_to(services, OWNER)
+        (mail,) = sent_to(runtime, OWNER)
         link = re.search(r"http\S+/sign-in\?token=\S+", as_sent(mail))
         assert link is not None
         clock.sleep(sign_in_links.LIFETIME + 1)
@@ -506,15 +506,15 @@ def test_an_expired_mailed_link_is_refused(
 
 
 def test_who_is_only_notified_gets_those_requests_to_read_and_no_session(
-    portal: LivePortal, services: Services
+    portal: LivePortal, runtime: Runtime
 ) -> None:
     """Nobody proved that the address is the owner's: it may not sign in as the owner."""
     document = parse_request({**DOCUMENT, "notify": READER})
-    name = requests.submit(services, OWNER, document)
-    hidden = submitted(services, OWNER)
+    name = request_operations.submit(runtime, OWNER, document)
+    hidden = submitted(runtime, OWNER)
     with visitor(portal) as client:
         ask(client, READER)
-        (mail,) = sent_to(services, READER)
+        (mail,) = sent_to(runtime, READER)
         assert "/sign-in?token=" not in as_sent(mail)
         links = re.findall(r"http\S+/open\?token=\S+", as_sent(mail))
         assert len(links) == 1
@@ -525,57 +525,55 @@ def test_who_is_only_notified_gets_those_requests_to_read_and_no_session(
 
 @pytest.mark.usefixtures("request_id")
 def test_an_address_is_written_to_a_few_times_an_hour_only(
-    portal: LivePortal, services: Services, clock: ManualClock
+    portal: LivePortal, runtime: Runtime, clock: ManualClock
 ) -> None:
     with visitor(portal) as client:
         told = {ask(client, OWNER).text for _ in range(PER_ADDRESS + 3)}
         assert len(told) == 1, "not even this is told"
-        assert len(sent_to(services, OWNER, PER_ADDRESS + 1)) == PER_ADDRESS
+        assert len(sent_to(runtime, OWNER, PER_ADDRESS + 1)) == PER_ADDRESS
         clock.sleep(3601.0)
         ask(client, OWNER)
-        assert len(sent_to(services, OWNER, PER_ADDRESS + 1)) == PER_ADDRESS + 1
+        assert len(sent_to(runtime, OWNER, PER_ADDRESS + 1)) == PER_ADDRESS + 1
 
 
 @pytest.mark.usefixtures("request_id")
-def test_invented_addresses_do_not_switch_sign_in_off(
-    portal: LivePortal, services: Services
-) -> None:
+def test_invented_addresses_do_not_switch_sign_in_off(portal: LivePortal, runtime: Runtime) -> None:
     with visitor(portal) as client:
         for number in range(ALTOGETHER + 10):
             assert ask(client, f"n{number}@example.org").status_code == 200
         assert ask(client, OWNER).status_code == 200
-        assert [mail.to for mail in sent_to(services, OWNER)] == [OWNER]
+        assert [mail.to for mail in sent_to(runtime, OWNER)] == [OWNER]
 
 
 def test_mails_are_bounded_and_the_bound_does_not_say_who_is_known(
-    services: Services, clock: ManualClock
+    runtime: Runtime, clock: ManualClock
 ) -> None:
     for number in range(ALTOGETHER + 1):
-        submitted(services, f"n{number}@example.org")
-    desk = SignInDesk(services, settings(), later=lambda look_up: look_up())
+        submitted(runtime, f"n{number}@example.org")
+    desk = SignInDesk(runtime, settings(), later=lambda look_up: look_up())
     last = f"n{ALTOGETHER}@example.org"
     for number in range(ALTOGETHER):
         assert desk.ask(f"n{number}@example.org")
-    assert len([*outbox.mails(services.store)]) == ALTOGETHER
+    assert len([*outbox.mails(runtime.store)]) == ALTOGETHER
     assert (desk.ask(last), desk.ask("nobody@example.org")) == (True, True)
-    assert sent_to(services, last, 0) == []
+    assert sent_to(runtime, last, 0) == []
     clock.sleep(3601.0)
     assert desk.ask(last)
-    assert len(sent_to(services, last)) == 1
+    assert len(sent_to(runtime, last)) == 1
 
 
 def test_look_ups_are_bounded_and_read_the_requests_once(
-    services: Services, monkeypatch: pytest.MonkeyPatch
+    runtime: Runtime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    requests.submit(services, OWNER, parse_request({**DOCUMENT, "notify": READER}))
+    request_operations.submit(runtime, OWNER, parse_request({**DOCUMENT, "notify": READER}))
     waiting: list[Callable[[], None]] = []
-    desk = SignInDesk(services, settings(), later=waiting.append)
+    desk = SignInDesk(runtime, settings(), later=waiting.append)
     assert all(desk.ask(f"n{number}@example.org") for number in range(WAITING))
     assert not desk.ask(OWNER)
     loads: list[str] = []
-    load = requests.load
+    load = request_operations.load
 
-    def counted(found: Services, name: str) -> request_table.RequestRow:
+    def counted(found: Runtime, name: str) -> request_table.RequestRow:
         loads.append(name)
         return load(found, name)
 
@@ -586,34 +584,36 @@ def test_look_ups_are_bounded_and_read_the_requests_once(
     assert desk.ask(OWNER)
 
 
-def test_an_address_gets_nothing_of_one_that_only_looks_like_it(services: Services) -> None:
+def test_an_address_gets_nothing_of_one_that_only_looks_like_it(runtime: Runtime) -> None:
     """To fold case beyond ASCII makes one address of two hosts."""
     sharp, plain = "alise@stra\u00dfe.example", "alise@strasse.example"
-    secret = requests.submit(services, OWNER, parse_request({**DOCUMENT, "notify": plain}))
-    bait = requests.submit(
-        services, "bob@example.org", parse_request({**DOCUMENT, "notify": sharp})
+    secret = request_operations.submit(runtime, OWNER, parse_request({**DOCUMENT, "notify": plain}))
+    bait = request_operations.submit(
+        runtime, "bob@example.org", parse_request({**DOCUMENT, "notify": sharp})
     )
-    submitted(services, plain)
-    desk = SignInDesk(services, settings(), later=lambda look_up: look_up())
+    submitted(runtime, plain)
+    desk = SignInDesk(runtime, settings(), later=lambda look_up: look_up())
     desk.ask(plain)
-    (mail,) = outbox.mails(services.store)
+    (mail,) = outbox.mails(runtime.store)
     assert (mail.to, mail.signs_in, mail.shows) == (plain, plain, (secret,))
     desk.ask(sharp)
-    (other,) = sent_to(services, sharp)
+    (other,) = sent_to(runtime, sharp)
     assert (other.signs_in, other.shows) == ("", (bait,))
     assert secret not in other.body
 
 
-def test_each_spelling_of_an_address_gets_only_what_is_its_own(services: Services) -> None:
+def test_each_spelling_of_an_address_gets_only_what_is_its_own(runtime: Runtime) -> None:
     upper = READER.upper()
     names = {
-        spelt: requests.submit(services, OWNER, parse_request({**DOCUMENT, "notify": spelt}))
+        spelt: request_operations.submit(
+            runtime, OWNER, parse_request({**DOCUMENT, "notify": spelt})
+        )
         for spelt in (READER, upper)
     }
-    owned = submitted(services, READER.title())
-    desk = SignInDesk(services, settings(), later=lambda look_up: look_up())
+    owned = submitted(runtime, READER.title())
+    desk = SignInDesk(runtime, settings(), later=lambda look_up: look_up())
     desk.ask(READER)
-    mails = {mail.to: mail for mail in outbox.mails(services.store)}
+    mails = {mail.to: mail for mail in outbox.mails(runtime.store)}
     assert {to: mail.shows for to, mail in mails.items()} == {
         READER: (names[READER],),
         upper: (names[upper],),
@@ -625,16 +625,16 @@ def test_each_spelling_of_an_address_gets_only_what_is_its_own(services: Service
 
 @pytest.mark.usefixtures("request_id")
 def test_no_link_is_stored_or_exported_and_the_mail_that_arrives_has_those_that_work(
-    portal: LivePortal, services: Services, clock: ManualClock, tmp_path: Path
+    portal: LivePortal, runtime: Runtime, clock: ManualClock, tmp_path: Path
 ) -> None:
-    shown = requests.submit(
-        services, "bob@example.org", parse_request({**DOCUMENT, "notify": OWNER})
+    shown = request_operations.submit(
+        runtime, "bob@example.org", parse_request({**DOCUMENT, "notify": OWNER})
     )
     catcher = Catcher()
     with visitor(portal) as client:
         ask(client, OWNER)
-        (mail,) = sent_to(services, OWNER)
-        (*_,) = backup.export(services.store, services.blobs, clock, tmp_path / "all.gz")
+        (mail,) = sent_to(runtime, OWNER)
+        (*_,) = backup.export(runtime.store, runtime.blobs, clock, tmp_path / "all.gz")
         exported = gzip.decompress((tmp_path / "all.gz").read_bytes()).decode()
         bodies = [
             base64.b64decode(line["e"]["body"]["b64"]).decode()
@@ -647,7 +647,7 @@ def test_no_link_is_stored_or_exported_and_the_mail_that_arrives_has_those_that_
         controller = serve(catcher)
         try:
             server = MailServer(host="127.0.0.1", port=controller.port, sender="s@example.org")
-            postman = Postman(services.store, clock, server, Signing.of(settings()))
+            postman = Postman(runtime.store, clock, server, Signing.of(settings()))
             assert postman.deliver() == 1
         finally:
             controller.stop()
@@ -660,15 +660,15 @@ def test_no_link_is_stored_or_exported_and_the_mail_that_arrives_has_those_that_
         assert OWNER in client.get(path_of(signing_in[0])).text
 
 
-def test_a_title_signs_no_link_in_a_mail_to_somebody_else(services: Services) -> None:
+def test_a_title_signs_no_link_in_a_mail_to_somebody_else(runtime: Runtime) -> None:
     """A title with the very addresses that this mail opens, within one of another host."""
     url = settings().portal_url
     title = f"http://evil.example/?\n{sign_in_links.page(url)}\n{reader_links.page(url, 'bait')}"
     document = parse_request({**DOCUMENT, "title": title, "notify": OWNER})
-    requests.submit(services, "bob@example.org", document, request_id="bait")
-    submitted(services, OWNER)
-    SignInDesk(services, settings(), later=lambda look_up: look_up()).ask(OWNER)
-    (mail,) = outbox.mails(services.store)
+    request_operations.submit(runtime, "bob@example.org", document, request_id="bait")
+    submitted(runtime, OWNER)
+    SignInDesk(runtime, settings(), later=lambda look_up: look_up()).ask(OWNER)
+    (mail,) = outbox.mails(runtime.store)
     tokens_in = [line for line in as_sent(mail).splitlines() if "token=" in line]
     assert [line.strip().partition("?")[0] for line in tokens_in] == [
         f"{url}/sign-in",
@@ -676,10 +676,10 @@ def test_a_title_signs_no_link_in_a_mail_to_somebody_else(services: Services) ->
     ]
 
 
-def test_a_sign_in_mail_that_cannot_be_signed_is_not_sent(services: Services) -> None:
-    submitted(services, OWNER)
-    SignInDesk(services, settings(), later=lambda look_up: look_up()).ask(OWNER)
-    (mail,) = outbox.mails(services.store)
+def test_a_sign_in_mail_that_cannot_be_signed_is_not_sent(runtime: Runtime) -> None:
+    submitted(runtime, OWNER)
+    SignInDesk(runtime, settings(), later=lambda look_up: look_up()).ask(OWNER)
+    (mail,) = outbox.mails(runtime.store)
     with pytest.raises(ValueError, match="SWATHMILL_SECRET"):
         Signing(portal_url=settings().portal_url, secret="").sign(mail)
     with pytest.raises(ValueError, match="SWATHMILL_PORTAL_URL"):
@@ -696,15 +696,15 @@ def test_what_is_no_address_is_told(portal: LivePortal, address: str) -> None:
 
 
 @pytest.mark.usefixtures("request_id")
-def test_another_site_cannot_ask(portal: LivePortal, services: Services) -> None:
+def test_another_site_cannot_ask(portal: LivePortal, runtime: Runtime) -> None:
     with visitor(portal) as client:
         client.headers["Origin"] = "https://evil.example"
         assert ask(client, OWNER).status_code == 403
-    assert [*outbox.mails(services.store)] == []
+    assert [*outbox.mails(runtime.store)] == []
 
 
-def test_without_a_mail_server_the_page_says_so(services: Services) -> None:
-    with live_portal(services, settings()) as running, visitor(running) as client:
+def test_without_a_mail_server_the_page_says_so(runtime: Runtime) -> None:
+    with live_portal(runtime, settings()) as running, visitor(running) as client:
         page = client.get("/sign-in").text
     assert "sends no mail" in page
     assert "<form" not in page

@@ -7,8 +7,8 @@ import pytest
 from portal.core import catalogue
 from tasks.errors import RequestRefusedError
 from tasks.model.model import RequestState
-from tasks.tables import request_table, requests
-from tasks.tables.services import Services
+from tasks.tables import request_operations, request_table
+from tasks.tables.runtime import Runtime
 from tests.portal.scripted import LivePortal, set_row
 from tests.portal.submissions import FORM, submitted
 
@@ -20,7 +20,7 @@ def error_at(page: str, slot: str) -> str:
 
 
 def test_the_form_submits_once(
-    portal: LivePortal, services: Services, monkeypatch: pytest.MonkeyPatch
+    portal: LivePortal, runtime: Runtime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object) -> None:
         raise RequestRefusedError("products.0.name", "it is there no more.", "")
@@ -32,9 +32,9 @@ def test_the_form_submits_once(
         later = client.post("/new", data=FORM)
     assert first.status_code == again.status_code == later.status_code == 200
     assert first.url == again.url == later.url
-    (row,) = requests.list_requests(services)
+    (row,) = request_operations.list_requests(runtime)
     assert row.title == "By form"
-    assert requests.document_of(requests.load(services, row.id)).region.bbox == (
+    assert request_operations.document_of(request_operations.load(runtime, row.id)).region.bbox == (
         -8.0,
         50.5,
         6.0,
@@ -43,18 +43,21 @@ def test_the_form_submits_once(
 
 
 def test_a_form_changed_after_it_was_sent_is_another_request(
-    portal: LivePortal, services: Services
+    portal: LivePortal, runtime: Runtime
 ) -> None:
     with portal.browser() as client:
         first = client.post("/new", data=FORM)
         changed = [client.post("/new", data={**FORM, "title": "Changed"}) for _ in range(2)]
     assert [answer.status_code for answer in (first, *changed)] == [200, 200, 200]
     assert first.url != changed[0].url == changed[1].url
-    assert [row.title for row in requests.list_requests(services)] == ["Changed", "By form"]
+    assert [row.title for row in request_operations.list_requests(runtime)] == [
+        "Changed",
+        "By form",
+    ]
 
 
-def test_browsers_keep_no_copy_of_the_form(portal: LivePortal, services: Services) -> None:
-    name = submitted(services)
+def test_browsers_keep_no_copy_of_the_form(portal: LivePortal, runtime: Runtime) -> None:
+    name = submitted(runtime)
     with portal.browser() as client:
         answers = [client.get(path) for path in ("/new", f"/new?again={name}")]
         answers.append(client.post("/new", data={**FORM, "north": "95"}))
@@ -77,7 +80,7 @@ def test_browsers_keep_no_copy_of_the_form(portal: LivePortal, services: Service
     ],
 )
 def test_a_mistake_stands_beside_its_field_and_nothing_typed_is_lost(
-    portal: LivePortal, services: Services, change: dict[str, str], slot: str, said: str
+    portal: LivePortal, runtime: Runtime, change: dict[str, str], slot: str, said: str
 ) -> None:
     with portal.browser() as client:
         answer = client.post("/new", data={**FORM, **change})
@@ -90,7 +93,7 @@ def test_a_mistake_stands_beside_its_field_and_nothing_typed_is_lost(
     for name, value in change.items():
         if name in ("end", "north", "crs", "resolution", "notify"):
             assert f'value="{value}"' in answer.text
-    assert not services.requests.live()
+    assert not runtime.requests.live()
 
 
 def test_the_summary_follows_the_form(portal: LivePortal) -> None:
@@ -105,7 +108,7 @@ def test_the_summary_follows_the_form(portal: LivePortal) -> None:
     assert "Still to do" in open_
 
 
-def test_a_preview_is_polled_until_it_is_counted(portal: LivePortal, services: Services) -> None:
+def test_a_preview_is_polled_until_it_is_counted(portal: LivePortal, runtime: Runtime) -> None:
     with portal.browser() as client:
         started = client.post("/new/preview", data=FORM).text
         address = re.search(r'hx-get="(/previews/[^"]+)"', started)
@@ -113,7 +116,7 @@ def test_a_preview_is_polled_until_it_is_counted(portal: LivePortal, services: S
         name = address[1].rsplit("/", 1)[1]
         assert "hx-trigger" in client.get(address[1]).text
         counts = request_table.Preview(granules=32, tasks=107, gaps=0, size=10**9)
-        set_row(services, name, state=RequestState.PREVIEWED, preview=counts)
+        set_row(runtime, name, state=RequestState.PREVIEWED, preview=counts)
         counted = client.get(address[1]).text
         assert "By form" not in client.get("/").text
     assert "hx-get" not in counted
@@ -140,9 +143,9 @@ def test_a_product_is_searched_and_put_on_the_form(portal: LivePortal) -> None:
 
 
 def test_a_document_fills_the_form_and_a_request_fills_it_again(
-    portal: LivePortal, services: Services
+    portal: LivePortal, runtime: Runtime
 ) -> None:
-    name = submitted(services)
+    name = submitted(runtime)
     with portal.browser() as client:
         again = client.get(f"/new?again={name}").text
         text = "products: [{name: MCD15A2, collection: 5, layers: [Fpar_1km]}]\nregion: "

@@ -15,7 +15,7 @@ from tasks.storage.clock import ManualClock
 from tasks.storage.memory_store import MemoryStore
 from tasks.storage.store import Row
 from tasks.tables import workers
-from tasks.tables.services import Services, memory_services
+from tasks.tables.runtime import Runtime, memory_runtime
 from tasks.tables.task_table import RowKind, kind_of
 from tasks.tables.workers import Hold
 from tests.portal.scripted import LivePortal, put_executions, put_running_task, put_worker
@@ -23,17 +23,17 @@ from tests.portal.submissions import submitted
 
 
 def test_the_operators_page_shows_what_runs_failed_and_lives(
-    portal: LivePortal, services: Services
+    portal: LivePortal, runtime: Runtime
 ) -> None:
-    name = submitted(services)
-    now = services.clock.now()
-    key = put_running_task(services, name, "A.hdf", "worker-1")
+    name = submitted(runtime)
+    now = runtime.clock.now()
+    key = put_running_task(runtime, name, "A.hdf", "worker-1")
     today = dt.datetime.fromtimestamp(now, dt.UTC)
     counts = {None: 20, Category.EXECUTION_TIMEOUT: 3}
-    put_executions(services, today, counts, duration=30.0)
+    put_executions(runtime, today, counts, duration=30.0)
     for worker, ago, draining in (("worker-1", 0, False), ("lost-1", 500, False), ("d", 0, True)):
         put_worker(
-            services,
+            runtime,
             workers.WorkerRow(
                 name=worker,
                 host="node",
@@ -80,8 +80,8 @@ class Counted(MemoryStore):
 
 def test_an_idle_page_reads_little_and_a_busy_one_all_that_changes() -> None:
     clock, store = ManualClock(), Counted()
-    services = replace(memory_services(clock), store=store)
-    seen = Board(services)
+    runtime = replace(memory_runtime(clock), store=store)
+    seen = Board(runtime)
 
     def calls() -> int:
         store.calls = 0
@@ -89,7 +89,7 @@ def test_an_idle_page_reads_little_and_a_busy_one_all_that_changes() -> None:
         return store.calls
 
     worker = workers.WorkerRow(name="w", host="node", slots=2, started=1.0, beat_at=clock.now())
-    put_worker(services, worker)
+    put_worker(runtime, worker)
     assert calls() > 16
     assert [calls(), calls(), calls()] == [2, 2, 2]
     clock.sleep(board.IDLE_SECONDS)
@@ -97,8 +97,8 @@ def test_an_idle_page_reads_little_and_a_busy_one_all_that_changes() -> None:
     clock.sleep(board.IDLE_SECONDS)
     assert calls() == 2
 
-    name = submitted(services)
-    key = put_running_task(services, name, "A.hdf", "w")
+    name = submitted(runtime)
+    key = put_running_task(runtime, name, "A.hdf", "w")
     (marker,) = (row for row in store.tables()["tasks"] if kind_of(row.row) is RowKind.RUNNING)
     attempt = workers.RunningAttempt(
         key=key,
@@ -108,32 +108,32 @@ def test_an_idle_page_reads_little_and_a_busy_one_all_that_changes() -> None:
         task_class="collection",
     )
     assert seen.look().running == ()  # until its worker's next beat
-    put_worker(services, replace(worker, attempts=(attempt,), sequence=1))
+    put_worker(runtime, replace(worker, attempts=(attempt,), sequence=1))
     assert [marker.key for marker in seen.look().running] == [key]
 
     today = dt.datetime.fromtimestamp(clock.now(), dt.UTC)
-    put_executions(services, today, {None: 6})
+    put_executions(runtime, today, {None: 6})
     assert calls() > 16
     assert sum(one.count for one in seen.look().statistics.values()) == 6
 
-    put_running_task(services, name, "B.hdf", "a worker that never beat")
+    put_running_task(runtime, name, "B.hdf", "a worker that never beat")
     assert len(seen.look().running) == 1
     clock.sleep(board.MARKER_SECONDS)
     assert len(seen.look().running) == 2
 
 
 def test_a_drained_worker_says_why_since_when_and_until_when(
-    portal: LivePortal, services: Services
+    portal: LivePortal, runtime: Runtime
 ) -> None:
-    now = services.clock.now()
+    now = runtime.clock.now()
     why = "Its attempts take about 4.2 times as long as usual. mosaic: 42 s, usually 10 s."
     started = now - 900
     put_worker(
-        services,
+        runtime,
         workers.WorkerRow(name="worker-2", host="node", slots=2, started=started, beat_at=now),
     )
     workers.order_hold(
-        services.store, services.clock, "worker-2", started, Hold.DRAINED, why=why, wait=600.0
+        runtime.store, runtime.clock, "worker-2", started, Hold.DRAINED, why=why, wait=600.0
     )
     with portal.browser("op@example.org", "operator") as client:
         page = client.get("/operations").text

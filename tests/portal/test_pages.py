@@ -8,8 +8,8 @@ import pytest
 from modis.collection import Collection
 from portal.app import CONTENT_SECURITY_POLICY
 from portal.core.quantities import duration_text, size_text
-from tasks.tables import requests
-from tasks.tables.services import Services
+from tasks.tables import request_operations
+from tasks.tables.runtime import Runtime
 from tests.portal.scripted import LivePortal
 from tests.portal.submissions import FORM, submitted
 
@@ -43,15 +43,15 @@ def test_signing_out_ends_the_session(portal: LivePortal) -> None:
 
 @pytest.mark.parametrize("origin", ["https://evil.example", "null", ""])
 def test_a_form_of_another_site_changes_nothing(
-    portal: LivePortal, services: Services, origin: str
+    portal: LivePortal, runtime: Runtime, origin: str
 ) -> None:
-    name = submitted(services)
+    name = submitted(runtime)
     with portal.browser() as client:
         client.headers["Origin"] = origin
         for path in ("/new", f"/requests/{name}/cancel", f"/api/requests/{name}/cancel"):
             assert client.post(path, data=FORM).status_code == 403
-    assert requests.load(services, name).order is None
-    assert len(list(requests.list_requests(services))) == 1
+    assert request_operations.load(runtime, name).order is None
+    assert len(list(request_operations.list_requests(runtime))) == 1
 
 
 def test_every_answer_forbids_what_pages_do_not_need(portal: LivePortal) -> None:
@@ -63,8 +63,8 @@ def test_every_answer_forbids_what_pages_do_not_need(portal: LivePortal) -> None
     assert "unsafe" not in CONTENT_SECURITY_POLICY
 
 
-def test_no_page_has_scripts_or_styles_of_its_own(portal: LivePortal, services: Services) -> None:
-    name = submitted(services)
+def test_no_page_has_scripts_or_styles_of_its_own(portal: LivePortal, runtime: Runtime) -> None:
+    name = submitted(runtime)
     with portal.browser(role="operator") as client:
         for path in ("/", "/new", f"/requests/{name}", "/operations", "/docs"):
             page = client.get(path).text

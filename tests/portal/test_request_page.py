@@ -2,22 +2,22 @@
 
 from tasks.model.categories import Category
 from tasks.model.model import Phase, RequestState
-from tasks.tables import requests
+from tasks.tables import request_operations
 from tasks.tables.request_table import PhaseCount, Preparation, Preview
-from tasks.tables.services import Services
+from tasks.tables.runtime import Runtime
 from tests.portal.scripted import LivePortal, put_failed_task, put_result, set_row
 from tests.portal.submissions import submitted
 
 
-def test_a_request_s_page_follows_it_and_stops(portal: LivePortal, services: Services) -> None:
-    name = submitted(services)
+def test_a_request_s_page_follows_it_and_stops(portal: LivePortal, runtime: Runtime) -> None:
+    name = submitted(runtime)
     with portal.browser() as client:
         waiting = client.get(f"/requests/{name}").text
         phases = {Phase.COLLECTION: PhaseCount(total=32, done=12, reused=2, running=3, failed=1)}
-        set_row(services, name, state=RequestState.RUNNING, phases=phases, outputs=1)
+        set_row(runtime, name, state=RequestState.RUNNING, phases=phases, outputs=1)
         running = client.get(f"/requests/{name}/progress?seen=x")
-        put_result(services, name, "MCD15A2.005", "a.json", b"{}")
-        set_row(services, name, state=RequestState.COMPLETE, delivered=1, ended=1e9)
+        put_result(runtime, name, "MCD15A2.005", "a.json", b"{}")
+        set_row(runtime, name, state=RequestState.COMPLETE, delivered=1, ended=1e9)
         ended = client.get(f"/requests/{name}/progress?seen=x")
         page = client.get(f"/requests/{name}").text
     assert "every 2s" in waiting
@@ -31,18 +31,18 @@ def test_a_request_s_page_follows_it_and_stops(portal: LivePortal, services: Ser
 
 
 def test_a_page_shows_how_far_planning_and_writing_are(
-    portal: LivePortal, services: Services
+    portal: LivePortal, runtime: Runtime
 ) -> None:
-    name = submitted(services)
+    name = submitted(runtime)
     with portal.browser() as client:
         assert "<progress" not in client.get(f"/requests/{name}").text
         planning = Preparation(done=1200, total=3650, unit="days")
-        set_row(services, name, state=RequestState.PLANNING, preparation=planning)
+        set_row(runtime, name, state=RequestState.PLANNING, preparation=planning)
         planned = client.get(f"/requests/{name}").text
         writing = Preparation(done=40, total=400, unit="tasks")
-        set_row(services, name, state=RequestState.WRITING, preparation=writing)
+        set_row(runtime, name, state=RequestState.WRITING, preparation=writing)
         written = client.get(f"/requests/{name}/progress?said=planning").text
-        set_row(services, name, state=RequestState.RUNNING, preparation=None)
+        set_row(runtime, name, state=RequestState.RUNNING, preparation=None)
         assert "<progress" not in client.get(f"/requests/{name}").text
     assert '<label for="preparation">Days searched</label>' in planned
     assert "1,200 of 3,650 days</span>" in planned
@@ -55,14 +55,14 @@ def test_a_page_shows_how_far_planning_and_writing_are(
 
 
 def test_a_request_is_paused_and_resumed_from_its_page(
-    portal: LivePortal, services: Services
+    portal: LivePortal, runtime: Runtime
 ) -> None:
-    name = submitted(services)
+    name = submitted(runtime)
     with portal.browser() as client:
         assert 'id="order-pause"' in client.get(f"/requests/{name}").text
         paused = client.post(f"/requests/{name}/pause").text
-        assert requests.load(services, name).order == "pause"
-        set_row(services, name, order=None, paused=True)
+        assert request_operations.load(runtime, name).order == "pause"
+        set_row(runtime, name, order=None, paused=True)
         page = client.get(f"/requests/{name}").text
         assert client.post(f"/requests/{name}/explode").status_code == 422
     assert 'id="order-resume"' in paused
@@ -70,11 +70,11 @@ def test_a_request_is_paused_and_resumed_from_its_page(
     assert 'id="order-pause"' not in page
 
 
-def test_results_are_searched_and_turned_over(portal: LivePortal, services: Services) -> None:
-    name = submitted(services)
+def test_results_are_searched_and_turned_over(portal: LivePortal, runtime: Runtime) -> None:
+    name = submitted(runtime)
     for number in range(120):
-        put_result(services, name, "L", f"{number:03d}.csv", f"{number}".encode())
-    set_row(services, name, state=RequestState.COMPLETE, outputs=120, delivered=120, ended=1e9)
+        put_result(runtime, name, "L", f"{number:03d}.csv", f"{number}".encode())
+    set_row(runtime, name, state=RequestState.COMPLETE, outputs=120, delivered=120, ended=1e9)
     with portal.browser() as client:
         first = client.get(f"/requests/{name}/results").text
         last = client.get(f"/requests/{name}/results?page=99").text
@@ -86,12 +86,12 @@ def test_results_are_searched_and_turned_over(portal: LivePortal, services: Serv
 
 
 def test_a_picture_is_drawn_and_kept_by_the_browser(
-    portal: LivePortal, services: Services, raster: bytes
+    portal: LivePortal, runtime: Runtime, raster: bytes
 ) -> None:
-    name = submitted(services)
-    put_result(services, name, "L", "a.tif", raster)
-    put_result(services, name, "L", "b.tif", b"no raster")
-    put_result(services, name, "L", "c.csv", b"1,2")
+    name = submitted(runtime)
+    put_result(runtime, name, "L", "a.tif", raster)
+    put_result(runtime, name, "L", "b.tif", b"no raster")
+    put_result(runtime, name, "L", "c.csv", b"1,2")
     with portal.browser() as client:
         picture = client.get(f"/requests/{name}/pictures/L/a.tif")
         large = client.get(f"/requests/{name}/pictures/L/a.tif?size=large")
@@ -108,13 +108,13 @@ def test_a_picture_is_drawn_and_kept_by_the_browser(
 
 
 def test_failures_are_grouped_and_lead_to_every_attempt(
-    portal: LivePortal, services: Services
+    portal: LivePortal, runtime: Runtime
 ) -> None:
-    name = submitted(services)
-    key = put_failed_task(services, name, "A.hdf", (Category.EXECUTION_TIMEOUT,) * 3)
-    put_failed_task(services, name, "B.hdf", (Category.BAD_IMAGE_FORMAT,))
+    name = submitted(runtime)
+    key = put_failed_task(runtime, name, "A.hdf", (Category.EXECUTION_TIMEOUT,) * 3)
+    put_failed_task(runtime, name, "B.hdf", (Category.BAD_IMAGE_FORMAT,))
     phases = {Phase.COLLECTION: PhaseCount(total=2, failed=2)}
-    set_row(services, name, state=RequestState.GAPS, phases=phases, ended=1e9)
+    set_row(runtime, name, state=RequestState.GAPS, phases=phases, ended=1e9)
     with portal.browser() as client, portal.browser("bob@example.org") as other:
         page = client.get(f"/requests/{name}").text
         task = client.get(f"/tasks/{key}").text
@@ -128,9 +128,9 @@ def test_failures_are_grouped_and_lead_to_every_attempt(
 
 
 def test_a_request_that_waits_shows_what_it_takes_and_is_confirmed_by_page_and_api(
-    portal: LivePortal, services: Services
+    portal: LivePortal, runtime: Runtime
 ) -> None:
-    request_id = submitted(services)
+    request_id = submitted(runtime)
     preview = Preview(
         granules=16,
         tasks=64,
@@ -142,7 +142,7 @@ def test_a_request_that_waits_shows_what_it_takes_and_is_confirmed_by_page_and_a
         cost=1.5,
     )
     set_row(
-        services,
+        runtime,
         request_id,
         state=RequestState.HELD,
         message="confirm it to go on: 64 tasks, more than the 20 of SWATHMILL_CONFIRM_TASKS",
@@ -156,14 +156,14 @@ def test_a_request_that_waits_shows_what_it_takes_and_is_confirmed_by_page_and_a
         assert page.count("leave out 3 of 64 tasks (5%)") == 1
         assert "/pause" not in page
         page = client.post(f"/requests/{request_id}/confirm").text  # leads back to it
-    assert requests.load(services, request_id).order == "confirm"
+    assert request_operations.load(runtime, request_id).order == "confirm"
     assert "Confirmed: it will start." in page
     assert f"/requests/{request_id}/confirm" not in page
-    other = submitted(services)
-    set_row(services, other, state=RequestState.HELD)
+    other = submitted(runtime)
+    set_row(runtime, other, state=RequestState.HELD)
     with portal.client() as client, portal.client(owner="bob@example.org") as stranger:
         refused = stranger.post(f"/api/requests/{other}/confirm").status_code
-        assert requests.load(services, other).order is None
+        assert request_operations.load(runtime, other).order is None
         assert client.post(f"/api/requests/{other}/confirm").status_code == 202
     assert refused in (403, 404)
-    assert requests.load(services, other).order == "confirm"
+    assert request_operations.load(runtime, other).order == "confirm"

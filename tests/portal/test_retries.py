@@ -7,20 +7,20 @@ import pytest
 from swathmill.client import Client
 from tasks.model.categories import Category
 from tasks.model.model import Phase, RequestState
-from tasks.request.request import parse_request
-from tasks.tables import requests
+from tasks.request.document import parse_request
+from tasks.tables import request_operations
 from tasks.tables.request_table import PhaseCount
-from tasks.tables.services import Services
+from tasks.tables.runtime import Runtime
 from tests.portal.scripted import LivePortal, put_executions, put_failed_task, set_row
 from tests.portal.test_api import DOCUMENT
 
 
-def failed(services: Services, state: RequestState = RequestState.RUNNING) -> tuple[str, str]:
+def failed(runtime: Runtime, state: RequestState = RequestState.RUNNING) -> tuple[str, str]:
     """A request with one failure; its id and the task's key."""
-    name = requests.submit(services, "ada@example.org", parse_request(DOCUMENT))
-    key = put_failed_task(services, name, f"{name}.hdf", (Category.BAD_IMAGE_FORMAT,))
+    name = request_operations.submit(runtime, "ada@example.org", parse_request(DOCUMENT))
+    key = put_failed_task(runtime, name, f"{name}.hdf", (Category.BAD_IMAGE_FORMAT,))
     phases = {Phase.COLLECTION: PhaseCount(total=1, failed=1)}
-    set_row(services, name, state=state, phases=phases, ended=1e9 if state.ended else 0.0)
+    set_row(runtime, name, state=state, phases=phases, ended=1e9 if state.ended else 0.0)
     return name, key
 
 
@@ -33,17 +33,17 @@ def failed(services: Services, state: RequestState = RequestState.RUNNING) -> tu
     ],
 )
 def test_a_running_request_is_given_the_order(
-    portal: LivePortal, services: Services, asked: dict[str, str], order: str
+    portal: LivePortal, runtime: Runtime, asked: dict[str, str], order: str
 ) -> None:
-    name, key = failed(services)
+    name, key = failed(runtime)
     asked = {what: value.replace("KEY", key) for what, value in asked.items()}
     with portal.client() as client, portal.client("bob@example.org") as other:
         assert other.post(f"/api/requests/{name}/retry", params=asked).status_code == 404
-        assert requests.load(services, name).retry_orders == ()
+        assert request_operations.load(runtime, name).retry_orders == ()
         for _ in range(2):
             answer = client.post(f"/api/requests/{name}/retry", params=asked)
             assert (answer.status_code, answer.json()["id"]) == (202, name)
-    assert requests.load(services, name).retry_orders == (order.replace("KEY", key),)
+    assert request_operations.load(runtime, name).retry_orders == (order.replace("KEY", key),)
 
 
 @pytest.mark.parametrize(
@@ -55,21 +55,19 @@ def test_a_running_request_is_given_the_order(
     ],
 )
 def test_a_scope_that_is_none_is_refused_with_what_to_do(
-    portal: LivePortal, services: Services, asked: dict[str, str], said: str
+    portal: LivePortal, runtime: Runtime, asked: dict[str, str], said: str
 ) -> None:
-    name, _ = failed(services)
+    name, _ = failed(runtime)
     with portal.client() as client:
         answer = client.post(f"/api/requests/{name}/retry", params=asked)
     assert answer.status_code == 400
     assert said in answer.json()["detail"]
     assert not answer.json()["detail"][0].islower()
-    assert requests.load(services, name).retry_orders == ()
+    assert request_operations.load(runtime, name).retry_orders == ()
 
 
-def test_an_ended_request_is_tried_again_by_one_other(
-    portal: LivePortal, services: Services
-) -> None:
-    name, _ = failed(services, RequestState.GAPS)
+def test_an_ended_request_is_tried_again_by_one_other(portal: LivePortal, runtime: Runtime) -> None:
+    name, _ = failed(runtime, RequestState.GAPS)
     with portal.client() as client:
         first = client.post(f"/api/requests/{name}/retry").json()
         again = client.post(f"/api/requests/{name}/retry").json()
@@ -77,15 +75,15 @@ def test_an_ended_request_is_tried_again_by_one_other(
     assert first["id"] == again["id"] == old["retried_as"] != name
     assert first["retry_of"] == name
     assert old["state"] == "complete with gaps"
-    assert len(list(requests.list_requests(services))) == 2
+    assert len(list(request_operations.list_requests(runtime))) == 2
     with portal.browser() as browser:
         page = browser.get(f"/requests/{name}").text
         assert f'href="/requests/{first["id"]}"' in page
         assert f'href="/requests/{name}"' in browser.get(f"/requests/{first['id']}").text
 
 
-def test_what_is_complete_is_not_tried_again(portal: LivePortal, services: Services) -> None:
-    name, _ = failed(services, RequestState.COMPLETE)
+def test_what_is_complete_is_not_tried_again(portal: LivePortal, runtime: Runtime) -> None:
+    name, _ = failed(runtime, RequestState.COMPLETE)
     with portal.client() as client:
         answer = client.post(f"/api/requests/{name}/retry")
     assert answer.status_code == 400
@@ -93,9 +91,9 @@ def test_what_is_complete_is_not_tried_again(portal: LivePortal, services: Servi
 
 
 def test_a_request_page_tries_all_a_category_or_a_task_again(
-    portal: LivePortal, services: Services
+    portal: LivePortal, runtime: Runtime
 ) -> None:
-    name, key = failed(services)
+    name, key = failed(runtime)
     with portal.browser() as client:
         page = client.get(f"/requests/{name}").text
         for action in ("", "?category=bad%20image%20format", f"?task={key}"):
@@ -104,29 +102,29 @@ def test_a_request_page_tries_all_a_category_or_a_task_again(
         assert shown.url.path == f"/requests/{name}"
         assert "Being tried again" in shown.text
         assert "/retry" not in shown.text
-    assert requests.load(services, name).retry_orders == ("category|bad image format",)
+    assert request_operations.load(runtime, name).retry_orders == ("category|bad image format",)
 
 
 def test_an_ended_page_leads_to_the_request_that_tries_again(
-    portal: LivePortal, services: Services
+    portal: LivePortal, runtime: Runtime
 ) -> None:
-    name, _ = failed(services, RequestState.FAILED)
+    name, _ = failed(runtime, RequestState.FAILED)
     with portal.browser() as client:
         assert "makes a new request" in client.get(f"/requests/{name}").text
         shown = client.post(f"/requests/{name}/retry")
-    assert shown.url.path == f"/requests/{requests.load(services, name).retried_as}"
+    assert shown.url.path == f"/requests/{request_operations.load(runtime, name).retried_as}"
 
 
 def test_operators_try_a_category_again_in_running_and_in_ended_requests(
-    portal: LivePortal, services: Services
+    portal: LivePortal, runtime: Runtime
 ) -> None:
-    now = services.clock.now()
-    running = {failed(services)[0], failed(services)[0]}
-    ended, _ = failed(services, RequestState.GAPS)
-    long_ago, _ = failed(services, RequestState.GAPS)
-    cancelled, _ = failed(services, RequestState.CANCELLED)
+    now = runtime.clock.now()
+    running = {failed(runtime)[0], failed(runtime)[0]}
+    ended, _ = failed(runtime, RequestState.GAPS)
+    long_ago, _ = failed(runtime, RequestState.GAPS)
+    cancelled, _ = failed(runtime, RequestState.CANCELLED)
     for name, when in ((ended, now - 86_400), (long_ago, now - 30 * 86_400), (cancelled, now)):
-        set_row(services, name, ended=when)
+        set_row(runtime, name, ended=when)
     path = "/operations/retry?category=bad%20image%20format"
     with portal.client() as client, portal.client(role="operator") as operator:
         assert client.get("/api" + path).status_code == 403
@@ -136,7 +134,7 @@ def test_operators_try_a_category_again_in_running_and_in_ended_requests(
             assert scientist.get(path).status_code == 403
             assert scientist.post(path).status_code == 403
             asked = browser.get(path).text
-        assert requests.load(services, ended).retried_as == ""
+        assert request_operations.load(runtime, ended).retried_as == ""
         answer = operator.post("/api" + path)
         again = operator.post("/api" + path).json()
     assert (reach["tasks"], set(reach["running"]), reach["ended"]) == (3, running, [ended])
@@ -148,22 +146,22 @@ def test_operators_try_a_category_again_in_running_and_in_ended_requests(
     ):
         assert said in asked
     assert answer.status_code == 202
-    made = requests.load(services, ended).retried_as
+    made = request_operations.load(runtime, ended).retried_as
     assert (answer.json()["tasks"], answer.json()["made"]) == (3, [made])
     assert set(answer.json()["requests"]) == {*running, made}
-    assert requests.load(services, made).retry_of == ended
+    assert request_operations.load(runtime, made).retry_of == ended
     for name in running:
-        assert requests.load(services, name).retry_orders == ("category|bad image format",)
+        assert request_operations.load(runtime, name).retry_orders == ("category|bad image format",)
     for name in (long_ago, cancelled):
-        assert requests.load(services, name).retried_as == ""
+        assert request_operations.load(runtime, name).retried_as == ""
     assert (again["tasks"], again["requests"]) == (0, [])  # all of it is being tried again
 
 
 def test_the_operators_page_says_how_many_are_tried_again_or_why_none(
-    portal: LivePortal, services: Services
+    portal: LivePortal, runtime: Runtime
 ) -> None:
-    name, _ = failed(services, RequestState.FAILED)
-    set_row(services, name, ended=services.clock.now())
+    name, _ = failed(runtime, RequestState.FAILED)
+    set_row(runtime, name, ended=runtime.clock.now())
     with portal.browser(role="operator") as browser:
         none = browser.get("/operations/retry?category=server%20busy").text
         assert "There is nothing to try again" in none
@@ -172,24 +170,24 @@ def test_the_operators_page_says_how_many_are_tried_again_or_why_none(
         assert "Nothing was tried again" in none
         done = browser.post("/operations/retry?category=bad%20image%20format").text
         assert browser.get("/operations/retry?category=bad%20luck").status_code == 400
-    made = requests.load(services, name).retried_as
+    made = request_operations.load(runtime, name).retried_as
     assert "1 failed task in 1 request is tried again; 1 of them is a new request" in done
     assert f'href="/requests/{made}"' in done
 
 
-def test_the_command_line_asks_the_same(portal: LivePortal, services: Services) -> None:
-    name, key = failed(services)
+def test_the_command_line_asks_the_same(portal: LivePortal, runtime: Runtime) -> None:
+    name, key = failed(runtime)
     with portal.client() as client:
         token = client.headers["Authorization"].removeprefix("Bearer ")
     assert Client(url=portal.url, token=token).retry(name, task=key).id == name
-    assert requests.load(services, name).retry_orders == (f"task|{key}",)
+    assert request_operations.load(runtime, name).retry_orders == (f"task|{key}",)
 
 
 def test_the_operators_page_has_a_button_for_each_category(
-    portal: LivePortal, services: Services
+    portal: LivePortal, runtime: Runtime
 ) -> None:
-    today = dt.datetime.fromtimestamp(services.clock.now(), dt.UTC)
-    put_executions(services, today, {None: 2, Category.SERVER_BUSY: 1})
+    today = dt.datetime.fromtimestamp(runtime.clock.now(), dt.UTC)
+    put_executions(runtime, today, {None: 2, Category.SERVER_BUSY: 1})
     with portal.browser(role="operator") as client:
         page = client.get("/operations").text
     assert 'href="/operations/retry?category=server%20busy"' in page

@@ -6,8 +6,8 @@ import hashlib
 import httpx
 import pytest
 
-from tasks.tables import requests
-from tasks.tables.services import Services
+from tasks.tables import request_operations
+from tasks.tables.runtime import Runtime
 from tests.portal.scripted import LivePortal, put_result, set_row
 from tests.portal.submissions import submitted
 
@@ -30,11 +30,11 @@ def test_what_is_text_is_sent_compressed(portal: LivePortal, path: str) -> None:
     assert 2 * len(sent) < len(plain.content)
 
 
-def test_results_are_sent_as_they_are_stored(portal: LivePortal, services: Services) -> None:
-    name = submitted(services)
+def test_results_are_sent_as_they_are_stored(portal: LivePortal, runtime: Runtime) -> None:
+    name = submitted(runtime)
     data = b'{"text": "' + b"which packs well " * 500 + b'"}'
-    put_result(services, name, "layer", "x.json", data)
-    set_row(services, name, delivered=1, outputs=1)
+    put_result(runtime, name, "layer", "x.json", data)
+    set_row(runtime, name, delivered=1, outputs=1)
     file = f"/api/requests/{name}/results/layer/x.json"
     with portal.client() as client:
         whole, sent = raw(client, file)
@@ -51,15 +51,15 @@ def test_results_are_sent_as_they_are_stored(portal: LivePortal, services: Servi
 
 
 def test_a_page_that_has_not_changed_is_not_sent_again(
-    portal: LivePortal, services: Services
+    portal: LivePortal, runtime: Runtime
 ) -> None:
-    name = submitted(services)
+    name = submitted(runtime)
     with portal.browser() as client, portal.browser("bob@example.org") as other:
         first = client.get("/")
         etag = {"If-None-Match": first.headers["etag"]}
         again = client.get("/", headers=etag)
         theirs = other.get("/", headers=etag)
-        set_row(services, name, delivered=3)
+        set_row(runtime, name, delivered=3)
         changed = client.get("/", headers=etag)
         client.cookies.clear()
         stranger = client.get("/", headers=etag)
@@ -71,15 +71,15 @@ def test_a_page_that_has_not_changed_is_not_sent_again(
 
 
 def test_pages_go_on_to_the_last_request_and_previews_take_no_place(
-    portal: LivePortal, services: Services
+    portal: LivePortal, runtime: Runtime
 ) -> None:
     with portal.client() as client, portal.browser() as browser, portal.browser("bob") as bob:
-        names = [submitted(services) for _ in range(103)]
+        names = [submitted(runtime) for _ in range(103)]
         for _ in range(3):
-            requests.submit(
-                services,
+            request_operations.submit(
+                runtime,
                 "ada@example.org",
-                requests.document_of(requests.load(services, names[0])),
+                request_operations.document_of(request_operations.load(runtime, names[0])),
                 dry_run=True,
             )
         few = client.get("/api/requests?limit=3").json()

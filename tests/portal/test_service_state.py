@@ -9,7 +9,7 @@ from service_manager.leader.leadership import Leadership
 from tasks.errors import StoreError
 from tasks.model.model import RequestState
 from tasks.storage.clock import ManualClock
-from tasks.tables.services import Services, memory_services
+from tasks.tables.runtime import Runtime, memory_runtime
 from tests.portal.scripted import LivePortal, live_portal, set_row, settings
 from tests.portal.submissions import DOCUMENT, submitted
 
@@ -24,18 +24,18 @@ def clock() -> ManualClock:
 
 
 @pytest.fixture
-def services(clock: ManualClock) -> Services:
-    return memory_services(clock)
+def runtime(clock: ManualClock) -> Runtime:
+    return memory_runtime(clock)
 
 
 @pytest.fixture
-def portal(services: Services) -> Iterator[LivePortal]:
-    with live_portal(services, settings()) as running:
+def portal(runtime: Runtime) -> Iterator[LivePortal]:
+    with live_portal(runtime, settings()) as running:
         yield running
 
 
 def test_health_is_503_with_the_reason_while_no_manager_acts(
-    portal: LivePortal, services: Services, clock: ManualClock
+    portal: LivePortal, runtime: Runtime, clock: ManualClock
 ) -> None:
     with portal.client() as client:
         del client.headers["Authorization"]
@@ -48,7 +48,7 @@ def test_health_is_503_with_the_reason_while_no_manager_acts(
         assert "logs/manager.log" in answer.json()["remedy"]
         assert client.get("/livez").json()["status"] == "ok"
 
-        assert Leadership(services, 30.0).acquire()
+        assert Leadership(runtime, 30.0).acquire()
         clock.sleep(3.0)
         assert client.get("/healthz").json() == {
             "status": "ok",
@@ -59,12 +59,12 @@ def test_health_is_503_with_the_reason_while_no_manager_acts(
 
 
 def test_liveness_asks_neither_storage_nor_manager(
-    portal: LivePortal, services: Services, monkeypatch: pytest.MonkeyPatch
+    portal: LivePortal, runtime: Runtime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: object) -> None:
         raise StoreError("gone")
 
-    monkeypatch.setattr(services.store, "get", broken)
+    monkeypatch.setattr(runtime.store, "get", broken)
     with portal.client() as client:
         assert client.get("/healthz").status_code == 503
         assert client.get("/livez").status_code == 200
@@ -72,10 +72,10 @@ def test_liveness_asks_neither_storage_nor_manager(
 
 @pytest.mark.parametrize("role", ["scientist", "operator"])
 def test_every_page_tells_it_and_stops_when_a_manager_acts(
-    portal: LivePortal, services: Services, clock: ManualClock, role: str
+    portal: LivePortal, runtime: Runtime, clock: ManualClock, role: str
 ) -> None:
-    name = submitted(services)
-    leader = Leadership(services, 30.0)
+    name = submitted(runtime)
+    leader = Leadership(runtime, 30.0)
     assert leader.acquire()
     paths = [path.format(name) for path in PAGES if role == "operator" or path != "/operations"]
     with portal.browser(role=role) as client:
@@ -100,9 +100,9 @@ def test_each_page_asks_again_by_itself(portal: LivePortal) -> None:
 
 
 def test_the_notice_says_the_same_each_time(
-    portal: LivePortal, services: Services, clock: ManualClock
+    portal: LivePortal, runtime: Runtime, clock: ManualClock
 ) -> None:
-    assert Leadership(services, 30.0).acquire()
+    assert Leadership(runtime, 30.0).acquire()
     with portal.browser() as client:
         client.get("/")
         told = set()
@@ -114,14 +114,14 @@ def test_the_notice_says_the_same_each_time(
 
 
 def test_what_a_waiting_request_says_of_itself_is_true(
-    portal: LivePortal, services: Services, clock: ManualClock
+    portal: LivePortal, runtime: Runtime, clock: ManualClock
 ) -> None:
-    name = submitted(services)
+    name = submitted(runtime)
     with portal.browser() as client:
         assert "It waits for its turn to be planned." in client.get(f"/requests/{name}").text
         clock.sleep(LONG)
         for state in (RequestState.SUBMITTED, RequestState.PLANNING):
-            set_row(services, name, state=state)
+            set_row(runtime, name, state=state)
             for path in (f"/requests/{name}", f"/requests/{name}/progress"):
                 page = client.get(path).text
                 assert "It waits for its turn" not in page
@@ -129,10 +129,10 @@ def test_what_a_waiting_request_says_of_itself_is_true(
                 assert "Not planned yet: no service manager is at work." in page
 
 
-def test_operators_see_who_acts(portal: LivePortal, services: Services, clock: ManualClock) -> None:
+def test_operators_see_who_acts(portal: LivePortal, runtime: Runtime, clock: ManualClock) -> None:
     with portal.browser(role="operator") as client:
         assert "None has acted yet" in client.get("/operations").text
-        assert Leadership(services, 30.0).acquire()
+        assert Leadership(runtime, 30.0).acquire()
         clock.sleep(3.0)
         assert "number 1 since the first start" in client.get("/operations/live").text
         told = client.get("/api/operations").json()["manager"]
@@ -151,32 +151,32 @@ def test_a_dry_run_does_not_wait_for_nobody(portal: LivePortal, clock: ManualClo
 
 
 def test_a_request_is_kept_until_a_manager_acts(
-    portal: LivePortal, services: Services, clock: ManualClock
+    portal: LivePortal, runtime: Runtime, clock: ManualClock
 ) -> None:
     clock.sleep(LONG)
     with portal.client() as client:
         assert client.post("/api/requests", json=DOCUMENT).status_code == 202
-    assert len(services.requests.live()) == 1
+    assert len(runtime.requests.live()) == 1
 
 
 def test_storage_that_does_not_answer_is_not_called_a_missing_manager(
-    portal: LivePortal, services: Services, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+    portal: LivePortal, runtime: Runtime, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock.sleep(LONG)
 
     def broken(*_: object) -> None:
         raise StoreError("gone")
 
-    monkeypatch.setattr(services.store, "get", broken)
+    monkeypatch.setattr(runtime.store, "get", broken)
     with portal.browser() as client:
         page = client.get("/requests/one").text
     assert "Storage" in page
     assert NOTICE not in page
 
 
-def test_the_sample_archive_is_told_on_each_page(services: Services) -> None:
+def test_the_sample_archive_is_told_on_each_page(runtime: Runtime) -> None:
     sample = settings(data_dir="data", archive="data/sample-archive")
-    with live_portal(services, sample) as running, running.browser() as client:
+    with live_portal(runtime, sample) as running, running.browser() as client:
         assert "synthetic values" in client.get("/").text
-    with live_portal(services, settings()) as running, running.browser() as client:
+    with live_portal(runtime, settings()) as running, running.browser() as client:
         assert "synthetic values" not in client.get("/").text

@@ -3,7 +3,7 @@
 import numpy as np
 
 from reprojection.grid.grids import Grid, Lattice
-from reprojection.read.raster import Band, Provenance, Raster, Source
+from reprojection.read.raster import Band, Provenance, Raster, SourceGranule
 
 LATTICE = Lattice(crs="EPSG:32631", resolution=500.0, cell_size=64)
 GRID = LATTICE.window(800, -11000, 150, 130)
@@ -15,7 +15,7 @@ def provenance(*names: str) -> Provenance:
         product="MOD99A1",
         collection="61",
         layer="Height",
-        granules=tuple(Source(name=name, produced="2012017211237") for name in names),
+        granules=tuple(SourceGranule(name=name, produced="2012017211237") for name in names),
         start="2012-01-01T00:00:00Z",
         end="2012-01-08T23:59:59Z",
         parameters=(("resampling", "bilinear"), ("merge", "nadir"), ("qa", None), ("mask", True)),

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from reprojection import catalogue
 from reprojection.catalogue import LayerEntry
-from reprojection.catalogue.layers import Kind
+from reprojection.catalogue.layers import LayerKind
 
 FAMILIES = ("03", "04", "05", "06", "07", "09", "10", "11", "12", "13", "14", "15", "16", "17")
 
@@ -55,10 +55,10 @@ def test_viirs_land_tiles_have_kinds_and_presets(number: str, layer: str, qualit
         assert found is not None, (name, collection)
         entry = found.layer(layer)
         assert entry is not None
-        assert (entry.kind, entry.qa) == (Kind.CONTINUOUS, quality)
+        assert (entry.kind, entry.qa) == (LayerKind.CONTINUOUS, quality)
         held = found.layer(quality)
         assert held is not None
-        assert held.kind is not Kind.CONTINUOUS
+        assert held.kind is not LayerKind.CONTINUOUS
         assert {"best", "good"} <= set(held.presets)
 
 
@@ -88,21 +88,21 @@ def test_viirs_vegetation_indices_hold_two_fills() -> None:
 @pytest.mark.parametrize(
     ("name", "collection", "layer", "kind"),
     [
-        ("MCD12Q1", "051", "Land_Cover_Type_1", Kind.CLASS),
-        ("MCD12Q1", "005", "Land_Cover_Type_1_Assessment", Kind.CONTINUOUS),
-        ("MCD12Q2", "061", "Greenup", Kind.CONTINUOUS),
-        ("MCD43A1", "005", "BRDF_Albedo_Parameters_nir", Kind.CONTINUOUS),
-        ("MCD43A2", "005", "BRDF_Albedo_Band_Quality", Kind.BITFIELD),
-        ("MCD64A1", "051", "Burn Date", Kind.CLASS),
-        ("MOD10_L2", "005", "Snow_Cover", Kind.CLASS),
-        ("MOD16A2", "105", "ET_1km", Kind.CONTINUOUS),
-        ("MOD17A2", "055", "Psn_QC_1km", Kind.BITFIELD),
-        ("MOD17A3", "055", "Npp_1km", Kind.CONTINUOUS),
-        ("MYD21A1N", "061", "LST_1KM", Kind.CONTINUOUS),
+        ("MCD12Q1", "051", "Land_Cover_Type_1", LayerKind.CLASS),
+        ("MCD12Q1", "005", "Land_Cover_Type_1_Assessment", LayerKind.CONTINUOUS),
+        ("MCD12Q2", "061", "Greenup", LayerKind.CONTINUOUS),
+        ("MCD43A1", "005", "BRDF_Albedo_Parameters_nir", LayerKind.CONTINUOUS),
+        ("MCD43A2", "005", "BRDF_Albedo_Band_Quality", LayerKind.BITFIELD),
+        ("MCD64A1", "051", "Burn Date", LayerKind.CLASS),
+        ("MOD10_L2", "005", "Snow_Cover", LayerKind.CLASS),
+        ("MOD16A2", "105", "ET_1km", LayerKind.CONTINUOUS),
+        ("MOD17A2", "055", "Psn_QC_1km", LayerKind.BITFIELD),
+        ("MOD17A3", "055", "Npp_1km", LayerKind.CONTINUOUS),
+        ("MYD21A1N", "061", "LST_1KM", LayerKind.CONTINUOUS),
     ],
 )
 def test_older_collections_and_neighbours_are_known(
-    name: str, collection: str, layer: str, kind: Kind
+    name: str, collection: str, layer: str, kind: LayerKind
 ) -> None:
     found = catalogue.product(name, collection)
     assert found is not None
@@ -183,7 +183,7 @@ def test_default_resampling_never_blends_classes() -> None:
     assert lai.default_resampling("FparLai_QC", 2.0) == "mode"
     for item in catalogue.products():
         for name, entry in item.layers.items():
-            if entry.kind is not Kind.CONTINUOUS:
+            if entry.kind is not LayerKind.CONTINUOUS:
                 assert item.default_resampling(name, 1.0) in ("nearest", "mode")
 
 

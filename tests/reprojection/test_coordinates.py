@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from reprojection.grid.blocks import plan_blocks
 from reprojection.grid.coordinates import Coordinates, SourceSpace, exact_coordinates, plan_rows
 from reprojection.grid.grids import Grid, Lattice
-from reprojection.grid.places import Chunk, centres
+from reprojection.grid.pixel_coordinates import Chunk, centres
 from tests.reprojection.warp_samples import target, tile
 
 WITHIN = 0.01

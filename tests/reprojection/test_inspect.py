@@ -6,7 +6,7 @@ import h5py
 import numpy as np
 import pytest
 
-from reprojection.catalogue.layers import Kind
+from reprojection.catalogue.layers import LayerKind
 from reprojection.errors import BadFormatError
 from reprojection.read.inspect import inspect
 from reprojection.sample.hdfeos_write import write_granule
@@ -23,7 +23,7 @@ def test_a_tile_is_reported(tmp_path: Path) -> None:
     # Of 100 pixels, the first row has five codes and one fill.
     assert (lai.valid_share, lai.code_share, lai.fill_share) == (0.94, 0.05, 0.01)
     assert (lai.lowest, lai.highest) == (0.0, 10.0)
-    assert lai.kind is Kind.CONTINUOUS
+    assert lai.kind is LayerKind.CONTINUOUS
     assert lai.placeable
     assert lai.catalogued
 

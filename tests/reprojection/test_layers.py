@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from reprojection.catalogue.layers import (
-    Kind,
+    LayerKind,
     Scaling,
     as_unsigned,
     guess_kind,
@@ -63,53 +63,53 @@ def test_valid_range_is_read_from_every_spelling() -> None:
 @pytest.mark.parametrize(
     ("name", "dtype", "units", "kind"),
     [
-        ("QC_Day", "u1", "", Kind.BITFIELD),
-        ("sur_refl_state_500m", "u2", "bit field", Kind.BITFIELD),
-        ("Land_Cover_Type_1", "u1", "class number", Kind.CLASS),
-        ("orbit_pnt", "i1", "none", Kind.CLASS),
-        ("FireMask", "u1", "class", Kind.CLASS),
-        ("Lai_1km", "u1", "m^2/m^2", Kind.CONTINUOUS),
-        ("Quality", "f4", "", Kind.CONTINUOUS),
-        ("SurfReflect_QF1_1", "u1", "", Kind.BITFIELD),
-        ("SurfReflect_QF7_1", "u1", "", Kind.BITFIELD),
-        ("SurfReflect_State", "u2", "", Kind.BITFIELD),
-        ("BRDF_Albedo_Ancillary", "u2", "", Kind.BITFIELD),
-        ("QCDay", "u1", "", Kind.BITFIELD),
-        ("BRDF_Albedo_LandWaterType", "u1", "", Kind.CLASS),
-        ("LandSeaMask", "u1", "", Kind.CLASS),
-        ("Mandatory_Flag", "u1", "", Kind.CLASS),
-        ("iobs_res", "u1", "", Kind.CLASS),
-        ("iobs_res_1", "u1", "none", Kind.CLASS),
-        ("num_observations_1km", "i1", "none", Kind.CLASS),
-        ("Number of observations", "u1", "", Kind.CLASS),
-        ("SurfReflect_Day_Of_Year", "u2", "Julian day", Kind.CLASS),
-        ("500 m 16 days composite day of the year", "i2", "Julian day", Kind.CLASS),
-        ("BurnDate", "i2", "", Kind.CLASS),
-        ("Burn Date", "i2", "day", Kind.CLASS),
-        ("Burn Date Uncertainty", "u1", "day", Kind.CONTINUOUS),
-        ("LST_Day_1km", "u2", "K", Kind.CONTINUOUS),
-        ("Day_view_time", "u1", "hrs", Kind.CONTINUOUS),
-        ("Emis_14", "u1", "", Kind.CONTINUOUS),
-        ("SurfReflect_I1_1", "i2", "", Kind.CONTINUOUS),
-        ("500 m 16 days EVI2", "i2", "", Kind.CONTINUOUS),
-        ("Albedo_WSA_shortwave", "i2", "", Kind.CONTINUOUS),
-        ("Fpar", "u1", "", Kind.CONTINUOUS),
-        ("NDSI_Snow_Cover", "u1", "", Kind.CONTINUOUS),
-        ("obscov_500m_1", "i1", "percent", Kind.CONTINUOUS),
+        ("QC_Day", "u1", "", LayerKind.BITFIELD),
+        ("sur_refl_state_500m", "u2", "bit field", LayerKind.BITFIELD),
+        ("Land_Cover_Type_1", "u1", "class number", LayerKind.CLASS),
+        ("orbit_pnt", "i1", "none", LayerKind.CLASS),
+        ("FireMask", "u1", "class", LayerKind.CLASS),
+        ("Lai_1km", "u1", "m^2/m^2", LayerKind.CONTINUOUS),
+        ("Quality", "f4", "", LayerKind.CONTINUOUS),
+        ("SurfReflect_QF1_1", "u1", "", LayerKind.BITFIELD),
+        ("SurfReflect_QF7_1", "u1", "", LayerKind.BITFIELD),
+        ("SurfReflect_State", "u2", "", LayerKind.BITFIELD),
+        ("BRDF_Albedo_Ancillary", "u2", "", LayerKind.BITFIELD),
+        ("QCDay", "u1", "", LayerKind.BITFIELD),
+        ("BRDF_Albedo_LandWaterType", "u1", "", LayerKind.CLASS),
+        ("LandSeaMask", "u1", "", LayerKind.CLASS),
+        ("Mandatory_Flag", "u1", "", LayerKind.CLASS),
+        ("iobs_res", "u1", "", LayerKind.CLASS),
+        ("iobs_res_1", "u1", "none", LayerKind.CLASS),
+        ("num_observations_1km", "i1", "none", LayerKind.CLASS),
+        ("Number of observations", "u1", "", LayerKind.CLASS),
+        ("SurfReflect_Day_Of_Year", "u2", "Julian day", LayerKind.CLASS),
+        ("500 m 16 days composite day of the year", "i2", "Julian day", LayerKind.CLASS),
+        ("BurnDate", "i2", "", LayerKind.CLASS),
+        ("Burn Date", "i2", "day", LayerKind.CLASS),
+        ("Burn Date Uncertainty", "u1", "day", LayerKind.CONTINUOUS),
+        ("LST_Day_1km", "u2", "K", LayerKind.CONTINUOUS),
+        ("Day_view_time", "u1", "hrs", LayerKind.CONTINUOUS),
+        ("Emis_14", "u1", "", LayerKind.CONTINUOUS),
+        ("SurfReflect_I1_1", "i2", "", LayerKind.CONTINUOUS),
+        ("500 m 16 days EVI2", "i2", "", LayerKind.CONTINUOUS),
+        ("Albedo_WSA_shortwave", "i2", "", LayerKind.CONTINUOUS),
+        ("Fpar", "u1", "", LayerKind.CONTINUOUS),
+        ("NDSI_Snow_Cover", "u1", "", LayerKind.CONTINUOUS),
+        ("obscov_500m_1", "i1", "percent", LayerKind.CONTINUOUS),
     ],
 )
 def test_kinds_are_guessed_from_name_type_and_units(
-    name: str, dtype: str, units: str, kind: Kind
+    name: str, dtype: str, units: str, kind: LayerKind
 ) -> None:
     assert guess_kind(name, np.dtype(dtype), units) is kind
 
 
 def test_a_scale_says_that_a_number_is_measured_but_makes_no_bits_continuous() -> None:
     byte = np.dtype("u1")
-    assert guess_kind("Vegetation_Index", byte, "", scaled=True) is Kind.CONTINUOUS
-    assert guess_kind("Vegetation_Index", byte, "") is Kind.CLASS
-    assert guess_kind("obs_cov_500m", byte, "percent", scaled=True) is Kind.CONTINUOUS
-    assert guess_kind("QC_Day", byte, "", scaled=True) is Kind.BITFIELD
+    assert guess_kind("Vegetation_Index", byte, "", scaled=True) is LayerKind.CONTINUOUS
+    assert guess_kind("Vegetation_Index", byte, "") is LayerKind.CLASS
+    assert guess_kind("obs_cov_500m", byte, "percent", scaled=True) is LayerKind.CONTINUOUS
+    assert guess_kind("QC_Day", byte, "", scaled=True) is LayerKind.BITFIELD
 
 
 def test_a_layer_name_may_carry_an_index() -> None:

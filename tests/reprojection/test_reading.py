@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pyhdf.SD import SD
 
 from modis.tile import TILE_SIZE
-from reprojection.catalogue.layers import Kind
+from reprojection.catalogue.layers import LayerKind
 from reprojection.errors import (
     BadFormatError,
     ChoiceRefusedError,
@@ -73,7 +73,7 @@ def test_a_tile_is_read_as_stored(tmp_path: Path) -> None:
         assert found.day_night == "day"
         assert found.grids["MOD_Grid_MOD15A2"].tile == (17, 3)
         layer = found.layers["Lai_1km"]
-        assert (layer.kind, layer.scale, layer.fill) == (Kind.CONTINUOUS, 0.1, 255)
+        assert (layer.kind, layer.scale, layer.fill) == (LayerKind.CONTINUOUS, 0.1, 255)
         assert layer.valid_range == (0, 100)
         assert layer.codes[254] == "water"
         assert layer.qa == "FparLai_QC"
@@ -105,7 +105,7 @@ def test_bytes_of_quality_are_unsigned(tmp_path: Path) -> None:
     ) as found:
         layer = found.layers["Quality_Assurance_Land"]
         assert (layer.dtype, layer.valid_range, layer.fill) == (np.dtype("u1"), (0, 255), 0)
-        assert layer.kind is Kind.BITFIELD
+        assert layer.kind is LayerKind.BITFIELD
 
 
 def test_a_band_must_be_named_and_exist(tmp_path: Path) -> None:
@@ -142,7 +142,7 @@ def test_an_unknown_product_works_from_its_attributes(tmp_path: Path) -> None:
     with open_granule(written(tmp_path, granule)) as found:
         assert found.entry is None
         layer = found.layers["sur_refl_b09"]
-        assert (layer.kind, layer.scale, layer.fill) == (Kind.CONTINUOUS, 0.0001, -28672)
+        assert (layer.kind, layer.scale, layer.fill) == (LayerKind.CONTINUOUS, 0.0001, -28672)
 
 
 def test_long_texts_are_read_as_pyhdf_reads_them(tmp_path: Path) -> None:
@@ -209,10 +209,10 @@ def test_bits_and_classes_of_an_unknown_product_are_not_continuous(tmp_path: Pat
         assert found.entry is None
         kinds = {name: layer.kind for name, layer in found.layers.items()}
     assert kinds == {
-        "SurfReflect_I1": Kind.CONTINUOUS,
-        "SurfReflect_QF1": Kind.BITFIELD,
-        "Wetness_Index": Kind.CONTINUOUS,
-        "iobs_res_1": Kind.CLASS,
+        "SurfReflect_I1": LayerKind.CONTINUOUS,
+        "SurfReflect_QF1": LayerKind.BITFIELD,
+        "Wetness_Index": LayerKind.CONTINUOUS,
+        "iobs_res_1": LayerKind.CLASS,
     }
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from reprojection.catalogue.layers import Kind
+from reprojection.catalogue.layers import LayerKind
 from reprojection.errors import NoGeolocationError
 from reprojection.read.granule import Granule, open_granule
 from reprojection.read.outline import outline
@@ -82,7 +82,7 @@ def test_fills_that_are_zero_or_absent(granules: Path) -> None:
         assert found.layers["NDSI_Snow_Cover"].codes[250] == "cloud"
     with the(granules, "l3-tiles/MOD10A2/*") as found:
         assert found.layers["Eight_Day_Snow_Cover"].fill == 0
-        assert found.layers["Eight_Day_Snow_Cover"].kind is Kind.BITFIELD
+        assert found.layers["Eight_Day_Snow_Cover"].kind is LayerKind.BITFIELD
         assert found.layers["Maximum_Snow_Extent"].classes[200] == "snow"
     with the(granules, "l2-swath/MYD11_L2/*") as found:
         assert found.layers["QC"].fill is None

@@ -15,8 +15,8 @@ from reprojection.grid.sphere import unit_vectors
 from reprojection.grid.targets import Targets, pixel_centres
 from reprojection.kernels import kernels
 from reprojection.read.geolocation import Geolocation
+from reprojection.warp.numpy_swath import nearest_in_numpy
 from reprojection.warp.swath import Swath, nearest
-from reprojection.warp.swath_numpy import nearest_in_numpy
 
 Floats = npt.NDArray[np.float64]
 RADIUS_M = 6371007.181
@@ -35,7 +35,9 @@ class Answer:
     index: npt.NDArray[np.int64]
 
 
-def oracle(geolocation: Geolocation, targets: Targets, candidates: npt.NDArray[np.bool_]) -> Answer:
+def numpy_kernels(
+    geolocation: Geolocation, targets: Targets, candidates: npt.NDArray[np.bool_]
+) -> Answer:
     """Compare every target with every centre, in another way than the code under test."""
     centres = vectors(geolocation.lat, geolocation.lon)
     radii = oracle_radii(centres, geolocation.scan_lines).ravel()
@@ -159,7 +161,7 @@ def test_each_pixel_sees_the_nearest_footprint_that_reaches_it(place: str) -> No
     geolocation = granule(**PLACES[place])  # type: ignore[arg-type]
     targets = pixel_centres(around(geolocation))
     everything = np.ones(geolocation.lat.shape, bool)
-    answer = oracle(geolocation, targets, everything)
+    answer = numpy_kernels(geolocation, targets, everything)
     made = Swath.of(geolocation)
     found = in_numpy(made, targets)
     check(found, geolocation, answer, targets.lat, targets.lon)
@@ -174,7 +176,13 @@ def test_only_candidates_are_seen_and_radii_stay() -> None:
     candidates = np.random.default_rng(1).random(geolocation.lat.shape) < 0.4
     made = Swath.of(geolocation)
     found = in_numpy(made, targets, candidates)
-    check(found, geolocation, oracle(geolocation, targets, candidates), targets.lat, targets.lon)
+    check(
+        found,
+        geolocation,
+        numpy_kernels(geolocation, targets, candidates),
+        targets.lat,
+        targets.lon,
+    )
     assert candidates.ravel()[found[found >= 0]].all()
     assert np.array_equal(nearest(made, targets, candidates=candidates), found)
 
@@ -187,7 +195,7 @@ def test_centres_without_geolocation_do_not_exist() -> None:
     targets = pixel_centres(around(geolocation))
     made = Swath.of(geolocation)
     found = in_numpy(made, targets)
-    check(found, geolocation, oracle(geolocation, targets, ~hole), targets.lat, targets.lon)
+    check(found, geolocation, numpy_kernels(geolocation, targets, ~hole), targets.lat, targets.lon)
     assert np.array_equal(nearest(made, targets), found)
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from reprojection.grid.coordinates import Numbering
 from reprojection.grid.crs import to_lonlat
-from reprojection.grid.grids import Bounds, Grid, Lattice, project_bounds
+from reprojection.grid.grids import Extent, Grid, Lattice, project_bounds
 from reprojection.grid.sphere import unit_vectors
 from reprojection.grid.targets import Centres, pixel_centres
 
@@ -33,7 +33,7 @@ def exact(grid: Grid) -> tuple[np.ndarray, np.ndarray]:
 def test_centres_lie_within_a_metre_of_proj(
     crs: str, resolution: float, box: tuple[float, float, float, float]
 ) -> None:
-    grid = Lattice(crs=crs, resolution=resolution).snap(project_bounds(Bounds(*box), crs))
+    grid = Lattice(crs=crs, resolution=resolution).snap(project_bounds(Extent(*box), crs))
     found = pixel_centres(grid)
     lon, lat = exact(grid)
     assert np.array_equal(np.isnan(found.lat + found.lon), np.isnan(lat + lon))

@@ -15,8 +15,8 @@ from reprojection.grid.coordinates import SourceSpace, exact_coordinates
 from reprojection.grid.crs import MODIS_SINUSOIDAL
 from reprojection.grid.grids import Grid, Lattice, modis_tile_grid
 from reprojection.kernels import kernels
-from reprojection.warp import oracle
-from reprojection.warp.warp import METHODS, Source, warp
+from reprojection.warp import numpy_kernels
+from reprojection.warp.warp import METHODS, SourceTile, warp
 from tests.reprojection.warp_samples import FILL, noisy, smooth, source, target, tile
 
 WEST, EAST = tile(17, 3), tile(18, 3)
@@ -30,7 +30,7 @@ TARGETS = [
 ]
 
 
-def pair(dtype: str = "int16") -> list[Source]:
+def pair(dtype: str = "int16") -> list[SourceTile]:
     return [source(WEST, noisy(WEST, 1, dtype)), source(EAST, noisy(EAST, 2, dtype))]
 
 
@@ -71,7 +71,7 @@ def test_numpy_and_compiled_kernels_agree_bit_for_bit(
         pytest.skip("the C kernels are not built")
     fill = 255 if dtype == "uint8" else FILL
     sources = pair(dtype if dtype == "uint8" else "int16")
-    sources = [Source(bands=[s.bands[0].astype(dtype)], grid=s.grid) for s in sources]
+    sources = [SourceTile(bands=[s.bands[0].astype(dtype)], grid=s.grid) for s in sources]
     for grid in (
         target("EPSG:32631", 2500.0, (-1, 52, 1, 53)),
         target("EPSG:4326", 0.02, (-1, 52, 1, 53)),
@@ -123,7 +123,7 @@ def test_gdals_fill_rule_and_the_search_for_valid_pixels() -> None:
 def test_a_valid_mask_stands_for_fill() -> None:
     pixels, valid = noisy(EAST, 3, share=0.0), np.ones(EAST.shape, dtype=bool)
     valid[::2] = False
-    masked = Source(bands=[pixels], grid=EAST, valid=[valid])
+    masked = SourceTile(bands=[pixels], grid=EAST, valid=[valid])
     burnt = source(EAST, np.where(valid, pixels, np.int16(FILL)))
     grid = TARGETS[2]
     for method in ("nearest", "average"):
@@ -377,5 +377,5 @@ def test_sources_off_one_lattice_are_refused() -> None:
 
 
 def test_the_fallback_is_the_numpy_warper() -> None:
-    assert hasattr(oracle, "Warper")
+    assert hasattr(numpy_kernels, "Warper")
     assert modis_tile_grid(0, 0, 1000).height == 1200

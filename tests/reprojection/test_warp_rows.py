@@ -5,7 +5,7 @@ import pytest
 
 from reprojection.grid.grids import Lattice, modis_tile_grid, project_bounds
 from reprojection.kernels import kernels
-from reprojection.warp.warp import Method, Source, warp
+from reprojection.warp.warp import Method, SourceTile, warp
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "int8", "int16", "uint16"])
@@ -38,7 +38,7 @@ def test_rows_have_the_values_of_numpy(
         band[rng.random(grid.shape) < 0.1] = info.min
     bounds = project_bounds((-0.5, 48.5, 2.5, 50.3), crs)
     target = Lattice(crs=crs, resolution=resolution).snap(bounds)
-    sources = [Source(bands=bands, grid=grid)]
+    sources = [SourceTile(bands=bands, grid=grid)]
     ours = warp(sources, target, method, fill=int(info.min))
     monkeypatch.setattr(kernels, "available", lambda: False)
     plain = warp(sources, target, method, fill=int(info.min))

@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reprojection.grid.grids import Grid, Lattice, modis_tile_grid, project_bounds
-from reprojection.warp.warp import Source
+from reprojection.warp.warp import SourceTile
 
 FILL = -28672
 
@@ -31,8 +31,8 @@ def smooth(grid: Grid) -> NDArray[np.int16]:
     return pixels
 
 
-def source(grid: Grid, *bands: NDArray[np.generic]) -> Source:
-    return Source(bands=list(bands), grid=grid)  # type: ignore[arg-type]
+def source(grid: Grid, *bands: NDArray[np.generic]) -> SourceTile:
+    return SourceTile(bands=list(bands), grid=grid)  # type: ignore[arg-type]
 
 
 def target(crs: str, resolution: float, box: tuple[float, float, float, float]) -> Grid:

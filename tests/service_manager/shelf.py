@@ -10,12 +10,12 @@ from archives.model import Archive, Fetched, GranuleRecord, Holding, Progress, n
 from modis.box import LonLatBox
 from modis.collection import Collection
 from modis.tile import Tile
-from service_manager.planner.course import Course
+from service_manager.planner.plan_stream import PlanStream
 from tasks.model.packages import Packages
 from tasks.model.plan import Plan
 from tasks.model.spec import MosaicSpec
 from tasks.request.checks import Limits
-from tasks.request.request import Request, parse_request
+from tasks.request.document import Request, parse_request
 from tasks.settings import Settings
 
 LIMITS = Settings()
@@ -130,7 +130,7 @@ def composites(tiles: Iterable[tuple[int, int]] = ((17, 3), (18, 3))) -> list[Gr
 
 def plan(request: Request, archive: Archive, packages: Packages, limits: Limits) -> Plan:
     """All tasks of a request, inputs first, and what it asks for that cannot be had."""
-    course = Course(request, archive, packages, limits)
+    course = PlanStream(request, archive, packages, limits)
     tasks = {task.key: task for stretch in course.stretches() for task in stretch.tasks()}
     return Plan(
         tasks=tuple(tasks.values()),

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from service_manager.leader.leadership import Leadership
-from service_manager.options import Options
+from service_manager.options import ManagerOptions
 from swathmill.commands import backup as command
 from swathmill.stack.azurite import Account, AzuriteServer
 from tasks.errors import FencedError
@@ -25,28 +25,28 @@ from tasks.storage.clock import ManualClock
 from tasks.storage.memory_store import MemoryStore
 from tasks.storage.schema import SCHEMA, OtherSchemaError
 from tasks.storage.store import Store, Upsert
-from tasks.tables import protocol, request_table, requests
+from tasks.tables import protocol, request_operations, request_table
 from tasks.tables.request_table import RESTORING, request_row
-from tasks.tables.services import memory_services
+from tasks.tables.runtime import memory_runtime
 from tasks.tables.transitions import RetryPolicy
 from tests.service_manager.workbench import Bench, collect, mosaic, plan_of
 
 G = [collect(f"g{i}") for i in range(8)]
 A, B = mosaic("a", *G[:4]), mosaic("b", *G[4:])
 TOP = mosaic("top", A, B)
-OPTIONS = Options(sweep=300.0, retry=RetryPolicy(base=2.0))  # rarely: hints do it
+OPTIONS = ManagerOptions(sweep=300.0, retry=RetryPolicy(base=2.0))  # rarely: hints do it
 PLAN = plan_of(*G, A, B, TOP, outputs={"top": "out", "a": "out"})
 
 
 def bench(store: Store | None = None) -> Bench:
     """A bench on which g0 fails once, and g1 is claimed by a worker that dies."""
-    services = memory_services(ManualClock())
+    runtime = memory_runtime(ManualClock())
     if store is not None:
-        services = replace(services, store=store)
+        runtime = replace(runtime, store=store)
     return Bench(
         plans={"p": PLAN},
         options=OPTIONS,
-        services=services,
+        runtime=runtime,
         decide=lambda c: (
             Category.SERVER_BUSY if (c.task.key, c.task.attempt) == (G[0].key, 1) else None
         ),
@@ -59,7 +59,7 @@ def in_the_middle(b: Bench) -> str:
     b.manager.tick()
     b.manager.tick()
     b.sent.sort(key=lambda key: key == G[0].key)
-    running = protocol.claim(b.services, G[1].key, "dead", b.options.retry)
+    running = protocol.claim(b.runtime, G[1].key, "dead", b.options.retry)
     assert running is not None
     b.sent[:] = [G[0].key, *[spec.key for spec in G[2:6]]]
     b.work()
@@ -68,9 +68,9 @@ def in_the_middle(b: Bench) -> str:
 
 def restored(b: Bench, file: Path, store: Store | None = None) -> Bench:
     """A bench on an empty store, with the blobs that there were, and the file in it."""
-    services = replace(b.services, store=store or MemoryStore())
-    backup.restore(services.store, services.blobs, services.clock, file)
-    other = Bench(plans=b.plans, options=OPTIONS, services=services, decide=b.decide)
+    runtime = replace(b.runtime, store=store or MemoryStore())
+    backup.restore(runtime.store, runtime.blobs, runtime.clock, file)
+    other = Bench(plans=b.plans, options=OPTIONS, runtime=runtime, decide=b.decide)
     other.restart(epoch=2)
     return other
 
@@ -79,12 +79,12 @@ def ends_well(b: Bench, request: str) -> None:
     row = b.until_ended(request, seconds=4.0)
     assert row.state is RequestState.COMPLETE
     assert (row.outputs, row.delivered) == (2, 2)
-    for want in requests.results(b.services, request):
-        assert all(b.services.blobs.exists(*split_blob(file.blob)) for file in want.files)
+    for interest in request_operations.results(b.runtime, request):
+        assert all(b.runtime.blobs.exists(*split_blob(file.blob)) for file in interest.files)
     for shard in SHARDS:
-        for task in b.services.tasks.all_tasks(shard):
+        for task in b.runtime.tasks.all_tasks(shard):
             assert task.state is State.DONE
-    attempts = b.services.tasks.attempts(G[0].key)
+    attempts = b.runtime.tasks.attempts(G[0].key)
     assert [attempt.number for attempt in attempts] == [1, 2]
 
 
@@ -112,16 +112,14 @@ def test_a_request_goes_on_where_its_tables_are_restored(kind: str, tmp_path: Pa
     if kind == "memory":
         b = bench()
         request = in_the_middle(b)
-        totals = drain(backup.export(b.services.store, b.services.blobs, b.services.clock, file))
+        totals = drain(backup.export(b.runtime.store, b.runtime.blobs, b.runtime.clock, file))
         other = restored(b, file)
         ends_well(other, request)
     else:
         with account(tmp_path / "one") as one, account(tmp_path / "two") as two:
             b = bench(one)
             request = in_the_middle(b)
-            totals = drain(
-                backup.export(b.services.store, b.services.blobs, b.services.clock, file)
-            )
+            totals = drain(backup.export(b.runtime.store, b.runtime.blobs, b.runtime.clock, file))
             other = restored(b, file, two)
             ends_well(other, request)
     assert backup.check(file) == totals
@@ -137,15 +135,15 @@ def test_workers_may_go_on_while_tables_are_read(tmp_path: Path) -> None:
         b = bench()
         request = in_the_middle(b)
         b.sent[:] = [G[6].key, G[7].key]
-        held = protocol.claim(b.services, G[7].key, "slow", b.options.retry)
+        held = protocol.claim(b.runtime, G[7].key, "slow", b.options.retry)
         assert held is not None
         over = True
-        written = backup.export(b.services.store, b.services.blobs, b.services.clock, file)
+        written = backup.export(b.runtime.store, b.runtime.blobs, b.runtime.clock, file)
         for number, _ in enumerate(written):
             if number == at:
                 b.work()
                 done = held.attempt(started=0, ended=1, duration=1)
-                protocol.commit(b.services, done, [b._store(held)])
+                protocol.commit(b.runtime, done, [b._store(held)])
                 over = False
         ends_well(restored(b, file), request)
         if over:
@@ -160,7 +158,7 @@ def test_a_file_that_is_damaged_or_cut_off_is_refused_and_nothing_is_written(
     b = bench()
     in_the_middle(b)
     file = tmp_path / "tables.gz"
-    drain(backup.export(b.services.store, b.services.blobs, b.services.clock, file))
+    drain(backup.export(b.runtime.store, b.runtime.blobs, b.runtime.clock, file))
     lines = gzip.decompress(file.read_bytes()).splitlines(keepends=True)
     head = json.loads(lines[0])
     broken = {
@@ -183,7 +181,7 @@ def test_a_file_that_is_damaged_or_cut_off_is_refused_and_nothing_is_written(
         bad.write_bytes(content)
         store = MemoryStore()
         with pytest.raises(BackupError, match=str(bad)):
-            backup.restore(store, b.services.blobs, b.services.clock, bad)
+            backup.restore(store, b.runtime.blobs, b.runtime.clock, bad)
         assert not any(store.tables().values())
 
 
@@ -191,9 +189,9 @@ def test_only_empty_tables_take_a_file_and_a_broken_off_restore_goes_on(tmp_path
     b = bench()
     request = in_the_middle(b)
     file = tmp_path / "tables.gz"
-    drain(backup.export(b.services.store, b.services.blobs, b.services.clock, file))
+    drain(backup.export(b.runtime.store, b.runtime.blobs, b.runtime.clock, file))
     with pytest.raises(BackupError, match="not empty"):
-        backup.restore(b.services.store, b.services.blobs, b.services.clock, file)
+        backup.restore(b.runtime.store, b.runtime.blobs, b.runtime.clock, file)
     store = MemoryStore()
     mark = {"schema": SCHEMA, **vars(backup.check(file))}
     store.transact("requests", "requests", [Upsert(row=RESTORING, entity=mark)])
@@ -205,21 +203,21 @@ def test_only_empty_tables_take_a_file_and_a_broken_off_restore_goes_on(tmp_path
 def test_finished_tasks_without_their_files_are_counted() -> None:
     b = bench()
     in_the_middle(b)
-    assert backup.absent_artifacts(b.services.store, b.services.blobs) == 0
-    elsewhere = memory_services().blobs
-    assert backup.absent_artifacts(b.services.store, elsewhere) == 4
+    assert backup.absent_artifacts(b.runtime.store, b.runtime.blobs) == 0
+    elsewhere = memory_runtime().blobs
+    assert backup.absent_artifacts(b.runtime.store, elsewhere) == 4
 
 
 def test_no_manager_acts_while_a_file_is_written(tmp_path: Path) -> None:
     b = bench()
     in_the_middle(b)
-    acting = Leadership(b.services, 30.0)
+    acting = Leadership(b.runtime, 30.0)
     assert acting.acquire()
     said: list[str] = []
-    totals = command.write(b.services, tmp_path / "tables.gz", 30.0, said.append)
+    totals = command.write(b.runtime, tmp_path / "tables.gz", 30.0, said.append)
     assert said
     assert backup.check(tmp_path / "tables.gz") == totals
-    b.services.clock.sleep(11)
+    b.runtime.clock.sleep(11)
     with pytest.raises(FencedError):
         acting.renew()
     assert acting.acquire()  # at once: the export gave it back
@@ -237,12 +235,12 @@ def test_an_export_that_is_overtaken_leaves_no_file(
     def slow(*given: object) -> Iterator[backup.Totals]:
         for totals in original(*given):  # type: ignore[arg-type]
             if totals.rows == 5:
-                list(Leadership(b.services, 30.0).seize())
+                list(Leadership(b.runtime, 30.0).seize())
             yield totals
 
     monkeypatch.setattr(backup, "export", slow)
     with pytest.raises(FencedError):
-        command.write(b.services, tmp_path / "tables.gz", 30.0, lambda _: None)
+        command.write(b.runtime, tmp_path / "tables.gz", 30.0, lambda _: None)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -254,8 +252,6 @@ def test_rows_of_other_schemas_are_refused(number: int, remedy: str) -> None:
     b = bench()
     request = b.submit("p")
     row = {**request_table.REQUEST.dump(b.row(request)), "schema": number}
-    b.services.store.transact(
-        "requests", "requests", [Upsert(row=request_row(request), entity=row)]
-    )
+    b.runtime.store.transact("requests", "requests", [Upsert(row=request_row(request), entity=row)])
     with pytest.raises(OtherSchemaError, match=f"schema {number}.*{remedy}"):
         b.row(request)

@@ -4,8 +4,8 @@ from tasks.model.categories import Category
 from tasks.model.model import RequestState
 from tasks.model.plan import Plan
 from tasks.model.spec import ReduceSpec, Spec
-from tasks.tables import outbox, protocol, requests, retrying
-from tasks.tables.rows import Want
+from tasks.tables import outbox, protocol, request_operations, retrying
+from tasks.tables.rows import Interest
 from tests.service_manager.workbench import Bench, collect, mosaic, plan_of, reduction
 
 GRANULE = collect("g")
@@ -33,9 +33,13 @@ def runs(found: Bench, *, but: int = 0) -> int:
     return sum(key in keys for key in found.ran[but:])
 
 
-def reductions(found: Bench, request: str) -> list[Want]:
+def reductions(found: Bench, request: str) -> list[Interest]:
     keys = {run.key for run in RUNS}
-    return [want for want in requests.wants(found.services, request) if want.key in keys]
+    return [
+        interest
+        for interest in request_operations.interests(found.runtime, request)
+        if interest.key in keys
+    ]
 
 
 def test_sixty_runs_that_fail_alike_cost_a_few() -> None:
@@ -47,15 +51,19 @@ def test_sixty_runs_that_fail_alike_cost_a_few() -> None:
     assert row.state is RequestState.FAILED
     assert f"{CRASH} ({spent} of 60 runs; {60 - spent} were not run" in row.message
     assert "1 other result is there" in row.message
-    assert [want.name for want in requests.results(found.services, request)] == ["layer"]
+    assert [interest.name for interest in request_operations.results(found.runtime, request)] == [
+        "layer"
+    ]
     told = reductions(found, request)
-    assert {want.category for want in told} == {Category.USER_CODE_FAILED}
-    assert sum(want.stopped for want in told) == 60 - spent
-    assert all("mend the package and retry" in want.message for want in told if want.stopped)
+    assert {interest.category for interest in told} == {Category.USER_CODE_FAILED}
+    assert sum(interest.stopped for interest in told) == 60 - spent
+    assert all(
+        "mend the package and retry" in interest.message for interest in told if interest.stopped
+    )
     (gap,) = [one for one in row.gaps if "not run" in one.reason]  # one for all of them
     assert gap.what == f"{60 - spent} more runs of the reduction"
     assert CRASH in gap.reason, "the cause comes first: a gap's reason is cut off"
-    (mail,) = outbox.mails(found.services.store, request)
+    (mail,) = outbox.mails(found.runtime.store, request)
     body = " ".join(mail.body.split())
     assert "No module named 'scipy'" in body
     assert f"user code failed, 60 tasks, {60 - spent} of them not run" in body
@@ -104,7 +112,7 @@ def test_a_retry_of_the_ended_request_runs_them_all() -> None:
     first = found.submit("whole", reduction=REDUCTION)
     found.until_ended(first)
     but = len(found.ran)
-    second = retrying.retry(found.services, first, retrying.Scope()).id
+    second = retrying.retry(found.runtime, first, retrying.Scope()).id
     assert found.until_ended(second).state is RequestState.FAILED
     assert runs(found, but=but) == 60
 
@@ -137,17 +145,17 @@ def test_a_retry_while_the_request_runs_runs_what_was_stopped() -> None:
     request = found.submit("whole", reduction=REDUCTION)
     found.rounds(40)
     told = reductions(found, request)
-    assert all(want.outcome == "failed" for want in told)
-    stopped = next(want for want in told if want.stopped)
+    assert all(interest.outcome == "failed" for interest in told)
+    stopped = next(interest for interest in told if interest.stopped)
     but = len(found.ran)
-    retrying.retry(found.services, request, retrying.Scope(task=stopped.key))
+    retrying.retry(found.runtime, request, retrying.Scope(task=stopped.key))
     found.rounds(10)
     assert stopped.key in found.ran[but:]
     assert runs(found, but=but) == 1
-    again = next(want for want in reductions(found, request) if want.key == stopped.key)
+    again = next(interest for interest in reductions(found, request) if interest.key == stopped.key)
     assert (again.outcome, again.stopped, again.message) == ("failed", False, CRASH)
     but = len(found.ran)
-    retrying.retry(found.services, request, retrying.Scope())
+    retrying.retry(found.runtime, request, retrying.Scope())
     found.rounds(40)
     assert runs(found, but=but) == 60
     holding.clear()

@@ -5,13 +5,13 @@ from dataclasses import replace
 
 import pytest
 
-from service_manager.options import Options
+from service_manager.options import ManagerOptions
 from tasks.model.categories import Category
-from tasks.model.model import Phase, RequestOrder, RequestState, State, WantOutcome
+from tasks.model.model import Phase, RequestOrder, RequestState, State, TaskOutcome
 from tasks.model.spec import Spec
 from tasks.storage.memory_store import MemoryStore
 from tasks.storage.store import Upsert
-from tasks.tables import outbox, protocol, request_table, requests, retrying
+from tasks.tables import outbox, protocol, request_operations, request_table, retrying
 from tasks.tables.request_table import PhaseCount, RequestRow
 from tasks.tables.retrying import Scope
 from tasks.tables.task_table import RowKind, TaskTable, kind_of
@@ -25,11 +25,11 @@ PLAN = plan_of(*G, *TOPS, outputs={spec.name: f"out/{spec.name}" for spec in TOP
 BROKEN = min(granule.key for granule in G)
 
 
-def bench(options: Options | None = None) -> Bench:
+def bench(options: ManagerOptions | None = None) -> Bench:
     """A machine on which one granule is damaged."""
     return Bench(
         plans={"p": PLAN},
-        options=options or Options(window=20),
+        options=options or ManagerOptions(window=20),
         decide=lambda c: Category.BAD_IMAGE_FORMAT if c.task.key == BROKEN else None,
     )
 
@@ -50,11 +50,11 @@ def slow(b: Bench) -> None:
 
 
 def results(b: Bench, request: str) -> set[str]:
-    return {want.name for want in requests.results(b.services, request)}
+    return {interest.name for interest in request_operations.results(b.runtime, request)}
 
 
 def cancel(b: Bench, request: str) -> RequestRow:
-    requests.order(b.services, request, RequestOrder.CANCEL)
+    request_operations.order(b.runtime, request, RequestOrder.CANCEL)
     return b.row(request)
 
 
@@ -64,21 +64,21 @@ def until(b: Bench, there: Callable[[], bool]) -> None:
         if there():
             return
         b.manager.tick()
-        b.services.clock.sleep(1)
+        b.runtime.clock.sleep(1)
     raise AssertionError("it did not come")
 
 
 def counts_are_true(b: Bench, request: str) -> None:
     """The row counts what is listed, and all that was planned."""
     row = b.row(request)
-    wants = list(requests.wants(b.services, request))
-    made = [want for want in wants if want.output and want.outcome == "done"]
+    interests = list(request_operations.interests(b.runtime, request))
+    made = [interest for interest in interests if interest.output and interest.outcome == "done"]
     assert (row.delivered, row.outputs) == (len(made), NUMBER)
     assert sum(count.total for count in row.phases.values()) == 2 * NUMBER
     for phase, count in row.phases.items():
-        told = [want.outcome for want in wants if want.phase is phase]
-        assert count.done == told.count(WantOutcome.DONE)
-        assert count.failed == told.count(WantOutcome.FAILED) + told.count(WantOutcome.GAP)
+        told = [interest.outcome for interest in interests if interest.phase is phase]
+        assert count.done == told.count(TaskOutcome.DONE)
+        assert count.failed == told.count(TaskOutcome.FAILED) + told.count(TaskOutcome.GAP)
         assert (count.left, count.running) == (0, 0)
         assert count.cancelled == count.total - count.done - count.failed
 
@@ -97,12 +97,12 @@ def test_it_is_told_at_once_and_keeps_every_finished_result() -> None:
     assert row.state is RequestState.CANCELLED
     said = f"{row.delivered} of {NUMBER} results were finished and are kept"
     assert said in row.message
-    for want in requests.results(b.services, request):
-        task = b.services.tasks.task(want.key)
+    for interest in request_operations.results(b.runtime, request):
+        task = b.runtime.tasks.task(interest.key)
         assert task is not None
-        assert (task.state, want.files) == (State.DONE, task.files)
-    assert next(requests.failures(b.services, request)).key == BROKEN
-    (mail,) = outbox.mails(b.services.store, request)
+        assert (task.state, interest.files) == (State.DONE, task.files)
+    assert next(request_operations.failures(b.runtime, request)).key == BROKEN
+    (mail,) = outbox.mails(b.runtime.store, request)
     assert mail.subject == "p: cancelled"
     text = " ".join(mail.body.split())
     assert said in text
@@ -117,12 +117,12 @@ def test_nothing_of_it_is_sent_or_begun_any_more() -> None:
     waiting = [*b.sent]  # messages that workers have yet to take
     assert waiting
     cancel(b, request)
-    b.services.clock.sleep(1)
+    b.runtime.clock.sleep(1)
     b.sent.clear()
     until(b, lambda: b.row(request).state.ended)
     assert b.sent == []
     for key in waiting:
-        assert protocol.claim(b.services, key, "late", RetryPolicy()) is None
+        assert protocol.claim(b.runtime, key, "late", RetryPolicy()) is None
     live = [row for row in _tasks(b) if row["state"] in ("waiting", "ready", "running")]
     assert live == []
 
@@ -135,11 +135,11 @@ def test_what_was_committed_and_not_told_yet_counts() -> None:
     while not untold:
         b.manager.tick()
         b.work()  # committed; no manager has heard of it
-        b.services.clock.sleep(1)
+        b.runtime.clock.sleep(1)
         untold = [
-            want.name
-            for want in requests.wants(b.services, request)
-            if want.output and not want.outcome and _state(b, want.key) is State.DONE
+            interest.name
+            for interest in request_operations.interests(b.runtime, request)
+            if interest.output and not interest.outcome and _state(b, interest.key) is State.DONE
         ]
     cancel(b, request)
     until(b, lambda: b.row(request).state.ended)
@@ -156,16 +156,16 @@ def test_a_manager_that_dies_meanwhile_is_followed_by_one_that_goes_on(after: in
     cancel(b, request)
     for _ in range(after):
         b.manager.tick()
-        b.services.clock.sleep(1)
+        b.runtime.clock.sleep(1)
     row = b.row(request)
     assert row.state is RequestState.CANCELLING
     assert sum(count.total for count in row.phases.values()) == 2 * NUMBER
     b.restart(epoch=3)
-    requests.order(b.services, request, RequestOrder.CANCEL)
+    request_operations.order(b.runtime, request, RequestOrder.CANCEL)
     until(b, lambda: b.row(request).state.ended)
     assert before <= results(b, request)
     counts_are_true(b, request)
-    assert len(list(outbox.mails(b.services.store, request))) == 1
+    assert len(list(outbox.mails(b.runtime.store, request))) == 1
 
 
 def test_its_progress_is_told_meanwhile() -> None:
@@ -176,7 +176,7 @@ def test_its_progress_is_told_meanwhile() -> None:
     left: list[int] = []
     while not b.row(request).state.ended:
         b.manager.tick()
-        b.services.clock.sleep(1)
+        b.runtime.clock.sleep(1)
         left.append(sum(count.left for count in b.row(request).phases.values()))
     assert left == sorted(left, reverse=True)
     assert len(set(left)) > 5
@@ -186,10 +186,10 @@ def test_other_orders_change_nothing_then() -> None:
     b = bench()
     request = in_the_middle(b)
     slow(b)
-    requests.order(b.services, request, RequestOrder.PAUSE)
+    request_operations.order(b.runtime, request, RequestOrder.PAUSE)
     cancel(b, request)
     for order in (RequestOrder.PAUSE, RequestOrder.RESUME, RequestOrder.CONFIRM):
-        requests.order(b.services, request, order)
+        request_operations.order(b.runtime, request, order)
         b.manager.tick()
         row = b.row(request)
         assert (row.state, row.order, row.paused) == (RequestState.CANCELLING, None, False)
@@ -201,7 +201,7 @@ def test_a_retry_afterwards_is_another_request_that_makes_the_rest() -> None:
     cancel(b, request)
     until(b, lambda: b.row(request).state.ended)
     ran = set(b.ran) - {BROKEN}
-    again = retrying.retry(b.services, request, Scope())
+    again = retrying.retry(b.runtime, request, Scope())
     assert (again.retry_of, b.row(request).retried_as) == (request, again.id)
     row = b.until_ended(again.id)
     assert (row.state, row.delivered) == (RequestState.GAPS, NUMBER - 1)
@@ -217,39 +217,39 @@ def test_its_intermediates_are_let_go_and_its_results_kept() -> None:
     until(b, lambda: b.row(request).state.ended)
     row, kept = b.row(request), results(b, request)
     b.rounds(60)
-    assert b.services.requests.unsettled() == []
-    wants = list(requests.wants(b.services, request))
-    assert {want.name for want in wants if want.outcome == "done"} == kept
-    assert all(want.output for want in wants if want.outcome == "done")
+    assert b.runtime.requests.unsettled() == []
+    interests = list(request_operations.interests(b.runtime, request))
+    assert {interest.name for interest in interests if interest.outcome == "done"} == kept
+    assert all(interest.output for interest in interests if interest.outcome == "done")
     assert b.row(request) == row
 
 
 def test_before_its_plan_is_written_it_ends_at_once_without_a_manager_or_a_mail() -> None:
-    b = bench(Options(confirm_tasks=1))
+    b = bench(ManagerOptions(confirm_tasks=1))
     held = b.submit("p")
     b.rounds(5)
     assert b.row(held).state is RequestState.HELD
     submitted = b.submit("p")
-    written = len(list(outbox.mails(b.services.store)))
+    written = len(list(outbox.mails(b.runtime.store)))
     for request, said in ((held, "before it was confirmed"), (submitted, "before it was planned")):
         row = cancel(b, request)
         assert row.state is RequestState.CANCELLED
         assert said in row.message
-        assert row.ended == b.services.clock.now()
+        assert row.ended == b.runtime.clock.now()
     b.rounds(60)
-    assert b.services.requests.live() == []
-    assert b.services.requests.unsettled() == []
-    assert len(list(outbox.mails(b.services.store))) == written
+    assert b.runtime.requests.live() == []
+    assert b.runtime.requests.unsettled() == []
+    assert len(list(outbox.mails(b.runtime.store))) == written
     assert b.ran == []
 
 
 def test_in_the_middle_of_its_plan_nothing_more_is_written() -> None:
-    b = bench(Options(window=20, slice=0.0))
+    b = bench(ManagerOptions(window=20, slice=0.0))
     request = b.submit("p")
-    until(b, lambda: len(list(requests.wants(b.services, request))) > 20)
+    until(b, lambda: len(list(request_operations.interests(b.runtime, request))) > 20)
     assert b.row(request).state is RequestState.WRITING
     cancel(b, request)
-    most = len(list(requests.wants(b.services, request)))
+    most = len(list(request_operations.interests(b.runtime, request)))
     until(b, lambda: b.row(request).state.ended)
     assert len(_tasks(b)) <= most
     assert not any(row["state"] in ("waiting", "ready", "running") for row in _tasks(b))
@@ -257,7 +257,7 @@ def test_in_the_middle_of_its_plan_nothing_more_is_written() -> None:
 
 
 def test_a_request_that_fails_counts_truly_too() -> None:
-    b = bench(Options(window=20))
+    b = bench(ManagerOptions(window=20))
     request = b.submit("p", on_missing="fail")
     row = b.until_ended(request)
     assert row.state is RequestState.FAILED
@@ -272,7 +272,7 @@ def test_an_order_that_an_older_build_stored_is_obeyed() -> None:
     old = {**request_table.REQUEST.dump(b.row(request)), "schema": 2, "order": "cancel"}
     phases = {name: PhaseCount(total=NUMBER) for name in (Phase.COLLECTION, Phase.AGGREGATION)}
     assert phases.keys() == b.row(request).phases.keys()
-    b.services.store.transact(
+    b.runtime.store.transact(
         "requests", "requests", [Upsert(row=request_table.request_row(request), entity=old)]
     )
     assert b.row(request).state is RequestState.CANCELLING
@@ -285,7 +285,7 @@ def test_the_tasks_of_a_shard_are_read_wherever_they_lie() -> None:
     b = bench()
     b.submit("p")
     b.rounds(3)
-    store = b.services.store
+    store = b.runtime.store
     some: tuple[list[Spec], ...] = ([*G, *TOPS], [*G[::40]], [*G[:2], *TOPS[-1:]])
     for wanted in some:
         for number in "05af":
@@ -301,11 +301,11 @@ def _keys(specs: Sequence[Spec], number: str) -> list[str]:
 
 
 def _tasks(b: Bench) -> list[dict[str, object]]:
-    store = b.services.store
+    store = b.runtime.store
     assert isinstance(store, MemoryStore)
     return [dict(row.entity) for row in store.tables()["tasks"] if kind_of(row.row) is RowKind.TASK]
 
 
 def _state(b: Bench, key: str) -> State | None:
-    task = b.services.tasks.task(key)
+    task = b.runtime.tasks.task(key)
     return task.state if task else None

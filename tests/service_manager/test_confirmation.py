@@ -2,9 +2,9 @@
 
 import pytest
 
-from service_manager.options import Options
+from service_manager.options import ManagerOptions
 from tasks.model.model import RequestOrder, RequestState
-from tasks.tables import outbox, requests
+from tasks.tables import outbox, request_operations
 from tests.service_manager.workbench import Bench, collect, mosaic, plan_of
 
 PLAN = plan_of(collect("g"), mosaic("top", collect("g")), outputs={"top": "out"})
@@ -12,7 +12,7 @@ PLAN = plan_of(collect("g"), mosaic("top", collect("g")), outputs={"top": "out"}
 
 def held(**limits: float) -> tuple[Bench, str]:
     """A request that waits, by these limits."""
-    bench = Bench({"p": PLAN}, Options(**limits))  # type: ignore[arg-type]
+    bench = Bench({"p": PLAN}, ManagerOptions(**limits))  # type: ignore[arg-type]
     request = bench.submit("p")
     bench.rounds(5)
     return bench, request
@@ -35,13 +35,13 @@ def test_beyond_a_limit_a_request_waits_says_why_and_what_it_takes(
     assert says in row.message
     assert (row.preview.tasks, row.preview.granules, row.preview.size) == (2, 1, 10)
     assert bench.sent == bench.ran == []
-    (mail,) = outbox.mails(bench.services.store)
+    (mail,) = outbox.mails(bench.runtime.store)
     assert says in " ".join(mail.body.split())
 
 
 def test_confirmed_it_goes_on_to_its_end() -> None:
     bench, request = held(confirm_tasks=1)
-    requests.order(bench.services, request, RequestOrder.CONFIRM)
+    request_operations.order(bench.runtime, request, RequestOrder.CONFIRM)
     assert bench.until_ended(request).state is RequestState.COMPLETE
 
 
@@ -50,15 +50,15 @@ def test_it_waits_through_a_restart_and_may_be_cancelled() -> None:
     bench.restart(2)
     bench.rounds(5)
     assert bench.row(request).state is RequestState.HELD
-    requests.order(bench.services, request, RequestOrder.CANCEL)
+    request_operations.order(bench.runtime, request, RequestOrder.CANCEL)
     assert bench.until_ended(request).state is RequestState.CANCELLED
     assert bench.ran == []
 
 
 def test_within_the_limits_nothing_waits_and_nothing_can_be_confirmed() -> None:
-    bench = Bench({"p": PLAN}, Options(confirm_tasks=2))
+    bench = Bench({"p": PLAN}, ManagerOptions(confirm_tasks=2))
     request = bench.submit("p")
     bench.rounds(2)
-    requests.order(bench.services, request, RequestOrder.CONFIRM)
+    request_operations.order(bench.runtime, request, RequestOrder.CONFIRM)
     assert bench.row(request).order is None
     assert bench.until_ended(request).state is RequestState.COMPLETE

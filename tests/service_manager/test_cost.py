@@ -4,13 +4,13 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from service_manager.options import Options
+from service_manager.options import ManagerOptions
 from tasks.model.model import RequestState
 from tasks.model.spec import Spec
 from tasks.storage.clock import ManualClock
 from tasks.storage.store import Operation, Row, Store
-from tasks.tables import protocol, requests, task_table
-from tasks.tables.services import memory_services
+from tasks.tables import protocol, request_operations, task_table
+from tasks.tables.runtime import memory_runtime
 from tasks.tables.task_table import RowKind, kind_of
 from tests.service_manager.workbench import Bench, collect, document, mosaic, plan_of
 
@@ -65,12 +65,12 @@ class Worked(Bench):
 
 
 def counted(*tasks: Spec, outputs: dict[str, str]) -> tuple[Worked, Counting]:
-    services = memory_services(ManualClock())
-    store = Counting(services.store)
+    runtime = memory_runtime(ManualClock())
+    store = Counting(runtime.store)
     b = Worked(
         plans={"p": plan_of(*tasks, outputs=outputs)},
-        options=Options(sweep=1e6, window=10_000, tick=0.5),
-        services=replace(services, store=store),
+        options=ManagerOptions(sweep=1e6, window=10_000, tick=0.5),
+        runtime=replace(runtime, store=store),
     )
     return b, store
 
@@ -127,13 +127,13 @@ def test_a_commit_reads_again_only_when_its_row_has_changed() -> None:
     b.submit("p")
     b.manager.tick()
     b.manager.tick()
-    claimed = protocol.claim(b.services, granules[0].key, "w", b.options.retry)
+    claimed = protocol.claim(b.runtime, granules[0].key, "w", b.options.retry)
     assert claimed is not None
-    second = requests.submit(b.services, "other", document("p"))
+    second = request_operations.submit(b.runtime, "other", document("p"))
     b.rounds(3)  # the second request wants it, too: another ETag
     store.reads.clear()
     done = claimed.attempt(started=0, ended=1, duration=1)
-    assert protocol.commit(b.services, done, [b._store(claimed)], claimed.task)
+    assert protocol.commit(b.runtime, done, [b._store(claimed)], claimed.task)
     assert store.reads[granules[0].key] == 1
     assert b.until_ended(second).state is RequestState.COMPLETE
 
@@ -166,7 +166,7 @@ def test_five_thousand_inputs_take_one_write_of_their_dependent_a_tick() -> None
         before = store.writes[top.key]
         b.manager.tick()
         told.append(store.writes[top.key] - before)
-        b.services.clock.sleep(1.0)
+        b.runtime.clock.sleep(1.0)
         assert len(told) < 30
     assert b.row(request).state is RequestState.COMPLETE
     assert max(told) == 1

@@ -5,34 +5,36 @@ from dataclasses import replace
 import pytest
 
 from service_manager.fleet.monitor import GiveUp, Kill, Monitor, Verdicts
-from service_manager.options import Options
+from service_manager.options import ManagerOptions
 from service_manager.requests.ending import judge, lacking
 from service_manager.tasks.dispatch import Dispatch
-from service_manager.tasks.view import Live, Running, View
+from service_manager.tasks.manager_cache import Live, ManagerCache, WatchedAttempt
 from tasks.model.categories import Category
 from tasks.model.classes import sized
-from tasks.model.model import ArtifactFile, MissingPolicy, Phase, RequestState, WantOutcome
+from tasks.model.model import ArtifactFile, MissingPolicy, Phase, RequestState, TaskOutcome
 from tasks.model.plan import Gap
 from tasks.tables.expectation import Times
 from tasks.tables.history import ClassStatistics
 from tasks.tables.request_table import PhaseCount, RequestRow
-from tasks.tables.rows import Want
+from tasks.tables.rows import Interest
 from tasks.tables.workers import RunningAttempt, WorkerRow
 
-OPTIONS = Options(heartbeat=5, lease=30, floor=60, ceiling=3600, factor=4, samples=5)
+OPTIONS = ManagerOptions(heartbeat=5, lease=30, floor=60, ceiling=3600, factor=4, samples=5)
 
 
-def view(*requests: tuple[str, str, float], slots: int = 2) -> View:
+def cache(*requests: tuple[str, str, float], slots: int = 2) -> ManagerCache:
     """Requests as (id, owner, submitted)."""
-    found = View(slots=slots)
+    found = ManagerCache(slots=slots)
     for name, owner, submitted in requests:
         row = RequestRow(id=name, owner=owner, state=RequestState.RUNNING, submitted=submitted)
         found.requests[name] = Live(row=row, policy=MissingPolicy.SKIP)
     return found
 
 
-def running(key: str = "k", *, retries: int = 0, since: float = 0.0, worker: str = "w") -> Running:
-    return Running(
+def running(
+    key: str = "k", *, retries: int = 0, since: float = 0.0, worker: str = "w"
+) -> WatchedAttempt:
+    return WatchedAttempt(
         key=key,
         claim="claim-" + key,
         worker=worker,
@@ -58,7 +60,7 @@ def worker(sequence: int, *attempts: RunningAttempt, name: str = "w") -> WorkerR
     )
 
 
-def listed(found: Running, ago: float = 0.0) -> RunningAttempt:
+def listed(found: WatchedAttempt, ago: float = 0.0) -> RunningAttempt:
     return RunningAttempt(
         key=found.key,
         claim=found.claim,
@@ -73,7 +75,7 @@ def listed(found: Running, ago: float = 0.0) -> RunningAttempt:
 
 def test_owners_share_and_a_small_request_is_not_hidden() -> None:
     dispatch = Dispatch(window=64, resend=30)
-    seen = view(("large", "a", 1.0), ("small", "b", 2.0), slots=4)
+    seen = cache(("large", "a", 1.0), ("small", "b", 2.0), slots=4)
     for i in range(1000):
         dispatch.add(f"{i:04d}", "large")
     for i in range(3):
@@ -86,7 +88,7 @@ def test_owners_share_and_a_small_request_is_not_hidden() -> None:
 
 def test_of_one_owner_the_request_with_least_in_flight_comes_first() -> None:
     dispatch = Dispatch(window=64, resend=30)
-    seen = view(("large", "a", 1.0), ("small", "a", 2.0), slots=2)
+    seen = cache(("large", "a", 1.0), ("small", "a", 2.0), slots=2)
     for i in range(100):
         dispatch.add(f"{i:04d}", "large")
     dispatch.choose(seen, 0.0)
@@ -99,7 +101,7 @@ def test_of_one_owner_the_request_with_least_in_flight_comes_first() -> None:
 
 def test_a_window_bounds_what_a_request_has_on_the_queue() -> None:
     dispatch = Dispatch(window=3, resend=30)
-    seen = view(("r", "a", 1.0), slots=2)
+    seen = cache(("r", "a", 1.0), slots=2)
     for i in range(20):
         dispatch.add(f"{i:04d}", "r")
     assert len(dispatch.choose(seen, 0.0)) == 3
@@ -112,12 +114,12 @@ def test_a_large_fleet_widens_the_window() -> None:
     dispatch = Dispatch(window=3, resend=30)
     for i in range(20):
         dispatch.add(f"{i:04d}", "r")
-    assert len(dispatch.choose(view(("r", "a", 1.0), slots=10), 0.0)) == 10
+    assert len(dispatch.choose(cache(("r", "a", 1.0), slots=10), 0.0)) == 10
 
 
 def test_of_a_large_request_a_part_is_remembered() -> None:
     dispatch = Dispatch(window=3, resend=30)
-    seen = view(("r", "a", 1.0), slots=2)
+    seen = cache(("r", "a", 1.0), slots=2)
     for i in range(1000):
         dispatch.add(f"{i:04d}", "r")
     assert len(dispatch) == dispatch.most == 24
@@ -140,7 +142,7 @@ def test_of_a_large_request_a_part_is_remembered() -> None:
 
 def test_what_a_sweep_did_not_read_is_not_gone() -> None:
     dispatch = Dispatch(window=9, resend=30)
-    seen = view(("r", "a", 1.0), slots=3)
+    seen = cache(("r", "a", 1.0), slots=3)
     for key in ("a1", "a5", "a9"):
         dispatch.add(key, "r")
     dispatch.reconcile("a", {"a2": "r", "a5": "r"}, {"r": "a5"})
@@ -150,7 +152,7 @@ def test_what_a_sweep_did_not_read_is_not_gone() -> None:
 
 def test_a_message_is_sent_again_after_silence_and_ever_less_often() -> None:
     dispatch = Dispatch(window=3, resend=30)
-    seen = view(("r", "a", 1.0))
+    seen = cache(("r", "a", 1.0))
     dispatch.add("k", "r")
     sent = [t for t in range(0, 1000) if dispatch.choose(seen, float(t))]
     assert sent[:5] == [0, 30, 90, 210, 450]
@@ -158,7 +160,7 @@ def test_a_message_is_sent_again_after_silence_and_ever_less_often() -> None:
 
 def test_a_paused_request_is_not_sent() -> None:
     dispatch = Dispatch(window=3, resend=30)
-    seen = view(("r", "a", 1.0))
+    seen = cache(("r", "a", 1.0))
     live = seen.requests["r"]
     live.row = RequestRow(id="r", owner="a", state=RequestState.RUNNING, submitted=1.0, paused=True)
     dispatch.add("k", "r")
@@ -167,7 +169,7 @@ def test_a_paused_request_is_not_sent() -> None:
 
 def test_what_the_broker_did_not_take_is_sent_next_time() -> None:
     dispatch = Dispatch(window=3, resend=30)
-    seen = view(("r", "a", 1.0))
+    seen = cache(("r", "a", 1.0))
     dispatch.add("k", "r")
     assert dispatch.choose(seen, 0.0) == ["k"]
     dispatch.unsend(["k"])
@@ -176,7 +178,7 @@ def test_what_the_broker_did_not_take_is_sent_next_time() -> None:
 
 def test_a_sweep_puts_right_what_is_ready() -> None:
     dispatch = Dispatch(window=9, resend=30)
-    seen = view(("r", "a", 1.0))
+    seen = cache(("r", "a", 1.0))
     for key in ("a1", "a2", "b1"):
         dispatch.add(key, "r")
     dispatch.reconcile("a", {"a2": "r", "a3": "r"})
@@ -185,7 +187,7 @@ def test_a_sweep_puts_right_what_is_ready() -> None:
 
 def test_quick_tasks_fill_the_queue_ahead_of_the_slots() -> None:
     dispatch = Dispatch(window=1000, resend=30)
-    seen = view(("r", "a", 1.0), slots=2)
+    seen = cache(("r", "a", 1.0), slots=2)
     for i in range(2000):
         dispatch.add(f"{i:04d}", "r")
     most = 0
@@ -200,7 +202,7 @@ def test_quick_tasks_fill_the_queue_ahead_of_the_slots() -> None:
 
 def test_a_fleet_heard_of_at_once_does_not_flood_the_queue() -> None:
     dispatch = Dispatch(window=8000, resend=30)
-    seen = view(("r", "a", 1.0), slots=1000)
+    seen = cache(("r", "a", 1.0), slots=1000)
     for i in range(8000):
         dispatch.add(f"{i:04d}", "r")
     first = dispatch.choose(seen, 0.0)
@@ -215,7 +217,7 @@ def test_what_is_on_the_queue_is_looked_at_once_however_many_are_chosen(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     dispatch = Dispatch(window=8000, resend=30)
-    seen = view(("r", "a", 1.0), slots=2000)
+    seen = cache(("r", "a", 1.0), slots=2000)
     for i in range(8000):
         dispatch.add(f"{i:04d}", "r")
     looked = 0
@@ -259,7 +261,7 @@ def test_the_bound_is_four_times_the_mean(
 
 
 def test_an_attempt_beyond_its_bound_is_killed_once_then_given_up() -> None:
-    seen = View()
+    seen = ManagerCache()
     one = seen.running["k"] = running()
     monitor = Monitor(OPTIONS, seen)
     statistics = {"class": ClassStatistics(task_class="class", count=5, mean=20.0)}
@@ -282,7 +284,7 @@ def test_a_yearly_group_outlives_the_bound_of_daily_ones() -> None:
     """Ten times 4x the daily mean, and it runs on; a daily one is killed beside it."""
     day, year = sized("aggregation group", 2**20), sized("aggregation group", 365 * 2**20)
     statistics = {day: ClassStatistics(task_class=day, count=100, mean=20.0)}
-    seen = View()
+    seen = ManagerCache()
     for one, name in ((running("day"), day), (running("year"), year)):
         one.task_class = name
         seen.running[one.key] = one
@@ -293,7 +295,7 @@ def test_a_yearly_group_outlives_the_bound_of_daily_ones() -> None:
 
 
 def test_a_silent_worker_is_lost_after_its_lease_and_a_beating_one_is_not() -> None:
-    seen = View()
+    seen = ManagerCache()
     one = seen.running["k"] = running()
     monitor = Monitor(OPTIONS, seen)
     monitor.hear([worker(1, listed(one))], 0.0)
@@ -308,7 +310,7 @@ def test_a_silent_worker_is_lost_after_its_lease_and_a_beating_one_is_not() -> N
 
 
 def test_a_claim_its_worker_never_lists_is_lost() -> None:
-    seen = View()
+    seen = ManagerCache()
     seen.running["k"] = running()
     monitor = Monitor(OPTIONS, seen)
     verdicts = []
@@ -320,7 +322,7 @@ def test_a_claim_its_worker_never_lists_is_lost() -> None:
 
 def test_an_attempt_is_as_old_as_its_worker_says() -> None:
     """A manager that takes over does not begin to count anew."""
-    seen = View()
+    seen = ManagerCache()
     one = seen.running["k"] = running(since=1000.0)
     monitor = Monitor(OPTIONS, seen)
     monitor.hear([worker(1, listed(one, ago=900.0))], 1000.0)
@@ -330,10 +332,10 @@ def test_an_attempt_is_as_old_as_its_worker_says() -> None:
 # --- how a request ends ---
 
 
-def want(
-    name: str, outcome: WantOutcome, *, output: str = "", category: Category | None = None
-) -> Want:
-    return Want(
+def interest(
+    name: str, outcome: TaskOutcome, *, output: str = "", category: Category | None = None
+) -> Interest:
+    return Interest(
         request="r",
         key=name,
         phase=Phase.AGGREGATION if output else Phase.COLLECTION,
@@ -348,45 +350,47 @@ def want(
 @pytest.mark.parametrize(
     ("policy", "outcomes", "gaps", "expected"),
     [
-        (MissingPolicy.SKIP, [WantOutcome.DONE, WantOutcome.DONE], 0, RequestState.COMPLETE),
-        (MissingPolicy.SKIP, [WantOutcome.DONE, WantOutcome.DONE], 1, RequestState.GAPS),
-        (MissingPolicy.SKIP, [WantOutcome.FAILED, WantOutcome.DONE], 0, RequestState.GAPS),
-        (MissingPolicy.SKIP, [WantOutcome.FAILED, WantOutcome.GAP], 0, RequestState.FAILED),
-        (MissingPolicy.FAIL, [WantOutcome.FAILED, WantOutcome.DONE], 0, RequestState.FAILED),
-        (MissingPolicy.FAIL, [WantOutcome.DONE, WantOutcome.DONE], 1, RequestState.GAPS),
-        (MissingPolicy.FAIL, [WantOutcome.DONE, WantOutcome.SUPERSEDED], 0, RequestState.FAILED),
+        (MissingPolicy.SKIP, [TaskOutcome.DONE, TaskOutcome.DONE], 0, RequestState.COMPLETE),
+        (MissingPolicy.SKIP, [TaskOutcome.DONE, TaskOutcome.DONE], 1, RequestState.GAPS),
+        (MissingPolicy.SKIP, [TaskOutcome.FAILED, TaskOutcome.DONE], 0, RequestState.GAPS),
+        (MissingPolicy.SKIP, [TaskOutcome.FAILED, TaskOutcome.GAP], 0, RequestState.FAILED),
+        (MissingPolicy.FAIL, [TaskOutcome.FAILED, TaskOutcome.DONE], 0, RequestState.FAILED),
+        (MissingPolicy.FAIL, [TaskOutcome.DONE, TaskOutcome.DONE], 1, RequestState.GAPS),
+        (MissingPolicy.FAIL, [TaskOutcome.DONE, TaskOutcome.SUPERSEDED], 0, RequestState.FAILED),
     ],
 )
 def test_how_a_request_ends(
-    policy: MissingPolicy, outcomes: list[WantOutcome], gaps: int, expected: RequestState
+    policy: MissingPolicy, outcomes: list[TaskOutcome], gaps: int, expected: RequestState
 ) -> None:
-    wants = [want("granule", outcomes[0]), want("result", outcomes[1], output="out")]
-    found = judge(policy, wants, [Gap(what="day", reason="no granule")] * gaps)
+    interests = [interest("granule", outcomes[0]), interest("result", outcomes[1], output="out")]
+    found = judge(policy, interests, [Gap(what="day", reason="no granule")] * gaps)
     assert found.state is expected
     assert found.message
 
 
-def reduction_of(*ends: Want) -> list[Want]:
+def reduction_of(*ends: Interest) -> list[Interest]:
     """A request for a reduction: one plain raster, and what the runs came to."""
-    return [want("layer", WantOutcome.DONE, output="MCD15A2.005/Lai_1km"), *ends]
+    return [interest("layer", TaskOutcome.DONE, output="MCD15A2.005/Lai_1km"), *ends]
 
 
 CRASH = "python own.py ended with exit code 1: ModuleNotFoundError: No module named 'scipy'"
 
 
-def crashed(number: int, message: str = CRASH, *, stopped: bool = False) -> Want:
-    failed = want(f"r0c{number} 2012-04", WantOutcome.FAILED, category=Category.USER_CODE_FAILED)
+def crashed(number: int, message: str = CRASH, *, stopped: bool = False) -> Interest:
+    failed = interest(
+        f"r0c{number} 2012-04", TaskOutcome.FAILED, category=Category.USER_CODE_FAILED
+    )
     return replace(failed, phase=Phase.REDUCTION, message=message, stopped=stopped)
 
 
 RUNS = {Phase.REDUCTION: PhaseCount(total=20)}
-GAP = want("Lai_1km_own.2012-04", WantOutcome.GAP, output="own/Lai_1km_own")
+GAP = interest("Lai_1km_own.2012-04", TaskOutcome.GAP, output="own/Lai_1km_own")
 
 
 def test_a_request_whose_every_reduction_failed_has_failed_and_says_of_what() -> None:
     stopped = [crashed(n, stopped=True, message="not run") for n in range(3, 20)]
-    wants = reduction_of(*[crashed(n) for n in range(3)], *stopped, GAP)
-    found = judge(MissingPolicy.SKIP, wants, [], package="own", phases=RUNS)
+    interests = reduction_of(*[crashed(n) for n in range(3)], *stopped, GAP)
+    found = judge(MissingPolicy.SKIP, interests, [], package="own", phases=RUNS)
     assert found.state is RequestState.FAILED
     assert found.message == (
         "no result of the reduction own could be made: user code failed: python own.py ended with "
@@ -397,9 +401,9 @@ def test_a_request_whose_every_reduction_failed_has_failed_and_says_of_what() ->
 
 def test_a_reduction_that_failed_for_some_groups_is_told_beside_its_results() -> None:
     other = crashed(2, message="python own.py ended with exit code 3: odd")
-    made = want("Fpar_1km_own.2012-04", WantOutcome.DONE, output="own/Fpar_1km_own")
-    wants = reduction_of(crashed(0), crashed(1), other, made)
-    found = judge(MissingPolicy.SKIP, wants, [], package="own", phases=RUNS)
+    made = interest("Fpar_1km_own.2012-04", TaskOutcome.DONE, output="own/Fpar_1km_own")
+    interests = reduction_of(crashed(0), crashed(1), other, made)
+    found = judge(MissingPolicy.SKIP, interests, [], package="own", phases=RUNS)
     assert found.state is RequestState.GAPS
     assert "2 of 2 results are there; some lack an input: user code failed: python own.py" in (
         found.message
@@ -410,7 +414,7 @@ def test_a_reduction_that_failed_for_some_groups_is_told_beside_its_results() ->
 def test_without_a_result_the_failed_granules_are_the_cause() -> None:
     granules = [
         replace(
-            want(f"g{n}.hdf", WantOutcome.FAILED, category=Category.UNREADABLE_INPUT_FILE),
+            interest(f"g{n}.hdf", TaskOutcome.FAILED, category=Category.UNREADABLE_INPUT_FILE),
             message=f"g{n}.hdf is cut off",
         )
         for n in range(3)
@@ -423,9 +427,9 @@ def test_without_a_result_the_failed_granules_are_the_cause() -> None:
 
 
 def test_rasters_without_one_valid_pixel_are_named() -> None:
-    wants = [
+    interests = [
         replace(
-            want(name, WantOutcome.DONE, output="own"),
+            interest(name, TaskOutcome.DONE, output="own"),
             files=(
                 ArtifactFile(name=f"{name}.tif", blob="b", size=1, sha256="", valid_share=share),
                 ArtifactFile(name=f"{name}.json", blob="c", size=1, sha256=""),
@@ -433,7 +437,7 @@ def test_rasters_without_one_valid_pixel_are_named() -> None:
         )
         for name, share in (("a", 0.0), ("b", 0.5), ("c", 0.0), ("d", 1e-9))
     ]
-    found = judge(MissingPolicy.SKIP, wants, [])
+    found = judge(MissingPolicy.SKIP, interests, [])
     assert found.state is RequestState.COMPLETE
     assert found.message == (
         "all 4 results are there; 2 of 4 rasters hold no valid pixel: own/a.tif, own/c.tif"
@@ -441,12 +445,12 @@ def test_rasters_without_one_valid_pixel_are_named() -> None:
 
 
 def test_what_is_lacking_is_named_with_its_reason() -> None:
-    wants = [
-        want("result", WantOutcome.GAP, output="out"),
-        want("cell", WantOutcome.GAP),
-        want("granule", WantOutcome.FAILED, category=Category.DOWNLOAD_FAILED),
+    interests = [
+        interest("result", TaskOutcome.GAP, output="out"),
+        interest("cell", TaskOutcome.GAP),
+        interest("granule", TaskOutcome.FAILED, category=Category.DOWNLOAD_FAILED),
     ]
-    assert lacking(wants, [Gap(what="day", reason="no granule")]) == (
+    assert lacking(interests, [Gap(what="day", reason="no granule")]) == (
         Gap(what="day", reason="no granule"),
         Gap(what="granule", reason="download failed: said so"),
         Gap(what="result", reason="none of its inputs could be made"),

@@ -7,13 +7,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from service_manager.fleet.machines import Machines
-from service_manager.tasks.pace import Pace
+from service_manager.tasks.attempt_statistics import AttemptStatistics
 from tasks.model.categories import Category
 from tasks.storage.clock import ManualClock
 from tasks.storage.memory_store import MemoryStore
 from tasks.tables import workers
 from tasks.tables.workers import Hold, WorkerRow
-from tests.service_manager.test_slow_machines import OPTIONS, Fleet, news
+from tests.service_manager.test_slow_machines import OPTIONS, Fleet, event
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def slow(fleet: Fleet, worker: str, until: float) -> None:
 def free(fleet: Fleet) -> int:
     """The slots that take work after the next look and the beat that follows it."""
     fleet.look(fleet.now + 10)
-    return fleet.view.slots
+    return fleet.cache.slots
 
 
 # --- what is evidence ---
@@ -48,7 +48,7 @@ def test_the_first_attempts_of_a_worker_are_no_evidence() -> None:
     fleet.look(5)
     slow(fleet, "w2", 300)
     assert fleet.holds == {}
-    for one in list(fleet.view.running.values()):
+    for one in list(fleet.cache.running.values()):
         fleet.end(one, 300.0)
     fleet.look(310)
     assert fleet.holds == {}
@@ -60,9 +60,9 @@ def test_the_first_attempts_of_a_class_on_a_worker_are_no_evidence(pair: Fleet) 
     for i in range(40):
         one = pair.begin(f"new{i}", "w0")
         one.task_class = "new class"
-        ended = replace(news(one.key, "w0", 10.0), task_class="new class")
+        ended = replace(event(one.key, "w0", 10.0), task_class="new class")
         pair.monitor.ended(ended, one, {}, 0.0)
-        del pair.view.running[one.key]
+        del pair.cache.running[one.key]
     for key in ("a", "b"):
         pair.begin(key, "w1").task_class = "new class"
     pair.look(200)
@@ -108,7 +108,7 @@ def test_what_ran_while_its_worker_was_silent_is_no_evidence(pair: Fleet) -> Non
 def test_the_last_worker_is_released_when_the_others_leave(pair: Fleet) -> None:
     slow(pair, "w1", 60)
     assert pair.holds == {"w1": Hold.DRAINED}
-    assert pair.view.slots == 2
+    assert pair.cache.slots == 2
     pair.gone = {"w0"}
     assert free(pair) == 2
     assert free(pair) == 2
@@ -116,7 +116,7 @@ def test_the_last_worker_is_released_when_the_others_leave(pair: Fleet) -> None:
 
 def test_the_last_worker_is_released_when_its_probe_was_slow_too(pair: Fleet) -> None:
     slow(pair, "w1", 60)
-    for one in list(pair.view.running.values()):
+    for one in list(pair.cache.running.values()):
         pair.end(one, 60.0, Category.CANCELLED)
     pair.look(700)
     assert pair.holds == {"w1": Hold.PROBE}
@@ -139,7 +139,7 @@ def test_a_drained_worker_is_released_when_work_waits_and_all_others_are_full(pa
     """Two reductions hang on the other worker: what waits is begun at once, not after the probe."""
     slow(pair, "w1", 60)
     assert pair.holds == {"w1": Hold.DRAINED}
-    for one in list(pair.view.running.values()):
+    for one in list(pair.cache.running.values()):
         pair.end(one, 60.0, Category.CANCELLED)
     for key in ("hangs", "hangs too"):
         pair.begin(key, "w0").task_class = "reduction"
@@ -177,22 +177,22 @@ def test_one_worker_and_a_quarter_of_the_slots_are_free_at_every_look(
     events: list[tuple[str, int]],
 ) -> None:
     """Workers come, go, are slow, probed and held by a manager before this one."""
-    machines = Machines(Pace(samples=5), OPTIONS.bounds, probe=20.0, beat=5.0)
+    machines = Machines(AttemptStatistics(samples=5), OPTIONS.bounds, probe=20.0, beat=5.0)
     rows = {f"w{i}": row(f"w{i}", slots=1 + i % 3) for i in range(4)}
     machines.hear(rows.values(), {}, 0.0)
     for i in range(60):
-        machines.ended(news(f"past{i}", f"w{i % 4}", 90.0 + i % 20), {}, 0.0)
-        machines._pace.learn("class", 90.0 + i % 20)
+        machines.ended(event(f"past{i}", f"w{i % 4}", 90.0 + i % 20), {}, 0.0)
+        machines._statistics.learn("class", 90.0 + i % 20)
     now = 0.0
-    for number, (event, which) in enumerate(events):
+    for number, (happens, which) in enumerate(events):
         now += 5.0
         name = f"w{which}"
-        match event:
+        match happens:
             case "slow" if name in rows:
                 for i in range(3):
-                    machines.ended(news(f"slow{number}-{i}", name, 2000.0), {}, now)
+                    machines.ended(event(f"slow{number}-{i}", name, 2000.0), {}, now)
             case "end" if name in rows:
-                machines.ended(news(f"well{number}", name, 100.0), {}, now)
+                machines.ended(event(f"well{number}", name, 100.0), {}, now)
             case "join":
                 rows.setdefault(name, row(name, started=now))
             case "leave":
@@ -288,8 +288,8 @@ def test_classes_without_a_success_for_the_longest_time_are_forgotten() -> None:
     for i in range(1000):
         one = fleet.begin(f"task{i}", "w0")
         one.task_class = f"class {i}"
-        ended = replace(news(one.key, "w0", 10.0), task_class=one.task_class)
-        del fleet.view.running[one.key]
+        ended = replace(event(one.key, "w0", 10.0), task_class=one.task_class)
+        del fleet.cache.running[one.key]
         fleet.monitor.ended(ended, one, {}, fleet.now)
     slow(fleet, "w1", 400)
     assert fleet.holds == {}

@@ -4,7 +4,7 @@ from portal.core.expected import Expected
 from tasks.model.model import RequestState
 from tasks.model.plan import Plan
 from tasks.model.spec import GridSpec, Input, MosaicSpec
-from tasks.tables import requests
+from tasks.tables import request_operations
 from tasks.tables.request_table import Preview
 from tests.service_manager.workbench import Bench, collect, document, plan_of
 
@@ -27,7 +27,7 @@ PLANS = {"coarse": plan_at(0.5, 512), "fine": plan_at(0.25, 1024)}
 
 
 def preview_of(bench: Bench, title: str) -> Preview:
-    request = requests.submit(bench.services, "owner", document(title), dry_run=True)
+    request = request_operations.submit(bench.runtime, "owner", document(title), dry_run=True)
     row = bench.until_ended(request)
     assert row.state is RequestState.PREVIEWED
     return row.preview

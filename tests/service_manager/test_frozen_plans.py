@@ -13,10 +13,10 @@ from bench.continent import Continent, request_document
 from modis.box import LonLatBox
 from modis.collection import Collection
 from service_manager.planner import listing
-from service_manager.planner.course import Course
-from service_manager.plans import frozen
+from service_manager.planner.plan_stream import PlanStream
+from service_manager.plans import stored_plan
 from tasks.model.packages import Packages, pack
-from tasks.request.request import parse_request
+from tasks.request.document import parse_request
 from tasks.settings import Settings
 from tasks.storage.blobs import PACKAGES, PLANS, MemoryBlobs
 
@@ -69,13 +69,13 @@ class Watched:
         raise NotImplementedError(f"{record.name} {to} {progress}")
 
 
-def course(archive: Watched, days: int = DAYS, **changes: object) -> Course:
+def course(archive: Watched, days: int = DAYS, **changes: object) -> PlanStream:
     document = request_document(START, START + timedelta(days=days - 1), **changes)
     settings = Settings()
-    return Course(parse_request(document), archive, Packages.of(settings), settings)
+    return PlanStream(parse_request(document), archive, Packages.of(settings), settings)
 
 
-def tasks_of(plan: frozen.Frozen) -> list[tuple[str, str, str]]:
+def tasks_of(plan: stored_plan.Frozen) -> list[tuple[str, str, str]]:
     return [(t.key, t.output, t.spec.model_dump_json()) for t in plan.tasks()]
 
 
@@ -87,14 +87,14 @@ def small_stretches() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def first() -> tuple[MemoryBlobs, frozen.Frozen]:
+def first() -> tuple[MemoryBlobs, stored_plan.Frozen]:
     """Blobs with one plan in them."""
     blobs = MemoryBlobs()
-    return blobs, frozen.freeze(blobs, "first", course(Watched()))
+    return blobs, stored_plan.freeze(blobs, "first", course(Watched()))
 
 
 def test_keys_and_specifications_of_a_frozen_plan_agree(
-    first: tuple[MemoryBlobs, frozen.Frozen],
+    first: tuple[MemoryBlobs, stored_plan.Frozen],
 ) -> None:
     _, plan = first
     assert len(plan.stretches) == 3
@@ -107,23 +107,23 @@ def test_keys_and_specifications_of_a_frozen_plan_agree(
 
 
 def test_the_same_is_not_listed_again_while_the_catalogue_says_that_nothing_changed(
-    first: tuple[MemoryBlobs, frozen.Frozen],
+    first: tuple[MemoryBlobs, stored_plan.Frozen],
 ) -> None:
     blobs, plan = first
     archive = Watched()
-    again = frozen.freeze(blobs, "same", course(archive, title="Another title"))
+    again = stored_plan.freeze(blobs, "same", course(archive, title="Another title"))
     assert archive.searched == []
     assert again == plan
-    assert frozen.thaw(blobs, "same") == plan
+    assert stored_plan.thaw(blobs, "same") == plan
 
 
 @pytest.mark.parametrize("says", ["something else", "", "no answer"])
 def test_what_may_have_changed_is_listed_and_what_has_not_is_kept(
-    first: tuple[MemoryBlobs, frozen.Frozen], says: str
+    first: tuple[MemoryBlobs, stored_plan.Frozen], says: str
 ) -> None:
     blobs, plan = first
     archive = Watched(says=says)
-    again = frozen.freeze(blobs, f"listed, {says}", course(archive))
+    again = stored_plan.freeze(blobs, f"listed, {says}", course(archive))
     assert set(archive.searched) == {START}
     assert [s.name for s in again.stretches] == [s.name for s in plan.stretches]
     assert again.counts == plan.counts
@@ -131,46 +131,48 @@ def test_what_may_have_changed_is_listed_and_what_has_not_is_kept(
 
 
 def test_from_the_first_change_on_all_is_planned_anew(
-    first: tuple[MemoryBlobs, frozen.Frozen],
+    first: tuple[MemoryBlobs, stored_plan.Frozen],
 ) -> None:
     blobs, plan = first
     archive = Watched(says="less", without="MOD09GA.A2004158.h09v05")  # the sixth day
-    again = frozen.freeze(blobs, "changed", course(archive))
+    again = stored_plan.freeze(blobs, "changed", course(archive))
     names = [s.name for s in again.stretches]
     assert names[0] == plan.stretches[0].name
     assert all(name.startswith("changed/") for name in names[1:])
     assert again.counts.granules == plan.counts.granules - 1
-    assert tasks_of(again) == tasks_of(frozen.freeze(MemoryBlobs(), "alone", course(archive)))
+    assert tasks_of(again) == tasks_of(stored_plan.freeze(MemoryBlobs(), "alone", course(archive)))
 
 
 @pytest.mark.parametrize("trouble", ["fails", "changes"])
 def test_a_list_that_was_cut_or_changed_meanwhile_is_read_again(trouble: str) -> None:
     blobs = MemoryBlobs()
     archive = Watched(fails=trouble == "fails", changes=trouble == "changes")
-    assert frozen.freeze(blobs, "one", course(archive, 3)).stamp == ""
+    assert stored_plan.freeze(blobs, "one", course(archive, 3)).stamp == ""
     calm = Watched(says=archive.says)
-    assert frozen.freeze(blobs, "two", course(calm, 3)).stamp
+    assert stored_plan.freeze(blobs, "two", course(calm, 3)).stamp
     assert calm.searched
     calm.searched.clear()
-    frozen.freeze(blobs, "three", course(calm, 3))
+    stored_plan.freeze(blobs, "three", course(calm, 3))
     assert calm.searched == []
 
 
-def test_another_request_has_another_plan(first: tuple[MemoryBlobs, frozen.Frozen]) -> None:
+def test_another_request_has_another_plan(first: tuple[MemoryBlobs, stored_plan.Frozen]) -> None:
     blobs, _ = first
     archive = Watched()
-    frozen.freeze(blobs, "another", course(archive, 2))
+    stored_plan.freeze(blobs, "another", course(archive, 2))
     assert archive.searched
 
 
-def test_a_run_that_broke_off_is_gone_on_with(first: tuple[MemoryBlobs, frozen.Frozen]) -> None:
+def test_a_run_that_broke_off_is_gone_on_with(
+    first: tuple[MemoryBlobs, stored_plan.Frozen],
+) -> None:
     _, plan = first
     blobs, archive = MemoryBlobs(), Watched()
-    with pytest.raises(frozen.AbandonedError):
-        frozen.freeze(blobs, "broken", course(archive), "run1", lambda: True)
-    assert frozen.begun(blobs, "broken") == 1
+    with pytest.raises(stored_plan.AbandonedError):
+        stored_plan.freeze(blobs, "broken", course(archive), "run1", lambda: True)
+    assert stored_plan.begun(blobs, "broken") == 1
     archive.searched.clear()
-    whole = frozen.freeze(blobs, "broken", course(archive), "run2")
+    whole = stored_plan.freeze(blobs, "broken", course(archive), "run2")
     (resumed,) = set(archive.searched)
     assert resumed == plan.stretches[0].outcome.last + timedelta(days=1)
     assert tasks_of(whole) == tasks_of(plan)
@@ -180,13 +182,13 @@ def test_a_run_that_broke_off_is_gone_on_with(first: tuple[MemoryBlobs, frozen.F
 
 
 def test_a_plan_whose_blobs_are_gone_is_made_anew(
-    first: tuple[MemoryBlobs, frozen.Frozen],
+    first: tuple[MemoryBlobs, stored_plan.Frozen],
 ) -> None:
     _, plan = first
     blobs, archive = MemoryBlobs(), Watched()
-    kept = frozen.freeze(blobs, "gone", course(archive))
+    kept = stored_plan.freeze(blobs, "gone", course(archive))
     blobs.delete(PLANS, kept.stretches[1].name)
-    anew = frozen.freeze(blobs, "anew", course(archive))
+    anew = stored_plan.freeze(blobs, "anew", course(archive))
     assert all(stretch.name.startswith("anew/") for stretch in anew.stretches)
     assert tasks_of(anew) == tasks_of(plan)
 
@@ -201,5 +203,5 @@ def test_a_package_that_is_damaged_in_storage_is_stored_again(tmp_path: Path) ->
         if content is not None:
             blobs.delete(PACKAGES, package.blob)
             blobs.put_bytes(PACKAGES, package.blob, content)
-        frozen.store_package(blobs, package)
+        stored_plan.store_package(blobs, package)
         assert blobs.get_bytes(PACKAGES, package.blob) == package.data

@@ -5,45 +5,45 @@ from collections.abc import Callable
 
 import pytest
 
-from service_manager.leader.keeping import LONGEST_ROUND, Keeper
 from service_manager.leader.leadership import Leadership
+from service_manager.leader.lease import LONGEST_ROUND, Keeper
 from tasks.errors import FencedError
 from tasks.storage.clock import ManualClock
-from tasks.tables.services import Services, memory_services
+from tasks.tables.runtime import Runtime, memory_runtime
 
 LEASE = 30.0
 
 
 @pytest.fixture
-def services() -> Services:
-    return memory_services(ManualClock())
+def runtime() -> Runtime:
+    return memory_runtime(ManualClock())
 
 
 @pytest.fixture
-def acting(services: Services) -> Leadership:
-    one = Leadership(services, LEASE)
+def acting(runtime: Runtime) -> Leadership:
+    one = Leadership(runtime, LEASE)
     assert one.acquire()
     return one
 
 
-def test_a_round_longer_than_the_lease_keeps_it(services: Services, acting: Leadership) -> None:
-    keeper = Keeper(acting, services.clock, LEASE)
-    standby = Leadership(services, LEASE)
+def test_a_round_longer_than_the_lease_keeps_it(runtime: Runtime, acting: Leadership) -> None:
+    keeper = Keeper(acting, runtime.clock, LEASE)
+    standby = Leadership(runtime, LEASE)
     for _ in range(int(3 * LONGEST_ROUND)):
-        services.clock.sleep(LEASE / 6)
+        runtime.clock.sleep(LEASE / 6)
         keeper.look()
         assert not standby.acquire()
     keeper.turn()
 
 
 def test_a_round_without_end_does_not_keep_it_for_ever(
-    services: Services, acting: Leadership
+    runtime: Runtime, acting: Leadership
 ) -> None:
-    keeper = Keeper(acting, services.clock, LEASE)
-    standby = Leadership(services, LEASE)
+    keeper = Keeper(acting, runtime.clock, LEASE)
+    standby = Leadership(runtime, LEASE)
     took = 0.0
     while not standby.acquire():
-        services.clock.sleep(LEASE / 6)
+        runtime.clock.sleep(LEASE / 6)
         keeper.look()
         took += LEASE / 6
         assert took < 2 * LONGEST_ROUND * LEASE
@@ -54,7 +54,7 @@ def test_a_round_without_end_does_not_keep_it_for_ever(
         keeper.turn()
 
 
-def test_it_looks_while_the_context_lasts(services: Services, acting: Leadership) -> None:
+def test_it_looks_while_the_context_lasts(runtime: Runtime, acting: Leadership) -> None:
     looks = threading.Semaphore(0)
 
     class Told(Keeper):
@@ -66,7 +66,7 @@ def test_it_looks_while_the_context_lasts(services: Services, acting: Leadership
         return [thread.name for thread in threading.enumerate() if thread.name == "keeper"]
 
     keeper: Callable[..., Keeper] = Told
-    with keeper(acting, services.clock, 0.06).beside() as turn:
+    with keeper(acting, runtime.clock, 0.06).beside() as turn:
         assert looks.acquire(timeout=30)
         assert looks.acquire(timeout=30)
         turn()

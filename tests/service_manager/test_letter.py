@@ -7,27 +7,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reprojection.read.completeness import Completeness, Missing
-from service_manager.requests.letter import Outcome, compose, outcome, usable_address
+from service_manager.requests.letter import RequestSummary, compose, outcome, usable_address
 from tasks.model.categories import Category
-from tasks.model.model import ArtifactFile, Phase, RequestState, WantOutcome
+from tasks.model.model import ArtifactFile, Phase, RequestState, TaskOutcome
 from tasks.model.plan import Gap
 from tasks.tables.request_table import PhaseCount
-from tasks.tables.rows import Want
+from tasks.tables.rows import Interest
 
 LINK = "http://portal/requests/r1"
 FILE = ArtifactFile(name="a.tif", blob="artifacts/a", size=1_500_000, sha256="0")
-DONE = Want(
+DONE = Interest(
     request="r1",
     key="0a",
     phase=Phase.AGGREGATION,
     name="MCD15A2.005.Lai_1km.2012-01-01",
     output="MCD15A2.005/Lai_1km",
-    outcome=WantOutcome.DONE,
+    outcome=TaskOutcome.DONE,
     files=(FILE,),
 )
 
 
-def text(state: RequestState, found: Outcome, **more: str) -> str:
+def text(state: RequestState, found: RequestSummary, **more: str) -> str:
     title = "Leaf area, British Isles and North Sea coast"
     return compose(title=title, state=state, outcome=found, link=LINK, **more).body
 
@@ -53,7 +53,7 @@ def test_gaps_say_which_dates_and_why() -> None:
         Gap(what=f"MCD15A2.005 2012-03-{day:02d}", reason="the archive has no granule of this date")
         for day in (5, 13, 21)
     ]
-    gap = replace(DONE, outcome=WantOutcome.GAP, files=(), name="h17v03 2012-01-09", message="")
+    gap = replace(DONE, outcome=TaskOutcome.GAP, files=(), name="h17v03 2012-01-09", message="")
     found = outcome([DONE, gap], gaps)
     body = text(RequestState.GAPS, found)
     assert "What is missing (4 gaps)" in body
@@ -70,7 +70,7 @@ def test_failures_by_category_with_their_remedy() -> None:
             key=f"0{n}",
             output="",
             files=(),
-            outcome=WantOutcome.FAILED,
+            outcome=TaskOutcome.FAILED,
             phase=Phase.COLLECTION,
             name=f"granule {n}",
             message=f"granule {n} is a web page; fetch it again" if n else "",
@@ -105,8 +105,8 @@ def test_results_that_lack_an_input_are_named_with_the_share_that_they_have() ->
     said = Completeness(share=0.5, missing=(Missing(what=name, why="not in the archive"),))
     half = replace(FILE, name="MCD15A2.005.Lai_1km.2012-01-09.tif", completeness=said)
     cube = replace(FILE, name="MCD15A2.005.Lai_1km.nc", completeness=replace(said, share=0.97))
-    want = replace(DONE, output="MCD15A2.005/Lai_1km", files=(FILE, half, cube))
-    found = outcome([want], [Gap(what=name, reason="the archive has no granule")])
+    interest = replace(DONE, output="MCD15A2.005/Lai_1km", files=(FILE, half, cube))
+    found = outcome([interest], [Gap(what=name, reason="the archive has no granule")])
     body = " ".join(text(RequestState.GAPS, found).split())
     assert (
         "Made without some of their inputs (2 files): MCD15A2.005/Lai_1km 2012-01-09, the cube "
@@ -119,14 +119,14 @@ def test_results_that_lack_an_input_are_named_with_the_share_that_they_have() ->
 
 
 def test_a_refusal_says_why() -> None:
-    body = text(RequestState.REFUSED, Outcome(), message="grid.crs: EPSG:1 is not known.")
+    body = text(RequestState.REFUSED, RequestSummary(), message="grid.crs: EPSG:1 is not known.")
     assert "was refused. grid.crs: EPSG:1 is not known." in " ".join(body.split())
 
 
 @given(st.text(max_size=300), st.text(max_size=300))
 def test_a_subject_is_one_line_whatever_the_title(title: str, message: str) -> None:
     letter = compose(
-        title=title, state=RequestState.FAILED, outcome=Outcome(), link=LINK, message=message
+        title=title, state=RequestState.FAILED, outcome=RequestSummary(), link=LINK, message=message
     )
     assert len(letter.subject.splitlines()) == 1
     assert len(letter.subject) <= 200
@@ -155,4 +155,4 @@ def test_addresses_that_would_break_a_header() -> None:
 def test_what_a_link_does_not_let_its_reader_do_is_said_to_need_signing_in(
     state: RequestState, said: str
 ) -> None:
-    assert f"{said}\n  {LINK}" in text(state, Outcome())
+    assert f"{said}\n  {LINK}" in text(state, RequestSummary())

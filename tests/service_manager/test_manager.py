@@ -5,17 +5,17 @@ import threading
 import pytest
 
 from service_manager.leader.service import serve
-from service_manager.options import Options
+from service_manager.options import ManagerOptions
 from tasks.errors import RequestRefusedError, StoreError
 from tasks.model.absence import NAMED, Absent, bounded
 from tasks.model.categories import Category
 from tasks.model.model import Phase, RequestOrder, RequestState, State
 from tasks.model.plan import Gap, Plan
-from tasks.request.request import Request
+from tasks.request.document import Request
 from tasks.storage.blobs import split_blob
 from tasks.storage.schema import SCHEMA
 from tasks.storage.store import Delete, Insert
-from tasks.tables import history, outbox, protocol, requests, workers
+from tasks.tables import history, outbox, protocol, request_operations, workers
 from tasks.tables.request_table import list_rows
 from tasks.tables.task_table import MARKERS, RowKind, kind_of
 from tasks.tables.transitions import RetryPolicy
@@ -38,8 +38,8 @@ def left_over(found: Bench) -> list[str]:
     """Rows that must be gone when nothing is under way."""
     return [
         row.row
-        for row in found.services.store.tables()["tasks"]  # type: ignore[attr-defined]
-        if kind_of(row.row) in (RowKind.NEWS, *MARKERS)
+        for row in found.runtime.store.tables()["tasks"]  # type: ignore[attr-defined]
+        if kind_of(row.row) in (RowKind.COMPLETION_EVENT, *MARKERS)
     ]
 
 
@@ -50,8 +50,8 @@ def test_a_request_completes_and_says_so() -> None:
     assert row.state is RequestState.COMPLETE
     assert (row.outputs, row.delivered) == (2, 2)
     assert row.phases[Phase.COLLECTION].done == 4
-    assert [w.name for w in requests.results(b.services, request)] == ["a", "top"]
-    (mail,) = outbox.mails(b.services.store)
+    assert [w.name for w in request_operations.results(b.runtime, request)] == ["a", "top"]
+    (mail,) = outbox.mails(b.runtime.store)
     assert "complete" in mail.subject
     assert left_over(b) == []
     assert sorted(b.ran) == sorted(s.key for s in (*G, A, B, TOP))
@@ -82,14 +82,14 @@ def test_what_is_missing_is_skipped_named_and_mailed() -> None:
     assert row.state is RequestState.GAPS
     assert [g.what for g in row.gaps] == ["g0"]
     assert (row.outputs, row.delivered) == (2, 2)
-    outcomes = {w.key: w for w in requests.wants(b.services, request)}
+    outcomes = {w.key: w for w in request_operations.interests(b.runtime, request)}
     assert outcomes[A.key].outcome == "superseded"
-    heir = outcomes[outcomes[A.key].successor]
+    heir = outcomes[outcomes[A.key].fallback]
     assert heir.outcome == "done"
     assert heir.output == "out"
-    successor = b.services.tasks.spec(heir.key)
-    assert [i.key for i in successor.inputs] == [G[1].key]
-    assert [(one.what, one.why) for one in successor.missing] == [("g0", "source not published")]
+    fallback = b.runtime.tasks.spec(heir.key)
+    assert [i.key for i in fallback.inputs] == [G[1].key]
+    assert [(one.what, one.why) for one in fallback.missing] == [("g0", "source not published")]
 
 
 def test_a_successor_names_the_granules_for_want_of_which_its_inputs_were_not_made() -> None:
@@ -103,14 +103,14 @@ def test_a_successor_names_the_granules_for_want_of_which_its_inputs_were_not_ma
     request = b.submit("p")
     row = b.until_ended(request)
     assert row.state is RequestState.GAPS
-    (made,) = requests.results(b.services, request)
-    over = b.services.tasks.spec(made.key)
+    (made,) = request_operations.results(b.runtime, request)
+    over = b.runtime.tasks.spec(made.key)
     assert over.missing == ()
     (given,) = over.inputs
-    successor = b.services.tasks.spec(given.key)
-    assert [i.key for i in successor.inputs] == [A.key]
-    assert successor.absent_parts == 1
-    assert [(one.part, one.what, one.why) for one in successor.missing] == [
+    fallback = b.runtime.tasks.spec(given.key)
+    assert [i.key for i in fallback.inputs] == [A.key]
+    assert fallback.absent_parts == 1
+    assert [(one.part, one.what, one.why) for one in fallback.missing] == [
         (SOLE.key, "g3", "unreadable input file")
     ]
 
@@ -128,10 +128,12 @@ def test_what_a_successor_only_counts_is_counted_once_where_it_fails_too() -> No
     request = b.submit("p")
     for _ in range(400):
         b.rounds(1)
-        wants = {want.key: want for want in requests.wants(b.services, request)}
-        if wants and wants[top.key].successor:
+        interests = {
+            interest.key: interest for interest in request_operations.interests(b.runtime, request)
+        }
+        if interests and interests[top.key].fallback:
             break
-    over = b.services.tasks.spec(wants[top.key].successor)
+    over = b.runtime.tasks.spec(interests[top.key].fallback)
     assert over.missing_unnamed is not None
     # The granules, g0 that failed, and the part over what there is, which failed, too.
     assert len(over.missing) + over.missing_unnamed.inputs == NAMED + 50 + 2
@@ -145,7 +147,7 @@ def test_nothing_left_is_a_gap_and_a_request_without_results_fails() -> None:
     assert row.state is RequestState.FAILED
     assert "none of the 1 results" in row.message
     assert [g.what for g in row.gaps] == ["g3", "sole"]
-    sole = b.services.tasks.task(SOLE.key)
+    sole = b.runtime.tasks.task(SOLE.key)
     assert sole is not None
     assert (sole.state, sole.category) == (State.FAILED, Category.UPSTREAM_FAILED)
 
@@ -158,35 +160,35 @@ def test_on_missing_fail_fails_at_the_first_failure() -> None:
     assert "g0" in row.message
     b.rounds(2)
     assert left_over(b) == []
-    assert all(w.outcome for w in requests.wants(b.services, request))
+    assert all(w.outcome for w in request_operations.interests(b.runtime, request))
 
 
 def test_a_failure_is_tried_again_within_its_budget_and_recorded() -> None:
     b = bench(decide=lambda c: Category.SERVER_BUSY if c.task.attempt < 3 else None)
     request = b.submit("ab")
     assert b.until_ended(request).state is RequestState.COMPLETE
-    attempts = b.services.tasks.attempts(G[0].key)
+    attempts = b.runtime.tasks.attempts(G[0].key)
     assert [a.category for a in attempts] == [Category.SERVER_BUSY, Category.SERVER_BUSY, None]
-    means = {c: s.mean for c, s in history.class_statistics(b.services.store).items()}
+    means = {c: s.mean for c, s in history.class_statistics(b.runtime.store).items()}
     assert means == {G[0].task_class: 1.0, A.task_class: 1.0}
-    counts = history.executions(b.services.store, 2, today=_today(b))
+    counts = history.executions(b.runtime.store, 2, today=_today(b))
     assert sum(c.count for c in counts) == 9
 
 
 def test_a_dry_run_counts_and_plans_nothing() -> None:
     b = bench()
     b.until_ended(b.submit("ab"))
-    request = requests.submit(b.services, "owner", _document(b, "p"), dry_run=True)
+    request = request_operations.submit(b.runtime, "owner", _document(b, "p"), dry_run=True)
     row = b.until_ended(request)
     assert row.state is RequestState.PREVIEWED
     assert (row.preview.granules, row.preview.tasks, row.preview.reused) == (4, 7, 3)
     assert row.preview.size == 20
-    assert list(requests.wants(b.services, request)) == []
-    assert list(outbox.mails(b.services.store, request)) == []
+    assert list(request_operations.interests(b.runtime, request)) == []
+    assert list(outbox.mails(b.runtime.store, request)) == []
 
 
 def test_a_plan_above_the_limit_is_refused_naming_the_setting() -> None:
-    b = bench(options=Options(max_tasks=6))
+    b = bench(options=ManagerOptions(max_tasks=6))
     row = b.until_ended(b.submit("p"))
     assert row.state is RequestState.REFUSED
     assert "SWATHMILL_MAX_TASKS allows 6" in row.message
@@ -212,15 +214,17 @@ def test_a_planner_that_refuses_and_one_that_breaks_end_the_request() -> None:
 
 
 def test_cancel_withdraws_what_is_unfinished_and_leaves_shared_tasks_to_others() -> None:
-    b = bench(options=Options(window=1))
+    b = bench(options=ManagerOptions(window=1))
     first, second = b.submit("p"), b.submit("ab", owner="other")
     b.manager.tick()
     b.manager.tick()
-    requests.order(b.services, first, RequestOrder.CANCEL)
+    request_operations.order(b.runtime, first, RequestOrder.CANCEL)
     assert b.until_ended(first).state is RequestState.CANCELLED
-    assert all(want.outcome == "done" for want in requests.wants(b.services, first))
+    assert all(
+        interest.outcome == "done" for interest in request_operations.interests(b.runtime, first)
+    )
     assert b.until_ended(second).state is RequestState.COMPLETE
-    task = b.services.tasks.task(TOP.key)
+    task = b.runtime.tasks.task(TOP.key)
     assert task is not None
     assert task.state is State.CANCELLED
     again = b.submit("p")
@@ -232,35 +236,37 @@ def test_cancel_orders_the_kill_of_what_runs() -> None:
     request = b.submit("ab")
     b.manager.tick()
     b.manager.tick()
-    claimed = protocol.claim(b.services, G[0].key, "worker", RetryPolicy())
+    claimed = protocol.claim(b.runtime, G[0].key, "worker", RetryPolicy())
     assert claimed is not None
     _beat(b, claimed)
-    requests.order(b.services, request, RequestOrder.CANCEL)
+    request_operations.order(b.runtime, request, RequestOrder.CANCEL)
     for _ in range(3):
         b.manager.tick()
-        b.services.clock.sleep(1)
+        b.runtime.clock.sleep(1)
     assert _beat(b, claimed) == (claimed.claim,)
 
 
 def test_pause_stops_dispatch_and_resume_goes_on() -> None:
     b = bench()
     request = b.submit("p")
-    requests.order(b.services, request, RequestOrder.PAUSE)
+    request_operations.order(b.runtime, request, RequestOrder.PAUSE)
     b.rounds(20)
     b.ran.clear()
     b.rounds(5)
     assert b.ran == []
     assert b.row(request).paused
-    requests.order(b.services, request, RequestOrder.RESUME)
+    request_operations.order(b.runtime, request, RequestOrder.RESUME)
     assert b.until_ended(request).state is RequestState.COMPLETE
 
 
 def test_a_client_given_id_makes_submission_idempotent() -> None:
     b = bench()
     document = _document(b, "p")
-    first = requests.submit(b.services, "me", document, request_id="mine")
-    assert requests.submit(b.services, "me", document, request_id="mine") == first == "mine"
-    assert len(list(requests.list_requests(b.services))) == 1
+    first = request_operations.submit(b.runtime, "me", document, request_id="mine")
+    assert (
+        request_operations.submit(b.runtime, "me", document, request_id="mine") == first == "mine"
+    )
+    assert len(list(request_operations.list_requests(b.runtime))) == 1
 
 
 @pytest.mark.parametrize("rounds", range(1, 12))
@@ -273,67 +279,67 @@ def test_a_new_manager_goes_on_where_the_old_one_died(rounds: int) -> None:
             break
         b.restart(epoch)
     assert b.until_ended(request).state is RequestState.COMPLETE
-    assert len(list(outbox.mails(b.services.store))) == 1
+    assert len(list(outbox.mails(b.runtime.store))) == 1
 
 
 @pytest.mark.parametrize("how", [Category.SOURCE_BLOB_MISSING, Category.CORRUPT_BLOB_READ])
 def test_a_lost_blob_is_made_again_for_who_needs_it(how: Category) -> None:
     b = bench()
     b.until_ended(b.submit("ab"))
-    task = b.services.tasks.task(A.key)
+    task = b.runtime.tasks.task(A.key)
     assert task is not None
-    b.services.blobs.delete(*split_blob(task.files[0].blob))
+    b.runtime.blobs.delete(*split_blob(task.files[0].blob))
 
     request = b.submit("p")
     for _ in range(100):
         b.manager.tick()
         for key in list(b.sent):
-            claimed = protocol.claim(b.services, key, "worker", b.options.retry)
+            claimed = protocol.claim(b.runtime, key, "worker", b.options.retry)
             b.sent.remove(key)
             if claimed is None:
                 continue
             lost = sum(
                 1 << i
                 for i, files in claimed.input_files.items()
-                if not all(b.services.blobs.exists(*split_blob(f.blob)) for f in files)
+                if not all(b.runtime.blobs.exists(*split_blob(f.blob)) for f in files)
             )
-            now = b.services.clock.now()
+            now = b.runtime.clock.now()
             category = how if lost else None
             attempt = claimed.attempt(started=now, ended=now, duration=1, category=category)
             if lost:
-                protocol.fail(b.services, attempt, b.options.retry, healing=lost)
+                protocol.fail(b.runtime, attempt, b.options.retry, healing=lost)
             else:
-                protocol.commit(b.services, attempt, [b._store(claimed)])
-        b.services.clock.sleep(1)
+                protocol.commit(b.runtime, attempt, [b._store(claimed)])
+        b.runtime.clock.sleep(1)
         if b.row(request).state.ended:
             break
     assert b.row(request).state is RequestState.COMPLETE
-    healed = b.services.tasks.task(A.key)
+    healed = b.runtime.tasks.task(A.key)
     assert healed is not None
     assert healed.generation == 2
-    for want in requests.results(b.services, request):
-        for file in want.files:
-            assert b.services.blobs.exists(*split_blob(file.blob))
+    for interest in request_operations.results(b.runtime, request):
+        for file in interest.files:
+            assert b.runtime.blobs.exists(*split_blob(file.blob))
 
 
 def test_a_result_known_to_be_lost_is_made_again_for_all_who_have_it() -> None:
     b = bench()
     request = b.submit("ab")
     b.until_ended(request)
-    ((lost,),) = (want.files for want in requests.results(b.services, request))
-    b.services.blobs.delete(*split_blob(lost.blob))
+    ((lost,),) = (interest.files for interest in request_operations.results(b.runtime, request))
+    b.runtime.blobs.delete(*split_blob(lost.blob))
     b.ran.clear()
     for _ in range(2):
-        protocol.lose(b.services, A.key, lost.blob)
-    protocol.lose(b.services, TOP.key, lost.blob)  # there is no such task yet
+        protocol.lose(b.runtime, A.key, lost.blob)
+    protocol.lose(b.runtime, TOP.key, lost.blob)  # there is no such task yet
     row = b.until_ended(b.submit("p"))
     assert row.state is RequestState.COMPLETE
     assert sorted(b.ran) == sorted(s.key for s in (G[2], G[3], A, B, TOP))
     for name in (request, row.id):
-        for want in requests.results(b.services, name):
-            for file in want.files:
-                assert b.services.blobs.exists(*split_blob(file.blob)), (name, want)
-    assert len(list(outbox.mails(b.services.store))) == 2
+        for interest in request_operations.results(b.runtime, name):
+            for file in interest.files:
+                assert b.runtime.blobs.exists(*split_blob(file.blob)), (name, interest)
+    assert len(list(outbox.mails(b.runtime.store))) == 2
     assert left_over(b) == []
 
 
@@ -342,18 +348,20 @@ def test_a_result_known_to_be_lost_is_made_again_for_who_needs_it_now() -> None:
     b = bench()
     request = b.submit("p")
     b.manager.tick()
-    while (task := b.services.tasks.task(TOP.key)) is None or task.missing:
+    while (task := b.runtime.tasks.task(TOP.key)) is None or task.missing:
         b.work()
-        b.services.clock.sleep(1)
+        b.runtime.clock.sleep(1)
         b.manager.tick()
-    (lost,) = next(w.files for w in requests.results(b.services, request) if w.key == A.key)
-    b.services.blobs.delete(*split_blob(lost.blob))
-    protocol.lose(b.services, A.key, lost.blob)
+    (lost,) = next(
+        w.files for w in request_operations.results(b.runtime, request) if w.key == A.key
+    )
+    b.runtime.blobs.delete(*split_blob(lost.blob))
+    protocol.lose(b.runtime, A.key, lost.blob)
     assert b.until_ended(request).state is RequestState.COMPLETE
     assert b.ran.count(A.key) == 2
-    for want in requests.results(b.services, request):
-        for file in want.files:
-            assert b.services.blobs.exists(*split_blob(file.blob))
+    for interest in request_operations.results(b.runtime, request):
+        for file in interest.files:
+            assert b.runtime.blobs.exists(*split_blob(file.blob))
     assert left_over(b) == []
 
 
@@ -365,7 +373,7 @@ def test_many_gaps_are_all_listed() -> None:
     row = b.until_ended(b.submit("p"))
     assert row.state is RequestState.GAPS
     assert (len(row.gaps), row.gap_count) == (50, 80)
-    assert requests.gaps(b.services, row) == plan.gaps
+    assert request_operations.gaps(b.runtime, row) == plan.gaps
 
 
 def test_a_wide_plan_is_written_in_batches() -> None:
@@ -374,14 +382,14 @@ def test_a_wide_plan_is_written_in_batches() -> None:
     tops = [mosaic(f"t{i}", many[0]) for i in range(150)]
     every = mosaic("every", *many)
     plan = plan_of(*many, *tops, every, outputs={"every": "out"})
-    b = Bench(plans={"wide": plan}, options=Options(window=1000))
+    b = Bench(plans={"wide": plan}, options=ManagerOptions(window=1000))
     assert b.until_ended(b.submit("wide"), limit=2000).state is RequestState.COMPLETE
     assert len(b.ran) == 301
 
 
 def test_storage_that_fails_now_and_then_only_costs_time(monkeypatch: pytest.MonkeyPatch) -> None:
     b = bench()
-    store = b.services.store
+    store = b.runtime.store
     original = store.scan
     calls = [0]
 
@@ -399,14 +407,14 @@ def test_storage_that_fails_now_and_then_only_costs_time(monkeypatch: pytest.Mon
             b.work()
         except StoreError:
             continue
-        b.services.clock.sleep(1)
+        b.runtime.clock.sleep(1)
     assert b.row(request).state is RequestState.COMPLETE
 
 
 def test_every_row_carries_a_schema_number() -> None:
     b = bench()
     b.until_ended(b.submit("p"))
-    stored = b.services.store.tables()  # type: ignore[attr-defined]
+    stored = b.runtime.store.tables()  # type: ignore[attr-defined]
     assert {row.entity["schema"] for found in stored.values() for row in found} == {SCHEMA}
 
 
@@ -431,7 +439,7 @@ def _document(_bench: Bench, title: str) -> Request:
 def _today(b: Bench):  # type: ignore[no-untyped-def]
     import datetime as dt
 
-    return dt.datetime.fromtimestamp(b.services.clock.now(), dt.UTC).date()
+    return dt.datetime.fromtimestamp(b.runtime.clock.now(), dt.UTC).date()
 
 
 def _beat(b: Bench, claimed: protocol.Claimed) -> tuple[str, ...]:
@@ -440,8 +448,8 @@ def _beat(b: Bench, claimed: protocol.Claimed) -> tuple[str, ...]:
         host="here",
         slots=2,
         started=1.0,
-        beat_at=b.services.clock.now(),
-        sequence=int(b.services.clock.monotonic() * 1000) + 1,
+        beat_at=b.runtime.clock.now(),
+        sequence=int(b.runtime.clock.monotonic() * 1000) + 1,
         attempts=(
             workers.RunningAttempt(
                 key=claimed.task.key,
@@ -452,7 +460,7 @@ def _beat(b: Bench, claimed: protocol.Claimed) -> tuple[str, ...]:
             ),
         ),
     )
-    return workers.beat(b.services.store, b.services.clock, row).kill
+    return workers.beat(b.runtime.store, b.runtime.clock, row).kill
 
 
 @pytest.mark.provokes(Category.UPSTREAM_FAILED)
@@ -466,12 +474,14 @@ def test_a_successor_that_cannot_be_stored_is_a_gap_and_the_manager_goes_on() ->
     )
     row = b.until_ended(b.submit("big"))
     assert row.state in (RequestState.GAPS, RequestState.FAILED)
-    failed = b.services.tasks.task(big.key)
+    failed = b.runtime.tasks.task(big.key)
     assert failed is not None
     assert (failed.state, failed.category) == (State.FAILED, Category.UPSTREAM_FAILED)
-    assert failed.successor == ""
+    assert failed.fallback == ""
     assert "could not be planned without the inputs that failed: a transaction of" in failed.reason
-    assert [w.successors for w in requests.wants(b.services, row.id) if w.key == big.key] == [()]
+    assert [
+        w.fallbacks for w in request_operations.interests(b.runtime, row.id) if w.key == big.key
+    ] == [()]
 
 
 def test_a_plan_that_cannot_be_stored_says_so() -> None:
@@ -487,11 +497,11 @@ def test_a_manager_that_begins_to_act_lists_the_requests_of_an_earlier_build() -
     b = bench()
     request = b.submit("ab")
     b.until_ended(request)
-    (listed,) = requests.list_requests(b.services)
+    (listed,) = request_operations.list_requests(b.runtime)
     unlisted = [Delete(row=row) for row in list_rows(listed)]
     marker = Insert(row=f"n|0|{request}", entity={"schema": SCHEMA, "id": request})
-    b.services.store.transact("requests", "requests", [*unlisted, marker])
-    assert [*requests.list_requests(b.services)] == []
+    b.runtime.store.transact("requests", "requests", [*unlisted, marker])
+    assert [*request_operations.list_requests(b.runtime)] == []
     stop = threading.Event()
-    serve(b.services, b.options, lambda _epoch: b.manager, stop, each=stop.set)
-    assert [row.id for row in requests.list_requests(b.services)] == [request]
+    serve(b.runtime, b.options, lambda _epoch: b.manager, stop, each=stop.set)
+    assert [row.id for row in request_operations.list_requests(b.runtime)] == [request]

@@ -2,7 +2,7 @@
 
 from service_manager.plans.plan_turns import PlanTurns
 from tasks.model.model import RequestState
-from tasks.request.request import Request
+from tasks.request.document import Request
 from tasks.tables.request_table import RequestRow
 from tests.service_manager.workbench import Bench, collect, mosaic, plan_of
 
@@ -21,14 +21,14 @@ class Slow(Bench):
     """A bench whose planner takes a second for each plan."""
 
     def plan_of_request(self, request: Request):  # type: ignore[no-untyped-def]
-        self.services.clock.sleep(1.0)
+        self.runtime.clock.sleep(1.0)
         return super().plan_of_request(request)
 
 
 def test_the_first_of_a_hundred_requests_ends_while_others_wait_for_their_plans() -> None:
     bench = Slow(PLANS)
     submitted = [bench.submit(title) for title in PLANS]
-    began = bench.services.clock.now()
+    began = bench.runtime.clock.now()
     ended: dict[str, float] = {}
     waiting: dict[int, int] = {}  # requests not planned yet, by how many have ended
     for _ in range(400):
@@ -37,7 +37,7 @@ def test_the_first_of_a_hundred_requests_ends_while_others_wait_for_their_plans(
         for request, state in states.items():
             if state.ended:
                 assert state is RequestState.COMPLETE
-                ended[request] = bench.services.clock.now() - began
+                ended[request] = bench.runtime.clock.now() - began
         unplanned = sum(state is RequestState.SUBMITTED for state in states.values())
         waiting.setdefault(len(ended), unplanned)
         if len(ended) == NUMBER:

@@ -23,14 +23,14 @@ from pydantic import SecretStr
 
 from service_manager.requests.notify import GIVE_UP, MailServer, Postman, compose, message
 from tasks.errors import StoreError
-from tasks.model.model import Phase, RequestState, WantOutcome
+from tasks.model.model import Phase, RequestState, TaskOutcome
 from tasks.settings import Settings
 from tasks.storage.clock import ManualClock
 from tasks.storage.memory_store import MemoryStore
 from tasks.tables import outbox
 from tasks.tables.outbox import Mail
 from tasks.tables.request_table import RequestRow
-from tasks.tables.rows import Want
+from tasks.tables.rows import Interest
 
 pytestmark = pytest.mark.integration
 
@@ -317,12 +317,14 @@ def test_composing_the_mail_of_a_request() -> None:
     row = RequestRow(
         id="r1", owner="o", state=RequestState.COMPLETE, submitted=0.0, title="Leaf\narea"
     )
-    wants = [
-        Want(request="r1", key="0", phase=Phase.COLLECTION, outcome=WantOutcome.DONE, reused=True)
+    interests = [
+        Interest(
+            request="r1", key="0", phase=Phase.COLLECTION, outcome=TaskOutcome.DONE, reused=True
+        )
     ]
     args: dict[str, Any] = {"portal_url": "http://portal/", "now": 5.0}
-    assert compose(row, wants, (), to="", **args) is None
-    made = compose(row, wants, (), to="scientist@example.org", **args)
+    assert compose(row, interests, (), to="", **args) is None
+    made = compose(row, interests, (), to="scientist@example.org", **args)
     assert made is not None
     assert "http://portal/requests/r1" in made.body
     assert message(made, "a@b")["Subject"] == "Leaf area: complete"

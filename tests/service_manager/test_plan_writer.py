@@ -6,7 +6,7 @@ from typing import cast
 
 import pytest
 
-from service_manager.plans import gate
+from service_manager.plans import write_fence
 from service_manager.plans.plan_writer import PlanWriter
 from tasks.errors import ConflictError, FencedError, StoreError
 from tasks.model.keys import SHARDS
@@ -15,7 +15,7 @@ from tasks.storage.clock import ManualClock
 from tasks.storage.memory_store import MemoryStore
 from tasks.storage.store import Operation, Row
 from tasks.tables import task_table
-from tasks.tables.services import Services, memory_services
+from tasks.tables.runtime import Runtime, memory_runtime
 from tasks.tables.task_table import TaskTable
 from tasks.tables.transitions import Change
 from tests.service_manager.workbench import collect, mosaic, plan_of
@@ -47,13 +47,13 @@ class Lossy(MemoryStore):
         return etags
 
 
-def services(store: MemoryStore) -> Services:
-    return replace(memory_services(ManualClock()), store=store)
+def runtime(store: MemoryStore) -> Runtime:
+    return replace(memory_runtime(ManualClock()), store=store)
 
 
 def written(store: MemoryStore) -> list[str]:
     """The keys in the order they were written in."""
-    writer = PlanWriter(services(store), "r", [TASKS])
+    writer = PlanWriter(runtime(store), "r", [TASKS])
     return [task.key for batch in writer.batches() for task, _ in batch.tasks]
 
 
@@ -80,11 +80,11 @@ def test_the_gate_is_read_once_in_each_shard() -> None:
 
 def test_a_gate_that_closes_in_the_middle_lets_nothing_more_through() -> None:
     store = MemoryStore()
-    mine = services(store)
+    mine = runtime(store)
     batches = PlanWriter(mine, "r", [TASKS]).batches()
     for _ in range(3 * len(SHARDS)):  # every shard's gate has been passed
         next(batches)
-    gate.close(mine.tasks, mine.clock, "r")
+    write_fence.close(mine.tasks, mine.clock, "r")
     before = content(store)
     with pytest.raises(FencedError):
         list(batches)
@@ -95,13 +95,13 @@ def test_who_read_the_gate_before_another_passed_it_writes_nothing() -> None:
     tasks, clock = TaskTable(MemoryStore()), ManualClock()
     change = Change(task=cast(Task, None), operations=())
     for _ in range(2):  # before it is first passed, and after
-        guard = gate.passing(tasks, "0", "r")
-        assert gate.guarded(tasks, "0", guard, change).operations == (guard,)
-        tasks.transact("0", [gate.passing(tasks, "0", "r")])
-        with pytest.raises(gate.TurnedError):
-            gate.guarded(tasks, "0", guard, change)
+        guard = write_fence.passing(tasks, "0", "r")
+        assert write_fence.guarded(tasks, "0", guard, change).operations == (guard,)
+        tasks.transact("0", [write_fence.passing(tasks, "0", "r")])
+        with pytest.raises(write_fence.TurnedError):
+            write_fence.guarded(tasks, "0", guard, change)
         with pytest.raises(ConflictError):
             tasks.transact("0", [guard])
-    gate.close(tasks, clock, "r")
+    write_fence.close(tasks, clock, "r")
     with pytest.raises(FencedError):
-        gate.passing(tasks, "0", "r")
+        write_fence.passing(tasks, "0", "r")

@@ -11,7 +11,7 @@ from modis.tile import Tile
 from service_manager.planner.gaps import expected_days, tile_gaps
 from service_manager.planner.windows import shares, window_of
 from tasks.model.plan import Gap
-from tasks.request.request import ProductChoice, Time
+from tasks.request.document import ProductChoice, Time
 from tests.service_manager.shelf import composites, made, outputs, tile_granule
 
 YEAR = Time(start=dt.date(2012, 1, 1), end=dt.date(2012, 12, 31))

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from modis.tile import TILE_SIZE
 from reprojection.grid.crs import lonlat_to_sinusoidal, to_lonlat
-from service_manager.planner.places import Place, places
-from tasks.request.request import parse_request
+from service_manager.planner.cells import WindowCell, places
+from tasks.request.document import parse_request
 from tasks.request.target import Target, target
 
 GRIDS = (
@@ -19,7 +19,7 @@ GRIDS = (
 )
 
 
-def layout(box: tuple[float, float, float, float], crs: str, side: float) -> tuple[Place, ...]:
+def layout(box: tuple[float, float, float, float], crs: str, side: float) -> tuple[WindowCell, ...]:
     request = parse_request(
         {
             "products": [{"name": "MCD15A2", "collection": "5", "layers": ["Lai_1km"]}],
@@ -32,7 +32,7 @@ def layout(box: tuple[float, float, float, float], crs: str, side: float) -> tup
     return places(goal, request.region)
 
 
-def tiles_of_every_pixel(place: Place) -> set[tuple[int, int]]:
+def tiles_of_every_pixel(place: WindowCell) -> set[tuple[int, int]]:
     window = place.window
     cols, rows = np.meshgrid(np.arange(window.width) + 0.5, np.arange(window.height) + 0.5)
     a, _, c, _, e, f = window.transform

@@ -7,7 +7,7 @@ import pytest
 from tasks.errors import RequestRefusedError
 from tasks.model.packages import Packages
 from tasks.model.spec import GroupSpec, ReduceSpec
-from tasks.request.request import parse_request
+from tasks.request.document import parse_request
 from tasks.settings import Settings
 from tests.service_manager.shelf import REQUEST, Shelf, composites, made, plan, specs
 

@@ -7,7 +7,7 @@ from service_manager.requests.intake import TRIES
 from tasks.errors import StoreError
 from tasks.model.model import RequestState
 from tasks.model.plan import Plan
-from tasks.request.request import Request
+from tasks.request.document import Request
 from tests.service_manager.workbench import Bench, collect, mosaic, plan_of
 
 GRANULE = collect("g")

@@ -7,17 +7,17 @@ from random import Random
 import pytest
 
 from service_manager.leader.manager import Manager
-from service_manager.options import Options
+from service_manager.options import ManagerOptions
 from service_manager.tasks.dispatch import Dispatch
-from service_manager.tasks.holders import REMEMBERED, Holders
+from service_manager.tasks.input_locations import REMEMBERED, InputLocations
+from service_manager.tasks.manager_cache import ManagerCache
 from service_manager.tasks.preference import LOOK
-from service_manager.tasks.view import View
 from tasks.model.model import ArtifactFile, Phase
 from tasks.model.plan import Plan
 from tasks.model.spec import Spec
 from tasks.storage.clock import ManualClock
-from tasks.tables import protocol, requests, workers
-from tasks.tables.services import memory_services
+from tasks.tables import protocol, request_operations, workers
+from tasks.tables.runtime import memory_runtime
 from tasks.tables.workers import RunningAttempt, WorkerRow
 from tests.service_manager.workbench import collect, document, mosaic, plan_of
 
@@ -61,14 +61,14 @@ class Fleet:
     running: dict[str, list[Slot]] = field(default_factory=lambda: defaultdict(list))
 
     def __post_init__(self) -> None:
-        self.services = memory_services(ManualClock())
-        self.options = Options(orphans=float("inf"))
+        self.runtime = memory_runtime(ManualClock())
+        self.options = ManagerOptions(orphans=float("inf"))
         self.plan = scene(self.granules)
         self.random = Random(1)
         self.sequence = 0
         send_to = (lambda key, host: self.queues[host].append(key)) if self.prefers else None
         self.manager = Manager(
-            self.services,
+            self.runtime,
             self.options,
             lambda _: self.plan,
             self.queues[""].append,
@@ -81,11 +81,11 @@ class Fleet:
 
     def run(self, title: str) -> float:
         """Seconds until a request of the plan has ended."""
-        clock = self.services.clock
-        request = requests.submit(self.services, "owner", document(title))
+        clock = self.runtime.clock
+        request = request_operations.submit(self.runtime, "owner", document(title))
         began = self.began = clock.now()
         due = 0.0
-        while not requests.load(self.services, request).state.ended:
+        while not request_operations.load(self.runtime, request).state.ended:
             if clock.now() >= due:
                 self.beat()
                 due = clock.now() + BEAT
@@ -98,7 +98,7 @@ class Fleet:
 
     def beat(self) -> None:
         self.sequence += 1
-        now = self.services.clock.now()
+        now = self.runtime.clock.now()
         for name in self.names():
             row = WorkerRow(
                 name=f"{name}-worker",
@@ -118,10 +118,10 @@ class Fleet:
                     for slot in self.running[name]
                 ),
             )
-            workers.beat(self.services.store, self.services.clock, row)
+            workers.beat(self.runtime.store, self.runtime.clock, row)
 
     def work(self, name: str) -> None:
-        now = self.services.clock.now()
+        now = self.runtime.clock.now()
         for slot in [slot for slot in self.running[name] if slot.until <= now]:
             self.running[name].remove(slot)
             self.end(name, slot)
@@ -132,7 +132,7 @@ class Fleet:
             if not queue:
                 return
             claimed = protocol.claim(
-                self.services, queue.pop(0), f"{name}-worker", self.options.retry
+                self.runtime, queue.pop(0), f"{name}-worker", self.options.retry
             )
             if claimed is not None:
                 self.begin(name, claimed, now)
@@ -146,15 +146,15 @@ class Fleet:
         self.running[name].append(Slot(claimed=claimed, until=now + length, began=now))
 
     def end(self, name: str, slot: Slot) -> None:
-        claimed, now = slot.claimed, self.services.clock.now()
+        claimed, now = slot.claimed, self.runtime.clock.now()
         key = claimed.task.key
         attempt = claimed.attempt(
             started=slot.began, ended=now, duration=now - slot.began, category=None, message=""
         )
         file = ArtifactFile(name="f", blob=f"artifacts/{key}", size=10, sha256="0" * 64)
-        protocol.commit(self.services, attempt, [file], claimed.task)
+        protocol.commit(self.runtime, attempt, [file], claimed.task)
         self.held[name].add(key)
-        self.services.hints.publish(key)
+        self.runtime.wakeups.publish(key)
 
     @property
     def rate(self) -> float:
@@ -188,23 +188,23 @@ def test_inputs_that_were_made_for_others_are_known_too() -> None:
     assert fleet.rate > 0.5
 
 
-def fleet_view(**slots: int) -> View:
-    seen = View(slots=sum(slots.values()))
+def fleet_cache(**slots: int) -> ManagerCache:
+    seen = ManagerCache(slots=sum(slots.values()))
     seen.workers = {f"{host}-worker": (host, number) for host, number in slots.items()}
     return seen
 
 
-def dispatch_of(seen: View, *keys: str) -> Dispatch:
-    holders = Holders(seen)
-    dispatch = Dispatch(window=64, resend=30, holders=holders, patience=6)
+def dispatch_of(seen: ManagerCache, *keys: str) -> Dispatch:
+    locations = InputLocations(seen)
+    dispatch = Dispatch(window=64, resend=30, locations=locations, patience=6)
     for key in keys:
-        holders.made(key, f"input of {key}", "a-worker", 5)
+        locations.made(key, f"input of {key}", "a-worker", 5)
         dispatch.add(key, "r")
     return dispatch
 
 
 def test_a_task_goes_to_the_host_of_its_inputs_then_to_all_then_again_after_silence() -> None:
-    seen = fleet_view(a=1, b=1)
+    seen = fleet_cache(a=1, b=1)
     dispatch = dispatch_of(seen, "k")
     found = [(t, dispatch.host("k")) for t in range(100) if dispatch.choose(seen, float(t))]
     assert found == [(0, "a"), (6, ""), (36, ""), (96, "")]
@@ -212,22 +212,22 @@ def test_a_task_goes_to_the_host_of_its_inputs_then_to_all_then_again_after_sile
 
 def test_a_host_is_given_what_two_turns_of_its_slots_take_and_less_while_another_is_idle() -> None:
     keys = [f"k{i}" for i in range(20)]
-    seen = fleet_view(a=2, b=20)
+    seen = fleet_cache(a=2, b=20)
     dispatch = dispatch_of(seen, *keys)
     assert [dispatch.host(key) for key in dispatch.choose(seen, 0.0)].count("a") == 2
-    seen = fleet_view(a=2, b=1)
+    seen = fleet_cache(a=2, b=1)
     dispatch = dispatch_of(seen, *keys)
     chosen = dispatch.choose(seen, 0.0)
     assert [dispatch.host(key) for key in chosen].count("a") == 4
 
 
 def test_tasks_that_have_their_host_come_first_but_no_task_is_passed_over_for_ever() -> None:
-    seen = fleet_view(a=1, b=1)
-    holders = Holders(seen)
-    dispatch = Dispatch(window=1000, resend=30, holders=holders, patience=6)
+    seen = fleet_cache(a=1, b=1)
+    locations = InputLocations(seen)
+    dispatch = Dispatch(window=1000, resend=30, locations=locations, patience=6)
     dispatch.add("first", "r")
     for i in range(100):
-        holders.made(f"k{i}", "g", "a-worker", 5)
+        locations.made(f"k{i}", "g", "a-worker", 5)
         dispatch.add(f"k{i}", "r")
     sent: list[str] = []
     while "first" not in sent:
@@ -239,39 +239,39 @@ def test_tasks_that_have_their_host_come_first_but_no_task_is_passed_over_for_ev
 
 
 def test_a_host_without_slots_gets_nothing_and_one_alone_has_no_queue_of_its_own() -> None:
-    for seen in (fleet_view(a=0, b=4), fleet_view(a=4)):
+    for seen in (fleet_cache(a=0, b=4), fleet_cache(a=4)):
         dispatch = dispatch_of(seen, "k")
         assert dispatch.choose(seen, 0.0) == ["k"]
         assert dispatch.host("k") == ""
 
 
 def test_a_task_that_failed_is_not_sent_to_the_same_host_again() -> None:
-    seen = fleet_view(a=1, b=1)
-    holders = Holders(seen)
-    holders.made("k", "g", "a-worker", 5)
-    assert holders.host("k", {"a", "b"}) == "a"
-    holders.ended("k", "a-worker")
-    assert holders.host("k", {"a", "b"}) == ""
+    seen = fleet_cache(a=1, b=1)
+    locations = InputLocations(seen)
+    locations.made("k", "g", "a-worker", 5)
+    assert locations.host("k", {"a", "b"}) == "a"
+    locations.ended("k", "a-worker")
+    assert locations.host("k", {"a", "b"}) == ""
 
 
 def test_the_host_with_most_bytes_holds_a_task() -> None:
-    holders = Holders(fleet_view(a=1, b=1, c=1))
-    holders.made("k", "g1", "a-worker", 10)
-    holders.made("k", "g2", "b-worker", 6)
-    holders.made("k", "g3", "b-worker", 6)
-    holders.made("k", "g4", "a worker that is gone", 100)
-    assert holders.host("k", {"a", "b"}) == "b"
-    assert holders.host("k", {"a"}) == "a"
-    holders.made("other", "g2", "b-worker", 6)
-    holders.ended("other", "c-worker")  # it took the input in
-    assert holders.host("k", {"c"}) == "c"
+    locations = InputLocations(fleet_cache(a=1, b=1, c=1))
+    locations.made("k", "g1", "a-worker", 10)
+    locations.made("k", "g2", "b-worker", 6)
+    locations.made("k", "g3", "b-worker", 6)
+    locations.made("k", "g4", "a worker that is gone", 100)
+    assert locations.host("k", {"a", "b"}) == "b"
+    assert locations.host("k", {"a"}) == "a"
+    locations.made("other", "g2", "b-worker", 6)
+    locations.ended("other", "c-worker")  # it took the input in
+    assert locations.host("k", {"c"}) == "c"
 
 
 def test_what_was_heard_of_first_is_forgotten_first() -> None:
-    holders = Holders(fleet_view(a=1))
+    locations = InputLocations(fleet_cache(a=1))
     for i in range(REMEMBERED + 1):
-        holders.made(f"k{i}", f"g{i}", "a-worker", 1)
-    assert [holders.host(key, {"a"}) for key in ("k0", "k1")] == ["", "a"]
+        locations.made(f"k{i}", f"g{i}", "a-worker", 1)
+    assert [locations.host(key, {"a"}) for key in ("k0", "k1")] == ["", "a"]
 
 
 @pytest.mark.parametrize("length", [0.1, 4.0])

@@ -14,14 +14,14 @@ import pytest
 from archives.model import GranuleRecord
 from modis.box import LonLatBox
 from service_manager.leader.manager import PREPARING, Manager
-from service_manager.options import Options
-from service_manager.planner.course import Course
+from service_manager.options import ManagerOptions
+from service_manager.planner.plan_stream import PlanStream
 from tasks.model.model import RequestOrder, RequestState
 from tasks.model.packages import Packages
-from tasks.request.request import Request
+from tasks.request.document import Request
 from tasks.storage.schema import SCHEMA
 from tasks.storage.store import Upsert
-from tasks.tables import requests
+from tasks.tables import request_operations
 from tasks.tables.request_table import REQUEST as CODEC
 from tasks.tables.request_table import Preparation
 from tests.service_manager.shelf import LIMITS, REQUEST, Shelf, composites
@@ -36,7 +36,7 @@ ALL = 1000  # days
 class Gated(Shelf):
     """An archive that lists one more day with granules each time it is let."""
 
-    gate: threading.Semaphore
+    fence: threading.Semaphore
 
     def search(
         self,
@@ -48,7 +48,7 @@ class Gated(Shelf):
     ) -> Iterator[GranuleRecord]:
         found = super().search(product, collection, start_day, end_day, box)
         for _, records in groupby(found, key=attrgetter("start_day")):
-            assert self.gate.acquire(timeout=LIMIT_SECONDS)
+            assert self.fence.acquire(timeout=LIMIT_SECONDS)
             yield from records
 
 
@@ -56,17 +56,17 @@ class Gated(Shelf):
 class Searching(Bench):
     """A bench whose planner works in a thread, over an archive that the test holds back."""
 
-    gate: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
+    fence: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
     beside: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(2))
 
-    def plan_of_request(self, request: Request) -> Course:  # type: ignore[override]
-        shelf = Gated(records=composites(), gate=self.gate)
-        return Course(request, shelf, Packages.of(LIMITS), LIMITS)
+    def plan_of_request(self, request: Request) -> PlanStream:  # type: ignore[override]
+        shelf = Gated(records=composites(), fence=self.fence)
+        return PlanStream(request, shelf, Packages.of(LIMITS), LIMITS)
 
     def restart(self, epoch: int = 1) -> None:
         """Begin anew, knowing nothing but the tables."""
         self.manager = Manager(
-            self.services,
+            self.runtime,
             self.options,
             self.plan_of_request,
             self.sent.append,
@@ -80,15 +80,15 @@ class Searching(Bench):
         while not there():
             assert time.monotonic() < limit, "it did not come"
             self.manager.tick()
-            self.services.clock.sleep(seconds)
+            self.runtime.clock.sleep(seconds)
 
 
 @pytest.fixture
 def bench() -> Iterator[Searching]:
-    found = Searching(plans={}, options=Options(slice=0.0))
+    found = Searching(plans={}, options=ManagerOptions(slice=0.0))
     yield found
     found.manager.close()
-    found.gate.release(ALL)
+    found.fence.release(ALL)
     found.beside.shutdown()
 
 
@@ -108,16 +108,16 @@ def test_planning_counts_the_days_that_are_searched(bench: Searching) -> None:
     assert bench.row(request).preparation is None
     bench.until(lambda: bench.row(request).state is RequestState.PLANNING)
     assert days(bench, request) == 0
-    bench.gate.release(5)  # whole are the first three dates: two are still being listed
+    bench.fence.release(5)  # whole are the first three dates: two are still being listed
     bench.until(lambda: days(bench, request) == 17)
-    bench.gate.release(5)
+    bench.fence.release(5)
     bench.until(lambda: days(bench, request) == 57)
-    bench.gate.release(ALL)
+    bench.fence.release(ALL)
     bench.until(lambda: bench.row(request).state is RequestState.WRITING)
 
 
 def test_writing_counts_the_tasks_that_are_written(bench: Searching) -> None:
-    bench.gate.release(ALL)
+    bench.fence.release(ALL)
     request = bench.submit("p", **REQUEST)
     seen = []
 
@@ -126,7 +126,7 @@ def test_writing_counts_the_tasks_that_are_written(bench: Searching) -> None:
         if row.state is RequestState.WRITING:
             assert row.preparation is not None
             assert (row.preparation.total, row.preparation.unit) == (row.preview.tasks, "tasks")
-            written = len(list(requests.wants(bench.services, request)))
+            written = len(list(request_operations.interests(bench.runtime, request)))
             assert row.preparation.done <= written
             seen.append(row.preparation.done)
         return row.state is RequestState.RUNNING
@@ -138,17 +138,17 @@ def test_writing_counts_the_tasks_that_are_written(bench: Searching) -> None:
 
 
 def test_the_row_is_written_every_other_second_at_most(bench: Searching) -> None:
-    bench.gate.release(ALL)
+    bench.fence.release(ALL)
     request = bench.submit("p", **REQUEST)
     bench.until(lambda: bench.row(request).state is RequestState.WRITING)
-    changed = [bench.services.clock.now()]
+    changed = [bench.runtime.clock.now()]
     before = bench.row(request).preparation
     while bench.row(request).state is RequestState.WRITING:
         bench.manager.tick()
-        bench.services.clock.sleep(0.1)
+        bench.runtime.clock.sleep(0.1)
         row = bench.row(request)
         if row.state is RequestState.WRITING and row.preparation != before:
-            changed.append(bench.services.clock.now())
+            changed.append(bench.runtime.clock.now())
             before = row.preparation
     apart = [later - earlier for earlier, later in pairwise(changed[1:])]
     assert apart
@@ -157,12 +157,12 @@ def test_the_row_is_written_every_other_second_at_most(bench: Searching) -> None
 
 def test_another_manager_goes_on_with_planning(bench: Searching) -> None:
     request = bench.submit("p", **REQUEST)
-    bench.gate.release(6)
+    bench.fence.release(6)
     bench.until(lambda: bench.row(request).state is RequestState.PLANNING)
     bench.until(lambda: days(bench, request) > 0)
     bench.manager.close()
     bench.restart(epoch=2)
-    bench.gate.release(ALL)
+    bench.fence.release(ALL)
     bench.until(lambda: bench.row(request).state is RequestState.RUNNING)
     assert bench.row(request).attempts == 2
     assert bench.until_ended(request).state is RequestState.COMPLETE
@@ -171,30 +171,30 @@ def test_another_manager_goes_on_with_planning(bench: Searching) -> None:
 def test_what_is_cancelled_while_it_is_planned_ends_at_once(bench: Searching) -> None:
     request = bench.submit("p", **REQUEST)
     bench.until(lambda: bench.row(request).state is RequestState.PLANNING)
-    requests.order(bench.services, request, RequestOrder.CANCEL)
+    request_operations.order(bench.runtime, request, RequestOrder.CANCEL)
     row = bench.row(request)
     assert (row.state, row.preparation) == (RequestState.CANCELLED, None)
     assert row.message == "cancelled while it was being planned"
-    bench.gate.release(ALL)
+    bench.fence.release(ALL)
     for _ in range(20):
         bench.manager.tick()
-        bench.services.clock.sleep(1)
+        bench.runtime.clock.sleep(1)
     assert bench.row(request) == row
-    assert list(requests.wants(bench.services, request)) == []
+    assert list(request_operations.interests(bench.runtime, request)) == []
 
 
 def test_what_an_older_build_was_writing_is_written(bench: Searching) -> None:
-    bench.gate.release(ALL)
+    bench.fence.release(ALL)
     request = bench.submit("p", **REQUEST)
-    bench.until(lambda: len(list(requests.wants(bench.services, request))) > 20)
+    bench.until(lambda: len(list(request_operations.interests(bench.runtime, request))) > 20)
     row = bench.row(request)
     assert row.state is RequestState.WRITING
     old = {**CODEC.dump(row), "schema": 4, "state": "planning"}
     del old["preparation"]
-    bench.services.store.transact("requests", "requests", [Upsert(row=f"q|{request}", entity=old)])
+    bench.runtime.store.transact("requests", "requests", [Upsert(row=f"q|{request}", entity=old)])
     assert bench.row(request).state is RequestState.WRITING
     bench.restart(epoch=2)
     assert bench.until_ended(request).state is RequestState.COMPLETE
-    found = bench.services.store.get("requests", "requests", f"q|{request}")
+    found = bench.runtime.store.get("requests", "requests", f"q|{request}")
     assert found is not None
     assert found.entity["schema"] == SCHEMA

@@ -2,7 +2,7 @@
 
 from tasks.model.categories import Category
 from tasks.model.model import RequestOrder, RequestState
-from tasks.tables import requests
+from tasks.tables import request_operations
 from tests.service_manager.workbench import Bench, collect, mosaic, plan_of
 
 G = [collect(f"g{i}") for i in range(3)]
@@ -19,7 +19,7 @@ def bench(*broken: int) -> Bench:
 
 
 def wanted(b: Bench, request: str) -> set[str]:
-    return {want.name for want in requests.wants(b.services, request)}
+    return {interest.name for interest in request_operations.interests(b.runtime, request)}
 
 
 def test_an_ended_request_lets_its_intermediates_go() -> None:
@@ -27,18 +27,18 @@ def test_an_ended_request_lets_its_intermediates_go() -> None:
     request = b.submit("p")
     row = b.until_ended(request)
     assert row.state is RequestState.GAPS
-    assert b.services.requests.unsettled() == [request]
-    shown = [w.output for w in requests.results(b.services, request)]
-    lost = [w.name for w in requests.failures(b.services, request)]
+    assert b.runtime.requests.unsettled() == [request]
+    shown = [w.output for w in request_operations.results(b.runtime, request)]
+    lost = [w.name for w in request_operations.failures(b.runtime, request)]
     b.rounds(60)
-    assert b.services.requests.unsettled() == []
+    assert b.runtime.requests.unsettled() == []
     assert wanted(b, request) == {"g0", "a", "top"}
-    assert [w.output for w in requests.results(b.services, request)] == shown
-    assert [w.name for w in requests.failures(b.services, request)] == lost
-    for spec, wants in ((G[1], ()), (TOP, (request,)), (G[0], (request,))):
-        task = b.services.tasks.task(spec.key)
+    assert [w.output for w in request_operations.results(b.runtime, request)] == shown
+    assert [w.name for w in request_operations.failures(b.runtime, request)] == lost
+    for spec, interests in ((G[1], ()), (TOP, (request,)), (G[0], (request,))):
+        task = b.runtime.tasks.task(spec.key)
         assert task is not None
-        assert task.wants == wants
+        assert task.interests == interests
     assert b.row(request) == row
 
 
@@ -49,9 +49,9 @@ def test_another_request_keeps_what_it_wants() -> None:
     second = b.submit("p", owner="other")
     while not wanted(b, second):
         b.manager.tick()
-    task = b.services.tasks.task(G[0].key)
+    task = b.runtime.tasks.task(G[0].key)
     assert task is not None
-    assert second in task.wants
+    assert second in task.interests
     b.rounds(60)
     assert b.ran.count(G[0].key) == 1
 
@@ -62,7 +62,7 @@ def test_a_manager_that_dies_meanwhile_is_followed_by_one_that_goes_on() -> None
     b.until_ended(request)
     b.restart(epoch=2)
     b.rounds(60)
-    assert b.services.requests.unsettled() == []
+    assert b.runtime.requests.unsettled() == []
     assert wanted(b, request) == {"a", "top"}
 
 
@@ -70,8 +70,8 @@ def test_a_cancelled_request_wants_nothing_and_is_let_go() -> None:
     b = bench()
     request = b.submit("p")
     b.rounds(1)
-    requests.order(b.services, request, RequestOrder.CANCEL)
+    request_operations.order(b.runtime, request, RequestOrder.CANCEL)
     b.until_ended(request)
     b.rounds(40)
     assert wanted(b, request) == set()
-    assert b.services.requests.unsettled() == []
+    assert b.runtime.requests.unsettled() == []

@@ -7,7 +7,7 @@ from service_manager.storage.worth import Policy
 from tasks.model.keys import SHARDS
 from tasks.model.model import RequestOrder, RequestState, State
 from tasks.storage.blobs import ARTIFACTS, artifact_name, split_blob
-from tasks.tables import outbox, protocol, requests
+from tasks.tables import outbox, protocol, request_operations
 from tests.service_manager.workbench import Bench, collect, mosaic, plan_of
 
 G = collect("g")
@@ -19,14 +19,14 @@ def test_blobs_of_no_use_go_in_the_second_look_and_artifacts_stay() -> None:
     request = b.submit("p")
     b.until_ended(request)
     stray = artifact_name(G.key, "fenced", "cell.tif")
-    b.services.blobs.put_bytes(ARTIFACTS, stray, b"of an attempt that was fenced")
-    keeper = Retention(b.services, b.manager.view, wait=60)
+    b.runtime.blobs.put_bytes(ARTIFACTS, stray, b"of an attempt that was fenced")
+    keeper = Retention(b.runtime, b.manager.cache, wait=60)
     assert sum(keeper.collect(shard) for shard in SHARDS) == 0
-    b.services.clock.sleep(61)
+    b.runtime.clock.sleep(61)
     assert sum(keeper.collect(shard) for shard in SHARDS) == 1
-    assert not b.services.blobs.exists(ARTIFACTS, stray)
-    for want in requests.wants(b.services, request):
-        assert all(b.services.blobs.exists(*split_blob(f.blob)) for f in want.files)
+    assert not b.runtime.blobs.exists(ARTIFACTS, stray)
+    for interest in request_operations.interests(b.runtime, request):
+        assert all(b.runtime.blobs.exists(*split_blob(f.blob)) for f in interest.files)
 
 
 def test_the_blobs_of_a_running_attempt_stay() -> None:
@@ -34,10 +34,10 @@ def test_the_blobs_of_a_running_attempt_stay() -> None:
     b.submit("p")
     b.manager.tick()
     b.manager.tick()
-    claimed = protocol.claim(b.services, G.key, "w", b.options.retry)
+    claimed = protocol.claim(b.runtime, G.key, "w", b.options.retry)
     assert claimed is not None
-    b.services.blobs.put_bytes(ARTIFACTS, artifact_name(G.key, claimed.claim, "a"), b"half")
-    keeper = Retention(b.services, b.manager.view, wait=0)
+    b.runtime.blobs.put_bytes(ARTIFACTS, artifact_name(G.key, claimed.claim, "a"), b"half")
+    keeper = Retention(b.runtime, b.manager.cache, wait=0)
     assert [keeper.collect(shard) for _ in range(3) for shard in SHARDS] == [0] * 48
 
 
@@ -46,19 +46,19 @@ def test_what_no_request_wants_expires_and_is_made_again_when_wanted() -> None:
     request = b.submit("p")
     while not b.ran:
         b.rounds(1)
-    requests.order(b.services, request, RequestOrder.CANCEL)
+    request_operations.order(b.runtime, request, RequestOrder.CANCEL)
     assert b.until_ended(request).state is RequestState.CANCELLED
     b.rounds(40)
-    keeper = Retention(b.services, b.manager.view, wait=10)
+    keeper = Retention(b.runtime, b.manager.cache, wait=10)
     assert sum(keeper.expire(shard) for shard in SHARDS) >= 1
-    task = b.services.tasks.task(G.key)
+    task = b.runtime.tasks.task(G.key)
     assert task is not None
     assert task.state is State.EXPIRED
     for _ in range(2):
         for shard in SHARDS:
             keeper.collect(shard)
-        b.services.clock.sleep(11)
-    assert list(b.services.blobs.names(ARTIFACTS)) == []
+        b.runtime.clock.sleep(11)
+    assert list(b.runtime.blobs.names(ARTIFACTS)) == []
     again = b.submit("p")
     assert b.until_ended(again).state is RequestState.COMPLETE
 
@@ -69,29 +69,33 @@ def test_a_quota_takes_no_more_than_it_must_and_nothing_that_is_needed() -> None
     while not b.ran:
         b.rounds(1)
     free = Policy(storage=0.0, results=0.0)  # keeping costs nothing, results are not kept
-    strict = Retention(b.services, b.manager.view, wait=10, policy=replace(free, quota=1))
+    strict = Retention(b.runtime, b.manager.cache, wait=10, policy=replace(free, quota=1))
     assert sum(strict.expire(shard) for shard in SHARDS) == 0
     b.until_ended(request)
-    size = sum(f.size for want in requests.wants(b.services, request) for f in want.files)
+    size = sum(
+        f.size
+        for interest in request_operations.interests(b.runtime, request)
+        for f in interest.files
+    )
     for quota, goes in ((size, 0), (size - 1, 1), (1, 1), (1, 0)):
         policy = replace(free, quota=quota)
-        keeper = Retention(b.services, b.manager.view, wait=10, policy=policy)
+        keeper = Retention(b.runtime, b.manager.cache, wait=10, policy=policy)
         assert sum(keeper.expire(shard) for shard in SHARDS) == goes
 
 
 def test_mails_go_sixty_days_after_they_were_written() -> None:
     b = Bench(plans={"p": plan_of(G, TOP, outputs={"top": "out"})})
-    store = b.services.store
+    store = b.runtime.store
     b.until_ended(b.submit("p"))
     (first,) = outbox.mails(store)
-    b.services.clock.sleep(50 * 86_400)
+    b.runtime.clock.sleep(50 * 86_400)
     for number in range(200):
-        outbox.put(store, b.services.clock, replace(first, kind=f"{number}"))
-    second = replace(first, kind="later", written=b.services.clock.now())
-    outbox.put(store, b.services.clock, second)
-    keeper = Retention(b.services, b.manager.view, wait=10)
+        outbox.put(store, b.runtime.clock, replace(first, kind=f"{number}"))
+    second = replace(first, kind="later", written=b.runtime.clock.now())
+    outbox.put(store, b.runtime.clock, second)
+    keeper = Retention(b.runtime, b.manager.cache, wait=10)
     for days, left in ((9, 202), (2, 1)):
-        b.services.clock.sleep(days * 86_400)
+        b.runtime.clock.sleep(days * 86_400)
         for shard in SHARDS:
             for _ in keeper.passing(shard):
                 pass

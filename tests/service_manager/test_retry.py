@@ -12,9 +12,9 @@ from tasks.errors import FencedError, StoreError
 from tasks.model.categories import Category
 from tasks.model.model import RequestOrder, RequestState, State
 from tasks.storage.store import Operation, Row, Store
-from tasks.tables import outbox, protocol, requests, retrying
+from tasks.tables import outbox, protocol, request_operations, retrying
 from tasks.tables.retrying import NothingToRetryError, Scope
-from tasks.tables.rows import Want
+from tasks.tables.rows import Interest
 from tasks.tables.task_table import TaskTable
 from tests.service_manager.workbench import Bench, collect, mosaic, plan_of
 
@@ -50,15 +50,15 @@ def held(broken: dict[int, Category]) -> Held:
     return b
 
 
-def wants(b: Bench, request: str) -> dict[str, Want]:
-    return {want.key: want for want in requests.wants(b.services, request)}
+def interests(b: Bench, request: str) -> dict[str, Interest]:
+    return {interest.key: interest for interest in request_operations.interests(b.runtime, request)}
 
 
 def made_over(b: Bench, request: str) -> set[str]:
     """The names of the results, each with the number of its inputs."""
     return {
-        f"{want.name} {len(b.services.tasks.spec(want.key).inputs)}"
-        for want in requests.results(b.services, request)
+        f"{interest.name} {len(b.runtime.tasks.spec(interest.key).inputs)}"
+        for interest in request_operations.results(b.runtime, request)
     }
 
 
@@ -69,38 +69,38 @@ def test_a_running_request_makes_what_it_lacked_and_all_that_hangs_on_it() -> No
     b = held(ABSENT)
     request = b.submit("p")
     b.rounds(8)
-    before = wants(b, request)
+    before = interests(b, request)
     assert before[A.key].outcome == before[TOP.key].outcome == "superseded"
     assert made_over(b, request) == {"a 1", "top 2"}
     b.broken.clear()
-    assert retrying.retry(b.services, request, Scope()).id == request
+    assert retrying.retry(b.runtime, request, Scope()).id == request
     b.rounds(8)
     assert made_over(b, request) == {"a 2", "top 2"}
     b.held = False
     row = b.until_ended(request)
     assert row.state is RequestState.COMPLETE
     assert (row.outputs, row.delivered, row.gap_count) == (3, 3, 0)
-    assert set(wants(b, request)) == {spec.key for spec in (*G, A, B, TOP, LAST)}
-    heir = b.services.tasks.task(before[A.key].successor)
+    assert set(interests(b, request)) == {spec.key for spec in (*G, A, B, TOP, LAST)}
+    heir = b.runtime.tasks.task(before[A.key].fallback)
     assert heir is not None
-    assert heir.wants == ()
-    assert len(list(outbox.mails(b.services.store))) == 1
+    assert heir.interests == ()
+    assert len(list(outbox.mails(b.runtime.store))) == 1
 
 
 def test_a_failure_that_persists_leads_to_the_same_successor_again() -> None:
     b = held(ABSENT)
     request = b.submit("p")
     b.rounds(8)
-    before = wants(b, request)
-    retrying.retry(b.services, request, Scope())
+    before = interests(b, request)
+    retrying.retry(b.runtime, request, Scope())
     b.rounds(8)
     ran = b.ran.count(G[0].key)
     assert ran == 2
-    assert wants(b, request).keys() == before.keys()
+    assert interests(b, request).keys() == before.keys()
     b.held = False
     assert b.until_ended(request).state is RequestState.GAPS
     assert made_over(b, request) == {"a 1", "top 2", "last 1"}
-    assert b.ran.count(before[A.key].successor) == 1  # it was there already
+    assert b.ran.count(before[A.key].fallback) == 1  # it was there already
 
 
 @pytest.mark.parametrize(
@@ -122,8 +122,8 @@ def test_a_scope_means_what_it_says(scope: Scope, again: set[str]) -> None:
     b.rounds(8)
     b.broken.clear()
     ran = len(b.ran)
-    retrying.retry(b.services, request, scope)
-    retrying.retry(b.services, request, scope)  # asked for twice, done once
+    retrying.retry(b.runtime, request, scope)
+    retrying.retry(b.runtime, request, scope)  # asked for twice, done once
     b.rounds(8)
     assert {NAMES[key] for key in b.ran[ran:] if key in NAMES} == again
     assert b.row(request).retry_orders == ()
@@ -139,9 +139,9 @@ def test_a_gap_is_tried_again_by_its_cause() -> None:
     b = held({0: Category.BAD_IMAGE_FORMAT, 1: Category.BAD_IMAGE_FORMAT})
     request = b.submit("a")
     b.rounds(8)
-    assert wants(b, request)[A.key].outcome == "gap"
+    assert interests(b, request)[A.key].outcome == "gap"
     b.broken.clear()
-    retrying.retry(b.services, request, Scope(category=Category.UPSTREAM_FAILED))
+    retrying.retry(b.runtime, request, Scope(category=Category.UPSTREAM_FAILED))
     b.held = False
     assert b.until_ended(request).state is RequestState.COMPLETE
 
@@ -151,7 +151,7 @@ def test_every_running_request_that_shares_it_gains_by_it() -> None:
     first, second = b.submit("p"), b.submit("a", owner="other")
     b.rounds(8)
     b.broken.clear()
-    retrying.retry(b.services, first, Scope())
+    retrying.retry(b.runtime, first, Scope())
     b.held = False
     assert b.until_ended(first).state is RequestState.COMPLETE
     assert b.until_ended(second).state is RequestState.COMPLETE
@@ -165,11 +165,11 @@ def test_what_another_request_had_made_since_is_taken() -> None:
     b.broken.clear()
     b.submit("a", owner="other")  # its fresh wants revive g0 and a
     b.rounds(8)
-    assert wants(b, first)[A.key].outcome == "superseded"
+    assert interests(b, first)[A.key].outcome == "superseded"
     ran = len(b.ran)
-    retrying.retry(b.services, first, Scope())
+    retrying.retry(b.runtime, first, Scope())
     b.rounds(4)
-    assert wants(b, first)[A.key].outcome == "done"
+    assert interests(b, first)[A.key].outcome == "done"
     assert set(b.ran[ran:]) == {TOP.key}
     b.held = False
     assert b.until_ended(first).state is RequestState.COMPLETE
@@ -182,23 +182,23 @@ def test_an_ended_request_is_tried_again_by_another_of_the_same_document() -> No
     ended = b.until_ended(request)
     assert ended.state is RequestState.GAPS
     ran = len(b.ran)
-    again = retrying.retry(b.services, request, Scope())
+    again = retrying.retry(b.runtime, request, Scope())
     assert again.id != request
     assert (again.retry_of, again.owner, again.document) == (request, "owner", ended.document)
-    assert retrying.retry(b.services, request, Scope()).id == again.id
+    assert retrying.retry(b.runtime, request, Scope()).id == again.id
     assert b.until_ended(again.id).state is RequestState.GAPS
     b.broken.clear()
-    third = retrying.retry(b.services, request, Scope())
+    third = retrying.retry(b.runtime, request, Scope())
     assert third.retry_of == again.id
     assert b.until_ended(third.id).state is RequestState.COMPLETE
     assert b.ran[ran:].count(G[0].key) == 2
     assert set(b.ran[ran:]) == {G[0].key, A.key, TOP.key}
     assert b.row(request).state is RequestState.GAPS  # it ended once
-    assert retrying.retry(b.services, request, Scope()).id == third.id
+    assert retrying.retry(b.runtime, request, Scope()).id == third.id
     complete = b.submit("a", owner="other")
     b.until_ended(complete)
     with pytest.raises(NothingToRetryError, match="nothing failed"):
-        retrying.retry(b.services, complete, Scope())
+        retrying.retry(b.runtime, complete, Scope())
 
 
 def test_a_retry_of_an_ended_request_survives_a_crash_before_it_is_stored() -> None:
@@ -206,17 +206,19 @@ def test_a_retry_of_an_ended_request_survives_a_crash_before_it_is_stored() -> N
     b.held = False
     request = b.submit("p")
     b.until_ended(request)
-    requests.change_request(b.services, request, lambda row: replace(row, retried_as="named"))
-    assert retrying.retry(b.services, request, Scope()).id == "named"
+    request_operations.change_request(
+        b.runtime, request, lambda row: replace(row, retried_as="named")
+    )
+    assert retrying.retry(b.runtime, request, Scope()).id == "named"
 
 
 def test_a_request_that_is_to_be_cancelled_tries_nothing_again() -> None:
     b = held(ABSENT)
     request = b.submit("p")
     b.rounds(8)
-    requests.order(b.services, request, RequestOrder.CANCEL)
+    request_operations.order(b.runtime, request, RequestOrder.CANCEL)
     with pytest.raises(NothingToRetryError, match="is being cancelled"):
-        retrying.retry(b.services, request, Scope())
+        retrying.retry(b.runtime, request, Scope())
     assert b.row(request).retry_orders == ()
     assert b.until_ended(request).state is RequestState.CANCELLED
 
@@ -228,7 +230,7 @@ def test_a_request_does_not_end_before_its_order_is_obeyed() -> None:
     b.broken.clear()
     b.held = False
     b.work()  # all has ended, and the manager has not heard of it
-    retrying.retry(b.services, request, Scope())
+    retrying.retry(b.runtime, request, Scope())
     assert b.until_ended(request).state is RequestState.COMPLETE
 
 
@@ -236,9 +238,9 @@ def test_too_many_orders_are_refused() -> None:
     b = held({})
     request = b.submit("p")
     for number in range(retrying.MOST_ORDERS):
-        retrying.retry(b.services, request, Scope(task=f"{number:064x}"))
+        retrying.retry(b.runtime, request, Scope(task=f"{number:064x}"))
     with pytest.raises(ValueError, match="retry all of it"):
-        retrying.retry(b.services, request, Scope())
+        retrying.retry(b.runtime, request, Scope())
 
 
 class Breaking:
@@ -277,24 +279,26 @@ def test_a_manager_that_dies_at_any_write_leaves_nothing_undone(lands: bool) -> 
         request = b.submit("p")
         b.rounds(8)
         b.broken.clear()
-        retrying.retry(b.services, request, Scope())
-        store = b.services.store
+        retrying.retry(b.runtime, request, Scope())
+        store = b.runtime.store
         breaking = Breaking(store)
-        b.services = replace(b.services, store=breaking)
+        b.runtime = replace(b.runtime, store=breaking)
         b.restart(epoch=1)
         breaking.at, breaking.lands, breaking.count = at, lands, 0
-        b.services.clock.sleep(2)
+        b.runtime.clock.sleep(2)
         for _ in range(3):
             b.manager.tick()
         died = breaking.count > at
-        b.services = replace(b.services, store=store)
+        b.runtime = replace(b.runtime, store=store)
         b.restart(epoch=1)
         b.held = False
         row = b.until_ended(request)
         assert row.state is RequestState.COMPLETE, (at, row.message)
         assert (row.outputs, row.delivered) == (3, 3)
         assert made_over(b, request) == {"a 2", "top 2", "last 1"}
-        states = {TaskTable(store).task(want.key) for want in wants(b, request).values()}
+        states = {
+            TaskTable(store).task(interest.key) for interest in interests(b, request).values()
+        }
         assert {task.state for task in states if task} == {State.DONE}
         if not died:
             assert at > 5
@@ -330,16 +334,16 @@ def stalls(b: Held, at: int, meanwhile: Callable[[], None]) -> bool:
         b.restart(epoch=2)
         b.rounds(8)
 
-    stalling = Stalling(b.services.store, another)
-    services = replace(b.services, store=stalling)
-    over = Manager(services, b.options, b.plan_of_request, b.sent.append, 1)
+    stalling = Stalling(b.runtime.store, another)
+    runtime = replace(b.runtime, store=stalling)
+    over = Manager(runtime, b.options, b.plan_of_request, b.sent.append, 1)
     stalling.at, stalling.count = at, 0
     for _ in range(6):
         if not stalled:
             with suppress(FencedError):
                 over.tick()
             b.work()
-            b.services.clock.sleep(1)
+            b.runtime.clock.sleep(1)
     b.held = False
     return stalled
 
@@ -358,7 +362,7 @@ def test_a_manager_that_stalls_at_any_write_while_another_tries_again(published:
         def again(b: Held = b, first: str = names[0]) -> None:
             if published:
                 b.broken.clear()
-            retrying.retry(b.services, first, Scope())
+            retrying.retry(b.runtime, first, Scope())
 
         stalled = stalls(b, at, again)
         for request in names:
@@ -367,7 +371,7 @@ def test_a_manager_that_stalls_at_any_write_while_another_tries_again(published:
             ends = RequestState.COMPLETE if published and stalled else RequestState.GAPS
             assert row.state is ends, at
             if published and stalled:
-                assert set(wants(b, request)) == {s.key for s in (*G, A, B, TOP, LAST)}, at
+                assert set(interests(b, request)) == {s.key for s in (*G, A, B, TOP, LAST)}, at
         at += 1
     assert at > 10, at
 
@@ -379,7 +383,7 @@ def test_a_manager_that_stalls_at_any_write_of_a_retry_while_another_obeys_it() 
         b = held(ABSENT)
         names = [b.submit("p"), b.submit("p", owner="other")]
         b.rounds(8)
-        retrying.retry(b.services, names[0], Scope())
+        retrying.retry(b.runtime, names[0], Scope())
         stalled = stalls(b, at, lambda: None)
         for request in names:
             row = b.until_ended(request)
@@ -413,15 +417,15 @@ def test_a_server_gets_the_pause_it_asks_for_up_to_hours(asked: float, after: fl
         b.manager.tick()
         keys, b.sent[:] = list(b.sent), []
         for key in keys:
-            claimed = protocol.claim(b.services, key, "worker", b.options.retry)
+            claimed = protocol.claim(b.runtime, key, "worker", b.options.retry)
             assert claimed is not None
-            now = b.services.clock.now()
+            now = b.runtime.clock.now()
             times.append(now)
             busy = claimed.attempt(
                 started=now, ended=now, duration=1.0, category=Category.SERVER_BUSY, message="busy"
             )
-            protocol.fail(b.services, busy, b.options.retry, asked=asked)
-        b.services.clock.sleep(60.0)
+            protocol.fail(b.runtime, busy, b.options.retry, asked=asked)
+        b.runtime.clock.sleep(60.0)
     pauses = [later - sooner for sooner, later in pairwise(times)]
     assert len(pauses) == b.options.retry.budget - 1
     assert all(after <= pause < after + 200 for pause in pauses)

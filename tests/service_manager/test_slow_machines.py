@@ -7,21 +7,23 @@ import pytest
 
 from service_manager.fleet.machines import Machines
 from service_manager.fleet.monitor import Monitor, Verdicts
-from service_manager.options import Options
-from service_manager.tasks.pace import Course, Pace
-from service_manager.tasks.view import Running, View
+from service_manager.options import ManagerOptions
+from service_manager.tasks.attempt_statistics import AttemptProgress, AttemptStatistics
+from service_manager.tasks.manager_cache import ManagerCache, WatchedAttempt
 from tasks.model.categories import Category
 from tasks.model.model import Phase, State
-from tasks.tables.rows import News
+from tasks.tables.rows import CompletionEvent
 from tasks.tables.workers import Hold, RunningAttempt, WorkerRow
 
-OPTIONS = Options(heartbeat=5, lease=30, floor=10, ceiling=3600, factor=4, samples=5, probe=600)
+OPTIONS = ManagerOptions(
+    heartbeat=5, lease=30, floor=10, ceiling=3600, factor=4, samples=5, probe=600
+)
 
 
-def news(
+def event(
     key: str, worker: str, duration: float, category: Category | None = None, number: int = 1
-) -> News:
-    return News(
+) -> CompletionEvent:
+    return CompletionEvent(
         key=key,
         row="",
         number=number,
@@ -33,10 +35,10 @@ def news(
         task_class="class",
         worker=worker,
         has_dependents=False,
-        wants=(),
+        interests=(),
         not_before=0.0,
         message="",
-        successor="",
+        fallback="",
         sponsor="r",
         files=(),
         counted=False,
@@ -51,16 +53,16 @@ class Fleet:
     waiting: bool = False  # whether there is work that no slot has taken
     gone: set[str] = field(default_factory=set)  # workers that have left
     silent: set[str] = field(default_factory=set)  # and those that do not beat
-    options: Options = OPTIONS
+    options: ManagerOptions = OPTIONS
     now: float = 0.0
-    view: View = field(default_factory=View)
+    cache: ManagerCache = field(default_factory=ManagerCache)
     progress: dict[str, float] = field(default_factory=dict)
     holds: dict[str, Hold] = field(default_factory=dict)
     sequence: int = 0
     beats: dict[str, int] = field(default_factory=dict)  # the latest of each worker
 
     def __post_init__(self) -> None:
-        self.monitor = Monitor(self.options, self.view)
+        self.monitor = Monitor(self.options, self.cache)
 
     def learn(self, mean: float = 100.0, number: int = 40) -> None:
         """Successes of about `mean` seconds with steady progress on all workers, which are warm
@@ -69,15 +71,15 @@ class Fleet:
         self.monitor.hear([self.row(f"w{i}") for i in range(self.workers)], self.now)
         for i in range(number):
             duration = mean * rng.lognormvariate(0, 0.3)
-            course = Course()
+            course = AttemptProgress()
             for part in range(1, 20):
                 course.note(part / 20, duration * part / 20)
             one = self.begin(f"past{i}", f"w{i % self.workers}")
             one.course = course
             self.end(one, duration)
 
-    def begin(self, key: str, worker: str) -> Running:
-        one = self.view.running[key] = Running(
+    def begin(self, key: str, worker: str) -> WatchedAttempt:
+        one = self.cache.running[key] = WatchedAttempt(
             key=key,
             claim="claim-" + key,
             worker=worker,
@@ -91,9 +93,9 @@ class Fleet:
         )
         return one
 
-    def end(self, one: Running, duration: float, category: Category | None = None) -> None:
-        del self.view.running[one.key]
-        self.monitor.ended(news(one.key, one.worker, duration, category), one, {}, self.now)
+    def end(self, one: WatchedAttempt, duration: float, category: Category | None = None) -> None:
+        del self.cache.running[one.key]
+        self.monitor.ended(event(one.key, one.worker, duration, category), one, {}, self.now)
 
     def look(self, until: float) -> Verdicts:
         """Beats up to a time; all verdicts of that time."""
@@ -135,7 +137,7 @@ class Fleet:
                     task_class=one.task_class,
                     progress=self.progress.get(one.key, 0.0),
                 )
-                for one in self.view.running.values()
+                for one in self.cache.running.values()
                 if one.worker == name
             ),
         )
@@ -187,17 +189,17 @@ def test_a_phase_that_is_slow_in_every_attempt_kills_none() -> None:
 
 
 def test_progress_is_not_held_against_a_class_that_is_not_known() -> None:
-    pace = Pace(samples=5)
-    assert pace.least("new", 1000.0, Course()) == 1000.0
+    statistics = AttemptStatistics(samples=5)
+    assert statistics.least("new", 1000.0, AttemptProgress()) == 1000.0
     for _ in range(4):
-        pace.learn("new", 100.0, Course(ages=[10.0]))
-    assert pace.least("new", 1000.0, Course()) == 1000.0
-    pace.learn("new", 100.0, Course(ages=[10.0]))
-    assert pace.least("new", 1000.0, Course()) == 10_000.0
+        statistics.learn("new", 100.0, AttemptProgress(ages=[10.0]))
+    assert statistics.least("new", 1000.0, AttemptProgress()) == 1000.0
+    statistics.learn("new", 100.0, AttemptProgress(ages=[10.0]))
+    assert statistics.least("new", 1000.0, AttemptProgress()) == 10_000.0
 
 
 def test_progress_never_goes_back() -> None:
-    course = Course()
+    course = AttemptProgress()
     course.note(0.5, 10.0)
     course.note(0.2, 20.0)
     course.note(0.55, 30.0)
@@ -216,7 +218,7 @@ def test_a_slow_worker_is_drained_and_its_attempts_moved(fleet: Fleet) -> None:
     assert (drained.worker, drained.started, drained.hold) == ("w1", 1.0, Hold.DRAINED)
     assert verdicts.moves == mine
     assert other.ordered is None
-    assert fleet.view.slots == 6
+    assert fleet.cache.slots == 6
 
 
 def test_one_long_task_drains_no_worker(fleet: Fleet) -> None:
@@ -227,15 +229,15 @@ def test_one_long_task_drains_no_worker(fleet: Fleet) -> None:
 
 
 def test_a_task_that_is_slow_everywhere_speaks_against_itself() -> None:
-    machines = Machines(Pace(samples=5), OPTIONS.bounds, probe=600.0, beat=5.0)
+    machines = Machines(AttemptStatistics(samples=5), OPTIONS.bounds, probe=600.0, beat=5.0)
     workers = [Fleet().row(f"w{i}") for i in range(8)]
     machines.hear(workers, {}, 0.0)
     for i in range(40):
-        machines._pace.learn("class", 90.0 + i % 20)
-        machines.ended(news(f"past{i}", f"w{i % 8}", 90.0 + i % 20), {}, 0.0)
+        machines._statistics.learn("class", 90.0 + i % 20)
+        machines.ended(event(f"past{i}", f"w{i % 8}", 90.0 + i % 20), {}, 0.0)
     for i in range(8):
         for key in ("giant", "giant too"):
-            machines.ended(news(key, f"w{i}", 900.0), {}, 0.0)
+            machines.ended(event(key, f"w{i}", 900.0), {}, 0.0)
     orders, _ = machines.look({}, 1.0)
     assert [order.worker for order in orders] == ["w0", "w1"]
 
@@ -246,17 +248,17 @@ def test_a_drained_worker_is_probed_and_released_when_it_is_as_usual(fleet: Flee
     (drained,) = fleet.look(60).holds
     assert drained.hold is Hold.DRAINED
     for key in ("a", "b"):
-        fleet.end(fleet.view.running[key], fleet.now, Category.CANCELLED)
+        fleet.end(fleet.cache.running[key], fleet.now, Category.CANCELLED)
     (probed,) = fleet.look(700).holds
     assert (probed.worker, probed.hold) == ("w1", Hold.PROBE)
-    assert fleet.view.slots == 7
+    assert fleet.cache.slots == 7
     probe = fleet.begin("probe", "w1")
     fleet.progress["probe"] = 0.9
     fleet.look(fleet.now + 110)
     fleet.end(probe, 110.0)
     (released,) = fleet.look(fleet.now + 10).holds
     assert (released.worker, released.hold) == ("w1", Hold.NONE)
-    assert fleet.view.slots == 8
+    assert fleet.cache.slots == 8
 
 
 def test_a_probe_that_is_slow_drains_again_for_twice_as_long(fleet: Fleet) -> None:
@@ -264,7 +266,7 @@ def test_a_probe_that_is_slow_drains_again_for_twice_as_long(fleet: Fleet) -> No
     fleet.begin("b", "w1")
     fleet.look(60)
     for key in ("a", "b"):
-        fleet.end(fleet.view.running[key], fleet.now, Category.CANCELLED)
+        fleet.end(fleet.cache.running[key], fleet.now, Category.CANCELLED)
     fleet.look(700)
     assert fleet.holds["w1"] is Hold.PROBE
     probe = fleet.begin("probe", "w1")
@@ -308,7 +310,7 @@ def test_a_manager_that_takes_over_goes_by_the_rows() -> None:
     fleet = Fleet()
     fleet.holds["w1"] = Hold.DRAINED
     fleet.look(5)
-    assert fleet.view.slots == 6
+    assert fleet.cache.slots == 6
 
 
 def test_a_drained_worker_does_not_teach_what_is_usual() -> None:
@@ -342,7 +344,7 @@ def test_waits_grow_with_the_time_for_which_a_worker_is_slow() -> None:
         fleet.begin(key, "w1")
     fleet.look(60)
     for key in ("a", "b"):
-        fleet.end(fleet.view.running[key], fleet.now, Category.CANCELLED)
+        fleet.end(fleet.cache.running[key], fleet.now, Category.CANCELLED)
     fleet.look(150)
     waits = [probe_in_vain(fleet, f"probe{i}") for i in range(14)]
     assert waits == sorted(waits)
@@ -360,7 +362,7 @@ def test_a_task_that_was_slow_on_slow_workers_still_speaks_against_one(fleet: Fl
     fleet.look(60)
     held = [w for w, hold in fleet.holds.items() if hold is Hold.DRAINED]
     assert held == ["w1", "w2", "w3", "w4"]
-    for one in list(fleet.view.running.values()):
+    for one in list(fleet.cache.running.values()):
         fleet.end(one, fleet.now, Category.CANCELLED)
     fleet.look(700)
     for worker in held:

@@ -108,7 +108,7 @@ def test_a_task_s_artifact_has_the_mean_of_its_class() -> None:
         state=State.DONE,
         missing=0,
         has_dependents=False,
-        wants=(),
+        interests=(),
         sponsor="",
         files=(file, file),
         claimed_at=12.0,
@@ -125,11 +125,11 @@ def test_storage_is_looked_through_by_phase() -> None:
     b = Bench(plans={"p": plan_of(granule, top, outputs={"m": "out"})})
     request = b.submit("p")
     b.until_ended(request)
-    held, least = look(b.services, Policy(), b.services.clock.now())
+    held, least = look(b.runtime, Policy(), b.runtime.clock.now())
     assert {phase: of.count for phase, of in held.items() if of.count} == {
         Phase.COLLECTION: 1,
         Phase.AGGREGATION: 1,
     }
     assert least == []  # results of a request that has just ended
-    _, least = look(b.services, Policy(results=0.0), b.services.clock.now())
+    _, least = look(b.runtime, Policy(results=0.0), b.runtime.clock.now())
     assert {each.key for each in least} == {granule.key, top.key}

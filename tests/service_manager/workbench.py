@@ -5,17 +5,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from service_manager.leader.manager import Manager
-from service_manager.options import Options
+from service_manager.options import ManagerOptions
 from tasks.model.categories import Category
 from tasks.model.model import ArtifactFile
 from tasks.model.plan import Plan, PlannedTask
 from tasks.model.spec import CollectSpec, GridSpec, Input, MosaicSpec, ReduceSpec, Spec
-from tasks.request.request import Request, parse_request
+from tasks.request.document import Request, parse_request
 from tasks.storage import blobs
 from tasks.storage.clock import ManualClock
-from tasks.tables import protocol, requests
+from tasks.tables import protocol, request_operations
 from tasks.tables.request_table import RequestRow
-from tasks.tables.services import Services, memory_services
+from tasks.tables.runtime import Runtime, memory_runtime
 
 GRID = GridSpec(crs="EPSG:4326", transform=(1, 0, 0, 0, -1, 0), width=8, height=8)
 Outcome = Category | None
@@ -77,10 +77,10 @@ class Bench:
     """Manager, worker and clock of one test."""
 
     plans: Mapping[str, Plan]
-    options: Options = field(default_factory=Options)
+    options: ManagerOptions = field(default_factory=ManagerOptions)
     decide: Decide = lambda _claimed: None
     say: Callable[[protocol.Claimed], str] = lambda _claimed: "test"
-    services: Services = field(default_factory=lambda: memory_services(ManualClock()))
+    runtime: Runtime = field(default_factory=lambda: memory_runtime(ManualClock()))
     sent: list[str] = field(default_factory=list)
     ran: list[str] = field(default_factory=list)
     manager: Manager = field(init=False)
@@ -91,28 +91,28 @@ class Bench:
     def restart(self, epoch: int = 1) -> None:
         """A new manager that knows nothing but the tables."""
         self.manager = Manager(
-            self.services, self.options, self.plan_of_request, self.sent.append, epoch
+            self.runtime, self.options, self.plan_of_request, self.sent.append, epoch
         )
 
     def plan_of_request(self, request: Request) -> Plan:
         return self.plans[request.title]
 
     def submit(self, title: str, owner: str = "owner", **more: object) -> str:
-        return requests.submit(self.services, owner, document(title, **more))
+        return request_operations.submit(self.runtime, owner, document(title, **more))
 
     def row(self, request: str) -> RequestRow:
-        return requests.load(self.services, request)
+        return request_operations.load(self.runtime, request)
 
     def work(self) -> None:
         """Run everything that was sent."""
         sent, self.sent[:] = list(self.sent), []
         for key in sent:
-            claimed = protocol.claim(self.services, key, "worker", self.options.retry)
+            claimed = protocol.claim(self.runtime, key, "worker", self.options.retry)
             if claimed is None:
                 continue
             self.ran.append(key)
             category = self.decide(claimed)
-            now = self.services.clock.now()
+            now = self.runtime.clock.now()
             attempt = claimed.attempt(
                 started=now,
                 ended=now + 1,
@@ -121,14 +121,14 @@ class Bench:
                 message=self.say(claimed),
             )
             if category is None:
-                protocol.commit(self.services, attempt, [self._store(claimed)], claimed.task)
+                protocol.commit(self.runtime, attempt, [self._store(claimed)], claimed.task)
             else:
-                protocol.fail(self.services, attempt, self.options.retry)
+                protocol.fail(self.runtime, attempt, self.options.retry)
 
     def _store(self, claimed: protocol.Claimed) -> ArtifactFile:
         data = hashlib.sha256(claimed.task.key.encode()).digest()
         name = blobs.artifact_name(claimed.task.key, claimed.claim, "cell.tif")
-        stored = self.services.blobs.put_bytes(blobs.ARTIFACTS, name, data)
+        stored = self.runtime.blobs.put_bytes(blobs.ARTIFACTS, name, data)
         return ArtifactFile(
             name="cell.tif",
             blob=f"{blobs.ARTIFACTS}/{name}",
@@ -140,7 +140,7 @@ class Bench:
         for _ in range(number):
             self.manager.tick()
             self.work()
-            self.services.clock.sleep(seconds)
+            self.runtime.clock.sleep(seconds)
 
     def until_ended(self, request: str, limit: int = 400, seconds: float = 1.0) -> RequestRow:
         """Rounds until the request has ended."""

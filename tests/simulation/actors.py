@@ -9,18 +9,18 @@ from typing import cast
 
 from service_manager.leader import service
 from service_manager.leader.manager import Manager
-from service_manager.options import Options
+from service_manager.options import ManagerOptions
 from service_manager.storage.retention import Retention
-from service_manager.tasks.view import View
+from service_manager.tasks.manager_cache import ManagerCache
 from tasks.errors import BlobMissingError, FencedError, StoreError
 from tasks.model.categories import Category
 from tasks.model.keys import SHARDS
 from tasks.model.model import ArtifactFile, Attempt, RequestOrder
 from tasks.model.plan import Plan
-from tasks.request.request import Request
+from tasks.request.document import Request
 from tasks.storage import blobs
-from tasks.tables import protocol, request_table, requests, retrying, task_table, workers
-from tasks.tables.services import Services, new_id
+from tasks.tables import protocol, request_operations, request_table, retrying, task_table, workers
+from tasks.tables.runtime import Runtime, new_id
 from tasks.tables.workers import Hold, RunningAttempt, WorkerRow
 from tests.simulation.network import Broker
 from tests.simulation.world import DiedError, Process, ViolationError, World
@@ -55,14 +55,14 @@ def content(key: str) -> bytes:
 class _Stop:
     """In place of a `threading.Event`: never set, and waiting takes simulated time."""
 
-    def __init__(self, services: Services) -> None:
-        self._services = services
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
 
     def is_set(self) -> bool:
         return False
 
     def wait(self, timeout: float) -> bool:
-        self._services.clock.sleep(timeout)
+        self._runtime.clock.sleep(timeout)
         return False
 
 
@@ -71,14 +71,14 @@ class Starving:
 
     LOOKS = 4  # those before it may be of workers that have just left, or of orders of another
 
-    def __init__(self, services: Services, options: Options) -> None:
-        self._clock = services.clock
+    def __init__(self, runtime: Runtime, options: ManagerOptions) -> None:
+        self._clock = runtime.clock
         self._apart = options.heartbeat
-        self.begin(View())
+        self.begin(ManagerCache())
 
-    def begin(self, view: View) -> None:
+    def begin(self, cache: ManagerCache) -> None:
         """A manager acts."""
-        self._view = view
+        self._cache = cache
         self._looks = 0
         self._due = 0.0
 
@@ -88,15 +88,15 @@ class Starving:
         if now < self._due:
             return
         self._due = now + self._apart
-        starved = self._view.workers and not self._view.slots
+        starved = self._cache.workers and not self._cache.slots
         self._looks = self._looks + 1 if starved else 0
         if self._looks > self.LOOKS:
-            raise ViolationError(f"all workers are drained: {', '.join(self._view.workers)}")
+            raise ViolationError(f"all workers are drained: {', '.join(self._cache.workers)}")
 
 
 def manager(
-    services: Services,
-    options: Options,
+    runtime: Runtime,
+    options: ManagerOptions,
     plan: Callable[[Request], Plan],
     broker: Broker,
     *,
@@ -104,25 +104,25 @@ def manager(
 ) -> None:
     """A manager's process, with retention beside it when it acts."""
     cleaners: list[Retention] = []
-    starving = Starving(services, options)
+    starving = Starving(runtime, options)
     due = [120.0]
 
     def make(epoch: int) -> Manager:
-        made = Manager(services, options, plan, broker.send, epoch, send_to=broker.send)
-        cleaners[:] = [Retention(services, made.view, wait=60.0)]
-        starving.begin(made.view)
+        made = Manager(runtime, options, plan, broker.send, epoch, send_to=broker.send)
+        cleaners[:] = [Retention(runtime, made.cache, wait=60.0)]
+        starving.begin(made.cache)
         return made
 
     def each() -> None:
         starving.look()
-        if not retention or services.clock.monotonic() < due[0]:
+        if not retention or runtime.clock.monotonic() < due[0]:
             return
-        due[0] = services.clock.monotonic() + 100.0
+        due[0] = runtime.clock.monotonic() + 100.0
         for shard in SHARDS:
             cleaners[0].expire(shard)
             cleaners[0].collect(shard)
 
-    service.serve(services, options, make, cast(threading.Event, _Stop(services)), each)
+    service.serve(runtime, options, make, cast(threading.Event, _Stop(runtime)), each)
 
 
 @dataclass
@@ -143,8 +143,8 @@ class SimWorker:
 
     world: World
     process: Process
-    services: Services
-    options: Options
+    runtime: Runtime
+    options: ManagerOptions
     broker: Broker
     script: Script
     is_done: Callable[[str], bool]
@@ -162,14 +162,14 @@ class SimWorker:
 
     def start(self) -> None:
         """Start the heartbeat and the slots."""
-        self.started = self.services.clock.now()
-        self.heard = self.services.clock.monotonic()
+        self.started = self.runtime.clock.now()
+        self.heard = self.runtime.clock.monotonic()
         self.world.spawn(self.process, self._heart)
         for _ in range(self.slots):
             self.world.spawn(self.process, self._slot)
 
     def _heart(self) -> None:
-        clock = self.services.clock
+        clock = self.runtime.clock
         while True:
             self.sequence += 1
             now = clock.monotonic()
@@ -193,7 +193,7 @@ class SimWorker:
                 ),
             )
             try:
-                orders = workers.beat(self.services.store, clock, row)
+                orders = workers.beat(self.runtime.store, clock, row)
                 self.heard = clock.monotonic()
             except StoreError:
                 orders = workers.Orders(hold=self.hold)
@@ -221,7 +221,7 @@ class SimWorker:
         while True:
             key = self.broker.take(self.name) if self._takes() else None
             if key is None:
-                self.services.clock.sleep(self.world.random.uniform(0.5, 1.5))
+                self.runtime.clock.sleep(self.world.random.uniform(0.5, 1.5))
                 continue
             try:
                 self._run(key)
@@ -229,14 +229,14 @@ class SimWorker:
                 self.world.note(f"{self.process.name} gives up {key[:8]}")
 
     def _run(self, key: str) -> None:
-        claim = new_id(self.services.random)
-        claimed = protocol.claim(self.services, key, self.name, self.options.retry, claim)
+        claim = new_id(self.runtime.random)
+        claimed = protocol.claim(self.runtime, key, self.name, self.options.retry, claim)
         if claimed is None:
             return
         for given in claimed.spec.inputs:
             if not self.is_done(given.key):
                 raise ViolationError(f"task {key[:8]} starts before input {given.key[:8]} was done")
-        slot = _Slot(claimed=claimed, started=self.services.clock.monotonic())
+        slot = _Slot(claimed=claimed, started=self.runtime.clock.monotonic())
         self.running[claim] = slot
         try:
             self._attempt(claimed, slot)
@@ -244,7 +244,7 @@ class SimWorker:
             self.running.pop(claim, None)
 
     def _attempt(self, claimed: protocol.Claimed, slot: _Slot) -> None:
-        clock, random = self.services.clock, self.world.random
+        clock, random = self.runtime.clock, self.world.random
         started, began = clock.now(), clock.monotonic()
         category, length = self._fate(claimed.task.key)
         length *= self._slowness()
@@ -272,8 +272,8 @@ class SimWorker:
                     self._commit(claimed, attempt, files)
                 else:
                     if category is Category.CORRUPT_BLOB_READ:
-                        protocol.lose_inputs(self.services, claimed, healing)
-                    protocol.fail(self.services, attempt, self.options.retry, healing=healing)
+                        protocol.lose_inputs(self.runtime, claimed, healing)
+                    protocol.fail(self.runtime, attempt, self.options.retry, healing=healing)
             except StoreError:
                 clock.sleep(1.0 + tries)
             else:
@@ -283,18 +283,18 @@ class SimWorker:
         self, claimed: protocol.Claimed, attempt: Attempt, files: list[ArtifactFile]
     ) -> None:
         if not (self.delete_on_conflict or self.lost_is_failure):
-            protocol.commit(self.services, attempt, files, claimed.task)
+            protocol.commit(self.runtime, attempt, files, claimed.task)
             return
         from tasks.errors import ConflictError
         from tasks.model.keys import shard
         from tasks.tables import transitions  # the mutants write as careless workers did
 
-        task = self.services.tasks.task(claimed.task.key)
+        task = self.runtime.tasks.task(claimed.task.key)
         try:
             if task is None:
                 return
             change = transitions.commit(task, attempt, files)
-            self.services.store.transact(task_table.TABLE, shard(task.key), change.operations)
+            self.runtime.store.transact(task_table.TABLE, shard(task.key), change.operations)
         except FencedError:
             return
         except ConflictError:
@@ -306,7 +306,7 @@ class SimWorker:
 
     def _delete(self, files: list[ArtifactFile]) -> None:
         for file in files:
-            self.services.blobs.delete(*blobs.split_blob(file.blob))
+            self.runtime.blobs.delete(*blobs.split_blob(file.blob))
 
     def _fate(self, key: str) -> tuple[Category | None, float]:
         random = self.world.random
@@ -342,7 +342,7 @@ class SimWorker:
         for i, files in claimed.input_files.items():
             for file in files:
                 try:
-                    self.services.blobs.get_bytes(*blobs.split_blob(file.blob))
+                    self.runtime.blobs.get_bytes(*blobs.split_blob(file.blob))
                 except BlobMissingError:
                     healing |= 1 << i
         return healing
@@ -350,7 +350,7 @@ class SimWorker:
     def _store(self, claimed: protocol.Claimed) -> ArtifactFile:
         data = content(claimed.task.key)
         name = blobs.artifact_name(claimed.task.key, claimed.claim, "cell.tif")
-        stored = self.services.blobs.put_bytes(blobs.ARTIFACTS, name, data)
+        stored = self.runtime.blobs.put_bytes(blobs.ARTIFACTS, name, data)
         return ArtifactFile(
             name="cell.tif",
             blob=f"{blobs.ARTIFACTS}/{name}",
@@ -364,7 +364,7 @@ class Client:
     """Submits, orders and submits again, as people do."""
 
     world: World
-    services: Services
+    runtime: Runtime
     submitted: dict[str, str] = field(default_factory=dict)  # title by id
     cancelled: set[str] = field(default_factory=set)
     finished: bool = False
@@ -372,13 +372,15 @@ class Client:
     def submit(self, owner: str, request: Request, request_id: str) -> None:
         """Submit until it is known to be stored."""
         self.submitted[request_id] = request.title
-        self._insist(lambda: requests.submit(self.services, owner, request, request_id=request_id))
+        self._insist(
+            lambda: request_operations.submit(self.runtime, owner, request, request_id=request_id)
+        )
 
     def order(self, request_id: str, order: RequestOrder) -> None:
         """Give an order until it is known to be stored."""
         if order is RequestOrder.CANCEL:
             self.cancelled.add(request_id)
-        self._insist(lambda: requests.order(self.services, request_id, order))
+        self._insist(lambda: request_operations.order(self.runtime, request_id, order))
 
     def retry(self, request_id: str) -> None:
         """Ask for another try of what failed, until it is known to be stored."""
@@ -386,7 +388,7 @@ class Client:
 
         def ask() -> None:
             try:
-                rows[:] = [retrying.retry(self.services, request_id, retrying.Scope())]
+                rows[:] = [retrying.retry(self.runtime, request_id, retrying.Scope())]
             except retrying.NothingToRetryError:
                 return
 
@@ -399,7 +401,7 @@ class Client:
             try:
                 call()
             except StoreError:
-                self.services.clock.sleep(2.0)
+                self.runtime.clock.sleep(2.0)
             else:
                 return
 

@@ -4,19 +4,19 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from service_manager.options import Options
+from service_manager.options import ManagerOptions
 from tasks.errors import RequestRefusedError, StoreError
 from tasks.model.model import RequestOrder, State
 from tasks.model.plan import Plan
-from tasks.request.request import Request, parse_request
+from tasks.request.document import Request, parse_request
 from tasks.storage.blobs import MemoryBlobs, split_blob
 from tasks.storage.memory_store import MemoryStore
 from tasks.tables import protocol, task_table, workers
-from tasks.tables.services import Services
+from tasks.tables.runtime import Runtime
 from tasks.tables.task_table import MARKERS, RowKind, kind_of
 from tasks.tables.transitions import RetryPolicy
 from tests.simulation.actors import Client, Script, SimWorker, manager
-from tests.simulation.network import Broker, Mailbox, Rates, SimClock, SimStore, services_of
+from tests.simulation.network import Broker, Mailbox, Rates, SimClock, SimStore, runtime_of
 from tests.simulation.reckoning import Reckoning
 from tests.simulation.scenario import Scenario
 from tests.simulation.watch import Watch
@@ -24,7 +24,7 @@ from tests.simulation.world import Process, ViolationError, World
 
 STORM = 600.0  # seconds of faults
 CALM = 3000.0  # seconds after them, in which everything must end
-OPTIONS = Options(
+OPTIONS = ManagerOptions(
     tick=1.0,
     sweep=15.0,
     resend=15.0,
@@ -80,7 +80,7 @@ class History:
         self.blobs = MemoryBlobs()
         self.watch = Watch(world=self.world, store=self.store, blobs=self.blobs)
         self.broker = Broker(self.world, self.rates)
-        self.hints = Mailbox(self.world, self.rates, "hint")
+        self.wakeups = Mailbox(self.world, self.rates, "hint")
         self.queue = Mailbox(self.world, self.rates, "request hint")
         self.scenario = Scenario.of(random)
         self.retention = random.random() < 0.5
@@ -105,7 +105,7 @@ class History:
 
     # --- processes ---
 
-    def services(self, process: Process) -> Services:
+    def runtime(self, process: Process) -> Runtime:
         store = SimStore(
             self.world,
             process,
@@ -114,7 +114,7 @@ class History:
             self.watch,
             split=self.mutant.split_markers,
         )
-        return services_of(self.world, process, store, self.blobs, self.queue, self.hints)
+        return runtime_of(self.world, process, store, self.blobs, self.queue, self.wakeups)
 
     def process(self, name: str) -> Process:
         random = self.world.random
@@ -130,11 +130,11 @@ class History:
 
     def start_manager(self, name: str) -> None:
         process = self.process(name)
-        services = self.services(process)
+        runtime = self.runtime(process)
         retention = self.retention
 
         def run() -> None:
-            manager(services, OPTIONS, self.plan, self.broker, retention=retention)
+            manager(runtime, OPTIONS, self.plan, self.broker, retention=retention)
 
         self.world.spawn(process, run)
 
@@ -143,7 +143,7 @@ class History:
         SimWorker(
             world=self.world,
             process=process,
-            services=self.services(process),
+            runtime=self.runtime(process),
             options=OPTIONS,
             broker=self.broker,
             script=self.script,
@@ -231,17 +231,17 @@ class History:
     def _ask_for(self, key: str, blob: str) -> None:
         """Somebody wants to have the file that was lost, sooner or later."""
         process = Process(name=f"client of {blob}")
-        services = self.services(process)
+        runtime = self.runtime(process)
         delay = self.world.random.uniform(0.1, 300)
         self.asking += 1
 
         def run() -> None:
-            services.clock.sleep(delay)
+            runtime.clock.sleep(delay)
             while True:
                 try:
-                    protocol.lose(services, key, blob)
+                    protocol.lose(runtime, key, blob)
                 except StoreError:
-                    services.clock.sleep(3)
+                    runtime.clock.sleep(3)
                 else:
                     break
             self.world.faults["lost blob asked for"] += 1
@@ -255,7 +255,7 @@ class History:
         random = self.world.random
         process = Process(name="client")
         self.processes["client"] = process
-        client = Client(world=self.world, services=self.services(process))
+        client = Client(world=self.world, runtime=self.runtime(process))
         self.client = client
         script: list[tuple[float, str, str]] = []
         titles = list(self.scenario.plans)
@@ -280,7 +280,7 @@ class History:
         def run() -> None:
             for at, name, what in sorted(script):
                 if at > self.world.now:
-                    client.services.clock.sleep(at - self.world.now)
+                    client.runtime.clock.sleep(at - self.world.now)
                 self.act(client, name, what)
             client.finished = True
 
@@ -355,7 +355,7 @@ class History:
         return ""
 
 
-_PASSING = (RowKind.NEWS, *MARKERS)
+_PASSING = (RowKind.COMPLETION_EVENT, *MARKERS)
 
 
 def hash_of(text: str) -> int:

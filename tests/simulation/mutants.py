@@ -17,10 +17,10 @@ from service_manager.fleet.machines import Machines
 from service_manager.leader.leadership import Leadership
 from service_manager.plans import plan_writer
 from service_manager.plans.plan_writer import PlanWriter, Written
-from service_manager.requests import dropping, lifecycle
+from service_manager.requests import lifecycle, release
 from service_manager.storage.retention import Retention
 from service_manager.tasks import brake
-from service_manager.tasks.view import Live
+from service_manager.tasks.manager_cache import Live
 from tasks.model.categories import Category
 from tasks.model.model import ArtifactFile, Attempt, State, Task
 from tasks.model.spec import Spec
@@ -28,7 +28,7 @@ from tasks.storage.blobs import split_blob
 from tasks.storage.store import Delete, Store
 from tasks.tables import history, protocol, transitions
 from tasks.tables.request_table import RequestRow
-from tasks.tables.rows import Edge, News, Want
+from tasks.tables.rows import CompletionEvent, Edge, Interest
 from tasks.tables.task_table import RowKind, kind_of
 from tasks.tables.transitions import Change
 from tests.simulation.history import Mutant, simulate
@@ -70,8 +70,8 @@ def _claim_ignored() -> Undo:
 def _attempt_restarted() -> Undo:
     original = transitions.claim
 
-    def claim(task: Task, claim_id: str, worker: str, now: float) -> Change:
-        return original(replace(task, attempt=task.retries), claim_id, worker, now)
+    def claim(task: Task, fencing_token: str, worker: str, now: float) -> Change:
+        return original(replace(task, attempt=task.retries), fencing_token, worker, now)
 
     return _patch(transitions, "claim", claim)
 
@@ -82,24 +82,28 @@ def _linked(edges: Sequence[Edge], task: Task) -> Change:
 
 def _edge_read_before_write() -> Undo:
     """The inputs' states are read first, the edges written afterwards."""
-    create, want, batches = transitions.create, transitions.want, PlanWriter.batches
+    create, interest, batches = transitions.create, transitions.add_interest, PlanWriter.batches
 
-    def create_alone(spec: Spec, first: Want, missing: int, _edges: Sequence[Edge] = ()) -> Change:
+    def create_alone(
+        spec: Spec, first: Interest, missing: int, _edges: Sequence[Edge] = ()
+    ) -> Change:
         return create(spec, first, missing)
 
-    def want_alone(task: Task, one: Want, missing: int, _edges: Sequence[Edge] = ()) -> Change:
-        return want(task, one, missing)
+    def interest_alone(
+        task: Task, one: Interest, missing: int, _edges: Sequence[Edge] = ()
+    ) -> Change:
+        return interest(task, one, missing)
 
     def late(self: PlanWriter) -> Iterator[Written]:
         yield from batches(self)
         steps = (level for section in self._sections for level in plan_writer._levels(section))
         for step in itertools.chain.from_iterable(steps):
             if step.edges:
-                protocol.change_task(self._services, step.key, partial(_linked, step.edges))
+                protocol.change_task(self._runtime, step.key, partial(_linked, step.edges))
 
     undo = [
         _patch(transitions, "create", create_alone),
-        _patch(transitions, "want", want_alone),
+        _patch(transitions, "add_interest", interest_alone),
         _patch(PlanWriter, "batches", late),
     ]
     return lambda: [call() for call in undo].clear()
@@ -108,8 +112,8 @@ def _edge_read_before_write() -> Undo:
 def _count_not_idempotent() -> Undo:
     numbers = itertools.count()
 
-    def unknown(news: News) -> str:
-        return f"{news.key[:8]}.{next(numbers)}"
+    def unknown(event: CompletionEvent) -> str:
+        return f"{event.key[:8]}.{next(numbers)}"
 
     return _patch(history, "attempt_id", unknown)
 
@@ -136,7 +140,7 @@ def _epoch_ignored() -> Undo:
     return lambda: [call() for call in undo].clear()
 
 
-def _cancel_leaves_the_want() -> Undo:
+def _cancel_leaves_the_interest() -> Undo:
     original = transitions.drop
 
     def drop(task: Task, request: str, ended: Callable[[str], bool] = lambda _: False) -> Change:
@@ -144,7 +148,7 @@ def _cancel_leaves_the_want() -> Undo:
         left = tuple(
             op
             for op in change.operations
-            if not (isinstance(op, Delete) and kind_of(op.row) is RowKind.WANT)
+            if not (isinstance(op, Delete) and kind_of(op.row) is RowKind.INTEREST)
         )
         return replace(change, operations=left)
 
@@ -152,7 +156,7 @@ def _cancel_leaves_the_want() -> Undo:
 
 
 def _cancel_forgets_results() -> Undo:
-    return _patch(lifecycle, "what_ended", dropping.nothing)
+    return _patch(lifecycle, "what_ended", release.nothing)
 
 
 def _cancel_counts_what_is_left() -> Undo:
@@ -166,9 +170,9 @@ def _cancel_counts_what_is_left() -> Undo:
 
 def _retention_without_expired() -> Undo:
     def expire(self: Retention, shard: str) -> int:
-        blobs = self._services.blobs
-        for task in list(self._services.tasks.all_tasks(shard)):
-            if task.state is State.DONE and not task.wants:
+        blobs = self._runtime.blobs
+        for task in list(self._runtime.tasks.all_tasks(shard)):
+            if task.state is State.DONE and not task.interests:
                 for file in task.files:
                     blobs.delete(*split_blob(file.blob))
         return 0
@@ -208,12 +212,14 @@ def _retry_overruled() -> Undo:
     return _patch(brake.Brake, "_asked_for", asked_for)
 
 
-def _stopped_without_news() -> Undo:
+def _stopped_without_event() -> Undo:
     original = transitions.stop
 
     def stop(task: Task, category: Category, reason: str, said: str) -> Change:
         change = original(task, category, reason, said)
-        left = tuple(op for op in change.operations if kind_of(op.row) is not RowKind.NEWS)
+        left = tuple(
+            op for op in change.operations if kind_of(op.row) is not RowKind.COMPLETION_EVENT
+        )
         return replace(change, operations=left)
 
     return _patch(transitions, "stop", stop)
@@ -229,13 +235,13 @@ MUTANTS = (
     Mutant(name="marker outside the transaction", split_markers=True),
     Mutant(name="count that is not idempotent", apply=_count_not_idempotent),
     Mutant(name="epoch ignored", apply=_epoch_ignored),
-    Mutant(name="cancel that leaves the want row", apply=_cancel_leaves_the_want),
+    Mutant(name="cancel that leaves the want row", apply=_cancel_leaves_the_interest),
     Mutant(name="cancel that forgets results", apply=_cancel_forgets_results),
     Mutant(name="cancel that counts what is left", apply=_cancel_counts_what_is_left),
     Mutant(name="retention without EXPIRED", apply=_retention_without_expired),
     Mutant(name="runs stopped although some end well", apply=_success_ignored),
     Mutant(name="runs stopped that were asked for", apply=_retry_overruled),
-    Mutant(name="run stopped without news", apply=_stopped_without_news),
+    Mutant(name="run stopped without news", apply=_stopped_without_event),
     Mutant(name="input known to be lost not made again", apply=_lost_input_forgotten),
     Mutant(name="last worker stays drained", apply=_last_worker_held),
 )

@@ -6,10 +6,10 @@ from random import Random
 
 from tasks.errors import ConflictError, StoreError
 from tasks.messages.queues import Ack
-from tasks.storage.blobs import MemoryBlobs, Stored
+from tasks.storage.blobs import MemoryBlobs, StoredBlob
 from tasks.storage.memory_store import MemoryStore
 from tasks.storage.store import Operation, Row
-from tasks.tables.services import Services
+from tasks.tables.runtime import Runtime
 from tasks.tables.task_table import MARKERS, kind_of
 from tests.simulation.world import Process, World
 
@@ -158,10 +158,10 @@ class SimBlobs:
         self._process = process
         self._blobs = blobs
 
-    def put_file(self, container: str, name: str, path: Path) -> Stored:
+    def put_file(self, container: str, name: str, path: Path) -> StoredBlob:
         return self.put_bytes(container, name, path.read_bytes())
 
-    def put_bytes(self, container: str, name: str, data: bytes) -> Stored:
+    def put_bytes(self, container: str, name: str, data: bytes) -> StoredBlob:
         self._travel(f"put {container}/{name}")
         stored = self._blobs.put_bytes(container, name, data)
         self._world.point(self._process)
@@ -285,7 +285,7 @@ class SimQueue:
         return [(request, lambda: None) for request in self._mailbox.take_all()]
 
 
-class SimHints:
+class SimWakeUps:
     """The hints as a process reaches them."""
 
     def __init__(self, world: World, process: Process, mailbox: Mailbox) -> None:
@@ -302,20 +302,20 @@ class SimHints:
         return self._mailbox.take_all()
 
 
-def services_of(
+def runtime_of(
     world: World,
     process: Process,
     store: SimStore,
     blobs: MemoryBlobs,
     queue: Mailbox,
-    hints: Mailbox,
-) -> Services:
+    wakeups: Mailbox,
+) -> Runtime:
     """The outside world of one process."""
-    return Services(
+    return Runtime(
         store=store,
         blobs=SimBlobs(world, process, blobs),
         queue=SimQueue(world, process, queue),
-        hints=SimHints(world, process, hints),
+        wakeups=SimWakeUps(world, process, wakeups),
         clock=SimClock(world, process),
         random=Random(world.random.getrandbits(64)),
     )

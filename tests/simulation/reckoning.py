@@ -4,14 +4,14 @@ import datetime as dt
 from collections import Counter
 from dataclasses import replace
 
-from tasks.model.model import RequestState, State, Task, WantOutcome
+from tasks.model.model import RequestState, State, Task, TaskOutcome
 from tasks.model.plan import Plan
 from tasks.model.spec import Spec
 from tasks.storage.blobs import split_blob
 from tasks.tables import history as executions
-from tasks.tables import request_table, requests, task_table
-from tasks.tables.rows import Want
-from tasks.tables.services import memory_services
+from tasks.tables import request_operations, request_table, task_table
+from tasks.tables.rows import Interest
+from tasks.tables.runtime import memory_runtime
 from tasks.tables.task_table import RowKind, kind_of
 from tests.simulation.actors import Client, content
 from tests.simulation.scenario import Scenario
@@ -25,7 +25,7 @@ class Reckoning:
         self.watch = watch
         self.scenario = scenario
         self.client = client
-        self.services = replace(memory_services(), store=watch.store, blobs=watch.blobs)
+        self.runtime = replace(memory_runtime(), store=watch.store, blobs=watch.blobs)
 
     def check(self) -> None:
         self.tasks()
@@ -43,9 +43,9 @@ class Reckoning:
                     self.watch.fail(f"task {task.key[:8]} names {file.blob}, known to be lost")
                 if file.blob in self.watch.lost_blobs:
                     continue
-                if not self.services.blobs.exists(*split_blob(file.blob)):
+                if not self.runtime.blobs.exists(*split_blob(file.blob)):
                     self.watch.fail(f"task {task.key[:8]}: blob {file.blob} is gone")
-                if self.services.blobs.get_bytes(*split_blob(file.blob)) != content(task.key):
+                if self.runtime.blobs.get_bytes(*split_blob(file.blob)) != content(task.key):
                     self.watch.fail(f"task {task.key[:8]}: other bytes")
 
     def attempts(self) -> None:
@@ -68,18 +68,18 @@ class Reckoning:
 
     def request(self, row: request_table.RequestRow) -> None:
         """A request says exactly what it has and lacks."""
-        wants = {w.key: w for w in requests.wants(self.services, row.id)}
+        interests = {w.key: w for w in request_operations.interests(self.runtime, row.id)}
         client = self.client
         if row.state is RequestState.CANCELLED:
             if client is None or row.id not in client.cancelled:
                 self.watch.fail(f"request {row.id} was not cancelled by anybody")
-            self.cancelled(row, wants)
+            self.cancelled(row, interests)
             return
         if self.watch.mails(row.id) != 1:
             self.watch.fail(f"request {row.id} has {self.watch.mails(row.id)} mails")
         if row.state is RequestState.REFUSED:
             return
-        told = {**self.watch.released.get(row.id, {}), **wants}
+        told = {**self.watch.released.get(row.id, {}), **interests}
         title = client.submitted[row.id] if client else ""
         plan = self.scenario.plans[title]
         if self.scenario.policies[title] == "fail" and row.state is RequestState.FAILED:
@@ -88,74 +88,86 @@ class Reckoning:
             return
         self.delivered(row, plan, told)
 
-    def cancelled(self, row: request_table.RequestRow, wants: dict[str, Want]) -> None:
+    def cancelled(self, row: request_table.RequestRow, interests: dict[str, Interest]) -> None:
         """A cancelled request keeps every result that it had, and counts truly."""
         for key in self.watch.finished.get(row.id, set()) - self.watch.lost_tasks:
-            if key not in wants or wants[key].outcome != "done":
+            if key not in interests or interests[key].outcome != "done":
                 self.watch.fail(f"request {row.id} is cancelled and has lost its result {key[:8]}")
-        told = {**self.watch.released.get(row.id, {}), **wants}
-        if any(not want.outcome for want in told.values()):
+        told = {**self.watch.released.get(row.id, {}), **interests}
+        if any(not interest.outcome for interest in told.values()):
             self.watch.fail(f"request {row.id} is cancelled and still wants what is unfinished")
         if self.watch.mails(row.id) != bool(row.phases):
             self.watch.fail(f"request {row.id} was cancelled with {self.watch.mails(row.id)} mails")
         for phase, count in row.phases.items():
-            outcomes = Counter(want.outcome for want in told.values() if want.phase is phase)
+            outcomes = Counter(
+                interest.outcome for interest in told.values() if interest.phase is phase
+            )
             if (count.done, count.failed) != (
-                outcomes[WantOutcome.DONE],
-                outcomes[WantOutcome.FAILED] + outcomes[WantOutcome.GAP],
+                outcomes[TaskOutcome.DONE],
+                outcomes[TaskOutcome.FAILED] + outcomes[TaskOutcome.GAP],
             ):
                 self.watch.fail(f"request {row.id}: {phase} counts {count}, told {outcomes}")
             if count.left or count.running or count.cancelled < 0:
                 self.watch.fail(f"request {row.id} is cancelled and {phase} counts {count}")
-        made = [want for want in told.values() if want.output and want.outcome == "done"]
+        made = [
+            interest for interest in told.values() if interest.output and interest.outcome == "done"
+        ]
         if row.delivered != len(made):
             self.watch.fail(f"request {row.id}: {len(made)} results, {row.delivered} counted")
         planned = self.scenario.plans.get(self.client.submitted[row.id]) if self.client else None
         total = sum(count.total for count in row.phases.values())
-        plain = all(want.outcome == "done" for want in told.values())
+        plain = all(interest.outcome == "done" for interest in told.values())
         if row.phases and plain and planned is not None and total != len(planned.tasks):
             self.watch.fail(f"request {row.id} had {len(planned.tasks)} tasks and counts {total}")
 
-    def delivered(self, row: request_table.RequestRow, plan: Plan, wants: dict[str, Want]) -> None:
+    def delivered(
+        self, row: request_table.RequestRow, plan: Plan, interests: dict[str, Interest]
+    ) -> None:
         for planned in plan:
-            want = wants.get(planned.spec.key)
-            if want is None or not want.outcome:
+            interest = interests.get(planned.spec.key)
+            if interest is None or not interest.outcome:
                 self.watch.fail(f"request {row.id} ended {row.state} without a task being told")
                 return
-            self.told(row, want, planned.spec, wants)
-        lacks = any(w.outcome in ("failed", "gap", "superseded") for w in wants.values())
+            self.told(row, interest, planned.spec, interests)
+        lacks = any(w.outcome in ("failed", "gap", "superseded") for w in interests.values())
         if (row.state is RequestState.COMPLETE) == lacks:
             self.watch.fail(f"request {row.id} ended {row.state}, lacking something: {lacks}")
         if lacks and not row.gap_count:
             self.watch.fail(f"request {row.id} ended {row.state} and names no gap")
 
     def told(
-        self, row: request_table.RequestRow, want: Want, spec: Spec, wants: dict[str, Want]
+        self,
+        row: request_table.RequestRow,
+        interest: Interest,
+        spec: Spec,
+        interests: dict[str, Interest],
     ) -> None:
         """One want agrees with its task and with what its inputs came to."""
-        task = self.watch.tasks[want.key]
-        if want.outcome == "done":
-            self.done(row, want, task)
-        elif want.outcome == "superseded":
-            heir = wants.get(want.successor)
+        task = self.watch.tasks[interest.key]
+        if interest.outcome == "done":
+            self.done(row, interest, task)
+        elif interest.outcome == "superseded":
+            heir = interests.get(interest.fallback)
             if heir is None or not heir.outcome:
-                self.watch.fail(f"request {row.id}: the successor of {want.key[:8]} is not told")
-        elif want.outcome == "gap":
-            there = [i.key for i in spec.inputs if wants[i.key].outcome == "done"]
+                self.watch.fail(
+                    f"request {row.id}: the successor of {interest.key[:8]} is not told"
+                )
+        elif interest.outcome == "gap":
+            there = [i.key for i in spec.inputs if interests[i.key].outcome == "done"]
             if any(not self.lost(key) and (row.id, key) not in self.watch.failed for key in there):
-                self.watch.fail(f"request {row.id}: {want.key[:8]} is a gap with inputs there")
-        elif want.outcome != "failed":
-            self.watch.fail(f"request {row.id}: outcome {want.outcome!r}")
+                self.watch.fail(f"request {row.id}: {interest.key[:8]} is a gap with inputs there")
+        elif interest.outcome != "failed":
+            self.watch.fail(f"request {row.id}: outcome {interest.outcome!r}")
 
     def lost(self, key: str) -> bool:
         """An input whose artifact was there, was lost, and could not be made again. One that failed
         and that another request had made after all is told done beside a gap, too."""
         return key in self.watch.lost_tasks and self.watch.tasks[key].state is not State.DONE
 
-    def done(self, row: request_table.RequestRow, want: Want, task: Task) -> None:
+    def done(self, row: request_table.RequestRow, interest: Interest, task: Task) -> None:
         if task.key not in self.watch.was_done:
-            self.watch.fail(f"request {row.id}: {want.key[:8]} is told done and never was")
-        released = want.key in self.watch.released.get(row.id, {})
-        heard = row.id in task.wants  # until another took back what it had begun again
-        if task.state is State.DONE and want.files != task.files and heard and not released:
-            self.watch.fail(f"request {row.id}: {want.key[:8]} names other files than its task")
+            self.watch.fail(f"request {row.id}: {interest.key[:8]} is told done and never was")
+        released = interest.key in self.watch.released.get(row.id, {})
+        heard = row.id in task.interests  # until another took back what it had begun again
+        if task.state is State.DONE and interest.files != task.files and heard and not released:
+            self.watch.fail(f"request {row.id}: {interest.key[:8]} names other files than its task")

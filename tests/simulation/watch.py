@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from tasks.model.model import Phase, RequestState, State, Task, WantOutcome
+from tasks.model.model import Phase, RequestState, State, Task, TaskOutcome
 from tasks.storage.blobs import MemoryBlobs, split_blob
 from tasks.storage.memory_store import MemoryStore
 from tasks.storage.store import Operation, Row
 from tasks.tables import outbox, request_table, task_table
 from tasks.tables.request_table import RequestRow
-from tasks.tables.rows import Want
+from tasks.tables.rows import Interest
 from tasks.tables.task_table import RowKind, kind_of
 from tests.simulation.world import ViolationError, World
 
@@ -65,10 +65,12 @@ class Watch:
     asked_blobs: set[str] = field(default_factory=set)  # of them, those that somebody asked for
     lost_tasks: set[str] = field(default_factory=set)  # those whose blobs they were
     failed: set[tuple[str, str]] = field(default_factory=set)  # request, task it wanted then
-    wants: dict[str, Want] = field(default_factory=dict)  # by row
+    interests: dict[str, Interest] = field(default_factory=dict)  # by row
     crashed: set[str] = field(default_factory=set)  # requests whose first runs all failed alike
     retries: set[str] = field(default_factory=set)  # requests that are another try of an ended one
-    released: dict[str, dict[str, Want]] = field(default_factory=dict)  # after the request's end
+    released: dict[str, dict[str, Interest]] = field(
+        default_factory=dict
+    )  # after the request's end
     commits: dict[tuple[str, int], str] = field(default_factory=dict)  # claim by generation
 
     def __call__(self, table: str, partition: str, operations: Sequence[Operation]) -> None:
@@ -78,8 +80,8 @@ class Watch:
                 row = self.store.get(table, partition, operation.row)
                 if row is not None:
                     self._task(task_table.TASK.load(row))
-            elif kind is RowKind.WANT:
-                self._want(operation.row, self.store.get(table, partition, operation.row))
+            elif kind is RowKind.INTEREST:
+                self._interest(operation.row, self.store.get(table, partition, operation.row))
             elif table == request_table.TABLE and request_table.is_request(operation.row):
                 row = self.store.get(table, partition, operation.row)
                 if row is not None:
@@ -90,37 +92,44 @@ class Watch:
         self.world.note(f"VIOLATION {text}")
         raise ViolationError(text)
 
-    def _want(self, name: str, row: Row | None) -> None:
+    def _interest(self, name: str, row: Row | None) -> None:
         if row is not None:
-            want = self.wants[name] = task_table.WANT.load(row)
-            if want.phase is Phase.REDUCTION:
-                self._runs(want.request)
+            interest = self.interests[name] = task_table.INTEREST.load(row)
+            if interest.phase is Phase.REDUCTION:
+                self._runs(interest.request)
             return
-        gone = self.wants.pop(name, None)
+        gone = self.interests.pop(name, None)
         if gone is not None and gone.request in self.ended:
             self.released.setdefault(gone.request, {})[gone.key] = gone
 
     def _runs(self, request: str) -> None:
         """Note whether all runs of a request's reduction have failed alike, three at least."""
         told = [
-            want
-            for want in self.wants.values()
-            if want.request == request and want.phase is Phase.REDUCTION and want.outcome
+            interest
+            for interest in self.interests.values()
+            if interest.request == request
+            and interest.phase is Phase.REDUCTION
+            and interest.outcome
         ]
-        failed = [want for want in told if want.outcome is WantOutcome.FAILED]
-        words = {(want.category, want.message) for want in failed if not want.stopped}
+        failed = [interest for interest in told if interest.outcome is TaskOutcome.FAILED]
+        words = {
+            (interest.category, interest.message) for interest in failed if not interest.stopped
+        }
         if (
             len(failed) >= 3
             and len(words) == 1
-            and all(w.outcome is not WantOutcome.DONE for w in told)
+            and all(w.outcome is not TaskOutcome.DONE for w in told)
         ):
             self.crashed.add(request)
 
     def _stopped(self, task: Task) -> None:
         """A run is stopped only for those who know how such runs fail, and not for who asked for
         it to be tried again."""
-        for request in task.wants:
-            if request in self.ended or task_table.want_row(request, task.key) not in self.wants:
+        for request in task.interests:
+            if (
+                request in self.ended
+                or task_table.interest_row(request, task.key) not in self.interests
+            ):
                 continue
             if request not in self.crashed:
                 self.fail(f"{_name(task)} is stopped, and {request} expects it to end well")
@@ -133,7 +142,7 @@ class Watch:
         if new.state is State.DONE and (old is None or old.state is not State.DONE):
             self._done(new)
         if new.state is State.FAILED:
-            self.failed |= {(request, new.key) for request in new.wants}
+            self.failed |= {(request, new.key) for request in new.interests}
         if old is None:
             if new.state not in (State.WAITING, State.READY):
                 self.fail(f"{_name(new)} begins as {new.state}")
@@ -141,7 +150,7 @@ class Watch:
         self._change(old, new)
         if new.state is State.READY and new.missing:
             self.fail(f"{_name(new)} is ready with inputs missing")
-        if new.state.live and not new.wants:
+        if new.state.live and not new.interests:
             self.fail(f"{_name(new)} is {new.state} and nobody wants it")
 
     def _change(self, old: Task, new: Task) -> None:
@@ -216,14 +225,18 @@ class Watch:
 
     def _results(self, request: str) -> set[str]:
         """What is made of the results that a request wants, whether it was told or not."""
-        wants = [want for want in self.wants.values() if want.request == request]
-        stood_in = {key for want in wants for key in want.successors}
+        interests = [
+            interest for interest in self.interests.values() if interest.request == request
+        ]
+        stood_in = {key for interest in interests for key in interest.fallbacks}
         return {
-            want.key
-            for want in wants
-            if want.output
-            and want.key not in stood_in
-            and (want.outcome is WantOutcome.DONE or self.tasks[want.key].state is State.DONE)
+            interest.key
+            for interest in interests
+            if interest.output
+            and interest.key not in stood_in
+            and (
+                interest.outcome is TaskOutcome.DONE or self.tasks[interest.key].state is State.DONE
+            )
         }
 
     def mails(self, request: str) -> int:

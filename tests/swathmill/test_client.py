@@ -12,7 +12,7 @@ from swathmill.client import Client, ResultFile
 from swathmill.commands import requests
 from swathmill.errors import ApiError, BrokenOffError, RefusedError
 from tasks.model.model import RequestState
-from tasks.request.request import parse_request
+from tasks.request.document import parse_request
 
 DOCUMENT = {
     "title": "Leaves",

@@ -19,15 +19,15 @@ from swathmill.errors import ApiError, RefusedError
 from swathmill.stack.folder import DataFolder, FolderLock, StackState
 from tasks.model.categories import Category
 from tasks.model.model import Phase, RequestState
-from tasks.request.request import parse_request
-from tasks.tables import requests
+from tasks.request.document import parse_request
+from tasks.tables import request_operations
 from tasks.tables.request_table import PhaseCount, Preparation, Preview, RequestRow
-from tasks.tables.services import Services
+from tasks.tables.runtime import Runtime
 from tests.portal.scripted import (
     SECRET,
     LivePortal,
     live_portal,
-    live_services,
+    live_runtime,
     put_failed_task,
     put_result,
     set_row,
@@ -40,13 +40,13 @@ PROGRAM = Path(sys.executable).with_name("swathmill")
 
 
 @pytest.fixture
-def services() -> Services:
-    return live_services()
+def runtime() -> Runtime:
+    return live_runtime()
 
 
 @pytest.fixture
 def portal(
-    services: Services, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    runtime: Runtime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[LivePortal]:
     """A portal, and a data folder on which its stack runs."""
     for name in [name for name in os.environ if name.startswith("SWATHMILL_")]:
@@ -55,7 +55,7 @@ def portal(
     monkeypatch.setenv("SWATHMILL_SECRET", SECRET)
     folder = DataFolder(path=tmp_path / "data")
     folder.prepare()
-    with live_portal(services, settings()) as running, FolderLock(folder):
+    with live_portal(runtime, settings()) as running, FolderLock(folder):
         folder.write_state(StackState(portal_url=running.url))
         yield running
 
@@ -64,18 +64,18 @@ def run(*words: str) -> Result:
     return CliRunner().invoke(application(), list(words), catch_exceptions=False)
 
 
-def submitted(services: Services, owner: str = OWNER) -> str:
-    return requests.submit(services, owner, parse_request(DOCUMENT))
+def submitted(runtime: Runtime, owner: str = OWNER) -> str:
+    return request_operations.submit(runtime, owner, parse_request(DOCUMENT))
 
 
 def test_a_token_reaches_the_stack_of_the_data_folder(
-    portal: LivePortal, services: Services, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    portal: LivePortal, runtime: Runtime, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     document = tmp_path / "request.json"
     document.write_text(json.dumps(DOCUMENT))
     token = tokens.issue(SECRET, "ada@example.org", tokens.Role.SCIENTIST)
     name = run("submit", str(document), "--token", token).stdout.strip()
-    assert requests.load(services, name).owner == "ada@example.org"
+    assert request_operations.load(runtime, name).owner == "ada@example.org"
     monkeypatch.setenv("SWATHMILL_TOKEN", token)
     assert name in run("status").stdout
     monkeypatch.setenv("SWATHMILL_PORTAL_URL", "http://127.0.0.1:9")
@@ -87,35 +87,35 @@ def test_a_token_reaches_the_stack_of_the_data_folder(
 
 
 @pytest.mark.usefixtures("portal")
-def test_a_request_is_paused_resumed_and_cancelled(services: Services) -> None:
-    name = submitted(services)
-    set_row(services, name, state=RequestState.RUNNING)
+def test_a_request_is_paused_resumed_and_cancelled(runtime: Runtime) -> None:
+    name = submitted(runtime)
+    set_row(runtime, name, state=RequestState.RUNNING)
     for what, says in (("pause", "paused"), ("resume", "continues")):
         assert says in run(what, name).stdout
-        assert requests.load(services, name).order == what
+        assert request_operations.load(runtime, name).order == what
     assert "is being cancelled" in run("cancel", name).stdout
-    assert requests.load(services, name).state is RequestState.CANCELLING
+    assert request_operations.load(runtime, name).state is RequestState.CANCELLING
     with pytest.raises(RefusedError, match="is being cancelled"):
         run("pause", name)
-    assert "is cancelled" in run("cancel", submitted(services)).stdout
+    assert "is cancelled" in run("cancel", submitted(runtime)).stdout
 
 
 @pytest.mark.usefixtures("portal")
-def test_an_order_that_cannot_be_obeyed_is_an_error(services: Services) -> None:
-    name = submitted(services)
+def test_an_order_that_cannot_be_obeyed_is_an_error(runtime: Runtime) -> None:
+    name = submitted(runtime)
     with pytest.raises(RefusedError, match="does not wait for confirmation: it is submitted"):
         run("confirm", name)
-    set_row(services, name, state=RequestState.HELD)
+    set_row(runtime, name, state=RequestState.HELD)
     for what in ("pause", "resume"):
         with pytest.raises(RefusedError, match="waits for confirmation"):
             run(what, name)
     assert "is confirmed" in run("confirm", name).stdout
-    assert requests.load(services, name).order == "confirm"
-    set_row(services, name, state=RequestState.COMPLETE, order=None, ended=1.0)
+    assert request_operations.load(runtime, name).order == "confirm"
+    set_row(runtime, name, state=RequestState.COMPLETE, order=None, ended=1.0)
     for what in ("confirm", "pause", "resume", "cancel"):
         with pytest.raises(RefusedError, match="it is complete"):
             run(what, name)
-    assert requests.load(services, name).order is None
+    assert request_operations.load(runtime, name).order is None
 
 
 @pytest.mark.usefixtures("portal")
@@ -128,13 +128,13 @@ def test_a_request_that_there_is_not_is_told_in_the_commands_words(name: str) ->
 
 
 @pytest.mark.usefixtures("portal")
-def test_facts_are_printed_as_json(services: Services, tmp_path: Path) -> None:
+def test_facts_are_printed_as_json(runtime: Runtime, tmp_path: Path) -> None:
     document = tmp_path / "request.json"
     document.write_text(json.dumps(DOCUMENT))
     made = json.loads(run("submit", str(document), "--json").stdout)
     name = made["id"]
-    put_result(services, name, "layer", "x.json", b'{"n": 1}')
-    set_row(services, name, state=RequestState.RUNNING, outputs=1, delivered=1)
+    put_result(runtime, name, "layer", "x.json", b'{"n": 1}')
+    set_row(runtime, name, state=RequestState.RUNNING, outputs=1, delivered=1)
     assert [one["id"] for one in json.loads(run("status", "--json").stdout)] == [name]
     assert json.loads(run("status", name, "--json").stdout)["delivered"] == 1
     assert json.loads(run("pause", name, "--json").stdout)["id"] == name
@@ -151,41 +151,39 @@ def test_facts_are_printed_as_json(services: Services, tmp_path: Path) -> None:
     ("state", "code"),
     [(RequestState.COMPLETE, 0), (RequestState.GAPS, 3), (RequestState.FAILED, 1)],
 )
-def test_following_ends_with_the_request(
-    services: Services, state: RequestState, code: int
-) -> None:
-    name = submitted(services)
-    set_row(services, name, state=state, ended=1.0)
+def test_following_ends_with_the_request(runtime: Runtime, state: RequestState, code: int) -> None:
+    name = submitted(runtime)
+    set_row(runtime, name, state=state, ended=1.0)
     ended = run("status", name, "--follow")
     assert (ended.exit_code, state.value in ended.stdout) == (code, True)
 
 
 @pytest.mark.usefixtures("portal")
 def test_a_running_request_without_a_gap_lists_what_lacks_a_failed_input(
-    services: Services,
+    runtime: Runtime,
 ) -> None:
-    name = submitted(services)
+    name = submitted(runtime)
     granule = "MCD15A2.A2012001.h17v03.005"
     half = Completeness(
         share=0.5, missing=(Missing(what=granule, why="failed: corrupt blob read"),)
     )
-    put_result(services, name, "layer", "Lai_1km.2012-01-01.tif", b"x", half)
-    put_failed_task(services, name, granule, (Category.CORRUPT_BLOB_READ,))
+    put_result(runtime, name, "layer", "Lai_1km.2012-01-01.tif", b"x", half)
+    put_failed_task(runtime, name, granule, (Category.CORRUPT_BLOB_READ,))
     phases = {Phase.COLLECTION: PhaseCount(total=2, done=1, failed=1)}
-    set_row(services, name, state=RequestState.RUNNING, phases=phases, outputs=2, delivered=1)
+    set_row(runtime, name, state=RequestState.RUNNING, phases=phases, outputs=2, delivered=1)
     said = run("status", name).stdout
     assert "incomplete: layer 2012-01-01 (50% of the inputs)" in said
     assert f"failed: {granule}: " in said
 
 
 @pytest.mark.usefixtures("portal")
-def test_status_says_how_far_planning_and_writing_are(services: Services) -> None:
-    name = submitted(services)
+def test_status_says_how_far_planning_and_writing_are(runtime: Runtime) -> None:
+    name = submitted(runtime)
     at = Preparation(done=12, total=3660, unit="days")
-    set_row(services, name, state=RequestState.PLANNING, preparation=at)
+    set_row(runtime, name, state=RequestState.PLANNING, preparation=at)
     assert run("status", name).stdout.startswith("planning | 12 of 3,660 days\n")
     at = Preparation(done=1, total=2, unit="tasks")
-    set_row(services, name, state=RequestState.WRITING, preparation=at)
+    set_row(runtime, name, state=RequestState.WRITING, preparation=at)
     assert run("status", name).stdout.startswith("writing | 1 of 2 tasks\n")
 
 
@@ -230,15 +228,15 @@ def test_counts_are_told_in_plain_words() -> None:
     ],
 )
 def test_a_dry_run_says_of_time_and_cost_what_the_page_says(
-    services: Services,
+    runtime: Runtime,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     counted: Preview,
     time: str,
     cost: str,
 ) -> None:
-    def count(_: Services, name: str, *_args: object, **_more: object) -> RequestRow:
-        return set_row(services, name, state=RequestState.PREVIEWED, preview=counted)
+    def count(_: Runtime, name: str, *_args: object, **_more: object) -> RequestRow:
+        return set_row(runtime, name, state=RequestState.PREVIEWED, preview=counted)
 
     monkeypatch.setattr("portal.web.api.wait_for_preview", count)
     document = tmp_path / "request.json"

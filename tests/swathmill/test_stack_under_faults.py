@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from bench.chaos.audit import audit, is_settled, services_of
+from bench.chaos.audit import audit, is_settled, runtime_of
 from bench.chaos.proxy import Proxy, Weather
 from processes import proctree
 from swathmill.access import local_client
@@ -19,7 +19,7 @@ from swathmill.client import Client
 from swathmill.stack.folder import DataFolder
 from swathmill.stack.ports import answers
 from swathmill.stack.stack import Stack, StackOptions
-from tasks.request.request import parse_request
+from tasks.request.document import parse_request
 from tasks.settings import Settings
 from tasks.tables import outbox, workers
 
@@ -53,7 +53,7 @@ class Watched:
         self.folder = folder
         self.stack = stack
         self.proxy = proxy
-        self.services = services_of(folder)
+        self.runtime = runtime_of(folder)
 
     @property
     def client(self) -> Client:
@@ -76,7 +76,7 @@ class Watched:
         status = self.client.status(request)
         assert (status.state.value, status.gap_count) == ("complete", 0), status
         # A manager that ends between the mail server's answer and its note of it sends it again.
-        self.until(lambda: not any(outbox.unsent(self.services.store)), "its mail has gone")
+        self.until(lambda: not any(outbox.unsent(self.runtime.store)), "its mail has gone")
 
     def acting(self) -> tuple[int, str]:
         """The highest epoch that a manager acted in, and the manager."""
@@ -115,7 +115,7 @@ class Watched:
         }
 
     def listed(self) -> int:
-        return sum(len(row.attempts) for row in workers.list_workers(self.services.store))
+        return sum(len(row.attempts) for row in workers.list_workers(self.runtime.store))
 
 
 def _command(process: Path) -> bytes:
@@ -248,8 +248,8 @@ def test_a_worker_that_cannot_reach_the_table_ends_its_attempts(watched: Watched
 
 
 def test_nothing_was_lost_or_doubled(watched: Watched) -> None:
-    watched.until(lambda: is_settled(watched.services), "nothing is under way")
-    found = audit(watched.services)
+    watched.until(lambda: is_settled(watched.runtime), "nothing is under way")
+    found = audit(watched.runtime)
     assert found.violations == []
     assert found.outcomes["success"] == found.tasks["done"]
     mails = [path.read_text() for path in (watched.folder.path / "mail").glob("*.eml")]

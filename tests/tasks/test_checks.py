@@ -6,7 +6,7 @@ import pytest
 
 from tasks.errors import RequestRefusedError
 from tasks.request.checks import check_request, request_notes
-from tasks.request.request import Request, parse_request
+from tasks.request.document import Request, parse_request
 from tasks.request.resolved import resolve
 from tasks.settings import Settings
 

@@ -1,20 +1,22 @@
 """The codec of rows: what is stored of a value, and what rows of other builds become."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
-from tasks.model.model import Phase, WantOutcome
+from tasks.model.model import Phase, TaskOutcome
 from tasks.storage.codec import BITS, Codec, Form, cut, in_json
 from tasks.storage.schema import SCHEMA, OtherSchemaError
 from tasks.storage.store import Entity, Row
+from tasks.tables.rows import Interest
+from tasks.tables.task_table import INTEREST, name_fallbacks
 
 
 @dataclass(frozen=True, kw_only=True)
 class Thing:
     key: str
     phase: Phase
-    outcome: WantOutcome | None = None
+    outcome: TaskOutcome | None = None
     bits: int = 0
     seconds: float = 0.0
     text: str = ""
@@ -41,7 +43,7 @@ def row(entity: Entity) -> Row:
 
 
 def test_a_value_is_stored_in_plain_types() -> None:
-    thing = Thing(key="k", phase=Phase.COLLECTION, outcome=WantOutcome.GAP, bits=2**70, text="long")
+    thing = Thing(key="k", phase=Phase.COLLECTION, outcome=TaskOutcome.GAP, bits=2**70, text="long")
     stored = THING.dump(thing)
     assert stored == {
         "schema": SCHEMA,
@@ -78,3 +80,14 @@ def test_a_row_without_what_it_must_have_is_refused(entity: Entity) -> None:
 def test_a_row_of_a_newer_build_is_refused() -> None:
     with pytest.raises(OtherSchemaError):
         THING.load(row({"schema": SCHEMA + 1, "phase": "reduction"}))
+
+
+def test_rows_of_schema_4_are_read_under_their_new_names() -> None:
+    interest = Interest(request="r", key="k", phase=Phase.REDUCTION, fallback="f" * 64)
+    now = INTEREST.dump(interest)
+    old = {**now, "schema": 4, "successor": now["fallback"]}
+    del old["fallback"]
+    assert INTEREST.load(row(old)) == interest
+    # A fallback that is named later replaces what the old row calls it.
+    later = name_fallbacks(replace(interest, fallback="e" * 64)).entity
+    assert INTEREST.load(row({**old, **later})).fallback == "e" * 64

@@ -18,13 +18,13 @@ from tasks.model.spec import (
     ReduceSpec,
     ReprojectSpec,
 )
-from tasks.tables.bounds import Bounds
 from tasks.tables.expectation import Times, at_octave
 from tasks.tables.history import ClassStatistics
+from tasks.tables.time_limits import TimeLimits
 
 DAY = date(2012, 1, 1)
 TILE = GridSpec(crs="sinusoidal", transform=(231.66, 0, 0, 0, -231.66, 0), width=4800, height=4800)
-BOUNDS = Bounds()
+BOUNDS = TimeLimits()
 
 
 def timed(*classes: tuple[str, float], count: int = 5) -> dict[str, ClassStatistics]:
@@ -149,7 +149,7 @@ def test_a_yearly_group_is_not_killed_by_the_mean_of_daily_ones() -> None:
     """A day's group takes 20 s, so a year's in 365 bands takes some two hours."""
     times = Times(timed((group(1).task_class, 20.0), count=171), samples=5)
     yearly = group(365).task_class
-    bounds = Bounds(ceiling=100_000.0)
+    bounds = TimeLimits(ceiling=100_000.0)
     assert bounds.bound(times, group(1).task_class, 0) == 80.0
     assert bounds.bound(times, yearly, 0) >= 4 * 365 / 2 * 20.0
     assert times.mean(yearly) is None
@@ -158,7 +158,7 @@ def test_a_yearly_group_is_not_killed_by_the_mean_of_daily_ones() -> None:
 def test_a_class_goes_by_its_own_mean_as_soon_as_it_has_one() -> None:
     few = timed((group(1).task_class, 20.0)) | timed((group(365).task_class, 600.0), count=4)
     enough = few | timed((group(365).task_class, 600.0))
-    bounds = Bounds(ceiling=100_000.0)
+    bounds = TimeLimits(ceiling=100_000.0)
     assert bounds.bound(Times(few, 5), group(365).task_class, 0) > 4 * 600.0
     assert bounds.bound(Times(enough, 5), group(365).task_class, 0) == 4 * 600.0
 

@@ -11,7 +11,7 @@ from tasks.errors import RequestRefusedError
 from tasks.holdings import holdings
 from tasks.holdings.held import check_held, held_notes
 from tasks.holdings.holdings import Held, Holdings, day_bits
-from tasks.request.request import parse_request
+from tasks.request.document import parse_request
 from tasks.request.resolved import resolve
 from tasks.storage.memory_store import MemoryStore
 

@@ -15,14 +15,7 @@ from tasks.model.spec import CollectSpec
 from tasks.run.classify import AttemptError
 from tasks.run.sources import open_sources
 from tasks.settings import Settings
-from tests.archives.servers import (
-    FileServer,
-    Served,
-    body,
-    file_server,
-    granule,
-    redirect,
-)
+from tests.archives.servers import FileServer, Served, body, file_server, granule, redirect
 from worker.phases.collect import open_archive
 
 NAME = "MOD13A2.A2018001.h18v04.061.2018059000000.hdf"

@@ -9,11 +9,19 @@ from tasks.errors import ConflictError, FencedError, StoreError
 from tasks.model.categories import Category
 from tasks.model.model import ArtifactFile, Phase, RequestOrder, RequestState, State
 from tasks.model.spec import CollectSpec, GridSpec, Input, MosaicSpec
-from tasks.request.request import Request, parse_request
+from tasks.request.document import Request, parse_request
 from tasks.storage.store import Operation, Row, Store
-from tasks.tables import history, outbox, protocol, requests, task_table, transitions, workers
-from tasks.tables.rows import News, Want
-from tasks.tables.services import Services, memory_services
+from tasks.tables import (
+    history,
+    outbox,
+    protocol,
+    request_operations,
+    task_table,
+    transitions,
+    workers,
+)
+from tasks.tables.rows import CompletionEvent, Interest
+from tasks.tables.runtime import Runtime, memory_runtime
 from tasks.tables.task_table import TaskTable
 from tasks.tables.transitions import RetryPolicy
 
@@ -59,33 +67,33 @@ class Unreliable:
 
 @pytest.fixture
 def store() -> Unreliable:
-    return Unreliable(memory_services().store)
+    return Unreliable(memory_runtime().store)
 
 
 @pytest.fixture
-def services(store: Unreliable) -> Services:
-    base = memory_services()
-    return Services(
+def runtime(store: Unreliable) -> Runtime:
+    base = memory_runtime()
+    return Runtime(
         store=store,
         blobs=base.blobs,
         queue=base.queue,
-        hints=base.hints,
+        wakeups=base.wakeups,
         clock=base.clock,
         random=base.random,
     )
 
 
 def put(store: Store, spec: CollectSpec | MosaicSpec, missing: int = 0) -> str:
-    first = Want(request="r", key=spec.key, phase=spec.phase)
+    first = Interest(request="r", key=spec.key, phase=spec.phase)
     change = transitions.create(spec, first, missing)
     store.transact(task_table.TABLE, spec.key[0], change.operations)
     return spec.key
 
 
-def done(services: Services, key: str) -> None:
-    claimed = protocol.claim(services, key, "w", POLICY)
+def done(runtime: Runtime, key: str) -> None:
+    claimed = protocol.claim(runtime, key, "w", POLICY)
     assert claimed is not None
-    assert protocol.commit(services, ended(claimed), [FILE])
+    assert protocol.commit(runtime, ended(claimed), [FILE])
 
 
 def ended(claimed: protocol.Claimed, category: Category | None = None):  # type: ignore[no-untyped-def]
@@ -93,28 +101,28 @@ def ended(claimed: protocol.Claimed, category: Category | None = None):  # type:
 
 
 def test_a_task_costs_three_reads_and_one_for_each_input(
-    services: Services, store: Unreliable
+    runtime: Runtime, store: Unreliable
 ) -> None:
-    done(services, put(store, GRANULE))
+    done(runtime, put(store, GRANULE))
     key = put(store, CELL)
     store.reads = store.writes = 0
-    claimed = protocol.claim(services, key, "w", POLICY)
+    claimed = protocol.claim(runtime, key, "w", POLICY)
     assert claimed is not None
     assert claimed.input_files == {0: (FILE,)}
-    assert protocol.commit(services, ended(claimed), [FILE])
+    assert protocol.commit(runtime, ended(claimed), [FILE])
     assert (store.reads, store.writes) == (4, 2)
 
 
 @pytest.mark.parametrize("script", [["after"], ["before"], ["conflict"], ["before", "after"]])
 def test_answers_that_get_lost_are_not_failures(
-    services: Services, store: Unreliable, script: list[str]
+    runtime: Runtime, store: Unreliable, script: list[str]
 ) -> None:
     key = put(store, GRANULE)
     store.script = list(script)
-    claimed = protocol.claim(services, key, "w", POLICY)
+    claimed = protocol.claim(runtime, key, "w", POLICY)
     assert claimed is not None
     store.script = list(script)
-    assert protocol.commit(services, ended(claimed), [FILE])
+    assert protocol.commit(runtime, ended(claimed), [FILE])
     task = TaskTable(store).task(key)
     assert task is not None
     assert (task.state, task.claim, task.files) == (State.DONE, claimed.claim, (FILE,))
@@ -123,14 +131,12 @@ def test_answers_that_get_lost_are_not_failures(
 
 
 @pytest.mark.parametrize("script", [["after"], ["before"], ["conflict"]])
-def test_a_failure_is_recorded_once(
-    services: Services, store: Unreliable, script: list[str]
-) -> None:
+def test_a_failure_is_recorded_once(runtime: Runtime, store: Unreliable, script: list[str]) -> None:
     key = put(store, GRANULE)
-    claimed = protocol.claim(services, key, "w", POLICY)
+    claimed = protocol.claim(runtime, key, "w", POLICY)
     assert claimed is not None
     store.script = list(script)
-    assert protocol.fail(services, ended(claimed, Category.SERVER_BUSY), POLICY)
+    assert protocol.fail(runtime, ended(claimed, Category.SERVER_BUSY), POLICY)
     (record,) = TaskTable(store).attempts(key)
     assert record.category is Category.SERVER_BUSY
     task = TaskTable(store).task(key)
@@ -139,45 +145,45 @@ def test_a_failure_is_recorded_once(
     assert task.not_before > 0
 
 
-def test_a_doubled_or_stale_message_claims_nothing(services: Services, store: Unreliable) -> None:
+def test_a_doubled_or_stale_message_claims_nothing(runtime: Runtime, store: Unreliable) -> None:
     key = put(store, GRANULE)
-    assert protocol.claim(services, key, "w1", POLICY) is not None
-    assert protocol.claim(services, key, "w2", POLICY) is None
-    assert protocol.claim(services, "f" * 64, "w2", POLICY) is None
+    assert protocol.claim(runtime, key, "w1", POLICY) is not None
+    assert protocol.claim(runtime, key, "w2", POLICY) is None
+    assert protocol.claim(runtime, "f" * 64, "w2", POLICY) is None
 
 
-def test_a_zombie_is_fenced(services: Services, store: Unreliable) -> None:
+def test_a_zombie_is_fenced(runtime: Runtime, store: Unreliable) -> None:
     key = put(store, GRANULE)
-    zombie = protocol.claim(services, key, "w1", POLICY)
+    zombie = protocol.claim(runtime, key, "w1", POLICY)
     assert zombie is not None
-    assert protocol.fail(services, ended(zombie, Category.CANCELLED), POLICY)
-    heir = protocol.claim(services, key, "w2", POLICY)
+    assert protocol.fail(runtime, ended(zombie, Category.CANCELLED), POLICY)
+    heir = protocol.claim(runtime, key, "w2", POLICY)
     assert heir is not None
-    assert not protocol.commit(services, ended(zombie), [FILE])
-    assert not protocol.fail(services, ended(zombie, Category.UNKNOWN), POLICY)
-    assert protocol.commit(services, ended(heir), [FILE])
+    assert not protocol.commit(runtime, ended(zombie), [FILE])
+    assert not protocol.fail(runtime, ended(zombie, Category.UNKNOWN), POLICY)
+    assert protocol.commit(runtime, ended(heir), [FILE])
     task = TaskTable(store).task(key)
     assert task is not None
     assert (task.claim, task.attempt, task.retries) == (heir.claim, 2, 0)
 
 
-def test_a_commit_is_known_after_the_task_went_on(services: Services, store: Unreliable) -> None:
+def test_a_commit_is_known_after_the_task_went_on(runtime: Runtime, store: Unreliable) -> None:
     """The answer was lost, the blobs were lost too and are being made again: it did commit."""
     key = put(store, GRANULE)
-    claimed = protocol.claim(services, key, "w", POLICY)
+    claimed = protocol.claim(runtime, key, "w", POLICY)
     assert claimed is not None
-    assert protocol.commit(services, ended(claimed), [FILE])
-    protocol.change_task(services, key, lambda task: transitions.heal(task, 0))
-    assert protocol.commit(services, ended(claimed), [FILE])
+    assert protocol.commit(runtime, ended(claimed), [FILE])
+    protocol.change_task(runtime, key, lambda task: transitions.heal(task, 0))
+    assert protocol.commit(runtime, ended(claimed), [FILE])
 
 
 def test_an_input_that_is_not_done_any_more_stops_the_claim(
-    services: Services, store: Unreliable
+    runtime: Runtime, store: Unreliable
 ) -> None:
-    done(services, put(store, GRANULE))
+    done(runtime, put(store, GRANULE))
     key = put(store, CELL)
-    protocol.change_task(services, GRANULE.key, lambda task: transitions.heal(task, 0))
-    assert protocol.claim(services, key, "w", POLICY) is None
+    protocol.change_task(runtime, GRANULE.key, lambda task: transitions.heal(task, 0))
+    assert protocol.claim(runtime, key, "w", POLICY) is None
     task = TaskTable(store).task(key)
     assert task is not None
     assert (task.state, task.missing) == (State.WAITING, 1)
@@ -185,11 +191,11 @@ def test_an_input_that_is_not_done_any_more_stops_the_claim(
     assert record.category is Category.SOURCE_BLOB_MISSING
 
 
-def test_storage_that_stays_away_is_said(services: Services, store: Unreliable) -> None:
+def test_storage_that_stays_away_is_said(runtime: Runtime, store: Unreliable) -> None:
     key = put(store, GRANULE)
     store.script = ["before"] * 50
     with pytest.raises(StoreError):
-        protocol.claim(services, key, "w", POLICY)
+        protocol.claim(runtime, key, "w", POLICY)
 
 
 # --- workers ---
@@ -220,15 +226,15 @@ def row(*claims: str, sequence: int = 1) -> workers.WorkerRow:
 
 @pytest.mark.parametrize("script", [[], ["after"], ["before"], ["conflict"]])
 def test_kill_orders_reach_the_next_beat_and_go_with_the_claim(
-    services: Services, store: Unreliable, script: list[str]
+    runtime: Runtime, store: Unreliable, script: list[str]
 ) -> None:
     def beat(found: workers.WorkerRow) -> tuple[str, ...]:
-        return workers.beat(store, services.clock, found).kill
+        return workers.beat(store, runtime.clock, found).kill
 
     assert beat(row("a", "b")) == ()
     store.script = list(script)
-    assert workers.order_kill(store, services.clock, "w", "a")
-    assert workers.order_kill(store, services.clock, "w", "gone")
+    assert workers.order_kill(store, runtime.clock, "w", "a")
+    assert workers.order_kill(store, runtime.clock, "w", "gone")
     store.script = list(script)
     assert beat(row("a", "b", sequence=2)) == ("a",)
     assert beat(row("a", "b", sequence=3)) == ("a",)
@@ -236,16 +242,14 @@ def test_kill_orders_reach_the_next_beat_and_go_with_the_claim(
     (found,) = workers.list_workers(store)
     assert (found.orders, found.sequence) == ((), 4)
     assert found.attempts[0].note == "half"
-    assert not workers.order_kill(store, services.clock, "nobody", "a")
+    assert not workers.order_kill(store, runtime.clock, "nobody", "a")
 
 
-def test_a_worker_leaves_and_a_later_incarnation_stays(
-    services: Services, store: Unreliable
-) -> None:
-    workers.beat(store, services.clock, row("a"))
-    workers.leave(store, services.clock, "w", started=4.0)
+def test_a_worker_leaves_and_a_later_incarnation_stays(runtime: Runtime, store: Unreliable) -> None:
+    workers.beat(store, runtime.clock, row("a"))
+    workers.leave(store, runtime.clock, "w", started=4.0)
     assert len(workers.list_workers(store)) == 1
-    workers.leave(store, services.clock, "w", started=5.0)
+    workers.leave(store, runtime.clock, "w", started=5.0)
     assert workers.list_workers(store) == []
 
 
@@ -267,55 +271,55 @@ def document(title: str = "", tiles: int = 1) -> Request:
 
 @pytest.mark.parametrize("script", [[], ["after"], ["before"], ["conflict"]])
 def test_a_submission_is_stored_once(
-    services: Services, store: Unreliable, script: list[str]
+    runtime: Runtime, store: Unreliable, script: list[str]
 ) -> None:
     store.script = list(script)
-    name = requests.submit(services, "me", document("one"), request_id="one")
-    assert requests.load(services, name).title == "one"
-    assert services.requests.live() == ["one"]
-    assert [r.id for r in requests.list_requests(services)] == ["one"]
+    name = request_operations.submit(runtime, "me", document("one"), request_id="one")
+    assert request_operations.load(runtime, name).title == "one"
+    assert runtime.requests.live() == ["one"]
+    assert [r.id for r in request_operations.list_requests(runtime)] == ["one"]
 
 
-def test_requests_are_listed_newest_first_by_owner(services: Services) -> None:
+def test_requests_are_listed_newest_first_by_owner(runtime: Runtime) -> None:
     for i in range(4):
-        requests.submit(services, f"owner{i % 2}", document(f"t{i}"))
-        services.clock.sleep(1)
-    assert [r.title for r in requests.list_requests(services)] == ["t3", "t2", "t1", "t0"]
-    mine = requests.list_requests(services, owner="owner0", limit=1)
+        request_operations.submit(runtime, f"owner{i % 2}", document(f"t{i}"))
+        runtime.clock.sleep(1)
+    assert [r.title for r in request_operations.list_requests(runtime)] == ["t3", "t2", "t1", "t0"]
+    mine = request_operations.list_requests(runtime, owner="owner0", limit=1)
     assert [r.title for r in mine] == ["t2"]
 
 
-def test_a_large_document_is_kept_beside_the_row(services: Services) -> None:
+def test_a_large_document_is_kept_beside_the_row(runtime: Runtime) -> None:
     large = document("large", tiles=9000)
-    name = requests.submit(services, "me", large)
-    assert requests.document_of(requests.load(services, name)) == large
+    name = request_operations.submit(runtime, "me", large)
+    assert request_operations.document_of(request_operations.load(runtime, name)) == large
 
 
-def test_an_id_of_another_owner_is_refused(services: Services) -> None:
-    requests.submit(services, "me", document(), request_id="mine")
+def test_an_id_of_another_owner_is_refused(runtime: Runtime) -> None:
+    request_operations.submit(runtime, "me", document(), request_id="mine")
     with pytest.raises(FencedError, match="taken"):
-        requests.submit(services, "you", document(), request_id="mine")
+        request_operations.submit(runtime, "you", document(), request_id="mine")
     with pytest.raises(ValueError, match="letters"):
-        requests.submit(services, "me", document(), request_id="a|b")
+        request_operations.submit(runtime, "me", document(), request_id="a|b")
 
 
-def test_orders_are_obeyed_until_the_end_only(services: Services) -> None:
-    name = requests.submit(services, "me", document())
-    requests.order(services, name, RequestOrder.PAUSE)
-    assert requests.load(services, name).order == "pause"
-    requests.order(services, name, RequestOrder.CANCEL)
-    requests.order(services, name, RequestOrder.RESUME)
-    ended = requests.load(services, name)
+def test_orders_are_obeyed_until_the_end_only(runtime: Runtime) -> None:
+    name = request_operations.submit(runtime, "me", document())
+    request_operations.order(runtime, name, RequestOrder.PAUSE)
+    assert request_operations.load(runtime, name).order == "pause"
+    request_operations.order(runtime, name, RequestOrder.CANCEL)
+    request_operations.order(runtime, name, RequestOrder.RESUME)
+    ended = request_operations.load(runtime, name)
     assert (ended.state, ended.order) == (RequestState.CANCELLED, None)
-    with pytest.raises(requests.NoSuchRequestError):
-        requests.order(services, "nothing", RequestOrder.CANCEL)
+    with pytest.raises(request_operations.NoSuchRequestError):
+        request_operations.order(runtime, "nothing", RequestOrder.CANCEL)
 
 
 # --- history and outbox ---
 
 
-def news(number: int, category: Category | None = None, duration: float = 1.0) -> News:
-    return News(
+def event(number: int, category: Category | None = None, duration: float = 1.0) -> CompletionEvent:
+    return CompletionEvent(
         key=f"{number:064x}",
         row="o",
         number=1,
@@ -327,10 +331,10 @@ def news(number: int, category: Category | None = None, duration: float = 1.0) -
         task_class="collection MOD13A2.6",
         worker="w",
         has_dependents=False,
-        wants=(),
+        interests=(),
         not_before=0.0,
         message="",
-        successor="",
+        fallback="",
         sponsor="",
         files=(),
         counted=False,
@@ -338,8 +342,8 @@ def news(number: int, category: Category | None = None, duration: float = 1.0) -
 
 
 def test_a_batch_counted_twice_counts_once(store: Unreliable) -> None:
-    batch = [news(i, duration=float(i)) for i in range(1, 6)]
-    batch.append(news(9, Category.SERVER_BUSY, duration=100.0))
+    batch = [event(i, duration=float(i)) for i in range(1, 6)]
+    batch.append(event(9, Category.SERVER_BUSY, duration=100.0))
     history.take_over(store, 1)
     store.script = ["after"]
     with pytest.raises(StoreError):
@@ -358,21 +362,21 @@ def test_a_manager_of_a_lower_epoch_counts_no_more(store: Unreliable) -> None:
     history.take_over(store, 1)
     history.take_over(store, 2)
     with pytest.raises(FencedError):
-        history.count(store, [news(1)], epoch=1)
+        history.count(store, [event(1)], epoch=1)
     with pytest.raises(FencedError):
         history.take_over(store, 1)
     assert history.class_statistics(store) == {}
 
 
-def test_a_mail_is_written_once_and_marked_when_sent(services: Services, store: Unreliable) -> None:
+def test_a_mail_is_written_once_and_marked_when_sent(runtime: Runtime, store: Unreliable) -> None:
     mail = outbox.Mail(request="r", to="a@b", kind="end", subject="s", body="Grüße", written=1.0)
-    outbox.put(store, services.clock, mail)
-    outbox.put(store, services.clock, mail)
+    outbox.put(store, runtime.clock, mail)
+    outbox.put(store, runtime.clock, mail)
     (found,) = outbox.unsent(store)
     assert (found.body, found.message_id) == ("Grüße", mail.message_id)
-    outbox.mark_failed(store, services.clock, found, "refused")
+    outbox.mark_failed(store, runtime.clock, found, "refused")
     (again,) = outbox.unsent(store)
     assert (again.tries, again.error) == (1, "refused")
-    outbox.mark_sent(store, services.clock, again, 5.0)
+    outbox.mark_sent(store, runtime.clock, again, 5.0)
     assert list(outbox.unsent(store)) == []
     assert len(list(outbox.mails(store, "r"))) == 1

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tasks.errors import RequestRefusedError
-from tasks.request.request import dump_request, load_request, parse_request
+from tasks.request.document import dump_request, load_request, parse_request
 
 PLAIN: dict[str, Any] = {
     "title": "Leaf area, British Isles and North Sea coast",

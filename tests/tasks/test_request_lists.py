@@ -6,12 +6,12 @@ from dataclasses import replace
 import pytest
 
 from tasks.model.model import RequestState
-from tasks.request.request import parse_request
+from tasks.request.document import parse_request
 from tasks.storage.memory_store import MemoryStore
 from tasks.storage.schema import SCHEMA
 from tasks.storage.store import Delete, Entity, Insert, Row
-from tasks.tables import request_table, requests
-from tasks.tables.services import Services, memory_services
+from tasks.tables import request_operations, request_table
+from tasks.tables.runtime import Runtime, memory_runtime
 
 DOCUMENT = parse_request(
     {
@@ -50,75 +50,76 @@ def store() -> Counted:
 
 
 @pytest.fixture
-def services(store: Counted) -> Services:
-    return replace(memory_services(), store=store)
+def runtime(store: Counted) -> Runtime:
+    return replace(memory_runtime(), store=store)
 
 
-def submitted(services: Services, owner: str, title: str, *, dry_run: bool = False) -> str:
-    services.clock.sleep(1)
+def submitted(runtime: Runtime, owner: str, title: str, *, dry_run: bool = False) -> str:
+    runtime.clock.sleep(1)
     made = DOCUMENT.model_copy(update={"title": title})
-    return requests.submit(services, owner, made, dry_run=dry_run)
+    return request_operations.submit(runtime, owner, made, dry_run=dry_run)
 
 
-def titles(services: Services, owner: str | None = None, limit: int = 100) -> list[str]:
-    return [row.title for row in requests.list_requests(services, owner, limit)]
+def titles(runtime: Runtime, owner: str | None = None, limit: int = 100) -> list[str]:
+    return [row.title for row in request_operations.list_requests(runtime, owner, limit)]
 
 
 def test_a_page_is_one_range_however_many_requests_and_owners_there_are(
-    services: Services, store: Counted
+    runtime: Runtime, store: Counted
 ) -> None:
     for number in range(60):
-        submitted(services, "ada" if number % 20 == 0 else f"other/{number}#?", f"t{number}")
-        submitted(services, "ada", "preview", dry_run=True)
+        submitted(runtime, "ada" if number % 20 == 0 else f"other/{number}#?", f"t{number}")
+        submitted(runtime, "ada", "preview", dry_run=True)
     store.calls = store.rows = 0
-    assert titles(services, "ada", 2) == ["t40", "t20"]
+    assert titles(runtime, "ada", 2) == ["t40", "t20"]
     assert (store.calls, store.rows) == (1, 2)
-    assert titles(services, limit=3) == ["t59", "t58", "t57"]
-    assert titles(services, "other/59#?") == ["t59"]
-    assert titles(services, "oth") == []
+    assert titles(runtime, limit=3) == ["t59", "t58", "t57"]
+    assert titles(runtime, "other/59#?") == ["t59"]
+    assert titles(runtime, "oth") == []
 
 
-def test_all_pages_together_are_the_whole_list(services: Services) -> None:
-    names = [submitted(services, f"owner{n % 2}", f"t{n}") for n in range(23)]
+def test_all_pages_together_are_the_whole_list(runtime: Runtime) -> None:
+    names = [submitted(runtime, f"owner{n % 2}", f"t{n}") for n in range(23)]
     together = [
-        requests.submit(services, "owner0", DOCUMENT, request_id=name) for name in ("a", "a-1", "b")
+        request_operations.submit(runtime, "owner0", DOCUMENT, request_id=name)
+        for name in ("a", "a-1", "b")
     ]
     found: list[str] = []
     after = None
-    while page := list(requests.list_requests(services, None, 4, after)):
+    while page := list(request_operations.list_requests(runtime, None, 4, after)):
         found += [row.id for row in page]
         after = page[-1]
     assert sorted(found) == sorted([*names, *together])
     assert found[4:] == names[-2::-1]  # the first four were submitted together
-    mine = requests.list_requests(services, "owner1", 100, requests.load(services, names[11]))
+    mine = request_operations.list_requests(
+        runtime, "owner1", 100, request_operations.load(runtime, names[11])
+    )
     assert [row.id for row in mine] == names[9::-2]
 
 
-def test_a_list_tells_of_every_change_at_once(services: Services) -> None:
-    name = submitted(services, "ada", "one")
+def test_a_list_tells_of_every_change_at_once(runtime: Runtime) -> None:
+    name = submitted(runtime, "ada", "one")
 
     def change(row: request_table.RequestRow) -> request_table.RequestRow:
         return replace(row, state=RequestState.COMPLETE, delivered=7, gap_count=2, ended=9.0)
 
-    requests.change_request(services, name, change)
+    request_operations.change_request(runtime, name, change)
     for owner in ("ada", None):
-        (row,) = requests.list_requests(services, owner)
-        expected = replace(requests.load(services, name), document="")
+        (row,) = request_operations.list_requests(runtime, owner)
+        expected = replace(request_operations.load(runtime, name), document="")
         assert row == expected
         assert row.delivered == 7
 
 
-def test_requests_of_an_earlier_build_come_into_the_lists(
-    services: Services, store: Counted
-) -> None:
-    names = [submitted(services, "ada", f"t{n}") for n in range(5)]
+def test_requests_of_an_earlier_build_come_into_the_lists(runtime: Runtime, store: Counted) -> None:
+    names = [submitted(runtime, "ada", f"t{n}") for n in range(5)]
     for number, name in enumerate(names):
         before = [row for row in store.tables()["requests"] if row.row.startswith("i|")]
         listed = [Delete(row=row.row) for row in before if row.row.endswith(name)]
         marker = f"n|{10**13 - number:013d}|{name}"
         entity: Entity = {"schema": SCHEMA, "id": name, "owner": "ada"}
         store.transact("requests", "requests", [*listed, Insert(row=marker, entity=entity)])
-    assert titles(services) == []
-    assert requests.complete_lists(services) == 5
-    assert titles(services, "ada") == ["t4", "t3", "t2", "t1", "t0"]
-    assert requests.complete_lists(services) == 0
+    assert titles(runtime) == []
+    assert request_operations.complete_lists(runtime) == 5
+    assert titles(runtime, "ada") == ["t4", "t3", "t2", "t1", "t0"]
+    assert request_operations.complete_lists(runtime) == 0

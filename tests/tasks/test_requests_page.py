@@ -5,7 +5,7 @@ from pathlib import Path
 
 import yaml
 
-from tasks.request.request import Request, parse_request
+from tasks.request.document import Request, parse_request
 
 PAGE = (Path(__file__).parents[2] / "docs" / "requests.md").read_text("utf-8")
 

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from reprojection.catalogue import product
-from service_manager.planner.course import Course
+from service_manager.planner.plan_stream import PlanStream
 from tasks.errors import RequestRefusedError
 from tasks.model.packages import Packages
 from tasks.request import resolved as module
-from tasks.request.request import Request, parse_request
+from tasks.request.document import Request, parse_request
 from tasks.request.resolved import ResolvedRequest, resolve
 from tests.service_manager.shelf import LIMITS, REQUEST, Shelf, composites, tile_granule
 
@@ -118,7 +118,7 @@ def test_planning_works_it_out_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "product", looked_up)
     reduction = {"package": "monthly-mean", "group_by": ["cell", "month"]}
     request = document(TILES, reduction=reduction)
-    course = Course(request, Shelf(records=composites()), Packages.of(LIMITS), LIMITS)
+    course = PlanStream(request, Shelf(records=composites()), Packages.of(LIMITS), LIMITS)
     assert len([*course.stretches()]) == 1
     assert asked == ["MCD15A2"]
 
@@ -126,9 +126,9 @@ def test_planning_works_it_out_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_plan_is_known_by_the_same_identity_before_and_after_it_is_made() -> None:
     first = composites()[0].start.date()
     shelf = Shelf(records=[tile_granule(first, 17, 3, "MCD99Q9")])
-    course = Course(document(UNKNOWN), shelf, Packages.of(LIMITS), LIMITS)
+    course = PlanStream(document(UNKNOWN), shelf, Packages.of(LIMITS), LIMITS)
     before = course.identity
     assert len([*course.stretches()]) == 1
     assert course.identity == before
-    other = Course(document(UNKNOWN, merge="mean"), shelf, Packages.of(LIMITS), LIMITS)
+    other = PlanStream(document(UNKNOWN, merge="mean"), shelf, Packages.of(LIMITS), LIMITS)
     assert other.identity != before

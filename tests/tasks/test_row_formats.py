@@ -13,7 +13,7 @@ from typing import Any
 
 from reprojection.read.completeness import Completeness, Missing
 from service_manager.leader.leadership import Leadership
-from service_manager.plans import gate
+from service_manager.plans import write_fence
 from tasks.holdings import holdings
 from tasks.model.categories import Category
 from tasks.model.model import (
@@ -24,21 +24,21 @@ from tasks.model.model import (
     RequestState,
     State,
     Task,
-    WantOutcome,
+    TaskOutcome,
 )
 from tasks.model.plan import Gap
 from tasks.model.spec import CollectSpec, GridSpec, Input, MosaicSpec
-from tasks.request.request import parse_request
+from tasks.request.document import parse_request
 from tasks.run import backup
 from tasks.storage.codec import Codec
 from tasks.storage.memory_store import MemoryStore
 from tasks.storage.schema import SCHEMA
 from tasks.storage.store import Delete, Row, Upsert, Value
-from tasks.tables import history, outbox, requests, task_table, transitions, workers
+from tasks.tables import history, outbox, request_operations, task_table, transitions, workers
 from tasks.tables.outbox import Mail
 from tasks.tables.request_table import REQUEST, PhaseCount, Preview, RequestRow, is_request
-from tasks.tables.rows import Edge, News, Want
-from tasks.tables.services import Services, memory_services
+from tasks.tables.rows import CompletionEvent, Edge, Interest
+from tasks.tables.runtime import Runtime, memory_runtime
 from tasks.tables.task_table import RowKind, kind_of
 from tasks.tables.transitions import Change, RetryPolicy
 from tasks.tables.workers import Hold, RunningAttempt, WorkerRow
@@ -46,11 +46,11 @@ from tasks.tables.workers import Hold, RunningAttempt, WorkerRow
 FILE = Path(__file__).with_name("row_formats.json")
 CODECS: dict[RowKind | None, Codec[Any]] = {
     RowKind.TASK: task_table.TASK,
-    RowKind.WANT: task_table.WANT,
+    RowKind.INTEREST: task_table.INTEREST,
     RowKind.EDGE: task_table.EDGE,
     RowKind.ATTEMPT: task_table.ATTEMPT,
-    RowKind.GATE: task_table.GATE,
-    RowKind.NEWS: task_table.NEWS,
+    RowKind.WRITE_FENCE: task_table.WRITE_FENCE,
+    RowKind.COMPLETION_EVENT: task_table.COMPLETION_EVENT,
     RowKind.READY: task_table.READY,
     RowKind.LATER: task_table.LATER,
     RowKind.RUNNING: task_table.RUNNING,
@@ -82,32 +82,32 @@ FILES = (
     ),
 )
 POLICY = RetryPolicy(budget=3, base=10.0, ceiling=100.0)
-WANT = Want(request="r1", key=COLLECT.key, phase=Phase.COLLECTION, name="g é")
+INTEREST = Interest(request="r1", key=COLLECT.key, phase=Phase.COLLECTION, name="g é")
 TOLD = replace(
-    WANT,
+    INTEREST,
     request="r2",
     output="MOD13A2/1",
-    outcome=WantOutcome.FAILED,
+    outcome=TaskOutcome.FAILED,
     category=Category.SERVER_BUSY,
     reused=True,
     message="m" * 600,
-    successor="d" * 64,
+    fallback="d" * 64,
     earlier=("e" * 64, "0" * 64),
     stopped=True,
     files=FILES,
 )
 
 
-def task_rows(services: Services) -> None:
+def task_rows(runtime: Runtime) -> None:
     """A task in every state that has rows of its own, and all that lies beside it."""
     edge = Edge(key=COLLECT.key, dependent=MOSAIC.key, bits=0b101)
-    waiting = transitions.create(MOSAIC, replace(WANT, key=MOSAIC.key), missing=2**70 + 3)
-    ready = transitions.create(COLLECT, WANT, 0, (edge,))
+    waiting = transitions.create(MOSAIC, replace(INTEREST, key=MOSAIC.key), missing=2**70 + 3)
+    ready = transitions.create(COLLECT, INTEREST, 0, (edge,))
     running = transitions.claim(at("1", ready), "claim", "worker-1", 1_700_000_000.25)
     failed = ended(running, Category.SERVER_BUSY, "busy", "log " * 10_000)
     later = transitions.fail(at("1", running), failed, POLICY, now=1_700_000_001.0, jitter=0.5)
     done = transitions.commit(at("1", running), ended(running, None, "", "é"), FILES)
-    wanted = transitions.want(at("1", done), TOLD, 0, (edge,))
+    wanted = transitions.add_interest(at("1", done), TOLD, 0, (edge,))
     gone = transitions.fail(
         at("1", running),
         ended(running, Category.USER_CODE_FAILED, "x" * 600, ""),
@@ -133,12 +133,12 @@ def task_rows(services: Services) -> None:
             Upsert(row=op.row, entity={"deleted": True} if isinstance(op, Delete) else op.entity)
             for op in change.operations
         ]
-        services.store.transact("tasks", name, operations)
-    gate.close(services.tasks, services.clock, "closed")
-    services.tasks.transact("0", [gate.passing(services.tasks, "0", "open")])
+        runtime.store.transact("tasks", name, operations)
+    write_fence.close(runtime.tasks, runtime.clock, "closed")
+    runtime.tasks.transact("0", [write_fence.passing(runtime.tasks, "0", "open")])
 
 
-def request_rows(services: Services) -> None:
+def request_rows(runtime: Runtime) -> None:
     """A request as submitted, one with all that a row can say, and the rows beside requests."""
     document = parse_request(
         {
@@ -149,9 +149,11 @@ def request_rows(services: Services) -> None:
             "grid": {"modis": 1000},
         }
     )
-    requests.submit(services, "someone@example.org", document, request_id="new")
-    requests.submit(services, "someone", document, request_id="dry", dry_run=True, retry_of="new")
-    requests.submit(services, "someone", document, request_id="full")
+    request_operations.submit(runtime, "someone@example.org", document, request_id="new")
+    request_operations.submit(
+        runtime, "someone", document, request_id="dry", dry_run=True, retry_of="new"
+    )
+    request_operations.submit(runtime, "someone", document, request_id="full")
 
     def fill(row: RequestRow) -> RequestRow:
         return replace(
@@ -176,13 +178,13 @@ def request_rows(services: Services) -> None:
             retried=True,
         )
 
-    requests.change_request(services, "full", fill)
-    Leadership(services, 30.0).acquire()
-    services.requests.note_written(services.clock, "new", 4)
-    holdings.ask(services.store, services.clock)
+    request_operations.change_request(runtime, "full", fill)
+    Leadership(runtime, 30.0).acquire()
+    runtime.requests.note_written(runtime.clock, "new", 4)
+    holdings.ask(runtime.store, runtime.clock)
 
 
-def other_rows(services: Services) -> None:
+def other_rows(runtime: Runtime) -> None:
     """A mail, workers and the history."""
     mail = Mail(
         request="new",
@@ -194,8 +196,8 @@ def other_rows(services: Services) -> None:
         signs_in="someone",
         shows=("new", "full"),
     )
-    outbox.put(services.store, services.clock, mail)
-    outbox.mark_failed(services.store, services.clock, mail, "e" * 600)
+    outbox.put(runtime.store, runtime.clock, mail)
+    outbox.mark_failed(runtime.store, runtime.clock, mail, "e" * 600)
     attempt = RunningAttempt(
         key="0" * 64,
         claim="c",
@@ -215,14 +217,14 @@ def other_rows(services: Services) -> None:
         sandbox="s",
         version="1",
     )
-    workers.beat(services.store, services.clock, worker)
-    workers.order_kill(services.store, services.clock, "w", "c")
-    workers.order_move(services.store, services.clock, "w", "d")
+    workers.beat(runtime.store, runtime.clock, worker)
+    workers.order_kill(runtime.store, runtime.clock, "w", "c")
+    workers.order_move(runtime.store, runtime.clock, "w", "d")
     workers.order_hold(
-        services.store, services.clock, "w", 1.0, Hold.DRAINED, why="y" * 1100, wait=9.0
+        runtime.store, runtime.clock, "w", 1.0, Hold.DRAINED, why="y" * 1100, wait=9.0
     )
-    batch = [news(1, None, 2.0), news(2, None, 4.0), news(3, Category.SERVER_BUSY, 1.0)]
-    history.count(services.store, batch, epoch=5)
+    batch = [event(1, None, 2.0), event(2, None, 4.0), event(3, Category.SERVER_BUSY, 1.0)]
+    history.count(runtime.store, batch, epoch=5)
 
 
 def at(etag: str, change: Change) -> Task:
@@ -248,8 +250,8 @@ def ended(change: Change, category: Category | None, message: str, log: str) -> 
     )
 
 
-def news(number: int, category: Category | None, duration: float) -> News:
-    return News(
+def event(number: int, category: Category | None, duration: float) -> CompletionEvent:
+    return CompletionEvent(
         key="0" * 64,
         row=f"o|{number}",
         number=number,
@@ -261,10 +263,10 @@ def news(number: int, category: Category | None, duration: float) -> News:
         task_class="reprojection a/b 6, x2",
         worker="w",
         has_dependents=False,
-        wants=("r1",),
+        interests=("r1",),
         not_before=0.0,
         message="",
-        successor="",
+        fallback="",
         sponsor="r1",
         files=(),
         counted=False,
@@ -272,13 +274,13 @@ def news(number: int, category: Category | None, duration: float) -> News:
 
 
 def tables() -> dict[str, list[Row]]:
-    services = memory_services()
-    assert isinstance(services.store, MemoryStore)
-    backup._begin(services.store, services.clock, FILE, backup.Totals(rows=3, blobs=4))
-    task_rows(services)
-    request_rows(services)
-    other_rows(services)
-    return services.store.tables()
+    runtime = memory_runtime()
+    assert isinstance(runtime.store, MemoryStore)
+    backup._begin(runtime.store, runtime.clock, FILE, backup.Totals(rows=3, blobs=4))
+    task_rows(runtime)
+    request_rows(runtime)
+    other_rows(runtime)
+    return runtime.store.tables()
 
 
 def stored() -> dict[str, dict[str, object]]:

@@ -14,7 +14,7 @@ from tasks.storage.store import (
     Delete,
     Entity,
     Insert,
-    Merge,
+    MergeEntity,
     Operation,
     Replace,
     Row,
@@ -87,7 +87,7 @@ def test_a_transaction_tells_the_etags_it_made(store: Store, part: str) -> None:
     more: list[Operation] = [
         Replace(row="a", entity={"n": 2}, etag=made[0]),
         Delete(row="b", etag=made[1]),
-        Merge(row="c", entity={"n": 3}),
+        MergeEntity(row="c", entity={"n": 3}),
     ]
     told = store.transact(TABLE, part, more)
     assert told == (read(store, part, "a").etag, "", read(store, part, "c").etag)
@@ -128,7 +128,7 @@ def test_an_equal_write_changes_the_etag(store: Store, part: str) -> None:
 
 def test_a_merge_changes_what_it_names_and_nothing_else(store: Store, part: str) -> None:
     store.transact(TABLE, part, [Insert(row="a", entity={"n": 1, "m": 1})])
-    store.transact(TABLE, part, [Merge(row="a", entity={"n": 2})])
+    store.transact(TABLE, part, [MergeEntity(row="a", entity={"n": 2})])
     assert read(store, part, "a").entity == {"n": 2, "m": 1}
 
 
@@ -137,7 +137,7 @@ def test_a_merge_changes_what_it_names_and_nothing_else(store: Store, part: str)
     [
         Insert(row="there", entity={}),
         Replace(row="absent", entity={}, etag="W/\"datetime'2020-01-01T00%3A00%3A00.0000000Z'\""),
-        Merge(row="absent", entity={}),
+        MergeEntity(row="absent", entity={}),
         Delete(row="absent"),
     ],
     ids=["insert", "replace", "merge", "delete"],
@@ -168,7 +168,7 @@ def test_operations_of_all_kinds_apply_together(store: Store, part: str) -> None
         [
             Replace(row="a", entity={"n": 2}, etag=etag),
             Upsert(row="b", entity={"m": 2}),
-            Merge(row="c", entity={"m": 2}),
+            MergeEntity(row="c", entity={"m": 2}),
             Delete(row="d"),
             Insert(row="e", entity={"n": 2}),
         ],

@@ -23,7 +23,7 @@ from tasks.model.categories import Category
 from tasks.run.classify import classify
 from tasks.storage import table_batch
 from tasks.storage.azure_tables import AzureTables
-from tasks.storage.store import Delete, Entity, Insert, Merge, Operation, Replace, Upsert
+from tasks.storage.store import Delete, Entity, Insert, MergeEntity, Operation, Replace, Upsert
 
 STORAGE = (
     "DefaultEndpointsProtocol=http;AccountName=a;AccountKey=a2V5;"
@@ -41,7 +41,7 @@ ENTITY: Entity = {
 OPERATIONS: list[Operation] = [
     Insert(row="t|é'x y", entity=ENTITY),
     Upsert(row="u|1", entity={"a": -math.inf}),
-    Merge(row="m|1", entity={"a": 1}),
+    MergeEntity(row="m|1", entity={"a": 1}),
     Replace(row="r|1", etag="W/\"datetime'2020'\"", entity={"a": ""}),
     Delete(row="d|1"),
     Delete(row="d|2", etag='W/"1"'),
@@ -92,7 +92,7 @@ def of_the_sdk(operation: Operation) -> tuple[Any, ...]:
             return TransactionOperation.CREATE, entity
         case Upsert():
             return TransactionOperation.UPSERT, entity, {"mode": UpdateMode.REPLACE}
-        case Merge():
+        case MergeEntity():
             return TransactionOperation.UPDATE, entity, {"mode": UpdateMode.MERGE}
         case Replace():
             return TransactionOperation.UPDATE, entity, {"mode": UpdateMode.REPLACE, **guard}

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from modis.tile import Tile
 from reprojection.grid.crs import from_lonlat
 from reprojection.grid.grids import modis_tile_grid
+from tasks.request.document import Region, parse_request
 from tasks.request.regions import area_geojson, region_area, region_tiles, tile_area
-from tasks.request.request import Region, parse_request
 from tasks.request.target import Target, normal_crs, target
 
 

@@ -13,7 +13,7 @@ from tasks.model.spec import CollectSpec, GridSpec, Input, MosaicSpec
 from tasks.storage.memory_store import MemoryStore
 from tasks.storage.store import Row
 from tasks.tables import task_table, transitions
-from tasks.tables.rows import Edge, Want
+from tasks.tables.rows import Edge, Interest
 from tasks.tables.task_table import MARKERS, RowKind, TaskTable, kind_of
 from tasks.tables.transitions import Change, RetryPolicy
 
@@ -32,7 +32,7 @@ def task(state: State, **more: object) -> Task:
         "task_class": "class",
         "inputs": 2,
         "state": state,
-        "wants": ("r1",),
+        "interests": ("r1",),
         "sponsor": "r1",
         "etag": "1",
     }
@@ -62,8 +62,8 @@ def attempt(category: Category | None = None, claim: str = "c", number: int = 1)
     )
 
 
-def want(request: str = "r2") -> Want:
-    return Want(request=request, key=KEY, phase=Phase.COLLECTION)
+def interest(request: str = "r2") -> Interest:
+    return Interest(request=request, key=KEY, phase=Phase.COLLECTION)
 
 
 def failing(category: Category, **more: object) -> Callable[[Task], Change]:
@@ -80,7 +80,7 @@ def failing(category: Category, **more: object) -> Callable[[Task], Change]:
 CASES: list[tuple[str, Callable[[Task], Change], dict[State, State]]] = [
     (
         "want",
-        lambda t: transitions.want(t, want(), 0),
+        lambda t: transitions.add_interest(t, interest(), 0),
         {
             **{s: s for s in State if s.live or s is State.DONE},
             State.FAILED: State.READY,
@@ -90,7 +90,7 @@ CASES: list[tuple[str, Callable[[Task], Change], dict[State, State]]] = [
     ),
     (
         "want with inputs missing",
-        lambda t: transitions.want(t, want(), 1),
+        lambda t: transitions.add_interest(t, interest(), 1),
         {
             **{s: s for s in State if s.live or s is State.DONE},
             State.FAILED: State.WAITING,
@@ -147,12 +147,12 @@ CASES: list[tuple[str, Callable[[Task], Change], dict[State, State]]] = [
     ("lose what is not its own", lambda t: transitions.lose(t, "x/y"), {s: s for s in State}),
     (
         "retry",
-        lambda t: transitions.retry(t, [want("r1")], 0),
+        lambda t: transitions.retry(t, [interest("r1")], 0),
         {s: s if s.live or s is State.DONE else State.READY for s in State},
     ),
     (
         "retry for want of inputs",
-        lambda t: transitions.retry(t, [want("r1")], 0, 1),
+        lambda t: transitions.retry(t, [interest("r1")], 0, 1),
         {s: s if s.live or s is State.DONE else State.WAITING for s in State},
     ),
 ]
@@ -285,7 +285,7 @@ def test_supersede_only_when_all_ended_and_some_lack() -> None:
         transitions.supersede(task(State.WAITING), "next")
     told = transitions.tell(task(State.WAITING), 3, 1).task
     after = transitions.supersede(told, "next").task
-    assert (after.state, after.category, after.successor) == (
+    assert (after.state, after.category, after.fallback) == (
         State.FAILED,
         Category.UPSTREAM_FAILED,
         "next",
@@ -295,14 +295,14 @@ def test_supersede_only_when_all_ended_and_some_lack() -> None:
 def test_expire_refuses_what_is_wanted() -> None:
     with pytest.raises(FencedError):
         transitions.expire(task(State.DONE))
-    after = transitions.expire(task(State.DONE, wants=())).task
+    after = transitions.expire(task(State.DONE, interests=())).task
     assert (after.state, after.files) == (State.EXPIRED, ())
 
 
 def test_a_want_of_another_request_keeps_a_shared_task_alive() -> None:
-    shared = transitions.want(task(State.READY), want("r2"), 0).task
+    shared = transitions.add_interest(task(State.READY), interest("r2"), 0).task
     left = transitions.drop(shared, "r1").task
-    assert (left.state, left.wants, left.sponsor) == (State.READY, ("r2",), "r2")
+    assert (left.state, left.interests, left.sponsor) == (State.READY, ("r2",), "r2")
     assert transitions.drop(left, "r2").task.state is State.CANCELLED
 
 
@@ -334,7 +334,7 @@ def test_rows_come_back_as_they_were() -> None:
     store = MemoryStore()
     inputs = tuple(Input(key=f"{i:064x}", name=f"granule {i}") for i in range(900))
     spec = MosaicSpec(name="wide", grid=GRID, inputs=inputs)
-    first = Want(request="r", key=spec.key, phase=spec.phase, name="wide", output="out")
+    first = Interest(request="r", key=spec.key, phase=spec.phase, name="wide", output="out")
     edge = Edge(key=spec.key, dependent="d" * 64, bits=2**899 + 1)
     change = transitions.create(spec, first, 2**900 - 1, (edge,))
     store.transact(task_table.TABLE, spec.key[0], change.operations)
@@ -345,17 +345,17 @@ def test_rows_come_back_as_they_were() -> None:
     assert kinds.count(RowKind.SPEC) > 1
     assert tasks.spec(spec.key) == spec
     assert list(tasks.edges(spec.key)) == [edge]
-    assert list(tasks.wants("r", shard)) == [first]
+    assert list(tasks.interests("r", shard)) == [first]
 
 
 def test_a_want_remembers_every_stand_in() -> None:
-    want = Want(request="r", key="k", phase=Phase.AGGREGATION)
-    assert want.successors == ()
-    again = want.succeeded("a").succeeded("a").succeeded("b").succeeded("a").succeeded("")
-    assert (again.successor, again.earlier, again.successors) == ("a", ("b",), ("b", "a"))
-    for one in (want, again):
-        row = Row(partition="k", row="w|r|k", etag="1", entity=task_table.WANT.dump(one))
-        assert task_table.WANT.load(row) == one
+    interest = Interest(request="r", key="k", phase=Phase.AGGREGATION)
+    assert interest.fallbacks == ()
+    again = interest.succeeded("a").succeeded("a").succeeded("b").succeeded("a").succeeded("")
+    assert (again.fallback, again.earlier, again.fallbacks) == ("a", ("b",), ("b", "a"))
+    for one in (interest, again):
+        row = Row(partition="k", row="w|r|k", etag="1", entity=task_table.INTEREST.dump(one))
+        assert task_table.INTEREST.load(row) == one
 
 
 def test_an_attempt_keeps_the_end_of_a_long_log() -> None:

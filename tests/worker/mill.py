@@ -10,7 +10,7 @@ from tasks.settings import Settings
 from tasks.storage.blobs import split_blob
 from tasks.tables import protocol
 from tasks.tables.protocol import Claimed
-from tasks.tables.services import Services, memory_services
+from tasks.tables.runtime import Runtime, memory_runtime
 from tasks.tables.transitions import RetryPolicy
 from tests.worker.world import World, collect_spec
 from worker.sandbox.messages import Failed, Job, Succeeded
@@ -18,7 +18,7 @@ from worker.slots.child import perform
 
 
 def run_claimed(
-    services: Services, claimed: Claimed, settings: Settings, scratch: Path
+    runtime: Runtime, claimed: Claimed, settings: Settings, scratch: Path
 ) -> Succeeded | Failed:
     """Run a claimed task by the child's own code, in this process, in a folder of its own below
     `scratch`."""
@@ -34,14 +34,14 @@ def run_claimed(
         settings=settings,
         sandbox="limits",
     )
-    return perform(job, lambda *_: None, lambda _: services.blobs)
+    return perform(job, lambda *_: None, lambda _: runtime.blobs)
 
 
 class Mill:
     """Runs tasks by the child's own code, in this process."""
 
     def __init__(self, folder: Path, archive: Path) -> None:
-        self.world = World(services=memory_services())
+        self.world = World(runtime=memory_runtime())
         self.settings = Settings(data_dir=folder, archive=str(archive), attempt_memory_gb=64)
         self.folder = folder
         self.scratch = folder / "scratch"
@@ -49,13 +49,13 @@ class Mill:
 
     def attempt(self, spec: Spec) -> Succeeded | Failed:
         """Claim and perform, and write the end into the table."""
-        services = self.world.services
-        claimed = protocol.claim(services, self.world.plan(spec), "worker", RetryPolicy())
+        runtime = self.world.runtime
+        claimed = protocol.claim(runtime, self.world.plan(spec), "worker", RetryPolicy())
         assert claimed is not None
-        said = run_claimed(services, claimed, self.settings, self.scratch)
+        said = run_claimed(runtime, claimed, self.settings, self.scratch)
         if isinstance(said, Succeeded):
             attempt = claimed.attempt(started=0, ended=1, duration=1)
-            assert protocol.commit(services, attempt, said.files)
+            assert protocol.commit(runtime, attempt, said.files)
         return said
 
     def make(self, spec: Spec) -> tuple[ArtifactFile, ...]:
@@ -65,7 +65,7 @@ class Mill:
 
     def fetch(self, file: ArtifactFile) -> Path:
         to = self.folder / file.sha256
-        self.world.services.blobs.get_file(*split_blob(file.blob), to, file.sha256)
+        self.world.runtime.blobs.get_file(*split_blob(file.blob), to, file.sha256)
         return to
 
 

@@ -100,7 +100,7 @@ def make_stack(storage: str, redis_url: str, folder: Path) -> Stack:
     """A world on running servers, with its files in a folder."""
     settings = Settings(storage=storage, redis_url=redis_url)
     (folder / "archive").mkdir()
-    return Stack(world=World(services=connect(settings)), settings=settings, folder=folder)
+    return Stack(world=World(runtime=connect(settings)), settings=settings, folder=folder)
 
 
 def reduction(stack: Stack, name: str, script: str, **resources: object) -> str:
@@ -114,7 +114,7 @@ def reduction(stack: Stack, name: str, script: str, **resources: object) -> str:
     archive = pack(folder)
     stack.world.put_package(archive)
     group = GroupSpec(group=name, cell="c", window="all", grid=None, bands=())
-    stored = stack.world.services.blobs.put_bytes("artifacts", f"{name}/manifest", MANIFEST)
+    stored = stack.world.runtime.blobs.put_bytes("artifacts", f"{name}/manifest", MANIFEST)
     file = ArtifactFile(
         name="manifest.json",
         blob=f"artifacts/{name}/manifest",

@@ -13,14 +13,14 @@ from archives.fetch.download import Downloader, NoCredentials
 from archives.fetch.limits import LocalLimits
 from archives.model import Fetched, GranuleRecord, Holding, Progress
 from modis.box import LonLatBox
-from service_manager.options import Options
+from service_manager.options import ManagerOptions
 from tasks.model.model import RequestState
 from tasks.model.spec import CollectSpec
 from tasks.settings import Settings
 from tasks.storage.blobs import GRANULES
 from tasks.storage.clock import ManualClock
 from tasks.tables import protocol
-from tasks.tables.services import Services, memory_services
+from tasks.tables.runtime import Runtime, memory_runtime
 from tests.archives.servers import FileServer, Served, cut, file_server, granule, status
 from tests.service_manager.workbench import Bench, collect, mosaic, plan_of
 from worker.files.cache import Cache
@@ -63,7 +63,7 @@ class WebFolder:
 
 
 def context(
-    folder: Path, slot: str, services: Services | None = None, key: str = "", claim: str = ""
+    folder: Path, slot: str, runtime: Runtime | None = None, key: str = "", claim: str = ""
 ) -> Context:
     """A slot's surroundings: scratch of its own, data folder and cache shared."""
     scratch = folder / slot
@@ -74,7 +74,7 @@ def context(
         inputs={},
         scratch=scratch,
         settings=Settings(data_dir=folder / "data"),
-        blobs=(services or memory_services(ManualClock())).blobs,
+        blobs=(runtime or memory_runtime(ManualClock())).blobs,
         cache=Cache(folder / "cache", 10**9),
         tell=lambda _fraction, _note: None,
         sandbox="limits",
@@ -83,29 +83,29 @@ def context(
 
 def attempt(bench: Bench, key: str, archive: WebFolder, folder: Path, slot: str) -> None:
     """What a slot does with a message: claim, fetch, store, commit."""
-    claimed = protocol.claim(bench.services, key, slot, bench.options.retry)
+    claimed = protocol.claim(bench.runtime, key, slot, bench.options.retry)
     if claimed is None:
         return
-    own = context(folder, slot, bench.services, key, claimed.claim)
+    own = context(folder, slot, bench.runtime, key, claimed.claim)
     path = own.scratch / GRANULE
     assert isinstance(claimed.spec, CollectSpec)
     fetch(archive, claimed.spec, own, path)
     file = own.upload(path, container=GRANULES)
     done = claimed.attempt(started=0.0, ended=1.0, duration=1.0, category=None)
-    protocol.commit(bench.services, done, [file])
+    protocol.commit(bench.runtime, done, [file])
 
 
 def test_two_hundred_requests_for_a_granule_are_one_download(tmp_path: Path) -> None:
     spec = collect(GRANULE)
     plans = {f"p{n}": plan_of(spec, mosaic(f"m{n}", spec)) for n in range(200)}
-    bench = Bench(plans=plans, options=Options())
+    bench = Bench(plans=plans, options=ManagerOptions())
     requests = [bench.submit(title, owner=f"owner{title}") for title in plans]
     with file_server() as server:
         server.files[f"/{GRANULE}"] = Served(data=DATA)
         archive = WebFolder(server)
         for _ in range(100):
             bench.manager.tick()
-            bench.services.clock.sleep(1.0)
+            bench.runtime.clock.sleep(1.0)
             if spec.key in bench.sent:
                 break
         assert set(bench.sent) == {spec.key}
@@ -124,7 +124,7 @@ def test_two_hundred_requests_for_a_granule_are_one_download(tmp_path: Path) -> 
         assert bench.until_ended(request).state is RequestState.COMPLETE
     assert bench.ran.count(spec.key) == 0
     assert len(bench.ran) == 200
-    assert len(bench.services.tasks.attempts(spec.key)) == 1
+    assert len(bench.runtime.tasks.attempts(spec.key)) == 1
 
 
 def test_an_attempt_goes_on_where_the_last_one_was_cut(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ def failure(mill: Mill, spec: Spec) -> Failed:
 def test_a_missing_source_heals_by_its_bit(mill: Mill) -> None:
     collected = leaf_area(mill.archive, "001")
     (file,) = mill.make(collected)
-    mill.world.services.blobs.delete(*split_blob(file.blob))
+    mill.world.runtime.blobs.delete(*split_blob(file.blob))
     for entry in (mill.folder / "cache" / "entries").glob("*/*"):
         entry.unlink()
     said = failure(mill, cell(collected, "Lai_1km", date(2012, 1, 1)))
@@ -45,7 +45,7 @@ def test_a_missing_source_heals_by_its_bit(mill: Mill) -> None:
 def other_than_recorded(mill: Mill) -> tuple[ReprojectSpec, Blobs]:
     """A cell whose granule's blob has other content than its task's row says."""
     collected = leaf_area(mill.archive, "001")
-    blobs = mill.world.services.blobs
+    blobs = mill.world.runtime.blobs
     stored = blobs.put_bytes("granules", "other", b"what came of it")
     wrong = ArtifactFile(name="g.hdf", blob="granules/other", size=stored.size, sha256="0" * 64)
     mill.world.done(collected, [wrong])
@@ -69,7 +69,7 @@ def test_a_blob_that_was_damaged_on_its_way_is_read_again_later(
 
 
 def test_a_package_that_is_damaged_in_storage_is_no_input(mill: Mill, tmp_path: Path) -> None:
-    blobs = mill.world.services.blobs
+    blobs = mill.world.runtime.blobs
     folder = tmp_path / "own"
     folder.mkdir()
     (folder / "package.yaml").write_text(

@@ -17,11 +17,11 @@ from tasks.run.classify import AttemptError
 from tasks.settings import Settings
 from worker.sandbox import confine, sandbox
 from worker.sandbox.confined import run_confined
-from worker.sandbox.sandbox import Bounds, Places, SandboxError, Tier
+from worker.sandbox.sandbox import Places, SandboxError, SandboxLimits, Tier
 
 PYTHON = ("python", "run.py")
 SECRET = "AccountKey=do-not-show"
-BOUNDS = Bounds(memory=10**9, seconds=20.0, processes=16, output=10**8)
+BOUNDS = SandboxLimits(memory=10**9, seconds=20.0, processes=16, output=10**8)
 
 
 @pytest.fixture(params=["bubblewrap", "limits"])
@@ -45,7 +45,7 @@ def run(
     tier: Tier,
     places: Places,
     script: str,
-    bounds: Bounds = BOUNDS,
+    bounds: SandboxLimits = BOUNDS,
     command: tuple[str, ...] = PYTHON,
 ) -> str:
     """Run a script of user code in a child of its own; returns what it wrote to out.txt.
@@ -71,7 +71,11 @@ def run(
 
 
 def _run(
-    connection: Connection, tier: Tier, command: tuple[str, ...], places: Places, bounds: Bounds
+    connection: Connection,
+    tier: Tier,
+    command: tuple[str, ...],
+    places: Places,
+    bounds: SandboxLimits,
 ) -> None:
     os.environ["SWATHMILL_STORAGE"] = SECRET
     said = None
@@ -182,7 +186,7 @@ def failure(
     tier: Tier,
     places: Places,
     script: str,
-    bounds: Bounds = BOUNDS,
+    bounds: SandboxLimits = BOUNDS,
     command: tuple[str, ...] = PYTHON,
 ) -> AttemptError:
     with pytest.raises(AttemptError) as caught:
@@ -190,9 +194,9 @@ def failure(
     return caught.value
 
 
-def bounds(**changes: float) -> Bounds:
+def bounds(**changes: float) -> SandboxLimits:
     values = {"memory": BOUNDS.memory, "seconds": 20.0, "processes": 16, "output": 10**8}
-    return Bounds(**{**values, **changes})  # type: ignore[arg-type]
+    return SandboxLimits(**{**values, **changes})  # type: ignore[arg-type]
 
 
 def test_a_failure_shows_the_last_line(tier: Tier, places: Places) -> None:

@@ -16,22 +16,22 @@ from tasks.storage.clock import ManualClock
 from tasks.storage.memory_store import MemoryStore
 from tasks.storage.store import Operation
 from tasks.tables import protocol, transitions, workers
-from tasks.tables.services import Services, memory_services
+from tasks.tables.runtime import Runtime, memory_runtime
 from tasks.tables.task_table import TaskTable
 from tasks.tables.workers import Hold, WorkerRow
 from tests.worker.world import REQUEST, World, until
 from worker.files.scratch import Scratch
-from worker.sandbox.children import Child
+from worker.sandbox.children import AttemptProcess
 from worker.sandbox.messages import Ended, Failed, Job, Message, Progress, Succeeded
 from worker.slots.heartbeat import Heartbeat
-from worker.slots.supervisor import Order, Supervisor
+from worker.slots.supervisor import AttemptOrder, Supervisor
 
 FILE = ArtifactFile(name="g.hdf", blob="granules/k/c/g.hdf", size=3, sha256="0" * 64)
 SPEC = CollectSpec(product="MOD", collection="61", granule="g.hdf", production="1")
 
 
 @dataclass(kw_only=True)
-class Pretended(Child):
+class Pretended(AttemptProcess):
     """A child that says what it is told to say, and hangs until killed where it is told to."""
 
     messages: Sequence[Message] = ()
@@ -102,9 +102,9 @@ def store() -> Unsteady:
 
 @pytest.fixture
 def bench(tmp_path: Path, store: Unsteady) -> Iterator[Bench]:
-    base = memory_services(ManualClock())
-    services = Services(
-        store=store, blobs=base.blobs, queue=base.queue, hints=base.hints, clock=base.clock
+    base = memory_runtime(ManualClock())
+    runtime = Runtime(
+        store=store, blobs=base.blobs, queue=base.queue, wakeups=base.wakeups, clock=base.clock
     )
     child, jobs = Pretended(messages=[Succeeded(files=(FILE,))]), list[Job]()
     scratch = Scratch(tmp_path, "w")
@@ -115,7 +115,7 @@ def bench(tmp_path: Path, store: Unsteady) -> Iterator[Bench]:
         return made.child
 
     supervisor = Supervisor(
-        services=services,
+        runtime=runtime,
         settings=Settings(data_dir=tmp_path),
         name="w",
         sandbox="limits",
@@ -123,7 +123,7 @@ def bench(tmp_path: Path, store: Unsteady) -> Iterator[Bench]:
         cache=tmp_path / "cache",
         start=start,
     )
-    made = Bench(world=World(services=services), supervisor=supervisor, child=child, jobs=jobs)
+    made = Bench(world=World(runtime=runtime), supervisor=supervisor, child=child, jobs=jobs)
     yield made
     scratch.close()
 
@@ -132,7 +132,7 @@ def test_a_success_is_committed_with_what_was_measured(bench: Bench) -> None:
     key = bench.attempt()
     task = bench.world.task(key)
     assert (task.state, task.files) == (State.DONE, (FILE,))
-    (attempt,) = bench.world.services.tasks.attempts(key)
+    (attempt,) = bench.world.runtime.tasks.attempts(key)
     assert (attempt.log, attempt.peak_memory, attempt.category) == ("said", 7, None)
     assert bench.jobs[0].claim == attempt.claim
     assert not bench.jobs[0].scratch.exists()
@@ -151,8 +151,8 @@ def test_a_failure_keeps_its_category_delay_and_log(bench: Bench) -> None:
     key = bench.attempt()
     task = bench.world.task(key)
     assert task.state is State.READY
-    assert task.not_before >= bench.world.services.clock.now() + 500
-    (attempt,) = bench.world.services.tasks.attempts(key)
+    assert task.not_before >= bench.world.runtime.clock.now() + 500
+    (attempt,) = bench.world.runtime.tasks.attempts(key)
     assert (attempt.category, attempt.message) == (Category.SERVER_BUSY, "slow down")
 
 
@@ -168,7 +168,7 @@ def test_a_failure_keeps_its_category_delay_and_log(bench: Bench) -> None:
 def test_an_end_without_a_report(bench: Bench, ended: Ended | None, category: Category) -> None:
     bench.child.messages, bench.child.ended = [], ended
     key = bench.attempt()
-    (attempt,) = bench.world.services.tasks.attempts(key)
+    (attempt,) = bench.world.runtime.tasks.attempts(key)
     assert attempt.category is category
 
 
@@ -178,7 +178,7 @@ def test_a_machine_without_room_is_out_of_disk(bench: Bench) -> None:
 
     bench.supervisor.start = start
     key = bench.attempt()
-    (attempt,) = bench.world.services.tasks.attempts(key)
+    (attempt,) = bench.world.runtime.tasks.attempts(key)
     assert attempt.category is Category.OUT_OF_DISK
 
 
@@ -188,16 +188,16 @@ def test_progress_is_shown(bench: Bench) -> None:
     key, thread = bench.in_background()
     (running,) = bench.supervisor.running()
     assert (running.key, running.progress, running.note) == (key, 0.25, "fetching")
-    bench.supervisor.kill(running.claim, Order.KILL)
+    bench.supervisor.kill(running.claim, AttemptOrder.KILL)
     thread.join(10)
 
 
 def test_an_ordered_kill_is_an_execution_timeout(bench: Bench) -> None:
     bench.child.hangs, bench.child.messages = True, []
     key, thread = bench.in_background()
-    bench.supervisor.kill(bench.world.task(key).claim, Order.KILL)
+    bench.supervisor.kill(bench.world.task(key).claim, AttemptOrder.KILL)
     thread.join(10)
-    (attempt,) = bench.world.services.tasks.attempts(key)
+    (attempt,) = bench.world.runtime.tasks.attempts(key)
     assert attempt.category is Category.EXECUTION_TIMEOUT
 
 
@@ -205,17 +205,17 @@ def test_a_kill_of_what_nobody_wants_changes_nothing(bench: Bench) -> None:
     bench.child.hangs, bench.child.messages = True, []
     key, thread = bench.in_background()
     claim = bench.world.task(key).claim
-    protocol.change_task(bench.world.services, key, lambda task: transitions.drop(task, REQUEST))
-    bench.supervisor.kill(claim, Order.KILL)
+    protocol.change_task(bench.world.runtime, key, lambda task: transitions.drop(task, REQUEST))
+    bench.supervisor.kill(claim, AttemptOrder.KILL)
     thread.join(10)
     assert bench.world.task(key).state is State.CANCELLED
-    assert bench.world.services.tasks.attempts(key) == []
+    assert bench.world.runtime.tasks.attempts(key) == []
 
 
 def test_a_success_that_crossed_a_kill_order_counts(bench: Bench) -> None:
     bench.child.hangs = True
     key, thread = bench.in_background()
-    bench.supervisor.kill(bench.world.task(key).claim, Order.KILL)
+    bench.supervisor.kill(bench.world.task(key).claim, AttemptOrder.KILL)
     thread.join(10)
     assert bench.world.task(key).state is State.DONE
 
@@ -224,7 +224,7 @@ def test_handing_back_spends_no_budget(bench: Bench) -> None:
     bench.child.hangs, bench.child.messages = True, []
     key, thread = bench.in_background()
     bench.supervisor.draining = True
-    bench.supervisor.kill_all(Order.HAND_BACK)
+    bench.supervisor.kill_all(AttemptOrder.HAND_BACK)
     thread.join(10)
     task = bench.world.task(key)
     assert (task.state, task.not_before, task.retries) == (State.READY, 0.0, 0)
@@ -246,10 +246,10 @@ def test_an_attempt_is_settled_once_when_the_table_comes_back(
 
 
 def heartbeat(bench: Bench) -> Heartbeat:
-    now = bench.world.services.clock.now()
+    now = bench.world.runtime.clock.now()
     row = WorkerRow(name="w", host="h", slots=1, started=now, beat_at=now)
     return Heartbeat(
-        services=bench.world.services,
+        runtime=bench.world.runtime,
         supervisor=bench.supervisor,
         row=row,
         every=5.0,
@@ -260,20 +260,20 @@ def heartbeat(bench: Bench) -> Heartbeat:
 def test_a_beat_lists_attempts_and_brings_orders(bench: Bench) -> None:
     bench.child.hangs, bench.child.messages = True, []
     key, thread = bench.in_background()
-    beating, services = heartbeat(bench), bench.world.services
+    beating, runtime = heartbeat(bench), bench.world.runtime
     beating.beat()
     claim = bench.world.task(key).claim
-    (row,) = workers.list_workers(services.store)
+    (row,) = workers.list_workers(runtime.store)
     assert [attempt.claim for attempt in row.attempts] == [claim]
-    assert workers.order_kill(services.store, services.clock, "w", claim)
+    assert workers.order_kill(runtime.store, runtime.clock, "w", claim)
     beating.beat()
     thread.join(10)
     assert bench.child.killed.is_set()
     beating.beat()
-    (row,) = workers.list_workers(services.store)
+    (row,) = workers.list_workers(runtime.store)
     assert (row.attempts, row.orders, row.sequence) == ((), (), 3)
     beating.stop()
-    assert workers.list_workers(services.store) == []
+    assert workers.list_workers(runtime.store) == []
 
 
 def test_a_lease_without_a_beat_ends_all_attempts(bench: Bench, store: Unsteady) -> None:
@@ -281,13 +281,13 @@ def test_a_lease_without_a_beat_ends_all_attempts(bench: Bench, store: Unsteady)
     key, thread = bench.in_background()
     beating = heartbeat(bench)
     beating.beat()
-    bench.world.services.clock.sleep(29)
+    bench.world.runtime.clock.sleep(29)
     beating.check_lease()
     assert not bench.child.killed.is_set()
     store.failures = ["refused"] * 8
     with pytest.raises(StoreError):
         beating.beat()
-    bench.world.services.clock.sleep(2)
+    bench.world.runtime.clock.sleep(2)
     beating.check_lease()
     assert bench.child.killed.is_set()
     thread.join(10)
@@ -297,34 +297,34 @@ def test_a_lease_without_a_beat_ends_all_attempts(bench: Bench, store: Unsteady)
 
 
 def test_a_hold_is_read_with_the_beat_and_obeyed(bench: Bench) -> None:
-    beating, services = heartbeat(bench), bench.world.services
+    beating, runtime = heartbeat(bench), bench.world.runtime
     beating.beat()
-    (row,) = workers.list_workers(services.store)
+    (row,) = workers.list_workers(runtime.store)
     assert bench.supervisor.takes()
-    workers.order_hold(services.store, services.clock, "w", row.started, Hold.DRAINED)
+    workers.order_hold(runtime.store, runtime.clock, "w", row.started, Hold.DRAINED)
     beating.beat()
     assert not bench.supervisor.takes()
-    workers.order_hold(services.store, services.clock, "w", row.started, Hold.PROBE)
+    workers.order_hold(runtime.store, runtime.clock, "w", row.started, Hold.PROBE)
     beating.beat()
     assert bench.supervisor.takes()
     bench.child.hangs, bench.child.messages = True, []
     key, thread = bench.in_background()
     assert not bench.supervisor.takes()
     beating.beat()
-    workers.order_move(services.store, services.clock, "w", bench.world.task(key).claim)
+    workers.order_move(runtime.store, runtime.clock, "w", bench.world.task(key).claim)
     beating.beat()
     thread.join(10)
-    (attempt,) = services.tasks.attempts(key)
+    (attempt,) = runtime.tasks.attempts(key)
     assert (attempt.category, bench.world.task(key).state) == (Category.CANCELLED, State.READY)
-    workers.order_hold(services.store, services.clock, "w", row.started - 1, Hold.DRAINED)
+    workers.order_hold(runtime.store, runtime.clock, "w", row.started - 1, Hold.DRAINED)
     beating.beat()
     assert bench.supervisor.takes()
 
 
 def test_a_worker_does_not_inherit_the_end_of_a_dead_namesake(bench: Bench) -> None:
-    services = bench.world.services
+    runtime = bench.world.runtime
     dead = WorkerRow(name="w", host="h", slots=1, started=1.0, beat_at=1.0, draining=True)
-    workers.beat(services.store, services.clock, dead)
+    workers.beat(runtime.store, runtime.clock, dead)
     heartbeat(bench).beat()
-    (row,) = workers.list_workers(services.store)
+    (row,) = workers.list_workers(runtime.store)
     assert not row.draining

@@ -66,7 +66,7 @@ def cell(collected: CollectSpec) -> ReprojectSpec:
 def end_of(stack: Stack, key: str) -> Attempt:
     """Its last attempt, when that has ended."""
     stack.settled(key)
-    return stack.world.services.tasks.attempts(key)[-1]
+    return stack.world.runtime.tasks.attempts(key)[-1]
 
 
 def made(stack: Stack, collected: CollectSpec) -> tuple[str, str]:
@@ -113,13 +113,13 @@ def test_a_choice_that_its_granules_refuse_is_not_tried_again(stack: Stack) -> N
     assert "FparLai_QC" in end.message
     assert "choose nearest or mode" in end.message
     assert stack.world.task(spec.key).state is State.FAILED
-    assert len(stack.world.services.tasks.attempts(spec.key)) == 1
+    assert len(stack.world.runtime.tasks.attempts(spec.key)) == 1
 
 
 @pytest.mark.provokes(Category.SOURCE_BLOB_MISSING, Category.CORRUPT_BLOB_READ)
 @pytest.mark.usefixtures("process")
 def test_inputs_that_are_gone_or_changed_in_storage(stack: Stack) -> None:
-    blobs = stack.world.services.blobs
+    blobs = stack.world.runtime.blobs
     gone, changed = granule(stack, 3), granule(stack, 4)
     where = made(stack, gone)
     blobs.delete(*where)
@@ -172,7 +172,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 def test_a_granule_larger_than_the_worker_disk(
     stack: Stack, process: Process, small_disk: Path
 ) -> None:
-    store, clock = stack.world.services.store, stack.world.services.clock
+    store, clock = stack.world.runtime.store, stack.world.runtime.clock
 
     def large() -> workers.WorkerRow:
         (row,) = [row for row in workers.list_workers(store) if row.name == process.name]

@@ -32,8 +32,8 @@ def test_a_killed_worker_leaves_nothing_running(stack: Stack) -> None:
     took = until(dead(children), 10, "the whole tree is gone")
     assert took < 10
     assert stack.world.task(key).state is State.RUNNING  # for the monitor to find
-    successor = stack.worker("victim")
-    until(lambda: successor.says("worker starts"), 30, "the successor has started")
+    fallback = stack.worker("victim")
+    until(lambda: fallback.says("worker starts"), 30, "the successor has started")
     assert not list((stack.folder / "data" / "scratch").glob("*/*"))
 
 
@@ -46,7 +46,7 @@ def test_sigterm_hands_back_after_the_grace(stack: Stack) -> None:
     assert process.popen.wait(20) == 0
     task = stack.world.task(key)
     assert (task.state, task.not_before, task.retries) == (State.READY, 0.0, 0)
-    (attempt,) = stack.world.services.tasks.attempts(key)
+    (attempt,) = stack.world.runtime.tasks.attempts(key)
     assert attempt.category is Category.CANCELLED
     until(dead(children), 10, "the tree is gone")
 
@@ -59,7 +59,7 @@ def test_sigterm_lets_short_attempts_end(stack: Stack) -> None:
     process.popen.send_signal(signal.SIGTERM)
     assert process.popen.wait(30) == 0
     assert stack.world.task(key).state is State.DONE
-    names = [row.name for row in workers.list_workers(stack.world.services.store)]
+    names = [row.name for row in workers.list_workers(stack.world.runtime.store)]
     assert "patient" not in names
     assert not list((stack.folder / "data" / "scratch").iterdir())
 

@@ -84,13 +84,13 @@ def plan(stack: Stack, server: FileServer, data: bytes, day: int) -> CollectSpec
 
 
 def stored(stack: Stack, spec: CollectSpec) -> list[str]:
-    return list(stack.world.services.blobs.names(GRANULES, spec.key))
+    return list(stack.world.runtime.blobs.names(GRANULES, spec.key))
 
 
 def test_a_fetch_killed_midway_shows_nothing_and_the_next_attempt_goes_on(
     stack: Stack, server: FileServer, data: bytes
 ) -> None:
-    store, clock = stack.world.services.store, stack.world.services.clock
+    store, clock = stack.world.runtime.store, stack.world.runtime.clock
     spec = plan(stack, server, data, 1)
     server.acts[f"/{spec.granule}"] = [stall(HALF)]
     stack.send(spec.key)
@@ -108,7 +108,7 @@ def test_a_fetch_killed_midway_shows_nothing_and_the_next_attempt_goes_on(
     (file,) = task.files
     (name,) = stored(stack, spec)
     assert file.blob == f"{GRANULES}/{name}"
-    assert stack.world.services.blobs.get_bytes(GRANULES, name) == data
+    assert stack.world.runtime.blobs.get_bytes(GRANULES, name) == data
     assert not part.parent.exists()
 
 
@@ -144,11 +144,11 @@ def test_each_fault_ends_in_its_category_and_stores_nothing(
         stack.send(specs[fault].key)
     for fault, (_, category) in FAULTS.items():
         stack.settled(specs[fault].key)
-        (attempt,) = stack.world.services.tasks.attempts(specs[fault].key)
+        (attempt,) = stack.world.runtime.tasks.attempts(specs[fault].key)
         assert attempt.category is category, (fault, attempt)
         assert stored(stack, specs[fault]) == []
         assert TOKEN not in attempt.message + attempt.log
     busy = stack.world.task(specs["503"].key)
-    assert busy.not_before > stack.world.services.clock.now() + 20
+    assert busy.not_before > stack.world.runtime.clock.now() + 20
     assert TOKEN not in process.log.read_text("utf-8")
     assert all(a.headers["authorization"] == f"Bearer {TOKEN}" for a in server.asked)

@@ -61,21 +61,21 @@ def test_granules_are_collected_by_two_slots(stack: Stack, granules: Path) -> No
         stack.send(key)
     for key in keys:
         task = stack.settled(key)
-        assert task.state is State.DONE, stack.world.services.tasks.attempts(key)
+        assert task.state is State.DONE, stack.world.runtime.tasks.attempts(key)
         assert task.attempt == 1
-        assert len(stack.world.services.tasks.attempts(key)) == 1
+        assert len(stack.world.runtime.tasks.attempts(key)) == 1
 
 
 def test_a_reduction_runs_in_the_sandbox_and_its_output_is_stored(stack: Stack) -> None:
     key = reduction(stack, "good", "print('hello from the package');" + GOOD)
     stack.send(key)
     task = stack.settled(key)
-    (attempt,) = stack.world.services.tasks.attempts(key)
+    (attempt,) = stack.world.runtime.tasks.attempts(key)
     assert task.state is State.DONE, attempt
     assert "hello from the package" in attempt.log
     assert attempt.peak_memory > 0
     container, _, name = task.files[0].blob.partition("/")
-    assert stack.world.services.blobs.get_bytes(container, name) == b"made"
+    assert stack.world.runtime.blobs.get_bytes(container, name) == b"made"
 
 
 def test_a_message_to_this_host_is_taken_and_one_to_another_is_not(stack: Stack) -> None:
@@ -96,7 +96,7 @@ def test_failing_user_code_shows_its_output_and_is_not_repeated(stack: Stack) ->
     key = reduction(stack, "failing", "raise SystemExit('the input has no snow')")
     stack.send(key)
     task = stack.settled(key)
-    (attempt,) = stack.world.services.tasks.attempts(key)
+    (attempt,) = stack.world.runtime.tasks.attempts(key)
     assert (task.state, task.category) == (State.FAILED, Category.USER_CODE_FAILED)
     assert attempt.message == "python run.py ended with exit code 1: the input has no snow"
     assert attempt.log == "the input has no snow\n"
@@ -108,7 +108,7 @@ def test_memory_beyond_the_limit_is_out_of_memory(stack: Stack) -> None:
     key = reduction(stack, "hungry", script, memory_gb=50)
     stack.send(key)
     task = stack.settled(key)
-    (attempt,) = stack.world.services.tasks.attempts(key)
+    (attempt,) = stack.world.runtime.tasks.attempts(key)
     assert attempt.category is Category.OUT_OF_MEMORY, attempt
     assert task.strikes == 1
 
@@ -125,7 +125,7 @@ def test_a_package_time_limit_is_its_own_category(stack: Stack) -> None:
 def test_hanging_user_code_is_killed_by_order(stack: Stack, process: Process) -> None:
     key = hanging(stack, "hang-order", process)
     children = process.tree()
-    store, clock = stack.world.services.store, stack.world.services.clock
+    store, clock = stack.world.runtime.store, stack.world.runtime.clock
     until(
         lambda: any(row.attempts for row in workers.list_workers(store) if row.name == "runner"),
         10,
@@ -145,7 +145,7 @@ def test_hanging_user_code_is_killed_by_order(stack: Stack, process: Process) ->
 def test_a_held_worker_leaves_messages_alone_and_hands_back_what_is_moved(
     stack: Stack, process: Process
 ) -> None:
-    store, clock = stack.world.services.store, stack.world.services.clock
+    store, clock = stack.world.runtime.store, stack.world.runtime.clock
 
     def row() -> workers.WorkerRow:
         return next(row for row in workers.list_workers(store) if row.name == "runner")

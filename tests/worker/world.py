@@ -10,8 +10,8 @@ from tasks.model.model import ArtifactFile, State, Task
 from tasks.model.packages import PackageArchive
 from tasks.model.spec import CollectSpec, Input, Spec
 from tasks.tables import protocol, transitions
-from tasks.tables.rows import Want
-from tasks.tables.services import Services
+from tasks.tables.rows import Interest
+from tasks.tables.runtime import Runtime
 from tasks.tables.task_table import TABLE, RowKind, insert_task, kind_of
 
 REQUEST = "request-1"
@@ -21,41 +21,41 @@ REQUEST = "request-1"
 class World:
     """Services, and what the tests do to them."""
 
-    services: Services
+    runtime: Runtime
 
     def plan(self, spec: Spec) -> str:
         """Write a task whose inputs are all done; returns its key."""
-        want = Want(request=REQUEST, key=spec.key, phase=spec.phase)
-        change = transitions.create(spec, want, missing=0)
-        self.services.store.transact(TABLE, shard(spec.key), change.operations)
+        interest = Interest(request=REQUEST, key=spec.key, phase=spec.phase)
+        change = transitions.create(spec, interest, missing=0)
+        self.runtime.store.transact(TABLE, shard(spec.key), change.operations)
         return spec.key
 
     def task(self, key: str) -> Task:
-        found = self.services.tasks.task(key)
+        found = self.runtime.tasks.task(key)
         assert found is not None, key
         return found
 
     def done(self, spec: Spec, files: Iterable[ArtifactFile]) -> Input:
         """Write a task that is DONE with these files already."""
-        want = Want(request=REQUEST, key=spec.key, phase=spec.phase)
-        task = transitions.create(spec, want, missing=0).task
+        interest = Interest(request=REQUEST, key=spec.key, phase=spec.phase)
+        task = transitions.create(spec, interest, missing=0).task
         made = replace(task, state=State.DONE, files=tuple(files))
-        change = transitions.create(spec, want, missing=0)
+        change = transitions.create(spec, interest, missing=0)
         operations = [
             op for op in change.operations if kind_of(op.row) not in (RowKind.TASK, RowKind.READY)
         ]
         row = insert_task(made)
-        self.services.store.transact(TABLE, shard(spec.key), [row, *operations])
+        self.runtime.store.transact(TABLE, shard(spec.key), [row, *operations])
         return Input(key=spec.key)
 
     def put_package(self, archive: PackageArchive) -> None:
-        self.services.blobs.put_bytes("packages", archive.blob, archive.data)
+        self.runtime.blobs.put_bytes("packages", archive.blob, archive.data)
 
     def wake(self, key: str) -> None:
         """End a back-off at once, as the manager does when it is over."""
         later = self.task(key).not_before
         if later:
-            protocol.change_task(self.services, key, lambda task: transitions.wake(task, later + 1))
+            protocol.change_task(self.runtime, key, lambda task: transitions.wake(task, later + 1))
 
 
 def collect_spec(path: Path, archive: Path, product: str, collection: str) -> CollectSpec:

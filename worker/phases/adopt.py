@@ -9,7 +9,7 @@ import rasterio
 from rasterio.errors import RasterioIOError
 
 from reprojection.grid.grids import Grid
-from reprojection.read.raster import Band, Pixels, Provenance, Raster, Source
+from reprojection.read.raster import Band, Pixels, Provenance, Raster, SourceGranule
 from reprojection.write.write import write_cog
 from tasks.model.categories import Category
 from tasks.model.spec import ReduceSpec
@@ -21,7 +21,7 @@ _SNAP = 1e-3  # pixels by which an output may be off the group's grid
 
 
 @dataclass(frozen=True, kw_only=True)
-class Origin:
+class OutputOrigin:
     """What an output was made from: the group's manifest, and the layer in its name, if any."""
 
     spec: ReduceSpec
@@ -29,7 +29,7 @@ class Origin:
     bands: tuple[ManifestBand, ...]
 
 
-def adopt(path: Path, to: Path, origin: Origin) -> float:
+def adopt(path: Path, to: Path, origin: OutputOrigin) -> float:
     """Write a package's GeoTIFF to `to` with provenance; return the valid share of its pixels.
 
     Pixels, nodata, scale, offset, units and band names are the package's own.
@@ -95,9 +95,9 @@ def _nodata(path: Path, data: Pixels, nodata: float | None) -> float | int:
     return nodata if data.dtype.kind == "f" else int(nodata)
 
 
-def _provenance(path: Path, origin: Origin) -> Provenance:
+def _provenance(path: Path, origin: OutputOrigin) -> Provenance:
     bands = origin.bands
-    sources = {Source(name=s.name, produced=s.produced) for b in bands for s in b.granules}
+    sources = {SourceGranule(name=s.name, produced=s.produced) for b in bands for s in b.granules}
     return Provenance(
         product=_one([band.product for band in bands]),
         collection=_one([band.collection for band in bands]),

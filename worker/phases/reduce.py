@@ -13,11 +13,11 @@ from tasks.model.spec import ReduceSpec
 from tasks.request.taking import kinds_taken
 from tasks.run.classify import AttemptError
 from tasks.storage.blobs import PACKAGES
-from worker.phases.adopt import Origin, adopt
+from worker.phases.adopt import OutputOrigin, adopt
 from worker.phases.context import Context
 from worker.phases.group import MANIFEST, Manifest
 from worker.sandbox.confined import run_confined
-from worker.sandbox.sandbox import Bounds, Places
+from worker.sandbox.sandbox import Places, SandboxLimits
 
 PARAMETERS = "parameters.json"
 _GB = 10**9
@@ -106,7 +106,7 @@ def take_outputs(
             )
         if name in present and present[name].kind == "raster":
             own = tuple(b for b in manifest.bands if name in package.expand([Path(b.file).stem]))
-            share = adopt(path, to / name, Origin(spec=spec, manifest=manifest, bands=own))
+            share = adopt(path, to / name, OutputOrigin(spec=spec, manifest=manifest, bands=own))
             taken.append(Output(path=to / name, valid_share=share))
         else:
             shutil.copyfile(path, to / name)
@@ -128,10 +128,10 @@ def _package(spec: ReduceSpec, context: Context, to: Path) -> Package:
     return package
 
 
-def _bounds(package: Package, context: Context) -> Bounds:
+def _bounds(package: Package, context: Context) -> SandboxLimits:
     """Return the package's own limits, capped at those of an attempt."""
     wanted = package.resources
-    return Bounds(
+    return SandboxLimits(
         memory=int(min(wanted.memory_gb, context.settings.attempt_memory_gb) * _GB),
         seconds=wanted.timeout_seconds,
         processes=wanted.processes,

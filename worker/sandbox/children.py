@@ -77,7 +77,7 @@ def _nothing() -> None:
     return
 
 
-class Child:
+class AttemptProcess:
     """One attempt's guard and child, as the supervisor's thread sees them."""
 
     def __init__(self, process: ForkServerProcess, control: Connection) -> None:
@@ -87,7 +87,7 @@ class Child:
         self._deadline: threading.Timer | None = None
 
     @classmethod
-    def start(cls, work: Work, memory_limit: int) -> "Child":
+    def start(cls, work: Work, memory_limit: int) -> "AttemptProcess":
         """Start `work` (picklable) under a guard; `memory_limit` in bytes is for the whole tree."""
         context = multiprocessing.get_context("forkserver")
         ours, theirs = context.Pipe()

@@ -14,7 +14,7 @@ from processes.parents import become_subreaper
 from tasks.model.categories import Category
 from tasks.run.classify import AttemptError
 from worker.sandbox.plain_paths import PlainPaths
-from worker.sandbox.sandbox import Bounds, Places, Tier, command_line, environment, inside
+from worker.sandbox.sandbox import Places, SandboxLimits, Tier, command_line, environment, inside
 
 POLL_SECONDS = 0.1
 _TAIL = 4096
@@ -59,7 +59,9 @@ class _Run:
         return lines[-1].strip()[:300] if lines else "it printed nothing"
 
 
-def run_confined(tier: Tier, command: tuple[str, ...], places: Places, bounds: Bounds) -> None:
+def run_confined(
+    tier: Tier, command: tuple[str, ...], places: Places, bounds: SandboxLimits
+) -> None:
     """Run `command INPUT_DIR OUTPUT_DIR` to its end; none of its processes is left afterwards.
 
     Raises:
@@ -96,7 +98,7 @@ def run_confined(tier: Tier, command: tuple[str, ...], places: Places, bounds: B
         )
 
 
-def _watch(run: _Run, places: Places, bounds: Bounds) -> None:
+def _watch(run: _Run, places: Places, bounds: SandboxLimits) -> None:
     start = time.monotonic()
     printing = True
     while run.process.poll() is None:
@@ -124,7 +126,7 @@ def _more(run: _Run) -> bool:
         return bool(selector.select(0.0))
 
 
-def _check(tree: list[int], places: Places, bounds: Bounds) -> None:
+def _check(tree: list[int], places: Places, bounds: SandboxLimits) -> None:
     if len(tree) > bounds.processes + _OWN_PROCESSES:
         raise AttemptError(
             Category.USER_CODE_FAILED,

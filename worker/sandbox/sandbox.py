@@ -52,7 +52,7 @@ class SandboxError(SwathmillError):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bounds:
+class SandboxLimits:
     """What a program may use, including its descendants, in bytes and seconds."""
 
     memory: int
@@ -128,7 +128,7 @@ def probe_bubblewrap() -> str:
     """Explain why bubblewrap does not work here; return "" if it works."""
     if shutil.which("bwrap") is None:
         return "bwrap is not installed"
-    bounds = Bounds(memory=2**30, seconds=PROBE_SECONDS, processes=16, output=2**20)
+    bounds = SandboxLimits(memory=2**30, seconds=PROBE_SECONDS, processes=16, output=2**20)
     try:
         with tempfile.TemporaryDirectory(prefix="swathmill-") as name:
             here = Path(name)
@@ -159,7 +159,9 @@ def environment(tier: Tier, places: Places) -> dict[str, str]:
     }
 
 
-def command_line(tier: Tier, command: tuple[str, ...], places: Places, bounds: Bounds) -> list[str]:
+def command_line(
+    tier: Tier, command: tuple[str, ...], places: Places, bounds: SandboxLimits
+) -> list[str]:
     """Build the command that runs `command INPUT_DIR OUTPUT_DIR` within the sandbox."""
     seen = inside(tier, places)
     program = [*command, str(seen.inputs), str(seen.outputs)]
@@ -254,7 +256,7 @@ def _bubblewrap(places: Places) -> list[str]:
     return [*command, "--remount-ro", "/", "--chdir", str(seen.package)]
 
 
-def _rlimits(bounds: Bounds) -> dict[str, int]:
+def _rlimits(bounds: SandboxLimits) -> dict[str, int]:
     """Return the limits of each process; the runner watches limits of the whole tree."""
     return {
         # The runner ends a program that exceeds its memory and says why; this stops sudden growth.

@@ -7,9 +7,9 @@ import structlog
 
 from tasks.errors import StoreError
 from tasks.tables import workers
-from tasks.tables.services import Services
+from tasks.tables.runtime import Runtime
 from tasks.tables.workers import WorkerRow
-from worker.slots.supervisor import Order, Supervisor
+from worker.slots.supervisor import AttemptOrder, Supervisor
 
 
 @dataclass(kw_only=True)
@@ -19,7 +19,7 @@ class Heartbeat:
     A separate thread watches the lease, because a beat that hangs is the case to detect.
     """
 
-    services: Services
+    runtime: Runtime
     supervisor: Supervisor
     row: WorkerRow
     every: float
@@ -45,38 +45,38 @@ class Heartbeat:
         """Stop beating and delete the worker's row."""
         self._stop.set()
         try:
-            workers.leave(self.services.store, self.services.clock, self.row.name, self.row.started)
+            workers.leave(self.runtime.store, self.runtime.clock, self.row.name, self.row.started)
         except StoreError as error:
             self._log.warning("the worker's row stays behind", error=str(error))
 
     def beat(self) -> None:
         """Write one beat, and follow the orders it returns."""
-        began = self.services.clock.monotonic()
+        began = self.runtime.clock.monotonic()
         self._sequence += 1
         row = replace(
             self.row,
-            beat_at=self.services.clock.now(),
+            beat_at=self.runtime.clock.now(),
             sequence=self._sequence,
             attempts=self.supervisor.running(),
             draining=self.supervisor.draining,
         )
-        orders = workers.beat(self.services.store, self.services.clock, row)
+        orders = workers.beat(self.runtime.store, self.runtime.clock, row)
         # The lease counts from before the call, because the exact time of the write is unknown.
         self._last = began
         if orders.hold is not self.supervisor.hold:
             self._log.warning("held by the manager", hold=orders.hold.value or "released")
             self.supervisor.hold = orders.hold
         for claim in orders.kill:
-            self.supervisor.kill(claim, Order.KILL)
+            self.supervisor.kill(claim, AttemptOrder.KILL)
         for claim in orders.move:
-            self.supervisor.kill(claim, Order.MOVE)
+            self.supervisor.kill(claim, AttemptOrder.MOVE)
 
     def check_lease(self) -> None:
         """Kill all attempts if the last beat is a lease old: the manager then counts us as lost."""
-        silence = self.services.clock.monotonic() - self._last
+        silence = self.runtime.clock.monotonic() - self._last
         if silence > self.lease and self.supervisor.running():
             self._log.error("no beat for a lease, ending all attempts", seconds=round(silence, 1))
-            self.supervisor.kill_all(Order.FENCE)
+            self.supervisor.kill_all(AttemptOrder.FENCE)
 
     def _beat_on(self) -> None:
         while not self._stop.wait(self.every):

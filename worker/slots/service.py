@@ -28,7 +28,7 @@ from worker.sandbox import sandbox
 from worker.sandbox.children import await_forkserver, start_forkserver
 from worker.sandbox.sandbox import SandboxError
 from worker.slots.heartbeat import Heartbeat
-from worker.slots.supervisor import Order, Supervisor
+from worker.slots.supervisor import AttemptOrder, Supervisor
 
 _PULSE_SECONDS = 0.02
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.-]+")
@@ -51,7 +51,7 @@ def main() -> int:
         logs.configure(settings.log_level, process="worker", worker=name)
         confinement = sandbox.report(settings)
         scratch = Scratch(settings.data_dir, name)
-        services = connect(settings)
+        runtime = connect(settings)
     except (KernelsAbsentError, SandboxError, WrongSettingError, SettingMissingError) as error:
         sys.stderr.write(f"The worker cannot start: {error}\n")
         return exits.CONFIGURATION
@@ -62,7 +62,7 @@ def main() -> int:
         structlog.get_logger("worker").error("storage does not answer", error=str(error))
         return exits.UNAVAILABLE
     supervisor = Supervisor(
-        services=services,
+        runtime=runtime,
         settings=settings,
         name=name,
         sandbox=confinement.tier,
@@ -73,13 +73,13 @@ def main() -> int:
         name=name,
         host=socket.gethostname(),
         slots=settings.slots,
-        started=services.clock.now(),
-        beat_at=services.clock.now(),
+        started=runtime.clock.now(),
+        beat_at=runtime.clock.now(),
         sandbox=confinement.line,
         version=version("swathmill"),
     )
     heartbeat = Heartbeat(
-        services=services,
+        runtime=runtime,
         supervisor=supervisor,
         row=row,
         every=settings.heartbeat_seconds,
@@ -93,7 +93,7 @@ def main() -> int:
     try:
         return consume(make_app(settings.redis_url.get_secret_value()), supervisor)
     finally:
-        supervisor.kill_all(Order.HAND_BACK)
+        supervisor.kill_all(AttemptOrder.HAND_BACK)
         heartbeat.stop()
         scratch.close()
         log.info("worker ended")
@@ -191,9 +191,9 @@ def consume(app: Celery, supervisor: Supervisor) -> int:
 
 
 def _end_of_grace(supervisor: Supervisor) -> None:
-    clock = supervisor.services.clock
+    clock = supervisor.runtime.clock
     end = clock.monotonic() + supervisor.settings.grace_seconds
     while supervisor.running() and clock.monotonic() < end:
         clock.sleep(0.1)
-    supervisor.kill_all(Order.HAND_BACK)
+    supervisor.kill_all(AttemptOrder.HAND_BACK)
     sys.stderr.flush()

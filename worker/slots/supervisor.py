@@ -16,11 +16,11 @@ from tasks.run.classify import Diagnosis, classify, classify_exit
 from tasks.settings import Settings
 from tasks.tables import protocol
 from tasks.tables.protocol import Claimed
-from tasks.tables.services import Services
+from tasks.tables.runtime import Runtime
 from tasks.tables.transitions import RetryPolicy
 from tasks.tables.workers import Hold, RunningAttempt
 from worker.files.scratch import Scratch
-from worker.sandbox.children import Child
+from worker.sandbox.children import AttemptProcess
 from worker.sandbox.messages import Ended, Failed, Job, Message, Progress, Succeeded
 from worker.sandbox.sandbox import Tier
 from worker.slots import attempt
@@ -30,7 +30,7 @@ _SETTLE_TRIES = 30  # with the pauses below, enough for some minutes without the
 _SETTLE_PAUSE = 5.0
 
 
-class Order(Enum):
+class AttemptOrder(Enum):
     """Why an attempt's child is killed."""
 
     KILL = "kill order"  # from the manager: too slow, or nobody wants the task
@@ -46,10 +46,10 @@ class _Slot:
     claimed: Claimed
     since: float  # monotonic
     started: float  # POSIX
-    child: Child | None = None
+    child: AttemptProcess | None = None
     progress: float = 0.0
     note: str = ""
-    order: Order | None = None
+    order: AttemptOrder | None = None
     report: Succeeded | Failed | None = None
 
     def hear(self, message: Message) -> None:
@@ -73,13 +73,13 @@ class _End:
 class Supervisor:
     """The attempts of one worker; as many threads as there are slots call `execute`."""
 
-    services: Services
+    runtime: Runtime
     settings: Settings
     name: str
     sandbox: Tier
     scratch: Scratch
     cache: Path
-    start: Callable[[Job], Child] = field(default=lambda job: start_child(job))
+    start: Callable[[Job], AttemptProcess] = field(default=lambda job: start_child(job))
     draining: bool = False
     hold: Hold = Hold.NONE
     _slots: dict[str, _Slot] = field(default_factory=dict)
@@ -99,13 +99,13 @@ class Supervisor:
         if not self.takes():
             return  # the manager sends the message again, to a worker that stays
         try:
-            claimed = protocol.claim(self.services, key, self.name, self._policy)
+            claimed = protocol.claim(self.runtime, key, self.name, self._policy)
         except StoreError as error:
             self._log.warning("not claimed", task=key, error=str(error))
             return
         if claimed is None:
             return
-        clock = self.services.clock
+        clock = self.runtime.clock
         slot = _Slot(claimed=claimed, since=clock.monotonic(), started=clock.now())
         with self._lock:
             self._slots[claimed.claim] = slot
@@ -125,7 +125,7 @@ class Supervisor:
 
     def running(self) -> tuple[RunningAttempt, ...]:
         """List the running attempts, for the heartbeat."""
-        now = self.services.clock.monotonic()
+        now = self.runtime.clock.monotonic()
         with self._lock:
             slots = tuple(self._slots.values())
         return tuple(
@@ -141,7 +141,7 @@ class Supervisor:
             for slot in slots
         )
 
-    def kill(self, claim: str, order: Order) -> None:
+    def kill(self, claim: str, order: AttemptOrder) -> None:
         """Have an attempt's process tree killed; its slot then settles the attempt."""
         with self._lock:
             slot = self._slots.get(claim)
@@ -153,7 +153,7 @@ class Supervisor:
         if child is not None:
             child.kill()
 
-    def kill_all(self, order: Order) -> None:
+    def kill_all(self, order: AttemptOrder) -> None:
         """Have every attempt killed."""
         with self._lock:
             claims = tuple(self._slots)
@@ -216,17 +216,17 @@ class Supervisor:
             diagnosis = _without_report(ended)
         return _End(diagnosis=diagnosis, log=ended.log, peak_memory=ended.peak_memory)
 
-    def _ordered(self, slot: _Slot, order: Order) -> Diagnosis:
-        if order is Order.HAND_BACK:
+    def _ordered(self, slot: _Slot, order: AttemptOrder) -> Diagnosis:
+        if order is AttemptOrder.HAND_BACK:
             message = "the worker was told to stop and handed the task back"
             return Diagnosis(category=Category.CANCELLED, message=message)
-        if order is Order.MOVE:
+        if order is AttemptOrder.MOVE:
             message = "the worker's machine is slow: handed back, for another worker to run"
             return Diagnosis(category=Category.CANCELLED, message=message)
-        if order is Order.FENCE:
+        if order is AttemptOrder.FENCE:
             message = "the worker did not reach the table for a lease and ended its attempts"
             return Diagnosis(category=Category.WORKER_LOST, message=message)
-        ran = self.services.clock.monotonic() - slot.since
+        ran = self.runtime.clock.monotonic() - slot.since
         if self._still_ours(slot.claimed):
             message = f"killed after {ran:.1f} s: longer than attempts of its class may take"
             return Diagnosis(category=Category.EXECUTION_TIMEOUT, message=message)
@@ -241,16 +241,16 @@ class Supervisor:
         written.
         """
         try:
-            task = self.services.tasks.task(claimed.task.key)
+            task = self.runtime.tasks.task(claimed.task.key)
         except StoreError:
             return True  # the settling transaction is fenced in any case
         return task is not None and task.state is State.RUNNING and task.claim == claimed.claim
 
     def _fail(self, claimed: Claimed, attempt: Attempt, diagnosis: Diagnosis) -> bool:
         if diagnosis.category is Category.CORRUPT_BLOB_READ:
-            protocol.lose_inputs(self.services, claimed, diagnosis.healing)
+            protocol.lose_inputs(self.runtime, claimed, diagnosis.healing)
         return protocol.fail(
-            self.services,
+            self.runtime,
             attempt,
             self._policy,
             asked=diagnosis.asked,
@@ -259,7 +259,7 @@ class Supervisor:
 
     def _settle(self, slot: _Slot, end: _End, log: structlog.stdlib.BoundLogger) -> None:
         """Write the end into the table; retry for minutes while the table is unreachable."""
-        clock = self.services.clock
+        clock = self.runtime.clock
         diagnosis = end.diagnosis
         attempt = slot.claimed.attempt(
             started=slot.started,
@@ -272,7 +272,7 @@ class Supervisor:
         )
         if diagnosis is None:
             write = partial(
-                protocol.commit, self.services, attempt, end.files, first=slot.claimed.task
+                protocol.commit, self.runtime, attempt, end.files, first=slot.claimed.task
             )
         else:
             write = partial(self._fail, slot.claimed, attempt, diagnosis)
@@ -304,7 +304,7 @@ def _without_report(ended: Ended) -> Diagnosis:
     return replace(diagnosis, message=f"{diagnosis.message}: {words[-1][:300]}")
 
 
-def start_child(job: Job) -> Child:
+def start_child(job: Job) -> AttemptProcess:
     """Start a child from the forkserver, with the attempt's memory limit."""
     limit = int(job.settings.attempt_memory_gb * _GB)
-    return Child.start(partial(attempt.run, job), limit)
+    return AttemptProcess.start(partial(attempt.run, job), limit)

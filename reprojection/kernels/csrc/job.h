@@ -1,5 +1,5 @@
 /* What a warp kernel is told: the tiles of one raster, the places of target pixels, and where the
-   result goes. Mirrors reprojection/warp/compiled.py. Pixel coordinates count source pixels from the
+   result goes. Mirrors reprojection/warp/c_kernels.py. Pixel coordinates count source pixels from the
    source space's corner; pixel (row, col) covers [row, row + 1) x [col, col + 1). */
 #ifndef SWATHMILL_JOB_H
 #define SWATHMILL_JOB_H

@@ -1,4 +1,4 @@
-/* Numbers of the pixel types, as reprojection/warp/compiled.py has them. */
+/* Numbers of the pixel types, as reprojection/warp/c_kernels.py has them. */
 #ifndef SWATHMILL_TYPES_H
 #define SWATHMILL_TYPES_H
 

@@ -16,14 +16,14 @@ from reprojection.grid.bicubic import (
     FINE_EDGE_WEIGHTS,
     SEGMENT_WEIGHTS,
 )
-from reprojection.grid.blocks import BlockPlan, Kind
+from reprojection.grid.blocks import BlockPlan, ProjectionKind
 from reprojection.grid.coordinates import RowPlan
 from reprojection.grid.crs import Floats
-from reprojection.grid.places import Chunk, blocks_of, centres, corners
+from reprojection.grid.pixel_coordinates import Chunk, blocks_of, centres, corners
 from reprojection.kernels.kernels import function
 from reprojection.warp.warp_task import TilePixels, WarpTask
 
-_LISTED = int(Kind.LISTED)
+_LISTED = int(ProjectionKind.LISTED)
 
 _TYPES = {
     name: number

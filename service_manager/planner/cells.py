@@ -26,8 +26,8 @@ from reprojection.grid.crs import (
 )
 from reprojection.grid.grids import Cell, Grid
 from reprojection.grid.sinusoidal import tiles_touching
+from tasks.request.document import Region
 from tasks.request.regions import Area, region_tiles
-from tasks.request.request import Region
 from tasks.request.target import Target, cell_name
 
 Floats = NDArray[np.float64]
@@ -42,7 +42,7 @@ _PIECE = 12.0  # degrees: a ring must bound the smaller part of the sphere, by a
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
+class WindowCell:
     """A cell, and the window of it inside the grid of the results.
 
     `clip` is the region where results are clipped to it: nothing beyond it is needed.
@@ -80,7 +80,7 @@ class Place:
         return tuple(self._outline)
 
 
-def places(target: Target, region: Region) -> tuple[Place, ...]:
+def places(target: Target, region: Region) -> tuple[WindowCell, ...]:
     """Return the cells that hold pixels of the results, by row, then column."""
     clip = target.area if region.clip else None
     modis = target.modis is not None
@@ -94,7 +94,9 @@ def places(target: Target, region: Region) -> tuple[Place, ...]:
         if clip is not None and not _meets(window, clip):
             continue
         found.append(
-            Place(cell=cell, name=cell_name(cell, modis=modis), grid=grid, window=window, clip=clip)
+            WindowCell(
+                cell=cell, name=cell_name(cell, modis=modis), grid=grid, window=window, clip=clip
+            )
         )
     return tuple(found)
 

@@ -10,29 +10,29 @@ from dataclasses import dataclass, replace
 
 import structlog
 
-from service_manager.plans import gate
-from service_manager.requests.dropping import Dropping
+from service_manager.plans import write_fence
+from service_manager.requests.release import Dropping
 from service_manager.tasks.dependents import Dependents, Told
 from service_manager.tasks.dispatch import Dispatch
-from service_manager.tasks.view import Live, View
+from service_manager.tasks.manager_cache import Live, ManagerCache
 from tasks.errors import ConflictError, FencedError, StoreError
 from tasks.model.categories import Category
 from tasks.model.keys import shard
-from tasks.model.model import MissingPolicy, State, Task, WantOutcome
-from tasks.tables import requests, transitions
+from tasks.model.model import MissingPolicy, State, Task, TaskOutcome
+from tasks.tables import request_operations, transitions
 from tasks.tables.protocol import change_task
 from tasks.tables.request_table import RequestRow
 from tasks.tables.retrying import Scope
-from tasks.tables.rows import Edge, Want
-from tasks.tables.services import Services
+from tasks.tables.rows import Edge, Interest
+from tasks.tables.runtime import Runtime
 from tasks.tables.task_table import replace_task
 from tasks.tables.transitions import Change
 
 log = structlog.get_logger("manager.reviving")
 
 _TRIES = 8
-_UPSTREAM = (WantOutcome.GAP, WantOutcome.SUPERSEDED)  # an input was lacking
-_INCOMPLETE = (WantOutcome.FAILED, *_UPSTREAM)
+_UPSTREAM = (TaskOutcome.GAP, TaskOutcome.SUPERSEDED)  # an input was lacking
+_INCOMPLETE = (TaskOutcome.FAILED, *_UPSTREAM)
 
 
 class Reviving:
@@ -43,16 +43,16 @@ class Reviving:
 
     def __init__(
         self,
-        services: Services,
-        view: View,
+        runtime: Runtime,
+        cache: ManagerCache,
         dispatch: Dispatch,
         dependents: Dependents,
         find: Callable[[str], Live | None],
         hear: Callable[[Told], None],
     ) -> None:
-        self._services = services
-        self._tasks = services.tasks
-        self._view = view
+        self._runtime = runtime
+        self._tasks = runtime.tasks
+        self._cache = cache
         self._dispatch = dispatch
         self._dependents = dependents
         self._find = find
@@ -63,25 +63,28 @@ class Reviving:
 
         Raises StoreError; may be repeated from the start.
         """
-        self._view.reviving.add(live.id)
+        self._cache.reviving.add(live.id)
         try:
             yield from self._obey(live)
         finally:
-            self._view.reviving.discard(live.id)
+            self._cache.reviving.discard(live.id)
 
     def _obey(self, live: Live) -> Iterator[None]:
         # As they are now: while this manager stalled, another may have obeyed.
-        stored = requests.load(self._services, live.id)
+        stored = request_operations.load(self._runtime, live.id)
         orders = () if stored.state.ended else stored.retry_orders
         # A request that fails at the first failure has none to try again.
         if orders and live.policy is not MissingPolicy.FAIL:
-            wants = {want.key: want for want in requests.wants(self._services, live.id)}
+            interests = {
+                interest.key: interest
+                for interest in request_operations.interests(self._runtime, live.id)
+            }
             order: dict[str, None] = {}
             for text in orders:
-                for root in self._roots(wants, Scope.parse(text)):
+                for root in self._roots(interests, Scope.parse(text)):
                     yield from self._visit(root, order)
             members = frozenset(order)
-            standing = _Order(services=self._services, request=live.id, texts=orders)
+            standing = _Order(runtime=self._runtime, request=live.id, texts=orders)
             for key in order:
                 self._revive(key, members, standing)
                 yield
@@ -93,21 +96,21 @@ class Reviving:
             return replace(row, retry_orders=left)
 
         document = live.row.document
-        row = requests.change_request(self._services, live.id, obeyed)
+        row = request_operations.change_request(self._runtime, live.id, obeyed)
         live.row = replace(row, document=document)
         live.changed = True
 
-    def _roots(self, wants: Mapping[str, Want], scope: Scope) -> Iterator[str]:
+    def _roots(self, interests: Mapping[str, Interest], scope: Scope) -> Iterator[str]:
         """Yield the tasks in a scope that failed themselves."""
         seen: set[str] = set()
-        todo = [want.key for want in wants.values() if scope.covers(want)]
+        todo = [interest.key for interest in interests.values() if scope.covers(interest)]
         while todo:
             key = todo.pop()
-            want = wants.get(key)
-            if key in seen or want is None or want.outcome not in _INCOMPLETE:
+            interest = interests.get(key)
+            if key in seen or interest is None or interest.outcome not in _INCOMPLETE:
                 continue
             seen.add(key)
-            if want.outcome is WantOutcome.FAILED:
+            if interest.outcome is TaskOutcome.FAILED:
                 yield key
             else:
                 todo += [given.key for given in self._tasks.spec(key).inputs]
@@ -133,11 +136,11 @@ class Reviving:
             return False
         if task.state in (State.WAITING, State.FAILED):
             return bool(lives)
-        told = (self._want(live, task.key) for live in lives)
-        return any(want is not None and want.outcome in _UPSTREAM for want in told)
+        told = (self._interest(live, task.key) for live in lives)
+        return any(interest is not None and interest.outcome in _UPSTREAM for interest in told)
 
     def _lives(self, task: Task) -> list[Live]:
-        found = [self._find(request) for request in task.wants]
+        found = [self._find(request) for request in task.interests]
         return [live for live in found if live is not None and not live.leaving]
 
     def _revive(self, key: str, members: frozenset[str], order: "_Order") -> None:
@@ -145,28 +148,28 @@ class Reviving:
         if task is None:
             return
         told = [
-            (live, want.succeeded(task.successor))
+            (live, interest.succeeded(task.fallback))
             for live in self._lives(task)
-            if (want := self._want(live, key))
+            if (interest := self._interest(live, key))
         ]
-        for live, want in told:
-            live.note(want)  # an earlier try may have untold it and got no further
+        for live, interest in told:
+            live.note(interest)  # an earlier try may have untold it and got no further
         # News of a failure may be on its way to a request; it says nothing once revived.
         failed = (None, *_INCOMPLETE) if task.state is State.FAILED else _INCOMPLETE
-        asking = [(live, want) for live, want in told if want.outcome in failed]
+        asking = [(live, interest) for live, interest in told if interest.outcome in failed]
         if asking:
             task = self._retry(key, [live for live, _ in asking], members, order)
         for live, before in told:
-            want = self._want(live, key)
-            if want is not None and before.outcome is not WantOutcome.DONE:
-                for successor in want.successors:
-                    self._drop(live, successor, key)
+            interest = self._interest(live, key)
+            if interest is not None and before.outcome is not TaskOutcome.DONE:
+                for fallback in interest.fallbacks:
+                    self._drop(live, fallback, key)
         if task is not None and task.state is State.READY and not task.not_before:
             self._hear(Told(ready=[task]))
         elif task is not None and task.state is State.WAITING:
             if task.lacking:
                 again = self._bits(key, members)
-                change_task(self._services, key, lambda found: transitions.reconsider(found, again))
+                change_task(self._runtime, key, lambda found: transitions.reconsider(found, again))
             self._hear(self._dependents.examine(key, but=members))
 
     def _retry(
@@ -178,13 +181,13 @@ class Reviving:
             # Read after the task, whose row changes when another manager obeys, and whenever a want
             # names another successor.
             order.must_stand()
-            wants = [want for live in asking if (want := self._want(live, key))]
-            return transitions.retry(found, wants, missing, lacking)
+            interests = [interest for live in asking if (interest := self._interest(live, key))]
+            return transitions.retry(found, interests, missing, lacking)
 
-        task = change_task(self._services, key, decide)
+        task = change_task(self._runtime, key, decide)
         for live in asking:
-            if want := self._want(live, key):
-                live.note(want)
+            if interest := self._interest(live, key):
+                live.note(interest)
         return task
 
     def _bits(self, key: str, members: frozenset[str]) -> int:
@@ -211,36 +214,36 @@ class Reviving:
                 missing |= own
         return missing, lacking
 
-    def _drop(self, live: Live, successor: str, of: str) -> None:
+    def _drop(self, live: Live, fallback: str, of: str) -> None:
         """Withdraw the interest in a fallback task, its own fallback, and what was planned over it.
 
         The last comes first, so that none is forgotten. When the task is superseded again, the
         fallback stays: another manager has planned it since.
         """
-        want = self._want(live, successor)
-        if want is not None:
-            over = [edge.dependent for edge in self._tasks.edges(successor)]
-            for after in (*want.successors, *over):
+        interest = self._interest(live, fallback)
+        if interest is not None:
+            over = [edge.dependent for edge in self._tasks.edges(fallback)]
+            for after in (*interest.fallbacks, *over):
                 self._drop(live, after, of)
         for _ in range(_TRIES):
             try:
-                guard = gate.passing(self._tasks, shard(successor), live.id)
+                guard = write_fence.passing(self._tasks, shard(fallback), live.id)
             except FencedError:
                 return  # the request leaves, and all its wants with it
             if self._superseded(of):
                 return
             try:
-                if self._want(live, successor) is None:
+                if self._interest(live, fallback) is None:
                     # A manager that stalled may be about to write it.
-                    self._tasks.transact(shard(successor), [guard])
+                    self._tasks.transact(shard(fallback), [guard])
                     return
-                dropping = Dropping(self._services, self._view, self._dispatch, live.id)
-                dropping.one(successor, guard)
-            except (ConflictError, gate.TurnedError):
+                dropping = Dropping(self._runtime, self._cache, self._dispatch, live.id)
+                dropping.one(fallback, guard)
+            except (ConflictError, write_fence.TurnedError):
                 continue
-            live.forget(successor)
+            live.forget(fallback)
             return
-        raise StoreError(f"want of {successor} by {live.id}: gave up after {_TRIES} tries")
+        raise StoreError(f"want of {fallback} by {live.id}: gave up after {_TRIES} tries")
 
     def _superseded(self, key: str) -> bool:
         """Whether a task is superseded.
@@ -250,26 +253,28 @@ class Reviving:
         """
 
         def touch(task: Task) -> Change:
-            if task.state is State.FAILED and task.successor:
+            if task.state is State.FAILED and task.fallback:
                 return Change(task=task, operations=())
             return Change(task=task, operations=(replace_task(task),))
 
-        task = change_task(self._services, key, touch)
-        return task is not None and task.state is State.FAILED and bool(task.successor)
+        task = change_task(self._runtime, key, touch)
+        return task is not None and task.state is State.FAILED and bool(task.fallback)
 
-    def _want(self, live: Live, key: str) -> Want | None:
-        return self._tasks.want(live.id, key)
+    def _interest(self, live: Live, key: str) -> Interest | None:
+        return self._tasks.interest(live.id, key)
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Order:
     """Orders of a request that are being obeyed."""
 
-    services: Services
+    runtime: Runtime
     request: str
     texts: Sequence[str]
 
     def must_stand(self) -> None:
         """Raise FencedError when another manager has obeyed them."""
-        if not set(self.texts) <= set(requests.load(self.services, self.request).retry_orders):
+        if not set(self.texts) <= set(
+            request_operations.load(self.runtime, self.request).retry_orders
+        ):
             raise FencedError(f"another manager has tried again what {self.request} asked for")

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reprojection.grid.crs import Floats
-from reprojection.warp.raster_mosaic import Mosaic, Pixels, finish, is_valid
+from reprojection.warp.source_array import Mosaic, Pixels, finish, is_valid
 from reprojection.warp.warp_task import WIDENING, Turn
 
 _SHARE = 2.0**30

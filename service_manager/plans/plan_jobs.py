@@ -7,17 +7,17 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from service_manager.options import Options
-from service_manager.planner.course import Course
-from service_manager.plans import frozen
+from service_manager.options import ManagerOptions
+from service_manager.planner.plan_stream import PlanStream
+from service_manager.plans import stored_plan
 from service_manager.plans.forecast import LOOKED_AT, Forecast, forecast, prices
 from tasks.model.model import State
 from tasks.model.plan import Plan
-from tasks.request.request import Request
-from tasks.tables import history, requests, workers
+from tasks.request.document import Request
+from tasks.tables import history, request_operations, workers
 from tasks.tables.expectation import Times
 from tasks.tables.request_table import RequestRow
-from tasks.tables.services import Services, new_id
+from tasks.tables.runtime import Runtime, new_id
 
 log = structlog.get_logger("manager.planning")
 
@@ -25,23 +25,23 @@ COLLECT = (50_000, 20, 50)
 """`gc.set_threshold` for a process that plans: plans are very many small objects without a cycle,
 which the usual thresholds have looked at again and again, for a third of the time."""
 
-Planner = Callable[[Request], Plan | Course]
-Job = Callable[[], "Ready"]
-Run = Callable[[Job], "Future[Ready]"]
+Planner = Callable[[Request], Plan | PlanStream]
+Job = Callable[[], "MadePlan"]
+Run = Callable[[Job], "Future[MadePlan]"]
 """Has a job done, now or beside; `inline` does it now."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ready:
+class MadePlan:
     """A plan that is frozen, and what it will take."""
 
-    plan: frozen.Frozen
+    plan: stored_plan.Frozen
     forecast: Forecast
 
 
-def inline(job: Job) -> "Future[Ready]":
+def inline(job: Job) -> "Future[MadePlan]":
     """Do a job at once."""
-    future: Future[Ready] = Future()
+    future: Future[MadePlan] = Future()
     try:
         future.set_result(job())
     except Exception as error:  # noqa: BLE001 - whoever takes the result gets it
@@ -51,16 +51,16 @@ def inline(job: Job) -> "Future[Ready]":
 
 @dataclass
 class _UnderWay:
-    future: "Future[Ready]" = field(init=False)
+    future: "Future[MadePlan]" = field(init=False)
     stop: threading.Event = field(default_factory=threading.Event)
-    course: Course | None = None
+    course: PlanStream | None = None
 
 
-class Planning:
+class PlanJobs:
     """Plans requests, each once at a time. `plan` is the planner; it may raise what it likes."""
 
-    def __init__(self, services: Services, options: Options, plan: Planner, run: Run) -> None:
-        self._services = services
+    def __init__(self, runtime: Runtime, options: ManagerOptions, plan: Planner, run: Run) -> None:
+        self._runtime = runtime
         self._options = options
         self._plan = plan
         self._run = run
@@ -74,7 +74,7 @@ class Planning:
     def begin(self, row: RequestRow) -> None:
         """Begin with a request, of whose plan nothing is under way; its row has the document."""
         job = _UnderWay()
-        run = new_id(self._services.random)
+        run = new_id(self._runtime.random)
         job.future = self._run(lambda: self._freeze(row, run, job))
         self._jobs[row.id] = job
 
@@ -90,7 +90,7 @@ class Planning:
             wait(jobs, timeout=patience, return_when=FIRST_COMPLETED)
         return [request for request, job in self._jobs.items() if job.future.done()]
 
-    def take(self, request: str) -> Ready | None:
+    def take(self, request: str) -> MadePlan | None:
         """Return the plan; None while it is being made. Raises what planning raised."""
         job = self._jobs[request]
         if not job.future.done():
@@ -104,19 +104,19 @@ class Planning:
         if job is not None:
             job.stop.set()
 
-    def _freeze(self, row: RequestRow, run: str, job: _UnderWay) -> Ready:
-        planned = self._plan(requests.document_of(row))
-        if isinstance(planned, Course):
+    def _freeze(self, row: RequestRow, run: str, job: _UnderWay) -> MadePlan:
+        planned = self._plan(request_operations.document_of(row))
+        if isinstance(planned, PlanStream):
             job.course = planned
-        plan = frozen.freeze(self._services.blobs, row.id, planned, run, job.stop.is_set)
-        store, tasks = self._services.store, self._services.tasks
+        plan = stored_plan.freeze(self._runtime.blobs, row.id, planned, run, job.stop.is_set)
+        store, tasks = self._runtime.store, self._runtime.tasks
 
         def there(key: str) -> bool:
             task = tasks.task(key)
             return task is not None and task.state is State.DONE
 
         slots = sum(worker.slots for worker in workers.list_workers(store))
-        return Ready(
+        return MadePlan(
             plan=plan,
             forecast=forecast(
                 plan.counts,

@@ -11,16 +11,16 @@ import structlog
 
 from service_manager.tasks.dependents import Dependents, Told
 from service_manager.tasks.ledger import Entry
-from service_manager.tasks.view import Live, View
+from service_manager.tasks.manager_cache import Live, ManagerCache
 from tasks.errors import ConflictError
 from tasks.model.categories import RULES, Category, Retry
 from tasks.model.keys import SHARDS, shard
-from tasks.model.model import State, Task, WantOutcome
-from tasks.storage.store import BATCH_OPERATIONS, Delete, Merge, Operation
+from tasks.model.model import State, Task, TaskOutcome
+from tasks.storage.store import BATCH_OPERATIONS, Delete, MergeEntity, Operation
 from tasks.tables import history
-from tasks.tables.rows import News
-from tasks.tables.services import Services
-from tasks.tables.task_table import note_counted, tell_want
+from tasks.tables.rows import CompletionEvent
+from tasks.tables.runtime import Runtime
+from tasks.tables.task_table import note_counted, tell_interest
 
 log = structlog.get_logger("manager.digest")
 
@@ -35,29 +35,31 @@ class Digested:
 
     ready: list[Task] = field(default_factory=list)
     later: list[tuple[float, str]] = field(default_factory=list)  # not before, key
-    ended: list[News] = field(default_factory=list)  # attempts that ended
+    ended: list[CompletionEvent] = field(default_factory=list)  # attempts that ended
     more: bool = False  # some shard has more news
 
 
-_Outcome = tuple[Live, News, WantOutcome]  # what a request in view hears
+_Outcome = tuple[Live, CompletionEvent, TaskOutcome]  # what a request in view hears
 
 
-class Digest:
+class CompletionEvents:
     """Reads the news of shards that hints or the sweep name. `epoch` guards the statistics."""
 
-    def __init__(self, services: Services, view: View, dependents: Dependents, epoch: int) -> None:
-        self._services = services
-        self._store = services.store
-        self._tasks = services.tasks
-        self._view = view
+    def __init__(
+        self, runtime: Runtime, cache: ManagerCache, dependents: Dependents, epoch: int
+    ) -> None:
+        self._runtime = runtime
+        self._store = runtime.store
+        self._tasks = runtime.tasks
+        self._cache = cache
         self._dependents = dependents
         self._epoch = epoch
         self._shards: set[str] = set(SHARDS)  # with news, as far as is known
-        self._after: dict[str, News] = {}  # where the next read of a shard begins
+        self._after: dict[str, CompletionEvent] = {}  # where the next read of a shard begins
         self._again: set[str] = set()  # got news, maybe before that
         # Attempts that are counted but may still be among the news: an earlier manager's until all
         # news were read, this one's until their news is deleted.
-        self._counted = set(history.take_over(services.store, epoch))
+        self._counted = set(history.take_over(runtime.store, epoch))
 
     def hint(self, shards: Iterable[str]) -> None:
         """Take note that these shards have completion events."""
@@ -74,15 +76,15 @@ class Digest:
         result = Digested()
         fresh: set[str] = set()  # shards that get news by this round
         limit = min(ROWS, _TOGETHER // max(1, len(self._shards)))
-        news = {
-            number: self._tasks.news(number, limit, self._after.get(number))
+        event = {
+            number: self._tasks.event(number, limit, self._after.get(number))
             for number in sorted(self._shards)
         }
         # All shards' together: a dependent of inputs in many is told in one transaction.
-        told = self._tell([one for some in news.values() for one in some])
+        told = self._tell([one for some in event.values() for one in some])
         result.ready += told.ready
         fresh.update(shard(key) for key in told.ended)
-        for number, some in news.items():
+        for number, some in event.items():
             self._settle(number, some, told)
             self._counted -= {history.attempt_id(n) for n in some}
             result.later += [(n.not_before, n.key) for n in some if n.not_before]
@@ -101,8 +103,8 @@ class Digest:
         self.hint(fresh | again)
         return result
 
-    def _tell(self, news: Sequence[News]) -> Told:
-        attempts = [n for n in news if n.number]
+    def _tell(self, event: Sequence[CompletionEvent]) -> Told:
+        attempts = [n for n in event if n.number]
         for start in range(0, len(attempts), history.BATCH):
             part = attempts[start : start + history.BATCH]
             # Before the call: its answer may get lost.
@@ -110,9 +112,9 @@ class Digest:
             self._count(part)
         # While tasks are revived, dependents before their inputs, none is planned anew over those
         # that exist: what it lacks may be revived after it.
-        held = _HELD if self._view.reviving else ()
-        told = self._dependents.tell([one for one in news if one.state not in held])
-        for one in news:
+        held = _HELD if self._cache.reviving else ()
+        told = self._dependents.tell([one for one in event if one.state not in held])
+        for one in event:
             if one.state in held:
                 told.kept.add(one.key)
                 self._again.add(shard(one.key))
@@ -124,7 +126,7 @@ class Digest:
                 told.kept |= more.kept
         return told
 
-    def _count(self, batch: Sequence[News]) -> None:
+    def _count(self, batch: Sequence[CompletionEvent]) -> None:
         for tries in range(5):
             try:
                 history.count(self._store, batch, epoch=self._epoch, keep=self._counted)
@@ -134,11 +136,11 @@ class Digest:
             else:
                 return
 
-    def _settle(self, number: str, news: Sequence[News], told: Told) -> None:
+    def _settle(self, number: str, event: Sequence[CompletionEvent], told: Told) -> None:
         """Tell the requests and delete the news, in as few transactions as there can be."""
         batch: list[_Telling] = []
         used: set[str] = set()
-        for one in news:
+        for one in event:
             for telling in self._tellings(one, kept=one.key in told.kept):
                 names = {op.row for op in telling.operations}
                 if used & names or len(used) + len(names) > BATCH_OPERATIONS:
@@ -148,51 +150,51 @@ class Digest:
                 used |= names
         self._write(number, batch)
 
-    def _tellings(self, news: News, *, kept: bool) -> Iterator["_Telling"]:
+    def _tellings(self, event: CompletionEvent, *, kept: bool) -> Iterator["_Telling"]:
         """Yield what a completion event leads to, in parts where many requests are concerned.
 
         The last part deletes the event if it may.
         """
-        merges, outcomes = self._merges(news)
+        merges, outcomes = self._merges(event)
         most = BATCH_OPERATIONS - 1
         parts = [merges[at : at + most] for at in range(0, len(merges), most)] or [[]]
-        seen = note_counted(news)
+        seen = note_counted(event)
         for part in parts[:-1]:
-            yield _Telling(news=news, merges=part, end=seen)
-        etag = news.etag if len(parts) == 1 else None  # the parts before have changed it
-        if merges or not kept or not news.counted:
-            end = seen if kept else Delete(row=news.row, etag=etag)
-            yield _Telling(news=news, merges=parts[-1], end=end, outcomes=outcomes)
+            yield _Telling(event=event, merges=part, end=seen)
+        etag = event.etag if len(parts) == 1 else None  # the parts before have changed it
+        if merges or not kept or not event.counted:
+            end = seen if kept else Delete(row=event.row, etag=etag)
+            yield _Telling(event=event, merges=parts[-1], end=end, outcomes=outcomes)
 
-    def _merges(self, news: News) -> tuple[list[Merge], list[_Outcome]]:
-        merges: list[Merge] = []
+    def _merges(self, event: CompletionEvent) -> tuple[list[MergeEntity], list[_Outcome]]:
+        merges: list[MergeEntity] = []
         outcomes: list[_Outcome] = []
-        outcome = self._outcome(news)
+        outcome = self._outcome(event)
         if outcome is None:
             return merges, outcomes
-        for request in news.wants:
-            live = self._view.requests.get(request)
-            merge = tell_want(
+        for request in event.interests:
+            live = self._cache.requests.get(request)
+            merge = tell_interest(
                 request,
-                news.key,
+                event.key,
                 outcome,
-                category=news.category,
-                message=news.message,
-                files=news.files,
-                stopped=outcome is WantOutcome.FAILED and not news.number,
+                category=event.category,
+                message=event.message,
+                files=event.files,
+                stopped=outcome is TaskOutcome.FAILED and not event.number,
             )
             if live is None:
-                if self._untold(news, request, outcome):
+                if self._untold(event, request, outcome):
                     merges.append(merge)
                 continue
-            if outcome is WantOutcome.SUPERSEDED:
-                self._ledger(live, news.successor)
-            entry = self._ledger(live, news.key)
+            if outcome is TaskOutcome.SUPERSEDED:
+                self._ledger(live, event.fallback)
+            entry = self._ledger(live, event.key)
             if entry is not None and entry.outcome not in (None, outcome):
-                entry = self._ledger(live, news.key, afresh=True)  # untold by a retry, perhaps
+                entry = self._ledger(live, event.key, afresh=True)  # untold by a retry, perhaps
             if entry is not None and entry.outcome in (None, outcome):
                 merges.append(merge)
-                outcomes.append((live, news, outcome))
+                outcomes.append((live, event, outcome))
         return merges, outcomes
 
     def _ledger(self, live: Live, key: str, *, afresh: bool = False) -> Entry | None:
@@ -201,37 +203,37 @@ class Digest:
         It is read from the table when another manager, stalled since, wrote the interest.
         """
         if afresh or key not in live.ledger:
-            want = self._tasks.want(live.id, key)
-            if want is not None:
-                live.note(want)
+            interest = self._tasks.interest(live.id, key)
+            if interest is not None:
+                live.note(interest)
         return live.ledger.get(key)
 
-    def _outcome(self, news: News) -> WantOutcome | None:
+    def _outcome(self, event: CompletionEvent) -> TaskOutcome | None:
         """Return the outcome to record: none while the task goes on, or once it was revived."""
-        if news.state is State.DONE:
-            return WantOutcome.DONE
-        if news.state is not State.FAILED:
+        if event.state is State.DONE:
+            return TaskOutcome.DONE
+        if event.state is not State.FAILED:
             return None
-        task = self._tasks.task(news.key)
+        task = self._tasks.task(event.key)
         if task is None or task.state is not State.FAILED:
             return None
-        if task.successor:
+        if task.fallback:
             # News of an end before this one, since when it was revived, says nothing.
-            return WantOutcome.SUPERSEDED if task.successor == news.successor else None
-        upstream = news.category is Category.UPSTREAM_FAILED
-        return WantOutcome.GAP if upstream else WantOutcome.FAILED
+            return TaskOutcome.SUPERSEDED if task.fallback == event.fallback else None
+        upstream = event.category is Category.UPSTREAM_FAILED
+        return TaskOutcome.GAP if upstream else TaskOutcome.FAILED
 
-    def _untold(self, news: News, request: str, outcome: WantOutcome) -> bool:
+    def _untold(self, event: CompletionEvent, request: str, outcome: TaskOutcome) -> bool:
         """Whether an outcome must be recorded for a request that is not in the cache.
 
         The request is not loaded yet, or it has ended and lists files that were made again since.
         """
-        want = self._tasks.want(request, news.key)
-        if want is None:
+        interest = self._tasks.interest(request, event.key)
+        if interest is None:
             return False
-        if want.outcome is WantOutcome.DONE is outcome:
-            return want.files != news.files
-        return not want.outcome
+        if interest.outcome is TaskOutcome.DONE is outcome:
+            return interest.files != event.files
+        return not interest.outcome
 
     def _write(self, number: str, batch: Sequence["_Telling"]) -> None:
         operations = [op for telling in batch for op in telling.operations]
@@ -265,7 +267,7 @@ class Digest:
                 self._ledger(live, told.key, afresh=True)
             self._again.add(number)
             return
-        seen = note_counted(telling.news)
+        seen = note_counted(telling.event)
         end = Delete(row=telling.end.row) if isinstance(telling.end, Delete) else seen
         alone: list[list[Operation]] = [[merge, seen] for merge in telling.merges]
         alone.append([end])
@@ -285,9 +287,9 @@ class _Telling:
     and what the cached requests learn by it.
     """
 
-    news: News
-    merges: Sequence[Merge]
-    end: Merge | Delete  # of the news
+    event: CompletionEvent
+    merges: Sequence[MergeEntity]
+    end: MergeEntity | Delete  # of the news
     outcomes: Sequence[_Outcome] = ()
 
     @property
@@ -296,5 +298,5 @@ class _Telling:
 
 
 def _tell(outcomes: Iterable[_Outcome]) -> None:
-    for live, news, outcome in outcomes:
-        live.tell(news.key, outcome, news)
+    for live, event, outcome in outcomes:
+        live.tell(event.key, outcome, event)

@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from random import Random, SystemRandom
 
-from tasks.messages.hints import Hints, MemoryHints
 from tasks.messages.queues import MemoryQueue, RequestQueue
+from tasks.messages.wakeups import MemoryWakeUps, WakeUps
 from tasks.storage.blobs import Blobs, MemoryBlobs
 from tasks.storage.clock import Clock, ManualClock
 from tasks.storage.memory_store import MemoryStore
@@ -15,13 +15,13 @@ from tasks.tables.task_table import TaskTable
 
 
 @dataclass(frozen=True, kw_only=True)
-class Services:
+class Runtime:
     """The outside world as arguments."""
 
     store: Store
     blobs: Blobs
     queue: RequestQueue
-    hints: Hints
+    wakeups: WakeUps
     clock: Clock
     random: Random = field(default_factory=SystemRandom)
 
@@ -36,13 +36,13 @@ class Services:
         return RequestTable(self.store)
 
 
-def memory_services(clock: Clock | None = None, seed: int = 0) -> Services:
+def memory_runtime(clock: Clock | None = None, seed: int = 0) -> Runtime:
     """Services that live in this process, for tests."""
-    return Services(
+    return Runtime(
         store=MemoryStore(),
         blobs=MemoryBlobs(),
         queue=MemoryQueue(),
-        hints=MemoryHints(),
+        wakeups=MemoryWakeUps(),
         clock=clock or ManualClock(),
         random=Random(seed),
     )

@@ -36,7 +36,7 @@ class Usual:
 
 
 @dataclass(slots=True)
-class Course:
+class AttemptProgress:
     """The progress of a running attempt: its age when each step was first seen.
 
     `reached` steps are done.
@@ -80,7 +80,7 @@ class _Class:
         return found
 
 
-class Pace:
+class AttemptStatistics:
     """The usual durations and progress, by class.
 
     A class counts once it has `samples` successes, and as many as it has running attempts: of many
@@ -96,7 +96,9 @@ class Pace:
         """Take note of the classes of the running attempts, each as often as it runs."""
         self._running = Counter(running)
 
-    def learn(self, task_class: str, duration: float, course: Course | None = None) -> None:
+    def learn(
+        self, task_class: str, duration: float, course: AttemptProgress | None = None
+    ) -> None:
         """Take note of an attempt that succeeded."""
         found = self._classes.setdefault(task_class, _Class())
         found.logarithms.append(math.log(max(duration, 1e-3)))
@@ -127,7 +129,7 @@ class Pace:
             statistics.mean * math.exp(-(spread**2) / 2), spread=max(_LEAST_SPREAD, spread)
         )
 
-    def least(self, task_class: str, age: float, course: Course) -> float:
+    def least(self, task_class: str, age: float, course: AttemptProgress) -> float:
         """Return the least time that an attempt will take in all.
 
         It is the attempt's age divided by the largest share of their time in which earlier attempts
@@ -140,7 +142,7 @@ class Pace:
         share = found.share(course.reached, self._samples)
         return age / max(share[1], 1.0 / STEPS) if share else age
 
-    def done(self, task_class: str, course: Course) -> float | None:
+    def done(self, task_class: str, course: AttemptProgress) -> float | None:
         """Return the share of its work that an attempt has done, measured in usual time.
 
         It is None where its class has not reported progress often enough.

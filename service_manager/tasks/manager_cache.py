@@ -3,12 +3,12 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from service_manager.tasks.attempt_statistics import AttemptProgress
 from service_manager.tasks.ledger import Entry, Ledger
-from service_manager.tasks.pace import Course
 from tasks.model.categories import Category
-from tasks.model.model import MissingPolicy, Phase, RequestState, Task, WantOutcome
+from tasks.model.model import MissingPolicy, Phase, RequestState, Task, TaskOutcome
 from tasks.tables.request_table import PhaseCount, RequestRow
-from tasks.tables.rows import News, Want
+from tasks.tables.rows import CompletionEvent, Interest
 
 _FEW = 1000  # running tasks
 
@@ -50,23 +50,23 @@ class Live:
         """Tasks that the request was told nothing of."""
         return self.ledger.pending
 
-    def note(self, want: Want) -> None:
+    def note(self, interest: Interest) -> None:
         """Take a want row into the ledger, in place of what was there."""
-        entry = Entry(want.phase, want.outcome, want.reused, bool(want.output))
-        self.ledger.put(want.key, entry)
+        entry = Entry(interest.phase, interest.outcome, interest.reused, bool(interest.output))
+        self.ledger.put(interest.key, entry)
         self.changed = True
-        if want.outcome is WantOutcome.FAILED and not want.stopped:
-            self._failed(want.phase, want.category, want.message)
+        if interest.outcome is TaskOutcome.FAILED and not interest.stopped:
+            self._failed(interest.phase, interest.category, interest.message)
 
-    def tell(self, key: str, outcome: WantOutcome, news: News | None = None) -> None:
-        """Record what became of a task; `news` is the event that ended its attempt, if any."""
+    def tell(self, key: str, outcome: TaskOutcome, event: CompletionEvent | None = None) -> None:
+        """Record what became of a task; `event` is the event that ended its attempt, if any."""
         entry = self.ledger.get(key)
         if entry is None or entry.outcome:
             return
         self.ledger.put(key, replace(entry, outcome=outcome))
         self.changed = self.heard = True
-        if outcome is WantOutcome.FAILED and news is not None and news.number:
-            self._failed(news.phase, news.category, news.message)
+        if outcome is TaskOutcome.FAILED and event is not None and event.number:
+            self._failed(event.phase, event.category, event.message)
 
     def _failed(self, phase: Phase, category: Category | None, message: str) -> None:
         if phase is Phase.REDUCTION and len(self.run_failures) < 2:
@@ -86,15 +86,15 @@ class Live:
         counts = {phase: [0, 0, 0, 0, 0] for phase in Phase}
         outputs = delivered = 0
         for entry, number in self.ledger.counts():
-            if entry.outcome is WantOutcome.SUPERSEDED:
+            if entry.outcome is TaskOutcome.SUPERSEDED:
                 continue
             count = counts[entry.phase]
             count[0] += number
-            count[1] += number * (entry.outcome is WantOutcome.DONE)
-            count[2] += number * (entry.outcome in (WantOutcome.FAILED, WantOutcome.GAP))
+            count[1] += number * (entry.outcome is TaskOutcome.DONE)
+            count[2] += number * (entry.outcome in (TaskOutcome.FAILED, TaskOutcome.GAP))
             count[4] += number * entry.reused
             outputs += number * entry.output
-            delivered += number * (entry.output and entry.outcome is WantOutcome.DONE)
+            delivered += number * (entry.output and entry.outcome is TaskOutcome.DONE)
         for key in running:
             found = self.ledger.get(key)
             if found is not None and not found.outcome:
@@ -118,7 +118,7 @@ class Live:
 
 
 @dataclass(slots=True)
-class Running:
+class WatchedAttempt:
     """A running attempt as the manager sees it. Times are on the manager's monotonic clock."""
 
     key: str
@@ -133,23 +133,23 @@ class Running:
     since: float
     ordered: float | None = None  # when its kill was ordered
     missed: int = 0  # beats of its worker that did not list it
-    course: Course = field(default_factory=Course)
+    course: AttemptProgress = field(default_factory=AttemptProgress)
 
 
 @dataclass
-class View:
+class ManagerCache:
     """Requests that have not ended, and attempts that run."""
 
     requests: dict[str, Live] = field(default_factory=dict)
-    running: dict[str, Running] = field(default_factory=dict)  # by key
+    running: dict[str, WatchedAttempt] = field(default_factory=dict)  # by key
     slots: int = 0
     workers: dict[str, tuple[str, int]] = field(default_factory=dict)
     """Host, and slots that take attempts, of each worker that beats."""
     reviving: set[str] = field(default_factory=set)  # requests whose retry orders are being obeyed
 
-    def wanted_by(self, task: Task) -> list[Live]:
+    def interested_in(self, task: Task) -> list[Live]:
         """List the live requests with an interest in a task."""
-        return [self.requests[w] for w in task.wants if w in self.requests]
+        return [self.requests[w] for w in task.interests if w in self.requests]
 
     def running_of(self, live: Live) -> list[str]:
         """List the keys of running tasks that may belong to a request.

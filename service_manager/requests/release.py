@@ -11,18 +11,18 @@ from dataclasses import dataclass, replace
 
 import structlog
 
-from service_manager.plans import gate
+from service_manager.plans import write_fence
 from service_manager.tasks.dispatch import Dispatch
-from service_manager.tasks.view import Live, View
+from service_manager.tasks.manager_cache import Live, ManagerCache
 from tasks.errors import ConflictError, StoreError
 from tasks.model.keys import SHARDS, shard
-from tasks.model.model import State, Task, WantOutcome
+from tasks.model.model import State, Task, TaskOutcome
 from tasks.storage.limits import operation_size
 from tasks.storage.store import BATCH_BYTES, BATCH_OPERATIONS, Insert, Operation, Replace
-from tasks.tables import requests, transitions, workers
+from tasks.tables import request_operations, transitions, workers
 from tasks.tables.protocol import change_task
-from tasks.tables.rows import Want
-from tasks.tables.services import Services
+from tasks.tables.rows import Interest
+from tasks.tables.runtime import Runtime
 from tasks.tables.transitions import Change
 
 log = structlog.get_logger("manager.dropping")
@@ -32,25 +32,25 @@ _BYTES = BATCH_BYTES * 3 // 4
 _SLICE = 0.1  # seconds of one round, for ended requests
 
 
-def nothing(_want: Want) -> bool:
+def nothing(_interest: Interest) -> bool:
     """Keep no interest."""
     return False
 
 
-def what_ended(want: Want) -> bool:
+def what_ended(interest: Interest) -> bool:
     """Keep results and failures that were recorded for the request; the rest is withdrawn."""
-    return bool(want.outcome)
+    return bool(interest.outcome)
 
 
-def what_is_shown(want: Want) -> bool:
+def what_is_shown(interest: Interest) -> bool:
     """Keep what the pages of an ended request show: results, and what could not be made."""
-    made = want.outcome is WantOutcome.DONE and bool(want.output)
-    return made or want.outcome in (WantOutcome.FAILED, WantOutcome.GAP)
+    made = interest.outcome is TaskOutcome.DONE and bool(interest.output)
+    return made or interest.outcome in (TaskOutcome.FAILED, TaskOutcome.GAP)
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Step:
-    want: Want
+    interest: Interest
     task: Task  # as read
     change: Change
 
@@ -64,15 +64,15 @@ class Dropping:
 
     def __init__(
         self,
-        services: Services,
-        view: View,
+        runtime: Runtime,
+        cache: ManagerCache,
         dispatch: Dispatch,
         request: str,
-        keep: Callable[[Want], bool] = nothing,
+        keep: Callable[[Interest], bool] = nothing,
     ) -> None:
-        self._services = services
-        self._tasks = services.tasks
-        self._view = view
+        self._runtime = runtime
+        self._tasks = runtime.tasks
+        self._cache = cache
         self._dispatch = dispatch
         self._request = request
         self._keep = keep
@@ -80,37 +80,41 @@ class Dropping:
 
     def batches(self) -> Generator[None]:
         """Drop, a batch for each item taken. Raises StoreError; may be repeated from the start."""
-        gate.close(self._tasks, self._services.clock, self._request)
-        live = self._view.requests.get(self._request)
+        write_fence.close(self._tasks, self._runtime.clock, self._request)
+        live = self._cache.requests.get(self._request)
         if live is not None:
             yield from self._urgent(live)
         for number in SHARDS:
-            found = self._tasks.wants(self._request, number)
-            yield from self._many(number, [want for want in found if not self._keep(want)])
+            found = self._tasks.interests(self._request, number)
+            yield from self._many(
+                number, [interest for interest in found if not self._keep(interest)]
+            )
 
     def _urgent(self, live: Live) -> Iterator[None]:
         """Withdraw running tasks first, to free their slots, then tasks sent to workers."""
-        keys = [key for key in self._view.running if key in live.ledger]
+        keys = [key for key in self._cache.running if key in live.ledger]
         members: dict[str, list[str]] = {}
         for key in sorted({*keys, *self._dispatch.sent(live.id)}):
             members.setdefault(shard(key), []).append(key)
         for number, some in members.items():
-            found = (self._tasks.want(self._request, key) for key in some)
-            wants = [want for want in found if want is not None and not self._keep(want)]
-            yield from self._many(number, wants)
+            found = (self._tasks.interest(self._request, key) for key in some)
+            interests = [
+                interest for interest in found if interest is not None and not self._keep(interest)
+            ]
+            yield from self._many(number, interests)
 
-    def _many(self, number: str, wants: Sequence[Want]) -> Iterator[None]:
+    def _many(self, number: str, interests: Sequence[Interest]) -> Iterator[None]:
         """Drop wants of one shard, in order of key, in as few transactions as there can be."""
-        for at in range(0, len(wants), _READ):
-            part = wants[at : at + _READ]
-            tasks = self._tasks.tasks(number, [want.key for want in part])
+        for at in range(0, len(interests), _READ):
+            part = interests[at : at + _READ]
+            tasks = self._tasks.tasks(number, [interest.key for interest in part])
             batch: list[_Step] = []
             count = size = 0
-            for want in part:
-                task = tasks.get(want.key)
+            for interest in part:
+                task = tasks.get(interest.key)
                 if task is None:
                     continue
-                step = _Step(want=want, task=task, change=self._decide(task, want))
+                step = _Step(interest=interest, task=task, change=self._decide(task, interest))
                 operations = step.change.operations
                 more = sum(operation_size(number, op) for op in operations)
                 if batch and (count + len(operations) > BATCH_OPERATIONS or size + more > _BYTES):
@@ -133,13 +137,13 @@ class Dropping:
             say = log.debug if isinstance(error, ConflictError) else log.warning
             say("one by one", request=self._request, error=str(error))
             for step in batch:
-                self.one(step.want.key, want=step.want)
+                self.one(step.interest.key, interest=step.interest)
         else:
             for step in batch:
                 self._after(step.task, step.change.task)
 
     def one(
-        self, key: str, guard: Insert | Replace | None = None, want: Want | None = None
+        self, key: str, guard: Insert | Replace | None = None, interest: Interest | None = None
     ) -> None:
         """Withdraw the interest in one task; may be repeated.
 
@@ -151,30 +155,30 @@ class Dropping:
         def decide(task: Task) -> Change:
             # The first reading counts: a later one may show this call's own success.
             before[:] = before or [task]
-            change = self._decide(task, want)
+            change = self._decide(task, interest)
             if guard is None or not change.operations:
                 return change
-            return gate.guarded(self._tasks, shard(key), guard, change)
+            return write_fence.guarded(self._tasks, shard(key), guard, change)
 
-        after = change_task(self._services, key, decide)
+        after = change_task(self._runtime, key, decide)
         if after is not None:
             self._after(before[0], after)
 
-    def _decide(self, task: Task, want: Want | None) -> Change:
-        untold = want is not None and not want.outcome and self._request in task.wants
-        if want is not None and untold and task.state is State.DONE:
-            told = replace(want, outcome=WantOutcome.DONE, files=task.files)
+    def _decide(self, task: Task, interest: Interest | None) -> Change:
+        untold = interest is not None and not interest.outcome and self._request in task.interests
+        if interest is not None and untold and task.state is State.DONE:
+            told = replace(interest, outcome=TaskOutcome.DONE, files=task.files)
             if self._keep(told):
                 return transitions.deliver(task, self._request)
         return transitions.drop(task, self._request, self._has_ended)
 
     def _has_ended(self, request: str) -> bool:
-        if request in self._view.requests:
+        if request in self._cache.requests:
             return False
         if request not in self._ended:
             try:
-                row = requests.load(self._services, request)
-            except requests.NoSuchRequestError:
+                row = request_operations.load(self._runtime, request)
+            except request_operations.NoSuchRequestError:
                 self._ended.add(request)
             else:
                 if row.state.ended:
@@ -183,21 +187,21 @@ class Dropping:
 
     def _after(self, before: Task, after: Task) -> None:
         key = after.key
-        live = self._view.requests.get(self._request)
-        if live is not None and self._request in after.wants:
-            live.tell(key, WantOutcome.DONE)
+        live = self._cache.requests.get(self._request)
+        if live is not None and self._request in after.interests:
+            live.tell(key, TaskOutcome.DONE)
         elif live is not None:
             live.forget(key)
         if after.state is State.CANCELLED:
             self._dispatch.remove(key)
-            running = self._view.running.pop(key, None)
+            running = self._cache.running.pop(key, None)
             if before.state is State.RUNNING or running is not None:
                 worker = running.worker if running else before.worker
                 claim = running.claim if running else before.claim
-                workers.order_kill(self._services.store, self._services.clock, worker, claim)
+                workers.order_kill(self._runtime.store, self._runtime.clock, worker, claim)
         elif after.state is State.READY and not after.not_before:
             self._dispatch.add(key, after.sponsor)
-        found = self._view.running.get(key)
+        found = self._cache.running.get(key)
         if found is not None:
             found.sponsor = after.sponsor
 
@@ -205,9 +209,11 @@ class Dropping:
 class Release:
     """Takes back what ended requests need no more, a slice in each round."""
 
-    def __init__(self, services: Services, view: View, dispatch: Dispatch, period: float) -> None:
-        self._services = services
-        self._view = view
+    def __init__(
+        self, runtime: Runtime, cache: ManagerCache, dispatch: Dispatch, period: float
+    ) -> None:
+        self._runtime = runtime
+        self._cache = cache
         self._dispatch = dispatch
         self._period = period  # seconds between two looks for such requests
         self._due = 0.0
@@ -217,10 +223,10 @@ class Release:
 
     def step(self) -> bool:
         """Go on for a while. Raises StoreError; the request's turn comes again then."""
-        clock = self._services.clock
+        clock = self._runtime.clock
         if not self._request and not self._todo and clock.monotonic() >= self._due:
             self._due = clock.monotonic() + self._period
-            self._todo = self._services.requests.unsettled()
+            self._todo = self._runtime.requests.unsettled()
         until = clock.monotonic() + _SLICE
         while self._request or self._todo:
             self._advance()
@@ -232,12 +238,12 @@ class Release:
         if not self._request:
             self._request = self._todo.pop()
             self._work = Dropping(
-                self._services, self._view, self._dispatch, self._request, what_is_shown
+                self._runtime, self._cache, self._dispatch, self._request, what_is_shown
             ).batches()
         request, self._request = self._request, ""
         try:
             next(self._work)
         except StopIteration:
-            self._services.requests.settled(self._services.clock, request)
+            self._runtime.requests.settled(self._runtime.clock, request)
         else:
             self._request = request

@@ -7,7 +7,7 @@ from tasks.tables.expectation import Times
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bounds:
+class TimeLimits:
     """The monitor's rule. Times in seconds; `samples` successes make a class's mean count."""
 
     factor: float = 4.0
@@ -16,7 +16,7 @@ class Bounds:
     ceiling: float = 3600.0
 
     @classmethod
-    def of(cls, settings: Settings) -> "Bounds":
+    def of(cls, settings: Settings) -> "TimeLimits":
         """The rule that the settings ask for."""
         return cls(
             factor=settings.timeout_factor,

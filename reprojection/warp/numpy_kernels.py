@@ -7,10 +7,10 @@ bits and float32 are weighted in float32, the others in float64, in the order wr
 import numpy as np
 from numpy.typing import NDArray
 
-from reprojection.grid import places
+from reprojection.grid import pixel_coordinates
 from reprojection.grid.crs import Floats
-from reprojection.warp.oracle_windows import windows
-from reprojection.warp.raster_mosaic import Mosaic, Pixels, Reals, finish, is_valid, working_type
+from reprojection.warp.numpy_windows import windows
+from reprojection.warp.source_array import Mosaic, Pixels, Reals, finish, is_valid, working_type
 from reprojection.warp.warp_task import WarpTask
 
 
@@ -104,16 +104,16 @@ class Warper:
         self._task = task
         self._mosaics = [Mosaic(band, task.fill, task.out.dtype) for band in task.tiles]
 
-    def run(self, chunk: places.Chunk) -> None:
+    def run(self, chunk: pixel_coordinates.Chunk) -> None:
         """Warp one chunk."""
         task = self._task
         by_window = task.by_window_pixels(chunk)
         window = (slice(chunk.top, chunk.bottom), slice(chunk.left, chunk.right))
         exact = corners = None
         if by_window.any():
-            exact = places.centres(task.plan, chunk, quick=False)
-            corners = places.corners(task.edge_plan or task.plan, chunk)
-        quick = None if by_window.all() else places.centres(task.plan, chunk, quick=True)
+            exact = pixel_coordinates.centres(task.plan, chunk, quick=False)
+            corners = pixel_coordinates.corners(task.edge_plan or task.plan, chunk)
+        quick = None if by_window.all() else pixel_coordinates.centres(task.plan, chunk, quick=True)
         for band, mosaic in enumerate(self._mosaics):
             out = task.out[band][window]
             if quick is not None:

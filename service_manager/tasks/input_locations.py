@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from service_manager.tasks.view import View
+from service_manager.tasks.manager_cache import ManagerCache
 
 REMEMBERED = 50_000  # inputs, and tasks; some tens of MB
 
@@ -19,26 +19,26 @@ class _Input:
     hosts: dict[str, None] = field(default_factory=dict)  # in the order they took it in
 
 
-class Holders:
+class InputLocations:
     """The inputs of tasks, and the hosts that hold each.
 
     Bounded: the oldest entries are dropped first.
     """
 
-    def __init__(self, view: View) -> None:
-        self._view = view
+    def __init__(self, cache: ManagerCache) -> None:
+        self._cache = cache
         self._inputs: dict[str, _Input] = {}
         self._needs: dict[str, list[str]] = {}  # inputs by task
 
     def made(self, dependent: str, given: str, worker: str, size: int) -> None:
         """Take note that a worker has made an input of a task, and of its size in bytes."""
-        if worker not in self._view.workers:
+        if worker not in self._cache.workers:
             return
         found = self._inputs.get(given)
         if found is None:
             _bound(self._inputs)
             found = self._inputs[given] = _Input(size)
-        found.hosts[self._view.workers[worker][0]] = None
+        found.hosts[self._cache.workers[worker][0]] = None
         if dependent not in self._needs:
             _bound(self._needs)
         self._needs.setdefault(dependent, []).append(given)
@@ -54,8 +54,8 @@ class Holders:
 
         The task is forgotten: if it failed, it is not sent to that host again.
         """
-        if worker in self._view.workers:
-            self.given(key, self._view.workers[worker][0])
+        if worker in self._cache.workers:
+            self.given(key, self._cache.workers[worker][0])
         self._needs.pop(key, None)
 
     def host(self, key: str, among: Collection[str]) -> str:

@@ -13,7 +13,7 @@ LIST = "swathmill:news"
 MOST = 100_000  # a list nobody drains does not grow beyond this
 
 
-class Hints(Protocol):
+class WakeUps(Protocol):
     """Keys on their way to the manager; any may be lost or doubled."""
 
     def publish(self, key: str) -> None:
@@ -25,7 +25,7 @@ class Hints(Protocol):
         ...
 
 
-class MemoryHints:
+class MemoryWakeUps:
     """Hints in this process."""
 
     def __init__(self) -> None:
@@ -42,14 +42,14 @@ class MemoryHints:
         return found
 
 
-class RedisHints:
+class RedisWakeUps:
     """Hints over Redis."""
 
     def __init__(self, url: str) -> None:
         self._redis = redis.Redis.from_url(
             url, socket_timeout=5, socket_connect_timeout=2, decode_responses=True
         )
-        self._log = structlog.get_logger("tasks.messages.hints")
+        self._log = structlog.get_logger("tasks.messages.wakeups")
 
     def publish(self, key: str) -> None:
         try:

@@ -9,7 +9,7 @@ from tasks.errors import FencedError, StoreError, SwathmillError
 from tasks.model.keys import SHARDS
 from tasks.storage.clock import Clock
 from tasks.storage.store import Insert, Replace
-from tasks.tables.task_table import TaskTable, put_gate
+from tasks.tables.task_table import TaskTable, put_fence
 from tasks.tables.transitions import Change
 
 _TRIES = 8
@@ -31,15 +31,15 @@ def passing(tasks: TaskTable, shard: str, request: str, etag: str = "") -> Inser
     Raises:
         FencedError: the fence is closed; another manager has withdrawn the request's interests.
     """
-    opened = put_gate(request, is_open=True)
+    opened = put_fence(request, is_open=True)
     if etag:
         return Replace(row=opened.row, entity=opened.entity, etag=etag)
-    gate = tasks.gate(request, shard)
-    if gate is None:
+    fence = tasks.fence(request, shard)
+    if fence is None:
         return Insert(row=opened.row, entity=opened.entity)
-    if not gate.open:
+    if not fence.open:
         raise FencedError(f"request {request} wants nothing any more: another manager ended it")
-    return Replace(row=opened.row, entity=opened.entity, etag=gate.etag)
+    return Replace(row=opened.row, entity=opened.entity, etag=fence.etag)
 
 
 def guarded(tasks: TaskTable, shard: str, guard: Insert | Replace, change: Change) -> Change:
@@ -58,7 +58,7 @@ def close(tasks: TaskTable, clock: Clock, request: str) -> None:
     for shard in SHARDS:
         for tries in range(_TRIES):
             try:
-                tasks.transact(shard, [put_gate(request, is_open=False)])
+                tasks.transact(shard, [put_fence(request, is_open=False)])
             except StoreError:
                 if tries == _TRIES - 1:
                     raise

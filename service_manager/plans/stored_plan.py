@@ -22,9 +22,9 @@ from typing import Any
 from isal import isal_zlib
 
 from service_manager.planner.counts import Counts
-from service_manager.planner.course import Course, Fresh, Outcome, Planned
 from service_manager.planner.draft import PlannedRaster
 from service_manager.planner.gaps import dump_seen, load_seen
+from service_manager.planner.plan_stream import Fresh, Planned, PlanOutcome, PlanStream
 from tasks.errors import BlobExistsError, BlobMissingError, SwathmillError
 from tasks.model.packages import PackageArchive
 from tasks.model.plan import Gap, Plan, PlannedTask
@@ -45,16 +45,16 @@ class AbandonedError(SwathmillError):
 
 
 @dataclass
-class Stored:
+class StoredPart:
     """A stretch in its blob, read when it is asked for."""
 
     blobs: Blobs
     name: str
     identity: str = ""
-    _outcome: Outcome | None = field(default=None, repr=False)
+    _outcome: PlanOutcome | None = field(default=None, repr=False)
 
     @property
-    def outcome(self) -> Outcome:
+    def outcome(self) -> PlanOutcome:
         """What is known without the tasks; BlobMissingError when the blob is gone."""
         if self._outcome is None:
             head = zlib.decompressobj(wbits=_GZIP)
@@ -81,7 +81,7 @@ class Frozen:
     counts: Counts
     gaps: tuple[Gap, ...] = ()
     notes: tuple[str, ...] = ()
-    stretches: tuple[Stored, ...] = ()
+    stretches: tuple[StoredPart, ...] = ()
     stamp: str = ""
     """What the archive said of its list, before and after it was planned from it."""
 
@@ -113,7 +113,7 @@ class Frozen:
 def freeze(
     blobs: Blobs,
     request: str,
-    planned: Plan | Course,
+    planned: Plan | PlanStream,
     run: str = "0",
     stopped: Callable[[], bool] = lambda: False,
 ) -> Frozen:
@@ -142,7 +142,7 @@ def freeze(
         known = same.stretches
     names = []
     for number, stretch in enumerate(planned.stretches(known, trusted=trusted)):
-        if isinstance(stretch, Stored):
+        if isinstance(stretch, StoredPart):
             names.append(stretch.name)
         elif isinstance(stretch, Fresh):
             names.append(_name(request, run, number))
@@ -161,7 +161,7 @@ def freeze(
     return frozen
 
 
-def _taken_over(blobs: Blobs, request: str, planned: Course, same: Frozen) -> Frozen:
+def _taken_over(blobs: Blobs, request: str, planned: PlanStream, same: Frozen) -> Frozen:
     """Freeze a plan that is that of another request."""
     names = [stretch.name for stretch in same.stretches]
     frozen = _manifest(blobs, request, names, same.counts, same.gaps, planned.notes, same.stamp)
@@ -185,7 +185,7 @@ def thaw(blobs: Blobs, request: str) -> Frozen | None:
         counts=Counts.from_json(head["counts"]),
         gaps=tuple(Gap(what=what, reason=reason) for what, reason in map(json.loads, lines[1:])),
         notes=tuple(head["notes"]),
-        stretches=tuple(Stored(blobs, name) for name in head["stretches"]),
+        stretches=tuple(StoredPart(blobs, name) for name in head["stretches"]),
         stamp=str(head.get("stamp", "")),
     )
 
@@ -201,7 +201,7 @@ def _freeze_plan(blobs: Blobs, request: str, plan: Plan, run: str) -> Frozen:
     counts.add(plan.tasks)
     name = _name(request, run, 0)
     day = date.min
-    outcome = Outcome(
+    outcome = PlanOutcome(
         first=day,
         last=day,
         final=True,
@@ -246,7 +246,7 @@ def _manifest(
         counts=counts,
         gaps=tuple(gaps),
         notes=tuple(notes),
-        stretches=tuple(Stored(blobs, name) for name in names),
+        stretches=tuple(StoredPart(blobs, name) for name in names),
         stamp=stamp,
     )
 
@@ -266,7 +266,7 @@ def _there(blobs: Blobs, plan: Frozen) -> bool:
     return {*names} <= {name for folder in folders for name in blobs.names(PLANS, f"{folder}/")}
 
 
-def _broken_off(blobs: Blobs, request: str, identity: str) -> list[Stored]:
+def _broken_off(blobs: Blobs, request: str, identity: str) -> list[StoredPart]:
     """Return the longest run of a request from its first stretch on, of the same identity."""
     runs: dict[str, list[str]] = {}
     for name in blobs.names(PLANS, f"{request}/"):
@@ -275,7 +275,7 @@ def _broken_off(blobs: Blobs, request: str, identity: str) -> list[Stored]:
     for run, names in runs.items():
         whole = [n for i, n in enumerate(sorted(names)) if n == _name(request, run, i)]
         best = max(best, whole, key=len)
-    found = [Stored(blobs, name) for name in best]
+    found = [StoredPart(blobs, name) for name in best]
     return found if all(s.outcome and s.identity == identity for s in found) else []
 
 
@@ -283,14 +283,14 @@ def _name(request: str, run: str, number: int) -> str:
     return f"{request}/{run}/{number:05d}.gz"
 
 
-def _dump(outcome: Outcome, lines: Sequence[str], identity: str) -> bytes:
+def _dump(outcome: PlanOutcome, lines: Sequence[str], identity: str) -> bytes:
     """Write the outcome as a gzip member of its own, which can be read alone, then the tasks."""
     head = json.dumps(_dump_outcome(outcome) | {"identity": identity}) + "\n"
     members = (head, "\n".join(lines))
     return b"".join(isal_zlib.compress(text.encode(), _LEVEL, wbits=_GZIP) for text in members)
 
 
-def _dump_outcome(outcome: Outcome) -> dict[str, object]:
+def _dump_outcome(outcome: PlanOutcome) -> dict[str, object]:
     return {
         "format": FORMAT,
         "first": outcome.first.isoformat(),
@@ -305,8 +305,8 @@ def _dump_outcome(outcome: Outcome) -> dict[str, object]:
     }
 
 
-def _load_outcome(data: dict[str, Any]) -> Outcome:
-    return Outcome(
+def _load_outcome(data: dict[str, Any]) -> PlanOutcome:
+    return PlanOutcome(
         first=date.fromisoformat(data["first"]),
         last=date.fromisoformat(data["last"]),
         final=bool(data["final"]),

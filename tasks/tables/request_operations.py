@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from tasks.errors import FencedError, SwathmillError
 from tasks.model.keys import SHARDS
-from tasks.model.model import Phase, RequestOrder, RequestState, WantOutcome
+from tasks.model.model import Phase, RequestOrder, RequestState, TaskOutcome
 from tasks.model.plan import Gap
-from tasks.request.request import Request, dump_request, parse_request
+from tasks.request.document import Request, dump_request, parse_request
 from tasks.storage import blobs
 from tasks.storage.store import Delete, Operation, Replace, Row
 from tasks.tables.request_table import (
@@ -21,8 +21,8 @@ from tasks.tables.request_table import (
     replace_request,
     request_row,
 )
-from tasks.tables.rows import Want
-from tasks.tables.services import Services, new_id
+from tasks.tables.rows import Interest
+from tasks.tables.runtime import Runtime, new_id
 
 
 class NoSuchRequestError(SwathmillError):
@@ -33,7 +33,7 @@ class NoSuchRequestError(SwathmillError):
 
 
 def submit(
-    services: Services,
+    runtime: Runtime,
     owner: str,
     request: Request,
     *,
@@ -49,16 +49,16 @@ def submit(
         FencedError: the id belongs to another owner's request.
         ValueError: the id has characters a row key cannot have.
     """
-    now = services.clock.now()
+    now = runtime.clock.now()
     if request_id is not None and not _well_formed(request_id):
         raise ValueError(f"request id {request_id!r} must be 1 to 40 letters, digits, - or _")
     name = (
         request_id
-        or f"{dt.datetime.fromtimestamp(now, dt.UTC):%y%m%d}-" + new_id(services.random)[:10]
+        or f"{dt.datetime.fromtimestamp(now, dt.UTC):%y%m%d}-" + new_id(runtime.random)[:10]
     )
     document = dump_request(request)
     if len(document.encode()) > INLINE:
-        services.blobs.put_bytes(blobs.PLANS, _document_blob(name), document.encode())
+        runtime.blobs.put_bytes(blobs.PLANS, _document_blob(name), document.encode())
     row = RequestRow(
         id=name,
         owner=owner,
@@ -77,23 +77,23 @@ def submit(
             raise FencedError(f"request id {name} is taken; choose another")
         return ()
 
-    services.requests.update(services.clock, request_row(name), once)
-    services.queue.send(name)
+    runtime.requests.update(runtime.clock, request_row(name), once)
+    runtime.queue.send(name)
     return name
 
 
-def load(services: Services, request: str) -> RequestRow:
+def load(runtime: Runtime, request: str) -> RequestRow:
     """A request's row with its document; NoSuchRequestError when there is none."""
-    row = row_of(services, request)
+    row = row_of(runtime, request)
     if not row.document:
-        text = services.blobs.get_bytes(blobs.PLANS, _document_blob(request)).decode()
+        text = runtime.blobs.get_bytes(blobs.PLANS, _document_blob(request)).decode()
         row = replace(row, document=text)
     return row
 
 
-def row_of(services: Services, request: str) -> RequestRow:
+def row_of(runtime: Runtime, request: str) -> RequestRow:
     """A request's row, without a document over 60 kB; NoSuchRequestError when there is none."""
-    found = services.requests.request(request)
+    found = runtime.requests.request(request)
     if found is None:
         raise NoSuchRequestError(request)
     return found
@@ -105,7 +105,7 @@ def document_of(row: RequestRow) -> Request:
 
 
 def list_requests(
-    services: Services,
+    runtime: Runtime,
     owner: str | None = None,
     limit: int = 100,
     after: RequestRow | None = None,
@@ -114,30 +114,30 @@ def list_requests(
 
     Dry runs are in no list. Document, gaps and notes are left out.
     """
-    return services.requests.page(owner, limit, after)
+    return runtime.requests.page(owner, limit, after)
 
 
-def complete_lists(services: Services) -> int:
+def complete_lists(runtime: Runtime) -> int:
     """Put the requests of an earlier build into the lists; how many there were. May be repeated."""
-    earlier = services.requests.unlisted()
+    earlier = runtime.requests.unlisted()
     for request, marker in earlier:
-        _list_earlier(services, request, marker)
+        _list_earlier(runtime, request, marker)
     return len(earlier)
 
 
-def _list_earlier(services: Services, request: str, marker: str) -> None:
+def _list_earlier(runtime: Runtime, request: str, marker: str) -> None:
     def once(found: Row | None) -> tuple[Operation, ...]:
-        if services.requests.get(marker) is None:
+        if runtime.requests.get(marker) is None:
             return ()
         if found is None:
             return (Delete(row=marker),)
         same = Replace(row=found.row, entity=found.entity, etag=found.etag)
         return (same, Delete(row=marker), *list_operations(REQUEST.load(found)))
 
-    services.requests.update(services.clock, request_row(request), once)
+    runtime.requests.update(runtime.clock, request_row(request), once)
 
 
-def order(services: Services, request: str, order: RequestOrder) -> None:
+def order(runtime: Runtime, request: str, order: RequestOrder) -> None:
     """Cancel a request, or ask the manager to pause or resume one, or confirm one that waits.
 
     One that has ended or is being cancelled stays as it is; one that waits can be confirmed or
@@ -148,7 +148,7 @@ def order(services: Services, request: str, order: RequestOrder) -> None:
     Raises:
         NoSuchRequestError: there is none of this id.
     """
-    now = services.clock.now()
+    now = runtime.clock.now()
 
     def change(row: RequestRow) -> RequestRow:
         if row.state.ended or row.state is RequestState.CANCELLING:
@@ -160,8 +160,8 @@ def order(services: Services, request: str, order: RequestOrder) -> None:
             return row
         return replace(row, order=order)
 
-    change_request(services, request, change)
-    services.queue.send(request)
+    change_request(runtime, request, change)
+    runtime.queue.send(request)
 
 
 def _cancelled(row: RequestRow, now: float) -> RequestRow:
@@ -187,7 +187,7 @@ def _cancelled(row: RequestRow, now: float) -> RequestRow:
 
 
 def change_request(
-    services: Services, request: str, change: Callable[[RequestRow], RequestRow]
+    runtime: Runtime, request: str, change: Callable[[RequestRow], RequestRow]
 ) -> RequestRow:
     """Change a request's row under its ETag; `change` sees each reading and may raise.
 
@@ -204,38 +204,38 @@ def change_request(
         result[:] = [new]
         return () if new == old else replace_request(old, new)
 
-    services.requests.update(services.clock, request_row(request), once)
+    runtime.requests.update(runtime.clock, request_row(request), once)
     return result[0]
 
 
-def wants(services: Services, request: str) -> Iterator[Want]:
+def interests(runtime: Runtime, request: str) -> Iterator[Interest]:
     """All a request wants, with what became of it."""
     for shard in SHARDS:
-        yield from services.tasks.wants(request, shard)
+        yield from runtime.tasks.interests(request, shard)
 
 
-def results(services: Services, request: str) -> Iterator[Want]:
+def results(runtime: Runtime, request: str) -> Iterator[Interest]:
     """The results that are there, each with its files and its folder (`output`), by output. What
     stood in for one that was made after all is left out."""
-    found = [w for w in wants(services, request) if w.output and w.outcome is WantOutcome.DONE]
-    stood_in = {key for want in found for key in want.successors}
+    found = [w for w in interests(runtime, request) if w.output and w.outcome is TaskOutcome.DONE]
+    stood_in = {key for interest in found for key in interest.fallbacks}
     yield from sorted((w for w in found if w.key not in stood_in), key=lambda w: (w.output, w.name))
 
 
-def failures(services: Services, request: str) -> Iterator[Want]:
+def failures(runtime: Runtime, request: str) -> Iterator[Interest]:
     """What failed or could not be made, by phase and name."""
     order = list(Phase)
     found = [
-        w for w in wants(services, request) if w.outcome in (WantOutcome.FAILED, WantOutcome.GAP)
+        w for w in interests(runtime, request) if w.outcome in (TaskOutcome.FAILED, TaskOutcome.GAP)
     ]
     yield from sorted(found, key=lambda w: (order.index(w.phase), w.name))
 
 
-def gaps(services: Services, row: RequestRow) -> tuple[Gap, ...]:
+def gaps(runtime: Runtime, row: RequestRow) -> tuple[Gap, ...]:
     """All that an ended request lacks, and why."""
     if row.gap_count <= len(row.gaps):
         return row.gaps
-    text = services.blobs.get_bytes(blobs.RESULTS, gaps_blob(row.id))
+    text = runtime.blobs.get_bytes(blobs.RESULTS, gaps_blob(row.id))
     return tuple(Gap(what=what, reason=reason) for what, reason in json.loads(text))
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from modis.axes import Shape
 from reprojection.grid.bicubic import BLOCK, CENTRE_WEIGHTS, SEGMENT, SEGMENT_WEIGHTS
-from reprojection.grid.blocks import BlockPlan, Kind
+from reprojection.grid.blocks import BlockPlan, ProjectionKind
 from reprojection.grid.coordinates import RowPlan
 from reprojection.grid.crs import Floats
 
@@ -73,7 +73,9 @@ def centres(plan: RowPlan | BlockPlan, chunk: Chunk, *, quick: bool) -> Floats:
     out = np.empty((*chunk.shape, 2))
     for i, j in blocks_of(plan, chunk):
         kind = plan.kinds[i, j]
-        whole = _segments(plan, i, j) if quick and kind == Kind.CUBIC else plan.centres(i, j)
+        whole = (
+            _segments(plan, i, j) if quick and kind == ProjectionKind.CUBIC else plan.centres(i, j)
+        )
         _paste(out, whole, block_window(plan, chunk, i, j))
     return out
 

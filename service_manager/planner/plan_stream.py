@@ -13,16 +13,16 @@ from typing import Protocol, runtime_checkable
 from archives.errors import ArchiveError
 from archives.model import Archive, GranuleRecord, Stamped
 from modis.tile import Tile
+from service_manager.planner.cells import places
 from service_manager.planner.counts import Counts
 from service_manager.planner.cubes import Cubes
 from service_manager.planner.draft import Draft, Line, PlannedRaster
 from service_manager.planner.expected import Dates
 from service_manager.planner.gaps import Seen, swath_gaps, tile_gaps, unserved
 from service_manager.planner.granules import geometry, misnamed, nothing_found, tile_of
-from service_manager.planner.layers import Layout, Made, Wanted, plan_day
+from service_manager.planner.layers import Layout, Made, ProductLayers, plan_day
 from service_manager.planner.listing import Stretch, search_box, stretches
 from service_manager.planner.located import Locator
-from service_manager.planner.places import places
 from service_manager.planner.reductions import Groups, chosen
 from tasks.errors import RequestRefusedError
 from tasks.model.keys import canonical, key_of
@@ -30,8 +30,8 @@ from tasks.model.packages import Packages
 from tasks.model.plan import Gap, PlannedTask
 from tasks.model.spec import ReprojectSpec, load_spec
 from tasks.request.checks import Limits, check_request, request_notes
+from tasks.request.document import Request
 from tasks.request.regions import region_tiles
-from tasks.request.request import Request
 from tasks.request.resolved import Geometry, ResolvedRequest, resolve
 from tasks.request.taking import taking_notes
 
@@ -40,7 +40,7 @@ VERSION = 2  # raise it when the same request on the same listing would be plann
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outcome:
+class PlanOutcome:
     """What is known of a planned stretch without its tasks.
 
     `geometries` are those of products the catalogue does not know; `cells` name, by task index,
@@ -69,7 +69,7 @@ class Planned(Protocol):
     """A stretch of a plan."""
 
     @property
-    def outcome(self) -> Outcome: ...
+    def outcome(self) -> PlanOutcome: ...
 
     def tasks(self) -> Iterable[PlannedTask]:
         """Its tasks, inputs first; inputs may be tasks of stretches before."""
@@ -80,7 +80,7 @@ class Planned(Protocol):
 class Fresh:
     """A stretch as planned just now."""
 
-    outcome: Outcome
+    outcome: PlanOutcome
     lines: Mapping[str, Line]
 
     def tasks(self) -> Iterator[PlannedTask]:
@@ -93,7 +93,7 @@ class Fresh:
         return [f"{key}\t{line.output}\t{line.text}" for key, line in self.lines.items()]
 
 
-class Course:
+class PlanStream:
     """The planning of one request. `stretches` is to be exhausted before `gaps` is asked.
 
     Raises:
@@ -113,7 +113,9 @@ class Course:
         goal = resolved.target
         _check_cells(len(goal.lattice.cells(goal.grid)))
         self._layout = Layout.of(resolved, places(goal, request.region))
-        self._wanted = [Wanted(resolved=one, layout=self._layout) for one in resolved.products]
+        self._wanted = [
+            ProductLayers(resolved=one, layout=self._layout) for one in resolved.products
+        ]
         self._groups = Groups(self._layout, reduction) if reduction else None
         self._package = reduction.package if reduction else None
         self._cubes = Cubes(request.cube, self._layout.grid) if request.cube != "none" else None
@@ -234,7 +236,7 @@ class Course:
     def _learn(self, number: int, kind: Geometry) -> None:
         self._geometries[number] = kind
         learned = self._resolved.with_geometry(number, kind)
-        self._wanted[number] = Wanted(resolved=learned, layout=self._layout)
+        self._wanted[number] = ProductLayers(resolved=learned, layout=self._layout)
 
     def _plan(self, listed: Stretch, digest: str) -> Fresh:
         draft = Draft(limit=self._limit - self.counts.tasks)
@@ -266,7 +268,7 @@ class Course:
         counts = Counts()
         counts.add_kinds((line.kind, line.output) for line in draft.lines.values())
         index = {key: i for i, key in enumerate(draft.lines)} if made else {}
-        outcome = Outcome(
+        outcome = PlanOutcome(
             first=listed.first,
             last=listed.last,
             final=listed.final,
@@ -280,13 +282,13 @@ class Course:
         self._take(outcome)
         return Fresh(outcome=outcome, lines=draft.lines)
 
-    def _tiles(self, wanted: Wanted, records: Sequence[GranuleRecord]) -> frozenset[Tile]:
+    def _tiles(self, wanted: ProductLayers, records: Sequence[GranuleRecord]) -> frozenset[Tile]:
         if wanted.geometry == "swath":
             return frozenset()
         found = frozenset(tile for r in records if (tile := tile_of(r)) is not None)
         return self._same.setdefault(found, found)
 
-    def _take(self, outcome: Outcome) -> None:
+    def _take(self, outcome: PlanOutcome) -> None:
         """Know what a stretch knew, but for the cells that wait for their window."""
         self.counts.merge(outcome.counts)
         for number, days in outcome.seen.items():
@@ -331,7 +333,7 @@ def _check_cells(count: int) -> None:
         )
 
 
-def _matches(old: Outcome, listed: Stretch, digest: str) -> bool:
+def _matches(old: PlanOutcome, listed: Stretch, digest: str) -> bool:
     mine = listed.first, listed.last, listed.final, digest
     return mine == (old.first, old.last, old.final, old.listing)
 
