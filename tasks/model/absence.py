@@ -14,11 +14,11 @@ class _Model(BaseModel):
 
 
 class Absent(_Model):
-    """An expected input that a task does without, and why: what the archive does not have, or a
-    failure's category.
+    """Describe an expected input that a task does without, and why.
 
-    `part` is what the task has not for want of it: a granule of a cell, a cell of a mosaic, a band
-    of a group, a date of a cube. The parts there are, and those, are what was expected.
+    The reason is that the archive does not have the input, or a failure's category. `part` is what
+    the task lacks because of it: a granule of a cell, a cell of a mosaic, a band of a group, a date
+    of a cube. The parts that exist and the absent ones together are what was expected.
     """
 
     part: str
@@ -27,8 +27,10 @@ class Absent(_Model):
 
 
 class Unnamed(_Model):
-    """How much more a task does without than its specification names: so many inputs, and so many
-    parts of which it names no input."""
+    """Count what a task does without beyond the inputs that its specification names.
+
+    There is one number of inputs, and one of parts for which the specification names no input.
+    """
 
     inputs: int
     parts: int
@@ -63,8 +65,11 @@ NOTHING = Absence(())
 
 
 def bounded(missing: Iterable[Absent], unnamed: Unnamed | None = None) -> Absence:
-    """The same with as many names as are allowed: the first in the order of part and name, however
-    they came together. `unnamed` is how much more there is than `missing`."""
+    """Return the same absences with as many names as are allowed.
+
+    The first in the order of part and name are kept, in whatever order they were collected.
+    `unnamed` is how much more there is than `missing`.
+    """
     found = sorted({*missing}, key=lambda one: (one.part, one.what, one.why))
     named, left = found[:NAMED], found[NAMED:]
     names = {(one.what, one.why) for one in left} - {(one.what, one.why) for one in named}

@@ -19,8 +19,10 @@ _FAMILY = {"collection": 2, "reprojection": 2, "aggregation": 2, "reduction": 3}
 
 @dataclass(frozen=True, slots=True)
 class TaskClass:
-    """A class read from its text. `octave` is the power of two at or below the amount; None where
-    the amount is not known."""
+    """Describe a class, read from its text.
+
+    `octave` is the power of two at or below the amount; None where the amount is not known.
+    """
 
     kind: str
     family: str
@@ -29,7 +31,10 @@ class TaskClass:
 
 
 def sized(work: str, amount: int) -> str:
-    """The class of an amount of work in bytes (of a collection) or pixels; 0: not known."""
+    """Return the class of an amount of work.
+
+    The amount is in bytes (of a collection) or in pixels; 0 means that it is not known.
+    """
     if amount <= 0:
         return work
     return f"{work}, {_span(amount.bit_length() - 1, 'B' if work[:10] == 'collection' else 'px')}"
@@ -44,7 +49,7 @@ def _span(octave: int, unit: str) -> str:
 
 @lru_cache(maxsize=8192)
 def parse(text: str) -> TaskClass:
-    """A class from its text; any text is one."""
+    """Parse a class from its text; any text is a class."""
     work, _, amount = text.rpartition(", ")
     found = _AMOUNT.match(amount) if work else None
     octave = None

@@ -33,8 +33,11 @@ class JoinedGap:
 def join_gaps(
     gaps: Sequence[Gap], affects: Mapping[str, Sequence[str]] = MappingProxyType({})
 ) -> list[JoinedGap]:
-    """Gaps in their order, those that differ only by their date as one with the first and last
-    date and their number. `affects` has the paths of results by `Gap.what`."""
+    """Join the gaps that differ only by their date, and keep the order of the gaps.
+
+    A joined gap has the first and last date and their number. `affects` has the paths of results by
+    `Gap.what`.
+    """
     groups: dict[tuple[str, str, str], list[Gap]] = defaultdict(list)
     for gap in gaps:
         before, _, after = _split_date(gap.what)
@@ -55,9 +58,9 @@ def join_gaps(
 def affected(
     gaps: Iterable[Gap], results: Iterable[tuple[str, Completeness]]
 ) -> dict[str, tuple[str, ...]]:
-    """The results, by path, that each gap has left incomplete, by `Gap.what`.
+    """Return the results, by path, that each gap has left incomplete, by `Gap.what`.
 
-    A gap of a tile or of a date is of all that a result lacks of them.
+    A gap of a tile or of a date counts for all that a result lacks of that tile or date.
     """
     lacking: dict[str, list[str]] = defaultdict(list)
     for path, said in results:
@@ -90,7 +93,7 @@ def join_results(paths: Iterable[str]) -> list[str]:
 
 
 def in_percent(share: float) -> str:
-    """A share in percent, which says 0 or 100 only of nothing and all."""
+    """Format a share in percent; the text says 0 or 100 only of nothing and all."""
     number = share * 100.0
     if number < 1.0:
         return "under 1%" if share else "0%"
@@ -111,7 +114,7 @@ def _shares(shares: Sequence[float]) -> str:
 
 
 def _place(path: str) -> tuple[str, str]:
-    """A result's folder, and its date, "the cube" or its file's name."""
+    """Return a result's folder, and its date, "the cube" or its file's name."""
     folder, _, name = path.rpartition("/")
     if name.endswith(_CUBES):
         return folder, "the cube"
@@ -120,7 +123,7 @@ def _place(path: str) -> tuple[str, str]:
 
 
 def _names(what: str) -> tuple[str, ...]:
-    """A missing input's name, and those of the gaps that it may be part of."""
+    """Return a missing input's name, and the names of the gaps that it may be part of."""
     before, day, after = _split_date(what)
     if day is None or not after:
         return (what,)

@@ -21,8 +21,9 @@ _encode = json.JSONEncoder(
 
 
 def canonical(value: object) -> bytes:
-    """The one JSON text of a value: sorted keys, no spaces, ASCII; a model is the mapping of its
-    fields, a date ISO 8601 text.
+    """Return the one JSON text of a value: sorted keys, no spaces, ASCII.
+
+    A model is the mapping of its fields, and a date is ISO 8601 text.
 
     Raises:
         ValueError: a number is not finite.
@@ -32,12 +33,15 @@ def canonical(value: object) -> bytes:
 
 
 def key_of(identity: str) -> str:
-    """The task key (64 hex digits) of the canonical text of what identifies a task's artifact."""
+    """Return the task key of a canonical text.
+
+    The key has 64 hex digits. The text is that of all that identifies a task's artifact.
+    """
     return hashlib.sha256(identity.encode("ascii")).hexdigest()
 
 
 def shard(key: str) -> str:
-    """The partition of a task key: its first hex digit."""
+    """Return the partition of a task key: its first hex digit."""
     return key[0]
 
 

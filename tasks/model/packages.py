@@ -66,7 +66,7 @@ class Output(_Model):
 
 
 def _output(value: object) -> object:
-    """A bare file name as an output: a raster when it ends like a GeoTIFF."""
+    """Convert a bare file name to an output: a raster when it ends like a GeoTIFF."""
     if isinstance(value, str):
         raster = value.lower().endswith((".tif", ".tiff"))
         return {"name": value, "kind": "raster" if raster else "file"}
@@ -83,9 +83,12 @@ class Resources(_Model):
 
 
 class Package(_Model):
-    """A package's manifest. `command` is run in the package's folder as
-    `command... INPUT_DIR OUTPUT_DIR`. `parameters` are those it knows, with what they mean; None:
-    it does not say, and takes any."""
+    """Describe a package: its manifest.
+
+    `command` is run in the package's folder as `command... INPUT_DIR OUTPUT_DIR`. `parameters` maps
+    the parameters that the package accepts to their meaning; with None the package declares none
+    and accepts any.
+    """
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")
     version: str = Field("1", max_length=40)
@@ -105,7 +108,7 @@ class Package(_Model):
         return str(version) if isinstance(version, int | float) else version
 
     def expand(self, labels: Iterable[str]) -> tuple[str, ...]:
-        """The file names one run must write for layers with these labels."""
+        """Return the file names that one run must write for layers with these labels."""
         return tuple(name for name, _ in self.expand_outputs(labels))
 
     def expand_outputs(self, labels: Iterable[str]) -> tuple[tuple[str, Output], ...]:
@@ -148,12 +151,12 @@ class Packages:
 
     @classmethod
     def of(cls, settings: Settings) -> "Packages":
-        """The shipped packages, then those of the folder that SWATHMILL_PACKAGES names."""
+        """Return the shipped packages, then those of the folder that SWATHMILL_PACKAGES names."""
         more = (Path(settings.packages),) if settings.packages else ()
         return cls((SHIPPED, *more))
 
     def names(self) -> tuple[str, ...]:
-        """The names of all packages, sorted."""
+        """Return the names of all packages, sorted."""
         found = {
             manifest.parent.name
             for folder in self._folders
@@ -163,7 +166,10 @@ class Packages:
         return tuple(sorted(found))
 
     def find(self, name: str) -> FoundPackage:
-        """The package of this name; PackageError when there is none or its manifest is wrong."""
+        """Find the package of this name.
+
+        Raises PackageError when there is no such package or its manifest is wrong.
+        """
         for folder in reversed(self._folders):
             place = folder / name
             if PurePosixPath(name).name == name and (place / MANIFEST).is_file():
@@ -175,7 +181,7 @@ class Packages:
 
 
 def load_package(folder: Path) -> Package:
-    """The manifest in a package's folder; PackageError names the offending field."""
+    """Load the manifest in a package's folder; PackageError names the offending field."""
     path = folder / MANIFEST
     try:
         document = yaml.safe_load(path.read_text("utf-8"))
@@ -194,10 +200,11 @@ def load_package(folder: Path) -> Package:
 
 
 def pack(folder: Path) -> PackageArchive:
-    """The deterministic archive of a package's folder.
+    """Pack a package's folder into a deterministic archive.
 
     Raises:
-        PackageError: a link or a special file, no manifest, or more than 512 MiB in all.
+        PackageError: the folder has a link or a special file, no manifest, or more than 512 MiB in
+            all.
     """
     load_package(folder)
     buffer = io.BytesIO()
@@ -248,9 +255,11 @@ def unpack(data: bytes, to: Path) -> Package:
 
 
 def _checked(members: Iterable[tarfile.TarInfo]) -> dict[PurePosixPath, tarfile.TarInfo]:
-    """The members by their paths below the package's folder; PackageError for anything that
-    `pack` does not write. Each is checked as it is read: a negative size sends `tarfile` back to
-    the same header for ever."""
+    """Check the members and return them by their paths below the package's folder.
+
+    Raises PackageError for anything that `pack` does not write. Each member is checked as soon as
+    it is read: a negative size sends `tarfile` back to the same header for ever.
+    """
     found: dict[PurePosixPath, tarfile.TarInfo] = {}
     folders: set[PurePosixPath] = set()
     total = 0

@@ -16,22 +16,27 @@ quoted = json.encoder.encode_basestring_ascii
 
 
 class Pattern:
-    """What specifications have in common with this one: all but the fields in `varying`, whose
-    values, as JSON, `key` and `text` take in that order."""
+    """Hold what specifications have in common with this one.
+
+    That is all but the fields in `varying`. The methods `key` and `text` take the values of those
+    fields, as JSON, in that order.
+    """
 
     def __init__(self, spec: Spec, *varying: str) -> None:
         self._identity, self._of_identity = _form(json.loads(spec.identity), varying)
         self._text, self._of_text = _form(json.loads(spec.model_dump_json()), varying)
 
     def key(self, *values: str) -> str:
-        """The key of the task with these values as they are in identities; those that determine no
-        artifact do no harm."""
+        """Return the key of the task with these values as they are in identities.
+
+        Values that determine no artifact have no effect.
+        """
         parts = self._identity.copy()
         parts[1::2] = [values[i] for i in self._of_identity]
         return key_of("".join(parts))
 
     def text(self, *values: str) -> str:
-        """The specification with these values, as JSON."""
+        """Return the specification with these values, as JSON."""
         parts = self._text.copy()
         parts[1::2] = [values[i] for i in self._of_text]
         return "".join(parts)
@@ -45,7 +50,7 @@ class Given(NamedTuple):
 
     @classmethod
     def of(cls, key: str, name: str, file: str = "") -> "Given":
-        """An input as `tasks.spec.Input` has it."""
+        """Return an input in the form of `tasks.spec.Input`."""
         chosen = quoted(file)
         return cls(
             f'["{key}",{chosen}]', f'{{"key":"{key}","name":{quoted(name)},"file":{chosen}}}'
@@ -53,18 +58,21 @@ class Given(NamedTuple):
 
 
 def together(inputs: Iterable[Given]) -> Given:
-    """Some inputs, at least one, as values of the field `inputs`."""
+    """Join some inputs, at least one, as values of the field `inputs`."""
     identities, texts = zip(*inputs, strict=True)
     return Given(f"[{','.join(identities)}]", f"[{','.join(texts)}]")
 
 
 def grid_texts(grid: GridSpec) -> Given:
-    """A grid, as values of the field `grid`."""
+    """Return a grid as values of the field `grid`."""
     return Given(grid.text, grid.model_dump_json())
 
 
 def _form(fields: Mapping[str, object], varying: Sequence[str]) -> tuple[list[str], list[int]]:
-    """A JSON object with places to fill in: every second text is one; and which value it takes."""
+    """Return a JSON object with places to fill in, and which value each place takes.
+
+    Every second text is a place.
+    """
     parts, order, before = list[str](), list[int](), "{"
     for name, value in fields.items():
         before += f'"{name}":'

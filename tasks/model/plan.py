@@ -9,8 +9,11 @@ from tasks.model.spec import Spec
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedTask:
-    """A task as planned for one request; `output` is the path of its files among the request's
-    results, empty for an intermediate artifact. `key` is the specification's, if not given."""
+    """Describe a task as planned for one request.
+
+    `output` is the path of its files among the request's results, empty for an intermediate
+    artifact. `key` is the specification's, if it is not given.
+    """
 
     spec: Spec
     output: str = ""

@@ -80,7 +80,7 @@ def _text(value: object) -> str:
 def _frame(
     kind: type[BaseModel], left_out: frozenset[str], algorithm: int
 ) -> tuple[tuple[str, str], ...]:
-    """The fields of an identity in their order, each with the text before its value."""
+    """Return the fields of an identity in their order, each with the text before its value."""
     names = sorted({*kind.model_fields, "algorithm"} - left_out)
     frame = []
     before = "{"
@@ -132,8 +132,10 @@ class _Spec(_Model, ABC):
 
     @property
     def identity(self) -> str:
-        """All that determines the artifact, as the text `tasks.keys.canonical` would make. Where
-        very many keys are needed, `tasks.patterns` makes them."""
+        """Return all that determines the artifact, as the text `tasks.keys.canonical` would make.
+
+        Where very many keys are needed, `tasks.patterns` makes them.
+        """
         values = self.__dict__
         parts = []
         for name, before in _frame(type(self), self.not_identity, self.algorithm):
@@ -162,20 +164,24 @@ class _Spec(_Model, ABC):
         return Absence(self.missing, self.missing_unnamed).parts
 
     def part(self, index: int) -> str:
-        """What an input is to the task, as `Absent.part` names it."""
+        """Return what an input is to the task, as `Absent.part` names it."""
         return self.inputs[index].name or self.inputs[index].key
 
     def over(self, kept: Mapping[int, Input], lost: Absence = NOTHING) -> Self:
-        """The same task over fewer or other inputs: index among the present inputs -> input;
-        `lost` says what the others lack."""
+        """Return the same task over fewer or other inputs.
+
+        `kept` maps an index among the present inputs to an input; `lost` says what the others lack.
+        """
         inputs = tuple(kept[i] for i in sorted(kept))
         own = Absence(self.missing, self.missing_unnamed)
         return self.model_copy(update={"inputs": inputs, **own.joined(lost).fields})
 
 
 class CollectSpec(_Spec):
-    """Fetch one granule into the store. Identity: product, collection and granule name, which
-    holds its production time."""
+    """Fetch one granule into the store.
+
+    The identity is product, collection and granule name, which holds the production time.
+    """
 
     not_identity: ClassVar[frozenset[str]] = frozenset(
         {"source", "url", "size", "checksum", "checksum_type"}
@@ -252,8 +258,10 @@ class ReprojectSpec(_Spec):
 
 
 class MosaicSpec(_Spec):
-    """Assemble cells into one Cloud Optimized GeoTIFF cropped to a region: `<name>.tif` and its
-    STAC item `<name>.json`."""
+    """Assemble cells into one Cloud Optimized GeoTIFF cropped to a region.
+
+    The files are `<name>.tif` and its STAC item `<name>.json`.
+    """
 
     kind: Literal["mosaic"] = "mosaic"
     name: str  # file name without ending
@@ -275,10 +283,10 @@ class MosaicSpec(_Spec):
 
 
 class CubeSpec(_Spec):
-    """Put the rasters of one layer of all dates into one file over time: `<name>.nc`, CF NetCDF, or
-    `<name>.zarr.zip`, Zarr.
+    """Put the rasters of one layer of all dates into one file over time.
 
-    `days` runs parallel to `inputs`: the first day of each.
+    The file is `<name>.nc` (CF NetCDF) or `<name>.zarr.zip` (Zarr). `days` runs parallel to
+    `inputs`: it has the first day of each.
     """
 
     kind: Literal["cube"] = "cube"
@@ -316,10 +324,10 @@ class Band(_Model):
 
 
 class GroupSpec(_Spec):
-    """Group reprojected cells for one run of a reduction: `manifest.json` and, for each layer, a
-    GeoTIFF with one band per day, so that the artifact stands alone.
+    """Group reprojected cells for one run of a reduction.
 
-    `bands` runs parallel to `inputs`.
+    The files are `manifest.json` and, for each layer, a GeoTIFF with one band per day, so that the
+    artifact stands alone. `bands` runs parallel to `inputs`.
     """
 
     algorithm: ClassVar[int] = 2
@@ -388,5 +396,5 @@ _adapter: TypeAdapter[Spec] = TypeAdapter(Spec)
 
 
 def load_spec(text: str | bytes) -> Spec:
-    """A specification from its JSON; raises pydantic.ValidationError when it is not one."""
+    """Load a specification from JSON; raise pydantic.ValidationError when it is not one."""
     return _adapter.validate_json(text)

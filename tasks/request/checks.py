@@ -111,7 +111,7 @@ def _named(product: ResolvedProduct, layer: ResolvedLayer) -> str:
 
 
 def nearest_names(name: str, known: Iterable[str]) -> str:
-    """A remedy for a misspelt name: the ones like it, or all when there are few."""
+    """Suggest names for a misspelt one: those like it, or all when there are few."""
     names = sorted(known)
     like = nearest(name, names, 3)
     if like:
@@ -157,8 +157,10 @@ def _check_unlisted(field: str, choice: ProductChoice, known: Product, layer: st
 def check_bands(
     field: str, name: str, layer: str, index: tuple[int, ...], bands: tuple[int, ...]
 ) -> None:
-    """Refuse a layer of several bands without the number of one, and a number that it does not
-    have. `bands` are the lengths of its axes besides rows and columns."""
+    """Refuse a layer of several bands without a band number, and a number that it does not have.
+
+    `bands` are the lengths of the layer's axes besides rows and columns.
+    """
     count = math.prod(bands)
     first = ",".join("0" for _ in bands)
     last = ",".join(str(length - 1) for length in bands)
@@ -191,8 +193,11 @@ def is_listed(known: Product, layer: str) -> bool:
 
 
 def _misspelt(layer: str, known: Iterable[str]) -> str | None:
-    """The name that differs from a layer's in case, spaces and punctuation alone, or of which it is
-    the beginning."""
+    """Return the known name that a misspelt layer stands for.
+
+    That name differs from the layer's in case, spaces and punctuation alone, or begins with the
+    layer's.
+    """
 
     def bare(name: str) -> str:
         return "".join(filter(str.isalnum, split_index(name)[0])).lower()
@@ -295,7 +300,7 @@ def _check_preset(product: ResolvedProduct, preset: str) -> None:
 
 
 def quality_of(described: Product, layer: LayerEntry | None) -> LayerEntry | None:
-    """The entry of the QA layer that belongs to a layer, if the catalogue names one."""
+    """Return the entry of a layer's QA layer, if the catalogue names one."""
     if layer is None or layer.qa is None:
         return None
     return described.layer(layer.qa)

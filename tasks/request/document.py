@@ -46,7 +46,7 @@ class _Document(BaseModel):
 
 
 def _collection(value: object) -> object:
-    """Collections as people write them: 6, 6.1, "006", "6.1", "061" -> "6", "61"."""
+    """Normalise a collection as people write it: 6, 6.1, "006", "6.1", "061" -> "6", "61"."""
     if value == 0o61:
         raise ValueError('YAML reads a bare 061 as the octal number 49; write "061" or 6.1')
     text = modis.collection.Collection(str(value))
@@ -247,11 +247,12 @@ GUIDE = RequestGuide(
 
 
 def parse_request(document: object) -> Request:
-    """A request from a decoded document.
+    """Parse a request from a decoded document.
 
     Raises:
-        RequestRefusedError: naming the first offending field, what is wrong and what to do; the
-            other errors of the document are with it. Misspelt fields come first.
+        RequestRefusedError: the document has an error. The message names the first offending field,
+            what is wrong and what to do; the other errors of the document are with it. Misspelt
+            fields come first.
     """
     try:
         return Request.model_validate(document)
@@ -260,7 +261,7 @@ def parse_request(document: object) -> Request:
 
 
 def other_notation(text: str) -> str:
-    """The notation of a polygon that is no GeoJSON: "KML" or "WKT"; empty: none of these."""
+    """Return the notation of a polygon that is no GeoJSON: "KML" or "WKT"; empty for neither."""
     start = text.lstrip().upper()
     if start.startswith("<"):
         return "KML" if "<KML" in start or "<COORDINATES" in start else "XML"
@@ -301,5 +302,5 @@ def load_request(path: Path) -> Request:
 
 
 def dump_request(request: Request) -> str:
-    """The request as JSON text, without what was left at its default."""
+    """Format the request as JSON text, without what was left at its default."""
     return json.dumps(request.model_dump(mode="json", exclude_defaults=True))

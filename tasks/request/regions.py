@@ -29,10 +29,10 @@ MAX_VERTICES = 20_000
 
 
 def region_area(region: Region) -> Area:
-    """The region as a polygon or multipolygon in degrees, longitudes from -180 up to 540.
+    """Return the region as a polygon or multipolygon in degrees, longitudes from -180 up to 540.
 
-    Raises RequestRefusedError for a GeoJSON document that is no polygon on the Earth and for
-    tiles that lie off it.
+    Raises RequestRefusedError for a GeoJSON document that is no polygon on the Earth and for tiles
+    that lie off the Earth.
     """
     if region.bbox is not None:
         asked = LonLatBox(*region.bbox)
@@ -43,7 +43,10 @@ def region_area(region: Region) -> Area:
 
 
 def region_tiles(region: Region) -> frozenset[Tile]:
-    """The MODIS tiles in which the region has its share; errors as `region_area`."""
+    """Return the MODIS tiles in which the region has a share.
+
+    Raises the same errors as `region_area`.
+    """
     if region.tiles is not None:
         return frozenset(Tile.parse(tile) for tile in region.tiles)
     if region.bbox is not None:
@@ -52,9 +55,10 @@ def region_tiles(region: Region) -> frozenset[Tile]:
 
 
 def area_geojson(area: Area) -> str:
-    """A geometry as one line of GeoJSON, longitudes within 180 degrees, to 1e-9 degree.
+    """Format a geometry as one line of GeoJSON, longitudes within 180 degrees, to 1e-9 degree.
 
-    Equal areas give equal texts. RFC 7946, section 3.1.9: cut at the antimeridian.
+    Equal areas give equal texts. Areas are cut at the antimeridian, as RFC 7946, section 3.1.9,
+    asks.
     """
     _, south, east, north = area.bounds
     if east > 180.0:
@@ -67,7 +71,7 @@ def area_geojson(area: Area) -> str:
 
 
 def tile_area(tile: Tile) -> Area:
-    """The part of the Earth in a MODIS tile, its slanted sides to 0.1 degree of latitude.
+    """Return the part of the Earth in a MODIS tile, its slanted sides to 0.1 degree of latitude.
 
     Raises RequestRefusedError for a tile wholly beyond the projection's rim.
     """
@@ -102,7 +106,7 @@ def _geojson(document: Mapping[str, object]) -> Area:
 
 
 def _geometries(document: Mapping[str, object]) -> Iterator[Mapping[str, object]]:
-    """The geometries in a geometry, a Feature or a FeatureCollection."""
+    """Yield the geometries in a geometry, a Feature or a FeatureCollection."""
     kind = document.get("type")
     if kind == "FeatureCollection":
         features = document.get("features")
@@ -157,7 +161,7 @@ def _refused(problem: str, remedy: str = "") -> RequestRefusedError:
 
 
 def _union(*areas: shapely.Geometry) -> Area:
-    """The union as an area: lines and points that touch it are left out."""
+    """Return the union as an area, without the lines and points that touch it."""
     whole = shapely.union_all(areas)
     if isinstance(whole, Polygon | MultiPolygon):
         return whole
@@ -165,10 +169,10 @@ def _union(*areas: shapely.Geometry) -> Area:
 
 
 def _unwrap(area: Area) -> Area:
-    """An area cut at 180 degrees, put together again across it.
+    """Join an area that is cut at 180 degrees across the cut.
 
-    The parts west of the widest gap of longitude move east by 360 degrees, if the area has
-    parts at both 180 and -180.
+    The parts west of the widest gap of longitude move east by 360 degrees, if the area has parts at
+    both 180 and -180.
     """
     west, _, east, _ = area.bounds
     if west > -180.0 or east < 180.0 or isinstance(area, Polygon):

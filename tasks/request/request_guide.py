@@ -150,7 +150,7 @@ _LABELS: Mapping[str, str] = {
 
 
 def label(field: str) -> str:
-    """A field as the form names it: "region.bbox.1" is "South"."""
+    """Return the name that the form gives to a field: "region.bbox.1" is "South"."""
     parts = field.split(".")
     while parts:
         found = _at(_LABELS, ".".join(parts))
@@ -178,7 +178,7 @@ class RequestGuide:
 
 
 def _at(table: Mapping[str, _T], path: str) -> _T | None:
-    """The entry of a path, in which `*` stands for any one part."""
+    """Return the entry of a path, in which `*` stands for any one part."""
     if path in table:
         return table[path]
     parts = path.split(".")

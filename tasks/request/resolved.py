@@ -77,8 +77,10 @@ class ResolvedRequest:
     products: tuple[ResolvedProduct, ...]
 
     def with_geometry(self, number: int, geometry: Geometry) -> ResolvedProduct:
-        """Resolve a product that the catalogue does not know anew: its granules have told their
-        geometry."""
+        """Resolve again a product that the catalogue does not know.
+
+        The geometry has been read from the product's granules.
+        """
         return _product(self.request, self.target, number, geometry)
 
 

@@ -15,8 +15,10 @@ _WORDS = {
 
 
 def takes(package: Package, layer: ResolvedLayer) -> bool:
-    """Whether a package takes a layer. One that the catalogue does not describe is judged when its
-    granules are read."""
+    """Return whether a package takes a layer.
+
+    A layer that the catalogue does not describe is judged when its granules are read.
+    """
     return layer.entry is None or layer.entry.kind.value in package.takes
 
 
@@ -38,7 +40,7 @@ def check_taken(resolved: ResolvedRequest, package: Package) -> None:
 
 
 def taking_notes(resolved: ResolvedRequest, package: Package) -> tuple[str, ...]:
-    """What a scientist should know of the layers that a reduction leaves out."""
+    """Return what a scientist should know of the layers that a reduction leaves out."""
     left = [*_left_out(resolved, package)]
     if not left:
         return ()
@@ -49,7 +51,7 @@ def taking_notes(resolved: ResolvedRequest, package: Package) -> tuple[str, ...]
 
 
 def kinds_taken(package: Package) -> str:
-    """What a package takes, in words."""
+    """Describe in words what a package takes."""
     return " or ".join(_WORDS[LayerKind(kind)] for kind in package.takes)
 
 

@@ -43,8 +43,10 @@ class Target:
 
     @property
     def pixel_metres(self) -> float:
-        """The height of a pixel in metres, the same everywhere on the lattice: a resampling method
-        must not depend on the region."""
+        """Return the height of a pixel in metres, the same everywhere on the lattice.
+
+        A resampling method must not depend on the region.
+        """
         crs = parse_crs(self.lattice.crs)
         if crs.is_geographic:
             return self.lattice.resolution * METRES_PER_DEGREE
@@ -52,9 +54,10 @@ class Target:
 
 
 def target(request: Request) -> Target:
-    """The target of a request, its bounds snapped outward onto the lattice.
+    """Return the target of a request, its bounds snapped outward onto the lattice.
 
-    Raises RequestRefusedError, naming the field, for a CRS, resolution or region that cannot be.
+    Raises RequestRefusedError, which names the field, for a CRS, resolution or region that cannot
+    be.
     """
     area = region_area(request.region)
     lattice = _lattice(request)
@@ -70,15 +73,17 @@ def target(request: Request) -> Target:
 
 
 def pixel_text(request: Request, crs: str) -> str:
-    """The side of a pixel with its unit, as a scientist says it: "0.01 degree"."""
+    """Format the side of a pixel with its unit, as a scientist says it: "0.01 degree"."""
     if request.grid.modis is not None:
         return f"{request.grid.modis} m"
     return f"{request.grid.resolution:g} {_unit(crs)}"
 
 
 def finer_than_modis(request: Request, crs: str) -> str:
-    """What to know where a pixel is far smaller than any of MODIS: mostly its unit is mistaken.
-    Empty: nothing."""
+    """Return a note for a pixel far smaller than any of MODIS, or an empty text.
+
+    Such a pixel mostly means that its unit is mistaken.
+    """
     resolution = request.grid.resolution
     known = parse_crs(crs)
     if resolution is None or known.is_geographic:
@@ -107,7 +112,7 @@ def normal_crs(text: str) -> str:
 
 
 def cell_name(cell: Cell, *, modis: bool) -> str:
-    """A cell's name for people and folders: `h17v03`, or `r-6c1` of a user's lattice."""
+    """Name a cell for people and folders: `h17v03`, or `r-6c1` of a user's lattice."""
     if modis:
         return Tile.at_cell(cell.col, cell.row).name
     return f"r{cell.row}c{cell.col}"
@@ -135,7 +140,7 @@ def _lattice(request: Request) -> Lattice:
 
 
 def _bounds(request: Request, lattice: Lattice, area: Area) -> Extent:
-    """The box in CRS units that holds the region."""
+    """Return the box in CRS units that holds the region."""
     if request.region.tiles is not None and request.grid.modis is not None:
         return _tile_bounds(request.region.tiles, lattice)
     if is_plain_lonlat(lattice.crs):
@@ -146,8 +151,10 @@ def _bounds(request: Request, lattice: Lattice, area: Area) -> Extent:
 
 
 def _check_count(request: Request, lattice: Lattice, bounds: Extent) -> None:
-    """Refuse a pixel so small that the region has more of them than can be counted: the mistake is
-    at the pixel, not at the region."""
+    """Refuse a pixel so small that the region has more pixels than can be counted.
+
+    The error names the pixel as the mistake, not the region.
+    """
     west, south, east, north = bounds
     wide, high = (east - west) / lattice.resolution, (north - south) / lattice.resolution
     if not wide * high > _MOST:
@@ -173,8 +180,11 @@ def _tile_bounds(tiles: tuple[str, ...], lattice: Lattice) -> Extent:
 
 
 def _area_bounds(area: Area, crs: str) -> Extent:
-    """The box that holds a polygon: its edge sampled densely, and a net of points inside for
-    maps that are cut or folded there."""
+    """Return the box that holds a polygon.
+
+    The polygon's edge is sampled densely. A net of points inside is sampled too, for maps that are
+    cut or folded there.
+    """
     west, south, east, north = area.bounds
     step = max(east - west, north - south) / 2048
     edge = shapely.get_coordinates(shapely.segmentize(area, step))

@@ -21,5 +21,5 @@ Loader.yaml_implicit_resolvers = {
 
 
 def load_yaml(text: str) -> object:
-    """The content of a YAML document. Raises yaml.YAMLError and ValueError."""
+    """Load the content of a YAML document. Raises yaml.YAMLError and ValueError."""
     return yaml.load(text, Loader)

@@ -19,12 +19,12 @@ _Means = dict[str, dict[int | None, float]]  # by likeness, then by octave
 
 
 def at_octave(means: Mapping[int, float], octave: int, margin: float = 1.0) -> float:
-    """The seconds of an amount of work by the means of other amounts, at least one, by octave.
+    """Estimate the seconds of an amount of work from the means of other amounts.
 
-    Between and above the known amounts the mean of the nearest smaller one grows with the amount,
-    times `margin` (1 or more), up to the mean of the nearest larger one. It is never lower than
-    the mean of a smaller amount, so that it never falls as the octave grows. Below all known
-    amounts it is the mean of the smallest.
+    `means` has at least one entry, by octave. Between and above the known amounts the mean of the
+    nearest smaller one grows with the amount, times `margin` (1 or more), up to the mean of the
+    nearest larger one. The estimate is never lower than the mean of a smaller amount, so it never
+    falls as the octave grows. Below all known amounts it is the mean of the smallest.
     """
     below = [known for known in means if known <= octave]
     if not below:
@@ -46,13 +46,16 @@ class Times:
         self._samples = samples
 
     def mean(self, task_class: str) -> float | None:
-        """The mean of exactly this class; None while it has too few successes."""
+        """Return the mean of exactly this class; None while it has too few successes."""
         found = self._statistics.get(task_class)
         return found.mean if found is not None and found.count >= self._samples else None
 
     def seconds(self, task_class: str) -> float | None:
-        """What an attempt is expected to take, by its class or by the most similar ones: other
-        amounts of the same work, then the family, then the kind. None when none was timed."""
+        """Return the seconds that an attempt is expected to take; None when nothing was timed.
+
+        The estimate uses the class itself or the most similar ones: other amounts of the same work,
+        then the family, then the kind.
+        """
         asked = parse(task_class)
         for means in (
             self._by_work.get(asked.work),
@@ -64,9 +67,12 @@ class Times:
         return None
 
     def limit(self, task_class: str) -> float | None:
-        """The seconds by which an attempt may be judged: what is expected, times `GENEROUS` where
-        similar work says it. Another product or package says nothing here, nor does work of an
-        unknown amount. None when nothing can be said."""
+        """Return the seconds by which an attempt may be judged; None when nothing is known.
+
+        The limit is the expected duration, times `GENEROUS` where it comes from similar work. The
+        durations of another product or package are not used, nor those of work of an unknown
+        amount.
+        """
         asked = parse(task_class)
         if asked.octave is None:
             return self.mean(task_class)

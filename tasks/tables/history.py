@@ -32,8 +32,11 @@ BATCH = 40  # attempts counted in one transaction: two rows each at most, and th
 
 @dataclass(frozen=True, kw_only=True)
 class ClassStatistics:
-    """Durations in seconds of a task class's successful attempts, by Welford's recurrence (Knuth,
-    The Art of Computer Programming, volume 2, 4.2.2)."""
+    """Hold the durations in seconds of a task class's successful attempts.
+
+    Mean and variance follow Welford's recurrence (Knuth, The Art of Computer Programming, volume 2,
+    4.2.2).
+    """
 
     task_class: str
     count: int = 0
@@ -94,21 +97,26 @@ def class_statistics(store: Store) -> dict[str, ClassStatistics]:
 
 
 def executions(store: Store, days: int, today: dt.date) -> Iterator[DayCount]:
-    """Executions of the last `days` days up to `today` by day, phase, class and outcome."""
+    """Yield the executions of the last `days` days, by day, phase, class and outcome.
+
+    `today` is the last of these days.
+    """
     first = today - dt.timedelta(days=days - 1)
     for row in store.scan(TABLE, PARTITION, f"d|{first.isoformat()}|", "d}"):
         yield _DAY.load(row)
 
 
 def load_cursor(store: Store) -> Cursor:
-    """The cursor as it is."""
+    """Load the cursor as it is stored."""
     row = store.get(TABLE, PARTITION, CURSOR)
     return _CURSOR.load(row) if row else Cursor()
 
 
 def take_over(store: Store, epoch: int) -> frozenset[str]:
-    """Let no manager of a lower epoch count any more; the attempts that are counted but may still
-    be among the news.
+    """Stop all managers of a lower epoch from counting.
+
+    Returns:
+        The attempts that are counted but whose completion events may still exist.
 
     Raises:
         FencedError: a manager of a higher epoch counts now.
@@ -122,7 +130,7 @@ def take_over(store: Store, epoch: int) -> frozenset[str]:
 
 
 def attempt_id(event: CompletionEvent) -> str:
-    """What an ended attempt is called in the cursor."""
+    """Return the name of an ended attempt in the cursor."""
     return f"{event.key[:20]}.{event.number}"
 
 

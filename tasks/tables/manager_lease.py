@@ -46,7 +46,7 @@ _LEASE = Codec(Lease, "lease")
 
 
 def read(runtime: Runtime) -> Lease:
-    """The lease as it stands; an empty one before the first manager. Raises StoreError."""
+    """Read the lease; it is empty before the first manager. Raises StoreError."""
     row = runtime.requests.get(MANAGER)
     return _LEASE.load(row) if row else Lease()
 

@@ -84,17 +84,17 @@ def mails(store: Store, request: str | None = None) -> Iterator[Mail]:
 
 
 def unsent(store: Store) -> Iterator[Mail]:
-    """The mails that are to be sent."""
+    """Yield the mails that are to be sent."""
     return (mail for mail in mails(store) if not mail.sent_at)
 
 
 def mark_sent(store: Store, clock: Clock, mail: Mail, at: float) -> None:
-    """The mail server took the mail."""
+    """Record that the mail server accepted the mail."""
     _change(store, clock, replace(mail, sent_at=at, error=""))
 
 
 def mark_failed(store: Store, clock: Clock, mail: Mail, error: str) -> None:
-    """The mail server did not take the mail; it stays to be sent."""
+    """Record that the mail server did not accept the mail, which remains to be sent."""
     _change(store, clock, replace(mail, tries=mail.tries + 1, error=error[:500]))
 
 

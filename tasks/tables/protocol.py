@@ -46,7 +46,7 @@ class Claimed:
         log: str = "",
         peak_memory: int = 0,
     ) -> Attempt:
-        """The record of this attempt, for `commit` or `fail`."""
+        """Return the record of this attempt, for `commit` or `fail`."""
         return Attempt(
             key=self.task.key,
             number=self.task.attempt,
@@ -112,16 +112,17 @@ def commit(
     files: Sequence[ArtifactFile],
     first: Task | None = None,
 ) -> bool:
-    """RUNNING -> DONE; the blobs of `files` must be stored. `first` is the task as
-    claimed: unless its row has changed since, it need not be read again.
+    """Change a task from RUNNING to DONE; the blobs of `files` must be stored.
+
+    `first` is the task as claimed. If its row has not changed since, the row is not read again.
 
     Returns:
-        Whether this attempt's artifact is the task's. False: someone else acts under another
-        claim; leave the blobs alone, the sweep deletes them.
+        Whether this attempt's artifact is the task's. If False, another attempt holds the task
+        under another fencing token: leave the blobs alone, the sweep deletes them.
 
     Raises:
         StoreError: storage does not answer and the outcome is unknown. Calling again is safe.
-        ValueError: more files than a row can name (about 200).
+        ValueError: there are more files than a row can name (about 200).
     """
     return _end(runtime, attempt, lambda task: transitions.commit(task, attempt, files), first)
 
@@ -133,11 +134,11 @@ def fail(
     asked: float = 0.0,
     healing: int = 0,
 ) -> bool:
-    """RUNNING -> READY (later), WAITING or FAILED by the attempt's category.
+    """Change a task from RUNNING to READY (later), WAITING or FAILED, by the attempt's category.
 
-    `asked` is a delay in seconds the server asked for; `healing` has a bit for each input whose
-    blob is missing or damaged. The manager calls it for a lost worker. Returns and raises as
-    `commit`.
+    `asked` is a delay in seconds that the server asked for; `healing` has a bit for each input
+    whose blob is missing or damaged. The manager calls this function for a lost worker. It returns
+    and raises the same as `commit`.
     """
     jitter = runtime.random.random()
     now = runtime.clock.now()
@@ -151,16 +152,20 @@ def fail(
 
 
 def lose_inputs(runtime: Runtime, claimed: Claimed, damaged: int) -> None:
-    """An attempt found inputs damaged in storage, `damaged` by bits: before it fails, they are
-    lost. Raises StoreError as `lose`; may be repeated."""
+    """Record that an attempt found inputs damaged in storage, before the attempt fails.
+
+    `damaged` has a bit for each such input; `lose` is called for each. Raises StoreError as `lose`
+    does. The call may be repeated.
+    """
     for i, given in enumerate(claimed.spec.inputs):
         for file in claimed.input_files.get(i, ()) if damaged >> i & 1 else ():
             lose(runtime, given.key, file.blob)
 
 
 def lose(runtime: Runtime, key: str, blob: str) -> None:
-    """Somebody found this blob of an artifact gone or damaged: whoever wants it has it made again,
-    unless it has been by now.
+    """Record that this blob of an artifact is missing or damaged.
+
+    The artifact is made again for whoever needs it, unless it has been made again already.
 
     Raises:
         StoreError: storage failed on each of several tries.
@@ -214,7 +219,7 @@ def change_task(
 
 
 def _tagged(task: Task, etags: Sequence[str]) -> Task:
-    """A task after a transaction, whose first row is always its own."""
+    """Return a task with its ETag after a transaction, whose first row is always the task's own."""
     return replace(task, etag=etags[0]) if etags else task
 
 
@@ -241,8 +246,11 @@ def _end(
     decide: transitions.Decision,
     first: Task | None = None,
 ) -> bool:
-    """End an attempt once. Whether it took effect is told by its attempt row, written in the same
-    transaction: the task itself may have moved on since."""
+    """End an attempt once.
+
+    The attempt's row, written in the same transaction, tells whether the end took effect: the task
+    itself may have moved on since.
+    """
     key = attempt.key
 
     def once(task: Task) -> Change:

@@ -83,7 +83,7 @@ def submit(
 
 
 def load(runtime: Runtime, request: str) -> RequestRow:
-    """A request's row with its document; NoSuchRequestError when there is none."""
+    """Load a request's row with its document; raise NoSuchRequestError when there is none."""
     row = row_of(runtime, request)
     if not row.document:
         text = runtime.blobs.get_bytes(blobs.PLANS, _document_blob(request)).decode()
@@ -92,7 +92,10 @@ def load(runtime: Runtime, request: str) -> RequestRow:
 
 
 def row_of(runtime: Runtime, request: str) -> RequestRow:
-    """A request's row, without a document over 60 kB; NoSuchRequestError when there is none."""
+    """Load a request's row, without a document over 60 kB.
+
+    Raises NoSuchRequestError when there is none.
+    """
     found = runtime.requests.request(request)
     if found is None:
         raise NoSuchRequestError(request)
@@ -100,7 +103,7 @@ def row_of(runtime: Runtime, request: str) -> RequestRow:
 
 
 def document_of(row: RequestRow) -> Request:
-    """The request of a row that `load` returned."""
+    """Return the request of a row that `load` returned."""
     return parse_request(json.loads(row.document))
 
 
@@ -110,9 +113,10 @@ def list_requests(
     limit: int = 100,
     after: RequestRow | None = None,
 ) -> Iterator[RequestRow]:
-    """Requests, newest first, of one owner or of all; those older than `after`, if it is given.
+    """Yield the requests of one owner or of all, newest first.
 
-    Dry runs are in no list. Document, gaps and notes are left out.
+    Only requests older than `after` are yielded, if it is given. Dry runs are in no list. Document,
+    gaps and notes are left out.
     """
     return runtime.requests.page(owner, limit, after)
 
@@ -165,8 +169,11 @@ def order(runtime: Runtime, request: str, order: RequestOrder) -> None:
 
 
 def _cancelled(row: RequestRow, now: float) -> RequestRow:
-    """A live request with the order to cancel it. Before its plan is written it wants no task, and
-    none can be added: whoever plans it writes only over the state that it found."""
+    """Return a live request with the order to cancel it.
+
+    Before its plan is written, the request has no interest in any task, and none can be added: a
+    manager that plans it writes the plan only if the state is still the one that it found.
+    """
     match row.state:
         case RequestState.SUBMITTED:
             message = "cancelled before it was planned"
@@ -215,15 +222,17 @@ def interests(runtime: Runtime, request: str) -> Iterator[Interest]:
 
 
 def results(runtime: Runtime, request: str) -> Iterator[Interest]:
-    """The results that are there, each with its files and its folder (`output`), by output. What
-    stood in for one that was made after all is left out."""
+    """Yield the results that exist, each with its files and its folder (`output`), by output.
+
+    If a result was made after its fallback task had made another, the fallback task's is left out.
+    """
     found = [w for w in interests(runtime, request) if w.output and w.outcome is TaskOutcome.DONE]
     stood_in = {key for interest in found for key in interest.fallbacks}
     yield from sorted((w for w in found if w.key not in stood_in), key=lambda w: (w.output, w.name))
 
 
 def failures(runtime: Runtime, request: str) -> Iterator[Interest]:
-    """What failed or could not be made, by phase and name."""
+    """Yield what failed or could not be made, by phase and name."""
     order = list(Phase)
     found = [
         w for w in interests(runtime, request) if w.outcome in (TaskOutcome.FAILED, TaskOutcome.GAP)
@@ -240,7 +249,7 @@ def gaps(runtime: Runtime, row: RequestRow) -> tuple[Gap, ...]:
 
 
 def gaps_blob(request: str) -> str:
-    """The blob in `results` with all gaps of a request."""
+    """Return the name of the blob in `results` that has all gaps of a request."""
     return f"{request}/gaps.json"
 
 

@@ -44,8 +44,11 @@ _NEWEST = 10**13  # milliseconds; RowKeys of lists count down from it
 
 @dataclass(frozen=True, kw_only=True)
 class PhaseCount:
-    """A phase's tasks of one request. `done` includes `reused`, which were DONE before it asked;
-    `cancelled` are those that were unfinished when the request was cancelled or failed."""
+    """Count a phase's tasks of one request.
+
+    `done` includes `reused`: tasks that were DONE before the request asked for them. `cancelled`
+    counts the tasks that were unfinished when the request was cancelled or failed.
+    """
 
     total: int = 0
     done: int = 0
@@ -195,8 +198,10 @@ class RequestTable:
         return REQUEST.load(found) if found else None
 
     def live(self) -> list[str]:
-        """Return the ids of all requests that have not ended, or have an order that is not obeyed
-        yet."""
+        """Return the ids of all live requests.
+
+        A request is live if it has not ended, or if it has an order that has not been obeyed yet.
+        """
         return [_MARKER.load(row).id for row in self._scan("l|")]
 
     def unsettled(self) -> list[str]:
@@ -216,8 +221,11 @@ class RequestTable:
         return [(_MARKER.load(row).id, row.row) for row in self._scan("n|")]
 
     def page(self, owner: str | None, limit: int, after: RequestRow | None) -> Iterator[RequestRow]:
-        """Yield the requests of a list, newest first: an owner's or, with None, all. `after` is
-        left out and all that is newer."""
+        """Yield the requests of a list, newest first.
+
+        The list is that of an owner or, with None, of all owners. Only requests older than `after`
+        are yielded.
+        """
         start, end = prefix_range(_list(owner))
         if after is not None:
             # "!" comes before all characters of an id.
@@ -301,8 +309,10 @@ def list_operations(row: RequestRow) -> tuple[Operation, ...]:
 
 
 def _list(owner: str | None) -> str:
-    """Return a list's part of a RowKey. An owner's name may have any length, and characters that a
-    key cannot have."""
+    """Return a list's part of a RowKey.
+
+    An owner's name may have any length, and characters that a key cannot have.
+    """
     name = "all" if owner is None else hashlib.sha256(owner.encode()).hexdigest()[:32]
     return f"i|{name}|"
 

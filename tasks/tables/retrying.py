@@ -45,7 +45,7 @@ class Scope:
 
     @classmethod
     def parse(cls, text: str) -> "Scope":
-        """The scope of a stored order."""
+        """Parse the scope of a stored order."""
         kind, _, value = text.partition("|")
         if kind == "task":
             return cls(task=value)
@@ -53,7 +53,10 @@ class Scope:
 
     @classmethod
     def of(cls, category: str = "", task: str = "") -> "Scope":
-        """The scope that people name. Raises ValueError with what to name instead."""
+        """Return the scope that people name.
+
+        Raises ValueError, whose message says what to name instead.
+        """
         if category and task:
             raise ValueError("name a category or a task, not both")
         if task and not is_key(task):
@@ -78,13 +81,15 @@ class Scope:
 
 
 def retry(runtime: Runtime, request: str, scope: Scope) -> RequestRow:
-    """Try again what failed; the row of the request that does it: this one while it runs, else the
-    latest of its line of retries. Asked twice, it does the same as once.
+    """Retry what failed, and return the row of the request that does it.
+
+    That request is this one while it runs, else the latest of its line of retries. A second call
+    has no further effect.
 
     Raises:
-        NoSuchRequestError: there is none of this id.
-        CancellingError: it is being cancelled.
-        NothingToRetryError: it ended with nothing failed or missing, or was only counted.
+        NoSuchRequestError: there is no request of this id.
+        CancellingError: the request is being cancelled.
+        NothingToRetryError: the request ended with nothing failed or missing, or was only counted.
         ValueError: too many orders wait.
         StoreError: storage failed; call again.
     """
@@ -116,8 +121,11 @@ class Reached:
 
 @dataclass(frozen=True, kw_only=True)
 class Reach:
-    """All requests that a scope reaches. The `running` ones try again themselves; for each that has
-    `ended` another is made. `more` when others have ended with such failures, too."""
+    """Hold all requests that a scope reaches.
+
+    The `running` ones try again themselves; for each that has `ended` another request is made.
+    `more` is set when further requests have ended with such failures.
+    """
 
     running: tuple[Reached, ...] = ()
     ended: tuple[Reached, ...] = ()
@@ -130,11 +138,12 @@ class Reach:
 
 
 def reach(runtime: Runtime, scope: Scope, since: float) -> Reach:
-    """The requests that have failures of a scope: those that run, and those of the latest
-    `LOOKED_AT` that have ended since then, `MOST_ENDED` of them at most.
+    """Find the requests that have failures of a scope.
 
-    Left out are those that somebody cancelled, that are being tried again by now, and those that
-    run and are to fail when anything is missing. Raises StoreError.
+    These are the running ones, and of the latest `LOOKED_AT` requests those that have ended after
+    `since`, at most `MOST_ENDED`. Requests are left out if somebody cancelled them, if they are
+    already being tried again, or if they run and are to fail when anything is missing. Raises
+    StoreError.
     """
     running: list[Reached] = []
     for name in runtime.requests.live():
@@ -186,8 +195,10 @@ def _ordered(runtime: Runtime, request: str, scope: Scope) -> RequestRow:
 
 
 def _named(runtime: Runtime, row: RequestRow) -> RequestRow:
-    """Name the request that tries an ended one again, before it is made: asked for twice at the
-    same time, or again after a crash, there is one."""
+    """Name the request that tries an ended one again, before that request is made.
+
+    Two calls at the same time, or a second call after a crash, so lead to one request.
+    """
     name = f"{row.id[:23]}-{new_id(runtime.random)}"
 
     def change(found: RequestRow) -> RequestRow:

@@ -38,7 +38,7 @@ class Interest:
         return (*self.earlier, self.fallback) if self.fallback else self.earlier
 
     def succeeded(self, fallback: str) -> "Interest":
-        """The want with a new successor besides those that it has."""
+        """Return the interest with one more fallback task."""
         if not fallback or fallback == self.fallback:
             return self
         earlier = tuple(one for one in self.fallbacks if one != fallback)
@@ -47,8 +47,11 @@ class Interest:
 
 @dataclass(frozen=True, kw_only=True)
 class CompletionEvent:
-    """What the manager must digest: an ended attempt (`number` > 0), an end without one, or that a
-    task waits anew."""
+    """Hold a completion event, which the manager must process.
+
+    It says that an attempt ended (`number` > 0), that a task ended without one, or that a task is
+    waiting on inputs again.
+    """
 
     key: str
     row: str

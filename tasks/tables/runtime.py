@@ -49,5 +49,5 @@ def memory_runtime(clock: Clock | None = None, seed: int = 0) -> Runtime:
 
 
 def new_id(source: Random) -> str:
-    """A random id of 16 hexadecimal digits."""
+    """Return a random id of 16 hexadecimal digits."""
     return f"{source.getrandbits(64):016x}"

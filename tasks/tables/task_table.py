@@ -262,15 +262,19 @@ def attempt_event(task: Task, attempt: Attempt) -> Upsert:
 
 
 def end_event(task: Task, said: str = "") -> Upsert:
-    """Write the news that a task ended without an attempt of its own; `said` is told in place of
-    the task's reason."""
+    """Write the completion event of a task that ended without an attempt of its own.
+
+    `said` is reported in place of the task's reason.
+    """
     message = said or task.reason
     return _put_event(task, f"g{task.generation:06d}", category=task.category, message=message)
 
 
 def wait_event(task: Task) -> Upsert:
-    """Write the news that a task waits anew, for inputs that may have ended before it could hear
-    them: the manager looks at each."""
+    """Write the completion event of a task that is waiting on inputs again.
+
+    Its inputs may have ended before the task could be notified, so the manager looks at each.
+    """
     return _put_event(task, f"w{task.generation:06d}")
 
 
@@ -329,8 +333,11 @@ class TaskTable:
         return TASK.load(row) if row else None
 
     def tasks(self, shard: str, keys: Sequence[str]) -> dict[str, Task]:
-        """Return tasks of a shard, by key. `keys` are in order: rows that lie close together are
-        read as one range; where many others lie between them, each is read by itself."""
+        """Return tasks of a shard, by key.
+
+        `keys` are in order. Rows that lie close together are read as one range; where many others
+        lie between them, each row is read by itself.
+        """
         found: dict[str, Task] = {}
         left = list(keys)
         while left:
@@ -416,8 +423,11 @@ class TaskTable:
         *,
         skip: bool = False,
     ) -> list[ReadyMarker]:
-        """Return the first ready tasks of a shard, by request, or those of one request; or those
-        after a marker, with `skip` after all of that marker's request."""
+        """Return the first ready tasks of a shard, by request, or those of one request.
+
+        If `after` is given, the tasks after that marker are returned; with `skip`, those after all
+        tasks of that marker's request.
+        """
         start, end = prefix_range(f"r|{request}|" if request else "r|")
         if after:
             start = f"r|{after.request}" + ("}" if skip else f"|{after.key}\0")
@@ -432,8 +442,10 @@ class TaskTable:
         return map(LATER.load, self._scan(shard, "z|"))
 
     def begun(self, shard: str, limit: int) -> tuple[list[RunningMarker], list[LaterMarker]]:
-        """Return what is running and what is ready later, whose markers are neighbours, by one
-        call; `limit` of both at most."""
+        """Return the tasks that are running and those that are ready later, in one call.
+
+        The markers of the two are neighbours. `limit` is the most of both together.
+        """
         found = list(self._store.scan(TABLE, shard, "x|", "z}", limit=limit))
         running = [RUNNING.load(row) for row in found if row.row.startswith("x|")]
         return running, [LATER.load(row) for row in found if row.row.startswith("z|")]

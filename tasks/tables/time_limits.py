@@ -17,7 +17,7 @@ class TimeLimits:
 
     @classmethod
     def of(cls, settings: Settings) -> "TimeLimits":
-        """The rule that the settings ask for."""
+        """Return the rule that the settings ask for."""
         return cls(
             factor=settings.timeout_factor,
             samples=settings.timeout_samples,
@@ -26,9 +26,12 @@ class TimeLimits:
         )
 
     def bound(self, times: Times, task_class: str, retries: int) -> float:
-        """Seconds an attempt may run: `factor` times what its class or similar work took, at least
-        the floor, doubled with each retry, at most the ceiling, which alone holds where nothing
-        similar was timed. It never falls as the amount of work grows."""
+        """Return the time limit of an attempt in seconds.
+
+        The limit is `factor` times what the task's class or similar work took, at least the floor,
+        doubled with each retry, and at most the ceiling. Where nothing similar was timed, the limit
+        is the ceiling. It never falls as the amount of work grows.
+        """
         expected = times.limit(task_class)
         if expected is None:
             return self.ceiling

@@ -44,8 +44,11 @@ class RetryPolicy:
     longest: float = 21_600.0  # that a server may ask for
 
     def delay(self, retries: int, jitter: float, asked: float = 0.0) -> float:
-        """Exponential back-off, times 0.5 to 1.5 by `jitter` in [0, 1); at least `asked`, as far as
-        that is allowed."""
+        """Return the seconds of an exponential back-off.
+
+        The delay is multiplied by 0.5 to 1.5 by `jitter` in [0, 1). It is at least `asked`, as far
+        as that is allowed.
+        """
         back_off = min(self.ceiling, self.base * 2.0**retries) * (0.5 + jitter)
         return max(min(asked, self.longest), back_off)
 
@@ -56,10 +59,10 @@ class RetryPolicy:
 
 
 def create(spec: Spec, interest: Interest, missing: int, edges: Sequence[Edge] = ()) -> Change:
-    """A new task: its row, its specification, its first want, edges to its dependents. None of it
-    can be there without the row.
+    """Create a task: its row, its specification, its first interest and its dependents.
 
-    `missing` has a bit for each input that is not DONE.
+    No other row can exist without the task's row. `missing` has a bit for each input that is not
+    DONE.
     """
     task = Task(
         key=interest.key,
@@ -112,17 +115,20 @@ def add_interest(
 
 
 def link(task: Task, edges: Sequence[Edge]) -> Change:
-    """Dependents begin to wait for the task. The state of the task in this transaction is exact:
-    an end that comes later finds the edges."""
+    """Add dependents that wait for the task.
+
+    The state of the task in this transaction is exact: an end that comes later finds the
+    dependents.
+    """
     return _change(task, replace(task, has_dependents=True), _edges(edges))
 
 
 def drop(task: Task, request: str, ended: Callable[[str], bool] = lambda _: False) -> Change:
-    """A request wants the task no longer; with the last want a live task is CANCELLED.
+    """Remove a request's interest in the task; a live task without interests is CANCELLED.
 
-    `ended` says of another request that it has ended: it was told of an earlier end of the task,
-    which another request had begun again, and keeps it no longer alive. The caller orders the kill
-    of a running attempt by its worker and claim, after the change.
+    `ended` says whether another request has ended. Such a request received an earlier end of the
+    task, which a further request has started over; its interest no longer keeps the task alive. The
+    caller orders the kill of a running attempt by its worker and fencing token, after the change.
     """
     interests = tuple(w for w in task.interests if w != request)
     if task.state.live and all(map(ended, interests)):
@@ -136,8 +142,11 @@ def drop(task: Task, request: str, ended: Callable[[str], bool] = lambda _: Fals
 
 
 def deliver(task: Task, request: str) -> Change:
-    """A request that is about to end is told of a DONE task before the news of it is digested, in
-    one transaction with the task's row as it was read."""
+    """Record a DONE task for a request that is about to end.
+
+    This is done before the completion event of the task is processed, in one transaction with the
+    task's row as it was read.
+    """
     if task.state is not State.DONE or request not in task.interests:
         raise FencedError(f"task {task.key} is {task.state}, or not wanted by request {request}")
     told = task_table.tell_interest(request, task.key, TaskOutcome.DONE, files=task.files)
@@ -167,8 +176,10 @@ def claim(task: Task, fencing_token: str, worker: str, now: float) -> Change:
 
 
 def commit(task: Task, attempt: Attempt, files: Sequence[ArtifactFile]) -> Change:
-    """RUNNING -> DONE with the artifact, by the attempt that holds the claim. The row keeps the
-    worker's name: what it made is at hand there."""
+    """Change RUNNING to DONE with the artifact, by the attempt that holds the claim.
+
+    The row keeps the worker's name, because that worker's host has the artifact at hand.
+    """
     _fence(task, attempt.claim)
     new = replace(task, state=State.DONE, files=tuple(files), category=None, missing=0, lacking=0)
     return _change(task, new, _ended(new, attempt))
@@ -184,10 +195,11 @@ def fail(
     asked: float = 0.0,
     healing: int = 0,
 ) -> Change:
-    """RUNNING -> READY (later), WAITING (an input is made again) or FAILED, by the category.
+    """Change RUNNING to READY (later), WAITING or FAILED, by the category.
 
-    `asked` is the delay in seconds a server asked for; `healing` the bits of the inputs whose
-    blobs are missing or damaged. The manager calls it too, with the same claim, for a lost worker.
+    It is WAITING while an input is made again. `asked` is the delay in seconds that a server asked
+    for; `healing` has the bits of the inputs whose blobs are missing or damaged. The manager also
+    calls this function, with the same claim, for a lost worker.
     """
     _fence(task, attempt.claim)
     if attempt.category is None:
@@ -220,10 +232,11 @@ def fail(
 
 
 def tell(task: Task, ended: int, lacking: int) -> Change:
-    """Inputs have ended: `ended` and `lacking` (a subset of it) are bits of input indices.
+    """Record that inputs have ended.
 
-    WAITING -> READY when all inputs are there. When all have ended and some are lacking, the
-    task stays WAITING with `missing` 0, and the manager plans its successor, see `supersede`.
+    `ended` and `lacking` (a subset of it) are bits of input indices. WAITING becomes READY when all
+    inputs exist. When all have ended and some are lacking, the task stays WAITING with `missing` 0,
+    and the manager plans its fallback task, see `supersede`.
     """
     if task.state is not State.WAITING:
         return Change(task=task, operations=())
@@ -247,8 +260,11 @@ def reconsider(task: Task, inputs: int) -> Change:
 
 
 def supersede(task: Task, fallback: str, reason: str = "") -> Change:
-    """WAITING with lacking inputs -> FAILED as upstream failed; `fallback` is the key of the
-    task planned over the inputs that exist, or empty when none does; `reason` the first cause."""
+    """Change WAITING with lacking inputs to FAILED, with the category of an upstream failure.
+
+    `fallback` is the key of the fallback task, planned over the inputs that exist, or empty when
+    none does; `reason` is the first cause.
+    """
     if task.state is not State.WAITING or task.missing or not task.lacking:
         raise FencedError(f"task {task.key} is not waiting with lacking inputs")
     new = replace(
@@ -262,8 +278,11 @@ def supersede(task: Task, fallback: str, reason: str = "") -> Change:
 
 
 def stop(task: Task, category: Category, reason: str, said: str) -> Change:
-    """READY -> FAILED without an attempt: others have failed in the way that this one would, for
-    this `reason`; `said` is what its requests are told."""
+    """Change READY to FAILED without an attempt.
+
+    Other tasks have failed for this `reason`, and this one would fail in the same way. `said` is
+    what is reported to its requests.
+    """
     if task.state is not State.READY:
         raise FencedError(f"task {task.key} is {task.state}, not ready")
     new = replace(task, state=State.FAILED, category=category, reason=reason)
@@ -271,15 +290,17 @@ def stop(task: Task, category: Category, reason: str, said: str) -> Change:
 
 
 def wake(task: Task, now: float) -> Change:
-    """The back-off is over: the task is ready now."""
+    """Make the task ready now that its back-off is over."""
     if task.state is not State.READY or not 0 < task.not_before <= now:
         raise FencedError(f"task {task.key} is not due")
     return _change(task, replace(task, not_before=0.0))
 
 
 def heal(task: Task, missing: int, edges: Sequence[Edge] = ()) -> Change:
-    """DONE or EXPIRED -> READY or WAITING: the artifact's blobs are gone and must be made again,
-    for the dependents of `edges` which wait for it."""
+    """Change DONE or EXPIRED to READY or WAITING, because the artifact's blobs are missing.
+
+    The artifact must be made again for the dependents of `edges`, which wait for it.
+    """
     if task.state not in (State.DONE, State.EXPIRED):
         return Change(task=task, operations=())
     fresh = replace(
@@ -334,8 +355,11 @@ def expire(task: Task) -> Change:
 
 
 def lose(task: Task, blob: str) -> Change:
-    """DONE -> EXPIRED: this blob of the artifact is not in storage any more. The requests that were
-    told of it keep their wants, and hear when another has it made again."""
+    """Change DONE to EXPIRED: this blob of the artifact is no longer in storage.
+
+    The requests that received the artifact keep their interests, and are notified when the artifact
+    has been made again.
+    """
     if all(file.blob != blob for file in task.files):
         return Change(task=task, operations=())
     return _change(task, replace(task, state=State.EXPIRED, files=()))
@@ -376,13 +400,13 @@ def _inserted(operation: Upsert) -> Insert:
 
 
 def _waits(before: Task, after: Task) -> tuple[Operation, ...]:
-    """The news of a task that begins again and waits."""
+    """Return the completion event of a task that starts over and is waiting on inputs."""
     begun = after.generation != before.generation and after.state is State.WAITING
     return (task_table.wait_event(after),) if begun else ()
 
 
 def _ended(task: Task, attempt: Attempt) -> tuple[Operation, ...]:
-    """An attempt's end: its row for good, and the news of it for the manager."""
+    """Return an attempt's end: its permanent row and the completion event for the manager."""
     return task_table.insert_attempt(attempt), task_table.attempt_event(task, attempt)
 
 

@@ -169,8 +169,10 @@ def order_hold(
     why: str = "",
     wait: float = 0.0,
 ) -> bool:
-    """Say what a worker may take, why, and in how many seconds it is tried again; nothing changes
-    for a later incarnation of it."""
+    """Order what a worker may take, why, and in how many seconds it is tried again.
+
+    Nothing changes for a later incarnation of the worker.
+    """
     now = clock.now()
 
     def change(old: WorkerRow) -> WorkerRow:
