@@ -70,7 +70,7 @@ class Pages:
             tone=tone,
             version=version("swathmill"),
             me=None,
-            portal="",
+            section="",
             manager=self.manager,
             sample=sample,
         )
@@ -100,10 +100,10 @@ class Pages:
         return self._env.get_template(template).render(**values)
 
     def page(
-        self, template: str, me: Person | None, portal: str, status: int = 200, /, **values: object
+        self, template: str, me: Person | None, section: str, status: int = 200, /, **values: object
     ) -> Response:
-        """Render a whole page for a person; `portal` names the part of the portal it belongs to."""
-        return _html(self.text(template, me=me, portal=portal, **values), status)
+        """Render a whole page for a person; `section` is the part of the portal it belongs to."""
+        return _html(self.text(template, me=me, section=section, **values), status)
 
     def part(self, template: str, /, **values: object) -> Response:
         """Render a part of a page, which htmx puts in its place."""

@@ -336,7 +336,7 @@ def _hints(row: RequestRow, *, acts: bool) -> str:
         return "Paused: running tasks will finish; no new ones start."
     match row.state:
         case RequestState.SUBMITTED | RequestState.PLANNING if not acts:
-            return "Not planned yet: no service manager is at work. It goes on when one is."
+            return "Not planned yet: no service manager is at work. It starts as soon as one is."
         case RequestState.SUBMITTED:
             return "Accepted. It waits for its turn to be planned."
         case RequestState.PLANNING:
@@ -344,7 +344,7 @@ def _hints(row: RequestRow, *, acts: bool) -> str:
         case RequestState.WRITING:
             return "The plan is made. The first tasks start while the others are being written."
         case RequestState.HELD:
-            return "Confirmed: it goes on." if row.order is RequestOrder.CONFIRM else ""
+            return "Confirmed: it will start." if row.order is RequestOrder.CONFIRM else ""
         case _:
             return ""
 

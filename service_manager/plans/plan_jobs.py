@@ -19,7 +19,7 @@ from tasks.tables.expectation import Times
 from tasks.tables.request_table import RequestRow
 from tasks.tables.runtime import Runtime, new_id
 
-log = structlog.get_logger("manager.planning")
+log = structlog.get_logger("manager.plan_jobs")
 
 COLLECT = (50_000, 20, 50)
 """`gc.set_threshold` for a process that plans: plans are very many small objects without a cycle,

@@ -22,7 +22,7 @@ from tasks.tables.rows import CompletionEvent
 from tasks.tables.runtime import Runtime
 from tasks.tables.task_table import note_counted, tell_interest
 
-log = structlog.get_logger("manager.digest")
+log = structlog.get_logger("manager.completion_events")
 
 ROWS = 200  # news read from one shard at once
 _HELD = (State.FAILED, State.WAITING)  # until all that is being revived is

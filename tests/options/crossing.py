@@ -32,7 +32,7 @@ PRODUCTS: dict[str, list[dict[str, Any]]] = {
 _RING = [[-7, 52], [-1, 53], [-4, 57], [-7, 52]]
 REGIONS: dict[str, dict[str, Any]] = {
     "box": {"bbox": [-4.0, 52.0, 3.0, 57.0]},
-    "spot": {"bbox": [-2.6, 54.0, -1.4, 55.0]},  # in one tile: cells of the fine grid cost seconds
+    "spot": {"bbox": [-4.0, 53.5, -1.0, 55.5]},  # in one tile: cells of the fine grid cost seconds
     "tile": {"tiles": ["h17v03"]},
     "polygon": {"geojson": {"type": "Polygon", "coordinates": [_RING]}, "clip": True},
 }

@@ -577,7 +577,7 @@ def test_look_ups_are_bounded_and_read_the_requests_once(
         loads.append(name)
         return load(found, name)
 
-    monkeypatch.setattr("portal.core.sign_in_mail.requests.load", counted)
+    monkeypatch.setattr("portal.core.sign_in_mail.request_operations.load", counted)
     while waiting:
         waiting.pop()()
     assert len(loads) == 1
