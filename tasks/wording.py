@@ -37,11 +37,11 @@ class Guide(Protocol):
     """What is known of a document's fields. A path is dotted: `products.0.name`."""
 
     def wanted(self, path: str) -> ExpectedValue | None:
-        """What the field takes; None when nothing more is known than its type."""
+        """Return what the field takes; None when no more than its type is known."""
         ...
 
     def names(self, path: str) -> Sequence[str]:
-        """The fields of the part at this path; none: not known."""
+        """List the fields of the part at this path; empty when they are not known."""
         ...
 
     def home(self, name: str) -> str:
@@ -96,7 +96,7 @@ def sentence(details: ErrorDetails) -> str:
 
 
 def nearest(name: str, known: Iterable[str], count: int = 1) -> list[str]:
-    """The known names most like a misspelt one, whatever their case."""
+    """List the known names most like a misspelt one, in any case."""
     by_lower = {each.lower(): each for each in known}
     return [by_lower[n] for n in difflib.get_close_matches(name.lower(), by_lower, count, 0.6)]
 
@@ -108,7 +108,7 @@ def listed(names: Sequence[str], last: str = "or") -> str:
 
 
 def shown(value: object) -> str:
-    """A value in a sentence: text in quotes, cut where it is long; of lists only that they are."""
+    """Write a value for a sentence: text in quotes, cut where it is long; lists only as such."""
     if value is None:
         return "nothing"
     if isinstance(value, str) and _NUMBER.fullmatch(value):
@@ -195,8 +195,10 @@ def _fault(details: ErrorDetails, document: object) -> _Fault:
 
 
 def _place(loc: Path, kind: str, document: object) -> tuple[Path, tuple[str, ...]]:
-    """Where an error is in the document. What a place of pydantic's has besides (the branches of a
-    union) is no part of the document."""
+    """Find where an error is in the document.
+
+    pydantic's location also names the branch of a union, which is no part of the document.
+    """
     at: object = document
     path: list[str | int] = []
     tags: list[str] = []
@@ -217,8 +219,10 @@ def _place(loc: Path, kind: str, document: object) -> tuple[Path, tuple[str, ...
 
 
 def _of_another_branch(fault: _Fault, found: Sequence[_Fault], document: object) -> bool:
-    """Whether an error is of a branch of a union that the value was not meant for: a mapping for
-    the branch that takes mappings, anything else for one that takes a word."""
+    """Return whether an error belongs to a branch of a union that the value was not meant for.
+
+    A mapping is meant for the branch that takes mappings, anything else for one that takes a word.
+    """
     if not fault.tags:
         return False
     at = document
@@ -260,7 +264,7 @@ def _meant(fault: _Fault, guide: Guide) -> str:
 
 
 def _words(fault: _Fault, guide: Guide) -> tuple[str, str]:
-    """What is wrong, and what to do."""
+    """Say what is wrong, and what to do."""
     if fault.kind in _EXTRA:
         return _misspelt(fault, guide)
     wanted = guide.wanted(_dotted(fault.path))
@@ -318,7 +322,7 @@ def _no_choice(fault: _Fault, wanted: ExpectedValue | None) -> tuple[str, str]:
 
 
 def _counted(fault: _Fault) -> str:
-    """What has too many or too few entries or characters."""
+    """Name what has too many or too few entries or characters."""
     text = fault.kind.startswith(("string", "bytes"))
     count = fault.context.get("actual_length")
     if count is None:

@@ -60,7 +60,7 @@ def check_held(resolved: ResolvedRequest, held: Holdings) -> None:
 
 
 def held_notes(request: Request, held: Holdings) -> Iterator[str]:
-    """What a scientist should know of what the archive has, of a request that is not refused."""
+    """Yield what a scientist should know of the archive's holdings for an accepted request."""
     span = request.time
     for choice in request.products:
         found = _of(choice, held)
@@ -72,12 +72,12 @@ def held_notes(request: Request, held: Holdings) -> Iterator[str]:
 
 
 def named(held: Held) -> str:
-    """A product as data centres write it: MCD15A2 005."""
+    """Write a product as data centres do: MCD15A2 005."""
     return f"{held.name} {Collection(held.collection).padded}"
 
 
 def held_text(held: Held) -> str:
-    """What the archive has of a product, in a few words."""
+    """Say in a few words what the archive has of a product."""
     granules = f"{held.granules:,} granule{'s' if held.granules != 1 else ''}"
     days = f"{held.first}" if held.first == held.last else f"{held.first} to {held.last}"
     return f"{granules}, {days}"
@@ -173,7 +173,7 @@ def _no_place(request: Request, there: Sequence[Held]) -> RequestRefusedError:
 
 
 def region_field(request: Request) -> str:
-    """The field that gives a request's region."""
+    """Return the name of the field that gives a request's region."""
     region = request.region
     if region.bbox is not None:
         return "region.bbox"
@@ -189,7 +189,10 @@ def _places(held: Held) -> str:
 
 
 def _touched(made: Target) -> tuple[frozenset[Tile], frozenset[Square]]:
-    """The tiles and the cells of 10 degrees that the results may be made of, rather too many."""
+    """Return the tiles and the squares of 10 degrees that the results may be made of.
+
+    It may name some too many, never too few.
+    """
     lon, lat = _samples(made.grid)
     x, y = lonlat_to_sinusoidal(lon, lat)
     around = _REACH * max(_COARSEST, made.pixel_metres)

@@ -1,10 +1,10 @@
-"""What the archive holds, as the manager last listed it: the portal reads it to refuse at once what
-can find nothing.
+"""What the archive holds, as the manager last listed it.
 
-In the table `requests`, in a partition of its own: `held` is the list, `asked` a number that the
-portal raises when it wants the archive looked at anew. The list repeats the number that it answers,
-so that nothing is refused on the strength of a list older than the question. Nobody but the manager
-writes `held`; it is made anew at any time, so that backups leave it out.
+The portal reads it to refuse at once a request that can find nothing. It is in the table
+`requests`, in a partition of its own: `held` is the list, `asked` a number that the portal raises
+when it wants a new look at the archive. The list repeats the number that it answers, so that no
+request is refused because of a list older than the question. Only the manager writes `held`; it can
+be made again at any time, so backups leave it out.
 """
 
 import datetime as dt
@@ -56,8 +56,10 @@ class Held(_Part):
         return int(self.bits, 16)
 
     def nearest(self, start: dt.date, end: dt.date) -> tuple[dt.date | None, dt.date | None]:
-        """The last day with granules up to `end`, and the first from `start` on. Between the two
-        lies nothing when neither is in the span."""
+        """Return the last day with granules up to `end`, and the first from `start` on.
+
+        When neither is in the span, nothing lies between the two.
+        """
         upto, after = (end - self.first).days, (start - self.first).days
         before = self._bits & ((1 << (upto + 1)) - 1) if upto >= 0 else 0
         later = self._bits >> after << after if after > 0 else self._bits
@@ -83,11 +85,11 @@ class Holdings(_Part):
         return {(held.name, held.collection): held for held in self.products}
 
     def of(self, name: str, collection: str) -> Held | None:
-        """A product in a collection; None when the archive has none of it."""
+        """Return a product in a collection; None when the archive has none of it."""
         return self._by_name.get((name, collection))
 
     def collections(self, name: str) -> tuple[str, ...]:
-        """The collections of a product."""
+        """List the collections of a product."""
         return tuple(held.collection for held in self.products if held.name == name)
 
 
@@ -118,8 +120,10 @@ def publish(store: Store, holdings: Holdings | None, answers: int) -> None:
 
 
 def read(store: Store) -> tuple[Holdings | None, int]:
-    """What the archive holds, None when that is not known, and the number of the question that this
-    answers. Raises StoreError."""
+    """Read what the archive holds, and the number of the question that the list answers.
+
+    The holdings are None when they are not known. Raises StoreError.
+    """
     row = store.get(TABLE, HOLDINGS, HELD)
     if row is None:
         return None, 0
@@ -134,8 +138,10 @@ def read(store: Store) -> tuple[Holdings | None, int]:
 
 
 def ask(store: Store, clock: Clock) -> int:
-    """Ask the manager to look at the archive anew; returns the question's number. Raises
-    StoreError."""
+    """Ask the manager to look at the archive again; return the question's number.
+
+    Raises StoreError.
+    """
     number = 0
 
     def raised(row: Row | None) -> tuple[Operation, ...]:
@@ -149,7 +155,7 @@ def ask(store: Store, clock: Clock) -> int:
 
 
 def asked(store: Store) -> int:
-    """The number of the latest question; 0: none. Raises StoreError."""
+    """Read the number of the latest question, or 0. Raises StoreError."""
     return _number(store.get(TABLE, HOLDINGS, ASKED))
 
 

@@ -17,12 +17,12 @@ _KEPT = 3600  # seconds that messages to a host wait at most: it may be gone for
 
 
 def queue_of(host: str) -> str:
-    """The queue of one host's workers."""
+    """Return the name of the queue of one host's workers."""
     return f"{_OF_HOST}.{host}"
 
 
 def make_app(redis_url: str) -> Celery:
-    """The application over one Redis."""
+    """Make the application over one Redis."""
     app = Celery("swathmill", broker=redis_url)
     app.conf.update(
         accept_content=["json"],
@@ -51,8 +51,10 @@ def make_app(redis_url: str) -> Celery:
 
 
 class Sender:
-    """Sends the message that wakes a slot for a task, of one host if it is named. Raises kombu's
-    OperationalError."""
+    """Sends the message that wakes a slot for a task, on one host if it is named.
+
+    Raises kombu's OperationalError.
+    """
 
     def __init__(self, application: Celery) -> None:
         self._app = application

@@ -43,7 +43,7 @@ redis.call('EXPIRE', KEYS[1], math.ceil(ARGV[1]) + 1)
 
 
 def host_limits(settings: Settings) -> HostLimits:
-    """The limits of archive hosts that the settings ask for: shared where there is Redis."""
+    """Make the limits of archive hosts that the settings ask for; Redis shares them."""
     connections, rate = settings.host_connections, settings.host_rate
     url = settings.redis_url.get_secret_value()
     if not url:

@@ -21,7 +21,7 @@ class WakeUps(Protocol):
         ...
 
     def drain(self) -> list[str]:
-        """The keys published since the last call."""
+        """Return the keys published since the last call."""
         ...
 
 

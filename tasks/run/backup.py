@@ -108,10 +108,10 @@ def export(store: Store, content: Blobs, clock: Clock, file: Path) -> Iterator[T
 
 
 def check(file: Path) -> Totals:
-    """What a file holds, read to its end.
+    """Read a file to its end and return what it holds.
 
     Raises:
-        BackupError: it is damaged, cut off, or none of ours; or a newer Swathmill wrote it.
+        BackupError: it is damaged, cut off, or no backup; or a newer Swathmill wrote it.
     """
     found = end = Totals()
     closed = False

@@ -145,7 +145,7 @@ _FULL = ("no space left", "enospc", "disk quota exceeded")
 
 
 def classify(error: BaseException, *, now: float | None = None) -> Diagnosis:
-    """The diagnosis of an exception, by itself or by what caused it.
+    """Diagnose an exception, by itself or by what caused it.
 
     `now` (POSIX seconds) serves to read a Retry-After that is a date.
     """
@@ -166,7 +166,7 @@ def classify(error: BaseException, *, now: float | None = None) -> Diagnosis:
 
 
 def classify_exit(code: int) -> Diagnosis:
-    """The diagnosis of a child that ended without a report; negative codes are signals."""
+    """Diagnose a child that ended without a report; negative codes are signals."""
     if code >= 0:
         message = f"the attempt's process ended with exit code {code} and no report"
         return Diagnosis(category=Category.UNKNOWN, message=message)
@@ -179,7 +179,7 @@ def classify_exit(code: int) -> Diagnosis:
 
 
 def classify_status(status: int, *, storage: bool = False) -> Category:
-    """The category of an HTTP status of an archive, or of storage."""
+    """Return the category of an HTTP status of an archive, or of storage."""
     if status in (408, 504):
         return Category.OPERATION_TIMEOUT
     if status in (429, 503):
@@ -251,7 +251,7 @@ def _asked(error: BaseException, now: float) -> float:
 
 
 def _seconds(text: str, now: float) -> float:
-    """A Retry-After in seconds from now: a number, or a date (RFC 9110, section 10.2.3)."""
+    """Read a Retry-After in seconds from now: a number, or a date (RFC 9110, section 10.2.3)."""
     try:
         return max(0.0, float(text))
     except ValueError:

@@ -42,8 +42,10 @@ class Transport(TypedDict):
 
 
 def transport(storage: str, *, retries: int) -> Transport:
-    """How all clients of an account call. Reads are tried again by the SDK, writes by their
-    callers."""
+    """Make the transport of all clients of an account.
+
+    The SDK tries reads again; the callers try writes again.
+    """
     return Transport(
         connection_timeout=5,
         read_timeout=30,
@@ -54,8 +56,11 @@ def transport(storage: str, *, retries: int) -> Transport:
 
 
 def looks_in_environment(storage: str) -> bool:
-    """Whether calls look for proxies and certificates in the environment, which they do anew each
-    time (a tenth of a call's CPU time): only where there are any that they can use."""
+    """Return whether calls look for proxies and certificates in the environment.
+
+    They look each time, which costs a tenth of a call's CPU time, so they look only where there are
+    any that they can use.
+    """
     if getproxies().keys() - {"no"}:
         return True
     plain = "EndpointsProtocol=http;" in storage and "https://" not in storage
@@ -93,8 +98,10 @@ def connect(settings: Settings, *, create: bool = True) -> Runtime:
 
 
 def connect_storage(storage: str) -> Runtime:
-    """Clients of storage alone, for tools that neither hand out work nor take it; tables and
-    containers are created if absent. Raises AzureError when storage does not answer."""
+    """Connect to storage alone, for tools that neither hand out work nor take it.
+
+    Tables and containers are created if absent. Raises AzureError when storage does not answer.
+    """
     store, container, queue = _clients(storage, create=True)
     return Runtime(
         store=store, blobs=container, queue=queue, wakeups=MemoryWakeUps(), clock=SystemClock()

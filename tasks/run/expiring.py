@@ -8,12 +8,12 @@ from itsdangerous import BadData, URLSafeSerializer
 
 
 def issue(secret: str, salt: str, name: str, expires: float) -> str:
-    """A token for a name until a POSIX time."""
+    """Issue a token for a name until a POSIX time."""
     return str(URLSafeSerializer(secret, salt=salt).dumps([name, int(expires)]))
 
 
 def read(secret: str, salt: str, token: str, now: float) -> tuple[str, float]:
-    """The name in a token, and until when; ("", 0.0) when it is forged or expired."""
+    """Read the name in a token and its end; ("", 0.0) when it is forged or expired."""
     try:
         content = URLSafeSerializer(secret, salt=salt).loads(token)
     except BadData:

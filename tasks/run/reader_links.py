@@ -14,20 +14,20 @@ _SALT = "swathmill.reader"
 
 
 def issue(secret: str, request: str, expires: float) -> str:
-    """A token for a request's page until a POSIX time."""
+    """Issue a token for a request's page until a POSIX time."""
     return expiring.issue(secret, _SALT, request, expires)
 
 
 def read(secret: str, token: str, now: float) -> tuple[str, float]:
-    """The request that a token shows, and until when; ("", 0.0) when it is forged or expired."""
+    """Read the request that a token shows and its end; ("", 0.0) when forged or expired."""
     return expiring.read(secret, _SALT, token, now)
 
 
 def page(portal_url: str, request: str) -> str:
-    """The address of a request's page, for those who are signed in."""
+    """Return the address of a request's page, for those who are signed in."""
     return f"{portal_url.rstrip('/')}/requests/{request}"
 
 
 def address(portal_url: str, secret: str, request: str, expires: float) -> str:
-    """The address that shows a request to whoever has it."""
+    """Return the address that shows a request to whoever has it."""
     return f"{portal_url.rstrip('/')}/open?token={quote(issue(secret, request, expires))}"

@@ -14,20 +14,23 @@ _SALT = "swathmill.sign-in-mail"
 
 
 def issue(secret: str, owner: str, expires: float) -> str:
-    """A token for an owner until a POSIX time."""
+    """Issue a token for an owner until a POSIX time."""
     return expiring.issue(secret, _SALT, owner, expires)
 
 
 def read(secret: str, token: str, now: float) -> str:
-    """The owner that a token signs in; "" when it is forged or expired."""
+    """Read the owner that a token signs in; "" when it is forged or expired."""
     return expiring.read(secret, _SALT, token, now)[0]
 
 
 def page(portal_url: str, then: str = "") -> str:
-    """The address where a sign-in link can be asked for; signing in goes on to the page `then`."""
+    """Return the address where a sign-in link can be asked for.
+
+    After signing in, the browser goes to the page `then`.
+    """
     return f"{portal_url.rstrip('/')}/sign-in" + (f"?{THEN}={quote(then)}" if then else "")
 
 
 def address(portal_url: str, secret: str, owner: str, expires: float) -> str:
-    """The address that signs in whoever has it."""
+    """Return the address that signs in whoever has it."""
     return f"{page(portal_url)}?token={quote(issue(secret, owner, expires))}"

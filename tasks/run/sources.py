@@ -26,11 +26,11 @@ def is_sample(settings: Settings) -> bool:
 def open_sources(
     settings: Settings, index: Path, read_outline: OutlineReader | None = None
 ) -> Sources:
-    """The chain of sources; `index` is the folder's, and this process's own.
+    """Open the chain of sources; `index` is the folder's index, used by this process alone.
 
     Raises:
-        SourcesSettingError: the settings name none, or something that is none.
-        IndexUnusableError: the folder is none.
+        SourcesSettingError: the settings name no source, or an unknown one.
+        IndexUnusableError: the archive folder does not exist.
     """
     token = settings.earthdata_token
     if token.get_secret_value() == _NO_TOKEN:

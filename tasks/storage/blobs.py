@@ -1,9 +1,8 @@
-"""Blobs: artifacts, granules, frozen plans and packages. Written once, never overwritten (a damaged
-package is stored anew).
+"""Blobs: artifacts, granules, stored plans and packages.
 
-The artifact of an attempt is named by its task key and claim id (`artifact_name`), so that no two
-attempts ever write the same name, and whether a blob is of use can be told from its name and the
-task row.
+A blob is written once and never overwritten, except a damaged package, which is stored again. The
+artifact of an attempt is named by its task key and fencing token (`artifact_name`). So two attempts
+never write the same name, and the name and the task row tell whether a blob is of use.
 """
 
 import hashlib
@@ -54,14 +53,16 @@ class Blobs(Protocol):
         ...
 
     def get_bytes(self, container: str, name: str) -> bytes:
-        """A blob's content; BlobMissingError when there is none."""
+        """Return a blob's content; raises BlobMissingError when there is none."""
         ...
 
     def stream(
         self, container: str, name: str, start: int = 0, length: int | None = None
     ) -> Iterator[bytes]:
-        """A blob's content, or `length` bytes of it from `start`; BlobMissingError before the
-        first part when there is none."""
+        """Yield a blob's content, or `length` bytes of it from `start`.
+
+        Raises BlobMissingError before the first part when there is none.
+        """
         ...
 
     def exists(self, container: str, name: str) -> bool:
@@ -77,13 +78,15 @@ class Blobs(Protocol):
         ...
 
     def names(self, container: str, prefix: str = "") -> Iterator[str]:
-        """The names that begin with `prefix`, in order."""
+        """Yield the names that begin with `prefix`, in order."""
         ...
 
 
 def is_damaged(blobs: Blobs, read: CorruptBlobError) -> bool:
-    """Whether a blob that was read with a wrong checksum reads the same once more: storage keeps it
-    damaged then, or has lost it since. Else it was damaged on its way."""
+    """Return whether storage keeps a blob damaged, or has lost it.
+
+    It is read once more: if the checksum is right then, the blob was damaged on its way.
+    """
     running = hashlib.sha256()
     try:
         for part in blobs.stream(*split_blob(read.blob)):
@@ -94,7 +97,7 @@ def is_damaged(blobs: Blobs, read: CorruptBlobError) -> bool:
 
 
 def artifact_name(key: str, claim: str, file: str) -> str:
-    """The blob name of an artifact's file: by task key and claim id."""
+    """Return the blob name of an artifact's file: by task key and fencing token."""
     return f"{key}/{claim}/{file}"
 
 

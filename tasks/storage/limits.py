@@ -59,8 +59,11 @@ def check_transaction(partition: str, operations: Sequence[Operation]) -> None:
 
 
 def operation_size(partition: str, operation: Operation) -> int:
-    """Bytes an operation adds to its transaction on the wire, rounded up: the limit of 4 MiB is the
-    body's, in which binary is base64 and other than ASCII is escaped."""
+    """Return the bytes an operation adds to its transaction on the wire, rounded up.
+
+    The limit of 4 MiB applies to the body, in which binary is base64 and characters beyond ASCII
+    are escaped.
+    """
     size = _ENVELOPE + 4 * (len(partition) + len(operation.row))
     if isinstance(operation, Delete):
         return size

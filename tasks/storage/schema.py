@@ -32,7 +32,7 @@ class OtherSchemaError(SwathmillError):
 
 
 def _cancelling(entity: Entity) -> Entity:
-    """A request that was ordered to be cancelled, and had no state of its own for it."""
+    """Give a request with an order to cancel the state "cancelling", which it did not have."""
     if entity["order"] != "cancel":
         return entity
     live = entity["state"] in ("submitted", "waiting for confirmation", "planning", "running")
@@ -60,7 +60,7 @@ UPGRADES: Mapping[str, Mapping[int, Upgrade]] = {
 
 
 def current(kind: str, row: Row) -> Entity:
-    """A row's properties as a build of this schema writes them.
+    """Return a row's properties as a build of this schema writes them.
 
     Raises:
         OtherSchemaError: a newer build wrote the row, or one that is too old.

@@ -46,8 +46,11 @@ class Replace:
 
 @dataclass(frozen=True, kw_only=True)
 class Upsert:
-    """Write a row whatever is there. Only for rows whose content their key determines, or a row
-    that the same transaction replaces under its ETag."""
+    """Write a row, whether it exists or not.
+
+    Use it only for rows whose content their key determines, or for a row that the same transaction
+    replaces under its ETag.
+    """
 
     row: str
     entity: Entity

@@ -35,8 +35,11 @@ def compose(
     date: str,
     unique: str,
 ) -> HttpRequest:
-    """The call for a transaction. `url` is the account's, `date` as HTTP writes it, `unique` a text
-    that no entity contains."""
+    """Compose the call for a transaction.
+
+    `url` is the account's, `date` is written as HTTP does, `unique` is a text that no entity
+    contains.
+    """
     url = url.rstrip("/")
     common = f"x-ms-version: {version}\r\nDataServiceVersion: 3.0\r\n"
     dated = f"x-ms-date: {date}\r\nDate: {date}\r\n"
@@ -65,7 +68,7 @@ def compose(
 
 
 def etags(response: HttpResponse) -> tuple[str, ...]:
-    """The new ETags of a transaction that took effect, in order; empty for rows deleted.
+    """Return the new ETags of a transaction that took effect, in order; empty for deleted rows.
 
     Raises:
         HttpResponseError: it was refused, with the service's status and error code.
@@ -127,7 +130,7 @@ def _quoted(key: str) -> str:
 
 
 def _json(partition: str, row: str, entity: Entity) -> str:
-    """An entity in ASCII, so that its length is that of its bytes."""
+    """Write an entity in ASCII, so that its length in characters is its length in bytes."""
     values: dict[str, object] = {}
     for name, value in {"PartitionKey": partition, "RowKey": row, **entity}.items():
         values[name], kind = _typed(value)

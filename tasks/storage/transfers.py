@@ -55,8 +55,11 @@ class TransferSizes(TypedDict):
 
 @dataclass(frozen=True, kw_only=True)
 class Shape:
-    """How files are cut: whole up to `single` bytes, then into about `parts` blocks of between
-    `least` and `most` bytes, `parallel` of them under way at once."""
+    """How files are cut into blocks.
+
+    A file is sent whole up to `single` bytes, then in about `parts` blocks of between `least` and
+    `most` bytes, `parallel` of them at once.
+    """
 
     single: int
     parts: int
@@ -65,7 +68,7 @@ class Shape:
     parallel: int
 
     def block(self, size: int) -> int:
-        """The block size for a file of `size` bytes, in whole MiB."""
+        """Return the block size for a file of `size` bytes, in whole MiB."""
         wanted = -(-size // self.parts)
         return min(max(self.least, -(-wanted // MIB) * MIB), self.most)
 
@@ -87,7 +90,7 @@ class Recorded:
 
 
 def transfer_sizes() -> TransferSizes:
-    """The SDK's own splitting, out of the way of ours."""
+    """Return sizes that switch off the SDK's own splitting."""
     return TransferSizes(
         max_single_put_size=64 * MIB,
         max_block_size=UP.most,
@@ -144,8 +147,11 @@ def upload(
 
 
 def _upload_whole(client: BlobClient, data: bytes, sleep: Callable[[float], None]) -> StoredBlob:
-    """One call. TLS protects the bytes on their way and readers hold them to their SHA-256, so an
-    MD5, which costs more than twice as much, is left to the service; it keeps one."""
+    """Upload in one call.
+
+    TLS protects the bytes on their way and readers compare the SHA-256, so the service computes the
+    MD5: computing it here costs more than twice as much time.
+    """
 
     def send() -> None:
         client.upload_blob(data, length=len(data), overwrite=False, max_concurrency=1)
@@ -219,7 +225,7 @@ def download(
 
 
 def recorded(properties: BlobProperties) -> Recorded:
-    """What a blob's properties say of its content."""
+    """Return what a blob's properties say of its content."""
     md5 = properties.content_settings.content_md5
     return Recorded(metadata=dict(properties.metadata or {}), md5=bytes(md5) if md5 else None)
 
@@ -238,8 +244,11 @@ class _Stream:
 
     @classmethod
     def open(cls, client: BlobClient, start: int, length: int, etag: str = "") -> "_Stream":
-        """Ask for a range. The generated client below the SDK's gives the bytes as they come; the
-        SDK's own has read them all before it answers."""
+        """Ask for a range.
+
+        The generated client below the SDK's gives the bytes as they come; the SDK's own client
+        reads them all before it answers.
+        """
         condition = ModifiedAccessConditions(if_match=etag) if etag else None
         try:
             response, parts = client._client.blob.download(
@@ -319,7 +328,7 @@ class _Window(Generic[Part]):
         return done
 
     def rest(self) -> Iterator[Part]:
-        """The results of all others."""
+        """Yield the results of all other parts."""
         while self._calls:
             yield self._calls.popleft().result()
 
