@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import date, datetime
 from itertools import groupby
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from modis.box import LonLatBox
 from modis.collection import Collection
+from modis.granule_day import granule_day
 from modis.tile import Tile
 
 Ring = tuple[tuple[float, float], ...]
@@ -105,8 +106,7 @@ class GranuleRecord:
     @property
     def start_day(self) -> date:
         """The UTC day of the nominal start, by which requests select."""
-        start = self.start
-        return start.date() if start.tzinfo is UTC else start.astimezone(UTC).date()
+        return granule_day(self.start)
 
 
 def _optional(value: object) -> str | None:

@@ -23,6 +23,7 @@ from archives.model import (
 )
 from modis.box import LonLatBox
 from modis.collection import Collection
+from modis.granule_day import granule_day
 from modis.granule_name import parse_granule_name
 
 log = structlog.get_logger("archives.sources")
@@ -316,7 +317,7 @@ def _listed(source: ArchiveSource, record: GranuleRecord) -> GranuleRecord | Non
     parts = parse_granule_name(record.name)
     if parts is None:
         return None
-    day = parts.start.date()
+    day = granule_day(parts.start)
     found = source.search(record.product, record.collection, day, day)
     return next((each for each in found if each.name == record.name), None)
 

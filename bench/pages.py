@@ -30,17 +30,17 @@ from portal.core.identity import COOKIE
 from swathmill.stack import ports
 from swathmill.stack.azurite import Account, AzuriteServer
 from swathmill.stack.children import Child, ChildSpec
-from tasks.model.keys import SHARDS, shard
 from tasks.model.model import Phase, RequestState, State, Task, TaskOutcome
 from tasks.model.spec import CollectSpec
+from tasks.model.task_keys import SHARDS, shard
 from tasks.request.document import Request, parse_request
 from tasks.run.connect import connect
 from tasks.settings import Settings
 from tasks.storage.store import Operation
 from tasks.tables import request_operations, task_table, workers
 from tasks.tables.request_table import PhaseCount, RequestRow
-from tasks.tables.rows import Interest
 from tasks.tables.runtime import Runtime
+from tasks.tables.task_rows import Interest
 from tasks.tables.workers import WorkerRow
 
 OUT = Path(__file__).parent / "out"

@@ -27,10 +27,10 @@ import structlog
 from bench.scale_rows import BIG, CLASS, Claim, GeneratedStore
 from service_manager.leader.manager import Manager
 from service_manager.options import ManagerOptions
-from tasks.model.keys import shard
 from tasks.model.model import Attempt, Phase, RequestState, State, Task
 from tasks.model.plan import Plan, PlannedTask
 from tasks.model.spec import CollectSpec
+from tasks.model.task_keys import shard
 from tasks.request.document import Request, dump_request, parse_request
 from tasks.storage.clock import ManualClock
 from tasks.storage.store import Delete, Row

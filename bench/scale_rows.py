@@ -10,14 +10,14 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from itertools import islice
 
-from tasks.model.keys import SHARDS
 from tasks.model.model import Phase, State, Task
+from tasks.model.task_keys import SHARDS
 from tasks.storage.clock import ManualClock
 from tasks.storage.memory_store import MemoryStore
 from tasks.storage.schema import SCHEMA
 from tasks.storage.store import Insert, Operation, Row
 from tasks.tables import task_table
-from tasks.tables.rows import Interest
+from tasks.tables.task_rows import Interest
 from tasks.tables.task_table import RowKind, interest_row, kind_of, ready_row
 
 BIG = "big"

@@ -26,7 +26,7 @@ from service_manager.tasks.manager_cache import ManagerCache, WatchedAttempt
 from tasks.model.categories import Category
 from tasks.model.model import Phase, State
 from tasks.tables.history import ClassStatistics
-from tasks.tables.rows import CompletionEvent
+from tasks.tables.task_rows import CompletionEvent
 from tasks.tables.workers import Hold, RunningAttempt, WorkerRow
 
 BEAT = 10.0

@@ -115,7 +115,7 @@ def reproject(
 ) -> Raster:
     """Reproject one layer of granules of one date onto one grid.
 
-    Tiles are one source raster, on the sinusoidal projection of a sphere of radius 6371007.181 m
+    Tiles are one source raster, on the sinusoidal projection of the sphere of `modis.sphere`
     (MODIS Land tile grid). A source value is worth what the product's user guide says, by scale and
     offset of the file's attributes: `stored * scale + offset`, or `scale * (stored - offset)` in
     the Atmosphere products. Fill codes, valid ranges and bit fields are those of the product's

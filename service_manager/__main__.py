@@ -15,7 +15,7 @@ from kombu.exceptions import OperationalError
 from archives.errors import ArchiveError, SourcesSettingError
 from reprojection.read.isolation import ReadingProcess
 from reprojection.read.outline import read_layers
-from service_manager.leader.lease import beside_rounds
+from service_manager.leader.lease_keeper import beside_rounds
 from service_manager.leader.manager import Manager, SendError
 from service_manager.leader.service import serve
 from service_manager.options import ManagerOptions

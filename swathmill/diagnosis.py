@@ -12,8 +12,8 @@ from pathlib import Path
 
 import httpx
 
-from archives.chain import parse_chains, source_name
 from archives.errors import ArchiveError
+from archives.make_sources import parse_chains, source_name
 from reprojection.kernels import kernels
 from swathmill.errors import StackError
 from swathmill.stack import ports, programs

@@ -34,6 +34,7 @@ from archives.model import (
 )
 from modis.box import LonLatBox
 from modis.collection import Collection
+from modis.granule_day import granule_day
 from modis.granule_name import GranuleName, parse_granule_name
 from modis.tile import Tile
 
@@ -196,7 +197,7 @@ class FolderArchive:
             name = parse_granule_name(file)
             if name is None or (name.product, name.collection) != asked:
                 continue
-            day = name.start.date()
+            day = granule_day(name.start)
             if start_day <= day <= end_day:
                 holds = self._record(text)
                 found.append(Misnamed(file=file, day=day, tile=name.tile, holds=holds))
@@ -422,7 +423,7 @@ def _is_misnamed(url: str, record: GranuleRecord) -> bool:
     if name is None:
         return False
     mine = (record.product, record.collection, record.start_day)
-    if mine != (name.product, name.collection, name.start.date()):
+    if mine != (name.product, name.collection, granule_day(name.start)):
         return True
     return record.tile is not None and record.tile != name.tile
 

@@ -12,8 +12,8 @@ from service_manager.tasks.manager_cache import ManagerCache
 from swathmill.stack.azurite import AzuriteServer
 from swathmill.stack.folder import DataFolder
 from tasks.model.categories import Category
-from tasks.model.keys import SHARDS
 from tasks.model.model import Attempt, State, Task
+from tasks.model.task_keys import SHARDS
 from tasks.run.connect import connect
 from tasks.settings import Settings
 from tasks.storage.blobs import ARTIFACTS, GRANULES

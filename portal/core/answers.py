@@ -12,7 +12,7 @@ from portal.core.results import ResultFile
 from tasks.model.categories import RULES
 from tasks.model.model import Attempt, Phase, State, Task
 from tasks.tables.request_table import RequestRow
-from tasks.tables.rows import Interest
+from tasks.tables.task_rows import Interest
 
 
 class _Answer(BaseModel):

@@ -13,11 +13,11 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tasks.model.keys import SHARDS
+from tasks.model.task_keys import SHARDS
 from tasks.tables import history, workers
 from tasks.tables.history import ClassStatistics
-from tasks.tables.rows import LaterMarker, RunningMarker
 from tasks.tables.runtime import Runtime
+from tasks.tables.task_rows import LaterMarker, RunningMarker
 from tasks.tables.workers import WorkerRow
 
 IDLE_SECONDS = 15.0

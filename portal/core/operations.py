@@ -12,8 +12,8 @@ from tasks.settings import Settings
 from tasks.tables import history
 from tasks.tables.expectation import Times
 from tasks.tables.history import ClassStatistics, DayCount
-from tasks.tables.rows import LaterMarker, RunningMarker
 from tasks.tables.runtime import Runtime
+from tasks.tables.task_rows import LaterMarker, RunningMarker
 from tasks.tables.time_limits import TimeLimits
 from tasks.tables.workers import Hold, RunningAttempt, WorkerRow
 

@@ -24,7 +24,7 @@ from tasks.errors import (
     StoreError,
     SwathmillError,
 )
-from tasks.wording import sentence
+from tasks.refusal_wording import sentence
 
 log = structlog.get_logger(__name__)
 

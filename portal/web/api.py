@@ -32,8 +32,8 @@ from portal.core.submissions import (
 )
 from portal.core.tokens import Person
 from portal.web.context import CurrentPortal, Portal
-from tasks.model.keys import is_key
 from tasks.model.model import RequestOrder, RequestState, Task
+from tasks.model.task_keys import is_key
 from tasks.request.document import parse_request
 from tasks.request.resolved import resolve
 from tasks.tables import request_operations

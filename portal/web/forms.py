@@ -10,9 +10,9 @@ from starlette.datastructures import FormData
 
 from modis.collection import Collection
 from tasks.errors import RequestRefusedError
+from tasks.refusal_wording import listed
 from tasks.request.document import Request, other_notation, parse_request
 from tasks.request.request_guide import WANTED
-from tasks.wording import listed
 
 Document = dict[str, object]
 

@@ -26,7 +26,7 @@ from tasks.model.gaps import join_gaps
 from tasks.model.model import Phase, RequestOrder, RequestState
 from tasks.tables import request_operations
 from tasks.tables.request_table import PhaseCount, RequestRow
-from tasks.tables.rows import Interest
+from tasks.tables.task_rows import Interest
 
 router = APIRouter(include_in_schema=False)
 

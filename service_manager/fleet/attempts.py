@@ -10,11 +10,11 @@ from service_manager.options import ManagerOptions
 from service_manager.tasks.dispatch import Dispatch
 from service_manager.tasks.manager_cache import ManagerCache, WatchedAttempt
 from service_manager.tasks.sweep import read_running
-from tasks.model.keys import shard
 from tasks.model.model import Attempt, State
+from tasks.model.task_keys import shard
 from tasks.tables import history, protocol, workers
-from tasks.tables.rows import CompletionEvent
 from tasks.tables.runtime import Runtime
+from tasks.tables.task_rows import CompletionEvent
 
 log = structlog.get_logger("manager.attempts")
 

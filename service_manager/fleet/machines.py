@@ -34,7 +34,7 @@ from service_manager.tasks.manager_cache import WatchedAttempt
 from tasks.model.categories import Category
 from tasks.tables.expectation import Times
 from tasks.tables.history import ClassStatistics
-from tasks.tables.rows import CompletionEvent
+from tasks.tables.task_rows import CompletionEvent
 from tasks.tables.time_limits import TimeLimits
 from tasks.tables.workers import Hold, WorkerRow
 

@@ -14,7 +14,7 @@ from service_manager.tasks.manager_cache import ManagerCache, WatchedAttempt
 from tasks.model.categories import Category
 from tasks.tables.expectation import Times
 from tasks.tables.history import ClassStatistics
-from tasks.tables.rows import CompletionEvent
+from tasks.tables.task_rows import CompletionEvent
 from tasks.tables.workers import WorkerRow
 
 _BEATS = 2  # of a worker that does not list a claim, before the claim counts as lost

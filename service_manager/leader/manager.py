@@ -25,10 +25,10 @@ from service_manager.tasks.input_locations import InputLocations
 from service_manager.tasks.manager_cache import Live, ManagerCache
 from service_manager.tasks.ready import ReadyTasks
 from service_manager.tasks.sweep import Sweep
-from tasks.model.keys import SHARDS, shard
 from tasks.model.model import State
-from tasks.tables.rows import CompletionEvent
+from tasks.model.task_keys import SHARDS, shard
 from tasks.tables.runtime import Runtime
+from tasks.tables.task_rows import CompletionEvent
 
 log = structlog.get_logger("manager")
 

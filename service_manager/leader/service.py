@@ -6,7 +6,7 @@ from collections.abc import Callable
 import structlog
 
 from service_manager.leader.leadership import Leadership
-from service_manager.leader.lease import Keep, Turn, between_rounds
+from service_manager.leader.lease_keeper import Keep, Turn, between_rounds
 from service_manager.leader.manager import Manager
 from service_manager.options import ManagerOptions
 from tasks.errors import FencedError, StoreError

@@ -16,9 +16,9 @@ from service_manager.planner.located import Locator, Reach
 from service_manager.planner.naming import layer_names, mosaic_name, product_name
 from tasks.model.absence import Absent, bounded
 from tasks.model.classes import sized
-from tasks.model.keys import canonical
 from tasks.model.patterns import Given, Pattern, grid_texts, quoted, together
 from tasks.model.spec import Driver, GridSpec, MosaicSpec, ReprojectSpec
+from tasks.model.task_keys import canonical
 from tasks.request.document import ProductChoice, Request
 from tasks.request.regions import area_geojson, region_tiles
 from tasks.request.resolved import Geometry, ResolvedLayer, ResolvedProduct, ResolvedRequest

@@ -25,10 +25,10 @@ from service_manager.planner.listing import Stretch, search_box, stretches
 from service_manager.planner.located import Locator
 from service_manager.planner.reductions import Groups, chosen
 from tasks.errors import RequestRefusedError
-from tasks.model.keys import canonical, key_of
 from tasks.model.packages import Packages
 from tasks.model.plan import Gap, PlannedTask
 from tasks.model.spec import ReprojectSpec, load_spec
+from tasks.model.task_keys import canonical, key_of
 from tasks.request.checks import Limits, check_request, request_notes
 from tasks.request.document import Request
 from tasks.request.regions import region_tiles

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 
 from service_manager.plans import write_fence
 from tasks.errors import ConflictError, StoreError
-from tasks.model.keys import shard
 from tasks.model.model import State, Task, TaskOutcome
 from tasks.model.plan import PlannedTask
 from tasks.model.spec import (
@@ -23,11 +22,12 @@ from tasks.model.spec import (
     ReprojectSpec,
     Spec,
 )
+from tasks.model.task_keys import shard
 from tasks.storage.limits import operation_size
 from tasks.storage.store import BATCH_BYTES, BATCH_OPERATIONS, Operation
 from tasks.tables import transitions
-from tasks.tables.rows import Edge, Interest
 from tasks.tables.runtime import Runtime
+from tasks.tables.task_rows import Edge, Interest
 from tasks.tables.task_table import put_edge, wait_event
 
 _TOGETHER = 60  # edges written in the transaction of their input; more go before it

@@ -6,7 +6,7 @@ and is refused once the gate is closed, or has been passed by another since it w
 """
 
 from tasks.errors import FencedError, StoreError, SwathmillError
-from tasks.model.keys import SHARDS
+from tasks.model.task_keys import SHARDS
 from tasks.storage.clock import Clock
 from tasks.storage.store import Insert, Replace
 from tasks.tables.task_table import TaskTable, put_fence

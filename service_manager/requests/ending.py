@@ -19,8 +19,8 @@ from tasks.model.plan import Gap, Plan
 from tasks.storage.blobs import RESULTS
 from tasks.tables import outbox, request_operations
 from tasks.tables.request_table import GAPS_ON_ROW, PhaseCount, RequestRow
-from tasks.tables.rows import Interest
 from tasks.tables.runtime import Runtime
+from tasks.tables.task_rows import Interest
 
 log = structlog.get_logger("manager.ending")
 

@@ -18,8 +18,8 @@ from tasks.errors import RequestRefusedError, StoreError
 from tasks.model.model import MissingPolicy, RequestOrder, RequestState, TaskOutcome
 from tasks.tables import request_operations
 from tasks.tables.request_table import GAPS_ON_ROW, PhaseCount, Preparation, Preview, RequestRow
-from tasks.tables.rows import Interest
 from tasks.tables.runtime import Runtime
+from tasks.tables.task_rows import Interest
 
 log = structlog.get_logger("manager.intake")
 

@@ -14,7 +14,7 @@ from tasks.model.gaps import JoinedGap, affected, incomplete_lines, join_gaps
 from tasks.model.model import Phase, RequestState, TaskOutcome
 from tasks.model.plan import Gap
 from tasks.tables.request_table import PhaseCount
-from tasks.tables.rows import Interest
+from tasks.tables.task_rows import Interest
 
 _WIDTH = 76
 _MOST = 40  # lines of one list; the portal has the rest

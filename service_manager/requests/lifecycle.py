@@ -22,8 +22,8 @@ from tasks.errors import FencedError, StoreError
 from tasks.model.model import RequestOrder, RequestState, State
 from tasks.tables import request_operations
 from tasks.tables.request_table import RequestRow
-from tasks.tables.rows import Interest
 from tasks.tables.runtime import Runtime
+from tasks.tables.task_rows import Interest
 
 log = structlog.get_logger("manager.lifecycle")
 

@@ -26,8 +26,8 @@ from tasks.storage.store import Store
 from tasks.tables import outbox, request_operations
 from tasks.tables.outbox import Mail
 from tasks.tables.request_table import RequestRow
-from tasks.tables.rows import Interest
 from tasks.tables.runtime import Runtime
+from tasks.tables.task_rows import Interest
 
 KIND = "end"  # of the mails about a request's end
 ASK = "ask"  # of those that ask for its confirmation

@@ -15,14 +15,14 @@ from service_manager.plans import write_fence
 from service_manager.tasks.dispatch import Dispatch
 from service_manager.tasks.manager_cache import Live, ManagerCache
 from tasks.errors import ConflictError, StoreError
-from tasks.model.keys import SHARDS, shard
 from tasks.model.model import State, Task, TaskOutcome
+from tasks.model.task_keys import SHARDS, shard
 from tasks.storage.limits import operation_size
 from tasks.storage.store import BATCH_BYTES, BATCH_OPERATIONS, Insert, Operation, Replace
 from tasks.tables import request_operations, transitions, workers
 from tasks.tables.protocol import change_task
-from tasks.tables.rows import Interest
 from tasks.tables.runtime import Runtime
+from tasks.tables.task_rows import Interest
 from tasks.tables.transitions import Change
 
 log = structlog.get_logger("manager.dropping")

@@ -17,14 +17,14 @@ from service_manager.tasks.dispatch import Dispatch
 from service_manager.tasks.manager_cache import Live, ManagerCache
 from tasks.errors import ConflictError, FencedError, StoreError
 from tasks.model.categories import Category
-from tasks.model.keys import shard
 from tasks.model.model import MissingPolicy, State, Task, TaskOutcome
+from tasks.model.task_keys import shard
 from tasks.tables import request_operations, transitions
 from tasks.tables.protocol import change_task
 from tasks.tables.request_table import RequestRow
 from tasks.tables.retrying import Scope
-from tasks.tables.rows import Edge, Interest
 from tasks.tables.runtime import Runtime
+from tasks.tables.task_rows import Edge, Interest
 from tasks.tables.task_table import replace_task
 from tasks.tables.transitions import Change
 

@@ -13,8 +13,8 @@ import structlog
 from service_manager.storage.worth import Kept, Policy, Wanting, Why, beyond_quota, ended, kept
 from service_manager.tasks.manager_cache import ManagerCache
 from tasks.errors import FencedError
-from tasks.model.keys import SHARDS
 from tasks.model.model import State, Task
+from tasks.model.task_keys import SHARDS
 from tasks.storage.blobs import ARTIFACTS, GRANULES
 from tasks.tables import history, outbox, request_operations, transitions
 from tasks.tables.expectation import Times

@@ -13,8 +13,8 @@ from service_manager.tasks.dispatch import Dispatch
 from service_manager.tasks.manager_cache import Live, ManagerCache
 from tasks.errors import FencedError
 from tasks.model.categories import Category
-from tasks.model.keys import shard
 from tasks.model.model import Phase, State, Task, TaskOutcome
+from tasks.model.task_keys import shard
 from tasks.tables import request_operations, transitions
 from tasks.tables.protocol import change_task
 from tasks.tables.runtime import Runtime

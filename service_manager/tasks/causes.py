@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from tasks.model.categories import Category
 from tasks.model.model import Phase, State, Task, TaskOutcome
 from tasks.model.spec import Input
-from tasks.tables.rows import Interest
+from tasks.tables.task_rows import Interest
 
 _NAMED = 3  # rasters in one sentence
 

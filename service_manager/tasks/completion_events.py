@@ -14,12 +14,12 @@ from service_manager.tasks.ledger import Entry
 from service_manager.tasks.manager_cache import Live, ManagerCache
 from tasks.errors import ConflictError
 from tasks.model.categories import RULES, Category, Retry
-from tasks.model.keys import SHARDS, shard
 from tasks.model.model import State, Task, TaskOutcome
+from tasks.model.task_keys import SHARDS, shard
 from tasks.storage.store import BATCH_OPERATIONS, Delete, MergeEntity, Operation
 from tasks.tables import history
-from tasks.tables.rows import CompletionEvent
 from tasks.tables.runtime import Runtime
+from tasks.tables.task_rows import CompletionEvent
 from tasks.tables.task_table import note_counted, tell_interest
 
 log = structlog.get_logger("manager.completion_events")

@@ -12,16 +12,16 @@ from service_manager.tasks.input_locations import InputLocations
 from service_manager.tasks.lost import absent
 from service_manager.tasks.manager_cache import Live
 from tasks.errors import ConflictError, FencedError
-from tasks.model.keys import shard
 from tasks.model.model import MissingPolicy, State, Task, TaskOutcome
 from tasks.model.spec import Input, Spec
+from tasks.model.task_keys import shard
 from tasks.storage.blobs import split_blob
 from tasks.storage.limits import check_transaction
 from tasks.storage.store import BATCH_OPERATIONS, Insert, Operation, Replace
 from tasks.tables import task_table, transitions
 from tasks.tables.protocol import change_task
-from tasks.tables.rows import CompletionEvent, Edge, Interest
 from tasks.tables.runtime import Runtime
+from tasks.tables.task_rows import CompletionEvent, Edge, Interest
 from tasks.tables.transitions import Change
 
 log = structlog.get_logger("manager.dependents")

@@ -8,7 +8,7 @@ from service_manager.tasks.ledger import Entry, Ledger
 from tasks.model.categories import Category
 from tasks.model.model import MissingPolicy, Phase, RequestState, Task, TaskOutcome
 from tasks.tables.request_table import PhaseCount, RequestRow
-from tasks.tables.rows import CompletionEvent, Interest
+from tasks.tables.task_rows import CompletionEvent, Interest
 
 _FEW = 1000  # running tasks
 

@@ -4,9 +4,9 @@ from dataclasses import dataclass, field
 
 from service_manager.tasks.dispatch import Dispatch
 from service_manager.tasks.manager_cache import ManagerCache, WatchedAttempt
-from tasks.model.keys import SHARDS
-from tasks.tables.rows import ReadyMarker
+from tasks.model.task_keys import SHARDS
 from tasks.tables.runtime import Runtime
+from tasks.tables.task_rows import ReadyMarker
 from tasks.tables.task_table import TaskTable
 
 _PAGE = 1000  # ready tasks of one request and shard read in a sweep

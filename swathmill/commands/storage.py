@@ -15,8 +15,8 @@ from service_manager.storage.retention import survey
 from service_manager.storage.worth import Kept, Policy, Why
 from swathmill.commands.backup import open_storage
 from swathmill.commands.options import DataOption, JsonOption, data_folder, print_json
-from tasks.model.keys import SHARDS
 from tasks.model.model import Phase
+from tasks.model.task_keys import SHARDS
 from tasks.settings import Settings
 from tasks.tables import history
 from tasks.tables.expectation import Times

@@ -18,11 +18,11 @@ from reprojection.grid.crs import lonlat_to_sinusoidal, to_lonlat
 from reprojection.grid.grids import Grid
 from tasks.errors import RequestRefusedError
 from tasks.holdings.holdings import Held, Holdings
+from tasks.refusal_wording import listed, nearest
 from tasks.request.checks import check_bands, is_listed, nearest_names
 from tasks.request.document import ProductChoice, Request
 from tasks.request.resolved import ResolvedProduct, ResolvedRequest
 from tasks.request.target import Target
-from tasks.wording import listed, nearest
 
 _COARSEST = 10_000.0  # metres: no layer of MODIS has larger pixels
 _REACH = 2.0  # source pixels, or target pixels where they are larger: half of the widest kernel

@@ -113,7 +113,7 @@ RULES: dict[Category, Rule] = {
         remedy="Free space, or raise SWATHMILL_DISK_QUOTA_GB or SWATHMILL_CACHE_GB.",
     ),
     Category.EXECUTION_TIMEOUT: Rule(
-        cause="The attempt ran longer than 4x the historical mean of its class and was killed.",
+        cause="The attempt passed its time limit (4x the mean of its class), or was about to.",
         retry=Retry.BACK_OFF,
         remedy="Retried by itself with twice the time. If it persists, look at the attempt's log.",
     ),

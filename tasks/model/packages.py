@@ -19,8 +19,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from tasks.errors import SwathmillError
 from tasks.model.spec import Band
+from tasks.refusal_wording import NoGuide, refusal
 from tasks.settings import Settings
-from tasks.wording import NoGuide, refusal
 
 MANIFEST = "package.yaml"
 SHIPPED = Path(__file__).resolve().parents[2] / "worker" / "packages"

@@ -8,8 +8,8 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from tasks.model.keys import canonical, key_of
 from tasks.model.spec import GridSpec, Spec
+from tasks.model.task_keys import canonical, key_of
 
 quoted = json.encoder.encode_basestring_ascii
 """A text as canonical JSON."""

@@ -15,8 +15,8 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from tasks.model.absence import NOTHING, Absence, Absent, Unnamed
 from tasks.model.classes import sized
-from tasks.model.keys import canonical, key_of
 from tasks.model.model import Phase
+from tasks.model.task_keys import canonical, key_of
 
 ALGORITHM = 1  # of a kind that names no other; raise it when a specification would make other bytes
 

@@ -11,6 +11,7 @@ from reprojection.catalogue.layers import LayerKind, split_index
 from reprojection.errors import ChoiceRefusedError
 from reprojection.read.qa import check_values, named_bits, values_of
 from tasks.errors import RequestRefusedError
+from tasks.refusal_wording import listed, nearest
 from tasks.request.document import ProductChoice, Request
 from tasks.request.resolved import (
     CLASS_METHODS,
@@ -22,7 +23,6 @@ from tasks.request.resolved import (
     suits,
 )
 from tasks.request.target import finer_than_modis, pixel_text
-from tasks.wording import listed, nearest
 
 FIRST_LIGHT = dt.date(2000, 2, 18)
 """The day of the oldest granule in the archives (Terra's composites; its swaths begin later)."""

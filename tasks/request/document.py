@@ -20,9 +20,9 @@ from pydantic import (
 import modis.collection
 from modis.tile import Tile
 from tasks.errors import RequestRefusedError
+from tasks.refusal_wording import refusal
 from tasks.request.request_guide import RequestGuide
 from tasks.request.yaml_text import load_yaml
-from tasks.wording import refusal
 
 METHODS = (
     "nearest",

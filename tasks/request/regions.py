@@ -18,9 +18,9 @@ from modis.box import LonLatBox
 from modis.tile import Tile
 from reprojection.grid.sinusoidal import tiles_touching
 from tasks.errors import RequestRefusedError
+from tasks.refusal_wording import shown
 from tasks.request.document import Region
 from tasks.request.request_guide import WANTED
-from tasks.wording import shown
 
 Area = Polygon | MultiPolygon
 

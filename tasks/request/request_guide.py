@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
-from tasks.wording import ExpectedValue
+from tasks.refusal_wording import ExpectedValue
 
 _T = TypeVar("_T")
 

@@ -9,7 +9,7 @@ from typing import Literal
 
 from reprojection.catalogue import LayerEntry, Product, default_resampling, product
 from reprojection.catalogue.layers import LayerKind
-from tasks.model.keys import canonical
+from tasks.model.task_keys import canonical
 from tasks.request.document import ProductChoice, Request
 from tasks.request.target import Target, target
 

@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from tasks.errors import SwathmillError
-from tasks.model.keys import SHARDS
 from tasks.model.model import State, Task
+from tasks.model.task_keys import SHARDS
 from tasks.storage import blobs
 from tasks.storage.blobs import Blobs
 from tasks.storage.clock import Clock

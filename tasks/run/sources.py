@@ -4,9 +4,9 @@ from pathlib import Path
 
 from pydantic import SecretStr
 
-from archives.chain import ChainSettings, make_sources
 from archives.fetch.credentials import Credentials
 from archives.kinds.folder import OutlineReader
+from archives.make_sources import ChainSettings, make_sources
 from archives.sources import Sources
 from tasks.messages.host_limits import host_limits
 from tasks.settings import Settings

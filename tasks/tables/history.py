@@ -22,7 +22,7 @@ from tasks.model.model import Phase
 from tasks.storage.codec import Codec, Form
 from tasks.storage.store import Insert, Operation, Replace, Store
 from tasks.tables import updates
-from tasks.tables.rows import CompletionEvent
+from tasks.tables.task_rows import CompletionEvent
 
 TABLE = "history"
 PARTITION = "history"

@@ -11,9 +11,9 @@ import structlog
 
 from tasks.errors import FencedError, StoreError
 from tasks.model.categories import Category
-from tasks.model.keys import shard
 from tasks.model.model import ArtifactFile, Attempt, State, Task
 from tasks.model.spec import Spec
+from tasks.model.task_keys import shard
 from tasks.storage.store import Operation, Row
 from tasks.tables import task_table, transitions
 from tasks.tables.runtime import Runtime, new_id

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from tasks.errors import FencedError, SwathmillError
-from tasks.model.keys import SHARDS
 from tasks.model.model import Phase, RequestOrder, RequestState, TaskOutcome
 from tasks.model.plan import Gap
+from tasks.model.task_keys import SHARDS
 from tasks.request.document import Request, dump_request, parse_request
 from tasks.storage import blobs
 from tasks.storage.store import Delete, Operation, Replace, Row
@@ -21,8 +21,8 @@ from tasks.tables.request_table import (
     replace_request,
     request_row,
 )
-from tasks.tables.rows import Interest
 from tasks.tables.runtime import Runtime, new_id
+from tasks.tables.task_rows import Interest
 
 
 class NoSuchRequestError(SwathmillError):

@@ -10,12 +10,12 @@ from dataclasses import dataclass, replace
 
 from tasks.errors import SwathmillError
 from tasks.model.categories import Category
-from tasks.model.keys import is_key
 from tasks.model.model import RequestState, TaskOutcome
+from tasks.model.task_keys import is_key
 from tasks.tables import request_operations
 from tasks.tables.request_table import RequestRow
-from tasks.tables.rows import Interest
 from tasks.tables.runtime import Runtime, new_id
+from tasks.tables.task_rows import Interest
 
 MOST_ORDERS = 50  # of one request, not obeyed yet
 MOST_ENDED = 100  # requests that have ended and are tried again at once

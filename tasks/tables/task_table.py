@@ -23,15 +23,15 @@ from typing import Any
 
 from tasks.errors import StoreError
 from tasks.model.categories import Category
-from tasks.model.keys import shard
 from tasks.model.model import ArtifactFile, Attempt, State, Task, TaskOutcome
 from tasks.model.spec import Spec, load_spec
+from tasks.model.task_keys import shard
 from tasks.storage.clock import Clock
 from tasks.storage.codec import BITS, WORDS, WORDS_IN_BYTES, Codec, Form, cut
 from tasks.storage.schema import SCHEMA
 from tasks.storage.store import Entity, Insert, MergeEntity, Operation, Replace, Row, Store, Upsert
 from tasks.tables import updates
-from tasks.tables.rows import (
+from tasks.tables.task_rows import (
     CompletionEvent,
     Edge,
     Interest,

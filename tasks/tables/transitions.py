@@ -2,7 +2,7 @@
 
 A function takes the task row as read and says what one transaction on its partition must write.
 It raises `FencedError` when the row no longer allows the change. Nothing here reads, waits or
-draws random numbers; `tasks.protocol` does the reading and writing around it.
+draws random numbers; `tasks.tables.protocol` does the reading and writing around it.
 
 The markers of a task (ready, later, running) are a function of its row, so that the row and its
 markers can never disagree. News (`o|key|name`) are rows of their own: an ended attempt or a
@@ -18,7 +18,7 @@ from tasks.model.model import ArtifactFile, Attempt, State, Task, TaskOutcome
 from tasks.model.spec import Spec
 from tasks.storage.store import Delete, Insert, Operation, Upsert
 from tasks.tables import task_table
-from tasks.tables.rows import Edge, Interest
+from tasks.tables.task_rows import Edge, Interest
 
 _STRIKES = 2  # killed for memory so often, a task is not tried again at the same size
 

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from archives.chain import ChainSettings, make_sources, parse_chains, source_name
 from archives.errors import (
     ArchiveError,
     ConnectionFailedError,
@@ -26,6 +25,7 @@ from archives.kinds.ftp import FtpArchive
 from archives.kinds.laads import LaadsArchive
 from archives.kinds.pool import PoolArchive
 from archives.kinds.stac import StacArchive
+from archives.make_sources import ChainSettings, make_sources, parse_chains, source_name
 from archives.model import Fetched, GranuleRecord, Holding, Progress
 from archives.sources import Sources
 from modis.box import LonLatBox

@@ -20,18 +20,18 @@ from reprojection.read.completeness import WHOLE, Completeness
 from reprojection.read.raster import Band, Provenance, Raster, SourceGranule
 from reprojection.write.write import write_cog
 from tasks.model.categories import Category
-from tasks.model.keys import canonical, key_of, shard
 from tasks.model.model import ArtifactFile, Attempt, Phase, RequestState, State, Task, TaskOutcome
 from tasks.model.plan import Gap
 from tasks.model.spec import CollectSpec
+from tasks.model.task_keys import canonical, key_of, shard
 from tasks.settings import Settings
 from tasks.storage.blobs import ARTIFACTS
 from tasks.storage.clock import Clock, SystemClock
 from tasks.storage.store import Insert, Row, Upsert
 from tasks.tables import history, protocol, request_operations, task_table, transitions, workers
 from tasks.tables.request_table import PhaseCount, Preview, RequestRow
-from tasks.tables.rows import CompletionEvent, Interest
 from tasks.tables.runtime import Runtime, memory_runtime
+from tasks.tables.task_rows import CompletionEvent, Interest
 from tasks.tables.transitions import RetryPolicy
 
 SECRET = "s" * 40

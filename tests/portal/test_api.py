@@ -15,9 +15,9 @@ from swathmill.errors import RefusedError
 from swathmill.progress import describe
 from tasks.errors import RequestRefusedError, StoreError
 from tasks.model.categories import Category
-from tasks.model.keys import shard
 from tasks.model.model import Phase, RequestState, State
 from tasks.model.plan import Gap
+from tasks.model.task_keys import shard
 from tasks.request.document import parse_request
 from tasks.storage.store import Upsert
 from tasks.tables import request_operations, task_table

@@ -15,8 +15,8 @@ from swathmill.commands import backup as command
 from swathmill.stack.azurite import Account, AzuriteServer
 from tasks.errors import FencedError
 from tasks.model.categories import Category
-from tasks.model.keys import SHARDS
 from tasks.model.model import RequestState, State
+from tasks.model.task_keys import SHARDS
 from tasks.run import backup
 from tasks.run.backup import BackupError
 from tasks.run.connect import connect_storage

@@ -5,7 +5,7 @@ from tasks.model.model import RequestState
 from tasks.model.plan import Plan
 from tasks.model.spec import ReduceSpec, Spec
 from tasks.tables import outbox, protocol, request_operations, retrying
-from tasks.tables.rows import Interest
+from tasks.tables.task_rows import Interest
 from tests.service_manager.workbench import Bench, collect, mosaic, plan_of, reduction
 
 GRANULE = collect("g")

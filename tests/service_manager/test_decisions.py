@@ -16,7 +16,7 @@ from tasks.model.plan import Gap
 from tasks.tables.expectation import Times
 from tasks.tables.history import ClassStatistics
 from tasks.tables.request_table import PhaseCount, RequestRow
-from tasks.tables.rows import Interest
+from tasks.tables.task_rows import Interest
 from tasks.tables.workers import RunningAttempt, WorkerRow
 
 OPTIONS = ManagerOptions(heartbeat=5, lease=30, floor=60, ceiling=3600, factor=4, samples=5)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from service_manager.leader.leadership import Leadership
-from service_manager.leader.lease import LONGEST_ROUND, Keeper
+from service_manager.leader.lease_keeper import LONGEST_ROUND, Keeper
 from tasks.errors import FencedError
 from tasks.storage.clock import ManualClock
 from tasks.tables.runtime import Runtime, memory_runtime

@@ -12,7 +12,7 @@ from tasks.model.categories import Category
 from tasks.model.model import ArtifactFile, Phase, RequestState, TaskOutcome
 from tasks.model.plan import Gap
 from tasks.tables.request_table import PhaseCount
-from tasks.tables.rows import Interest
+from tasks.tables.task_rows import Interest
 
 LINK = "http://portal/requests/r1"
 FILE = ArtifactFile(name="a.tif", blob="artifacts/a", size=1_500_000, sha256="0")

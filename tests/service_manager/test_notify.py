@@ -30,7 +30,7 @@ from tasks.storage.memory_store import MemoryStore
 from tasks.tables import outbox
 from tasks.tables.outbox import Mail
 from tasks.tables.request_table import RequestRow
-from tasks.tables.rows import Interest
+from tasks.tables.task_rows import Interest
 
 pytestmark = pytest.mark.integration
 

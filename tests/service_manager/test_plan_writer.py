@@ -9,8 +9,8 @@ import pytest
 from service_manager.plans import write_fence
 from service_manager.plans.plan_writer import PlanWriter
 from tasks.errors import ConflictError, FencedError, StoreError
-from tasks.model.keys import SHARDS
 from tasks.model.model import Task
+from tasks.model.task_keys import SHARDS
 from tasks.storage.clock import ManualClock
 from tasks.storage.memory_store import MemoryStore
 from tasks.storage.store import Operation, Row

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 from service_manager.storage.retention import Retention
 from service_manager.storage.worth import Policy
-from tasks.model.keys import SHARDS
 from tasks.model.model import RequestOrder, RequestState, State
+from tasks.model.task_keys import SHARDS
 from tasks.storage.blobs import ARTIFACTS, artifact_name, split_blob
 from tasks.tables import outbox, protocol, request_operations
 from tests.service_manager.workbench import Bench, collect, mosaic, plan_of

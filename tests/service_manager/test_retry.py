@@ -14,7 +14,7 @@ from tasks.model.model import RequestOrder, RequestState, State
 from tasks.storage.store import Operation, Row, Store
 from tasks.tables import outbox, protocol, request_operations, retrying
 from tasks.tables.retrying import NothingToRetryError, Scope
-from tasks.tables.rows import Interest
+from tasks.tables.task_rows import Interest
 from tasks.tables.task_table import TaskTable
 from tests.service_manager.workbench import Bench, collect, mosaic, plan_of
 

@@ -12,7 +12,7 @@ from service_manager.tasks.attempt_statistics import AttemptProgress, AttemptSta
 from service_manager.tasks.manager_cache import ManagerCache, WatchedAttempt
 from tasks.model.categories import Category
 from tasks.model.model import Phase, State
-from tasks.tables.rows import CompletionEvent
+from tasks.tables.task_rows import CompletionEvent
 from tasks.tables.workers import Hold, RunningAttempt, WorkerRow
 
 OPTIONS = ManagerOptions(

@@ -14,9 +14,9 @@ from service_manager.storage.retention import Retention
 from service_manager.tasks.manager_cache import ManagerCache
 from tasks.errors import BlobMissingError, FencedError, StoreError
 from tasks.model.categories import Category
-from tasks.model.keys import SHARDS
 from tasks.model.model import ArtifactFile, Attempt, RequestOrder
 from tasks.model.plan import Plan
+from tasks.model.task_keys import SHARDS
 from tasks.request.document import Request
 from tasks.storage import blobs
 from tasks.tables import protocol, request_operations, request_table, retrying, task_table, workers
@@ -286,7 +286,7 @@ class SimWorker:
             protocol.commit(self.runtime, attempt, files, claimed.task)
             return
         from tasks.errors import ConflictError
-        from tasks.model.keys import shard
+        from tasks.model.task_keys import shard
         from tasks.tables import transitions  # the mutants write as careless workers did
 
         task = self.runtime.tasks.task(claimed.task.key)

@@ -28,7 +28,7 @@ from tasks.storage.blobs import split_blob
 from tasks.storage.store import Delete, Store
 from tasks.tables import history, protocol, transitions
 from tasks.tables.request_table import RequestRow
-from tasks.tables.rows import CompletionEvent, Edge, Interest
+from tasks.tables.task_rows import CompletionEvent, Edge, Interest
 from tasks.tables.task_table import RowKind, kind_of
 from tasks.tables.transitions import Change
 from tests.simulation.history import Mutant, simulate

@@ -10,8 +10,8 @@ from tasks.model.spec import Spec
 from tasks.storage.blobs import split_blob
 from tasks.tables import history as executions
 from tasks.tables import request_operations, request_table, task_table
-from tasks.tables.rows import Interest
 from tasks.tables.runtime import memory_runtime
+from tasks.tables.task_rows import Interest
 from tasks.tables.task_table import RowKind, kind_of
 from tests.simulation.actors import Client, content
 from tests.simulation.scenario import Scenario

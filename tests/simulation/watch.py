@@ -9,7 +9,7 @@ from tasks.storage.memory_store import MemoryStore
 from tasks.storage.store import Operation, Row
 from tasks.tables import outbox, request_table, task_table
 from tasks.tables.request_table import RequestRow
-from tasks.tables.rows import Interest
+from tasks.tables.task_rows import Interest
 from tasks.tables.task_table import RowKind, kind_of
 from tests.simulation.world import ViolationError, World
 

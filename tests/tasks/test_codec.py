@@ -8,7 +8,7 @@ from tasks.model.model import Phase, TaskOutcome
 from tasks.storage.codec import BITS, Codec, Form, cut, in_json
 from tasks.storage.schema import SCHEMA, OtherSchemaError
 from tasks.storage.store import Entity, Row
-from tasks.tables.rows import Interest
+from tasks.tables.task_rows import Interest
 from tasks.tables.task_table import INTEREST, name_fallbacks
 
 

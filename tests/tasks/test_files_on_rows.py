@@ -2,7 +2,7 @@
 
 from reprojection.read.completeness import Completeness, Missing
 from tasks.model.model import ArtifactFile
-from tasks.tables.rows import NAMED, dump_files, load_files
+from tasks.tables.task_rows import NAMED, dump_files, load_files
 
 WHOLE = ArtifactFile(name="a.tif", blob="artifacts/a", size=1, sha256="0")
 

@@ -20,8 +20,8 @@ from tasks.tables import (
     transitions,
     workers,
 )
-from tasks.tables.rows import CompletionEvent, Interest
 from tasks.tables.runtime import Runtime, memory_runtime
+from tasks.tables.task_rows import CompletionEvent, Interest
 from tasks.tables.task_table import TaskTable
 from tasks.tables.transitions import RetryPolicy
 

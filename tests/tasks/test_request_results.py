@@ -1,11 +1,11 @@
 """What a request shows as its results."""
 
-from tasks.model.keys import shard
 from tasks.model.model import Phase, TaskOutcome
+from tasks.model.task_keys import shard
 from tasks.storage.store import Insert
 from tasks.tables import request_operations, task_table
-from tasks.tables.rows import Interest
 from tasks.tables.runtime import memory_runtime
+from tasks.tables.task_rows import Interest
 
 T, STAND_IN, OTHER = "a" * 64, "b" * 64, "c" * 64
 

@@ -37,8 +37,8 @@ from tasks.storage.store import Delete, Row, Upsert, Value
 from tasks.tables import history, outbox, request_operations, task_table, transitions, workers
 from tasks.tables.outbox import Mail
 from tasks.tables.request_table import REQUEST, PhaseCount, Preview, RequestRow, is_request
-from tasks.tables.rows import CompletionEvent, Edge, Interest
 from tasks.tables.runtime import Runtime, memory_runtime
+from tasks.tables.task_rows import CompletionEvent, Edge, Interest
 from tasks.tables.task_table import RowKind, kind_of
 from tasks.tables.transitions import Change, RetryPolicy
 from tasks.tables.workers import Hold, RunningAttempt, WorkerRow

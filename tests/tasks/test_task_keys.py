@@ -4,7 +4,6 @@ import datetime as dt
 
 import pytest
 
-from tasks.model.keys import canonical
 from tasks.model.spec import (
     Band,
     CollectSpec,
@@ -18,6 +17,7 @@ from tasks.model.spec import (
     ReprojectSpec,
     Spec,
 )
+from tasks.model.task_keys import canonical
 
 DAY = dt.date(2012, 1, 1)
 GRID = GridSpec(

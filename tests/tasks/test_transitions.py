@@ -13,7 +13,7 @@ from tasks.model.spec import CollectSpec, GridSpec, Input, MosaicSpec
 from tasks.storage.memory_store import MemoryStore
 from tasks.storage.store import Row
 from tasks.tables import task_table, transitions
-from tasks.tables.rows import Edge, Interest
+from tasks.tables.task_rows import Edge, Interest
 from tasks.tables.task_table import MARKERS, RowKind, TaskTable, kind_of
 from tasks.tables.transitions import Change, RetryPolicy
 

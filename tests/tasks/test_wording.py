@@ -8,8 +8,8 @@ from pydantic_core import InitErrorDetails
 from pydantic_core import ValidationError as CoreError
 from pydantic_core._pydantic_core import list_all_errors
 
+from tasks.refusal_wording import NoGuide, refusal
 from tasks.request.document import GUIDE, Request
-from tasks.wording import NoGuide, refusal
 
 FIELDS = ("title", "region.bbox.1", "time.start", "products.0.name", "qa", "grid.resolution")
 OF_A_PROGRAMMER = ("should", "Input", "valid ", "pydantic", "expected", "instance", "subclass")

@@ -5,13 +5,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tasks.model.keys import shard
 from tasks.model.model import ArtifactFile, State, Task
 from tasks.model.packages import PackageArchive
 from tasks.model.spec import CollectSpec, Input, Spec
+from tasks.model.task_keys import shard
 from tasks.tables import protocol, transitions
-from tasks.tables.rows import Interest
 from tasks.tables.runtime import Runtime
+from tasks.tables.task_rows import Interest
 from tasks.tables.task_table import TABLE, RowKind, insert_task, kind_of
 
 REQUEST = "request-1"
