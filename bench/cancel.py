@@ -116,7 +116,7 @@ class Run:
             self.manager.tick()
 
     def make(self, request: str, number: int) -> None:
-        """Make so many tasks, and have the manager digest them."""
+        """Make so many tasks, and have the manager process their ends."""
         made = 0
         while made < number:
             self.manager.tick()

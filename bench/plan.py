@@ -99,7 +99,7 @@ class Measured:
 
 @contextmanager
 def measured(stage: str, found: list[Measured]) -> Iterator[Measured]:
-    """Measure what is done inside; the kernel's peak of resident memory is begun anew."""
+    """Measure what is done inside; the kernel's peak of resident memory is reset."""
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)
     Path("/proc/self/clear_refs").write_text("5")

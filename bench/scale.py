@@ -51,7 +51,7 @@ class Result:
     workers: int
     ended: int = 0
     cpu_ms_a_task: float = 0.0
-    take_over_cpu: float = 0.0  # reading all that the request wants
+    take_over_cpu: float = 0.0  # reading all the request's interests
     ledger_bytes_a_task: float = 0.0
     memory: float = 0.0
     dispatch_delay: float = 0.0  # mean time that a free slot waits for a message

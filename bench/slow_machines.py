@@ -138,8 +138,8 @@ class Fleet:
             work = rng.lognormvariate(math.log(CLASSES[name][0]) - SPREAD**2 / 2, SPREAD)
             self.bag.append(Work(f"{i:08d}", name, work))
         self.asked = sum(task.work for task in self.bag)
-        self.view = ManagerCache()
-        self.monitor = Monitor(self.policy.options, self.view)
+        self.cache = ManagerCache()
+        self.monitor = Monitor(self.policy.options, self.cache)
         self.ends: list[tuple[float, int, Attempt]] = []
         self.result = Result(policy=self.policy.name)
         self.left = self.number
@@ -240,7 +240,7 @@ class Fleet:
         self.spent += self.now - attempt.start
         self.hits += attempt.machine.spells.slow_between(attempt.start, self.now)
         del self.running[attempt.task.key]
-        running = self.view.running.pop(attempt.task.key)
+        running = self.cache.running.pop(attempt.task.key)
         event = _event(attempt, category, self.now)
         self.monitor.ended(event, running, self.statistics, self.now)
 
@@ -266,7 +266,7 @@ class Fleet:
         self.result.attempts += 1
         self.running[task.key] = attempt
         heapq.heappush(self.ends, (attempt.ends, self.result.attempts, attempt))
-        self.view.running[task.key] = WatchedAttempt(
+        self.cache.running[task.key] = WatchedAttempt(
             key=task.key,
             claim=attempt.claim,
             worker=machine.name,

@@ -3,7 +3,7 @@
     python -m bench.tasks [--count N] [--workers N] [--slots N]
 
 The plan is written first; then the workers start, and each task is sent, claimed in the table,
-committed without files, and digested by the manager, until the request has ended. Beside it, the
+committed without files, and processed by the manager, until the request has ended. Beside it, the
 same workers run tasks that do nothing but count, without any table. Both rates depend on the
 machine and on what else it does; the CPU seconds of each process are told too. The results go to
 bench/out/tasks.json.

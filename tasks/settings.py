@@ -90,12 +90,12 @@ class Settings(BaseSettings):
         30.0,
         description="Silence after which a worker is lost and ends its own attempts.",
     )
-    timeout_factor: Positive = Field(4.0, description="An attempt's bound over its class mean.")
+    timeout_factor: Positive = Field(4.0, description="An attempt's time limit, in class means.")
     timeout_samples: Count = Field(5, description="Successes before a class has a mean to go by.")
-    timeout_floor: Positive = Field(60.0, description="Smallest bound of an attempt, in seconds.")
+    timeout_floor: Positive = Field(60.0, description="Smallest time limit, in seconds.")
     timeout_ceiling: Positive = Field(
         3600.0,
-        description="Largest bound of an attempt, and the bound where nothing similar was timed.",
+        description="Largest time limit, and the one where nothing similar was timed.",
     )
     probe_seconds: float = Field(
         600.0,

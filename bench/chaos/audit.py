@@ -53,10 +53,10 @@ def sweep(runtime: Runtime) -> int:
 
 
 def is_settled(runtime: Runtime) -> bool:
-    """Whether no task is ready, running or waits for another try, and no news is untold."""
+    """Whether no task is ready, running or waits for another try, and no event is unprocessed."""
     for shard in SHARDS:
         tasks = runtime.tasks
-        if tasks.ready(shard, 1) or any(tasks.begun(shard, 1)) or tasks.event(shard, 1):
+        if tasks.ready(shard, 1) or any(tasks.begun(shard, 1)) or tasks.events(shard, 1):
             return False
     return True
 

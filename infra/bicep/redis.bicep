@@ -1,4 +1,4 @@
-// Azure Managed Redis for Celery's messages. They are hints: no persistence, and losing it all loses
+// Azure Managed Redis for Celery's messages. They are wake-ups: no persistence, and losing it all loses
 // no work. Celery cannot sign in with an identity yet, so its key goes into the vault and nowhere else.
 param location string
 param name string

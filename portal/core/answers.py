@@ -78,7 +78,7 @@ class FailureAnswer(_Answer):
 
     @classmethod
     def of(cls, interest: Interest) -> Self:
-        """Describe the failure that a want row records."""
+        """Describe the failure that an interest records."""
         rule = RULES[interest.category] if interest.category else None
         return cls(
             key=interest.key,

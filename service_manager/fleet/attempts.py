@@ -20,7 +20,7 @@ log = structlog.get_logger("manager.attempts")
 
 
 class Attempts:
-    """Looks at the workers' beats. `hint` hears of shards that have news by it."""
+    """Looks at the workers' beats. `notice` learns of shards that have events by it."""
 
     def __init__(
         self,
@@ -28,7 +28,7 @@ class Attempts:
         options: ManagerOptions,
         cache: ManagerCache,
         dispatch: Dispatch,
-        hint: Callable[[Sequence[str]], None],
+        notice: Callable[[Sequence[str]], None],
     ) -> None:
         self._runtime = runtime
         self._store = runtime.store
@@ -36,7 +36,7 @@ class Attempts:
         self._options = options
         self._cache = cache
         self._dispatch = dispatch
-        self._hint = hint
+        self._notice = notice
         self._monitor = Monitor(options, cache)
         self._statistics: dict[str, history.ClassStatistics] = {}
         self._statistics_due = 0.0
@@ -75,7 +75,7 @@ class Attempts:
         self._monitor.ended(event, mine, self._statistics, self._clock.monotonic())
 
     def _strays_of(self, found: list[workers.WorkerRow], now: float) -> None:
-        """Return listed attempts that the view lacks: new ones, or ones no longer wanted."""
+        """Return listed attempts that the cache lacks: new ones, or ones no longer wanted."""
         known = {running.claim for running in self._cache.running.values()}
         unknown = [
             (worker.name, attempt)
@@ -155,4 +155,4 @@ class Attempts:
         log.warning("attempt given up", task=running.key, why=verdict.message)
         protocol.fail(self._runtime, attempt, self._options.retry)
         self._cache.running.pop(running.key, None)
-        self._hint([shard(running.key)])
+        self._notice([shard(running.key)])

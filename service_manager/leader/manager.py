@@ -69,8 +69,8 @@ class Manager:
         self._dispatch = Dispatch(options.window, options.resend, self._locations, options.patience)
         self._ready = ReadyTasks(runtime, options, self.cache, self._dispatch)
         self._dependents = Dependents(runtime, self._find, self._locations)
-        self._digest = CompletionEvents(runtime, self.cache, self._dependents, epoch)
-        self._attempts = Attempts(runtime, options, self.cache, self._dispatch, self._digest.hint)
+        self._events = CompletionEvents(runtime, self.cache, self._dependents, epoch)
+        self._attempts = Attempts(runtime, options, self.cache, self._dispatch, self._events.notice)
         self._lifecycle = Lifecycle(
             runtime,
             options,
@@ -84,7 +84,7 @@ class Manager:
             self._locations,
         )
         self._brake = Brake(
-            runtime, self.cache, self._dispatch, self._find, self._digest.hint, epoch
+            runtime, self.cache, self._dispatch, self._find, self._events.notice, epoch
         )
         self._release = Release(runtime, self.cache, self._dispatch, options.sweep)
         self._sweep = Sweep(runtime, self.cache, self._dispatch, options.sweep)
@@ -101,7 +101,7 @@ class Manager:
             ("requests", self._lifecycle.take_up, 1.0),
             ("plans", self._lifecycle.plan, 0.0),
             ("sweep", self._sweeping, 0.0),
-            ("digest", self._digesting, 0.0),
+            ("events", self._process_events, 0.0),
             ("work", self._lifecycle.work, 0.0),
             ("wake", self._ready.wake, 0.0),
             ("monitor", self._attempts.look, options.heartbeat),
@@ -142,7 +142,7 @@ class Manager:
     def _hear(self, told: Told) -> None:
         for task in told.ready:
             self._ready.now(task)
-        self._digest.hint([shard(ended) for ended in told.ended])
+        self._events.notice([shard(ended) for ended in told.ended])
 
     def _sweeping(self) -> bool:
         for _ in range(1 if self._swept else len(SHARDS)):
@@ -152,14 +152,14 @@ class Manager:
             found = self._sweep.run(number)
             for at, key in found.later:
                 self._ready.later(at, key)
-            if found.event:
-                self._digest.hint([number])
+            if found.has_events:
+                self._events.notice([number])
         self._swept = True
         return False
 
-    def _digesting(self) -> bool:
-        self._digest.hint([shard(key) for key in self._runtime.wakeups.drain() if key])
-        result = self._digest.run()
+    def _process_events(self) -> bool:
+        self._events.notice([shard(key) for key in self._runtime.wakeups.drain() if key])
+        result = self._events.run()
         for event in result.ended:
             self._ended(event)
         for task in result.ready:

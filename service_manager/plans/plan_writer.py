@@ -1,9 +1,9 @@
 """Writing a plan into the table: in batches per shard, inputs before dependents, repeatable.
 
 A plan is written section by section, in memory bounded by one. A task's transaction holds its row,
-its want and the edges to its dependents, so that its state seen there is exact: either it is DONE
-and no dependent waits for it, or its end comes later and finds the edges. A plan written again
-after a crash leaves alone what the request already wants.
+its interest and the edges to its dependents, so that its state seen there is exact: either it is
+DONE and no dependent waits for it, or its end comes later and finds the edges. A plan written again
+after a crash leaves alone the tasks in which the request already has an interest.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -37,10 +37,10 @@ _TRIES = 8
 
 @dataclass
 class Written:
-    """What one batch came to: tasks as they are now, with the wants told to the request."""
+    """What one batch came to: tasks as they are now, with the request's interests."""
 
     tasks: list[tuple[Task, Interest]] = field(default_factory=list)
-    waiting: list[str] = field(default_factory=list)  # there is news: their inputs are looked at
+    waiting: list[str] = field(default_factory=list)  # their inputs must be looked at
     made: list[tuple[str, str, str, int]] = field(default_factory=list)
     """Of tasks that are ready, for each input: task, input, the worker that made it, bytes."""
 
@@ -106,7 +106,7 @@ class PlanWriter:
         for step in steps:
             operations = self._expected(step)
             more = sum(operation_size(number, op) for op in operations)
-            # Room for the gate, and one more operation each: an existing row's markers change, too.
+            # Room for the fence, and one more operation each: an existing row's markers change.
             if batch and (
                 count + len(operations) + len(batch) + 2 > BATCH_OPERATIONS or size + more > _BYTES
             ):
@@ -160,7 +160,7 @@ class PlanWriter:
             written.tasks.append((change.task, told))
             if change.task.state is State.WAITING and self._stale(step, task):
                 written.waiting.append(step.key)
-                if task is None or task.state.live:  # else it begins again, and that is news
+                if task is None or task.state.live:  # else its revival writes the event
                     operations.append(wait_event(change.task))
         if operations:
             tasks, known = self._runtime.tasks, self._fences.get(number, "")
@@ -191,7 +191,7 @@ class PlanWriter:
         return tuple(map(put_edge, step.edges[:_TOGETHER]))
 
     def _link(self, step: _Link) -> tuple[Operation, ...]:
-        """More dependents of a task that this request wants already."""
+        """Add dependents to a task in which this request already has an interest."""
         task = self._runtime.tasks.task(step.key)
         if task is None or self._request not in task.interests:
             raise ValueError(f"task {step.key} is needed, but no section before has it")
@@ -250,7 +250,7 @@ class PlanWriter:
         )
 
     def _stale(self, step: _Step, before: Task | None) -> bool:
-        """Whether an input's news may have been told before this task could hear them."""
+        """Whether an input's event may have been processed before this task could be notified."""
         revived = before is not None and not before.state.live
         ended = any(
             self._states[i.key] not in (State.DONE, State.READY, State.WAITING, State.RUNNING)

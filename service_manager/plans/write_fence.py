@@ -1,8 +1,8 @@
-"""The gate of a request in each shard: closed for good when its wants are taken back.
+"""The write fence of a request in each shard: closed for good when its interests are withdrawn.
 
-A manager that stalled while it wrote a plan may wake after its successor has cancelled the
-request. Each transaction that makes a request want something therefore changes the gate's row, too,
-and is refused once the gate is closed, or has been passed by another since it was read.
+A manager that stalled while it wrote a plan may go on after another has cancelled the request.
+Each transaction that adds interests of a request therefore changes the fence's row, too. It is
+refused once the fence is closed, or when another transaction has changed the row since it was read.
 """
 
 from tasks.errors import FencedError, StoreError, SwathmillError
@@ -15,8 +15,8 @@ from tasks.tables.transitions import Change
 _TRIES = 8
 
 
-class TurnedError(SwathmillError):
-    """Another transaction passed or closed the gate after this one read it.
+class FenceChangedError(SwathmillError):
+    """Another transaction passed or closed the write fence after this one read it.
 
     Read again and decide again.
     """
@@ -38,7 +38,7 @@ def passing(tasks: TaskTable, shard: str, request: str, etag: str = "") -> Inser
     if fence is None:
         return Insert(row=opened.row, entity=opened.entity)
     if not fence.open:
-        raise FencedError(f"request {request} wants nothing any more: another manager ended it")
+        raise FencedError(f"request {request} takes no more interests: another manager ended it")
     return Replace(row=opened.row, entity=opened.entity, etag=fence.etag)
 
 
@@ -46,15 +46,15 @@ def guarded(tasks: TaskTable, shard: str, guard: Insert | Replace, change: Chang
     """Make a change that takes effect only while the write fence is as the guard read it.
 
     Raises:
-        TurnedError: the fence has been passed or closed since.
+        FenceChangedError: the fence has been passed or closed since.
     """
     if tasks.etag(shard, guard.row) != (guard.etag if isinstance(guard, Replace) else ""):
-        raise TurnedError(f"the gate {guard.row} was turned")
+        raise FenceChangedError(f"the write fence {guard.row} has changed")
     return Change(task=change.task, operations=(*change.operations, guard))
 
 
 def close(tasks: TaskTable, clock: Clock, request: str) -> None:
-    """Close the gate in every shard. Raises StoreError; may be repeated."""
+    """Close the write fence in every shard. Raises StoreError; may be repeated."""
     for shard in SHARDS:
         for tries in range(_TRIES):
             try:

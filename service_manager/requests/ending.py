@@ -1,4 +1,4 @@
-"""How a request ends: recounted from its want rows, with what it lacks and why, and a mail."""
+"""How a request ends: recounted from its interest rows, with what it lacks and why, and a mail."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -141,8 +141,8 @@ def end(
 ) -> RequestRow:
     """End a request once: gaps, mail, and its row. Repeated, it changes nothing.
 
-    `stored` is its row as read before the wants: when it has changed since, another manager may
-    have tried again what the wants say, and the request goes on. So does one that is to be
+    `stored` is its row as read before the interests: when it has changed since, another manager
+    may have retried tasks, and the request goes on. So does one that is to be
     cancelled or to try again what failed, as long as it has not been done.
 
     Raises:

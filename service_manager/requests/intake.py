@@ -37,7 +37,7 @@ class Intake:
         self._runtime = runtime
         self._options = options
         self._planning = PlanJobs(runtime, options, plan, run)
-        self._spared: set[str] = set()  # requests whose latest try failed for want of storage
+        self._spared: set[str] = set()  # requests whose latest try failed for lack of storage
 
     @property
     def planning(self) -> tuple[str, ...]:

@@ -50,7 +50,7 @@ class Failure:
 
 @dataclass(frozen=True, kw_only=True)
 class RequestSummary:
-    """What became of a request, counted from its wants.
+    """What became of a request, counted from its interests.
 
     `results` are files by folder, `size` their bytes; `incomplete` are those made without some of
     their inputs, by path; `empty` the rasters without one valid pixel; `ended` and `reused` are

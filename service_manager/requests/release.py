@@ -79,7 +79,7 @@ class Dropping:
         self._ended: set[str] = set()
 
     def batches(self) -> Generator[None]:
-        """Drop, a batch for each item taken. Raises StoreError; may be repeated from the start."""
+        """Withdraw, a batch for each item taken. Raises StoreError; may be repeated."""
         write_fence.close(self._tasks, self._runtime.clock, self._request)
         live = self._cache.requests.get(self._request)
         if live is not None:
@@ -104,7 +104,7 @@ class Dropping:
             yield from self._many(number, interests)
 
     def _many(self, number: str, interests: Sequence[Interest]) -> Iterator[None]:
-        """Drop wants of one shard, in order of key, in as few transactions as there can be."""
+        """Withdraw interests of one shard, in order of key, in as few transactions as possible."""
         for at in range(0, len(interests), _READ):
             part = interests[at : at + _READ]
             tasks = self._tasks.tasks(number, [interest.key for interest in part])
@@ -147,8 +147,8 @@ class Dropping:
     ) -> None:
         """Withdraw the interest in one task; may be repeated.
 
-        Raises StoreError. Raises TurnedError when there is a guard of the request's write fence and
-        it does not hold.
+        Raises StoreError. Raises FenceChangedError when there is a guard of the request's write
+        fence and it does not hold.
         """
         before: list[Task] = []
 

@@ -1,8 +1,8 @@
-"""Trying failures of a running request again, and all that could not be made for want of them.
+"""Trying failures of a running request again, and all that could not be made without them.
 
 Dependents go first and what failed last, so that a crash anywhere leaves what failed to begin from,
 and every step may be repeated. Every running request that needs a revived task waits for it again,
-and releases the stand-in that had been made from the inputs available at the time.
+and releases the fallback task that had been made from the inputs available at the time.
 """
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -116,7 +116,7 @@ class Reviving:
                 todo += [given.key for given in self._tasks.spec(key).inputs]
 
     def _visit(self, key: str, order: dict[str, None]) -> Iterator[None]:
-        """Add a task and, before it, all that could not be made for want of it."""
+        """Add a task and, before it, all that could not be made without it."""
         if key in order:
             return
         for dependent in [edge.dependent for edge in self._tasks.edges(key)]:
@@ -148,7 +148,7 @@ class Reviving:
         if task is None:
             return
         told = [
-            (live, interest.succeeded(task.fallback))
+            (live, interest.with_fallback(task.fallback))
             for live in self._lives(task)
             if (interest := self._interest(live, key))
         ]
@@ -178,8 +178,8 @@ class Reviving:
         missing, lacking = self._inputs(key, members)
 
         def decide(found: Task) -> Change:
-            # Read after the task, whose row changes when another manager obeys, and whenever a want
-            # names another successor.
+            # Read after the task, whose row changes when another manager obeys, and whenever an
+            # interest names another fallback task.
             order.must_stand()
             interests = [interest for live in asking if (interest := self._interest(live, key))]
             return transitions.retry(found, interests, missing, lacking)
@@ -229,7 +229,7 @@ class Reviving:
             try:
                 guard = write_fence.passing(self._tasks, shard(fallback), live.id)
             except FencedError:
-                return  # the request leaves, and all its wants with it
+                return  # the request leaves, and all its interests with it
             if self._superseded(of):
                 return
             try:
@@ -239,11 +239,11 @@ class Reviving:
                     return
                 dropping = Dropping(self._runtime, self._cache, self._dispatch, live.id)
                 dropping.one(fallback, guard)
-            except (ConflictError, write_fence.TurnedError):
+            except (ConflictError, write_fence.FenceChangedError):
                 continue
             live.forget(fallback)
             return
-        raise StoreError(f"want of {fallback} by {live.id}: gave up after {_TRIES} tries")
+        raise StoreError(f"interest of {live.id} in {fallback}: gave up after {_TRIES} tries")
 
     def _superseded(self, key: str) -> bool:
         """Whether a task is superseded.

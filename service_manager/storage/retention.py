@@ -128,7 +128,7 @@ class Retention:
         return one.density(self._policy)
 
     def _expire(self, one: Kept) -> bool:
-        """Take back the wants of requests whose results are kept no longer, then expire."""
+        """Withdraw the interests of requests whose results are kept no longer, then expire."""
         lapsed = {wanting.request for wanting in one.wanted}
 
         def decide(task: Task) -> Change:

@@ -1,6 +1,6 @@
 """The brake: when the first runs of a request's reduction all fail alike, the others are not run.
 
-What it goes by is in the request's want rows, so that any manager comes to the same. A run is
+What it goes by is in the request's interest rows, so that any manager decides the same. A run is
 stopped when it is ready, by a transaction on its own row, and counts as failed; retried, it runs.
 """
 
@@ -70,7 +70,7 @@ def common_failure(live: Live) -> Failure | None:
 class Brake:
     """Stops ready runs of a reduction whose first runs all failed alike.
 
-    `find` returns a request that has not ended; `hint` learns of shards that have events by it; a
+    `find` returns a request that has not ended; `notice` learns of shards that have events by it; a
     request's row of a higher `epoch` ends this manager.
     """
 
@@ -80,14 +80,14 @@ class Brake:
         cache: ManagerCache,
         dispatch: Dispatch,
         find: Callable[[str], Live | None],
-        hint: Callable[[Sequence[str]], None],
+        notice: Callable[[Sequence[str]], None],
         epoch: int,
     ) -> None:
         self._runtime = runtime
         self._cache = cache
         self._dispatch = dispatch
         self._find = find
-        self._hint = hint
+        self._notice = notice
         self._epoch = epoch
         self._asked: set[str] = set()  # runs that a retry has asked for
 
@@ -109,7 +109,7 @@ class Brake:
         return bool(stopped)
 
     def _useless(self, key: str, failures: Mapping[str, Failure]) -> bool:
-        """Whether a task is a run of a reduction, and all who want it know how such runs fail."""
+        """Whether a task is a run of a reduction that would fail for all its requests."""
         entries = [self._cache.requests[request].ledger.get(key) for request in failures]
         if not any(entry is not None and entry.phase is Phase.REDUCTION for entry in entries):
             return False
@@ -131,7 +131,7 @@ class Brake:
         change_task(self._runtime, key, decide)
         if stopped:
             self._dispatch.remove(key)
-            self._hint([shard(key)])
+            self._notice([shard(key)])
         return bool(stopped)
 
     def _failure(self, task: Task, failures: Mapping[str, Failure]) -> Failure | None:

@@ -1,4 +1,4 @@
-"""What a request's wants say of its end: the first true cause of what failed, and empty rasters."""
+"""What a request's interests say of its end: the first cause of failures, and empty rasters."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -36,11 +36,11 @@ def empty_rasters(interests: Iterable[Interest]) -> Empty:
         for interest in interests
         if interest.outcome is TaskOutcome.DONE and interest.output
     ]
-    stood_in = {key for interest in made for key in interest.fallbacks}
+    fallbacks = {key for interest in made for key in interest.fallbacks}
     shares = {
         f"{interest.output}/{file.name}": file.valid_share
         for interest in made
-        if interest.key not in stood_in
+        if interest.key not in fallbacks
         for file in interest.files
         if file.valid_share is not None
     }

@@ -1,7 +1,7 @@
-"""Digesting news: ended attempts are counted, dependents and requests told, the news deleted.
+"""Process completion events: count attempts, notify dependents and requests, delete the events.
 
-The order is what makes it repeatable: statistics carry the batch's attempts in their own
-transaction, telling a dependent or a request twice changes nothing, and the news goes last.
+The order makes it repeatable: statistics carry the batch's attempts in their own transaction,
+notifying a dependent or a request twice changes nothing, and the events are deleted last.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -24,26 +24,29 @@ from tasks.tables.task_table import note_counted, tell_interest
 
 log = structlog.get_logger("manager.completion_events")
 
-ROWS = 200  # news read from one shard at once
+ROWS = 200  # events read from one shard at once
 _HELD = (State.FAILED, State.WAITING)  # until all that is being revived is
-_TOGETHER = 960  # news digested at once: the cursor names them all in one property
+_TOGETHER = 960  # events processed at once: the cursor names them all in one property
 
 
 @dataclass
-class Digested:
-    """What digesting came to."""
+class Processed:
+    """What processing the events led to."""
 
     ready: list[Task] = field(default_factory=list)
     later: list[tuple[float, str]] = field(default_factory=list)  # not before, key
     ended: list[CompletionEvent] = field(default_factory=list)  # attempts that ended
-    more: bool = False  # some shard has more news
+    more: bool = False  # some shard has more events
 
 
-_Outcome = tuple[Live, CompletionEvent, TaskOutcome]  # what a request in view hears
+_Outcome = tuple[Live, CompletionEvent, TaskOutcome]  # what a cached request learns
 
 
 class CompletionEvents:
-    """Reads the news of shards that hints or the sweep name. `epoch` guards the statistics."""
+    """Processes the events of shards that wake-ups or the sweep name.
+
+    `epoch` guards the statistics.
+    """
 
     def __init__(
         self, runtime: Runtime, cache: ManagerCache, dependents: Dependents, epoch: int
@@ -54,37 +57,37 @@ class CompletionEvents:
         self._cache = cache
         self._dependents = dependents
         self._epoch = epoch
-        self._shards: set[str] = set(SHARDS)  # with news, as far as is known
+        self._shards: set[str] = set(SHARDS)  # with events, as far as is known
         self._after: dict[str, CompletionEvent] = {}  # where the next read of a shard begins
-        self._again: set[str] = set()  # got news, maybe before that
-        # Attempts that are counted but may still be among the news: an earlier manager's until all
-        # news were read, this one's until their news is deleted.
+        self._again: set[str] = set()  # got events, maybe before that
+        # Attempts that are counted but may still have events: an earlier manager's until all
+        # events were read, this one's until their events are deleted.
         self._counted = set(history.take_over(runtime.store, epoch))
 
-    def hint(self, shards: Iterable[str]) -> None:
+    def notice(self, shards: Iterable[str]) -> None:
         """Take note that these shards have completion events."""
         self._shards.update(shards)
         self._again.update(self._after.keys() & set(shards))
 
-    def run(self) -> Digested:
-        """Digest what is known to be there, some of each shard.
+    def run(self) -> Processed:
+        """Process the events that are known to be there, some of each shard.
 
         Raises:
-            StoreError: storage failed; the rest is digested the next time.
+            StoreError: storage failed; the rest is processed the next time.
             FencedError: a manager of a higher epoch acts.
         """
-        result = Digested()
-        fresh: set[str] = set()  # shards that get news by this round
+        result = Processed()
+        fresh: set[str] = set()  # shards that get events by this round
         limit = min(ROWS, _TOGETHER // max(1, len(self._shards)))
-        event = {
-            number: self._tasks.event(number, limit, self._after.get(number))
+        events = {
+            number: self._tasks.events(number, limit, self._after.get(number))
             for number in sorted(self._shards)
         }
         # All shards' together: a dependent of inputs in many is told in one transaction.
-        told = self._tell([one for some in event.values() for one in some])
+        told = self._tell([one for some in events.values() for one in some])
         result.ready += told.ready
         fresh.update(shard(key) for key in told.ended)
-        for number, some in event.items():
+        for number, some in events.items():
             self._settle(number, some, told)
             self._counted -= {history.attempt_id(n) for n in some}
             result.later += [(n.not_before, n.key) for n in some if n.not_before]
@@ -100,25 +103,25 @@ class CompletionEvents:
         again = self._again - self._after.keys()
         self._again -= again
         result.more = result.more or bool(again)
-        self.hint(fresh | again)
+        self.notice(fresh | again)
         return result
 
-    def _tell(self, event: Sequence[CompletionEvent]) -> Told:
-        attempts = [n for n in event if n.number]
+    def _tell(self, events: Sequence[CompletionEvent]) -> Told:
+        attempts = [n for n in events if n.number]
         for start in range(0, len(attempts), history.BATCH):
             part = attempts[start : start + history.BATCH]
             # Before the call: its answer may get lost.
             self._counted |= {history.attempt_id(n) for n in part}
             self._count(part)
-        # While tasks are revived, dependents before their inputs, none is planned anew over those
-        # that exist: what it lacks may be revived after it.
+        # While tasks are revived, dependents before their inputs, none gets a fallback task
+        # over those that exist: what it lacks may be revived after it.
         held = _HELD if self._cache.reviving else ()
-        told = self._dependents.tell([one for one in event if one.state not in held])
-        for one in event:
+        told = self._dependents.tell([one for one in events if one.state not in held])
+        for one in events:
             if one.state in held:
                 told.kept.add(one.key)
                 self._again.add(shard(one.key))
-            elif one.state is State.WAITING:  # anew, or its attempt met an input that is gone
+            elif one.state is State.WAITING:  # again, or its attempt met an input that is gone
                 lost = one.category is not None and RULES[one.category].retry is Retry.HEAL
                 more = self._dependents.examine(one.key, look=lost)
                 told.ready += more.ready
@@ -136,11 +139,11 @@ class CompletionEvents:
             else:
                 return
 
-    def _settle(self, number: str, event: Sequence[CompletionEvent], told: Told) -> None:
-        """Tell the requests and delete the news, in as few transactions as there can be."""
+    def _settle(self, number: str, events: Sequence[CompletionEvent], told: Told) -> None:
+        """Notify the requests and delete the events, in as few transactions as there can be."""
         batch: list[_Telling] = []
         used: set[str] = set()
-        for one in event:
+        for one in events:
             for telling in self._tellings(one, kept=one.key in told.kept):
                 names = {op.row for op in telling.operations}
                 if used & names or len(used) + len(names) > BATCH_OPERATIONS:
@@ -218,7 +221,7 @@ class CompletionEvents:
         if task is None or task.state is not State.FAILED:
             return None
         if task.fallback:
-            # News of an end before this one, since when it was revived, says nothing.
+            # An event of an earlier end, after which the task was revived, says nothing.
             return TaskOutcome.SUPERSEDED if task.fallback == event.fallback else None
         upstream = event.category is Category.UPSTREAM_FAILED
         return TaskOutcome.GAP if upstream else TaskOutcome.FAILED
@@ -250,19 +253,22 @@ class CompletionEvents:
                 _tell(telling.outcomes)
 
     def _write_one(self, number: str, telling: "_Telling") -> None:
-        """Tell one news. Refused, it is gone, or the want of one who was to be told."""
+        """Write what one event leads to.
+
+        If it is refused, the event is gone, or the interest of a request to notify is.
+        """
         try:
             self._tasks.transact(number, telling.operations)
         except ConflictError as error:
-            log.debug("news refused", shard=number, error=str(error))
+            log.debug("completion event refused", shard=number, error=str(error))
         else:
             _tell(telling.outcomes)
             return
         etag = self._tasks.etag(number, telling.end.row)
         known = telling.end.etag if isinstance(telling.end, Delete) else None
         if not etag or known not in (None, etag):
-            # Another manager has told it, or a call of ours whose answer was lost: since then it
-            # may have been taken back, and what the wants say counts.
+            # Another manager has processed the event, or a call of ours whose answer was lost. A
+            # retry may have reset it since, so that what the interests say counts.
             for live, told, _ in telling.outcomes:
                 self._ledger(live, told.key, afresh=True)
             self._again.add(number)
@@ -289,7 +295,7 @@ class _Telling:
 
     event: CompletionEvent
     merges: Sequence[MergeEntity]
-    end: MergeEntity | Delete  # of the news
+    end: MergeEntity | Delete  # of the event
     outcomes: Sequence[_Outcome] = ()
 
     @property

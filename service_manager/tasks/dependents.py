@@ -1,4 +1,4 @@
-"""Telling dependents that their inputs ended, and planning a task anew over those that exist."""
+"""Tell dependents that their inputs ended, and plan fallback tasks over those that exist."""
 
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field, replace
@@ -65,14 +65,14 @@ class Dependents:
         self._find = find
         self._told: dict[str, Task] = {}  # rows as last told, still waiting
 
-    def tell(self, event: Sequence[CompletionEvent]) -> Told:
+    def tell(self, events: Sequence[CompletionEvent]) -> Told:
         """Tell all dependents of ended tasks, each dependent in one transaction."""
         told = Told()
-        for dependent, ends in self._ends(event).items():
+        for dependent, ends in self._ends(events).items():
             first = self._told.pop(dependent, None)
             task = change_task(self._runtime, dependent, self._decision(ends), first=first)
             if task is None:
-                # Its row comes later in a plan that is being written; the news waits for it.
+                # Its row comes later in a plan that is being written; the event is kept for it.
                 told.kept |= ends.inputs
             else:
                 self._remember(task)
@@ -163,9 +163,9 @@ class Dependents:
             missing |= (task is None or task.state is not State.DONE) << i
         return missing
 
-    def _ends(self, event: Sequence[CompletionEvent]) -> dict[str, _Ends]:
+    def _ends(self, events: Sequence[CompletionEvent]) -> dict[str, _Ends]:
         found: dict[str, _Ends] = {}
-        for one in event:
+        for one in events:
             if not one.has_dependents or one.state not in (State.DONE, State.FAILED):
                 continue
             for edge in self._tasks.edges(one.key):
@@ -208,7 +208,7 @@ class Dependents:
     def _supersede(self, key: str, told: Told) -> None:
         """All inputs of a task ended and some made nothing: plan it over those that exist.
 
-        The task's requests that skip what is missing want the successor in its place.
+        The task's requests that skip what is missing get an interest in the fallback task.
         """
         while True:
             task = self._tasks.task(key)
@@ -217,7 +217,7 @@ class Dependents:
             if task.missing or not task.lacking:
                 return
             if not self._wanted(task):
-                return  # about to be dropped; who wants it anew wants its inputs anew, and hears
+                return  # about to be dropped; a new interest in it revives its inputs, too
             spec = self._tasks.spec(key)
             revived = self._revived(task, spec)
             if revived:
@@ -228,7 +228,7 @@ class Dependents:
                 planned = self._plan_fallback(task, spec, told)
                 cause = ""
             except ValueError as error:
-                log.exception("a successor cannot be stored", task=key)
+                log.exception("fallback task cannot be stored", task=key)
                 planned = "", task.etag
                 cause = f"it could not be planned without the inputs that failed: {error}"
             if planned is None:
@@ -276,8 +276,8 @@ class Dependents:
             return "", task.etag
         lost = [i for i in range(len(spec.inputs)) if i not in kept]
         new = spec.over(kept, absent(self._tasks, spec, lost))
-        # Read before the requests' wants name the successor: who takes it back from then on passes
-        # the gate, and what a manager that was stalled has yet to write is refused.
+        # Read before the requests' interests name the fallback task: whoever withdraws it from then
+        # on changes the write fence, and what a stalled manager has yet to write is refused.
         guards = {
             live.id: write_fence.passing(self._tasks, shard(new.key), live.id) for live in skipping
         }
@@ -309,7 +309,7 @@ class Dependents:
         for live, interest in interests:
             try:
                 current, noted = self._interest(new, interest, missing, guards[live.id])
-            except write_fence.TurnedError:
+            except write_fence.FenceChangedError:
                 return None
             live.note(noted)
         if current is not None and current.state is State.READY:
@@ -337,13 +337,13 @@ class Dependents:
         """
         named: list[Operation] = []
         for old in interests:
-            interest = old.succeeded(fallback)
+            interest = old.with_fallback(fallback)
             if interest != old:
                 named.append(task_table.name_fallbacks(interest))
         etag = task.etag
         for start in range(0, len(named), BATCH_OPERATIONS - 1):
-            fence = task_table.replace_task(task, etag)
-            batch = [fence, *named[start : start + BATCH_OPERATIONS - 1]]
+            unchanged = task_table.replace_task(task, etag)
+            batch = [unchanged, *named[start : start + BATCH_OPERATIONS - 1]]
             etag = self._tasks.transact(shard(task.key), batch)[0]
         return etag
 
@@ -352,7 +352,7 @@ class Dependents:
     ) -> tuple[Task, Interest]:
         """Create the fallback task, or add an interest when it exists.
 
-        Raises TurnedError when somebody has withdrawn it since the guard was read.
+        Raises FenceChangedError when somebody has withdrawn it since the guard was read.
         """
         told: list[Interest] = [interest]
 
@@ -386,18 +386,18 @@ class Dependents:
             if not task.lacking >> i & 1:
                 kept[i] = given
                 continue
-            heir = self._heir(given.key)
-            if heir:
-                kept[i] = given.model_copy(update={"key": heir})
+            fallback = self._last_fallback(given.key)
+            if fallback:
+                kept[i] = given.model_copy(update={"key": fallback})
         return kept
 
-    def _heir(self, key: str) -> str:
-        """Return the last fallback of a task that made nothing; empty when it made nothing."""
+    def _last_fallback(self, key: str) -> str:
+        """Return the key of the last fallback task of a task; empty when that one failed, too."""
         task = self._last(key)
         return task.key if task is not None and task.state is not State.FAILED else ""
 
     def _last(self, key: str) -> Task | None:
-        """Return a task, or the last fallback of one that made nothing."""
+        """Return a task, or the last fallback task in place of one that made nothing."""
         seen = {key, ""}
         task = self._tasks.task(key)
         while task is not None and task.state is State.FAILED and task.fallback not in seen:
@@ -417,12 +417,12 @@ class Dependents:
                 return cause
         return ""
 
-    def _inputs_of(self, spec: Spec, heirs: Container[str]) -> tuple[int, bool]:
+    def _inputs_of(self, spec: Spec, fallbacks: Container[str]) -> tuple[int, bool]:
         """Return the bits of a new task's inputs that are not DONE, each with its edge written.
 
         Also returns whether one of them ended meanwhile, so that its end must be looked at again. A
-        fallback among the inputs always has an edge: by it a request that withdraws finds what was
-        planned over it.
+        fallback task among the inputs always has an edge: by it a request that withdraws finds what
+        was planned over it.
         """
         bits: dict[str, int] = {}
         for i, given in enumerate(spec.inputs):
@@ -431,7 +431,7 @@ class Dependents:
         for key, own in bits.items():
             task = self._tasks.task(key)
             edge = Edge(key=key, dependent=spec.key, bits=own)
-            if task is not None and key in heirs:
+            if task is not None and key in fallbacks:
                 task = change_task(self._runtime, key, lambda t: transitions.link(t, (edge,)))  # noqa: B023
             elif task is not None and task.state is not State.DONE:
                 task = self._link(key, edge)

@@ -12,8 +12,8 @@ from processes.locks import try_lock
 class IndexFile:
     """An index file and the lock that makes it ours, which the kernel releases with the process.
 
-    A manager that was stalled in the middle of a write would hold SQLite's own lock, and its
-    successor would wait for it.
+    A manager that was stalled in the middle of a write would hold SQLite's own lock, and the next
+    manager would wait for it.
     """
 
     path: Path

@@ -1,6 +1,6 @@
 """What a request was told of each of its tasks, in some 20 bytes a task.
 
-A request may want millions of tasks, so there is no object for each: open addressing over arrays
+A request may have millions of tasks, so there is no object for each: open addressing over arrays
 of 80 bits of the key and a byte of state. The odds that two of ten million keys agree in these
 bits are one in 10^10. Tables are by the first byte of the key, so that none takes long to grow.
 """
@@ -19,7 +19,7 @@ _SMALLEST = 8
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One task in a request's ledger; `outcome` as in the want row."""
+    """One task in a request's ledger; `outcome` as in the interest row."""
 
     phase: Phase
     outcome: TaskOutcome | None = None

@@ -37,7 +37,7 @@ def _causes(
         yield given.name, Category.UPSTREAM_FAILED.value
         return
     if task.category is Category.UPSTREAM_FAILED and task.fallback:
-        # What the task does without, its successor does, too.
+        # What the task does without, its fallback task does, too.
         yield from _causes(tasks, Input(key=task.fallback, name=given.name), left, unnamed)
         return
     spec = tasks.spec(given.key)

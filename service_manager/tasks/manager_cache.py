@@ -37,7 +37,7 @@ class Live:
 
     @property
     def leaving(self) -> bool:
-        """Whether what it wants and is unfinished is being withdrawn."""
+        """Whether its interests in unfinished tasks are being withdrawn."""
         return self.row.state is RequestState.CANCELLING or self.fails
 
     @property
@@ -51,7 +51,7 @@ class Live:
         return self.ledger.pending
 
     def note(self, interest: Interest) -> None:
-        """Take a want row into the ledger, in place of what was there."""
+        """Take an interest row into the ledger, in place of what was there."""
         entry = Entry(interest.phase, interest.outcome, interest.reused, bool(interest.output))
         self.ledger.put(interest.key, entry)
         self.changed = True

@@ -1,4 +1,4 @@
-"""The sweep: reads all markers and news of a shard, and so repairs what lost hints left."""
+"""The sweep: reads a shard's markers and events, and so makes up for lost wake-ups."""
 
 from dataclasses import dataclass, field
 
@@ -17,7 +17,7 @@ class Swept:
     """What was found in a shard."""
 
     later: list[tuple[float, str]] = field(default_factory=list)  # not before, key
-    event: bool = False
+    has_events: bool = False
 
 
 class Sweep:
@@ -44,11 +44,11 @@ class Sweep:
         ready, until = self._ready(shard)
         running = read_running(self._runtime.tasks, shard, now)
         later = [(one.due, one.key) for one in self._runtime.tasks.later(shard)]
-        event = bool(self._runtime.tasks.event(shard, limit=1))
+        has_events = bool(self._runtime.tasks.events(shard, limit=1))
         self._dispatch.reconcile(shard, ready, until)
         self._reconcile(shard, running)
         self._due[shard] = now + self._period
-        return Swept(later=later, event=event)
+        return Swept(later=later, has_events=has_events)
 
     def feed(self, request: str) -> None:
         """Read more of a large request's ready tasks, some of each shard. Raises StoreError."""

@@ -1,4 +1,4 @@
-"""The request queue: a hint that a request's row is new or has an order. The row is the truth."""
+"""The request queue: wake-ups for requests that are new or have an order. The row is the truth."""
 
 import threading
 from collections.abc import Callable

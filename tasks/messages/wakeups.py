@@ -1,6 +1,6 @@
-"""Hints: keys of tasks whose attempts ended, from workers to the manager by a Redis list.
+"""Wake-ups: keys of tasks whose attempts ended, from workers to the manager by a Redis list.
 
-Losing them loses time, no work: the manager's sweep reads all news from the table.
+Losing them loses time, no work: the manager's sweep reads all completion events from the table.
 """
 
 import threading
@@ -17,7 +17,7 @@ class WakeUps(Protocol):
     """Keys on their way to the manager; any may be lost or doubled."""
 
     def publish(self, key: str) -> None:
-        """Say that the task has news. Never raises: a hint may be lost."""
+        """Say that the task has a completion event. Never raises: a wake-up may be lost."""
         ...
 
     def drain(self) -> list[str]:
@@ -26,7 +26,7 @@ class WakeUps(Protocol):
 
 
 class MemoryWakeUps:
-    """Hints in this process."""
+    """Wake-ups in this process."""
 
     def __init__(self) -> None:
         self._keys: list[str] = []
@@ -43,7 +43,7 @@ class MemoryWakeUps:
 
 
 class RedisWakeUps:
-    """Hints over Redis."""
+    """Wake-ups over Redis."""
 
     def __init__(self, url: str) -> None:
         self._redis = redis.Redis.from_url(
@@ -58,7 +58,7 @@ class RedisWakeUps:
                 pipe.ltrim(LIST, -MOST, -1)
                 pipe.execute()
         except redis.RedisError as error:
-            self._log.warning("hint lost", key=key, error=str(error))
+            self._log.warning("wake-up lost", key=key, error=str(error))
 
     def drain(self) -> list[str]:
         try:
@@ -67,6 +67,6 @@ class RedisWakeUps:
                 pipe.delete(LIST)
                 keys, _ = pipe.execute()
         except redis.RedisError as error:
-            self._log.warning("hints not drained", error=str(error))
+            self._log.warning("wake-ups not drained", error=str(error))
             return []
         return list(keys)

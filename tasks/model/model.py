@@ -34,7 +34,7 @@ class State(StrEnum):
 
 
 class TaskOutcome(StrEnum):
-    """What a request was told of a task that it wants."""
+    """The outcome of a task that is recorded in a request's interest."""
 
     DONE = "done"
     FAILED = "failed"

@@ -109,7 +109,7 @@ def connect_storage(storage: str) -> Runtime:
 
 
 class AzureQueue:
-    """The request queue on Azure Storage. Hints only, so that failures are logged and no more."""
+    """The request queue on Azure Storage. Its messages are wake-ups: failures are only logged."""
 
     def __init__(self, client: QueueClient) -> None:
         self._client = client
@@ -126,7 +126,7 @@ class AzureQueue:
         try:
             self._client.send_message(request, time_to_live=3600)
         except AzureError as error:
-            self._log.warning("request hint %s not sent: %s", request, error)
+            self._log.warning("request wake-up %s not sent: %s", request, error)
 
     def receive(self) -> list[tuple[str, Ack]]:
         found: list[tuple[str, Ack]] = []
@@ -136,7 +136,7 @@ class AzureQueue:
                 if len(found) >= 32:
                     break
         except AzureError as error:
-            self._log.warning("request hints not received: %s", error)
+            self._log.warning("request wake-ups not received: %s", error)
         return found
 
     def _acknowledge(self, message: QueueMessage) -> Ack:
@@ -144,7 +144,7 @@ class AzureQueue:
             try:
                 self._client.delete_message(message)
             except AzureError as error:
-                self._log.warning("request hint %s not deleted: %s", message.id, error)
+                self._log.warning("request wake-up %s not deleted: %s", message.id, error)
 
         return delete
 

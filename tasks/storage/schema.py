@@ -1,7 +1,7 @@
 """Schema numbers of stored rows: those from `OLDEST` on are read as today's, others are refused.
 
 Every row carries `schema`, the number of the build that wrote it. A row of an older number passes
-through the upgrades of its kind, one for each number in between; it is stored anew when it is next
+through the upgrades of its kind, one for each number in between; it is stored again when it is next
 changed. Raise `SCHEMA` when a kind of row changes, and add the upgrade here, unless all that
 changes is a new property for which the default of its field is right.
 """

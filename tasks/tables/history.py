@@ -70,7 +70,7 @@ class DayCount:
 
 @dataclass(frozen=True, kw_only=True)
 class Cursor:
-    """The attempts of the latest batch: counted, but perhaps still among the news."""
+    """The attempts of the latest batch: counted, but their events may still exist."""
 
     epoch: int = 0
     counted: frozenset[str] = frozenset()
@@ -139,7 +139,7 @@ def count(
 ) -> None:
     """Count ended attempts, at most `BATCH`, each once however often this is called.
 
-    `keep` are attempts counted before that may still be among the news.
+    `keep` are attempts counted before whose events may still exist.
 
     Raises:
         FencedError: a manager of a higher epoch counts now.

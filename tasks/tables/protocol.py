@@ -1,7 +1,7 @@
 """The worker's side of the task protocol: claim, commit, fail.
 
 Each write is one ETag-guarded transaction. After a refused or broken call the row is read again,
-and the claim id in it decides: an answer that was lost is never taken for a failure.
+and the fencing token in it decides: an answer that was lost is never taken for a failure.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -32,7 +32,7 @@ class Claimed:
 
     @property
     def claim(self) -> str:
-        """The claim id, which fences the attempt and names its blobs."""
+        """The fencing token, which also names the attempt's blobs."""
         return self.task.claim
 
     def attempt(

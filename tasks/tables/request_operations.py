@@ -41,7 +41,7 @@ def submit(
     dry_run: bool = False,
     retry_of: str = "",
 ) -> str:
-    """Store a new request and tell the manager. With an id given before, nothing happens anew.
+    """Store a new request and tell the manager. With an id given before, nothing happens again.
 
     `retry_of` is the ended request that it tries again.
 
@@ -216,7 +216,7 @@ def change_request(
 
 
 def interests(runtime: Runtime, request: str) -> Iterator[Interest]:
-    """All a request wants, with what became of it."""
+    """Yield all interests of a request, with their outcomes."""
     for shard in SHARDS:
         yield from runtime.tasks.interests(request, shard)
 
@@ -227,8 +227,9 @@ def results(runtime: Runtime, request: str) -> Iterator[Interest]:
     If a result was made after its fallback task had made another, the fallback task's is left out.
     """
     found = [w for w in interests(runtime, request) if w.output and w.outcome is TaskOutcome.DONE]
-    stood_in = {key for interest in found for key in interest.fallbacks}
-    yield from sorted((w for w in found if w.key not in stood_in), key=lambda w: (w.output, w.name))
+    fallbacks = {key for interest in found for key in interest.fallbacks}
+    kept = (w for w in found if w.key not in fallbacks)
+    yield from sorted(kept, key=lambda w: (w.output, w.name))
 
 
 def failures(runtime: Runtime, request: str) -> Iterator[Interest]:

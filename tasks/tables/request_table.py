@@ -6,7 +6,7 @@ Its RowKeys are spelt here alone. By RowKey, in one partition:
 |---|---|
 | `q|id` | the request |
 | `l|id` | it has not ended, or has an order that is not obeyed yet |
-| `d|id` | it has ended and still wants what it needs no more |
+| `d|id` | it has ended and still has interests that it needs no more |
 | `y|id` | how many sections of its plan are written |
 | `i|all|time|id`, `i|owner|time|id` | its place in the lists of all requests and of its owner's |
 | `n|time|id` | it is of an earlier build, and in no list yet |
@@ -205,11 +205,11 @@ class RequestTable:
         return [_MARKER.load(row).id for row in self._scan("l|")]
 
     def unsettled(self) -> list[str]:
-        """Return the ids of requests that have ended and still want what they need no more."""
+        """Return the ids of ended requests that still have interests they need no more."""
         return [_MARKER.load(row).id for row in self._scan("d|")]
 
     def settled(self, clock: Clock, request: str) -> None:
-        """Note that an ended request wants only what it needs."""
+        """Note that an ended request has only the interests that it needs."""
 
         def change(found: Row | None) -> tuple[Operation, ...]:
             return () if found is None else (Delete(row=found.row, etag=found.etag),)

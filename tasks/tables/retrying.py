@@ -2,7 +2,7 @@
 
 A request that goes on tries again itself: the manager obeys the order. One that has ended stays as
 it is; its retry is a new request of the same document, linked both ways, which reuses what was made
-and whose fresh wants revive what failed.
+and whose new interests revive what failed.
 """
 
 from collections.abc import Iterator
@@ -67,7 +67,7 @@ class Scope:
         return cls(category=Category(category) if category else None, task=task)
 
     def covers(self, interest: Interest) -> bool:
-        """Whether a want that was told of a failure is meant."""
+        """Whether an interest with a failure in it is meant."""
         if interest.outcome not in (TaskOutcome.FAILED, TaskOutcome.GAP, TaskOutcome.SUPERSEDED):
             return False
         if self.task:
@@ -108,7 +108,7 @@ def retry(runtime: Runtime, request: str, scope: Scope) -> RequestRow:
             row = request_operations.load(runtime, row.retried_as)
         except request_operations.NoSuchRequestError:
             return _again(runtime, row)
-    raise NothingToRetryError(f"request {request} was tried again too often; submit it anew")
+    raise NothingToRetryError(f"request {request} was tried again too often; submit it again")
 
 
 @dataclass(frozen=True, kw_only=True)

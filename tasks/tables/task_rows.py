@@ -16,28 +16,28 @@ _WHY = 200  # characters of the reason why an input is missing
 
 @dataclass(frozen=True, kw_only=True)
 class Interest:
-    """A request's view of a task: the want row."""
+    """A request's interest in a task, with the outcome recorded for it."""
 
     request: str
     key: str
     phase: Phase
     name: str = ""  # what the task makes, for people
     output: str = ""  # folder among the request's results; empty: intermediate
-    outcome: TaskOutcome | None = None  # None: it was told nothing yet
+    outcome: TaskOutcome | None = None  # None: none is recorded yet
     category: Category | None = None
     reused: bool = False  # DONE before this request asked
     message: str = ""
     fallback: str = ""
-    earlier: tuple[str, ...] = ()  # successors before that one, still wanted by the request
+    earlier: tuple[str, ...] = ()  # fallback tasks before that one, not withdrawn
     stopped: bool = False  # failed without being run: the first runs had all failed alike
     files: tuple[ArtifactFile, ...] = ()
 
     @property
     def fallbacks(self) -> tuple[str, ...]:
-        """All that the request wants in the task's place."""
+        """All fallback tasks in the task's place, the newest last."""
         return (*self.earlier, self.fallback) if self.fallback else self.earlier
 
-    def succeeded(self, fallback: str) -> "Interest":
+    def with_fallback(self, fallback: str) -> "Interest":
         """Return the interest with one more fallback task."""
         if not fallback or fallback == self.fallback:
             return self
@@ -85,7 +85,7 @@ class Edge:
 
 @dataclass(frozen=True, kw_only=True)
 class WriteFence:
-    """Whether a request may still want tasks of a shard."""
+    """Whether a request may still get interests in tasks of a shard."""
 
     open: bool
     etag: str = field(default="", compare=False)

@@ -6,11 +6,11 @@ One partition per shard (`keys.shard`). By RowKey prefix:
 |---|---|
 | `t|key` | the task |
 | `s|key|n` | its specification, JSON in parts of at most 60 KiB |
-| `w|request|key` | a request wants it: its name among the results, and what became of it |
+| `w|request|key` | a request's interest in it: its name among the results, and its outcome |
 | `e|key|dependent` | an edge: `dependent` waits for it, and which of its inputs it is |
 | `a|key|k` | an ended attempt |
-| `p|request` | whether the request may still want tasks of this shard |
-| `o|key|name` | news the manager has not digested: an ended attempt, or an end without one |
+| `p|request` | the write fence: whether the request may still get interests in this shard |
+| `o|key|name` | a completion event, not processed yet: an ended attempt, or an end without one |
 | `r|request|key` | ready now, under its sponsor |
 | `x|key` | running |
 | `z|time|key` | ready later |
@@ -128,7 +128,7 @@ def task_row(key: str) -> str:
 
 
 def interest_row(request: str, key: str) -> str:
-    """Return the RowKey of a request's want of a task."""
+    """Return the RowKey of a request's interest in a task."""
     return f"w|{request}|{key}"
 
 
@@ -190,7 +190,7 @@ def insert_spec(key: str, spec: Spec) -> list[Insert]:
 
 
 def put_interest(interest: Interest) -> Upsert:
-    """Write a want's row."""
+    """Write an interest's row."""
     return Upsert(row=interest_row(interest.request, interest.key), entity=INTEREST.dump(interest))
 
 
@@ -205,7 +205,7 @@ def insert_attempt(attempt: Attempt) -> Insert:
 
 
 def put_fence(request: str, *, is_open: bool) -> Upsert:
-    """Write a request's gate in a shard."""
+    """Write a request's write fence in a shard."""
     return Upsert(row=f"p|{request}", entity=WRITE_FENCE.dump(WriteFence(open=is_open)))
 
 
@@ -219,7 +219,7 @@ def tell_interest(
     files: Sequence[ArtifactFile] = (),
     stopped: bool | None = None,
 ) -> MergeEntity:
-    """Tell a request what became of a task that it wants; `stopped` stays as it is if not given."""
+    """Record a task's outcome in an interest; `stopped` stays as it is if not given."""
     told: Entity = {
         "outcome": outcome.value,
         "category": category.value if category else "",
@@ -232,7 +232,7 @@ def tell_interest(
 
 
 def name_fallbacks(interest: Interest) -> MergeEntity:
-    """Write the successors that a want has, and leave the rest of its row."""
+    """Write the fallback tasks that an interest names, and leave the rest of its row."""
     # With the number: a row of an earlier schema has the fallback under another name.
     named: Entity = {
         "schema": SCHEMA,
@@ -243,12 +243,12 @@ def name_fallbacks(interest: Interest) -> MergeEntity:
 
 
 def note_counted(event: CompletionEvent) -> MergeEntity:
-    """Note that an attempt is in the statistics, though its news is still there."""
+    """Note that an attempt is in the statistics, though its event still exists."""
     return MergeEntity(row=event.row, entity={"counted": True})
 
 
 def attempt_event(task: Task, attempt: Attempt) -> Upsert:
-    """Write the news that an attempt has ended; `task` is the row after the change."""
+    """Write the event that an attempt has ended; `task` is the row after the change."""
     return _put_event(
         task,
         f"{attempt.number:06d}",
@@ -301,7 +301,7 @@ def _put_event(task: Task, name: str, **said: Any) -> Upsert:
 
 
 def ended_attempt(row: Row) -> tuple[str, int] | None:
-    """Return the task's key and the number of the attempt that a row is, or is the news of."""
+    """Return the task's key and the number of the attempt that a row or event is about."""
     if kind_of(row.row) not in (RowKind.ATTEMPT, RowKind.COMPLETION_EVENT):
         return None
     _, key, name = row.row.split("|")
@@ -386,12 +386,12 @@ class TaskTable:
         return ATTEMPT.load(row) if row else None
 
     def interest(self, request: str, key: str) -> Interest | None:
-        """Return what a request was told of a task that it wants."""
+        """Return a request's interest in a task."""
         row = self._store.get(TABLE, shard(key), interest_row(request, key))
         return INTEREST.load(row) if row else None
 
     def interests(self, request: str, shard: str) -> Iterator[Interest]:
-        """Yield all that a request wants of a shard, in order of key."""
+        """Yield a request's interests in tasks of a shard, in order of key."""
         return map(INTEREST.load, self._scan(shard, f"w|{request}|"))
 
     def edges(self, key: str) -> Iterator[Edge]:
@@ -399,14 +399,14 @@ class TaskTable:
         return map(EDGE.load, self._scan(shard(key), f"e|{key}|"))
 
     def fence(self, request: str, shard: str) -> WriteFence | None:
-        """Return a request's gate in a shard."""
+        """Return a request's write fence in a shard."""
         row = self._store.get(TABLE, shard, f"p|{request}")
         return WRITE_FENCE.load(row) if row else None
 
-    def event(
+    def events(
         self, shard: str, limit: int, after: CompletionEvent | None = None
     ) -> list[CompletionEvent]:
-        """Return the first news of a shard, or those after one."""
+        """Return the first completion events of a shard, or those after one."""
         start, end = prefix_range("o|")
         start = f"{after.row}\0" if after else start
         return [

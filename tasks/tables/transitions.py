@@ -5,8 +5,8 @@ It raises `FencedError` when the row no longer allows the change. Nothing here r
 draws random numbers; `tasks.tables.protocol` does the reading and writing around it.
 
 The markers of a task (ready, later, running) are a function of its row, so that the row and its
-markers can never disagree. News (`o|key|name`) are rows of their own: an ended attempt or a
-terminal change which the manager has not digested yet.
+markers can never disagree. Completion events (`o|key|name`) are rows of their own: an ended attempt
+or a terminal change that the manager has not processed yet.
 """
 
 from collections.abc import Callable, Sequence
@@ -87,7 +87,7 @@ def create(spec: Spec, interest: Interest, missing: int, edges: Sequence[Edge] =
 def add_interest(
     task: Task, interest: Interest, missing: int, edges: Sequence[Edge] = ()
 ) -> Change:
-    """Another request wants an existing task: reuse it, share it, or revive it.
+    """Add a request's interest to an existing task: reuse it, share it, or revive it.
 
     `missing` matters only when the task is revived: the inputs that are not DONE now.
     """
@@ -154,7 +154,7 @@ def deliver(task: Task, request: str) -> Change:
 
 
 def sponsor(task: Task, request: str) -> Change:
-    """Put a task under another wanting request (the sponsor was paused, say)."""
+    """Put a task under another request with an interest in it (the sponsor was paused, say)."""
     if request not in task.interests:
         raise FencedError(f"task {task.key} is not wanted by request {request}")
     return _change(task, replace(task, sponsor=request))
@@ -251,7 +251,7 @@ def tell(task: Task, ended: int, lacking: int) -> Change:
 
 
 def reconsider(task: Task, inputs: int) -> Change:
-    """Wait again for inputs that were lacking: somebody wants them once more, and they may come."""
+    """Wait again for inputs that were lacking: they have been revived, and may come."""
     again = task.lacking & inputs
     if task.state is not State.WAITING or not again:
         return Change(task=task, operations=())
@@ -314,7 +314,7 @@ def heal(task: Task, missing: int, edges: Sequence[Edge] = ()) -> Change:
 def retry(task: Task, interests: Sequence[Interest], missing: int, lacking: int = 0) -> Change:
     """Somebody asks for another try: a task that is not live begins again with a fresh budget.
 
-    `interests` are the wants that are to hear how it ends; they are told at once when it is DONE
+    `interests` get the outcome when it ends; they get it at once when it is DONE
     meanwhile. `missing` has a bit for each input that may still come, `lacking` for each that
     ended without an artifact and is not tried again.
     """
@@ -348,7 +348,7 @@ def retry(task: Task, interests: Sequence[Interest], missing: int, lacking: int 
 
 
 def expire(task: Task) -> Change:
-    """DONE -> EXPIRED, before its blobs are deleted; refused while a request wants it."""
+    """DONE -> EXPIRED, before its blobs are deleted; refused while the task has interests."""
     if task.state is not State.DONE or task.interests:
         raise FencedError(f"task {task.key} is {task.state} and wanted by {len(task.interests)}")
     return _change(task, replace(task, state=State.EXPIRED, files=()))

@@ -54,8 +54,8 @@ class WorkerRow:
     beat_at: float
     sequence: int = 0
     attempts: tuple[RunningAttempt, ...] = ()
-    orders: tuple[str, ...] = ()  # claim ids to kill
-    moves: tuple[str, ...] = ()  # claim ids to kill and hand back, for others to run
+    orders: tuple[str, ...] = ()  # fencing tokens to kill
+    moves: tuple[str, ...] = ()  # fencing tokens to kill and hand back, for others to run
     hold: Hold = Hold.NONE
     hold_why: str = ""  # the evidence in words
     hold_since: float = 0.0  # when it was drained; POSIX seconds, as the next

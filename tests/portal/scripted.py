@@ -143,7 +143,7 @@ def raster_bytes(folder: Path, seed: int = 0, width: int = 280, height: int = 16
 
 
 def put_interest(runtime: Runtime, interest: Interest) -> None:
-    """Write a request's want row."""
+    """Write a request's interest row."""
     row = task_table.interest_row(interest.request, interest.key)
     runtime.store.transact(
         task_table.TABLE,

@@ -163,7 +163,7 @@ def test_a_retry_while_the_request_runs_runs_what_was_stopped() -> None:
 
 
 def test_a_run_that_another_request_expects_something_of_is_not_stopped() -> None:
-    """Of the runs that both want none has ended yet; the other's own have ended well."""
+    """Of the runs that both share none has ended yet; the other's own have ended well."""
     late = collect("late")
     others = [reduction(n, LAYER) for n in range(100, 104)]
     shared = [reduction(n, late) for n in range(30)]

@@ -100,7 +100,7 @@ def test_a_task_takes_three_writes_and_one_more_for_each_input_not_done_at_plann
         own = store.reads[spec.key] - _as_an_input(spec, cells, tops)
         assert own + inputs <= 3 + inputs, (spec, store.reads[spec.key])
     tasks = len(granules) + len(cells) + len(tops)
-    # Settling: the news of a shard in one transaction for each round that has some.
+    # Settling: the completion events of a shard in one transaction for each round that has some.
     assert store.batches <= tasks
     assert sum(store.writes.values()) + store.batches <= 3 * tasks + 60 + 20
 
@@ -130,7 +130,7 @@ def test_a_commit_reads_again_only_when_its_row_has_changed() -> None:
     claimed = protocol.claim(b.runtime, granules[0].key, "w", b.options.retry)
     assert claimed is not None
     second = request_operations.submit(b.runtime, "other", document("p"))
-    b.rounds(3)  # the second request wants it, too: another ETag
+    b.rounds(3)  # the second request has an interest in it, too: another ETag
     store.reads.clear()
     done = claimed.attempt(started=0, ended=1, duration=1)
     assert protocol.commit(b.runtime, done, [b._store(claimed)], claimed.task)
@@ -139,7 +139,7 @@ def test_a_commit_reads_again_only_when_its_row_has_changed() -> None:
 
 
 def test_planning_is_batched() -> None:
-    """At most (1 + edges + wants) / 20 writes for each task above 1,000 tasks."""
+    """At most (1 + edges + interests) / 20 writes for each task above 1,000 tasks."""
     tasks = 1200
     granules = [collect(f"g{i}") for i in range(tasks * 3 // 4)]
     cells = [mosaic(f"c{i}", *granules[3 * i : 3 * i + 3]) for i in range(tasks // 4)]

@@ -321,7 +321,7 @@ def test_a_claim_its_worker_never_lists_is_lost() -> None:
 
 
 def test_an_attempt_is_as_old_as_its_worker_says() -> None:
-    """A manager that takes over does not begin to count anew."""
+    """A manager that takes over does not begin to count again."""
     seen = ManagerCache()
     one = seen.running["k"] = running(since=1000.0)
     monitor = Monitor(OPTIONS, seen)

@@ -188,9 +188,9 @@ def test_a_plan_whose_blobs_are_gone_is_made_anew(
     blobs, archive = MemoryBlobs(), Watched()
     kept = stored_plan.freeze(blobs, "gone", course(archive))
     blobs.delete(PLANS, kept.stretches[1].name)
-    anew = stored_plan.freeze(blobs, "anew", course(archive))
-    assert all(stretch.name.startswith("anew/") for stretch in anew.stretches)
-    assert tasks_of(anew) == tasks_of(plan)
+    again = stored_plan.freeze(blobs, "again", course(archive))
+    assert all(stretch.name.startswith("again/") for stretch in again.stretches)
+    assert tasks_of(again) == tasks_of(plan)
 
 
 def test_a_package_that_is_damaged_in_storage_is_stored_again(tmp_path: Path) -> None:

@@ -84,12 +84,12 @@ def test_what_is_missing_is_skipped_named_and_mailed() -> None:
     assert (row.outputs, row.delivered) == (2, 2)
     outcomes = {w.key: w for w in request_operations.interests(b.runtime, request)}
     assert outcomes[A.key].outcome == "superseded"
-    heir = outcomes[outcomes[A.key].fallback]
-    assert heir.outcome == "done"
-    assert heir.output == "out"
-    fallback = b.runtime.tasks.spec(heir.key)
-    assert [i.key for i in fallback.inputs] == [G[1].key]
-    assert [(one.what, one.why) for one in fallback.missing] == [("g0", "source not published")]
+    fallback = outcomes[outcomes[A.key].fallback]
+    assert fallback.outcome == "done"
+    assert fallback.output == "out"
+    spec = b.runtime.tasks.spec(fallback.key)
+    assert [i.key for i in spec.inputs] == [G[1].key]
+    assert [(one.what, one.why) for one in spec.missing] == [("g0", "source not published")]
 
 
 def test_a_successor_names_the_granules_for_want_of_which_its_inputs_were_not_made() -> None:

@@ -1,4 +1,4 @@
-"""Writing a plan: the same whatever fails meanwhile, and never past a closed gate."""
+"""Writing a plan: the same whatever fails meanwhile, and never past a closed write fence."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -82,7 +82,7 @@ def test_a_gate_that_closes_in_the_middle_lets_nothing_more_through() -> None:
     store = MemoryStore()
     mine = runtime(store)
     batches = PlanWriter(mine, "r", [TASKS]).batches()
-    for _ in range(3 * len(SHARDS)):  # every shard's gate has been passed
+    for _ in range(3 * len(SHARDS)):  # every shard's fence has been passed
         next(batches)
     write_fence.close(mine.tasks, mine.clock, "r")
     before = content(store)
@@ -98,7 +98,7 @@ def test_who_read_the_gate_before_another_passed_it_writes_nothing() -> None:
         guard = write_fence.passing(tasks, "0", "r")
         assert write_fence.guarded(tasks, "0", guard, change).operations == (guard,)
         tasks.transact("0", [write_fence.passing(tasks, "0", "r")])
-        with pytest.raises(write_fence.TurnedError):
+        with pytest.raises(write_fence.FenceChangedError):
             write_fence.guarded(tasks, "0", guard, change)
         with pytest.raises(ConflictError):
             tasks.transact("0", [guard])

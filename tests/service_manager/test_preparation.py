@@ -36,7 +36,7 @@ ALL = 1000  # days
 class Gated(Shelf):
     """An archive that lists one more day with granules each time it is let."""
 
-    fence: threading.Semaphore
+    permits: threading.Semaphore
 
     def search(
         self,
@@ -48,7 +48,7 @@ class Gated(Shelf):
     ) -> Iterator[GranuleRecord]:
         found = super().search(product, collection, start_day, end_day, box)
         for _, records in groupby(found, key=attrgetter("start_day")):
-            assert self.fence.acquire(timeout=LIMIT_SECONDS)
+            assert self.permits.acquire(timeout=LIMIT_SECONDS)
             yield from records
 
 
@@ -56,15 +56,15 @@ class Gated(Shelf):
 class Searching(Bench):
     """A bench whose planner works in a thread, over an archive that the test holds back."""
 
-    fence: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
+    permits: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
     beside: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(2))
 
     def plan_of_request(self, request: Request) -> PlanStream:  # type: ignore[override]
-        shelf = Gated(records=composites(), fence=self.fence)
+        shelf = Gated(records=composites(), permits=self.permits)
         return PlanStream(request, shelf, Packages.of(LIMITS), LIMITS)
 
     def restart(self, epoch: int = 1) -> None:
-        """Begin anew, knowing nothing but the tables."""
+        """Start again, knowing nothing but the tables."""
         self.manager = Manager(
             self.runtime,
             self.options,
@@ -88,7 +88,7 @@ def bench() -> Iterator[Searching]:
     found = Searching(plans={}, options=ManagerOptions(slice=0.0))
     yield found
     found.manager.close()
-    found.fence.release(ALL)
+    found.permits.release(ALL)
     found.beside.shutdown()
 
 
@@ -108,16 +108,16 @@ def test_planning_counts_the_days_that_are_searched(bench: Searching) -> None:
     assert bench.row(request).preparation is None
     bench.until(lambda: bench.row(request).state is RequestState.PLANNING)
     assert days(bench, request) == 0
-    bench.fence.release(5)  # whole are the first three dates: two are still being listed
+    bench.permits.release(5)  # whole are the first three dates: two are still being listed
     bench.until(lambda: days(bench, request) == 17)
-    bench.fence.release(5)
+    bench.permits.release(5)
     bench.until(lambda: days(bench, request) == 57)
-    bench.fence.release(ALL)
+    bench.permits.release(ALL)
     bench.until(lambda: bench.row(request).state is RequestState.WRITING)
 
 
 def test_writing_counts_the_tasks_that_are_written(bench: Searching) -> None:
-    bench.fence.release(ALL)
+    bench.permits.release(ALL)
     request = bench.submit("p", **REQUEST)
     seen = []
 
@@ -138,7 +138,7 @@ def test_writing_counts_the_tasks_that_are_written(bench: Searching) -> None:
 
 
 def test_the_row_is_written_every_other_second_at_most(bench: Searching) -> None:
-    bench.fence.release(ALL)
+    bench.permits.release(ALL)
     request = bench.submit("p", **REQUEST)
     bench.until(lambda: bench.row(request).state is RequestState.WRITING)
     changed = [bench.runtime.clock.now()]
@@ -157,12 +157,12 @@ def test_the_row_is_written_every_other_second_at_most(bench: Searching) -> None
 
 def test_another_manager_goes_on_with_planning(bench: Searching) -> None:
     request = bench.submit("p", **REQUEST)
-    bench.fence.release(6)
+    bench.permits.release(6)
     bench.until(lambda: bench.row(request).state is RequestState.PLANNING)
     bench.until(lambda: days(bench, request) > 0)
     bench.manager.close()
     bench.restart(epoch=2)
-    bench.fence.release(ALL)
+    bench.permits.release(ALL)
     bench.until(lambda: bench.row(request).state is RequestState.RUNNING)
     assert bench.row(request).attempts == 2
     assert bench.until_ended(request).state is RequestState.COMPLETE
@@ -175,7 +175,7 @@ def test_what_is_cancelled_while_it_is_planned_ends_at_once(bench: Searching) ->
     row = bench.row(request)
     assert (row.state, row.preparation) == (RequestState.CANCELLED, None)
     assert row.message == "cancelled while it was being planned"
-    bench.fence.release(ALL)
+    bench.permits.release(ALL)
     for _ in range(20):
         bench.manager.tick()
         bench.runtime.clock.sleep(1)
@@ -184,7 +184,7 @@ def test_what_is_cancelled_while_it_is_planned_ends_at_once(bench: Searching) ->
 
 
 def test_what_an_older_build_was_writing_is_written(bench: Searching) -> None:
-    bench.fence.release(ALL)
+    bench.permits.release(ALL)
     request = bench.submit("p", **REQUEST)
     bench.until(lambda: len(list(request_operations.interests(bench.runtime, request))) > 20)
     row = bench.row(request)

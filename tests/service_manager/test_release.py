@@ -1,4 +1,4 @@
-"""What a request wants after its end: what its pages show, and no more."""
+"""The interests of a request after its end: what its pages show, and no more."""
 
 from tasks.model.categories import Category
 from tasks.model.model import RequestOrder, RequestState

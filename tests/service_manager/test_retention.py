@@ -1,4 +1,4 @@
-"""Deleting what nobody wants, and nothing else."""
+"""Deleting artifacts in which no request has an interest, and nothing else."""
 
 from dataclasses import replace
 

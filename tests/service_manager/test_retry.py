@@ -81,9 +81,9 @@ def test_a_running_request_makes_what_it_lacked_and_all_that_hangs_on_it() -> No
     assert row.state is RequestState.COMPLETE
     assert (row.outputs, row.delivered, row.gap_count) == (3, 3, 0)
     assert set(interests(b, request)) == {spec.key for spec in (*G, A, B, TOP, LAST)}
-    heir = b.runtime.tasks.task(before[A.key].fallback)
-    assert heir is not None
-    assert heir.interests == ()
+    fallback = b.runtime.tasks.task(before[A.key].fallback)
+    assert fallback is not None
+    assert fallback.interests == ()
     assert len(list(outbox.mails(b.runtime.store))) == 1
 
 
@@ -163,7 +163,7 @@ def test_what_another_request_had_made_since_is_taken() -> None:
     first = b.submit("p")
     b.rounds(8)
     b.broken.clear()
-    b.submit("a", owner="other")  # its fresh wants revive g0 and a
+    b.submit("a", owner="other")  # its new interests revive g0 and a
     b.rounds(8)
     assert interests(b, first)[A.key].outcome == "superseded"
     ran = len(b.ran)
@@ -377,7 +377,7 @@ def test_a_manager_that_stalls_at_any_write_while_another_tries_again(published:
 
 
 def test_a_manager_that_stalls_at_any_write_of_a_retry_while_another_obeys_it() -> None:
-    """What it tries again has failed anew, and is made without, when it goes on."""
+    """What it tries again has failed again, and is made without, when it goes on."""
     at, stalled = 0, True
     while stalled:
         b = held(ABSENT)

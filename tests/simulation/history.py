@@ -80,8 +80,8 @@ class History:
         self.blobs = MemoryBlobs()
         self.watch = Watch(world=self.world, store=self.store, blobs=self.blobs)
         self.broker = Broker(self.world, self.rates)
-        self.wakeups = Mailbox(self.world, self.rates, "hint")
-        self.queue = Mailbox(self.world, self.rates, "request hint")
+        self.wakeups = Mailbox(self.world, self.rates, "wake-up")
+        self.queue = Mailbox(self.world, self.rates, "request wake-up")
         self.scenario = Scenario.of(random)
         self.retention = random.random() < 0.5
         self.script = Script(

@@ -227,7 +227,7 @@ def _stopped_without_event() -> Undo:
 
 MUTANTS = (
     Mutant(name="no fencing", apply=_no_fencing),
-    Mutant(name="claim id ignored", apply=_claim_ignored),
+    Mutant(name="fencing token ignored", apply=_claim_ignored),
     Mutant(name="attempt number restarted", apply=_attempt_restarted),
     Mutant(name="lost answer read as failure", lost_is_failure=True),
     Mutant(name="edge read before write", apply=_edge_read_before_write),
@@ -235,13 +235,13 @@ MUTANTS = (
     Mutant(name="marker outside the transaction", split_markers=True),
     Mutant(name="count that is not idempotent", apply=_count_not_idempotent),
     Mutant(name="epoch ignored", apply=_epoch_ignored),
-    Mutant(name="cancel that leaves the want row", apply=_cancel_leaves_the_interest),
+    Mutant(name="cancel that leaves the interest row", apply=_cancel_leaves_the_interest),
     Mutant(name="cancel that forgets results", apply=_cancel_forgets_results),
     Mutant(name="cancel that counts what is left", apply=_cancel_counts_what_is_left),
     Mutant(name="retention without EXPIRED", apply=_retention_without_expired),
     Mutant(name="runs stopped although some end well", apply=_success_ignored),
     Mutant(name="runs stopped that were asked for", apply=_retry_overruled),
-    Mutant(name="run stopped without news", apply=_stopped_without_event),
+    Mutant(name="run stopped without an event", apply=_stopped_without_event),
     Mutant(name="input known to be lost not made again", apply=_lost_input_forgotten),
     Mutant(name="last worker stays drained", apply=_last_worker_held),
 )

@@ -286,7 +286,7 @@ class SimQueue:
 
 
 class SimWakeUps:
-    """The hints as a process reaches them."""
+    """The wake-ups as a process reaches them."""
 
     def __init__(self, world: World, process: Process, mailbox: Mailbox) -> None:
         self._world = world

@@ -126,7 +126,7 @@ class Reckoning:
         for planned in plan:
             interest = interests.get(planned.spec.key)
             if interest is None or not interest.outcome:
-                self.watch.fail(f"request {row.id} ended {row.state} without a task being told")
+                self.watch.fail(f"request {row.id} ended {row.state} without an outcome of a task")
                 return
             self.told(row, interest, planned.spec, interests)
         lacks = any(w.outcome in ("failed", "gap", "superseded") for w in interests.values())
@@ -142,15 +142,15 @@ class Reckoning:
         spec: Spec,
         interests: dict[str, Interest],
     ) -> None:
-        """One want agrees with its task and with what its inputs came to."""
+        """One interest agrees with its task and with what its inputs came to."""
         task = self.watch.tasks[interest.key]
         if interest.outcome == "done":
             self.done(row, interest, task)
         elif interest.outcome == "superseded":
-            heir = interests.get(interest.fallback)
-            if heir is None or not heir.outcome:
+            fallback = interests.get(interest.fallback)
+            if fallback is None or not fallback.outcome:
                 self.watch.fail(
-                    f"request {row.id}: the successor of {interest.key[:8]} is not told"
+                    f"request {row.id}: the fallback task of {interest.key[:8]} has no outcome"
                 )
         elif interest.outcome == "gap":
             there = [i.key for i in spec.inputs if interests[i.key].outcome == "done"]

@@ -224,16 +224,16 @@ class Watch:
             self.fail(f"request {new.id} has prepared {at.text}")
 
     def _results(self, request: str) -> set[str]:
-        """What is made of the results that a request wants, whether it was told or not."""
+        """The results of a request that are made, whether its interests say so or not."""
         interests = [
             interest for interest in self.interests.values() if interest.request == request
         ]
-        stood_in = {key for interest in interests for key in interest.fallbacks}
+        fallbacks = {key for interest in interests for key in interest.fallbacks}
         return {
             interest.key
             for interest in interests
             if interest.output
-            and interest.key not in stood_in
+            and interest.key not in fallbacks
             and (
                 interest.outcome is TaskOutcome.DONE or self.tasks[interest.key].state is State.DONE
             )

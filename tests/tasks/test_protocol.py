@@ -157,14 +157,14 @@ def test_a_zombie_is_fenced(runtime: Runtime, store: Unreliable) -> None:
     zombie = protocol.claim(runtime, key, "w1", POLICY)
     assert zombie is not None
     assert protocol.fail(runtime, ended(zombie, Category.CANCELLED), POLICY)
-    heir = protocol.claim(runtime, key, "w2", POLICY)
-    assert heir is not None
+    second = protocol.claim(runtime, key, "w2", POLICY)
+    assert second is not None
     assert not protocol.commit(runtime, ended(zombie), [FILE])
     assert not protocol.fail(runtime, ended(zombie, Category.UNKNOWN), POLICY)
-    assert protocol.commit(runtime, ended(heir), [FILE])
+    assert protocol.commit(runtime, ended(second), [FILE])
     task = TaskTable(store).task(key)
     assert task is not None
-    assert (task.claim, task.attempt, task.retries) == (heir.claim, 2, 0)
+    assert (task.claim, task.attempt, task.retries) == (second.claim, 2, 0)
 
 
 def test_a_commit_is_known_after_the_task_went_on(runtime: Runtime, store: Unreliable) -> None:

@@ -7,7 +7,7 @@ from tasks.tables import request_operations, task_table
 from tasks.tables.runtime import memory_runtime
 from tasks.tables.task_rows import Interest
 
-T, STAND_IN, OTHER = "a" * 64, "b" * 64, "c" * 64
+T, FALLBACK, OTHER = "a" * 64, "b" * 64, "c" * 64
 
 
 def test_what_stood_in_for_a_result_that_was_made_after_all_is_left_out() -> None:
@@ -18,7 +18,7 @@ def test_what_stood_in_for_a_result_that_was_made_after_all_is_left_out() -> Non
         ),
         Interest(
             request="r",
-            key=STAND_IN,
+            key=FALLBACK,
             phase=Phase.AGGREGATION,
             outcome=TaskOutcome.DONE,
             output="out",
@@ -27,7 +27,7 @@ def test_what_stood_in_for_a_result_that_was_made_after_all_is_left_out() -> Non
             request="r", key=OTHER, phase=Phase.AGGREGATION, outcome=TaskOutcome.DONE, output="more"
         ),
     ):
-        named = interest.succeeded(STAND_IN) if interest.key == T else interest
+        named = interest.with_fallback(FALLBACK) if interest.key == T else interest
         runtime.store.transact(
             task_table.TABLE,
             shard(interest.key),

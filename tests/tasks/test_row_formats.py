@@ -2,7 +2,7 @@
 
 `row_formats.json` has the rows of schema 5. Stored rows outlive a build: what differs
 from the file needs a new schema number and an upgrade. `python -m tests.tasks.test_row_formats`
-writes the file anew.
+writes the file again.
 """
 
 import hashlib

@@ -79,7 +79,7 @@ def failing(category: Category, **more: object) -> Callable[[Task], Change]:
 
 CASES: list[tuple[str, Callable[[Task], Change], dict[State, State]]] = [
     (
-        "want",
+        "add an interest",
         lambda t: transitions.add_interest(t, interest(), 0),
         {
             **{s: s for s in State if s.live or s is State.DONE},
@@ -89,7 +89,7 @@ CASES: list[tuple[str, Callable[[Task], Change], dict[State, State]]] = [
         },
     ),
     (
-        "want with inputs missing",
+        "add an interest with inputs missing",
         lambda t: transitions.add_interest(t, interest(), 1),
         {
             **{s: s for s in State if s.live or s is State.DONE},
@@ -99,7 +99,7 @@ CASES: list[tuple[str, Callable[[Task], Change], dict[State, State]]] = [
         },
     ),
     (
-        "drop the last want",
+        "drop the last interest",
         lambda t: transitions.drop(t, "r1"),
         {s: State.CANCELLED if s.live else s for s in State},
     ),
@@ -151,7 +151,7 @@ CASES: list[tuple[str, Callable[[Task], Change], dict[State, State]]] = [
         {s: s if s.live or s is State.DONE else State.READY for s in State},
     ),
     (
-        "retry for want of inputs",
+        "retry without inputs",
         lambda t: transitions.retry(t, [interest("r1")], 0, 1),
         {s: s if s.live or s is State.DONE else State.WAITING for s in State},
     ),
@@ -351,7 +351,9 @@ def test_rows_come_back_as_they_were() -> None:
 def test_a_want_remembers_every_stand_in() -> None:
     interest = Interest(request="r", key="k", phase=Phase.AGGREGATION)
     assert interest.fallbacks == ()
-    again = interest.succeeded("a").succeeded("a").succeeded("b").succeeded("a").succeeded("")
+    again = interest
+    for fallback in ("a", "a", "b", "a", ""):
+        again = again.with_fallback(fallback)
     assert (again.fallback, again.earlier, again.fallbacks) == ("a", ("b",), ("b", "a"))
     for one in (interest, again):
         row = Row(partition="k", row="w|r|k", etag="1", entity=task_table.INTEREST.dump(one))

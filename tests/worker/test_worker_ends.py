@@ -32,8 +32,8 @@ def test_a_killed_worker_leaves_nothing_running(stack: Stack) -> None:
     took = until(dead(children), 10, "the whole tree is gone")
     assert took < 10
     assert stack.world.task(key).state is State.RUNNING  # for the monitor to find
-    fallback = stack.worker("victim")
-    until(lambda: fallback.says("worker starts"), 30, "the successor has started")
+    second = stack.worker("victim")
+    until(lambda: second.says("worker starts"), 30, "the second worker has started")
     assert not list((stack.folder / "data" / "scratch").glob("*/*"))
 
 
