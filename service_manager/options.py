@@ -74,7 +74,7 @@ class ManagerOptions:
         )
 
     @property
-    def bounds(self) -> TimeLimits:
+    def time_limits(self) -> TimeLimits:
         """How long attempts may run."""
         return TimeLimits(
             factor=self.factor, samples=self.samples, floor=self.floor, ceiling=self.ceiling

@@ -37,7 +37,7 @@ class RunningTask:
     sponsor: str
     age: float
     mean: float | None
-    bound: float
+    limit: float
     progress: float
     note: str
     ordered: bool
@@ -49,13 +49,13 @@ class RunningTask:
 
     @property
     def share(self) -> float:
-        """Its age as a share of the bound, at most 1."""
-        return min(1.0, self.age / self.bound) if self.bound else 0.0
+        """Its age as a share of the time limit, at most 1."""
+        return min(1.0, self.age / self.limit) if self.limit else 0.0
 
     @property
     def mean_share(self) -> float:
-        """The mean as a share of the bound, at most 1; 0 if there is no mean."""
-        return min(1.0, (self.mean or 0.0) / self.bound) if self.bound else 0.0
+        """The mean as a share of the time limit, at most 1; 0 if there is no mean."""
+        return min(1.0, (self.mean or 0.0) / self.limit) if self.limit else 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,19 +110,19 @@ class Executions:
 
 
 def running(sight: Sight, settings: Settings, now: float) -> list[RunningTask]:
-    """List the running attempts, the nearest to its bound first."""
-    bounds = TimeLimits.of(settings)
-    times = Times(sight.statistics, bounds.samples)
+    """List the running attempts, the nearest to its time limit first."""
+    limits = TimeLimits.of(settings)
+    times = Times(sight.statistics, limits.samples)
     by_claim = {
         attempt.claim: (worker, attempt) for worker in sight.workers for attempt in worker.attempts
     }
-    found = [_running(marker, bounds, times, by_claim, now) for marker in sight.running]
+    found = [_running(marker, limits, times, by_claim, now) for marker in sight.running]
     return sorted(found, key=lambda one: -one.share)[:_MOST_RUNNING]
 
 
 def _running(
     marker: RunningMarker,
-    bounds: TimeLimits,
+    limits: TimeLimits,
     times: Times,
     by_claim: Mapping[str, tuple[WorkerRow, RunningAttempt]],
     now: float,
@@ -142,7 +142,7 @@ def _running(
         sponsor=marker.sponsor,
         age=max(0.0, age),
         mean=times.mean(task_class),
-        bound=bounds.bound(times, task_class, marker.retries),
+        limit=limits.limit(times, task_class, marker.retries),
         progress=beat.progress if beat else 0.0,
         note=beat.note if beat else "",
         ordered=worker is not None and claim in (*worker.orders, *worker.moves),

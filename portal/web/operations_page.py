@@ -127,7 +127,7 @@ def operations_answer(portal: CurrentPortal) -> OperationsAnswer:
                 request=one.sponsor,
                 age=one.age,
                 mean=one.mean,
-                bound=one.bound,
+                bound=one.limit,
                 progress=one.progress,
                 note=one.note,
             )

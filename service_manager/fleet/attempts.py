@@ -111,7 +111,7 @@ class Attempts:
             task=running.key,
             attempt=running.attempt,
             worker=running.worker,
-            bound=round(kill.bound, 1),
+            limit=round(kill.limit, 1),
             least=round(kill.least, 1),
         )
         workers.order_kill(self._store, self._clock, running.worker, running.claim)

@@ -117,14 +117,14 @@ class Machines:
     """
 
     def __init__(
-        self, statistics: AttemptStatistics, bounds: TimeLimits, probe: float, beat: float
+        self, statistics: AttemptStatistics, limits: TimeLimits, probe: float, beat: float
     ) -> None:
         self._statistics = statistics
-        self._bounds = bounds
+        self._limits = limits
         self._probe = probe
         self._silence = _GAPS * beat
         self._succeeded: OrderedDict[str, Counter[str]] = OrderedDict()  # by class and worker
-        self._longest = max(probe, bounds.ceiling)
+        self._longest = max(probe, limits.ceiling)
         self._machines: dict[str, _Machine] = {}
         self._tasks: OrderedDict[str, _Task] = OrderedDict()
 
@@ -231,7 +231,7 @@ class Machines:
     def _known_elsewhere(self, task_class: str, worker: str) -> bool:
         """Whether enough attempts of a class have succeeded on others than a worker."""
         found = self._succeeded.get(task_class, Counter[str]())
-        return found.total() - found[worker] >= self._bounds.samples
+        return found.total() - found[worker] >= self._limits.samples
 
     def look(
         self, statistics: Mapping[str, ClassStatistics], now: float, waiting: bool = False
@@ -365,10 +365,10 @@ class Machines:
         if done is None:
             done = min(1.0, (now - running.since) / (factor * usual.seconds))
         ahead = (1.0 - done) * factor * usual.seconds
-        bound = self._bounds.bound(
-            Times(statistics, self._bounds.samples), running.task_class, running.retries
+        limit = self._limits.limit(
+            Times(statistics, self._limits.samples), running.task_class, running.retries
         )
-        if ahead < _PAYS * usual.seconds and now - running.since + ahead < bound:
+        if ahead < _PAYS * usual.seconds and now - running.since + ahead < limit:
             return False
         known.moves += 1
         return True

@@ -18,16 +18,16 @@ from tasks.tables.task_rows import CompletionEvent
 from tasks.tables.workers import WorkerRow
 
 _BEATS = 2  # of a worker that does not list a claim, before the claim counts as lost
-_SEEN = 0.5  # of its bound that an attempt has, before its progress is held against it
-_MISSES = 1.5  # times its bound that it would take at least, to be killed for that
+_SEEN = 0.5  # of its time limit that an attempt has, before its progress is held against it
+_MISSES = 1.5  # times its time limit that it would take at least, to be killed for that
 
 
 @dataclass(frozen=True, kw_only=True)
 class Kill:
-    """Order the worker to kill this attempt: beyond its bound, or on its way to `least` seconds."""
+    """Order the worker to kill this attempt: over its limit, or on its way to `least` seconds."""
 
     running: WatchedAttempt
-    bound: float
+    limit: float
     least: float = 0.0
 
 
@@ -61,9 +61,9 @@ class Monitor:
 
     def __init__(self, options: ManagerOptions, cache: ManagerCache) -> None:
         self._cache = cache
-        self._bounds = options.bounds
+        self._limits = options.time_limits
         self._statistics = AttemptStatistics(options.samples)
-        self._machines = Machines(self._statistics, self._bounds, options.probe, options.heartbeat)
+        self._machines = Machines(self._statistics, self._limits, options.probe, options.heartbeat)
         self._seen: dict[str, _Seen] = {}
         self._orders: list[DrainOrder] = []
         self._silence = options.lease + 2 * options.heartbeat
@@ -118,7 +118,7 @@ class Monitor:
         holds, moves = self._machines.look(statistics, now, waiting)
         verdicts = Verdicts(holds=self._orders + holds, moves=moves)
         self._orders = []
-        times = Times(statistics, self._bounds.samples)
+        times = Times(statistics, self._limits.samples)
         moved = {running.key for running in moves}
         for running in self._cache.running.values():
             if running.key in moved:
@@ -148,7 +148,7 @@ class Monitor:
         if not lost and running.missed > _BEATS and running.ordered is None:
             text = f"worker {running.worker} does not run it (any more)"
             return GiveUp(running=running, category=Category.WORKER_LOST, message=text)
-        limit = self._bounds.bound(times, running.task_class, running.retries)
+        limit = self._limits.limit(times, running.task_class, running.retries)
         if running.ordered is None:
             return self._late(running, age, limit)
         if age > limit and now - running.ordered > self._silence:
@@ -165,10 +165,10 @@ class Monitor:
         attempts, too.
         """
         if age > limit:
-            return Kill(running=running, bound=limit)
+            return Kill(running=running, limit=limit)
         if age < _SEEN * limit:
             return None
         least = self._statistics.least(running.task_class, age, running.course)
         if least > _MISSES * limit:
-            return Kill(running=running, bound=limit, least=least)
+            return Kill(running=running, limit=limit, least=least)
         return None

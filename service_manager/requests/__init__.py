@@ -1,1 +1,1 @@
-"""A request's life: taken up, obeyed, ended, retried, released, told by mail."""
+"""A request's life: taken up, obeyed, ended, retried, released, reported by mail."""

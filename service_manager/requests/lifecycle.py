@@ -1,4 +1,4 @@
-"""Requests from their submission to their end: taken up, planned, obeyed, told of, ended."""
+"""Requests from their submission to their end: taken up, planned, obeyed, reported, ended."""
 
 from collections.abc import Callable, Generator
 from dataclasses import replace

@@ -153,7 +153,7 @@ class Reviving:
             if (interest := self._interest(live, key))
         ]
         for live, interest in told:
-            live.note(interest)  # an earlier try may have untold it and got no further
+            live.note(interest)  # an earlier try may have cleared its outcome and got no further
         # News of a failure may be on its way to a request; it says nothing once revived.
         failed = (None, *_INCOMPLETE) if task.state is State.FAILED else _INCOMPLETE
         asking = [(live, interest) for live, interest in told if interest.outcome in failed]

@@ -28,7 +28,7 @@ _CANDIDATES = 2000  # of a shard, for the quota: those of least worth
 _PAUSE = 100  # rows or blobs between two points at which a pass may pause
 
 NOTHING = Policy(storage=float("inf"), results=float("inf"))
-"""Keeps nothing that no request wants, ended or not."""
+"""Keeps no artifact without an interest of a request, ended or not."""
 
 
 class Retention:

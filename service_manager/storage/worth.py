@@ -56,7 +56,7 @@ class Policy:
 
 @dataclass(frozen=True, kw_only=True)
 class Wanting:
-    """A request that wants an artifact; `ended` is 0 while it has not."""
+    """A request with an interest in an artifact; `ended` is 0 while it has not."""
 
     request: str
     ended: float = 0.0

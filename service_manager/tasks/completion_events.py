@@ -83,7 +83,7 @@ class CompletionEvents:
             number: self._tasks.events(number, limit, self._after.get(number))
             for number in sorted(self._shards)
         }
-        # All shards' together: a dependent of inputs in many is told in one transaction.
+        # All shards' together: a dependent of inputs in many gets one transaction.
         told = self._tell([one for some in events.values() for one in some])
         result.ready += told.ready
         fresh.update(shard(key) for key in told.ended)
@@ -194,7 +194,7 @@ class CompletionEvents:
                 self._ledger(live, event.fallback)
             entry = self._ledger(live, event.key)
             if entry is not None and entry.outcome not in (None, outcome):
-                entry = self._ledger(live, event.key, afresh=True)  # untold by a retry, perhaps
+                entry = self._ledger(live, event.key, afresh=True)  # cleared by a retry, perhaps
             if entry is not None and entry.outcome in (None, outcome):
                 merges.append(merge)
                 outcomes.append((live, event, outcome))

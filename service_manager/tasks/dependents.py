@@ -63,7 +63,7 @@ class Dependents:
         self._locations = locations
         self._tasks = runtime.tasks
         self._find = find
-        self._told: dict[str, Task] = {}  # rows as last told, still waiting
+        self._told: dict[str, Task] = {}  # rows as last written, still waiting
 
     def tell(self, events: Sequence[CompletionEvent]) -> Told:
         """Tell all dependents of ended tasks, each dependent in one transaction."""
@@ -90,7 +90,7 @@ class Dependents:
             self._told[task.key] = task
 
     def examine(self, key: str, *, look: bool = False, but: Container[str] = ()) -> Told:
-        """Read all inputs a task waits for except `but`, and tell it what became of them.
+        """Read all inputs a task waits for except `but`, and record what became of them.
 
         `look` looks into storage, too, for the blobs of inputs that are DONE: one whose blobs are
         gone is made again.
@@ -143,7 +143,7 @@ class Dependents:
         return task.state if task else None
 
     def _wanted(self, task: Task) -> bool:
-        """Whether a request that goes on wants it: else its dependent is about to be dropped."""
+        """Whether a live request has an interest in it; if not, its dependent is dropped soon."""
         found = [self._find(request) for request in task.interests]
         return any(live is not None and not live.leaving for live in found)
 
@@ -242,7 +242,7 @@ class Dependents:
                     lambda t: _superseded(t, etag, fallback, cause),  # noqa: B023
                 )
             except FencedError:
-                continue  # somebody wants it now, too, or an input was revived: look again
+                continue  # it has a new interest, or an input was revived: look again
             if after is not None:
                 told.ended.append(key)
                 return

@@ -1,4 +1,4 @@
-"""What a request was told of each of its tasks, in some 20 bytes a task.
+"""The outcome of each task of a request, in some 20 bytes a task.
 
 A request may have millions of tasks, so there is no object for each: open addressing over arrays
 of 80 bits of the key and a byte of state. The odds that two of ten million keys agree in these

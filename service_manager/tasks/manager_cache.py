@@ -47,7 +47,7 @@ class Live:
 
     @property
     def pending(self) -> int:
-        """Tasks that the request was told nothing of."""
+        """Tasks whose outcome is not recorded yet."""
         return self.ledger.pending
 
     def note(self, interest: Interest) -> None:

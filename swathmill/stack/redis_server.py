@@ -1,4 +1,4 @@
-"""A Redis server for Celery's messages; they are hints, so nothing is kept on disk."""
+"""A Redis server for Celery's messages; they are wake-ups, so nothing is kept on disk."""
 
 import secrets
 import signal

@@ -2,7 +2,7 @@
 
 The portal reads it to refuse at once a request that can find nothing. It is in the table
 `requests`, in a partition of its own: `held` is the list, `asked` a number that the portal raises
-when it wants a new look at the archive. The list repeats the number that it answers, so that no
+when it asks for a new look at the archive. The list repeats the number that it answers, so that no
 request is refused because of a list older than the question. Only the manager writes `held`; it can
 be made again at any time, so backups leave it out.
 """

@@ -1,4 +1,4 @@
-"""How long an attempt may run: four times what is expected of its class, within bounds."""
+"""How long an attempt may run: four times what is expected, within a floor and a ceiling."""
 
 from dataclasses import dataclass
 
@@ -25,7 +25,7 @@ class TimeLimits:
             ceiling=settings.timeout_ceiling,
         )
 
-    def bound(self, times: Times, task_class: str, retries: int) -> float:
+    def limit(self, times: Times, task_class: str, retries: int) -> float:
         """Return the time limit of an attempt in seconds.
 
         The limit is `factor` times what the task's class or similar work took, at least the floor,

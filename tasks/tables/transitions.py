@@ -148,7 +148,7 @@ def deliver(task: Task, request: str) -> Change:
     task's row as it was read.
     """
     if task.state is not State.DONE or request not in task.interests:
-        raise FencedError(f"task {task.key} is {task.state}, or not wanted by request {request}")
+        raise FencedError(f"task {task.key} is {task.state}, or not of request {request}")
     told = task_table.tell_interest(request, task.key, TaskOutcome.DONE, files=task.files)
     return _change(task, task, (told,))
 
@@ -156,7 +156,7 @@ def deliver(task: Task, request: str) -> Change:
 def sponsor(task: Task, request: str) -> Change:
     """Put a task under another request with an interest in it (the sponsor was paused, say)."""
     if request not in task.interests:
-        raise FencedError(f"task {task.key} is not wanted by request {request}")
+        raise FencedError(f"task {task.key} has no interest of request {request}")
     return _change(task, replace(task, sponsor=request))
 
 
@@ -320,7 +320,7 @@ def retry(task: Task, interests: Sequence[Interest], missing: int, lacking: int 
     """
     asking = [interest for interest in interests if interest.request in task.interests]
     if not asking:
-        raise FencedError(f"task {task.key} is wanted by none of those who ask for another try")
+        raise FencedError(f"task {task.key} has no interest of those who ask for another try")
     new = task
     if not (task.state.live or task.state is State.DONE):
         new = replace(
@@ -350,7 +350,7 @@ def retry(task: Task, interests: Sequence[Interest], missing: int, lacking: int 
 def expire(task: Task) -> Change:
     """DONE -> EXPIRED, before its blobs are deleted; refused while the task has interests."""
     if task.state is not State.DONE or task.interests:
-        raise FencedError(f"task {task.key} is {task.state} and wanted by {len(task.interests)}")
+        raise FencedError(f"task {task.key} is {task.state}, with {len(task.interests)} interests")
     return _change(task, replace(task, state=State.EXPIRED, files=()))
 
 

@@ -34,7 +34,7 @@ from tests.service_manager.workbench import Bench, collect, mosaic, plan_of
 G = [collect(f"g{i}") for i in range(8)]
 A, B = mosaic("a", *G[:4]), mosaic("b", *G[4:])
 TOP = mosaic("top", A, B)
-OPTIONS = ManagerOptions(sweep=300.0, retry=RetryPolicy(base=2.0))  # rarely: hints do it
+OPTIONS = ManagerOptions(sweep=300.0, retry=RetryPolicy(base=2.0))  # rarely: wake-ups do it
 PLAN = plan_of(*G, A, B, TOP, outputs={"top": "out", "a": "out"})
 
 

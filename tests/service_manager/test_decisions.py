@@ -257,7 +257,7 @@ def test_the_bound_is_four_times_the_mean(
 ) -> None:
     statistics = ClassStatistics(task_class="class", count=count, mean=mean)
     times = Times({"class": statistics}, samples=5)
-    assert OPTIONS.bounds.bound(times, "class", retries) == expected
+    assert OPTIONS.time_limits.limit(times, "class", retries) == expected
 
 
 def test_an_attempt_beyond_its_bound_is_killed_once_then_given_up() -> None:
@@ -270,7 +270,7 @@ def test_an_attempt_beyond_its_bound_is_killed_once_then_given_up() -> None:
         assert monitor.look(statistics, float(second)) == Verdicts()
     monitor.hear([worker(81, listed(one, 81.0))], 81.0)
     found = monitor.look(statistics, 81.0)
-    assert found == Verdicts(kills=[Kill(running=one, bound=80.0)])
+    assert found == Verdicts(kills=[Kill(running=one, limit=80.0)])
     one.ordered = 81.0
     for second in range(85, 120, 5):
         monitor.hear([worker(second, listed(one, float(second)))], float(second))

@@ -177,7 +177,7 @@ def test_one_worker_and_a_quarter_of_the_slots_are_free_at_every_look(
     events: list[tuple[str, int]],
 ) -> None:
     """Workers come, go, are slow, probed and held by a manager before this one."""
-    machines = Machines(AttemptStatistics(samples=5), OPTIONS.bounds, probe=20.0, beat=5.0)
+    machines = Machines(AttemptStatistics(samples=5), OPTIONS.time_limits, probe=20.0, beat=5.0)
     rows = {f"w{i}": row(f"w{i}", slots=1 + i % 3) for i in range(4)}
     machines.hear(rows.values(), {}, 0.0)
     for i in range(60):

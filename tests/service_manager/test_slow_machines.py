@@ -164,7 +164,7 @@ def test_an_attempt_that_will_miss_its_bound_is_killed_at_half_of_it() -> None:
     verdicts = fleet.look(215)
     (kill,) = verdicts.kills
     assert kill.running is stuck
-    assert kill.least > 1.5 * kill.bound
+    assert kill.least > 1.5 * kill.limit
 
 
 def test_an_attempt_that_gets_on_is_left_alone_until_its_bound() -> None:
@@ -229,7 +229,7 @@ def test_one_long_task_drains_no_worker(fleet: Fleet) -> None:
 
 
 def test_a_task_that_is_slow_everywhere_speaks_against_itself() -> None:
-    machines = Machines(AttemptStatistics(samples=5), OPTIONS.bounds, probe=600.0, beat=5.0)
+    machines = Machines(AttemptStatistics(samples=5), OPTIONS.time_limits, probe=600.0, beat=5.0)
     workers = [Fleet().row(f"w{i}") for i in range(8)]
     machines.hear(workers, {}, 0.0)
     for i in range(40):

@@ -95,7 +95,7 @@ class Reckoning:
                 self.watch.fail(f"request {row.id} is cancelled and has lost its result {key[:8]}")
         told = {**self.watch.released.get(row.id, {}), **interests}
         if any(not interest.outcome for interest in told.values()):
-            self.watch.fail(f"request {row.id} is cancelled and still wants what is unfinished")
+            self.watch.fail(f"request {row.id} is cancelled and has unfinished tasks")
         if self.watch.mails(row.id) != bool(row.phases):
             self.watch.fail(f"request {row.id} was cancelled with {self.watch.mails(row.id)} mails")
         for phase, count in row.phases.items():

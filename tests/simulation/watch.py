@@ -151,7 +151,7 @@ class Watch:
         if new.state is State.READY and new.missing:
             self.fail(f"{_name(new)} is ready with inputs missing")
         if new.state.live and not new.interests:
-            self.fail(f"{_name(new)} is {new.state} and nobody wants it")
+            self.fail(f"{_name(new)} is {new.state} and no request has an interest in it")
 
     def _change(self, old: Task, new: Task) -> None:
         if old.state is not new.state and (old.state, new.state) not in _LEGAL:

@@ -24,7 +24,7 @@ from tasks.tables.time_limits import TimeLimits
 
 DAY = date(2012, 1, 1)
 TILE = GridSpec(crs="sinusoidal", transform=(231.66, 0, 0, 0, -231.66, 0), width=4800, height=4800)
-BOUNDS = TimeLimits()
+LIMITS = TimeLimits()
 
 
 def timed(*classes: tuple[str, float], count: int = 5) -> dict[str, ClassStatistics]:
@@ -131,7 +131,7 @@ def test_the_bound_never_falls_as_work_grows(
         statistics |= timed((sized("reprojection A.6 0.01", amount), mean))
     times = Times(statistics, samples=5)
     for work in ("reprojection A.6 0.01", "reprojection A.6 0.05", "reprojection B.6 1"):
-        found = [BOUNDS.bound(times, sized(work, a), retries) for a in sorted(amounts)]
+        found = [LIMITS.limit(times, sized(work, a), retries) for a in sorted(amounts)]
         assert found == sorted(found)
 
 
@@ -149,38 +149,38 @@ def test_a_yearly_group_is_not_killed_by_the_mean_of_daily_ones() -> None:
     """A day's group takes 20 s, so a year's in 365 bands takes some two hours."""
     times = Times(timed((group(1).task_class, 20.0), count=171), samples=5)
     yearly = group(365).task_class
-    bounds = TimeLimits(ceiling=100_000.0)
-    assert bounds.bound(times, group(1).task_class, 0) == 80.0
-    assert bounds.bound(times, yearly, 0) >= 4 * 365 / 2 * 20.0
+    limits = TimeLimits(ceiling=100_000.0)
+    assert limits.limit(times, group(1).task_class, 0) == 80.0
+    assert limits.limit(times, yearly, 0) >= 4 * 365 / 2 * 20.0
     assert times.mean(yearly) is None
 
 
 def test_a_class_goes_by_its_own_mean_as_soon_as_it_has_one() -> None:
     few = timed((group(1).task_class, 20.0)) | timed((group(365).task_class, 600.0), count=4)
     enough = few | timed((group(365).task_class, 600.0))
-    bounds = TimeLimits(ceiling=100_000.0)
-    assert bounds.bound(Times(few, 5), group(365).task_class, 0) > 4 * 600.0
-    assert bounds.bound(Times(enough, 5), group(365).task_class, 0) == 4 * 600.0
+    limits = TimeLimits(ceiling=100_000.0)
+    assert limits.limit(Times(few, 5), group(365).task_class, 0) > 4 * 600.0
+    assert limits.limit(Times(enough, 5), group(365).task_class, 0) == 4 * 600.0
 
 
 def test_another_resolution_has_a_bound_and_another_product_the_ceiling() -> None:
     times = Times(timed((cell(0.01).task_class, 10.0)), samples=5)
-    assert BOUNDS.bound(times, cell(0.01).task_class, 0) == 60.0
-    assert BOUNDS.bound(times, cell(0.05).task_class, 0) == 4 * 4 * 10.0
-    assert BOUNDS.bound(times, cell(0.05, inputs=8).task_class, 0) == 8 * 4 * 4 * 10.0
-    assert BOUNDS.bound(times, cell(product="MYD13A2").task_class, 0) == BOUNDS.ceiling
+    assert LIMITS.limit(times, cell(0.01).task_class, 0) == 60.0
+    assert LIMITS.limit(times, cell(0.05).task_class, 0) == 4 * 4 * 10.0
+    assert LIMITS.limit(times, cell(0.05, inputs=8).task_class, 0) == 8 * 4 * 4 * 10.0
+    assert LIMITS.limit(times, cell(product="MYD13A2").task_class, 0) == LIMITS.ceiling
 
 
 def test_another_build_of_a_package_is_not_judged_by_this_one() -> None:
     times = Times(timed((reduction(1).task_class, 10.0)), samples=5)
-    assert BOUNDS.bound(times, reduction(1, digest="e" * 64).task_class, 0) == BOUNDS.ceiling
-    assert BOUNDS.bound(times, reduction(1, window="5").task_class, 0) == 4 * 4 * 10.0
+    assert LIMITS.limit(times, reduction(1, digest="e" * 64).task_class, 0) == LIMITS.ceiling
+    assert LIMITS.limit(times, reduction(1, window="5").task_class, 0) == 4 * 4 * 10.0
 
 
 def test_old_statistics_without_amounts_bound_nothing_but_are_an_estimate() -> None:
     times = Times(timed(("aggregation group", 0.4)), samples=5)
-    assert BOUNDS.bound(times, group(365).task_class, 0) == BOUNDS.ceiling
-    assert BOUNDS.bound(times, "aggregation group", 0) == 60.0
+    assert LIMITS.limit(times, group(365).task_class, 0) == LIMITS.ceiling
+    assert LIMITS.limit(times, "aggregation group", 0) == 60.0
     assert times.seconds(group(1).task_class) == 0.4
 
 
