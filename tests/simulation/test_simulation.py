@@ -13,8 +13,8 @@ from tests.simulation.run import quiet
 
 pytestmark = pytest.mark.slow
 
-SEEDS = 300
-CHUNK = 25
+SEEDS = 100
+CHUNK = 10
 REPLAYED = (7, 102, 118)
 
 ROOT = Path(__file__).parents[2]
