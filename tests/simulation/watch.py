@@ -127,7 +127,8 @@ class Watch:
         it to be tried again."""
         for request in task.interests:
             if (
-                request in self.ended
+                request not in self.requests  # it has ended
+                or self.requests[request].state is RequestState.CANCELLING
                 or task_table.interest_row(request, task.key) not in self.interests
             ):
                 continue

@@ -21,11 +21,11 @@ PROGRAM = """
 import sys, time, os, threading
 from functools import partial
 from tests.worker.test_children import *
-from worker.sandbox.children import Child, start_forkserver
+from worker.sandbox.children import AttemptProcess, start_forkserver
 
 if __name__ == "__main__":
     start_forkserver(preload=())  # what the worker imports takes seconds, and is not tested here
-    child = Child.start(partial({work}, {argument!r}), {memory})
+    child = AttemptProcess.start(partial({work}, {argument!r}), {memory})
     {then}
     def heard(message):
         print("heard", message.model_dump_json(), flush=True)
@@ -172,7 +172,8 @@ def test_too_much_memory_kills_the_tree(tmp_path: Path) -> None:
 MANY = """
     threads = [threading.Thread(target=lambda: [one() for _ in range(4)]) for _ in range(4)]
     def one():
-        end = Child.start(partial(report_and_return, "many"), 2**30).follow(lambda message: None)
+        child = AttemptProcess.start(partial(report_and_return, "many"), 2**30)
+        end = child.follow(lambda message: None)
         codes.append(end.exit_code if end else "lost")
     codes = []
     for thread in threads: thread.start()
@@ -211,7 +212,7 @@ GUARDLESS = """
     here.until(lambda: len(here.pids(Path({folder!r}))) == 4, 60)
     (forkserver,) = [p for p in proctree.children(os.getpid()) if proctree.children(p)]
     (guard,) = proctree.children(forkserver)
-    other = Child.start(partial(here.report_when_told, {folder!r}), 2**30)
+    other = AttemptProcess.start(partial(here.report_when_told, {folder!r}), 2**30)
     os.kill(guard, {signal})
     {then}
     print("lost" if child.follow(lambda message: None) is None else "not lost", flush=True)
