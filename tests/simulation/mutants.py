@@ -13,7 +13,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from service_manager.fleet.machines import Machines
 from service_manager.leader.leadership import Leadership
 from service_manager.plans import plan_writer
 from service_manager.plans.plan_writer import PlanWriter, Written
@@ -116,15 +115,6 @@ def _count_not_idempotent() -> Undo:
         return f"{event.key[:8]}.{next(numbers)}"
 
     return _patch(history, "attempt_id", unknown)
-
-
-def _last_worker_held() -> Undo:
-    """Whether enough workers are free is asked when one is drained, and not when others leave."""
-
-    def nothing(_self: Machines, _now: float) -> None:
-        return
-
-    return _patch(Machines, "_keep_some", nothing)
 
 
 def _epoch_ignored() -> Undo:
@@ -243,7 +233,6 @@ MUTANTS = (
     Mutant(name="runs stopped that were asked for", apply=_retry_overruled),
     Mutant(name="run stopped without an event", apply=_stopped_without_event),
     Mutant(name="input known to be lost not made again", apply=_lost_input_forgotten),
-    Mutant(name="last worker stays drained", apply=_last_worker_held),
 )
 
 
