@@ -1,9 +1,11 @@
 """The invariants, checked on each write as it takes effect."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tasks.model.model import Phase, RequestState, State, Task, TaskOutcome
+from tasks.request.document import parse_request
 from tasks.storage.blobs import MemoryBlobs, split_blob
 from tasks.storage.memory_store import MemoryStore
 from tasks.storage.store import Operation, Row
@@ -129,6 +131,7 @@ class Watch:
             if (
                 request not in self.requests  # it has ended
                 or self.requests[request].state is RequestState.CANCELLING
+                or self._fails(request)
                 or task_table.interest_row(request, task.key) not in self.interests
             ):
                 continue
@@ -136,6 +139,15 @@ class Watch:
                 self.fail(f"{_name(task)} is stopped, and {request} expects it to end well")
             if task.generation > 1 and request in self.retries:
                 self.fail(f"{_name(task)} is stopped, and {request} is to try it again")
+
+    def _fails(self, request: str) -> bool:
+        """Whether a request fails at its first failure, and has one: it is being withdrawn."""
+        document = parse_request(json.loads(self.requests[request].document))
+        return document.on_missing == "fail" and any(
+            interest.outcome is TaskOutcome.FAILED
+            for interest in self.interests.values()
+            if interest.request == request
+        )
 
     def _task(self, new: Task) -> None:
         old = self.tasks.get(new.key)
