@@ -1,14 +1,30 @@
 """The product catalogue as people search it and as the API lists it."""
 
+import math
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import groupby
+
+import numpy as np
 
 from modis.collection import Collection
 from reprojection import catalogue
+from reprojection.catalogue import Product
 from reprojection.catalogue.layers import LayerKind
+from tasks.holdings.holdings import Holdings
 
-_WILD = frozenset("*?[")
+_MOST_BANDS = 32  # bands of a layer that are offered one by one
+_PLATFORMS = {
+    "MOD": "Terra MODIS",
+    "MYD": "Aqua MODIS",
+    "MCD": "Terra and Aqua MODIS, combined",
+    "VNP": "Suomi NPP VIIRS",
+    "VJ1": "NOAA-20 VIIRS",
+    "VJ2": "NOAA-21 VIIRS",
+}
+_FAR = 999  # a place in a title, of a word that is not in it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,7 +33,6 @@ class LayerItem:
 
     name: str
     kind: str
-    title: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,6 +42,8 @@ class ProductItem:
     name: str
     collection: Collection
     title: str
+    platform: str
+    keywords: str
     geometry: str
     resolution: float
     layers: tuple[LayerItem, ...]
@@ -37,49 +54,117 @@ class ProductItem:
         """Number of layers that can be ticked."""
         return len(self.layers)
 
-    @property
-    def haystack(self) -> str:
-        """The text that a search looks in."""
-        layers = " ".join(f"{layer.name} {layer.title}" for layer in self.layers)
-        return f"{self.name} {self.collection.dotted} {self.title} {self.geometry} {layers}".lower()
-
 
 @cache
 def items() -> tuple[ProductItem, ...]:
     """List every product and collection, sorted by name, newest collection first."""
-    return tuple(_items())
+    found = [
+        ProductItem(
+            name=product.name,
+            collection=collection,
+            title=product.title,
+            platform=_PLATFORMS.get(product.name[:3], ""),
+            keywords=product.keywords,
+            geometry=product.geometry,
+            resolution=product.resolution,
+            layers=tuple(_layers(product)),
+            has_patterns=any(set(name) & set("*?[") for name in product.layers),
+        )
+        for product in catalogue.products()
+        for collection in map(Collection, product.collections)
+    ]
+    return tuple(sorted(found, key=lambda item: (item.name, [-n for n in item.collection.age])))
 
 
-def _items() -> Iterator[ProductItem]:
-    for product in catalogue.products():
-        for collection in sorted(
-            map(Collection, product.collections), key=lambda c: c.age, reverse=True
-        ):
-            yield ProductItem(
-                name=product.name,
-                collection=collection,
-                title=product.title,
-                geometry=product.geometry,
-                resolution=product.resolution,
-                layers=tuple(
-                    LayerItem(name=name, kind=entry.kind.value, title=entry.title)
-                    for name, entry in product.layers.items()
-                    if not _WILD.intersection(name)
-                ),
-                has_patterns=any(_WILD.intersection(name) for name in product.layers),
-            )
+def product_count() -> int:
+    """Count the products, whatever their collections."""
+    return len({item.name for item in items()})
 
 
-def search(text: str) -> list[ProductItem]:
-    """Find the items in which every word of the text occurs; items matched by name come first."""
-    words = text.lower().split()
-    found = [item for item, hay in _haystacks() if all(word in hay for word in words)]
-    return sorted(found, key=lambda item: not all(word in item.name.lower() for word in words))
+def _layers(product: Product) -> Iterator[LayerItem]:
+    """List the layers of a product; of a layer with several bands, each band."""
+    for name in product.layer_names:
+        entry = product.layer(name)
+        kind = entry.kind if entry is not None else LayerKind.CONTINUOUS
+        bands = product.bands_of(name)
+        if math.prod(bands) == 1 or math.prod(bands) > _MOST_BANDS:
+            yield LayerItem(name=name, kind=kind.value)
+            continue
+        for index in np.ndindex(*bands):
+            number = ",".join(map(str, index))
+            yield LayerItem(name=f"{name}[{number}]", kind=kind.value)
+
+
+def search(text: str, held: Holdings | None = None) -> list[tuple[ProductItem, ...]]:
+    """Find products that have every word of the text in name, title, keywords or layers.
+
+    A word may be the beginning of one, or the number of a collection. Each product comes once, with
+    the collections found, those the archive holds first, then the newest.
+    Products found by their name come first, then those the archive holds, then those with the words
+    in their title.
+    """
+    words = _words(text)
+    matches = [
+        (rank, item) for item, place in _places() if (rank := place.rank(words, item)) is not None
+    ]
+
+    def is_absent(item: ProductItem) -> bool:
+        return held is None or held.of(item.name, item.collection) is None
+
+    matches.sort(key=lambda match: (match[1].name, match[0], is_absent(match[1])))
+    grouped = [list(group) for _, group in groupby(matches, key=lambda match: match[1].name)]
+    grouped.sort(key=lambda group: (group[0][0][0], is_absent(group[0][1]), group[0][0][1:]))
+    return [tuple(item for _, item in group) for group in grouped]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Place:
+    """Where the words of a product are."""
+
+    title: tuple[str, ...]
+    keywords: tuple[str, ...]
+    others: tuple[str, ...]
+
+    def rank(self, words: Sequence[str], item: ProductItem) -> tuple[bool, int, int] | None:
+        """Return how well words match, the best is the smallest; None when one does not."""
+        named, title, keywords = True, 0, 0
+        for word in words:
+            if word in item.name.lower() or word == item.collection:
+                continue
+            named = False
+            in_title = _place(word, self.title)
+            in_keywords = _place(word, self.keywords)
+            if min(in_title, in_keywords) == _FAR and _place(word, self.others) == _FAR:
+                return None
+            title += min(in_title, _FAR - 1 if in_keywords < _FAR else _FAR)
+            keywords += in_keywords
+        return not named, title, keywords
+
+
+def _place(word: str, words: Sequence[str]) -> int:
+    return next((i for i, known in enumerate(words) if known.startswith(word)), _FAR)
 
 
 @cache
-def _haystacks() -> tuple[tuple[ProductItem, str], ...]:
-    return tuple((item, item.haystack) for item in items())
+def _places() -> tuple[tuple[ProductItem, _Place], ...]:
+    return tuple(
+        (
+            item,
+            _Place(
+                title=_words(item.title),
+                keywords=_words(item.keywords),
+                others=_words(
+                    f"{item.platform} {item.geometry} {item.collection.dotted} "
+                    + " ".join(layer.name for layer in item.layers)
+                ),
+            ),
+        )
+        for item in items()
+    )
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(re.findall(r"[a-z0-9]+", text.lower()))
 
 
 def find(name: str, collection: str) -> ProductItem | None:

@@ -169,7 +169,8 @@ def products(q: str = "") -> list[ProductAnswer]:
             resolution=item.resolution,
             layers=tuple(LayerAnswer(name=one.name, kind=one.kind) for one in item.layers),
         )
-        for item in catalogue.search(q[:200])
+        for collections in catalogue.search(q[:200])
+        for item in collections
     ]
 
 

@@ -175,8 +175,15 @@ def load_document(data: Sent, caller: Caller, portal: CurrentPortal) -> Response
 @router.get("/new/products", dependencies=[Depends(person)])
 def products(portal: CurrentPortal, q: str = "", every: bool = False) -> Response:
     """Show the products that a search finds, or all; without words, show how to search."""
-    found = catalogue.search(q[:200]) if q.strip() or every else None
-    return portal.pages.part("found.html", found=found, known=len(catalogue.items()), counted=True)
+    held = portal.holdings.known()
+    return portal.pages.part(
+        "found.html",
+        found=catalogue.search(q[:200], held) if q.strip() or every else None,
+        known=catalogue.product_count(),
+        counted=True,
+        held=held,
+        held_text=held_text,
+    )
 
 
 @router.get("/new/product", dependencies=[Depends(person)])
@@ -232,7 +239,7 @@ def _page(
         held=portal.holdings.known(),
         held_text=held_text,
         found=None,
-        known=len(catalogue.items()),
+        known=catalogue.product_count(),
         counted=False,
         catalogue=catalogue,
         methods=METHODS,

@@ -84,12 +84,14 @@ class Product(_Entry):
     """A data product: one short name and the collections that share this description.
 
     `bands` holds the lengths of the axes that layers have besides rows and columns, as far as
-    known. Each band is a layer of its own, `Name[0]`.
+    known. Each band is a layer of its own, `Name[0]`. `keywords` are words by which people search
+    for the family's products, besides those of the title.
     """
 
     name: str
     collections: tuple[str, ...]
     family: str
+    keywords: str = ""
     title: str
     geometry: Literal["swath", "tile"]
     resolution: float = Field(gt=0)
@@ -179,6 +181,7 @@ class _Group(_Entry):
 
 class _Family(_Entry):
     family: str
+    keywords: str = ""
     scaling: Scaling = Scaling.ADD
     products: list[_Group]
     # YAML anchors must be defined somewhere before they are used.
@@ -206,6 +209,7 @@ def _read_family(file_name: str) -> tuple[Product, ...]:
             name=name,
             collections=tuple(map(Collection, group.collections)),
             family=family.family,
+            keywords=family.keywords,
             title=group.title,
             geometry=group.geometry,
             resolution=group.resolution,

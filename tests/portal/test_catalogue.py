@@ -1,0 +1,95 @@
+"""The product list: every product offers its layers, and common words find the right product."""
+
+import datetime as dt
+
+import pytest
+
+from portal.core import catalogue
+from tasks.holdings.holdings import Held, Holdings
+
+WORDS = {
+    "ndvi": "MOD13",
+    "evi": "MOD13",
+    "vegetation index": "MOD13",
+    "lst": "MOD11",
+    "land surface temperature": "MOD11",
+    "emissivity": "MOD21",
+    "albedo": "MCD43A3",
+    "nbar": "MCD43A4",
+    "brdf parameters": "MCD43A1",
+    "surface reflectance": "MOD09",
+    "red reflectance": "MOD13",
+    "snow": "MOD10",
+    "fire": "MOD14",
+    "frp": "MOD14",
+    "burned area": "MCD64",
+    "burnt": "MCD64",
+    "lai": "MCD15",
+    "leaf area": "MCD15",
+    "fpar": "MCD15",
+    "gpp": "MOD17",
+    "npp": "MOD17",
+    "evapotranspiration": "MOD16",
+    "land cover": "MCD12Q1",
+    "igbp": "MCD12Q1",
+    "phenology": "MCD12Q2",
+    "aerosol": "MOD04",
+    "aod": "MOD04",
+    "cloud": "MOD06",
+    "water vapor": "MOD05",
+    "ozone": "MOD07",
+    "latitude": "MOD03",
+    "aqua ndvi": "MYD13",
+    "npp viirs ndvi": "VNP13",
+    "13q1": "MOD13Q1",
+    "MYD11A1": "MYD11A1",
+}
+
+
+@pytest.mark.parametrize(("words", "wanted"), WORDS.items())
+def test_common_words_find_the_right_product_first(words: str, wanted: str) -> None:
+    found = catalogue.search(words)
+    names = [group[0].name for group in found]
+    assert names[0].startswith(wanted), names[:5]
+
+
+def test_every_product_offers_its_data_layers() -> None:
+    for item in catalogue.items():
+        names = [layer.name for layer in item.layers]
+        assert names, item.name
+        assert len(set(names)) == len(names)
+        if item.name != "MOD03":
+            assert any(layer.kind != "bitfield" for layer in item.layers), item.name
+
+
+def test_layers_that_only_a_pattern_describes_are_offered() -> None:
+    item = catalogue.find("MOD13Q1", "6.1")
+    assert item is not None
+    kinds = {layer.name: layer.kind for layer in item.layers}
+    assert kinds["250m 16 days NDVI"] == "continuous"
+    assert kinds["250m 16 days pixel reliability"] == "class"
+
+
+def test_a_layer_with_several_bands_is_offered_band_by_band() -> None:
+    item = catalogue.find("MCD43A1", "6.1")
+    assert item is not None
+    names = [layer.name for layer in item.layers]
+    assert "BRDF_Albedo_Parameters_Band1[2]" in names
+    assert "BRDF_Albedo_Parameters_Band1" not in names
+
+
+def test_a_product_comes_once_with_its_newest_collection_first() -> None:
+    found = catalogue.search("MOD13Q1")
+    assert [[item.collection for item in group] for group in found] == [["7", "61", "6", "5"]]
+    assert catalogue.search("MOD13Q1 5")[0][0].collection == "5"
+
+
+def test_what_the_archive_holds_comes_first() -> None:
+    day = dt.date(2012, 1, 1)
+    held = Held(name="MYD13A2", collection="6", granules=1, first=day, last=day, bits="1")
+    first = catalogue.search("ndvi", Holdings(products=(held,)))[0]
+    assert (first[0].name, first[0].collection) == ("MYD13A2", "6")
+
+
+def test_words_that_no_product_has_find_nothing() -> None:
+    assert catalogue.search("ndvi sausage") == []
