@@ -12,7 +12,7 @@ from service_manager.tasks.input_locations import InputLocations
 from service_manager.tasks.lost import absent
 from service_manager.tasks.manager_cache import Live
 from tasks.errors import ConflictError, FencedError
-from tasks.model.model import MissingPolicy, State, Task, TaskOutcome
+from tasks.model.model import MissingPolicy, RequestState, State, Task, TaskOutcome
 from tasks.model.spec import Input, Spec
 from tasks.model.task_keys import shard
 from tasks.storage.blobs import split_blob
@@ -68,16 +68,26 @@ class Dependents:
     def tell(self, events: Sequence[CompletionEvent]) -> Told:
         """Tell all dependents of ended tasks, each dependent in one transaction."""
         told = Told()
+        awaited: set[str] | None = None
         for dependent, ends in self._ends(events).items():
             first = self._told.pop(dependent, None)
             task = change_task(self._runtime, dependent, self._decision(ends), first=first)
             if task is None:
-                # Its row comes later in a plan that is being written; the event is kept for it.
-                told.kept |= ends.inputs
+                if awaited is None:
+                    awaited = {one.key for one in events if self._awaited(one)}
+                told.kept |= ends.inputs & awaited
             else:
                 self._remember(task)
                 self._settled(task, told)
         return told
+
+    def _awaited(self, event: CompletionEvent) -> bool:
+        """Whether dependents may come later, in a plan that is being written."""
+        found = [self._find(request) for request in event.interests]
+        return any(
+            live is not None and not live.leaving and live.row.state is not RequestState.RUNNING
+            for live in found
+        )
 
     def _remember(self, task: Task) -> None:
         """Keep the row of a task that still waits, so that its next input need not read it again.

@@ -256,6 +256,18 @@ def test_in_the_middle_of_its_plan_nothing_more_is_written() -> None:
     counts_are_true(b, request)
 
 
+def test_no_completion_event_waits_for_dependents_that_were_never_written() -> None:
+    b = bench(ManagerOptions(window=20, slice=0.0))
+    request = b.submit("p")
+    while not b.ran:
+        b.rounds(1)
+    assert b.row(request).state is RequestState.WRITING
+    cancel(b, request)
+    b.rounds(60)
+    assert b.row(request).state.ended
+    assert _rows(b, RowKind.COMPLETION_EVENT) == []
+
+
 def test_a_request_that_fails_counts_truly_too() -> None:
     b = bench(ManagerOptions(window=20))
     request = b.submit("p", on_missing="fail")
@@ -300,10 +312,14 @@ def _keys(specs: Sequence[Spec], number: str) -> list[str]:
     return [spec.key for spec in specs if spec.key[0] == number]
 
 
-def _tasks(b: Bench) -> list[dict[str, object]]:
+def _rows(b: Bench, kind: RowKind) -> list[dict[str, object]]:
     store = b.runtime.store
     assert isinstance(store, MemoryStore)
-    return [dict(row.entity) for row in store.tables()["tasks"] if kind_of(row.row) is RowKind.TASK]
+    return [dict(row.entity) for row in store.tables()["tasks"] if kind_of(row.row) is kind]
+
+
+def _tasks(b: Bench) -> list[dict[str, object]]:
+    return _rows(b, RowKind.TASK)
 
 
 def _state(b: Bench, key: str) -> State | None:
