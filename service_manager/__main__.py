@@ -26,6 +26,7 @@ from service_manager.requests.notify import MailServer, Postman, Signing
 from service_manager.storage.holdings import Shelf, Teller
 from service_manager.tasks.index_file import IndexFile
 from tasks.messages.celery_app import Sender, make_app
+from tasks.messages.wanted_slots import RedisWantedSlots
 from tasks.model.packages import Packages
 from tasks.request.document import Request
 from tasks.run import exits, logs
@@ -59,6 +60,7 @@ def main() -> int:
         return exits.UNAVAILABLE
     options = ManagerOptions.of(settings, name)
     packages = Packages.of(settings)
+    scale = RedisWantedSlots(settings.redis_url.get_secret_value())
     sender = Sender(make_app(settings.redis_url.get_secret_value()))
     postman = Postman(runtime.store, runtime.clock, MailServer.of(settings), Signing.of(settings))
 
@@ -85,7 +87,7 @@ def main() -> int:
             raise SendError(str(error)) from error
 
     def make(epoch: int) -> Manager:
-        return Manager(runtime, options, planned, send, epoch, planners.submit, send_to)
+        return Manager(runtime, options, planned, send, epoch, planners.submit, send_to, scale)
 
     keep = beside_rounds(runtime.clock, options.lease)
 

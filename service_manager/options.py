@@ -33,6 +33,9 @@ class ManagerOptions:
     floor: float = 60.0
     ceiling: float = 3600.0
     probe: float = 600.0
+    scale_seconds: float = 300.0  # in which the slots wanted would finish the ready tasks
+    scale_least: int = 0  # slots wanted without any work
+    scale_most: int = 0  # 0: no limit
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     orphans: float = 3600.0  # between two looks at all blobs, and before a useless one is deleted
     slice: float = 0.5  # of one tick, spent on writing plans
@@ -64,6 +67,9 @@ class ManagerOptions:
             floor=settings.timeout_floor,
             ceiling=settings.timeout_ceiling,
             probe=settings.probe_seconds,
+            scale_seconds=settings.scale_seconds,
+            scale_least=settings.scale_least,
+            scale_most=settings.scale_most,
             retry=RetryPolicy(
                 budget=settings.retry_budget,
                 base=settings.retry_base,

@@ -103,6 +103,11 @@ class Settings(BaseSettings):
         description="Wait before a worker drained for slowness is tried again; longer after a try "
         "that was slow. 0: none is drained.",
     )
+    scale_seconds: Positive = Field(
+        300.0, description="Seconds in which the slots wanted would finish the ready tasks."
+    )
+    scale_least: int = Field(0, ge=0, description="Slots wanted when there is no work.")
+    scale_most: int = Field(0, ge=0, description="Most slots ever wanted. 0: no limit.")
     retry_budget: Count = Field(3, description="Attempts of a task before it has failed.")
     retry_base: Positive = Field(5.0, description="First back-off, in seconds; it doubles.")
     retry_ceiling: Positive = Field(600.0, description="Largest back-off, in seconds.")

@@ -21,6 +21,8 @@ param archiveShare string
 param archiveUrl string
 param sources string
 param mostWorkers int
+param managers int
+param registryServer string
 
 @description('Attempts one worker replica runs at once; it has as many processors.')
 param slots int = 2
@@ -76,6 +78,15 @@ var identity = {
     '${identityId}': {}
   }
 }
+
+// Without a server the image is public, and no identity pulls it.
+var privateRegistry = [
+  {
+    server: registryServer
+    identity: identityId
+  }
+]
+var registries = empty(registryServer) ? [] : privateRegistry
 
 var secrets = [
   {
@@ -192,7 +203,7 @@ var settings = [
   }
   {
     name: 'SWATHMILL_GRACE_SECONDS'
-    value: '60'
+    value: '540'
   }
   {
     name: 'SWATHMILL_MAX_TASKS'
@@ -238,6 +249,7 @@ resource portal 'Microsoft.App/containerApps@2024-03-01' = {
     configuration: {
       activeRevisionsMode: 'Single'
       secrets: secrets
+      registries: registries
       ingress: {
         external: true
         targetPort: portalPort
@@ -305,6 +317,7 @@ resource manager 'Microsoft.App/containerApps@2024-03-01' = {
     configuration: {
       activeRevisionsMode: 'Single'
       secrets: secrets
+      registries: registries
     }
     template: {
       containers: [
@@ -326,8 +339,8 @@ resource manager 'Microsoft.App/containerApps@2024-03-01' = {
         }
       ]
       scale: {
-        minReplicas: 1
-        maxReplicas: 1
+        minReplicas: managers
+        maxReplicas: managers
       }
       volumes: volumes
     }
@@ -347,9 +360,11 @@ resource worker 'Microsoft.App/containerApps@2024-03-01' = {
     configuration: {
       activeRevisionsMode: 'Single'
       secrets: secrets
+      registries: registries
     }
     template: {
-      terminationGracePeriodSeconds: 120
+      // The longest that Container Apps allows: a replica that is scaled in finishes its attempts.
+      terminationGracePeriodSeconds: 600
       containers: [
         {
           name: 'worker'
@@ -373,13 +388,13 @@ resource worker 'Microsoft.App/containerApps@2024-03-01' = {
         maxReplicas: mostWorkers
         rules: [
           {
-            name: 'waiting-attempts'
+            name: 'wanted-slots'
             custom: {
               type: 'redis'
               metadata: {
                 address: '${redisHost}:${redisPort}'
-                listName: 'attempts'
-                listLength: string(slots * 4)
+                listName: 'swathmill:wanted-slots'
+                listLength: string(slots)
                 enableTLS: 'true'
               }
               auth: [

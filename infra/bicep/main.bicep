@@ -1,4 +1,4 @@
-// Swathmill in Azure: one portal, one service manager, workers that follow the queue, and what they
+// Swathmill in Azure: one portal, service managers, as many workers as the work wants, and what they
 // lean on. Nothing but the portal is reachable from outside; no key of the storage account exists.
 //
 //   az deployment group create --resource-group GROUP --template-file infra/bicep/main.bicep \
@@ -15,6 +15,9 @@ param name string = 'swathmill'
 
 @description('Image made from infra/Containerfile, with its registry and tag.')
 param image string
+
+@description('Registry that the identity pulls the image from, as in REGISTRY.azurecr.io; empty: the image is public. Grant the identity AcrPull there.')
+param registryServer string = ''
 
 @description('Key that signs sign-in links and sessions; at least 32 characters.')
 @secure()
@@ -57,6 +60,11 @@ param earthdataToken string = ''
 @minValue(1)
 @maxValue(300)
 param mostWorkers int = 20
+
+@description('Service managers: one acts, the others stand by.')
+@minValue(1)
+@maxValue(3)
+param managers int = 2
 
 @description('Object id of the Microsoft Entra group whose members may read the logs and the vault; empty: nobody more.')
 param operators string = ''
@@ -149,6 +157,8 @@ module apps 'apps.bicep' = {
     archiveUrl: archiveUrl
     sources: sources
     mostWorkers: mostWorkers
+    managers: managers
+    registryServer: registryServer
   }
 }
 

@@ -65,12 +65,14 @@ class ManagerAnswer(_Answer):
 
     `epoch` counts the managers that have acted. `renewed` is the last sign of a manager, null
     before the first. `silence` is the time since then in seconds, by the portal's clock.
+    `wanted_slots` is how many slots the fleet should have, for whatever starts and stops workers.
     """
 
     acts: bool
     epoch: int
     renewed: dt.datetime | None
     silence: float
+    wanted_slots: int
 
 
 class OperationsAnswer(_Answer):
@@ -116,6 +118,7 @@ def operations_answer(portal: CurrentPortal) -> OperationsAnswer:
             epoch=acting.epoch,
             renewed=moment(acting.renewed) if acting.renewed else None,
             silence=acting.silence,
+            wanted_slots=acting.wanted_slots,
         ),
         running=tuple(
             RunningAnswer(

@@ -24,6 +24,7 @@ class Leadership:
         self._seen: tuple[Lease, float] | None = None
         self._renewed = 0.0
         self.epoch = 0
+        self.wanted_slots = 0  # told with each renewal
 
     def acquire(self) -> bool:
         """Try to become the acting manager; call again until it does. Raises StoreError."""
@@ -61,7 +62,12 @@ class Leadership:
         def change(old: Lease) -> Lease:
             if old.holder != self._holder:
                 raise FencedError(f"manager epoch {self.epoch} is over; epoch {old.epoch} acts")
-            return Lease(epoch=self.epoch, holder=self._holder, beat=old.beat + 1)
+            return Lease(
+                epoch=self.epoch,
+                holder=self._holder,
+                beat=old.beat + 1,
+                wanted_slots=self.wanted_slots,
+            )
 
         self._change(change)
         self._renewed = now

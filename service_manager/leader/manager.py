@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 import structlog
 
 from service_manager.fleet.attempts import Attempts
+from service_manager.fleet.wanted_slots import WantedSlots
 from service_manager.options import ManagerOptions
 from service_manager.plans.plan_jobs import Planner, Run, inline
 from service_manager.requests.intake import Intake
@@ -47,7 +48,8 @@ class Manager:
     """The acting manager: it runs rounds until one raises FencedError.
 
     `send` wakes a worker for a task key and raises SendError when it cannot; `send_to` wakes a
-    worker of one host, and without it no host is preferred. `plan` is the planner.
+    worker of one host, and without it no host is preferred. `plan` is the planner. `scale` tells
+    autoscalers how many slots are wanted.
     """
 
     def __init__(
@@ -59,11 +61,15 @@ class Manager:
         epoch: int,
         run: Run = inline,
         send_to: SendTo | None = None,
+        scale: Callable[[int], None] = lambda _wanted: None,
     ) -> None:
         self._runtime = runtime
         self._clock = runtime.clock
         self._send = send
         self._send_to = send_to
+        self._scale = scale
+        self._wanted = WantedSlots(options)
+        self.wanted_slots = options.scale_least
         self.cache = ManagerCache()
         self._locations = InputLocations(self.cache) if send_to is not None else None
         self._dispatch = Dispatch(options.window, options.resend, self._locations, options.patience)
@@ -108,6 +114,7 @@ class Manager:
             ("ends", self._lifecycle.ends, 0.0),
             ("brake", self._brake.step, 0.0),
             ("dispatch", self._dispatching, 0.0),
+            ("scale", self._scaling, options.heartbeat),
             ("progress", self._lifecycle.progress, 1.0),
             ("prepare", self._lifecycle.prepare, PREPARING),
             ("release", self._release.step, 0.0),
@@ -170,6 +177,7 @@ class Manager:
 
     def _ended(self, event: CompletionEvent) -> None:
         self._attempts.ended(event)
+        self._wanted.ended(event)
         if self._locations is not None:
             self._locations.ended(event.key, event.worker)
         self._dispatch.remove(event.key)
@@ -192,6 +200,11 @@ class Manager:
                 log.warning("the broker takes no messages", error=str(error))
                 self._dispatch.unsend(chosen[number:])
                 return False
+        return False
+
+    def _scaling(self) -> bool:
+        self.wanted_slots = self._wanted.count(self.cache, self._dispatch.backlog(self.cache))
+        self._scale(self.wanted_slots)
         return False
 
     def _cleaning(self) -> bool:

@@ -39,7 +39,7 @@ def serve(
         try:
             with keep(leadership) as turn:
                 request_operations.complete_lists(runtime)
-                _act(turn, make(leadership.epoch), options, stop, each)
+                _act(turn, leadership, make(leadership.epoch), options, stop, each)
         except FencedError as error:
             log.warning("standing by", reason=str(error))
         except StoreError as error:
@@ -66,6 +66,7 @@ def _wait(leadership: Leadership, options: ManagerOptions, stop: threading.Event
 
 def _act(
     turn: Turn,
+    leadership: Leadership,
     manager: Manager,
     options: ManagerOptions,
     stop: threading.Event,
@@ -75,6 +76,7 @@ def _act(
         while not stop.is_set():
             turn()
             busy = manager.tick()
+            leadership.wanted_slots = manager.wanted_slots
             each()
             if not busy:
                 stop.wait(options.tick)

@@ -108,6 +108,21 @@ class Dispatch:
         ready = self._ready.get(sponsor)
         return list(ready.sent) if ready is not None else []
 
+    def backlog(self, cache: ManagerCache) -> dict[str, int]:
+        """Count the ready tasks that a slot may take, by request.
+
+        Of a request with more ready tasks than are remembered, all that have not ended count.
+        """
+        counts: dict[str, int] = {}
+        for request, ready in self._ready.items():
+            live = cache.requests.get(request)
+            if not self._may(cache, request):
+                continue
+            counts[request] = len(ready.fresh) + len(ready.sent)
+            if ready.more and live is not None:
+                counts[request] = max(counts[request], live.pending)
+        return counts
+
     def hungry(self) -> list[str]:
         """List the requests of which more ready tasks are to be read."""
         few = self.wide

@@ -20,12 +20,16 @@ _KEPT_SECONDS = 2.0  # a reading serves all pages of this time
 
 @dataclass(frozen=True, kw_only=True)
 class Lease:
-    """Who acts. `holder` is empty after a release, `renewed` the holder's time of day."""
+    """Who acts. `holder` is empty after a release, `renewed` the holder's time of day.
+
+    `wanted_slots` is how many slots the fleet should have.
+    """
 
     epoch: int = 0
     holder: str = ""
     beat: int = 0
     renewed: float = 0.0
+    wanted_slots: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,12 +38,14 @@ class Acting:
 
     `silence` is in seconds since the row last changed or, without a change, since this process
     began to look. `renewed` is the time of day of the last renewal, 0 when there was none.
+    `wanted_slots` is how many slots the manager wanted then.
     """
 
     acts: bool
     silence: float = 0.0
     epoch: int = 0
     renewed: float = 0.0
+    wanted_slots: int = 0
 
 
 _LEASE = Codec(Lease, "lease")
@@ -96,4 +102,5 @@ class ManagerWatch:
                 silence=silence,
                 epoch=self._seen.epoch,
                 renewed=self._seen.renewed,
+                wanted_slots=self._seen.wanted_slots,
             )

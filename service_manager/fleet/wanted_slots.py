@@ -1,0 +1,51 @@
+"""How many slots the fleet should have, as one number for whatever starts and stops workers.
+
+The queue says nothing of the backlog: dispatch keeps only some seconds of work on it. So the
+manager itself says what it wants: the slots at work, and as many more as finish the ready tasks
+within the time of `SWATHMILL_SCALE_SECONDS`.
+"""
+
+import math
+from collections.abc import Mapping
+
+from service_manager.options import ManagerOptions
+from service_manager.tasks.manager_cache import ManagerCache
+from tasks.tables.task_rows import CompletionEvent
+
+UNKNOWN = 60.0
+"""Seconds that a ready task counts for while no attempt of its request, or of any, has ended."""
+
+_NEWEST = 0.1  # weight of the newest attempt in a request's mean
+
+
+class WantedSlots:
+    """Counts the slots wanted, from the durations of ended attempts and the tasks left."""
+
+    def __init__(self, options: ManagerOptions) -> None:
+        self._options = options
+        self._means: dict[str, float] = {}  # seconds of an attempt, by request
+        self._mean: float | None = None  # of all requests
+
+    def ended(self, event: CompletionEvent) -> None:
+        """Learn how long an attempt took."""
+        if not event.number:
+            return
+        self._mean = _follow(self._mean, event.duration)
+        self._means[event.sponsor] = _follow(self._means.get(event.sponsor), event.duration)
+
+    def count(self, cache: ManagerCache, ready: Mapping[str, int]) -> int:
+        """Return running + min(ready, seconds of ready work / scale_seconds), within the limits.
+
+        `ready` counts the ready tasks that a slot may take, by request.
+        """
+        for request in self._means.keys() - cache.requests.keys():
+            del self._means[request]
+        known = UNKNOWN if self._mean is None else self._mean
+        seconds = sum(number * self._means.get(request, known) for request, number in ready.items())
+        more = min(sum(ready.values()), math.ceil(seconds / self._options.scale_seconds))
+        wanted = max(self._options.scale_least, len(cache.running) + more)
+        return min(wanted, self._options.scale_most) if self._options.scale_most else wanted
+
+
+def _follow(mean: float | None, seconds: float) -> float:
+    return seconds if mean is None else mean + _NEWEST * (seconds - mean)
