@@ -170,11 +170,17 @@ class Dropping:
             told = replace(interest, outcome=TaskOutcome.DONE, files=task.files)
             if self._keep(told):
                 return transitions.deliver(task, self._request)
-        return transitions.drop(task, self._request, self._has_ended)
+        return transitions.drop(task, self._request, lambda other: self._is_past(other, task.key))
 
-    def _has_ended(self, request: str) -> bool:
-        if request in self._cache.requests:
-            return False
+    def _is_past(self, request: str, key: str) -> bool:
+        """Whether a request got its end of a task, and needs no other.
+
+        It has ended, or it is being withdrawn and keeps the outcome that was recorded for it.
+        """
+        live = self._cache.requests.get(request)
+        if live is not None:
+            entry = live.ledger.get(key)
+            return live.leaving and entry is not None and bool(entry.outcome)
         if request not in self._ended:
             try:
                 row = request_operations.load(self._runtime, request)

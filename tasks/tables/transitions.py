@@ -123,15 +123,15 @@ def link(task: Task, edges: Sequence[Edge]) -> Change:
     return _change(task, replace(task, has_dependents=True), _edges(edges))
 
 
-def drop(task: Task, request: str, ended: Callable[[str], bool] = lambda _: False) -> Change:
+def drop(task: Task, request: str, past: Callable[[str], bool] = lambda _: False) -> Change:
     """Remove a request's interest in the task; a live task without interests is CANCELLED.
 
-    `ended` says whether another request has ended. Such a request received an earlier end of the
-    task, which a further request has started over; its interest no longer keeps the task alive. The
-    caller orders the kill of a running attempt by its worker and fencing token, after the change.
+    `past` says whether another request got an earlier end of the task, which a further request has
+    started over, and needs no other; its interest no longer keeps the task alive. The caller orders
+    the kill of a running attempt by its worker and fencing token, after the change.
     """
     interests = tuple(w for w in task.interests if w != request)
-    if task.state.live and all(map(ended, interests)):
+    if task.state.live and all(map(past, interests)):
         interests = ()
     sponsor = task.sponsor if task.sponsor in interests else (interests[0] if interests else "")
     new = replace(task, interests=interests, sponsor=sponsor)

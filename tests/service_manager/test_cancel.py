@@ -325,3 +325,39 @@ def _tasks(b: Bench) -> list[dict[str, object]]:
 def _state(b: Bench, key: str) -> State | None:
     task = b.runtime.tasks.task(key)
     return task.state if task else None
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_task_started_over_ends_with_the_last_request_that_waits_for_it(first: int) -> None:
+    """One request got its end of a task and is withdrawn together with the one that revived it."""
+    broken, other = collect("broken"), collect("other")
+    top, rest = mosaic("top", broken), mosaic("rest", other)
+    outputs = {"top": "top", "rest": "rest"}
+    b = Bench(
+        plans={
+            "whole": plan_of(broken, other, top, rest, outputs=outputs),
+            "top": plan_of(broken, top, outputs=outputs),
+        },
+        decide=lambda c: Category.BAD_IMAGE_FORMAT if c.task.key == broken.key else None,
+    )
+
+    def rounds(number: int, *held: Spec) -> None:
+        for _ in range(number):
+            b.manager.tick()
+            b.sent[:] = [key for key in b.sent if key not in {spec.key for spec in held}]
+            b.work()
+            b.runtime.clock.sleep(1)
+
+    whole = b.submit("whole")
+    rounds(120, other)
+    interest = b.runtime.tasks.interest(whole, top.key)
+    assert interest is not None
+    assert interest.outcome is TaskOutcome.GAP
+    again = b.submit("top")
+    rounds(20, other, broken)
+    assert _state(b, top.key) is State.WAITING
+    for request in (whole, again)[:: 1 - 2 * first]:
+        cancel(b, request)
+    rounds(60, other, broken)
+    assert [b.row(request).state for request in (whole, again)] == [RequestState.CANCELLED] * 2
+    assert [row for row in _tasks(b) if row["state"] in ("waiting", "ready", "running")] == []
