@@ -34,7 +34,7 @@ from tasks.messages.queues import MemoryQueue
 from tasks.messages.wakeups import MemoryWakeUps
 from tasks.model.packages import Packages
 from tasks.request.document import parse_request
-from tasks.run.connect import TABLES
+from tasks.run.azure_clients import TABLES
 from tasks.settings import Settings
 from tasks.storage.azure_tables import AzureTables
 from tasks.storage.blobs import Blobs, MemoryBlobs, StoredBlob, bytes_digest

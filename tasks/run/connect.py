@@ -1,70 +1,26 @@
 """The one place that builds clients: from settings to `Runtime`.
 
-`SWATHMILL_STORAGE` is a connection string (Azurite, or an account's key), or the account's name
-when the process has a managed identity.
+`SWATHMILL_STORAGE` is `file:` and a folder (the storage of one machine), a connection string of
+Azure Storage (Azurite, or an account's key), or the account's name when the process has a managed
+identity.
 """
 
-import logging
-import os
-from typing import TypedDict
-from urllib.request import getproxies
-
-from azure.core.exceptions import AzureError, ClientAuthenticationError, ResourceExistsError
-from azure.data.tables import TableServiceClient
-from azure.storage.blob import BlobServiceClient
-from azure.storage.queue import QueueClient, QueueMessage
+from pathlib import Path
 
 from tasks.errors import SwathmillError
-from tasks.messages import queues
-from tasks.messages.queues import Ack
-from tasks.messages.wakeups import MemoryWakeUps, RedisWakeUps
-from tasks.run.backup import PARTITIONS
+from tasks.messages.queues import RequestQueue
+from tasks.messages.wakeups import MemoryWakeUps, RedisWakeUps, WakeUps
 from tasks.settings import Settings, WrongSettingError
-from tasks.storage import blobs
-from tasks.storage.azure_blobs import AzureBlobs
-from tasks.storage.azure_tables import AzureTables
+from tasks.storage.blobs import Blobs
 from tasks.storage.clock import SystemClock
-from tasks.storage.transfers import transfer_sizes
+from tasks.storage.file_blobs import FileBlobs
+from tasks.storage.sqlite_file import SqliteFile
+from tasks.storage.sqlite_queue import SqliteQueue
+from tasks.storage.sqlite_store import SqliteStore
+from tasks.storage.store import Store
 from tasks.tables.runtime import Runtime
 
-TABLES = tuple(PARTITIONS)
-_CERTIFICATES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
-
-
-class Transport(TypedDict):
-    """Arguments of the SDK's clients that say how they call."""
-
-    connection_timeout: int  # seconds
-    read_timeout: int
-    retry_total: int
-    retry_backoff_factor: float
-    use_env_settings: bool
-
-
-def transport(storage: str, *, retries: int) -> Transport:
-    """Make the transport of all clients of an account.
-
-    The SDK tries reads again; the callers try writes again.
-    """
-    return Transport(
-        connection_timeout=5,
-        read_timeout=30,
-        retry_total=retries,
-        retry_backoff_factor=0.3,
-        use_env_settings=looks_in_environment(storage),
-    )
-
-
-def looks_in_environment(storage: str) -> bool:
-    """Return whether calls look for proxies and certificates in the environment.
-
-    They look each time, which costs a tenth of a call's CPU time, so they look only where there are
-    any that they can use.
-    """
-    if getproxies().keys() - {"no"}:
-        return True
-    plain = "EndpointsProtocol=http;" in storage and "https://" not in storage
-    return not plain and any(os.environ.get(name) for name in _CERTIFICATES)
+EMBEDDED = "file:"
 
 
 class SettingMissingError(SwathmillError):
@@ -84,17 +40,13 @@ def connect(settings: Settings, *, create: bool = True) -> Runtime:
         azure.core.exceptions.AzureError: storage does not answer.
     """
     if not settings.storage.get_secret_value():
-        raise SettingMissingError("SWATHMILL_STORAGE", "an Azure Storage connection string")
+        raise SettingMissingError(
+            "SWATHMILL_STORAGE", "file:/FOLDER or an Azure Storage connection string"
+        )
     if not settings.redis_url.get_secret_value():
         raise SettingMissingError("SWATHMILL_REDIS_URL", "a URL such as redis://host:6379/0")
-    store, container, queue = _clients(settings.storage.get_secret_value(), create=create)
-    return Runtime(
-        store=store,
-        blobs=container,
-        queue=queue,
-        wakeups=RedisWakeUps(settings.redis_url.get_secret_value()),
-        clock=SystemClock(),
-    )
+    wakeups = RedisWakeUps(settings.redis_url.get_secret_value())
+    return _runtime(settings.storage.get_secret_value(), wakeups, create=create)
 
 
 def connect_storage(storage: str) -> Runtime:
@@ -102,105 +54,27 @@ def connect_storage(storage: str) -> Runtime:
 
     Tables and containers are created if absent. Raises AzureError when storage does not answer.
     """
-    store, container, queue = _clients(storage, create=True)
-    return Runtime(
-        store=store, blobs=container, queue=queue, wakeups=MemoryWakeUps(), clock=SystemClock()
-    )
+    return _runtime(storage, MemoryWakeUps(), create=True)
 
 
-class AzureQueue:
-    """The request queue on Azure Storage. Its messages are wake-ups: failures are only logged."""
-
-    def __init__(self, client: QueueClient) -> None:
-        self._client = client
-        self._log = logging.getLogger("tasks.queue")
-
-    def create(self) -> None:
-        """Create the queue if it does not exist."""
-        try:
-            self._client.create_queue()
-        except ResourceExistsError:
-            return
-
-    def send(self, request: str) -> None:
-        try:
-            self._client.send_message(request, time_to_live=3600)
-        except AzureError as error:
-            self._log.warning("request wake-up %s not sent: %s", request, error)
-
-    def receive(self) -> list[tuple[str, Ack]]:
-        found: list[tuple[str, Ack]] = []
-        try:
-            for message in self._client.receive_messages(max_messages=32, visibility_timeout=60):
-                found.append((str(message.content), self._acknowledge(message)))
-                if len(found) >= 32:
-                    break
-        except AzureError as error:
-            self._log.warning("request wake-ups not received: %s", error)
-        return found
-
-    def _acknowledge(self, message: QueueMessage) -> Ack:
-        def delete() -> None:
-            try:
-                self._client.delete_message(message)
-            except AzureError as error:
-                self._log.warning("request wake-up %s not deleted: %s", message.id, error)
-
-        return delete
+def _runtime(storage: str, wakeups: WakeUps, *, create: bool) -> Runtime:
+    store, blobs, queue = _clients(storage, create=create)
+    return Runtime(store=store, blobs=blobs, queue=queue, wakeups=wakeups, clock=SystemClock())
 
 
-def _clients(storage: str, *, create: bool) -> tuple[AzureTables, AzureBlobs, AzureQueue]:
-    try:
-        store, container, queue = _made_clients(storage)
-        if create:
-            store.create(TABLES)
-            container.create(blobs.CONTAINERS)
-            queue.create()
-    except ValueError as error:
+def _clients(storage: str, *, create: bool) -> tuple[Store, Blobs, RequestQueue]:
+    if not storage.startswith(EMBEDDED):
+        # Only where it is used: the SDK is a third of the time every process takes to start.
+        from tasks.run.azure_clients import azure_clients
+
+        return azure_clients(storage, create=create)
+    folder = Path(storage.removeprefix(EMBEDDED))
+    if not folder.is_absolute():
         raise WrongSettingError(
-            f"The setting SWATHMILL_STORAGE cannot be used: {error}",
-            "Correct it (docs/settings.md).",
-        ) from None
-    except ClientAuthenticationError as error:
-        name = "the connection string" if "=" in storage else f"the storage account {storage!r}"
-        raise WrongSettingError(
-            f"SWATHMILL_STORAGE names {name}, and this process has no identity for it.",
-            "Set it to a valid connection string, or give the process a managed identity "
-            "(docs/settings.md).",
-        ) from error
-    return store, container, queue
-
-
-def _made_clients(storage: str) -> tuple[AzureTables, AzureBlobs, AzureQueue]:
-    sizes = transfer_sizes()
-    reads, writes = transport(storage, retries=4), transport(storage, retries=0)
-    if "=" in storage:
-        return (
-            AzureTables(
-                TableServiceClient.from_connection_string(storage, **reads),
-                TableServiceClient.from_connection_string(storage, **writes),
-            ),
-            AzureBlobs(
-                BlobServiceClient.from_connection_string(storage, **reads, **sizes),
-                BlobServiceClient.from_connection_string(storage, **writes, **sizes),
-            ),
-            AzureQueue(QueueClient.from_connection_string(storage, queues.QUEUE, **reads)),
+            f"The setting SWATHMILL_STORAGE is {storage!r}; its folder should be an absolute path.",
+            "Correct it, such as file:/srv/swathmill (docs/settings.md).",
         )
-    # Only where it is used: it is a third of the time every process takes to start.
-    from azure.identity import DefaultAzureCredential
-
-    credential = DefaultAzureCredential()
-    tables, blob, queue = (
-        f"https://{storage}.{service}.core.windows.net" for service in ("table", "blob", "queue")
-    )
-    return (
-        AzureTables(
-            TableServiceClient(tables, credential=credential, **reads),
-            TableServiceClient(tables, credential=credential, **writes),
-        ),
-        AzureBlobs(
-            BlobServiceClient(blob, credential=credential, **reads, **sizes),
-            BlobServiceClient(blob, credential=credential, **writes, **sizes),
-        ),
-        AzureQueue(QueueClient(queue, queues.QUEUE, credential=credential, **reads)),
-    )
+    file = SqliteFile(folder / "tables.sqlite")
+    if create:
+        file.create()
+    return SqliteStore(file), FileBlobs(folder / "blobs"), SqliteQueue(file)

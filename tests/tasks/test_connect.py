@@ -7,7 +7,8 @@ import pytest
 from azure.core.exceptions import AzureError
 from azure.storage.blob import BlobServiceClient
 
-from tasks.run.connect import connect_storage, looks_in_environment, transport
+from tasks.run.azure_clients import looks_in_environment, transport
+from tasks.run.connect import connect_storage
 from tasks.settings import WrongSettingError
 
 STORAGE = (

@@ -1,7 +1,8 @@
-"""One contract for every store: what the memory store and Azure Tables (Azurite) both must do."""
+"""One contract for every store: in memory, in an SQLite file, and Azure Tables (Azurite)."""
 
 import uuid
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
 import pytest
 from azure.data.tables import TableServiceClient
@@ -10,6 +11,8 @@ from tasks.errors import ConflictError, StoreError
 from tasks.storage.azure_tables import AzureTables
 from tasks.storage.clock import ManualClock
 from tasks.storage.memory_store import MemoryStore
+from tasks.storage.sqlite_file import SqliteFile
+from tasks.storage.sqlite_store import SqliteStore
 from tasks.storage.store import (
     Delete,
     Entity,
@@ -26,11 +29,17 @@ from tasks.tables import updates
 Make = Callable[[], Store]
 
 
-@pytest.fixture(params=["memory", pytest.param("azurite", marks=pytest.mark.integration)])
-def store(request: pytest.FixtureRequest) -> Iterator[Store]:
+@pytest.fixture(params=["memory", "sqlite", pytest.param("azurite", marks=pytest.mark.integration)])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     """Each store in turn."""
     if request.param == "memory":
         yield MemoryStore()
+        return
+    if request.param == "sqlite":
+        file = SqliteFile(tmp_path / "tables.sqlite")
+        file.create()
+        yield SqliteStore(file)
+        file.close()
         return
     connection = request.getfixturevalue("azurite")
     with (
