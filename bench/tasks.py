@@ -1,6 +1,6 @@
-"""Tasks that do nothing, through the whole protocol: the manager, Celery's workers, Azurite, Redis.
+"""Tasks that do nothing, through the whole protocol: the manager, Celery's workers, storage, Redis.
 
-    python -m bench.tasks [--count N] [--workers N] [--slots N]
+    python -m bench.tasks [--storage embedded|azurite] [--count N] [--workers N] [--slots N]
 
 The plan is written first; then the workers start, and each task is sent, claimed in the table,
 committed without files, and processed by the manager, until the request has ended. Beside it, the
@@ -22,6 +22,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import cast
 
+from pydantic import SecretStr
 from redis import Redis
 
 from service_manager.leader.manager import Manager
@@ -147,18 +148,31 @@ ROLES = {"manage": manage, "work": work, "count": count}
 
 
 class Machine:
-    """Azurite, Redis and the processes of one run."""
+    """Storage, Redis and the processes of one run."""
 
-    def __init__(self, folder: Path, slots: int) -> None:
+    def __init__(self, folder: Path, slots: int, storage: str) -> None:
         self.folder = folder
         self.slots = slots
-        self.azurite = AzuriteServer.on_free_ports(
-            folder=folder / "azurite", log=folder / "azurite.log", account=Account.new()
-        )
+        self.azurite: AzuriteServer | None = None
+        self.storage = f"file:{folder / 'storage'}"
+        if storage == "azurite":
+            self.azurite = AzuriteServer.on_free_ports(
+                folder=folder / "azurite", log=folder / "azurite.log", account=Account.new()
+            )
+            self.storage = self.azurite.connection_string
         self.redis = RedisServer.on_free_port(folder=folder / "redis", log=folder / "redis.log")
         self.settings = Settings(
-            storage=self.azurite.connection_string, redis_url=self.redis.url, log_level="warning"
+            storage=SecretStr(self.storage),
+            redis_url=SecretStr(self.redis.url),
+            log_level="warning",
         )
+
+    def servers(self) -> dict[str, Child]:
+        """Start Redis and, where it is the storage, Azurite."""
+        started = {"redis": self.redis.start()}
+        if self.azurite is not None:
+            started["azurite"] = self.azurite.start()
+        return started
 
     def child(self, role: str, number: int = 0) -> Child:
         """A process of this module."""
@@ -169,7 +183,7 @@ class Machine:
                 argv=(sys.executable, "-m", "bench.tasks", "--role", role),
                 log=self.folder / f"{name}.log",
                 env={
-                    "SWATHMILL_STORAGE": self.azurite.connection_string,
+                    "SWATHMILL_STORAGE": self.storage,
                     "SWATHMILL_REDIS_URL": self.redis.url,
                     "SWATHMILL_WORKER_NAME": name,
                     "SWATHMILL_SLOTS": str(self.slots),
@@ -210,7 +224,8 @@ def until(there: Callable[[], bool], what: str) -> None:
 
 def protocol_run(machine: Machine, tasks: int, processes: int) -> dict[str, object]:
     """Plan, then execute; rates and CPU seconds."""
-    with running(azurite := machine.azurite.start(), redis := machine.redis.start()):
+    parts = machine.servers()
+    with running(*parts.values()):
         runtime = connect(machine.settings)
         begun = time.monotonic()
         with running(manager := machine.child("manage")):
@@ -222,9 +237,10 @@ def protocol_run(machine: Machine, tasks: int, processes: int) -> dict[str, obje
 
             until(lambda: state() is RequestState.RUNNING, "the plan")
             planned = time.monotonic()
-            parts: dict[str, Child] = {"azurite": azurite, "redis": redis, "manager": manager}
-            parts |= {f"worker-{i}": machine.child("work", i) for i in range(processes)}
-            with running(*(c for name, c in parts.items() if name.startswith("worker"))):
+            parts["manager"] = manager
+            working = {f"worker-{i}": machine.child("work", i) for i in range(processes)}
+            parts |= working
+            with running(*working.values()):
                 until(lambda: _delivered(runtime, request) > 0, "a task")
                 before = {name: cpu_seconds(child) for name, child in parts.items()}
                 first, at = time.monotonic(), _delivered(runtime, request)
@@ -294,6 +310,7 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=3000, help="tasks")
     parser.add_argument("--workers", type=int, default=2, help="worker processes")
     parser.add_argument("--slots", type=int, default=4, help="slots of each")
+    parser.add_argument("--storage", choices=("embedded", "azurite"), default="embedded")
     given = parser.parse_args()
     if given.role:
         settings = Settings()
@@ -304,12 +321,16 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="swathmill-bench-") as folder:
         load = os.getloadavg()[0]
         results["protocol"] = protocol_run(
-            Machine(Path(folder) / "a", given.slots), given.count, given.workers
+            Machine(Path(folder) / "a", given.slots, given.storage), given.count, given.workers
         )
         results["bare Celery"] = celery_run(
-            Machine(Path(folder) / "b", given.slots), given.count, given.workers
+            Machine(Path(folder) / "b", given.slots, given.storage), given.count, given.workers
         )
-        results["machine"] = {"cores": os.cpu_count(), "load before": round(load, 1)}
+        results["machine"] = {
+            "storage": given.storage,
+            "cores": os.cpu_count(),
+            "load before": round(load, 1),
+        }
     OUT.mkdir(exist_ok=True)
     (OUT / "tasks.json").write_text(json.dumps(results, indent=1) + "\n")
     sys.stdout.write(table(results) + "\n")

@@ -22,8 +22,9 @@ class Settings(BaseSettings):
     data_dir: Path = Field(Path(".swathmill"), description="Folder for everything kept on disk.")
     storage: SecretStr = Field(
         SecretStr(""),
-        description="`file:` and a folder's absolute path (the storage of one machine); or an Azure "
-        "Storage connection string, or the account's name when the process has a managed identity.",
+        description="`file:` and a folder's absolute path (the storage of one machine); or an "
+        "Azure Storage connection string, or the account's name when the process has a managed "
+        "identity.",
     )
     redis_url: SecretStr = Field(
         SecretStr(""), description="Redis, which carries Celery's messages."
