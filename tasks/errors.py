@@ -27,7 +27,7 @@ class RequestRefusedError(SwathmillError):
 
 
 class StoreError(SwathmillError):
-    """A table call failed, and whether it took effect is unknown: read the row again."""
+    """A call to storage failed, and whether it took effect is unknown: read the row again."""
 
 
 class ConflictError(StoreError):
@@ -53,6 +53,13 @@ class CorruptBlobError(SwathmillError):
         super().__init__(f"blob {blob} has the checksum {found}, recorded was {expected}")
         self.blob = blob
         self.found = found
+
+
+class BlobNameError(SwathmillError):
+    """Storage cannot keep a blob under its name."""
+
+    def __init__(self, blob: str, why: str) -> None:
+        super().__init__(f"blob {blob} cannot be stored under this name: {why}")
 
 
 class BlobExistsError(SwathmillError):

@@ -80,7 +80,7 @@ RULES: dict[Category, Rule] = {
     Category.BLOB_READ_FAILED: Rule(
         cause="Storage failed while a blob was being read.",
         retry=Retry.BACK_OFF,
-        remedy="Retried by itself. If it persists, check the storage account.",
+        remedy="Retried by itself. If it persists, check the storage account, or the disk.",
     ),
     Category.SOURCE_BLOB_MISSING: Rule(
         cause="An input recorded as made is no longer in storage.",

@@ -21,7 +21,14 @@ import httpx
 
 from archives import errors as archives
 from reprojection import errors as reprojection
-from tasks.errors import BlobExistsError, BlobMissingError, CorruptBlobError, SwathmillError
+from tasks.errors import (
+    BlobExistsError,
+    BlobMissingError,
+    BlobNameError,
+    CorruptBlobError,
+    StoreError,
+    SwathmillError,
+)
 from tasks.model.categories import RULES, Category
 from tasks.model.packages import PackageError
 
@@ -83,6 +90,7 @@ _TYPES: tuple[tuple[tuple[type[BaseException], ...], Category], ...] = (
     ((BlobMissingError,), Category.SOURCE_BLOB_MISSING),
     ((CorruptBlobError,), Category.CORRUPT_BLOB_READ),
     ((BlobExistsError,), Category.STORAGE_CLIENT_ERROR),
+    ((BlobNameError,), Category.CHOICE_REFUSED),
     ((azure.IncompleteReadError, azure.DecodeError), Category.TRANSPORT_ERROR),
     ((azure.ServiceResponseTimeoutError,), Category.OPERATION_TIMEOUT),
     ((azure.ServiceRequestError, azure.ServiceResponseError), Category.CONNECTION_FAILURE),
@@ -104,6 +112,7 @@ _ERRNOS = {
     errno.ENOSPC: Category.OUT_OF_DISK,
     errno.EDQUOT: Category.OUT_OF_DISK,
     errno.EFBIG: Category.OUT_OF_DISK,  # the limit on a file's size
+    errno.EIO: Category.BLOB_READ_FAILED,  # the disk of the data folder
     errno.ENOMEM: Category.OUT_OF_MEMORY,
     errno.ETIMEDOUT: Category.OPERATION_TIMEOUT,
     errno.ECONNREFUSED: Category.CONNECTION_FAILURE,
@@ -160,8 +169,11 @@ def classify(error: BaseException, *, now: float | None = None) -> Diagnosis:
                 asked=_asked(cause, time.time() if now is None else now),
                 healing=cause.healing if isinstance(cause, AttemptError) else 0,
             )
+    refused = any(isinstance(cause, StoreError) for cause in _causes(error))
     return Diagnosis(
-        category=Category.UNKNOWN, message=f"{type(error).__name__}: {error}", traceback=text
+        category=Category.STORAGE_CLIENT_ERROR if refused else Category.UNKNOWN,
+        message=f"{type(error).__name__}: {error}",
+        traceback=text,
     )
 
 

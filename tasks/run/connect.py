@@ -11,7 +11,7 @@ from tasks.errors import SwathmillError
 from tasks.messages.queues import RequestQueue
 from tasks.messages.wakeups import MemoryWakeUps, RedisWakeUps, WakeUps
 from tasks.settings import Settings, WrongSettingError
-from tasks.storage.blobs import Blobs
+from tasks.storage.blobs import CONTAINERS, Blobs
 from tasks.storage.clock import SystemClock
 from tasks.storage.file_blobs import FileBlobs
 from tasks.storage.sqlite_file import SqliteFile
@@ -74,7 +74,8 @@ def _clients(storage: str, *, create: bool) -> tuple[Store, Blobs, RequestQueue]
             f"The setting SWATHMILL_STORAGE is {storage!r}; its folder should be an absolute path.",
             "Correct it, such as file:/srv/swathmill (docs/settings.md).",
         )
-    file = SqliteFile(folder / "tables.sqlite")
+    file, blobs = SqliteFile(folder / "tables.sqlite"), FileBlobs(folder / "blobs")
     if create:
         file.create()
-    return SqliteStore(file), FileBlobs(folder / "blobs"), SqliteQueue(file)
+        blobs.create(CONTAINERS)
+    return SqliteStore(file), blobs, SqliteQueue(file)

@@ -29,10 +29,15 @@ class StoredBlob:
 
 
 class Blobs(Protocol):
-    """Containers of named blobs. Calls may raise the Azure SDK's errors besides those named."""
+    """Containers of named blobs.
+
+    Calls may raise StoreError or the Azure SDK's errors besides those named.
+    """
 
     def put_file(self, container: str, name: str, path: Path) -> StoredBlob:
         """Store a file. An existing blob of equal content is success.
+
+        The file may become the blob: nobody may write to it afterwards.
 
         Raises:
             BlobExistsError: the name is taken by other content.
@@ -45,6 +50,8 @@ class Blobs(Protocol):
 
     def get_file(self, container: str, name: str, to: Path, sha256: str = "") -> None:
         """Fetch a blob into a file, which appears only when it is whole and verified.
+
+        The file may be the blob itself: nobody may write to it.
 
         Raises:
             BlobMissingError: there is no such blob.

@@ -1,72 +1,252 @@
-"""Blobs as plain files of one machine."""
+"""Blobs as plain files of one machine.
 
+A blob `name` of a container is the file `<folder>/<container>/<first two characters>/<name>`, with
+`/` written as `%2F`. Every folder is made once and stays, so that writing a blob races with no
+removal of folders, and a power cut is survived by two calls of fsync: of the file before it gets
+its name, and of the folder after.
+
+A blob is a read-only file. Writers and readers on the same file system share it by hard links, so
+its bytes are copied nowhere. Nobody may write to such a link: code that is not ours gets a copy or
+a read-only mount, and so does a user.
+"""
+
+import errno
+import hashlib
 import os
-import tempfile
-from collections.abc import Iterator
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from io import BufferedReader
 from pathlib import Path
+from tempfile import mkstemp
 
-from tasks.errors import BlobExistsError, BlobMissingError, CorruptBlobError
-from tasks.storage.blobs import StoredBlob, bytes_digest, file_digest
+from tasks.errors import (
+    BlobExistsError,
+    BlobMissingError,
+    BlobNameError,
+    CorruptBlobError,
+    StoreError,
+)
+from tasks.storage.blobs import CHUNK, StoredBlob, bytes_digest, file_digest
+
+_FAN_OUT = 2  # leading characters of a name that name its folder
+_LONGEST = 255  # bytes of a file name, on all common file systems
+_PARTIAL = "partial"  # the folder of files that are being written
+_ABANDONED = 3600.0  # seconds without a change after which their writer counts as killed
+_REMEMBERED = 10_000  # files whose checksum is remembered
+_NO_LINK = (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP)
 
 
 class FileBlobs:
-    """Blobs below a folder, each a file that appears whole."""
+    """Blobs below one folder. A failure of the file system is a StoreError caused by its OSError.
+
+    A file's checksum is computed at its first use in this process, and again after it changed.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self._partial = folder / _PARTIAL
+        self._verified: dict[tuple[int, int], tuple[int, int, str]] = {}
+
+    def create(self, containers: Sequence[str]) -> None:
+        """Create the folders of containers; remove what killed writers left behind."""
+        with _failures("its folder"):
+            for folder in (self._partial, *(self._folder / name for name in containers)):
+                folder.mkdir(parents=True, exist_ok=True)
+            _sync(self._folder)
+            _sync(self._folder.parent)
+            for path in self._partial.iterdir():
+                with suppress(FileNotFoundError):
+                    if path.stat().st_mtime < time.time() - _ABANDONED:
+                        path.unlink()
 
     def put_file(self, container: str, name: str, path: Path) -> StoredBlob:
-        return self.put_bytes(container, name, path.read_bytes())
+        with _failures(f"{container}/{name}"):
+            stored = file_digest(path)
+            path.chmod(0o444)
+            _sync(path)
+            try:
+                self._publish(container, name, path, stored)
+            except OSError as error:
+                if error.errno not in _NO_LINK:
+                    raise
+                with path.open("rb") as file:
+                    self._write(container, name, file, stored)
+            self._remember(path.stat(), stored.sha256)
+        return stored
 
     def put_bytes(self, container: str, name: str, data: bytes) -> StoredBlob:
-        path = self._path(container, name)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        mine = bytes_digest(data)
-        with tempfile.TemporaryDirectory(dir=self._folder, prefix=".put-") as folder:
-            draft = Path(folder) / "draft"
-            with draft.open("wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            try:
-                os.link(draft, path)
-            except FileExistsError:
-                if file_digest(path) != mine:
-                    raise BlobExistsError(f"{container}/{name}") from None
-        return mine
+        stored = bytes_digest(data)
+        with _failures(f"{container}/{name}"):
+            self._write(container, name, data, stored)
+        return stored
 
     def get_file(self, container: str, name: str, to: Path, sha256: str = "") -> None:
-        data = self.get_bytes(container, name)
-        found = bytes_digest(data).sha256
-        if sha256 and found != sha256:
-            raise CorruptBlobError(f"{container}/{name}", sha256, found)
-        to.write_bytes(data)
+        path = self._path(container, name)
+        with _failures(f"{container}/{name}"), self._open(container, name) as file:
+            found = self._checksum(file) if sha256 else ""
+            if found != sha256:
+                raise CorruptBlobError(f"{container}/{name}", sha256, found)
+            to.unlink(missing_ok=True)
+            try:
+                os.link(path, to)
+            except OSError as error:
+                if isinstance(error, FileNotFoundError) and not path.exists():
+                    raise BlobMissingError(f"{container}/{name}") from None
+                if error.errno not in _NO_LINK:
+                    raise
+                _copy(file, to)
 
     def get_bytes(self, container: str, name: str) -> bytes:
-        try:
-            return self._path(container, name).read_bytes()
-        except FileNotFoundError:
-            raise BlobMissingError(f"{container}/{name}") from None
+        with _failures(f"{container}/{name}"), self._open(container, name) as file:
+            return file.read()
 
     def stream(
         self, container: str, name: str, start: int = 0, length: int | None = None
     ) -> Iterator[bytes]:
-        data = self.get_bytes(container, name)
-        return iter([data[start : None if length is None else start + length]])
+        with _failures(f"{container}/{name}"):
+            file = self._open(container, name)
+        return _parts(file, f"{container}/{name}", start, length)
 
     def exists(self, container: str, name: str) -> bool:
-        return self._path(container, name).exists()
+        with _failures(f"{container}/{name}"):
+            return self._path(container, name).exists()
 
     def size(self, container: str, name: str) -> int:
-        return len(self.get_bytes(container, name))
+        with _failures(f"{container}/{name}"), self._open(container, name) as file:
+            return os.fstat(file.fileno()).st_size
 
     def delete(self, container: str, name: str) -> None:
-        self._path(container, name).unlink(missing_ok=True)
+        with _failures(f"{container}/{name}"):
+            self._path(container, name).unlink(missing_ok=True)
 
     def names(self, container: str, prefix: str = "") -> Iterator[str]:
-        root = self._folder / container
-        found = (str(path.relative_to(root)) for path in root.rglob("*") if path.is_file())
-        return iter(sorted(name for name in found if name.startswith(prefix)))
+        with _failures(container):
+            for part in _listed(self._folder / container):
+                if part.startswith(prefix[:_FAN_OUT]):
+                    for name in _listed(self._folder / container / _file_name(part)):
+                        if name.startswith(prefix):
+                            yield name
 
     def _path(self, container: str, name: str) -> Path:
-        return self._folder / container / name
+        file = _file_name(name)
+        if not container.isalnum() or not name or name.startswith(".") or "\0" in name:
+            raise BlobNameError(f"{container}/{name}", "it is not one of Swathmill's")
+        if len(os.fsencode(file)) > _LONGEST:
+            raise BlobNameError(f"{container}/{name}", "it is too long; shorten the file's name")
+        return self._folder / container / _file_name(name[:_FAN_OUT]) / file
+
+    def _open(self, container: str, name: str) -> BufferedReader:
+        try:
+            return self._path(container, name).open("rb")
+        except FileNotFoundError:
+            raise BlobMissingError(f"{container}/{name}") from None
+
+    def _write(
+        self, container: str, name: str, content: BufferedReader | bytes, stored: StoredBlob
+    ) -> None:
+        """Write a new file, and publish it once its content is on the disk."""
+        handle, path = mkstemp(dir=self._partial)
+        try:
+            with os.fdopen(handle, "wb") as out:
+                if isinstance(content, bytes):
+                    out.write(content)
+                else:
+                    shutil.copyfileobj(content, out, CHUNK)
+                out.flush()
+                os.fchmod(handle, 0o444)
+                os.fsync(handle)
+            self._publish(container, name, Path(path), stored)
+        finally:
+            Path(path).unlink(missing_ok=True)
+
+    def _publish(self, container: str, name: str, path: Path, stored: StoredBlob) -> None:
+        """Give a file on the disk its name, and hand the name to the disk.
+
+        A name that is taken by equal content may be another's, who has not handed it to the disk.
+        """
+        to = self._path(container, name)
+        try:
+            try:
+                os.link(path, to)
+            except FileNotFoundError:
+                to.parent.mkdir(exist_ok=True)
+                _sync(to.parent.parent)
+                os.link(path, to)
+        except FileExistsError:
+            if file_digest(to) != stored:
+                raise BlobExistsError(f"{container}/{name}") from None
+        _sync(to.parent)
+
+    def _checksum(self, file: BufferedReader) -> str:
+        """Return the SHA-256 of an open file, from memory as long as the file has not changed."""
+        stat = os.fstat(file.fileno())
+        mtime, size, digest = self._verified.get((stat.st_dev, stat.st_ino), (0, 0, ""))
+        if (mtime, size) != (stat.st_mtime_ns, stat.st_size):
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+            self._remember(stat, digest)
+        return digest
+
+    def _remember(self, stat: os.stat_result, digest: str) -> None:
+        if len(self._verified) >= _REMEMBERED:
+            self._verified.clear()
+        self._verified[stat.st_dev, stat.st_ino] = (stat.st_mtime_ns, stat.st_size, digest)
+
+
+@contextmanager
+def _failures(blob: str) -> Iterator[None]:
+    """Tell of a failure of the file system as of one of storage."""
+    try:
+        yield
+    except OSError as error:
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        remedy = "; make room on the disk of the data folder" if full else ""
+        raise StoreError(f"storage failed at {blob}: {error}{remedy}") from error
+
+
+def _parts(file: BufferedReader, blob: str, start: int, length: int | None) -> Iterator[bytes]:
+    with file, _failures(blob):
+        file.seek(start)
+        left = os.fstat(file.fileno()).st_size - start
+        left = left if length is None else min(left, length)
+        while left > 0 and (part := file.read(min(CHUNK, left))):
+            left -= len(part)
+            yield part
+
+
+def _copy(file: BufferedReader, to: Path) -> None:
+    """Copy an open file to `to`, which appears when it is whole."""
+    handle, path = mkstemp(dir=to.parent, prefix=f".{to.name[:40]}.")
+    try:
+        with os.fdopen(handle, "wb") as out:
+            file.seek(0)
+            shutil.copyfileobj(file, out, CHUNK)
+        Path(path).replace(to)
+    finally:
+        Path(path).unlink(missing_ok=True)
+
+
+def _sync(path: Path) -> None:
+    """Wait until a file's content, or a folder's entries, are on the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _listed(folder: Path) -> list[str]:
+    """Return the names in a folder, in order."""
+    try:
+        return sorted(_name(entry.name) for entry in os.scandir(folder))
+    except FileNotFoundError:
+        return []
+
+
+def _file_name(name: str) -> str:
+    return name.replace("%", "%25").replace("/", "%2F")
+
+
+def _name(file: str) -> str:
+    return file.replace("%2F", "/").replace("%25", "%")

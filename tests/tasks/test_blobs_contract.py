@@ -1,4 +1,4 @@
-"""One contract for every place blobs are kept: memory and Azure Storage (Azurite)."""
+"""One contract for every place blobs are kept: memory, files, Azure Storage (Azurite)."""
 
 import uuid
 from collections.abc import Iterator
@@ -18,14 +18,23 @@ from tasks.storage.blobs import (
     is_damaged,
     split_blob,
 )
+from tasks.storage.file_blobs import FileBlobs
 from tasks.storage.transfers import transfer_sizes
 
 
-@pytest.fixture(params=["memory", pytest.param("azurite", marks=pytest.mark.integration)])
-def blobs(request: pytest.FixtureRequest) -> Iterator[Blobs]:
+@pytest.fixture(params=["memory", "files", pytest.param("azurite", marks=pytest.mark.integration)])
+def blobs(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Blobs]:
     """Each implementation in turn."""
     if request.param == "memory":
         yield MemoryBlobs()
+        return
+    if request.param == "files":
+        files = FileBlobs(tmp_path_factory.mktemp("blobs") / "blobs")
+        files.create([ARTIFACTS])
+        files.create([ARTIFACTS])
+        yield files
         return
     connection = request.getfixturevalue("azurite")
     with BlobServiceClient.from_connection_string(connection, **transfer_sizes()) as service:
