@@ -3,9 +3,9 @@
 import sys
 
 import uvicorn
-from azure.core.exceptions import AzureError
 
 from portal.app import create_app
+from tasks.errors import StoreError
 from tasks.run import exits, logs
 from tasks.run.connect import SettingMissingError, connect
 from tasks.settings import WrongSettingError, read_settings
@@ -23,7 +23,7 @@ def main() -> int:
     except (ValueError, WrongSettingError, SettingMissingError) as error:
         sys.stderr.write(f"The portal cannot start: {error}\n")
         return exits.CONFIGURATION
-    except AzureError as error:
+    except StoreError as error:
         sys.stderr.write(f"The portal cannot start: storage does not answer: {error}\n")
         return exits.UNAVAILABLE
     uvicorn.run(

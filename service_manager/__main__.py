@@ -9,7 +9,6 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import structlog
-from azure.core.exceptions import AzureError
 from kombu.exceptions import OperationalError
 
 from archives.errors import ArchiveError, SourcesSettingError
@@ -25,6 +24,7 @@ from service_manager.requests.lifecycle import PLANNERS
 from service_manager.requests.notify import MailServer, Postman, Signing
 from service_manager.storage.holdings import Shelf, Teller
 from service_manager.tasks.index_file import IndexFile
+from tasks.errors import StoreError
 from tasks.messages.celery_app import Sender, make_app
 from tasks.messages.wanted_slots import RedisWantedSlots
 from tasks.model.packages import Packages
@@ -55,8 +55,8 @@ def main() -> int:
     except ArchiveError as error:
         log.error("cannot start", error=str(error))
         return exits.UNAVAILABLE
-    except AzureError as error:
-        log.error("cannot start: storage does not answer", error=error.message)
+    except StoreError as error:
+        log.error("cannot start: storage does not answer", error=str(error))
         return exits.UNAVAILABLE
     options = ManagerOptions.of(settings, name)
     packages = Packages.of(settings)

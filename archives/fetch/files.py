@@ -8,7 +8,6 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Protocol
 
-import azure.core.exceptions as azure
 import fsspec
 
 from archives.errors import (
@@ -174,6 +173,9 @@ class RemoteFiles:
     @contextmanager
     def _named_errors(self, file: str) -> Iterator[None]:
         """Translate what file systems raise into errors of this room."""
+        # Only where it is used: it is a third of the time every process takes to start.
+        import azure.core.exceptions as azure
+
         try:
             yield
         except ArchiveError:

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from http import HTTPStatus
 
 import structlog
-from azure.core.exceptions import AzureError
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
@@ -173,7 +172,7 @@ def problem_of(error: Exception) -> Problem:
                 detail="Someone else changed this at the same moment.",
                 remedy="Look at it again, and repeat the call if you still want the change.",
             )
-        case StoreError() | AzureError():
+        case StoreError():
             return Problem(
                 status=HTTPStatus.SERVICE_UNAVAILABLE,
                 title="Storage unavailable",
@@ -212,7 +211,6 @@ def _http_detail(status: HTTPStatus) -> str:
 
 _KINDS = (
     SwathmillError,
-    AzureError,
     RequestValidationError,
     HTTPException,
     ClientDisconnect,

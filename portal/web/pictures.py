@@ -12,7 +12,6 @@ from pathlib import PurePosixPath
 
 import numpy as np
 import rasterio
-from azure.core.exceptions import AzureError
 from pydantic import ValidationError
 from rasterio.enums import Resampling
 from rasterio.errors import RasterioError
@@ -173,7 +172,7 @@ class _BlobFile(io.RawIOBase):
             return 0
         try:
             data = b"".join(self._reader.part(self._result, self._at, length))
-        except (SwathmillError, AzureError) as error:
+        except SwathmillError as error:
             self._failures.append(error)
             return 0
         buffer[: len(data)] = data

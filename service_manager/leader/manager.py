@@ -14,7 +14,7 @@ from service_manager.fleet.wanted_slots import WantedSlots
 from service_manager.options import ManagerOptions
 from service_manager.plans.plan_jobs import Planner, Run, inline
 from service_manager.requests.intake import Intake
-from service_manager.requests.lifecycle import TRANSIENT, Lifecycle
+from service_manager.requests.lifecycle import Lifecycle
 from service_manager.requests.release import Release
 from service_manager.storage.retention import Retention
 from service_manager.storage.worth import Policy
@@ -26,6 +26,7 @@ from service_manager.tasks.input_locations import InputLocations
 from service_manager.tasks.manager_cache import Live, ManagerCache
 from service_manager.tasks.ready import ReadyTasks
 from service_manager.tasks.sweep import Sweep
+from tasks.errors import StoreError
 from tasks.model.model import State
 from tasks.model.task_keys import SHARDS, shard
 from tasks.tables.runtime import Runtime
@@ -135,7 +136,7 @@ class Manager:
             self._due[name] = now + period
             try:
                 busy = concern() or busy
-            except TRANSIENT as error:
+            except StoreError as error:
                 log.warning("tried again in the next round", concern=name, error=str(error))
         return busy
 

@@ -4,7 +4,6 @@ from collections.abc import Generator
 from dataclasses import replace
 
 import structlog
-from azure.core.exceptions import AzureError
 
 from archives.errors import ArchiveError
 from service_manager.options import ManagerOptions
@@ -156,7 +155,7 @@ class Intake:
         """
         try:
             return self._planning.take(row.id)
-        except (StoreError, AzureError):
+        except StoreError:
             self._spared.add(row.id)
             raise
         except RequestRefusedError as error:

@@ -4,7 +4,6 @@ from collections.abc import Callable, Generator
 from dataclasses import replace
 
 import structlog
-from azure.core.exceptions import AzureError
 
 from service_manager.options import ManagerOptions
 from service_manager.plans.plan_turns import PlanTurns
@@ -30,8 +29,6 @@ log = structlog.get_logger("manager.lifecycle")
 PLANNERS = 2  # plans made at once: a large one does not keep a small one waiting
 PLANS = 4  # taken up in one round, while the others wait for their turn
 _GLANCE = 0.05  # seconds that a round waits for a plan while there is other work
-
-TRANSIENT = (StoreError, AzureError)  # storage failed: the same is tried again
 
 
 class Lifecycle:
@@ -93,7 +90,7 @@ class Lifecycle:
     # --- new ones, orders ---
 
     def take_up(self) -> bool:
-        """Hear of new requests and orders, and see to them. Raises StoreError, AzureError."""
+        """Hear of new requests and orders, and see to them. Raises StoreError."""
         for request, acknowledge in self._runtime.queue.receive():
             self._look_at.add(request)
             acknowledge()
@@ -107,7 +104,7 @@ class Lifecycle:
             self._look_at.discard(request)
             try:
                 self._look(request)
-            except TRANSIENT:
+            except StoreError:
                 self._look_at.add(request)
                 raise
         return False
@@ -174,7 +171,7 @@ class Lifecycle:
             return
         try:
             self._take_row(live, step(live.row))
-        except TRANSIENT:
+        except StoreError:
             self._look_at.add(request)
             raise
         if live.row.state.ended:
@@ -252,11 +249,11 @@ class Lifecycle:
             if request in self._dropping:
                 self._dropping.discard(request)
                 self._dropped(live)
-        except (*TRANSIENT, ValueError) as error:
+        except (StoreError, ValueError) as error:
             del self._work[request]
             self._dropping.discard(request)
             self._look_at.add(request)  # begins again from the start
-            if isinstance(error, TRANSIENT):
+            if isinstance(error, StoreError):
                 raise
             log.exception("a plan cannot be written", request=request)
             ending.end_without_plan(

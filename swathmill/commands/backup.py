@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from azure.core.exceptions import AzureError
 from rich.console import Console
 
 from service_manager.leader.leadership import Leadership
@@ -15,7 +14,7 @@ from swathmill.commands.paths import input_files, output_file
 from swathmill.errors import StackError
 from swathmill.stack.azurite import AzuriteServer
 from swathmill.stack.folder import DataFolder, FolderLock, is_running
-from tasks.errors import FencedError
+from tasks.errors import FencedError, StoreError
 from tasks.run import backup
 from tasks.run.connect import connect_storage
 from tasks.settings import Settings
@@ -122,7 +121,7 @@ def open_storage(folder: DataFolder, *, alone: bool) -> Iterator[Runtime]:
         else:
             with _started(folder) as server:
                 yield connect_storage(server.connection_string)
-    except AzureError as error:
+    except StoreError as error:
         raise StackError(f"Storage does not answer: {error}", "Is it the right one?") from error
 
 

@@ -14,6 +14,7 @@ from azure.data.tables import TableServiceClient
 from azure.storage.blob import BlobServiceClient
 from azure.storage.queue import QueueClient, QueueMessage
 
+from tasks.errors import StoreError
 from tasks.messages import queues
 from tasks.messages.queues import Ack
 from tasks.run.backup import PARTITIONS
@@ -24,6 +25,7 @@ from tasks.storage.azure_tables import AzureTables
 from tasks.storage.transfers import transfer_sizes
 
 TABLES = tuple(PARTITIONS)
+READ_TRIES = 4
 _CERTIFICATES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 
 
@@ -110,7 +112,7 @@ def azure_clients(storage: str, *, create: bool) -> tuple[AzureTables, AzureBlob
     Raises:
         WrongSettingError: the connection string is malformed, or the process has no identity that
             storage accepts.
-        azure.core.exceptions.AzureError: storage does not answer.
+        StoreError: storage does not answer.
     """
     try:
         store, container, queue = _made_clients(storage)
@@ -130,12 +132,14 @@ def azure_clients(storage: str, *, create: bool) -> tuple[AzureTables, AzureBlob
             "Set it to a valid connection string, or give the process a managed identity "
             "(docs/settings.md).",
         ) from error
+    except AzureError as error:
+        raise StoreError(f"storage does not answer: {error}") from error
     return store, container, queue
 
 
 def _made_clients(storage: str) -> tuple[AzureTables, AzureBlobs, AzureQueue]:
     sizes = transfer_sizes()
-    reads, writes = transport(storage, retries=4), transport(storage, retries=0)
+    reads, writes = transport(storage, retries=READ_TRIES), transport(storage, retries=0)
     if "=" in storage:
         return (
             AzureTables(

@@ -79,7 +79,7 @@ def export(store: Store, content: Blobs, clock: Clock, file: Path) -> Iterator[T
     """Write everything; the file appears when it is whole. Yields how far it is, often.
 
     Raises:
-        StoreError, AzureError: storage does not answer; there is no file then.
+        StoreError: storage does not answer; there is no file then.
     """
     draft = file.with_name(f".{file.name}.part")
     count = Totals()
@@ -140,7 +140,7 @@ def restore(store: Store, content: Blobs, clock: Clock, file: Path) -> Totals:
 
     Raises:
         BackupError: the file cannot be restored, or there are rows already; nothing was changed.
-        StoreError, AzureError: storage does not answer; call again.
+        StoreError: storage does not answer; call again.
     """
     totals = check(file)
     _begin(store, clock, file, totals)

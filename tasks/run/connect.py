@@ -37,7 +37,7 @@ def connect(settings: Settings, *, create: bool = True) -> Runtime:
         SettingMissingError: no storage account or no Redis is named.
         WrongSettingError: the connection string of the storage account is malformed, or the process
             has no identity that storage accepts.
-        azure.core.exceptions.AzureError: storage does not answer.
+        StoreError: storage does not answer, or is damaged.
     """
     if not settings.storage.get_secret_value():
         raise SettingMissingError(
@@ -52,9 +52,16 @@ def connect(settings: Settings, *, create: bool = True) -> Runtime:
 def connect_storage(storage: str) -> Runtime:
     """Connect to storage alone, for tools that neither hand out work nor take it.
 
-    Tables and containers are created if absent. Raises AzureError when storage does not answer.
+    Tables and containers are created if absent. Raises WrongSettingError and StoreError as
+    `connect`.
     """
     return _runtime(storage, MemoryWakeUps(), create=True)
+
+
+def storage_modules(settings: Settings) -> tuple[str, ...]:
+    """Return the modules that `connect` imports only for these settings."""
+    embedded = settings.storage.get_secret_value().startswith(EMBEDDED)
+    return () if embedded else ("tasks.run.azure_clients",)
 
 
 def _runtime(storage: str, wakeups: WakeUps, *, create: bool) -> Runtime:

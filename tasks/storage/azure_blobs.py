@@ -4,24 +4,31 @@ import hashlib
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from io import BytesIO
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TypeVar
 
-from azure.core.exceptions import ResourceExistsError, ResourceModifiedError, ResourceNotFoundError
+from azure.core.exceptions import (
+    AzureError,
+    ResourceExistsError,
+    ResourceModifiedError,
+    ResourceNotFoundError,
+)
 from azure.storage.blob import BlobClient, BlobServiceClient
 
-from tasks.errors import BlobExistsError, BlobMissingError, CorruptBlobError
+from tasks.errors import BlobExistsError, BlobMissingError, CorruptBlobError, StoreError
 from tasks.storage import transfers
 from tasks.storage.blobs import CHUNK, StoredBlob
 
+T = TypeVar("T")
 _DIGEST = "sha256"  # metadata key
 
 
 class AzureBlobs:
-    """Blobs of one storage account. Errors that are not ours are the SDK's own.
+    """Blobs of one storage account. A failure is a StoreError caused by the SDK's error.
 
     `writes` is the client that blobs are written by, whose own retries are off: what is tried again
     is known here.
@@ -39,13 +46,11 @@ class AzureBlobs:
         self._sleep = sleep
 
     def create(self, containers: Sequence[str]) -> None:
-        """Create the containers that do not exist."""
+        """Create the containers that do not exist. Raises AzureError."""
         for container in containers:
             client = self._service.get_container_client(container)
-            try:
+            with suppress(ResourceExistsError):
                 client.create_container()
-            except ResourceExistsError:
-                continue
 
     def put_file(self, container: str, name: str, path: Path) -> StoredBlob:
         with path.open("rb") as file:
@@ -83,31 +88,27 @@ class AzureBlobs:
         self, container: str, name: str, start: int = 0, length: int | None = None
     ) -> Iterator[bytes]:
         client = self._blob(container, name)
-        try:
+        with _failures(f"{container}/{name}"):
             if client.get_blob_properties().size <= start:
                 return iter(())
-            return client.download_blob(offset=start, length=length).chunks()
-        except ResourceNotFoundError:
-            raise BlobMissingError(f"{container}/{name}") from None
+            parts = client.download_blob(offset=start, length=length).chunks()
+        return _each(parts, f"{container}/{name}")
 
     def exists(self, container: str, name: str) -> bool:
-        return self._blob(container, name).exists()
+        with _failures(f"{container}/{name}"):
+            return self._blob(container, name).exists()
 
     def size(self, container: str, name: str) -> int:
-        try:
+        with _failures(f"{container}/{name}"):
             return self._blob(container, name).get_blob_properties().size
-        except ResourceNotFoundError:
-            raise BlobMissingError(f"{container}/{name}") from None
 
     def delete(self, container: str, name: str) -> None:
-        try:
+        with _failures(f"{container}/{name}"), suppress(ResourceNotFoundError):
             self._blob(container, name).delete_blob(delete_snapshots="include")
-        except ResourceNotFoundError:
-            return
 
     def names(self, container: str, prefix: str = "") -> Iterator[str]:
         client = self._service.get_container_client(container)
-        yield from client.list_blob_names(name_starts_with=prefix or None)
+        return _each(client.list_blob_names(name_starts_with=prefix or None), container)
 
     def _blob(self, container: str, name: str) -> BlobClient:
         return self._service.get_blob_client(container, name)
@@ -116,32 +117,47 @@ class AzureBlobs:
         self, container: str, name: str, write: Callable[[bytes], object]
     ) -> transfers.Recorded:
         """Give a blob's content to `write`; returns what is recorded with it."""
-        try:
+        with _failures(f"{container}/{name}"):
             return transfers.download(self._blob(container, name), write, sleep=self._sleep)
-        except ResourceNotFoundError:
-            raise BlobMissingError(f"{container}/{name}") from None
 
     def _put(self, container: str, name: str, file: BinaryIO, size: int) -> StoredBlob:
         client = self._writes.get_blob_client(container, name)
-        try:
-            return transfers.upload(
-                client,
-                file,
-                size,
-                metadata=lambda digest: {_DIGEST: digest},
-                sleep=self._sleep,
-            )
-        except (ResourceExistsError, ResourceModifiedError):
-            file.seek(0)
-            mine, md5 = _digests(file)
-            found = client.get_blob_properties()
-            known = transfers.recorded(found)
-            same = known.metadata.get(_DIGEST) == mine.sha256
-            if _DIGEST not in known.metadata:
-                same = known.md5 == md5
-            if found.size != mine.size or not same:
-                raise BlobExistsError(f"{container}/{name}") from None
-            return mine
+        with _failures(f"{container}/{name}"):
+            try:
+                return transfers.upload(
+                    client,
+                    file,
+                    size,
+                    metadata=lambda digest: {_DIGEST: digest},
+                    sleep=self._sleep,
+                )
+            except (ResourceExistsError, ResourceModifiedError):
+                file.seek(0)
+                mine, md5 = _digests(file)
+                found = client.get_blob_properties()
+                known = transfers.recorded(found)
+                same = known.metadata.get(_DIGEST) == mine.sha256
+                if _DIGEST not in known.metadata:
+                    same = known.md5 == md5
+                if found.size != mine.size or not same:
+                    raise BlobExistsError(f"{container}/{name}") from None
+                return mine
+
+
+@contextmanager
+def _failures(what: str) -> Iterator[None]:
+    """Raise the SDK's errors as ours."""
+    try:
+        yield
+    except ResourceNotFoundError:
+        raise BlobMissingError(what) from None
+    except AzureError as error:
+        raise StoreError(f"blob {what}: {str(error).partition(chr(10))[0]}") from error
+
+
+def _each(parts: Iterable[T], what: str) -> Iterator[T]:
+    with _failures(what):
+        yield from parts
 
 
 def _digests(file: BinaryIO) -> tuple[StoredBlob, bytes]:

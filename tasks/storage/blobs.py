@@ -31,7 +31,7 @@ class StoredBlob:
 class Blobs(Protocol):
     """Containers of named blobs.
 
-    Calls may raise StoreError or the Azure SDK's errors besides those named.
+    Calls may raise StoreError besides those named.
     """
 
     def put_file(self, container: str, name: str, path: Path) -> StoredBlob:

@@ -1,20 +1,23 @@
 """Clients go through a proxy that the environment names, and do not look for one that is not."""
 
 import socket
+import subprocess
+import sys
 import threading
+from pathlib import Path
 
 import pytest
 from azure.core.exceptions import AzureError
 from azure.storage.blob import BlobServiceClient
 
+from tasks.errors import StoreError
+from tasks.run import azure_clients
 from tasks.run.azure_clients import looks_in_environment, transport
 from tasks.run.connect import connect_storage
 from tasks.settings import WrongSettingError
 
-STORAGE = (
-    "DefaultEndpointsProtocol=http;AccountName=mill;AccountKey=a2V5;"
-    "BlobEndpoint=http://storage.invalid/mill;"
-)
+PLAIN = "DefaultEndpointsProtocol=http;AccountName=mill;AccountKey=a2V5;"
+STORAGE = f"{PLAIN}BlobEndpoint=http://storage.invalid/mill;"
 SECURE = "DefaultEndpointsProtocol=https;AccountName=mill;AccountKey=a2V5;"
 NAMES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
 
@@ -69,6 +72,36 @@ def test_calls_go_through_the_proxy_of_the_environment(monkeypatch: pytest.Monke
             client.get_service_properties()
         proxy.join()
     assert asked[0].startswith(b"GET http://storage.invalid/mill")
+
+
+@pytest.mark.parametrize(
+    "module",
+    ["portal.app", "service_manager.__main__", "worker.slots.service", "worker.slots.child"],
+)
+def test_no_process_imports_the_sdk_without_need(module: str, tmp_path: Path) -> None:
+    script = f"""
+import sys, {module}
+from tasks.run.connect import connect_storage
+connect_storage("file:{tmp_path}").requests.live()
+print([name for name in sys.modules if name.split(".")[0] == "azure"])
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "[]\n"
+
+
+def test_a_relative_folder_is_a_wrong_setting() -> None:
+    with pytest.raises(WrongSettingError, match=r"'file:storage'.* absolute"):
+        connect_storage("file:storage")
+
+
+def test_storage_that_does_not_answer_is_a_store_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(azure_clients, "READ_TRIES", 0)
+    nowhere = "http://127.0.0.1:1/mill"
+    storage = f"{PLAIN}BlobEndpoint={nowhere};TableEndpoint={nowhere};QueueEndpoint={nowhere};"
+    with pytest.raises(StoreError, match="does not answer"):
+        connect_storage(storage)
 
 
 def test_an_account_that_the_process_has_no_identity_for_is_a_wrong_setting(

@@ -28,7 +28,6 @@ PRELOADED = (
     "pyhdf.SD",
     "h5py",
     "shapely",
-    "azure.storage.blob",
     "worker.sandbox.guard",
     "worker.slots.child",
     "worker.slots.frozen",

@@ -10,7 +10,6 @@ from importlib.metadata import version
 from pathlib import Path
 
 import structlog
-from azure.core.exceptions import AzureError
 from celery import Celery, bootsteps, signals
 from celery.platforms import SecurityWarning
 from celery.worker.consumer import Consumer
@@ -20,12 +19,12 @@ from reprojection.kernels import kernels
 from tasks.errors import SwathmillError
 from tasks.messages.celery_app import QUEUE, TASK, make_app, queue_of
 from tasks.run import exits, logs
-from tasks.run.connect import SettingMissingError, connect
+from tasks.run.connect import SettingMissingError, connect, storage_modules
 from tasks.settings import Settings, WrongSettingError, read_settings
 from tasks.tables.workers import Hold, WorkerRow
 from worker.files.scratch import Scratch
 from worker.sandbox import sandbox
-from worker.sandbox.children import await_forkserver, start_forkserver
+from worker.sandbox.children import PRELOADED, await_forkserver, start_forkserver
 from worker.sandbox.sandbox import SandboxError
 from worker.slots.heartbeat import Heartbeat
 from worker.slots.supervisor import AttemptOrder, Supervisor
@@ -47,7 +46,7 @@ def main() -> int:
         name = worker_name(settings)
         _refuse_without_kernels()
         # Before any thread, any client and any logging to a pipe that a fork would share.
-        start_forkserver()
+        start_forkserver((*PRELOADED, *storage_modules(settings)))
         logs.configure(settings.log_level, process="worker", worker=name)
         confinement = sandbox.report(settings)
         scratch = Scratch(settings.data_dir, name)
@@ -57,9 +56,6 @@ def main() -> int:
         return exits.CONFIGURATION
     except SwathmillError as error:
         structlog.get_logger("worker").error(str(error))
-        return exits.UNAVAILABLE
-    except AzureError as error:
-        structlog.get_logger("worker").error("storage does not answer", error=str(error))
         return exits.UNAVAILABLE
     supervisor = Supervisor(
         runtime=runtime,
