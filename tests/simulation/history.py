@@ -11,13 +11,14 @@ from tasks.model.plan import Plan
 from tasks.request.document import Request, parse_request
 from tasks.storage.blobs import MemoryBlobs, split_blob
 from tasks.storage.memory_store import MemoryStore
-from tasks.tables import protocol, task_table, workers
+from tasks.storage.store import Store
+from tasks.tables import protocol, workers
 from tasks.tables.runtime import Runtime
 from tasks.tables.task_table import MARKERS, RowKind, kind_of
 from tasks.tables.transitions import RetryPolicy
 from tests.simulation.actors import Client, Script, SimWorker, manager
 from tests.simulation.network import Broker, Mailbox, Rates, SimClock, SimStore, runtime_of
-from tests.simulation.reckoning import Reckoning
+from tests.simulation.reckoning import Reckoning, task_rows
 from tests.simulation.scenario import Scenario
 from tests.simulation.watch import Watch
 from tests.simulation.world import Process, ViolationError, World
@@ -70,13 +71,13 @@ class History:
 
     seed: int
     mutant: Mutant
+    store: Store
     world: World = field(init=False)
 
     def __post_init__(self) -> None:
         self.world = World(self.seed)
         random = self.world.random
         self.rates = Rates(random)
-        self.store = MemoryStore()
         self.blobs = MemoryBlobs()
         self.watch = Watch(world=self.world, store=self.store, blobs=self.blobs)
         self.broker = Broker(self.world, self.rates)
@@ -345,11 +346,7 @@ class History:
         live = [name for name in client.submitted if name not in self.watch.ended]
         if live:
             return f"requests {live}"
-        left = [
-            r.row
-            for r in self.store.tables().get(task_table.TABLE, [])
-            if kind_of(r.row) in _PASSING
-        ]
+        left = [r.row for r in task_rows(self.store) if kind_of(r.row) in _PASSING]
         if left:
             return f"rows {left[:5]}"
         return ""
@@ -363,9 +360,11 @@ def hash_of(text: str) -> int:
     return sum(text.encode())
 
 
-def simulate(seed: int, mutant: Mutant | None = None, *, log: bool = False) -> Outcome:
-    """Run one history."""
-    history = History(seed=seed, mutant=mutant or Mutant(name="none"))
+def simulate(
+    seed: int, mutant: Mutant | None = None, store: Store | None = None, *, log: bool = False
+) -> Outcome:
+    """Run one history, in memory or on another store, which is empty."""
+    history = History(seed=seed, mutant=mutant or Mutant(name="none"), store=store or MemoryStore())
     world = history.world
     if log:
         world.log = []

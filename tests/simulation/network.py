@@ -7,8 +7,7 @@ from random import Random
 from tasks.errors import ConflictError, StoreError
 from tasks.messages.queues import Ack
 from tasks.storage.blobs import MemoryBlobs, StoredBlob
-from tasks.storage.memory_store import MemoryStore
-from tasks.storage.store import Operation, Row
+from tasks.storage.store import Operation, Row, Store
 from tasks.tables.runtime import Runtime
 from tasks.tables.task_table import MARKERS, kind_of
 from tests.simulation.world import Process, World
@@ -57,7 +56,7 @@ class SimStore:
         self,
         world: World,
         process: Process,
-        store: MemoryStore,
+        store: Store,
         rates: Rates,
         watch: Watch,
         *,

@@ -7,7 +7,9 @@ from dataclasses import replace
 from tasks.model.model import RequestState, State, Task, TaskOutcome
 from tasks.model.plan import Plan
 from tasks.model.spec import Spec
+from tasks.model.task_keys import SHARDS
 from tasks.storage.blobs import split_blob
+from tasks.storage.store import Row, Store
 from tasks.tables import history as executions
 from tasks.tables import request_operations, request_table, task_table
 from tasks.tables.runtime import memory_runtime
@@ -16,6 +18,11 @@ from tasks.tables.task_table import RowKind, kind_of
 from tests.simulation.actors import Client, content
 from tests.simulation.scenario import Scenario
 from tests.simulation.watch import Watch
+
+
+def task_rows(store: Store) -> list[Row]:
+    """Everything in the table of tasks."""
+    return [row for shard in SHARDS for row in store.scan(task_table.TABLE, shard, "", "\uffff")]
 
 
 class Reckoning:
@@ -52,7 +59,7 @@ class Reckoning:
         """Every attempt is counted once."""
         found = [
             task_table.ATTEMPT.load(row)
-            for row in self.watch.store.tables().get(task_table.TABLE, [])
+            for row in task_rows(self.watch.store)
             if kind_of(row.row) is RowKind.ATTEMPT
         ]
         made = Counter(a.task_class for a in found if a.category is None)

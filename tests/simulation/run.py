@@ -6,9 +6,13 @@ import multiprocessing
 import sys
 import time
 from collections import Counter
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import structlog
 
+from tasks.storage.sqlite_file import SqliteFile
+from tasks.storage.sqlite_store import SqliteStore
 from tests.simulation.history import Outcome, simulate
 from tests.simulation.mutants import MUTANTS, caught_by, note_seeds
 
@@ -23,8 +27,23 @@ def quiet() -> None:
     )
 
 
-def _one(seed: int) -> Outcome:
+def _in_memory(seed: int) -> Outcome:
     return simulate(seed)
+
+
+def in_a_file(seed: int) -> Outcome:
+    """Run a history on an SQLite file."""
+    memory = Path("/dev/shm")
+    with TemporaryDirectory(dir=memory if memory.is_dir() else None) as folder:
+        file = SqliteFile(Path(folder) / "tables.sqlite")
+        file.create()
+        try:
+            return simulate(seed, store=SqliteStore(file))
+        finally:
+            file.close()
+
+
+_STORES = {"memory": _in_memory, "sqlite": in_a_file}
 
 
 def main() -> int:
@@ -37,6 +56,7 @@ def main() -> int:
     parser.add_argument(
         "--mutants", action="store_true", help="note the first seed that finds each mutant"
     )
+    parser.add_argument("--store", choices=sorted(_STORES), default="memory")
     arguments = parser.parse_args()
     quiet()
     if arguments.mutants:
@@ -49,7 +69,7 @@ def main() -> int:
     bad: list[Outcome] = []
     seeds = range(arguments.first, arguments.first + arguments.seeds)
     with multiprocessing.get_context("spawn").Pool(arguments.processes, quiet) as pool:
-        outcomes = pool.imap_unordered(_one, seeds, chunksize=4)
+        outcomes = pool.imap_unordered(_STORES[arguments.store], seeds, chunksize=4)
         for number, outcome in enumerate(outcomes, 1):
             if number % _TELL == 0:
                 print(f"{number} of {len(seeds)}, {len(bad)} violations", file=sys.stderr)

@@ -9,13 +9,14 @@ import pytest
 
 from tests.simulation.history import Mutant, simulate
 from tests.simulation.mutants import MUTANTS, caught_by, noted_seeds
-from tests.simulation.run import quiet
+from tests.simulation.run import in_a_file, quiet
 
 pytestmark = pytest.mark.slow
 
 SEEDS = 100
 CHUNK = 10
 REPLAYED = (7, 102, 118)
+ON_A_FILE = (3, 11, 42, 77)
 
 ROOT = Path(__file__).parents[2]
 
@@ -32,6 +33,13 @@ def test_the_invariants_hold_in_every_history(first: int) -> None:
         assert not outcome.violation, (
             f"{outcome.violation}; python -m tests.simulation.run --replay {seed}"
         )
+
+
+@pytest.mark.parametrize("seed", ON_A_FILE)
+def test_a_history_on_an_sqlite_file_is_the_one_in_memory(seed: int) -> None:
+    outcome = in_a_file(seed)
+    assert not outcome.violation
+    assert outcome.digest == simulate(seed).digest
 
 
 def test_histories_are_full_of_faults() -> None:

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from tasks.model.model import Phase, RequestState, State, Task, TaskOutcome
 from tasks.request.document import parse_request
 from tasks.storage.blobs import MemoryBlobs, split_blob
-from tasks.storage.memory_store import MemoryStore
-from tasks.storage.store import Operation, Row
+from tasks.storage.store import Operation, Row, Store
 from tasks.tables import outbox, request_table, task_table
 from tasks.tables.request_table import RequestRow
 from tasks.tables.task_rows import Interest
@@ -55,7 +54,7 @@ class Watch:
     """Sees every write that takes effect."""
 
     world: World
-    store: MemoryStore
+    store: Store
     blobs: MemoryBlobs
     tasks: dict[str, Task] = field(default_factory=dict)
     requests: dict[str, RequestRow] = field(default_factory=dict)  # that have not ended
