@@ -94,8 +94,14 @@ def drain(written: Iterator[backup.Totals]) -> backup.Totals:
 
 
 @contextmanager
-def account(folder: Path) -> Iterator[Store]:
-    """The tables of an Azurite with nothing in it."""
+def empty_store(kind: str, folder: Path) -> Iterator[Store]:
+    """Tables with nothing in them: in memory, embedded, or of an Azurite."""
+    if kind == "memory":
+        yield MemoryStore()
+        return
+    if kind == "embedded":
+        yield connect_storage(f"file:{folder}").store
+        return
     server = AzuriteServer.on_free_ports(
         folder=folder / "data", log=folder / "azurite.log", account=Account.new()
     )
@@ -106,22 +112,24 @@ def account(folder: Path) -> Iterator[Store]:
         child.stop()
 
 
-@pytest.mark.parametrize("kind", ["memory", pytest.param("azurite", marks=pytest.mark.integration)])
-def test_a_request_goes_on_where_its_tables_are_restored(kind: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("kind", "to"),
+    [
+        ("memory", "memory"),
+        ("embedded", "embedded"),
+        pytest.param("azurite", "embedded", marks=pytest.mark.integration),
+        pytest.param("embedded", "azurite", marks=pytest.mark.integration),
+    ],
+)
+def test_a_request_goes_on_where_its_tables_are_restored(
+    kind: str, to: str, tmp_path: Path
+) -> None:
     file = tmp_path / "tables.gz"
-    if kind == "memory":
-        b = bench()
+    with empty_store(kind, tmp_path / "one") as one, empty_store(to, tmp_path / "two") as two:
+        b = bench(one)
         request = in_the_middle(b)
         totals = drain(backup.export(b.runtime.store, b.runtime.blobs, b.runtime.clock, file))
-        other = restored(b, file)
-        ends_well(other, request)
-    else:
-        with account(tmp_path / "one") as one, account(tmp_path / "two") as two:
-            b = bench(one)
-            request = in_the_middle(b)
-            totals = drain(backup.export(b.runtime.store, b.runtime.blobs, b.runtime.clock, file))
-            other = restored(b, file, two)
-            ends_well(other, request)
+        ends_well(restored(b, file, two), request)
     assert backup.check(file) == totals
     assert totals.blobs > 0
     assert file.stat().st_mode & 0o077 == 0
