@@ -5,7 +5,7 @@
 Prints tasks per second, of wall and of CPU time, and peak memory above what the process had before
 it began: planned into frozen stretches, planned again by another request of the same document (from
 a catalogue that says it has not changed, and from one that must be listed), and written to the
-in-memory store and to Azurite. JSON goes to bench/out/plan.json.
+in-memory store, to embedded storage and to Azurite. JSON goes to bench/out/plan.json.
 """
 
 import argparse
@@ -21,8 +21,6 @@ from dataclasses import asdict, dataclass
 from datetime import date, timedelta
 from pathlib import Path
 
-from azure.data.tables import TableServiceClient
-
 from bench.continent import PRODUCTS, Continent, request_document
 from service_manager.planner.plan_stream import PlanStream
 from service_manager.plans import stored_plan
@@ -34,9 +32,8 @@ from tasks.messages.queues import MemoryQueue
 from tasks.messages.wakeups import MemoryWakeUps
 from tasks.model.packages import Packages
 from tasks.request.document import parse_request
-from tasks.run.azure_clients import TABLES
+from tasks.run.connect import connect_storage
 from tasks.settings import Settings
-from tasks.storage.azure_tables import AzureTables
 from tasks.storage.blobs import Blobs, MemoryBlobs, StoredBlob, bytes_digest
 from tasks.storage.clock import SystemClock
 from tasks.storage.memory_store import MemoryStore
@@ -182,21 +179,17 @@ def main() -> None:
         with measured("written to the memory store", found) as stage:
             part = days if asked.whole else tenth
             write(MemoryStore(), FolderBlobs(folder / "memory"), "memory", part, stage)
+        store = connect_storage(f"file:{folder / 'embedded'}").store
+        with measured("written to embedded storage", found) as stage:
+            write(store, FolderBlobs(folder / "files"), "embedded", part, stage)
         server = AzuriteServer.on_free_ports(
             folder=folder / "azurite", log=folder / "azurite.log", account=Account.new()
         )
         child = server.start()
         try:
-            with (
-                TableServiceClient.from_connection_string(server.connection_string) as reader,
-                TableServiceClient.from_connection_string(
-                    server.connection_string, retry_total=0
-                ) as writer,
-                measured("written to Azurite", found) as stage,
-            ):
-                tables = AzureTables(reader, writer)
-                tables.create(TABLES)
-                write(tables, FolderBlobs(folder / "tables"), "azurite", tenth, stage)
+            store = connect_storage(server.connection_string).store
+            with measured("written to Azurite", found) as stage:
+                write(store, FolderBlobs(folder / "tables"), "azurite", tenth, stage)
         finally:
             child.stop()
     report(plan, found)

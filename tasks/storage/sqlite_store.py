@@ -36,6 +36,13 @@ _DELETE = f"DELETE FROM rows {_ROW}"
 _IF_MATCH = " AND etag = ?"
 
 
+def _bytes(value: bytes) -> list[str]:
+    return [b64encode(value).decode()]
+
+
+_ENCODER = json.JSONEncoder(separators=(",", ":"), default=_bytes, check_circular=False)
+
+
 class SqliteStore:
     """Tables in a file; a table exists as soon as it is named."""
 
@@ -124,11 +131,7 @@ class SqliteStore:
 
 def _encode(entity: Entity) -> str:
     """Write an entity as JSON; bytes are a list of their base64 text."""
-    return json.dumps(entity, separators=(",", ":"), default=_bytes)
-
-
-def _bytes(value: bytes) -> list[str]:
-    return [b64encode(value).decode()]
+    return _ENCODER.encode(entity)
 
 
 def _number(etag: str | None) -> int:
