@@ -1,1 +1,1 @@
-"""Tables and blobs: the interfaces, Azure Storage behind them, and the one in memory."""
+"""Tables and blobs: the interfaces, files of one machine, Azure Storage, and memory behind them."""

@@ -1,7 +1,8 @@
 """What Swathmill needs of a table store: Azure Tables' semantics, no more and no less.
 
-Two implementations: `azure_tables.AzureTables` and, for the simulation and unit tests,
-`memory_store.MemoryStore`. One contract suite holds both (tests/tasks/test_store_contract.py).
+Three implementations: `sqlite_store.SqliteStore` on one machine, `azure_tables.AzureTables`, and
+`memory_store.MemoryStore` for the simulation and unit tests. One contract suite holds all
+(tests/tasks/test_store_contract.py).
 """
 
 from collections.abc import Iterator, Sequence
