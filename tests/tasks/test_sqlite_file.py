@@ -1,5 +1,6 @@
 """The SQLite file under kills, power cuts, full disks, damage, forks and many writers at once."""
 
+import fcntl
 import os
 import random
 import re
@@ -321,3 +322,17 @@ def test_a_reader_that_stops_halfway_does_not_let_the_wal_grow(
     for n in range(2, 202):
         write(store, "a", n)
     assert path.with_name("tables.sqlite-wal").stat().st_size < 100 * FRAME
+
+
+def test_writers_take_turns_and_readers_do_not_wait(path: Path) -> None:
+    store = opened(path)
+    write(store, "a", 1)
+    with path.with_name("tables.sqlite-lock").open() as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        writer = threading.Thread(target=write, args=(store, "a", 2))
+        writer.start()
+        writer.join(0.5)
+        assert writer.is_alive()
+        assert last(store, "a") == 1
+    writer.join(30)
+    assert last(store, "a") == 2
