@@ -1,12 +1,12 @@
 """Estimate what a request would make, from its document alone: raster size, cells, tiles."""
 
-import math
 from dataclasses import dataclass
 
 from reprojection.grid.crs import parse_crs
 from tasks.request.checks import Limits, check_request, request_notes
 from tasks.request.regions import region_tiles
 from tasks.request.resolved import ResolvedRequest
+from tasks.request.target import Target
 
 _MOST_TILES = 24
 
@@ -51,9 +51,7 @@ def estimate(resolved: ResolvedRequest, limits: Limits) -> Estimate:
         height=made.grid.height,
         pixel=made.lattice.resolution,
         unit="degree" if crs.is_geographic else _unit(crs.axis_info[0].unit_name),
-        cells=_cells(
-            made.grid.width, made.grid.height, made.lattice.index(made.grid), made.lattice.cell_size
-        ),
+        cells=_cells(made),
         layers=sum(len(choice.layers) for choice in request.products),
         days=request.time.days,
         tiles=tuple(tile.name for tile in tiles[:_MOST_TILES]),
@@ -62,10 +60,12 @@ def estimate(resolved: ResolvedRequest, limits: Limits) -> Estimate:
     )
 
 
-def _cells(width: int, height: int, first: tuple[int, int], size: int) -> int:
-    col, row = first
-    across = math.floor((col + width - 1) / size) - math.floor(col / size) + 1
-    down = math.floor((row + height - 1) / size) - math.floor(row / size) + 1
+def _cells(made: Target) -> int:
+    if made.is_one_cell:
+        return 1
+    (col, row), size = made.lattice.index(made.grid), made.lattice.cell_size
+    across = (col + made.grid.width - 1) // size - col // size + 1
+    down = (row + made.grid.height - 1) // size - row // size + 1
     return across * down
 
 

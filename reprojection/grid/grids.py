@@ -103,6 +103,11 @@ class Grid:
         return Shape(self.height, self.width)
 
     @property
+    def pixels(self) -> int:
+        """Columns times rows."""
+        return self.width * self.height
+
+    @property
     def is_upright(self) -> bool:
         """Whether rows and columns run along the CRS axes."""
         return self.transform[1] == 0.0 and self.transform[3] == 0.0

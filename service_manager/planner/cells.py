@@ -1,7 +1,8 @@
 """Cells of a target and which granules touch them, by tiles and swath boundaries alone.
 
-What counts is the part of a cell inside the results' grid: granules beyond it would be fetched for
-pixels that nobody gets. Cells of two requests are the same task where their granules agree.
+A cell is made as far as the request wants it, in blocks. What counts for granules is its part
+inside the results' grid: granules beyond it would be fetched for pixels that nobody gets. Cells of
+two requests are the same task where their grids and granules agree.
 """
 
 import math
@@ -24,7 +25,7 @@ from reprojection.grid.crs import (
     parse_crs,
     to_lonlat,
 )
-from reprojection.grid.grids import Cell, Grid
+from reprojection.grid.grids import Grid, Lattice
 from reprojection.grid.sinusoidal import tiles_touching
 from tasks.request.document import Region
 from tasks.request.regions import Area, region_tiles
@@ -32,6 +33,7 @@ from tasks.request.target import Target, cell_name
 
 Floats = NDArray[np.float64]
 
+_MOST = 0.75  # of a cell's pixels: a cell that is wanted as far as that is made whole
 _PER_PIXEL = 2  # samples along a pixel's side on a window's outline
 _INSIDE = 65  # samples across a window: no whole tile slips through, 36 span the Earth
 _ROUNDING = 0.1  # metres: a pixel centre on a tile's very edge may fall to either side
@@ -43,12 +45,11 @@ _PIECE = 12.0  # degrees: a ring must bound the smaller part of the sphere, by a
 
 @dataclass(frozen=True, kw_only=True)
 class WindowCell:
-    """A cell, and the window of it inside the grid of the results.
+    """A cell: the grid on which it is made, and the window of it inside the grid of the results.
 
     `clip` is the region where results are clipped to it: nothing beyond it is needed.
     """
 
-    cell: Cell
     name: str
     grid: Grid
     window: Grid
@@ -81,33 +82,42 @@ class WindowCell:
 
 
 def places(target: Target, region: Region) -> tuple[WindowCell, ...]:
-    """Return the cells that hold pixels of the results, by row, then column."""
+    """Return the cells that hold pixels of the results, by row, then column.
+
+    A small target is one cell. Of others each cell of the lattice is made as far as the widened
+    grid covers it, and whole where that is most of it.
+    """
     clip = target.area if region.clip else None
     modis = target.modis is not None
     wanted = region_tiles(region) if modis and (region.tiles is not None or region.clip) else None
+    cells = target.lattice.cells(target.grid)
+    if target.is_one_cell and len(cells) > 1:
+        name = "_".join(cell_name(cell, modis=modis) for cell in (cells[0], cells[-1]))
+        return (WindowCell(name=name, grid=target.widened, window=target.grid, clip=clip),)
     found = []
-    for cell in target.lattice.cells(target.grid):
+    for cell in cells:
         if wanted is not None and Tile.at_cell(cell.col, cell.row) not in wanted:
             continue
-        grid = target.lattice.cell_grid(cell.col, cell.row)
-        window = _overlap(target, grid)
+        whole = target.lattice.cell_grid(cell.col, cell.row)
+        window = _overlap(target.lattice, target.grid, whole)
         if clip is not None and not _meets(window, clip):
             continue
+        part = _overlap(target.lattice, target.widened, whole)
+        grid = whole if target.whole_cells or part.pixels >= _MOST * whole.pixels else part
         found.append(
-            WindowCell(
-                cell=cell, name=cell_name(cell, modis=modis), grid=grid, window=window, clip=clip
-            )
+            WindowCell(name=cell_name(cell, modis=modis), grid=grid, window=window, clip=clip)
         )
     return tuple(found)
 
 
-def _overlap(target: Target, cell: Grid) -> Grid:
-    col, row = target.lattice.index(cell)
-    left, top = target.lattice.index(target.grid)
+def _overlap(lattice: Lattice, one: Grid, other: Grid) -> Grid:
+    """Return the pixels that two grids of a lattice share."""
+    col, row = lattice.index(one)
+    left, top = lattice.index(other)
     first_col, first_row = max(col, left), max(row, top)
-    last_col = min(col + cell.width, left + target.grid.width)
-    last_row = min(row + cell.height, top + target.grid.height)
-    return target.lattice.window(first_col, first_row, last_col - first_col, last_row - first_row)
+    last_col = min(col + one.width, left + other.width)
+    last_row = min(row + one.height, top + other.height)
+    return lattice.window(first_col, first_row, last_col - first_col, last_row - first_row)
 
 
 def _samples(window: Grid, inset: float) -> tuple[Floats, Floats]:

@@ -95,7 +95,12 @@ def stored_bytes(spec: Spec) -> int:
         case CollectSpec():
             return spec.size
         case CubeSpec():
-            return _PIXEL * spec.grid.width * spec.grid.height * len(spec.inputs)
+            return raster_bytes(spec.grid.pixels) * len(spec.inputs)
         case ReprojectSpec() | MosaicSpec() | GroupSpec() if spec.grid is not None:
-            return _PIXEL * spec.grid.width * spec.grid.height
+            return raster_bytes(spec.grid.pixels)
     return 0
+
+
+def raster_bytes(pixels: int) -> int:
+    """Bytes that a raster of one band takes uncompressed."""
+    return _PIXEL * pixels

@@ -3,19 +3,20 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from archives.model import GranuleRecord
 from modis.tile import Tile
 from reprojection.grid.grids import Grid
 from service_manager.planner.cells import WindowCell
-from service_manager.planner.counts import CountedClass, kind_of
+from service_manager.planner.counts import CountedClass, kind_of, raster_bytes
 from service_manager.planner.draft import Draft, Line
 from service_manager.planner.granules import collected, tile_of
 from service_manager.planner.located import Locator, Reach
 from service_manager.planner.naming import layer_names, mosaic_name, product_name
 from tasks.model.absence import Absent, bounded
 from tasks.model.classes import sized
+from tasks.model.model import Phase
 from tasks.model.patterns import Given, Pattern, grid_texts, quoted, together
 from tasks.model.spec import Driver, GridSpec, MosaicSpec, ReprojectSpec
 from tasks.model.task_keys import canonical
@@ -56,6 +57,8 @@ class Layout:
     cells: tuple[GridSpec, ...]
     grids: tuple[Given, ...]
     """The cells' grids as text."""
+    pixels: tuple[int, ...]
+    """How many pixels each cell has."""
     mosaic: Pattern
     mosaic_lacking: Pattern
     """Of mosaics that do without some cells."""
@@ -95,6 +98,7 @@ class Layout:
             grid=whole.grid,
             cells=cells,
             grids=tuple(map(grid_texts, cells)),
+            pixels=tuple(cell.pixels for cell in cells),
             mosaic=Pattern(whole, "inputs", "name", "day"),
             mosaic_lacking=Pattern(lacking, "inputs", "name", "day", "missing"),
             mosaic_kind=kind_of(whole),
@@ -128,11 +132,6 @@ class ProductLayers:
         )
         object.__setattr__(self, "patterns_lacking", lacking)
         object.__setattr__(self, "cells", tuple(cells))
-
-    def kind(self, layer: int, inputs: int) -> CountedClass:
-        """As what a cell of a layer counts that is made of so many granules."""
-        cell = self.cells[layer]
-        return kind_of(cell)._replace(task_class=sized(cell.work, cell.grid.pixels * inputs))
 
     @property
     def number(self) -> int:
@@ -176,7 +175,7 @@ def grid_spec(grid: Grid) -> GridSpec:
 
 
 def _cell(wanted: ProductLayers, layer: ResolvedLayer) -> ReprojectSpec:
-    """Return a cell of a layer; all other cells of the lattice have its size and resolution."""
+    """Return a cell of a layer; all its cells have the same resolution."""
     request = wanted.layout.request
     leads = wanted.resolved.driver
     follows = wanted.geometry == "swath" and layer.merge != "mean" and layer.name != leads.name
@@ -312,7 +311,7 @@ def _cells(
 ) -> dict[int, str]:
     """Add the cells of a layer and day; their keys by place. `numbers` count their inputs."""
     layout = wanted.layout
-    kinds = {count: wanted.kind(number, count) for count in {*numbers.values()}}
+    work = wanted.cells[number].work
     layer = wanted.names[wanted.layers[number].name]
     quoted_day = quoted(day.isoformat())
     keys = {}
@@ -326,8 +325,15 @@ def _cells(
         output = ""
         if layout.request.cells:
             output = f"{wanted.product}/{layer}/cells/{day}/{layout.places[place].name}"
-        draft.put(key, Line(output, text, kinds[numbers[place]]))
+        kind = _kind(work, layout.pixels[place], numbers[place])
+        draft.put(key, Line(output, text, kind))
     return keys
+
+
+@lru_cache(maxsize=4096)
+def _kind(work: str, pixels: int, inputs: int) -> CountedClass:
+    """As what a cell counts that has so many pixels and is made of so many granules."""
+    return CountedClass(Phase.REPROJECTION, sized(work, pixels * inputs), raster_bytes(pixels))
 
 
 def _mosaic(

@@ -35,8 +35,8 @@ from tasks.request.regions import region_tiles
 from tasks.request.resolved import Geometry, ResolvedRequest, resolve
 from tasks.request.taking import taking_notes
 
-MOST_CELLS = 20_000  # of 1024 x 1024 pixels: only a raster that is all edge has more
-VERSION = 2  # raise it when the same request on the same listing would be planned otherwise
+MOST_CELLS = 20_000  # of the lattice: only a raster that is all edge has more
+VERSION = 3  # raise it when the same request on the same listing would be planned otherwise
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,6 +1,7 @@
 """The target of a request: its lattice, the grid of its results, and the region's outline."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import shapely
@@ -28,18 +29,43 @@ _FAR = 20.0
 """Degrees beyond a CRS's area of use at which its coordinates mean little."""
 
 
+_BLOCKS = 4  # along a cell's side
+_SMALL = 2  # cells: as many pixels may be one cell of the request's own
+
+
 @dataclass(frozen=True, kw_only=True)
 class Target:
     """Where a request's pixels lie.
 
     `grid` is the grid of every mosaic; `area` the region in degrees (longitudes may pass 180).
-    `modis` is the nominal resolution in metres of the sinusoidal tile grid, else None.
+    `modis` is the nominal resolution in metres of the sinusoidal tile grid, else None. With
+    `whole_cells` all cells that the grid touches are made whole.
     """
 
     lattice: Lattice
     grid: Grid
     area: Area
     modis: int | None = None
+    whole_cells: bool = False
+
+    @cached_property
+    def widened(self) -> Grid:
+        """The results' grid, widened to blocks of a quarter of a cell's side on the lattice.
+
+        Requests of nearly the same region have the same.
+        """
+        col, row = self.lattice.index(self.grid)
+        block = max(1, self.lattice.cell_size // _BLOCKS)
+        left, top = col // block * block, row // block * block
+        right = -(-(col + self.grid.width) // block) * block
+        bottom = -(-(row + self.grid.height) // block) * block
+        return self.lattice.window(left, top, right - left, bottom - top)
+
+    @property
+    def is_one_cell(self) -> bool:
+        """Whether the widened grid is one cell, wherever it lies: it is small, and not of tiles."""
+        small = self.widened.pixels <= _SMALL * self.lattice.cell_size**2
+        return small and self.modis is None and not self.whole_cells
 
     @property
     def pixel_metres(self) -> float:
@@ -69,7 +95,13 @@ def target(request: Request) -> Target:
         raise _refused(_region_field(request), error) from None
     if request.grid.modis is None:
         _check_domain(request, lattice.crs, area)
-    return Target(lattice=lattice, grid=grid, area=area, modis=request.grid.modis)
+    return Target(
+        lattice=lattice,
+        grid=grid,
+        area=area,
+        modis=request.grid.modis,
+        whole_cells=request.cells,
+    )
 
 
 def pixel_text(request: Request, crs: str) -> str:

@@ -23,7 +23,7 @@ REQUEST: dict[str, Any] = {
     ],
     "region": {"bbox": [-8.0, 50.5, 6.0, 58.5]},
     "time": {"start": "2012-04-01", "end": "2012-05-16"},
-    "grid": {"crs": "EPSG:4326", "resolution": 0.01},
+    "grid": {"crs": "EPSG:4326", "resolution": 0.008},  # four cells
 }
 HANG = f"""import subprocess, sys
 print("asleep", flush=True)

@@ -52,7 +52,7 @@ REQUEST: dict[str, Any] = {
     "products": [{"name": "MCD15A2", "collection": "5", "layers": ["Lai_1km"]}],
     "region": {"bbox": [-8.0, 50.5, 6.0, 58.5]},
     "time": {"start": "2012-03-05", "end": "2012-05-20"},
-    "grid": {"crs": "EPSG:4326", "resolution": 0.01},
+    "grid": {"crs": "EPSG:4326", "resolution": 0.008},  # four cells
     "notify": "scientist@example.org",
 }
 

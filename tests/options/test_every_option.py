@@ -35,7 +35,7 @@ from worker.sandbox.messages import Failed, Succeeded
 pytestmark = pytest.mark.slow
 
 CASES = cases()
-CELL_SIZE = 64
+CELL_SIZE = 32
 OWN_PACKAGES = Path(__file__).parent / "packages"
 
 
@@ -96,7 +96,7 @@ def _is_mean_of_classes(spec: Spec, said: Succeeded | Failed) -> bool:
 @pytest.fixture(scope="module")
 def works(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Works]:
     with Env(GDAL_NUM_THREADS="1"), pytest.MonkeyPatch.context() as patch:
-        # The regions are some thirty pixels wide: cells of 1024 would be made for their edge alone.
+        # The regions are some thirty pixels wide; so most have several cells, and some only one.
         patch.setattr(target, "Lattice", partial(Lattice, cell_size=CELL_SIZE))
         yield Works(tmp_path_factory.mktemp("works"))
 

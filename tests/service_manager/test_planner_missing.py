@@ -25,7 +25,7 @@ def test_a_plan_that_lacks_nothing_says_nothing() -> None:
 
 
 def test_a_mosaic_names_the_tile_of_its_day_that_is_not_in_the_archive() -> None:
-    found = made(without(SECOND), time=JANUARY, products=ONE_LAYER)
+    found = made(without(SECOND), time=JANUARY, products=ONE_LAYER, cells=True)
     lacking = {s.day: s for s in specs(found, MosaicSpec) if s.missing}
     assert list(lacking) == [SECOND]
     (spec,) = lacking.values()
@@ -82,7 +82,7 @@ def test_groups_and_their_mosaics_and_cubes_name_the_days_that_are_missing() -> 
 def test_a_place_without_any_granule_in_a_window_is_missing_from_the_mosaic() -> None:
     records = [r for r in composites() if r.tile == (18, 3) or r.start_day.month == 2]
     span = {"start": "2012-01-01", "end": "2012-02-29"}
-    found = made(records, time=span, products=ONE_LAYER, reduction=MONTHLY)
+    found = made(records, time=span, products=ONE_LAYER, reduction=MONTHLY, cells=True)
     by_name = {s.name: s for s in specs(found, MosaicSpec)}
     january, february = (by_name[f"Lai_1km_mean.2012-0{n}"] for n in (1, 2))
     assert january.absent_parts == 2

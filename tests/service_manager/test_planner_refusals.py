@@ -43,7 +43,7 @@ def test_refusals_say_what_there_is(changes: dict[str, Any], field: str, said: s
 
 
 def test_a_plan_beyond_the_limit_is_refused_by_the_settings_name() -> None:
-    small = Settings(max_tasks=100)
+    small = Settings(max_tasks=60)
     with pytest.raises(RequestRefusedError, match="SWATHMILL_MAX_TASKS"):
         plan(parse_request(REQUEST), Shelf(records=composites()), Packages.of(small), small)
 

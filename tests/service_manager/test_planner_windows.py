@@ -1,0 +1,165 @@
+"""How much of a request's cells is made: what it wants, in blocks, and whole where it is most."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from service_manager.planner.cells import WindowCell, places
+from tasks.model.spec import GroupSpec, MosaicSpec, ReprojectSpec
+from tasks.request.document import parse_request
+from tasks.request.target import Target, target
+from tests.service_manager.shelf import REQUEST, composites, made, specs
+
+DAY = {"start": "2012-01-01", "end": "2012-01-01"}
+MONTHLY = {"package": "monthly-mean", "group_by": ["cell", "month"]}
+CELL = 1024 * 1024
+
+
+def cells_of(
+    region: dict[str, Any], grid: dict[str, Any], **changes: Any
+) -> tuple[Target, tuple[WindowCell, ...]]:
+    request = parse_request({**REQUEST, "region": region, "grid": grid, **changes})
+    goal = target(request)
+    return goal, places(goal, request.region)
+
+
+def of_box(
+    box: tuple[float, float, float, float], resolution: float, **changes: Any
+) -> tuple[Target, tuple[WindowCell, ...]]:
+    return cells_of({"bbox": box}, {"crs": "EPSG:4326", "resolution": resolution}, **changes)
+
+
+def pixels(cells: tuple[WindowCell, ...]) -> int:
+    return sum(cell.grid.pixels for cell in cells)
+
+
+def test_a_small_region_in_one_cell_is_made_in_blocks_of_256_pixels() -> None:
+    goal, (cell,) = of_box((1.0, 51.5, 3.0, 54.0), 0.01)
+    assert goal.grid.pixels == 200 * 250
+    assert goal.lattice.index(cell.grid) == (0, -5632)
+    assert cell.grid.shape == (512, 512)
+    assert cell.name == "r-6c0"
+
+
+def test_a_small_region_across_four_cells_is_one_cell() -> None:
+    goal, (cell,) = of_box((-1.0, 50.5, 1.0, 51.9), 0.01)
+    assert len(goal.lattice.cells(goal.grid)) == 4
+    assert cell.name == "r-6c-1_r-5c0"
+    assert pixels((cell,)) == 512 * 512
+    assert cell.window == goal.grid
+
+
+def test_leaf_area_comes_to_under_half_of_its_four_cells() -> None:
+    found = made(composites(), time=DAY, reduction=MONTHLY)
+    cells = specs(found, ReprojectSpec)
+    assert len(cells) == 2  # layers
+    assert {cell.grid.pixels for cell in cells} == {1792 * 1024}
+    (group,) = specs(found, GroupSpec)
+    assert group.grid == cells[0].grid
+    assert group.cell == "r-6c-1_r-5c0"
+
+
+def test_a_larger_region_is_whole_cells_inside_and_parts_at_its_edge() -> None:
+    goal, cells = of_box((-1.0, 49.0, 25.0, 72.0), 0.01)
+    assert [cell.name for cell in cells[:2]] == ["r-8c-1", "r-8c0"]
+    sizes = {cell.name: (cell.grid.width, cell.grid.height) for cell in cells}
+    assert sizes["r-7c1"] == (1024, 1024)  # inside
+    assert sizes["r-7c2"] == (512, 1024)  # 452 columns are wanted
+    assert sizes["r-8c-1"] == (256, 256)  # 100 columns, 32 rows
+    assert sizes["r-5c0"] == (1024, 256)  # 220 rows
+    assert len(cells) == len(goal.lattice.cells(goal.grid))
+    assert pixels(cells) < 0.75 * CELL * len(cells)
+
+
+def test_most_of_a_cell_is_made_whole() -> None:
+    _, (most,) = of_box((0.0, 51.2, 10.0, 58.0), 0.01)
+    _, (less,) = of_box((0.0, 51.2, 10.0, 56.0), 0.01)
+    assert most.grid.shape == (1024, 1024)
+    assert less.grid.shape == (512, 1024)
+
+
+def test_across_the_antimeridian() -> None:
+    goal, (cell,) = of_box((178.0, -7.5, -178.0, -2.7), 0.01)
+    assert goal.grid.pixels == 400 * 480
+    assert cell.grid.bounds.west < 178.0
+    assert cell.grid.bounds.east > 182.0
+    assert pixels((cell,)) == 768 * 512
+
+
+def test_the_globe_has_as_many_cells_as_the_lattice() -> None:
+    goal, cells = of_box((-180.0, -90.0, 180.0, 90.0), 0.06)
+    assert len(cells) == len(goal.lattice.cells(goal.grid)) == 6 * 4
+    assert goal.grid.pixels < pixels(cells) < 1.1 * goal.grid.pixels
+
+
+def test_cells_beyond_a_clip_polygon_are_not_made() -> None:
+    triangle = {"type": "Polygon", "coordinates": [[[-8, 51], [-7, 51], [-8, 58], [-8, 51]]]}
+    grid = {"crs": "EPSG:4326", "resolution": 0.001}
+    goal, cells = cells_of({"geojson": triangle, "clip": True}, grid)
+    _, box = cells_of({"geojson": triangle}, grid)
+    assert len(goal.lattice.cells(goal.grid)) == len(box) == 16
+    assert len(cells) == 10
+    assert pixels(cells) < 0.85 * pixels(box)
+
+
+def test_cells_that_are_handed_over_are_whole() -> None:
+    _, cells = of_box((-1.0, 50.5, 1.0, 51.9), 0.01, cells=True)
+    assert [cell.name for cell in cells] == ["r-6c-1", "r-6c0", "r-5c-1", "r-5c0"]
+    assert {cell.grid.shape for cell in cells} == {(1024, 1024)}
+
+
+def test_on_the_tile_grid_cells_are_tiles_or_parts_of_them() -> None:
+    _, named = cells_of({"tiles": ["h17v03", "h18v03"]}, {"modis": 1000})
+    assert [(cell.name, cell.grid.shape) for cell in named] == [
+        ("h17v03", (1200, 1200)),
+        ("h18v03", (1200, 1200)),
+    ]
+    goal, cells = cells_of({"bbox": [-3.0, 51.0, 3.0, 55.0]}, {"modis": 1000})
+    assert [(cell.name, cell.grid.shape) for cell in cells] == [
+        ("h17v03", (600, 300)),
+        ("h18v03", (600, 300)),
+    ]
+    assert goal.grid.pixels < pixels(cells)
+
+
+def test_requests_of_nearly_the_same_region_share_cells() -> None:
+    def keys(box: list[float]) -> set[str]:
+        found = made(composites(), time=DAY, region={"bbox": box})
+        assert len({spec.grid.text for spec in specs(found, MosaicSpec)}) == 1
+        return {spec.key for spec in specs(found, ReprojectSpec)}
+
+    assert keys([-8.0, 50.5, 6.0, 58.5]) == keys([-9.0, 51.0, 6.0, 58.5])
+    assert not keys([-8.0, 50.5, 6.0, 58.5]) & keys([-8.0, 50.5, 6.0, 54.0])
+
+
+@pytest.mark.parametrize("whole", [False, True])
+@settings(max_examples=60, deadline=None)
+@given(
+    west=st.floats(-180.0, 170.0),
+    south=st.floats(-80.0, 60.0),
+    width=st.floats(0.01, 80.0),
+    height=st.floats(0.01, 20.0),
+    crs=st.sampled_from((("EPSG:4326", 0.013), ("EPSG:6933", 1_300.0))),
+)
+def test_every_pixel_of_the_results_is_in_one_cell(
+    whole: bool, west: float, south: float, width: float, height: float, crs: tuple[str, float]
+) -> None:
+    box = [west, south, min(west + width, 180.0), south + height]
+    goal, cells = cells_of({"bbox": box}, {"crs": crs[0], "resolution": crs[1]}, cells=whole)
+    left, top = goal.lattice.index(goal.grid)
+    seen = 0
+    for cell in cells:
+        col, row = goal.lattice.index(cell.grid)
+        first, above = goal.lattice.index(cell.window)
+        assert col <= first
+        assert row <= above
+        assert first + cell.window.width <= col + cell.grid.width
+        assert above + cell.window.height <= row + cell.grid.height
+        assert left <= first
+        assert top <= above
+        assert whole or cell.grid.pixels <= 2 * CELL
+        seen += cell.window.pixels
+    assert seen == goal.grid.pixels
+    assert len({goal.lattice.index(cell.grid) for cell in cells}) == len(cells)
