@@ -51,9 +51,10 @@ class SqliteFile:
         self._lock_file = -1
 
     def create(self) -> None:
-        """Create the file if it does not exist, whole or not at all."""
+        """Create the file if it does not exist, whole or not at all; look whether it is ours."""
         if self.path.exists():
-            return
+            with self.read("opening"):
+                return
         wal = self.path.with_name(f"{self.path.name}-wal")
         if wal.exists():
             raise StoreError(

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from tasks.errors import ConflictError, StoreError
+from tasks.run.connect import connect_storage
 from tasks.storage import sqlite_file
 from tasks.storage.clock import SystemClock
 from tasks.storage.sqlite_file import SqliteFile
@@ -230,6 +231,9 @@ def test_a_damaged_file_is_refused_and_says_what_to_do(
     before = path.read_bytes()
     with pytest.raises(StoreError, match=r"is damaged .* restore the last export"):
         last(opened(path), "a")
+    if damage in (_of_something_else, _another_database, _truncated):
+        with pytest.raises(StoreError, match="is damaged"):  # no process starts on it
+            connect_storage(f"file:{path.parent}")
     assert path.read_bytes() == before
 
 
