@@ -35,7 +35,7 @@ from pyproj import Transformer
 
 from bench.turns import Took, peak_mib, take_turns
 from modis.sphere import SPHERE_RADIUS
-from modis.tile import TILE_SIZE
+from modis.tile import TILE_SIZE, Tile
 from reprojection.grid.grids import Grid, Lattice
 from reprojection.read.granule import open_granule
 from reprojection.read.raster import Band, Provenance, Raster, SourceGranule
@@ -56,9 +56,10 @@ _START = datetime(2012, 6, 1, tzinfo=UTC)
 _SINUSOIDAL = f"+proj=sinu +R={SPHERE_RADIUS} +nadgrids=@null +units=m +wktext"
 
 
-def make_granule(folder: Path) -> Path:
+def make_granule(folder: Path, start: datetime = _START, tile: str = "h18v04") -> Path:
     """A tile like MOD09A1: smooth reflectances with texture, and a tenth of fill."""
-    rng = np.random.default_rng(7)
+    place = Tile.parse(tile)
+    rng = np.random.default_rng((7, place.h, place.v, start.toordinal()))
     row, col = np.indices((SIDE, SIDE), dtype=np.float32)
     ground = np.sin(row / 170) * np.cos(col / 230) + 0.5 * np.sin(row / 31 + col / 47)
     clouds = np.sin(row / 200 + 1.0) * np.sin(col / 310) > 0.72
@@ -76,20 +77,22 @@ def make_granule(folder: Path) -> Path:
                 attributes={"scale_factor": 0.0001, "add_offset": 0.0, "units": "reflectance"},
             )
         )
-    name = f"MOD09A1.A{_START:%Y%j}.h18v04.061.2012170000000.hdf"
+    south, north = place.south, place.north
+    (west, east) = (float(side) for side in place.sides(np.array((south + north) / 2)))
+    name = f"MOD09A1.A{start:%Y%j}.{tile}.061.2012170000000.hdf"
     granule = GranuleToWrite(
         local_name=name,
         product="MOD09A1",
         collection=61,
-        start=_START,
-        end=_START + timedelta(days=8),
-        produced=_START + timedelta(days=20),
+        start=start,
+        end=start + timedelta(days=8),
+        produced=datetime(2012, 6, 18, tzinfo=UTC),
         day_night="Day",
-        ring=[(0.0, 40.0), (0.0, 50.0), (15.5, 50.0), (13.0, 40.0)],
+        ring=[(west, south), (west, north), (east, north), (east, south)],
         structure=GridToWrite(
             name="MOD_Grid_500m_Surface_Reflectance",
-            upper_left=(0.0, 5 * TILE_SIZE),
-            lower_right=(TILE_SIZE, 4 * TILE_SIZE),
+            upper_left=(place.left, place.top),
+            lower_right=(place.left + TILE_SIZE, place.top - TILE_SIZE),
             fields=fields,
         ),
     )

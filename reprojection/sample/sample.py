@@ -8,7 +8,7 @@ for byte each time. Every file says in its attributes that it is synthetic.
 
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -92,7 +92,7 @@ def write_part(part: str) -> None:
         sys.stdout.write(granule.local_name + "\n")
 
 
-def tile_granules() -> Iterator[GranuleToWrite]:
+def tile_granules(days: Sequence[datetime] = TILE_DAYS) -> Iterator[GranuleToWrite]:
     """Yield the MCD15A2-like tiles, every date of every tile."""
     for tile in TILES:
         lat, lon = _tile_places(tile)
@@ -102,7 +102,7 @@ def tile_granules() -> Iterator[GranuleToWrite]:
             codes=_surface_codes(lat, lon),
             green=0.35 + 0.25 * _waves(lat, lon, 3.0, 1.0) - 0.012 * (lat - 50.0),
         )
-        for day in TILE_DAYS:
+        for day in days:
             yield _tile_granule(tile, day, ground)
 
 

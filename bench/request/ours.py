@@ -1,0 +1,124 @@
+"""A request by Swathmill: cold by `swathmill run`, warm on a running stack."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from bench.request import meter
+from bench.request.meter import Spent
+from swathmill.access import local_client
+from swathmill.client import Client
+from swathmill.delivery import fetch_results
+from swathmill.following import Follower
+from swathmill.progress import ProgressView
+from swathmill.stack.folder import DataFolder
+from tasks.model.model import RequestState
+from tasks.request.document import Request, dump_request
+
+_COMMAND = str(Path(sys.executable).with_name("swathmill"))
+_READY = "Ctrl-C stops"
+_READY_SECONDS = 120.0
+_STOP_SECONDS = 60.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Warm:
+    """A request on a running stack.
+
+    `spent` is from the submission until the last file is in the folder, `complete_s` until the
+    request was complete by the manager's clock, `roles` the CPU seconds of each part of the stack.
+    """
+
+    spent: Spent
+    complete_s: float
+    roles: Mapping[str, float]
+
+
+def cold(request: Request, archive: Path, folder: Path) -> Spent:
+    """Run `swathmill run` into `folder / "out"`; raise RuntimeError if it does not complete."""
+    document = _document(request, folder)
+    words = ["run", document, "--archive", archive, "--out", folder / "out", "--data"]
+    with (folder / "run.log").open("w") as log:
+
+        def act() -> None:
+            done = subprocess.run(
+                [_COMMAND, *map(str, words), str(folder / "data")], stdout=log, stderr=log
+            )
+            if done.returncode:
+                raise RuntimeError(f"{request.title} ended with {done.returncode}: {log.name}")
+
+        return meter.measure(act)
+
+
+@contextmanager
+def stack(
+    archive: Path, folder: Path, environment: Mapping[str, str] | None = None
+) -> Iterator["RunningStack"]:
+    """Run `swathmill up` on new data below `folder`."""
+    data = folder / "data"
+    with (folder / "up.log").open("w+") as log:
+        process = subprocess.Popen(
+            [_COMMAND, "up", "--archive", str(archive), "--data", str(data)],
+            stdout=log,
+            stderr=log,
+            env=os.environ | (environment or {}),
+        )
+        try:
+            limit = time.monotonic() + _READY_SECONDS
+            while _READY not in Path(log.name).read_text():
+                if process.poll() is not None or time.monotonic() > limit:
+                    raise RuntimeError(f"the stack did not start: {log.name}")
+                time.sleep(0.05)
+            yield RunningStack(process.pid, local_client(DataFolder(path=data)))
+        finally:
+            process.terminate()
+            process.wait(_STOP_SECONDS)
+            meter.reap()
+
+
+class RunningStack:
+    """A stack that takes requests."""
+
+    def __init__(self, pid: int, client: Client) -> None:
+        self._pid = pid
+        self._client = client
+
+    def take(self, request: Request, out: Path) -> Warm:
+        """Submit a request, follow it, and fetch its results; RuntimeError if it has gaps."""
+        roles = meter.by_part(self._pid)
+        complete = 0.0
+
+        def act() -> None:
+            nonlocal complete
+            client = self._client
+            view = ProgressView(Console(quiet=True))
+            made = client.submit(request)
+            follower = Follower(client=client, tick=lambda: None, view=view)
+            status = follower.until_ended(made.id)
+            if status.state is not RequestState.COMPLETE:
+                raise RuntimeError(f"{request.title}: {status.state.value}: {status.message}")
+            assert status.ended is not None
+            assert status.submitted is not None
+            complete = (status.ended - status.submitted).total_seconds()
+            fetch_results(client, made.id, out, tick=lambda: None)
+
+        spent = meter.measure(act)
+        after = meter.by_part(self._pid)
+        return Warm(
+            spent=spent,
+            complete_s=complete,
+            roles={name: used - roles.get(name, 0.0) for name, used in after.items()},
+        )
+
+
+def _document(request: Request, folder: Path) -> Path:
+    path = folder / "request.yaml"
+    path.write_text(dump_request(request))
+    return path
