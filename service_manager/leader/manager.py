@@ -27,6 +27,7 @@ from service_manager.tasks.manager_cache import Live, ManagerCache
 from service_manager.tasks.ready import ReadyTasks
 from service_manager.tasks.sweep import Sweep
 from tasks.errors import StoreError
+from tasks.messages.wakeups import LOOK
 from tasks.model.model import State
 from tasks.model.task_keys import SHARDS, shard
 from tasks.tables.runtime import Runtime
@@ -166,7 +167,10 @@ class Manager:
         return False
 
     def _process_events(self) -> bool:
-        self._events.notice([shard(key) for key in self._runtime.wakeups.drain() if key])
+        keys = self._runtime.wakeups.drain()
+        self._events.notice([shard(key) for key in keys if key != LOOK])
+        if LOOK in keys:
+            self._due.pop("requests", None)
         result = self._events.run()
         for event in result.ended:
             self._ended(event)
@@ -174,7 +178,7 @@ class Manager:
             self._ready.now(task)
         for at, key in result.later:
             self._ready.later(at, key)
-        return result.more
+        return result.more or LOOK in keys
 
     def _ended(self, event: CompletionEvent) -> None:
         self._attempts.ended(event)

@@ -11,6 +11,7 @@ from service_manager.options import ManagerOptions
 from service_manager.planner.plan_stream import PlanStream
 from service_manager.plans import stored_plan
 from service_manager.plans.forecast import LOOKED_AT, Forecast, forecast, prices
+from tasks.messages.wakeups import LOOK
 from tasks.model.model import State
 from tasks.model.plan import Plan
 from tasks.request.document import Request
@@ -76,7 +77,13 @@ class PlanJobs:
         job = _UnderWay()
         run = new_id(self._runtime.random)
         job.future = self._run(lambda: self._freeze(row, run, job))
+        job.future.add_done_callback(self._ended)
         self._jobs[row.id] = job
+
+    def _ended(self, made: "Future[MadePlan]") -> None:
+        """Wake the manager for a plan; a failed one waits for its next look."""
+        if not made.cancelled() and made.exception() is None:
+            self._runtime.wakeups.publish(LOOK)
 
     def days_searched(self, request: str) -> int:
         """Return how many of the request's days the archives have been searched for."""

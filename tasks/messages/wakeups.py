@@ -1,6 +1,7 @@
-"""Wake-ups: keys of tasks whose attempts ended, from workers to the manager by a Redis list.
+"""Wake-ups of the manager by a Redis list: keys of tasks whose attempts ended, or LOOK.
 
-Losing them loses time, no work: the manager's sweep reads all completion events from the table.
+Losing them loses time, no work: the manager's sweep reads all completion events from the table, and
+it looks for requests each second.
 """
 
 import threading
@@ -10,6 +11,7 @@ import redis
 import structlog
 
 LIST = "swathmill:news"
+LOOK = ""  # in place of a key: a request was submitted or ordered about, or a plan is made
 MOST = 100_000  # a list nobody drains does not grow beyond this
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from tasks.errors import FencedError, SwathmillError
+from tasks.messages.wakeups import LOOK
 from tasks.model.model import Phase, RequestOrder, RequestState, TaskOutcome
 from tasks.model.plan import Gap
 from tasks.model.task_keys import SHARDS
@@ -78,8 +79,14 @@ def submit(
         return ()
 
     runtime.requests.update(runtime.clock, request_row(name), once)
-    runtime.queue.send(name)
+    wake(runtime, name)
     return name
+
+
+def wake(runtime: Runtime, request: str) -> None:
+    """Tell the manager to look at a request; both messages may be lost."""
+    runtime.queue.send(request)
+    runtime.wakeups.publish(LOOK)
 
 
 def load(runtime: Runtime, request: str) -> RequestRow:
@@ -165,7 +172,7 @@ def order(runtime: Runtime, request: str, order: RequestOrder) -> None:
         return replace(row, order=order)
 
     change_request(runtime, request, change)
-    runtime.queue.send(request)
+    wake(runtime, request)
 
 
 def _cancelled(row: RequestRow, now: float) -> RequestRow:

@@ -96,7 +96,7 @@ def retry(runtime: Runtime, request: str, scope: Scope) -> RequestRow:
     row = _ordered(runtime, request, scope)
     for _ in range(_LONGEST_LINE):
         if not row.state.ended:
-            runtime.queue.send(row.id)
+            request_operations.wake(runtime, row.id)
             return row
         if row.state in (RequestState.COMPLETE, RequestState.PREVIEWED):
             if row.retry_of:
