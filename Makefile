@@ -162,6 +162,11 @@ bench-plan: $(STAMP)/dev ## Measure planning: ten years of a continent [ARGS=--q
 bench-tasks: $(STAMP)/dev ## Drive tasks that do nothing through the protocol, bare Celery beside it [COUNT=n]
 	@$(BIN)/python -m bench.tasks --count $(or $(COUNT),3000)
 
+.PHONY: bench-request
+bench-request: $(STAMP)/dev ## Measure whole requests beside a script, warm and cold [ROUNDS=n] [ONLY=Q1,Q4] [ARCHIVE=leaf area]
+	@$(BIN)/python -m bench.request --rounds $(or $(ROUNDS),5) $(if $(ONLY),--only $(ONLY)) \
+	    $(if $(ARCHIVE),--archive "$(ARCHIVE)")
+
 .PHONY: bench-pages
 bench-pages: $(STAMP)/dev ## Measure the portal's pages at 1,000 requests: CPU and bytes sent [ARGS=...]
 	@$(BIN)/python -m bench.pages $(ARGS)

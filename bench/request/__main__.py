@@ -7,7 +7,7 @@ on a running stack ("warm"), and `swathmill run` ("cold"). All use the same core
 in each round, since it would reuse what it has made; it warms up with a request of the same kind
 over other granules. CPU time is that of all processes from submission to the last file in the
 folder: of the stack, of its children that have ended, and of the client. The rasters of both sides
-are compared.
+are compared. The useful share of CPU is sampled in a round of its own (bench/request/probe).
 """
 
 import argparse
@@ -46,6 +46,7 @@ class Measured:
     script: dict[str, list[Spent]] = field(default_factory=lambda: {name: [] for name in LEVELS})
     warm: list[Warm] = field(default_factory=list)
     cold: list[Spent] = field(default_factory=list)
+    shares: dict[str, float] = field(default_factory=dict)
 
 
 def one_round(case: Case, archive: Path, folder: Path, found: Measured, turn: int) -> None:
@@ -83,6 +84,9 @@ def one_round(case: Case, archive: Path, folder: Path, found: Measured, turn: in
             if rasters != case.results:
                 raise RuntimeError(f"{case.name}: {rasters} rasters, not {case.results}")
         found.rasters, found.agreement = rasters, share
+        place = _fresh(folder / "shares")
+        found.shares = ours.shares(case.request, case.warm_up, archive, place)
+        _drop_data(place)
 
 
 def _done(process: subprocess.CompletedProcess[bytes]) -> None:
@@ -130,6 +134,11 @@ def table(all_found: Sequence[Measured]) -> str:
     return "\n".join(lines)
 
 
+def tables(all_found: Sequence[Measured]) -> str:
+    """Format all tables."""
+    return "\n\n".join(make(all_found) for make in (table, parts_table, shares_table)) + "\n"
+
+
 def parts_table(all_found: Sequence[Measured]) -> str:
     """Format where the CPU time of warm requests goes."""
     names = sorted({name for found in all_found for one in found.warm for name in one.roles})
@@ -138,6 +147,20 @@ def parts_table(all_found: Sequence[Measured]) -> str:
         cells = [[one.roles.get(name, 0.0) for one in found.warm] for name in names]
         cells.append([one.spent.cpu_s - sum(one.roles.values()) for one in found.warm])
         lines.append(f"| {found.case} | {' | '.join(map(_middle, cells))} |")
+    return "\n".join(lines)
+
+
+def shares_table(all_found: Sequence[Measured]) -> str:
+    """Format the useful share of the CPU time of warm requests."""
+    names = sorted({name for found in all_found for name in found.shares})
+    lines = [
+        f"| warm, % of CPU | {' | '.join(names)} | useful |",
+        "|---|" + "--:|" * (len(names) + 1),
+    ]
+    for found in all_found:
+        cells = [found.shares.get(name, 0.0) for name in names]
+        cells.append(sum(cells))
+        lines.append(f"| {found.case} | {' | '.join(f'{100 * cell:.0f}' for cell in cells)} |")
     return "\n".join(lines)
 
 
@@ -191,9 +214,9 @@ def main() -> None:
         for turn in range(given.rounds):
             for case, archive, found in zip(wanted, archives, all_found, strict=True):
                 one_round(case, archive, Path(name) / case.name, found, turn)
-                sys.stdout.write(f"round {turn + 1}\n{table([found])}\n{parts_table([found])}\n\n")
+                sys.stdout.write(f"round {turn + 1}\n{tables([found])}\n")
                 sys.stdout.flush()
-    text = f"{table(all_found)}\n\n{parts_table(all_found)}\n"
+    text = tables(all_found)
     sys.stdout.write(text)
     OUT.mkdir(exist_ok=True)
     (OUT / "request.md").write_text(text, encoding="utf-8")

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from rich.console import Console
 
 from bench.request import meter
 from bench.request.meter import Spent
+from bench.request.probe import sitecustomize
 from swathmill.access import local_client
 from swathmill.client import Client
 from swathmill.delivery import fetch_results
@@ -28,6 +30,9 @@ _READY_SECONDS = 120.0
 _STOP_SECONDS = 60.0
 
 
+PROBE = Path(__file__).parent / "probe"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Warm:
     """A request on a running stack.
@@ -39,6 +44,35 @@ class Warm:
     spent: Spent
     complete_s: float
     roles: Mapping[str, float]
+
+
+def shares(request: Request, warm_up: Request, archive: Path, folder: Path) -> dict[str, float]:
+    """Return the share of a warm request's CPU time by part of the work.
+
+    It takes a round of its own, because the samplers in the processes take time, too. What no
+    sampler sees, as of servers, threads and ends shorter than a look, is the rest.
+    """
+    told = folder / "told"
+    told.mkdir()
+    environment = {"PYTHONPATH": str(PROBE), "SWATHMILL_BENCH_PROBE": str(told)}
+    with stack(archive, folder, environment) as running:
+        running.take(warm_up, folder / "warm-up")
+        before = _told(told)
+        spent = running.take(request, folder / "out").spent
+        after = _told(told)
+    return {
+        part: (after[part] - before.get(part, 0.0)) / spent.cpu_s
+        for part in after
+        if part != "other"
+    }
+
+
+def _told(folder: Path) -> Counter[str]:
+    """Sum what all processes have told."""
+    total: Counter[str] = Counter()
+    for path in folder.iterdir():
+        total.update(sitecustomize.read(str(path)))
+    return total
 
 
 def cold(request: Request, archive: Path, folder: Path) -> Spent:
