@@ -77,9 +77,9 @@ def one_round(case: Case, archive: Path, folder: Path, found: Measured, turn: in
     for act in reversed(acts) if turn % 2 else acts:
         act()
     if not turn:
-        for place in ("warm", "cold"):
+        for side in ("warm", "cold"):
             rasters, share = agreement(
-                folder / place / "out", folder / f"script-{LEVELS[QUICK]}", case.largest, case.side
+                folder / side / "out", folder / f"script-{LEVELS[QUICK]}", case.largest, case.side
             )
             if rasters != case.results:
                 raise RuntimeError(f"{case.name}: {rasters} rasters, not {case.results}")

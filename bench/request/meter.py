@@ -42,11 +42,13 @@ def by_part(stack: int) -> dict[str, float]:
 
 
 def _name(pid: int) -> str:
+    """Name a process by the module that it runs, or its program; a server may add to its name."""
     with suppress(FileNotFoundError, ProcessLookupError):
         words = Path(f"/proc/{pid}/cmdline").read_text().split("\0")
         if "-m" in words:
             return words[words.index("-m") + 1]
-        return Path(words[1] if words[0].endswith(("python", "node")) else words[0]).name
+        scripts = [word for word in words[1:] if word.endswith((".js", "swathmill"))]
+        return Path((scripts or words)[0].split(" ")[0]).stem
     return ""
 
 
@@ -69,7 +71,7 @@ def reap() -> None:
             pass
 
 
-def measure(act: Callable[[], None]) -> Spent:
+def measure(act: Callable[[], object]) -> Spent:
     """Run something to its end."""
     cpu, start = cpu_seconds(), time.perf_counter()
     act()
