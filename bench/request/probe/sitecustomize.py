@@ -33,6 +33,7 @@ MODULES = {
     "transfer": (
         "tasks/storage/azure_blobs.py",
         "tasks/storage/blobs.py",
+        "tasks/storage/file_blobs.py",
         "tasks/storage/transfers.py",
         "worker/files/",
         "archives/fetch/",
