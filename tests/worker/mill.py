@@ -1,5 +1,6 @@
 """A mill that runs tasks on real granules by the child's own code, and tasks for it."""
 
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
@@ -7,18 +8,24 @@ from reprojection.grid.grids import modis_tile_grid
 from tasks.model.model import ArtifactFile
 from tasks.model.spec import CollectSpec, GridSpec, Input, ReprojectSpec, Spec
 from tasks.settings import Settings
-from tasks.storage.blobs import split_blob
+from tasks.storage.blobs import CONTAINERS, split_blob
+from tasks.storage.file_blobs import FileBlobs
 from tasks.tables import protocol
 from tasks.tables.protocol import Claimed
 from tasks.tables.runtime import Runtime, memory_runtime
 from tasks.tables.transitions import RetryPolicy
 from tests.worker.world import World, collect_spec
 from worker.sandbox.messages import Failed, Job, Succeeded
+from worker.sandbox.sandbox import Tier
 from worker.slots.child import perform
 
 
 def run_claimed(
-    runtime: Runtime, claimed: Claimed, settings: Settings, scratch: Path
+    runtime: Runtime,
+    claimed: Claimed,
+    settings: Settings,
+    scratch: Path,
+    sandbox: Tier = "limits",
 ) -> Succeeded | Failed:
     """Run a claimed task by the child's own code, in this process, in a folder of its own below
     `scratch`."""
@@ -32,16 +39,24 @@ def run_claimed(
         scratch=folder,
         cache=settings.data_dir / "cache",
         settings=settings,
-        sandbox="limits",
+        sandbox=sandbox,
     )
     return perform(job, lambda *_: None, lambda _: runtime.blobs)
 
 
 class Mill:
-    """Runs tasks by the child's own code, in this process."""
+    """Runs tasks by the child's own code, in this process, over blobs in memory or as `files`."""
 
-    def __init__(self, folder: Path, archive: Path) -> None:
-        self.world = World(runtime=memory_runtime())
+    def __init__(
+        self, folder: Path, archive: Path, *, files: bool = False, sandbox: Tier = "limits"
+    ) -> None:
+        runtime = memory_runtime()
+        if files:
+            blobs = FileBlobs(folder / "blobs")
+            blobs.create(CONTAINERS)
+            runtime = replace(runtime, blobs=blobs)
+        self.world = World(runtime=runtime)
+        self.sandbox = sandbox
         self.settings = Settings(data_dir=folder, archive=str(archive), attempt_memory_gb=64)
         self.folder = folder
         self.scratch = folder / "scratch"
@@ -52,7 +67,7 @@ class Mill:
         runtime = self.world.runtime
         claimed = protocol.claim(runtime, self.world.plan(spec), "worker", RetryPolicy())
         assert claimed is not None
-        said = run_claimed(runtime, claimed, self.settings, self.scratch)
+        said = run_claimed(runtime, claimed, self.settings, self.scratch, self.sandbox)
         if isinstance(said, Succeeded):
             attempt = claimed.attempt(started=0, ended=1, duration=1)
             assert protocol.commit(runtime, attempt, said.files)

@@ -88,7 +88,7 @@ def test_a_package_gets_only_the_kinds_of_layers_that_it_takes(group: Path, tmp_
     package = Packages.of(Settings()).find("mean").package
     to = tmp_path / "input"
     to.mkdir()
-    give_inputs(package, files(group), to)
+    give_inputs(package, files(group), to, copied=False)
     bands = json.loads((to / "manifest.json").read_text("utf-8"))["bands"]
     assert {band["layer"] for band in bands} == {"Lai_1km"}
     further = {f"Lai_1km.{role}.tif" for role in ("codes", *EXTRA)}
@@ -99,5 +99,5 @@ def test_a_package_that_takes_nothing_of_a_group_is_not_run(group: Path, tmp_pat
     package = Packages.of(Settings()).find("mean").package
     only = package.model_copy(update={"takes": ("class",)})
     with pytest.raises(AttemptError, match=r"classes; the group has FparLai_QC \(bitfield\)") as no:
-        give_inputs(only, files(group), tmp_path)
+        give_inputs(only, files(group), tmp_path, copied=False)
     assert no.value.category is Category.CHOICE_REFUSED

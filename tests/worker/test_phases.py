@@ -26,7 +26,7 @@ DATES = ("001", "009", "017")
 
 @pytest.fixture
 def mill(tmp_path: Path, granules: Path) -> Mill:
-    return Mill(tmp_path, granules)
+    return Mill(tmp_path, granules, files=True)
 
 
 def test_a_month_of_leaf_area_from_archive_to_monthly_mean(mill: Mill) -> None:

@@ -20,9 +20,9 @@ from worker.sandbox.messages import Failed
 pytestmark = pytest.mark.real_data
 
 
-@pytest.fixture
-def mill(tmp_path: Path, granules: Path) -> Mill:
-    return Mill(tmp_path, granules)
+@pytest.fixture(params=["memory", "files"])
+def mill(request: pytest.FixtureRequest, tmp_path: Path, granules: Path) -> Mill:
+    return Mill(tmp_path, granules, files=request.param == "files")
 
 
 def failure(mill: Mill, spec: Spec) -> Failed:

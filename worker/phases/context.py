@@ -19,7 +19,10 @@ Tell = Callable[[float, str], None]
 
 @dataclass(kw_only=True)
 class Context:
-    """The surroundings of one attempt. `inputs` are the artifacts' files by input index."""
+    """The surroundings of one attempt. `inputs` are the artifacts' files by input index.
+
+    There is no `cache` where the blobs themselves are files of this machine.
+    """
 
     key: str
     claim: str
@@ -27,7 +30,7 @@ class Context:
     scratch: Path
     settings: Settings
     blobs: Blobs
-    cache: Cache
+    cache: Cache | None
     tell: Tell
     sandbox: Tier
 
@@ -68,9 +71,15 @@ class Context:
     def _fetch(self, index: int, file: ArtifactFile) -> Path:
         to = self.scratch / "inputs" / f"{index:04d}" / Path(file.name).name
         container, name = split_blob(file.blob)
-        self.cache.get(
-            file, to, lambda path: self.blobs.get_file(container, name, path, file.sha256)
-        )
+
+        def fetch(path: Path) -> None:
+            self.blobs.get_file(container, name, path, file.sha256)
+
+        if self.cache is None:
+            to.parent.mkdir(parents=True, exist_ok=True)
+            fetch(to)
+        else:
+            self.cache.get(file, to, fetch)
         return to
 
     def folder(self, name: str) -> Path:
@@ -104,6 +113,6 @@ class Context:
             completeness=completeness,
             valid_share=valid_share,
         )
-        if keep:
+        if keep and self.cache is not None:
             self.cache.put(file, path)
         return file

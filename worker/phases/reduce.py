@@ -36,7 +36,7 @@ def reduce(spec: ReduceSpec, context: Context) -> tuple[ArtifactFile, ...]:
     parameters = json.dumps(spec.parameters, indent=1, sort_keys=True)
     (places.inputs / PARAMETERS).write_text(parameters + "\n", "utf-8")
     package = _package(spec, context, places.package)
-    give_inputs(package, given, places.inputs)
+    give_inputs(package, given, places.inputs, copied=context.sandbox != "bubblewrap")
     context.tell(0.1, f"running {package.name}")
     run_confined(context.sandbox, package.command, places, _bounds(package, context))
     context.tell(0.8, "checking outputs")
@@ -49,10 +49,12 @@ def reduce(spec: ReduceSpec, context: Context) -> tuple[ArtifactFile, ...]:
     )
 
 
-def give_inputs(package: Package, given: Mapping[str, Path], to: Path) -> None:
-    """Move the files of a group that the package takes into its folder of inputs.
+def give_inputs(package: Package, given: Mapping[str, Path], to: Path, *, copied: bool) -> None:
+    """Move the files of a group that the package takes into its folder of inputs, or copy them.
 
-    `given` holds the group's files by name. The manifest is written for these files alone.
+    `given` holds the group's files by name. They may be links to stored files, so they have to be
+    copied where the package does not get them on a read-only mount: even Landlock lets it change
+    their permissions. The manifest is written for these files alone.
 
     Raises:
         AttemptError: choice refused, if the package takes none of the layers.
@@ -67,8 +69,9 @@ def give_inputs(package: Package, given: Mapping[str, Path], to: Path) -> None:
         )
     text = whole.model_copy(update={"bands": bands}).model_dump_json(indent=1)
     (to / MANIFEST).write_text(text + "\n", "utf-8")
+    place = shutil.copyfile if copied else shutil.move
     for name in {file for band in bands for file in band.files}:
-        shutil.move(given[name], to / name)
+        place(given[name], to / name)
 
 
 @dataclass(frozen=True, kw_only=True)

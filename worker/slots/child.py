@@ -14,6 +14,7 @@ from tasks.model.spec import CollectSpec, CubeSpec, GroupSpec, MosaicSpec, Reduc
 from tasks.run.classify import Diagnosis, classify
 from tasks.run.connect import connect
 from tasks.storage.blobs import Blobs
+from tasks.storage.file_blobs import FileBlobs
 from worker.files.cache import Cache
 from worker.phases.collect import collect
 from worker.phases.context import Context, Tell
@@ -49,14 +50,16 @@ def run(job: Job, reports: Connection) -> int:
 def perform(job: Job, tell: Tell, blobs_of: Callable[..., Blobs]) -> Succeeded | Failed:
     """Do the job and return its outcome; every exception becomes a failure with its category."""
     try:
+        blobs = blobs_of(job.settings)
+        local = isinstance(blobs, FileBlobs)
         context = Context(
             key=job.key,
             claim=job.claim,
             inputs=job.inputs,
             scratch=job.scratch,
             settings=job.settings,
-            blobs=blobs_of(job.settings),
-            cache=Cache(job.cache, int(job.settings.cache_gb * _GB)),
+            blobs=blobs,
+            cache=None if local else Cache(job.cache, int(job.settings.cache_gb * _GB)),
             tell=tell,
             sandbox=job.sandbox,
         )
