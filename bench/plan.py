@@ -27,15 +27,15 @@ from service_manager.plans import stored_plan
 from service_manager.plans.plan_jobs import COLLECT
 from service_manager.plans.plan_writer import PlanWriter
 from swathmill.stack.azurite import Account, AzuriteServer
-from tasks.errors import BlobExistsError, BlobMissingError
 from tasks.messages.queues import MemoryQueue
 from tasks.messages.wakeups import MemoryWakeUps
 from tasks.model.packages import Packages
 from tasks.request.document import parse_request
 from tasks.run.connect import connect_storage
 from tasks.settings import Settings
-from tasks.storage.blobs import Blobs, MemoryBlobs, StoredBlob, bytes_digest
+from tasks.storage.blobs import CONTAINERS, Blobs, MemoryBlobs
 from tasks.storage.clock import SystemClock
+from tasks.storage.file_blobs import FileBlobs
 from tasks.storage.memory_store import MemoryStore
 from tasks.storage.store import Store
 from tasks.tables.runtime import Runtime
@@ -45,34 +45,11 @@ START = date(2003, 1, 1)
 GOAL_RATE, GOAL_MEMORY, GOAL_AGAIN = 20_000, 300 * 2**20, 10.0
 
 
-class FolderBlobs(MemoryBlobs):
+def folder_blobs(folder: Path) -> FileBlobs:
     """Blobs as files, so that what is stored does not count as memory."""
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__()
-        self._folder = folder
-
-    def put_bytes(self, container: str, name: str, data: bytes) -> StoredBlob:
-        path = self._folder / container / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if path.exists() and path.read_bytes() != data:
-            raise BlobExistsError(f"{container}/{name}")
-        path.write_bytes(data)
-        return bytes_digest(data)
-
-    def get_bytes(self, container: str, name: str) -> bytes:
-        try:
-            return (self._folder / container / name).read_bytes()
-        except FileNotFoundError:
-            raise BlobMissingError(f"{container}/{name}") from None
-
-    def exists(self, container: str, name: str) -> bool:
-        return (self._folder / container / name).exists()
-
-    def names(self, container: str, prefix: str = "") -> Iterator[str]:
-        top = self._folder / container
-        found = (str(path.relative_to(top)) for path in top.rglob("*") if path.is_file())
-        return iter(sorted(name for name in found if name.startswith(prefix)))
+    blobs = FileBlobs(folder)
+    blobs.create(CONTAINERS)
+    return blobs
 
 
 @dataclass(kw_only=True)
@@ -164,7 +141,7 @@ def main() -> None:
     print("| stage | tasks | s | tasks/s | tasks/s of CPU | memory |\n|---|--:|--:|--:|--:|--:|")
     with tempfile.TemporaryDirectory(prefix="swathmill-plan-") as name:
         folder = Path(name)
-        blobs = FolderBlobs(folder / "blobs")
+        blobs = folder_blobs(folder / "blobs")
         stored_plan.freeze(MemoryBlobs(), "warm", course(2))
         with measured("listed by the catalogue, no more", found) as stage:
             stage.tasks = listed(days)
@@ -178,10 +155,10 @@ def main() -> None:
             assert [s.name for s in again.stretches] == [s.name for s in plan.stretches]
         with measured("written to the memory store", found) as stage:
             part = days if asked.whole else tenth
-            write(MemoryStore(), FolderBlobs(folder / "memory"), "memory", part, stage)
+            write(MemoryStore(), folder_blobs(folder / "memory"), "memory", part, stage)
         store = connect_storage(f"file:{folder / 'embedded'}").store
         with measured("written to embedded storage", found) as stage:
-            write(store, FolderBlobs(folder / "files"), "embedded", part, stage)
+            write(store, folder_blobs(folder / "files"), "embedded", part, stage)
         server = AzuriteServer.on_free_ports(
             folder=folder / "azurite", log=folder / "azurite.log", account=Account.new()
         )
@@ -189,7 +166,7 @@ def main() -> None:
         try:
             store = connect_storage(server.connection_string).store
             with measured("written to Azurite", found) as stage:
-                write(store, FolderBlobs(folder / "tables"), "azurite", tenth, stage)
+                write(store, folder_blobs(folder / "tables"), "azurite", tenth, stage)
         finally:
             child.stop()
     report(plan, found)

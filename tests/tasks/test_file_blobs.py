@@ -69,6 +69,46 @@ def test_without_hard_links_files_are_copied(
     assert len(files(inside)) == 1
 
 
+@pytest.mark.parametrize("how", ["file", "bytes", "bytes again"])
+def test_content_is_on_the_disk_before_its_name_and_the_name_before_the_answer(
+    blobs: FileBlobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    if how == "bytes again":
+        blobs.put_bytes(ARTIFACTS, NAME, b"pixels")
+    fsync, link = os.fsync, os.link
+    done: list[tuple[str, int]] = []
+
+    def noted_fsync(handle: int) -> None:
+        fsync(handle)
+        done.append(("fsync", os.fstat(handle).st_ino))
+
+    def noted_link(source: Path, to: Path) -> None:
+        link(source, to)
+        done.append(("link", to.stat().st_ino))
+
+    monkeypatch.setattr(os, "fsync", noted_fsync)
+    monkeypatch.setattr(os, "link", noted_link)
+    if how == "file":
+        path = tmp_path / "cell.tif"
+        path.write_bytes(b"pixels")
+        blobs.put_file(ARTIFACTS, NAME, path)
+    else:
+        blobs.put_bytes(ARTIFACTS, NAME, b"pixels")
+    (stored,) = files(tmp_path / "blobs")
+    inode, folder, container = (
+        path.stat().st_ino for path in (stored, stored.parent, stored.parent.parent)
+    )
+    if how == "bytes again":
+        assert done[-1] == ("fsync", folder)
+    else:
+        assert done == [
+            ("fsync", inode),
+            ("fsync", container),
+            ("link", inode),
+            ("fsync", folder),
+        ]
+
+
 def test_names_keep_their_order_over_folders(blobs: FileBlobs) -> None:
     names = ["a", "a/b", "a0/claim/x", "ab", "ab%2Fc", "ab/c", "b1/c", "b1/c2"]
     for name in reversed(names):
