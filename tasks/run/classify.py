@@ -131,7 +131,7 @@ _OF_USER_CODE = (
     Category.OUT_OF_MEMORY,
 )
 
-_FULL = ("no space left", "enospc", "disk quota exceeded")
+_FULL = ("no space left", "enospc", "disk quota exceeded", "disk is full")
 
 
 def classify(error: BaseException, *, now: float | None = None) -> Diagnosis:

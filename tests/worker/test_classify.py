@@ -209,6 +209,7 @@ def test_granules_that_cannot_be_used(tmp_path: Path) -> None:
         (NotPublishedError("x"), Category.SOURCE_NOT_PUBLISHED),
         (CredentialsRefusedError("x"), Category.CREDENTIALS_REFUSED),
         (BlobMissingError("c/n"), Category.SOURCE_BLOB_MISSING),
+        (StoreError("tables: the disk is full"), Category.OUT_OF_DISK),
         (CorruptBlobError("c/n", "a", "b"), Category.CORRUPT_BLOB_READ),
         (AttemptError(Category.USER_CODE_TIMED_OUT, "x"), Category.USER_CODE_TIMED_OUT),
     ],
