@@ -23,6 +23,7 @@ from reprojection.grid.grids import Grid
 from reprojection.grid.targets import pixel_metres
 from reprojection.read.encoding import Encoding, floating_encoding, stored_encoding
 from reprojection.read.granule_layer import UNDATED, GranuleHeader, find_places, place_in
+from reprojection.read.kept import KEPT_BYTES, keep_granules, one_call
 from reprojection.read.raster import Band, Parameter, Pixels, Provenance, Raster
 from reprojection.warp import warp
 from reprojection.warp.from_swaths import Driving, newest_of_each_swath, swaths_onto_grid
@@ -30,7 +31,17 @@ from reprojection.warp.from_tiles import newest_of_each_place, tiles_onto_grid
 from reprojection.warp.merge import Merged
 from reprojection.write.palette import colours_of
 
-__all__ = ["ALGORITHM", "Driver", "ExtraBand", "Merge", "Options", "Raster", "reproject"]
+__all__ = [
+    "ALGORITHM",
+    "KEPT_BYTES",
+    "Driver",
+    "ExtraBand",
+    "Merge",
+    "Options",
+    "Raster",
+    "keep_granules",
+    "reproject",
+]
 
 Merge = Literal["nadir", "latest", "mean", "first"]
 ExtraBand = Literal["count", "source", "reason"]
@@ -148,6 +159,18 @@ def reproject(
     """
     if not paths:
         raise ChoiceRefusedError("no granule was given; name at least one")
+    with one_call():
+        return _reproject(paths, layer, grid, options, product, threads)
+
+
+def _reproject(
+    paths: Sequence[Path],
+    layer: str,
+    grid: Grid,
+    options: Options,
+    product: Product | None,
+    threads: int,
+) -> Raster:
     places = _agreeing(find_places(paths, layer))
     if places[0].grid is None:
         places = newest_of_each_swath(places)

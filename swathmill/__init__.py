@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from reprojection.explain.explain import Explanation, explain
     from reprojection.grid.grids import Grid, Lattice
     from reprojection.read.raster import Raster
-    from reprojection.reproject import Driver, Options, reproject
+    from reprojection.reproject import Driver, Options, keep_granules, reproject
     from reprojection.write.write import read_grid, read_raster, write_cog
     from swathmill.client import Client
     from tasks.request.document import Request, load_request
@@ -30,6 +30,7 @@ __all__ = [
     "Request",
     "__version__",
     "explain",
+    "keep_granules",
     "load_request",
     "read_grid",
     "read_raster",
@@ -47,6 +48,7 @@ _HOMES = {
     "Raster": "reprojection.read.raster",
     "Request": "tasks.request.document",
     "explain": "reprojection.explain.explain",
+    "keep_granules": "reprojection.reproject",
     "load_request": "tasks.request.document",
     "read_grid": "reprojection.write.write",
     "read_raster": "reprojection.write.write",

@@ -88,10 +88,12 @@ def _geo_layers(
     granule: SwathGranule, layer: Layer, swath: SwathInfo | None
 ) -> tuple[Layer, Layer]:
     found: dict[str, Layer] = {}
-    for name, candidate in granule.layers.items():
+    for name in granule.layers:
         word = name.rsplit("/", 1)[-1].lower()
-        if word in ("latitude", "longitude") and candidate.swath == layer.swath and swath:
-            found.setdefault(word, candidate)
+        if word not in ("latitude", "longitude") or swath is None:
+            continue
+        if granule.layers[name].swath == layer.swath:
+            found.setdefault(word, granule.layers[name])
     if swath is None or len(found) != 2 or found["latitude"].shape != found["longitude"].shape:
         remedy = (
             "use a product that carries geolocation; fire masks of MOD14 need their MOD03"
@@ -195,10 +197,13 @@ def _scan_zenith(granule: SwathGranule, layer: Layer) -> npt.NDArray[np.float32]
 
 
 def _zenith_layer(layers: Mapping[str, Layer], like: Layer) -> Layer | None:
-    for name, candidate in layers.items():
+    for name in layers:
         word = split_index(name)[0].rsplit("/", 1)[-1].lower().replace(" ", "_")
+        if word not in _ZENITH_NAMES:
+            continue
+        candidate = layers[name]
         same = candidate.swath == like.swath and candidate.dims == like.dims
-        if word in _ZENITH_NAMES and same and not candidate.bands:
+        if same and not candidate.bands:
             return candidate
     return None
 

@@ -29,7 +29,7 @@ from reprojection.errors import (
 )
 from reprojection.read import odl
 from reprojection.read.geolocation import Geolocation, locate
-from reprojection.read.layer_builder import LayerBuilder
+from reprojection.read.layer_builder import LayerBuilder, Layers, Place
 from reprojection.read.structmetadata import GridInfo, Structure, SwathInfo, parse_structure
 
 __all__ = ["Geolocation", "Granule", "Layer", "LayerKind", "open_granule"]
@@ -38,14 +38,20 @@ __all__ = ["Geolocation", "Granule", "Layer", "LayerKind", "open_granule"]
 _ATMOSPHERE_NOTES = ("Slope_and_Offset_Usage", "ScaleFactor_AddOffset_Application")
 
 
-def open_granule(path: Path) -> "Granule":
+def open_granule(path: Path, *, check: bool = True) -> "Granule":
     """Open a granule for reading; use it as a context manager.
+
+    With `check`, the metadata of all data sets are read at once, so that damage to any of them is
+    found here; without, those of a data set when it is first needed.
 
     Raises BadFormatError if the file is not HDF (judged by its first bytes, not by its name), and
     UnreadableGranuleError if it is damaged.
     """
     container = _open_container(path)
     try:
+        if check:
+            for dataset in container.datasets:
+                len(dataset.attributes)  # reads them
         return _describe(path, container)
     except BaseException:
         container.close()
@@ -209,17 +215,15 @@ def _describe(path: Path, container: Container) -> Granule:
         entry=entry,
         atmosphere_note=any(name in attributes for name in _ATMOSPHERE_NOTES),
     )
-    layers: dict[str, Layer] = {}
-    datasets: dict[str, DataSet] = {}
+    places: dict[str, Place] = {}
     others: list[str] = []
     for dataset in container.datasets:
-        name = dataset.name if dataset.name not in datasets else _qualified(dataset)
-        layer = builder.build(name, dataset)
-        if layer is None:
+        name = dataset.name if dataset.name not in places else _qualified(dataset)
+        place = builder.place(dataset)
+        if place is None:
             others.append(name)
         else:
-            layers[name] = layer
-            datasets[name] = dataset
+            places[name] = place
     return Granule(
         path=path,
         name=inventory.get("LOCALGRANULEID", "") or path.name,
@@ -231,13 +235,13 @@ def _describe(path: Path, container: Container) -> Granule:
         day_night=inventory.get("DAYNIGHTFLAG", "").lower(),
         grids=grids,
         swaths=swaths,
-        layers=layers,
+        layers=Layers(builder, places),
         others=tuple(others),
         entry=entry,
         attributes=attributes,
         inventory=lists,
         _container=container,
-        _datasets=datasets,
+        _datasets={name: place.dataset for name, place in places.items()},
     )
 
 

@@ -13,7 +13,8 @@ from reprojection.errors import UnknownLayerError
 from reprojection.grid.grids import Grid
 from reprojection.read import qa
 from reprojection.read.geolocation import Geolocation
-from reprojection.read.granule import Granule, open_granule
+from reprojection.read.granule import Granule
+from reprojection.read.kept import opened
 from reprojection.read.qa import Reason
 from reprojection.read.raster import SourceGranule
 
@@ -61,14 +62,14 @@ def find_places(paths: Sequence[Path], layer: str) -> list[GranuleHeader]:
     """
     places = []
     for path in paths:
-        with open_granule(path) as granule:
+        with opened(path) as (granule, _):
             places.append(_place(path, granule, granule.layer(layer)))
     return sorted(places, key=lambda place: (place.start, place.name))
 
 
 def place_in(path: Path, layer: str) -> GranuleHeader | None:
     """Read the header of one granule; return None if the granule does not hold the layer."""
-    with open_granule(path) as granule:
+    with opened(path) as (granule, _):
         try:
             return _place(path, granule, granule.layer(layer))
         except UnknownLayerError:
@@ -80,7 +81,7 @@ def read_masked(place: GranuleHeader, rule: Rule, *, mask: bool) -> MaskedLayer:
 
     Without `mask`, only the fill counts as empty, and the rule is not applied.
     """
-    with open_granule(place.path) as granule:
+    with opened(place.path) as (granule, _):
         values = granule.read(place.layer)
         why = qa.reasons(granule, place.layer, rule if mask else None, values)
         if not mask:

@@ -5,7 +5,7 @@ HDF4 is a C library without locks that trusts its files: read in a process that 
 
 import ctypes
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -47,16 +47,20 @@ class Hdf4Container:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._stored = StoredData(path)
+        try:
+            self._stored = StoredData(path)
+        except OSError as problem:
+            raise self._damaged(str(problem)) from problem
         try:
             self._file = SD(str(path), SDC.READ)
         except _DAMAGE as problem:
+            self._stored.close()
             raise self._damaged(str(problem)) from problem
         try:
             count, attribute_count = self._file.info()
             if not (0 <= count <= MAX_DATASETS and 0 <= attribute_count <= MAX_ATTRIBUTES):
                 raise self._damaged(f"it claims {count} data sets, {attribute_count} attributes")
-            self._attributes = join_metadata(_attributes(self._file, attribute_count))
+            self._attributes = join_metadata(_read_attributes(self._file, attribute_count))
             self._datasets = tuple(
                 found for index in range(count) if (found := self._describe(index)) is not None
             )
@@ -104,6 +108,7 @@ class Hdf4Container:
 
     def close(self) -> None:
         """Release the file."""
+        self._stored.close()
         try:
             self._file.end()
         except HDF4Error as problem:
@@ -112,7 +117,7 @@ class Hdf4Container:
     def _describe(self, index: int) -> DataSet | None:
         sds = self._file.select(index)
         try:
-            name, rank, sizes, number_type, attribute_count = sds.info()
+            name, rank, sizes, number_type, _ = sds.info()
             if sds.iscoordvar() or number_type not in _DTYPES:
                 return None
             shape = tuple(int(size) for size in (sizes if rank > 1 else [sizes]))
@@ -125,7 +130,6 @@ class Hdf4Container:
             if elements > MAX_ELEMENTS:
                 raise self._damaged(f"data set {name!r} claims {elements} elements")
             labels = [str(sds.dim(axis).info()[0]) for axis in range(rank)]
-            attributes = _attributes(sds, min(attribute_count, MAX_ATTRIBUTES))
         finally:
             sds.endaccess()
         pairs = [label.partition(":") for label in labels]
@@ -137,14 +141,46 @@ class Hdf4Container:
             dtype=np.dtype(_DTYPES[number_type]),
             dims=tuple(dim for dim, _, _ in pairs),
             structure=structures.pop() if len(structures) == 1 else None,
-            attributes=attributes,
+            attributes=_Attributes(lambda: self._attributes_of(index)),
         )
+
+    def _attributes_of(self, index: int) -> dict[str, AttributeValue]:
+        try:
+            sds = self._file.select(index)
+            try:
+                return _read_attributes(sds, min(sds.info()[4], MAX_ATTRIBUTES))
+            finally:
+                sds.endaccess()
+        except _DAMAGE as problem:
+            raise self._damaged(str(problem)) from problem
 
     def _damaged(self, problem: str) -> UnreadableGranuleError:
         return UnreadableGranuleError(
             f"{self._path.name} is an HDF4 file that cannot be read ({problem}); it is truncated "
             "or damaged: fetch it again"
         )
+
+
+class _Attributes(Mapping[str, AttributeValue]):
+    """The attributes of a data set, read when the first of them is needed."""
+
+    def __init__(self, read: Callable[[], dict[str, AttributeValue]]) -> None:
+        self._read = read
+        self._found: dict[str, AttributeValue] | None = None
+
+    def _all(self) -> dict[str, AttributeValue]:
+        if self._found is None:
+            self._found = self._read()
+        return self._found
+
+    def __getitem__(self, name: str) -> AttributeValue:
+        return self._all()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._all())
+
+    def __len__(self) -> int:
+        return len(self._all())
 
 
 # Most of a granule's 150 kB of text is documentation: read only short or needed texts.
@@ -156,30 +192,33 @@ _WANTED = re.compile(
 )
 
 
-def _attributes(holder: SD | SDS, count: int) -> dict[str, AttributeValue]:
+def _read_attributes(holder: SD | SDS, count: int) -> dict[str, AttributeValue]:
     found: dict[str, AttributeValue] = {}
     for index in range(count):
-        attribute = holder.attr(index)
-        name, number_type, length = attribute.info()
+        status, name, number_type, length = hdfext.SDattrinfo(holder._id, index)
+        if status < 0 or length < 0:
+            raise HDF4Error(f"attribute {index} cannot be read")
         wanted = _WANTED.match(name) and number_type in _TEXT and length <= _LONGEST
         if length > _SHORT and not wanted:
             continue
-        value = _long_text(holder, index, length) if length > _SHORT else attribute.get()
-        if isinstance(value, str):
-            found[name] = value.rstrip("\0")
-        elif isinstance(value, int | float):
-            found[name] = value
-        elif isinstance(value, list):
-            found[name] = tuple(item for item in value if isinstance(item, int | float))
+        if number_type not in _DTYPES:
+            raise HDF4Error(f"attribute {name!r} is of an unknown type {number_type}")
+        dtype = np.dtype(_DTYPES[number_type])
+        data = _attribute_bytes(holder, index, length * dtype.itemsize)
+        if number_type == SDC.CHAR8 or (number_type in _TEXT and length > _SHORT):
+            found[name] = data.decode("latin-1").rstrip("\0")
+        else:
+            numbers: list[int | float] = np.frombuffer(data, dtype).tolist()
+            found[name] = numbers[0] if length == 1 else tuple(numbers)
     return found
 
 
-def _long_text(holder: SD | SDS, index: int, length: int) -> str:
-    """Read a text attribute in one copy; pyhdf's own way takes 10 ms for a StructMetadata."""
-    buffer = hdfext.array_byte(length)
+def _attribute_bytes(holder: SD | SDS, index: int, size: int) -> bytes:
+    """Read an attribute in one copy; pyhdf takes 10 ms for a StructMetadata, byte by byte."""
+    buffer = hdfext.array_byte(max(size, 1))
     if hdfext.SDreadattr(holder._id, index, buffer) < 0:
         raise HDF4Error(f"attribute {index} cannot be read")
-    return ctypes.string_at(int(buffer.this), length).decode("latin-1")
+    return ctypes.string_at(int(buffer.this), size)
 
 
 def join_metadata(attributes: Mapping[str, AttributeValue]) -> dict[str, AttributeValue]:

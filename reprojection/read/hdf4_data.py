@@ -76,10 +76,10 @@ class _Wanted:
 
 
 class StoredData:
-    """The data behind the data descriptors of an HDF4 file."""
+    """The data behind the data descriptors of an HDF4 file, which stays open until `close`."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self._file = path.open("rb")
         self._directory: dict[tuple[int, int], tuple[int, int]] | None = None
 
     def read(
@@ -102,16 +102,20 @@ class StoredData:
         """
         wanted = _Wanted(shape=shape, dtype=dtype, start=start, count=count)
         try:
-            with self._path.open("rb") as file:
-                return self._values(_Elements(file, self._descriptors(file)), reference, wanted)
+            elements = _Elements(self._file, self._descriptors())
+            return self._values(elements, reference, wanted)
         except (_UnknownError, OSError, ValueError, struct.error):
             return None
 
-    def _descriptors(self, file: BinaryIO) -> dict[tuple[int, int], tuple[int, int]]:
+    def close(self) -> None:
+        """Release the file."""
+        self._file.close()
+
+    def _descriptors(self) -> dict[tuple[int, int], tuple[int, int]]:
         if self._directory is None:
             # Keep the failure: a second attempt would fail in the same way.
             self._directory = {}
-            self._directory = _descriptors(file)
+            self._directory = _descriptors(self._file)
         return self._directory
 
     def _values(self, elements: "_Elements", reference: int, wanted: _Wanted) -> Values:

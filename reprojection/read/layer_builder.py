@@ -1,6 +1,6 @@
-"""Build a layer from a stored data set: axes, type, scale and meaning."""
+"""Build layers from stored data sets: axes, type, scale and meaning."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
 
@@ -24,6 +24,17 @@ from reprojection.read.structmetadata import GridInfo, SwathInfo
 
 
 @dataclass(frozen=True, kw_only=True)
+class Place:
+    """A data set that is a raster: its structure, and which of its axes are rows and columns."""
+
+    dataset: DataSet
+    grid: GridInfo | None
+    swath: SwathInfo | None
+    rows: int
+    columns: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class LayerBuilder:
     """Builds layers from data sets; the catalogue takes precedence over the file."""
 
@@ -32,15 +43,20 @@ class LayerBuilder:
     entry: Product | None
     atmosphere_note: bool
 
-    def build(self, name: str, dataset: DataSet) -> Layer | None:
-        """Build the layer that a data set holds; return None if it is not a raster."""
+    def place(self, dataset: DataSet) -> Place | None:
+        """Find how a data set lies on its structure; return None if it is not a raster."""
         if len(dataset.shape) < 2 or prod(dataset.shape) == 0 or dataset.dtype.kind not in "iuf":
             return None
         grid, swath = self._structure(dataset)
         axes = self._axes(dataset, grid, swath)
         if axes is None:
             return None
-        rows, columns = axes
+        return Place(dataset=dataset, grid=grid, swath=swath, rows=axes[0], columns=axes[1])
+
+    def build(self, name: str, place: Place) -> Layer:
+        """Build the layer of a data set; this reads the data set's attributes."""
+        dataset, grid, swath = place.dataset, place.grid, place.swath
+        rows, columns = place.rows, place.columns
         known = self.entry.layer(dataset.name) if self.entry else None
         attributes = dataset.attributes
         stored_range = read_valid_range(attributes)
@@ -132,6 +148,30 @@ class LayerBuilder:
         if known and known.offset is not None:
             offset = known.offset
         return scale, offset
+
+
+class Layers(Mapping[str, Layer]):
+    """The layers of a granule by name, in file order; each is built when it is first needed."""
+
+    def __init__(self, builder: LayerBuilder, places: Mapping[str, Place]) -> None:
+        self._builder = builder
+        self._places = places
+        self._built: dict[str, Layer] = {}
+
+    def __getitem__(self, name: str) -> Layer:
+        found = self._built.get(name)
+        if found is None:
+            found = self._built[name] = self._builder.build(name, self._places[name])
+        return found
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._places
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
 
 
 def _swath_axes(swath: SwathInfo) -> list[tuple[str, str]]:

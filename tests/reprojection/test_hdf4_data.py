@@ -3,6 +3,7 @@
 import struct
 import zlib
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -86,9 +87,8 @@ def read(
     part: tuple[tuple[int, ...], tuple[int, ...]] | None = None,
 ) -> npt.NDArray[np.generic] | None:
     start, count = part or ((0,) * len(shape), shape)
-    return StoredData(path).read(
-        REFERENCE, shape=shape, dtype=np.dtype(dtype), start=start, count=count
-    )
+    with closing(StoredData(path)) as stored:
+        return stored.read(REFERENCE, shape=shape, dtype=np.dtype(dtype), start=start, count=count)
 
 
 def of_every_dataset(path: Path) -> dict[str, bool]:
@@ -110,6 +110,7 @@ def of_every_dataset(path: Path) -> dict[str, bool]:
             assert values.tobytes() == said.tobytes(), dataset.name
         sds.endaccess()
     container.close()
+    direct.close()
     library.end()
     return found
 
@@ -172,6 +173,7 @@ def test_parts_of_any_type_are_the_librarys(tmp_path: Path, dtype: str, deflate:
         assert found.dtype == values.dtype
         assert np.array_equal(found, values[cut])
         assert found.flags.writeable
+    stored.close()
 
 
 def test_what_was_appended_lies_in_linked_blocks(tmp_path: Path) -> None:

@@ -1,0 +1,241 @@
+"""Keep granules open, and what was read from them, within a call and between calls.
+
+A call opens each granule once. Between calls this process keeps nothing unless it called
+`keep_granules`, as a process that makes many rasters does. Then granules stay open (the last
+`_MOST_OPEN` used), and decoded layers, geolocation and searches stay in memory within the bound,
+the least recently used dropped first.
+
+A granule is known by its file: device, inode, size, time of change, and name. So the paths of hard
+links are one granule, and a file that was changed is another. The open file keeps its inode, so the
+number is not used again.
+
+HDF4 knows open files by their paths, so a granule that is open under a path is closed before
+another file is opened under it. A granule has one user at a time: a second thread opens it again. A
+fork starts with nothing: it must not share the position of an open file with its parent.
+"""
+
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar, cast
+
+from reprojection.errors import UnreadableGranuleError
+from reprojection.read.granule import Granule, open_granule
+
+Value = TypeVar("Value")
+
+KEPT_BYTES = 200_000_000
+"""Bytes of decoded layers that `keep_granules` keeps by default."""
+
+_MOST_OPEN = 32
+"""Granules held open at most; each takes two file descriptors and about a megabyte."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileIdentity:
+    """A file, whatever path leads to it; a changed file has another identity."""
+
+    device: int
+    inode: int
+    size: int
+    changed_ns: int
+    name: str
+
+    @classmethod
+    def of(cls, path: Path) -> "FileIdentity | None":
+        """Identify the file at a path; return None if there is none."""
+        try:
+            found = path.stat()
+        except OSError:
+            return None
+        return cls(
+            device=found.st_dev,
+            inode=found.st_ino,
+            size=found.st_size,
+            changed_ns=found.st_mtime_ns,
+            name=path.name,
+        )
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What is remembered about one file; of a file without identity, nothing."""
+
+    identity: FileIdentity | None
+
+    def recall(
+        self, key: Hashable, make: Callable[[], Value], size: Callable[[Value], int]
+    ) -> Value:
+        """Return what `make` made for this key before, or make it now; `size` is its bytes.
+
+        Callers must not change what they get.
+        """
+        return _STORE.recall(self.identity, key, make, size)
+
+
+class _Store:
+    """The open granules that nobody uses just now, and the values remembered of granules."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._bound = 0
+        self._calls = 0
+        self._open: OrderedDict[FileIdentity, Granule] = OrderedDict()
+        self._values: OrderedDict[tuple[FileIdentity, Hashable], tuple[object, int]] = OrderedDict()
+        self._held = 0
+
+    @property
+    def held(self) -> int:
+        """Bytes of the values remembered."""
+        return self._held
+
+    @property
+    def open_files(self) -> int:
+        """The number of granules held open."""
+        return len(self._open)
+
+    def keep(self, memory: int) -> None:
+        """Set the bound in bytes, and drop what exceeds it."""
+        with self._lock:
+            self._bound = memory
+            self._shrink()
+            closing = self._beyond()
+        _close(closing)
+
+    def begin(self) -> None:
+        """Begin a call, in which granules stay open."""
+        with self._lock:
+            self._calls += 1
+
+    def end(self) -> None:
+        """End a call; close what is not to be kept."""
+        with self._lock:
+            self._calls -= 1
+            closing = self._beyond()
+        _close(closing)
+
+    def take(self, identity: FileIdentity, path: Path) -> Granule | None:
+        """Hand out the open granule of a file, if there is one."""
+        with self._lock:
+            found = self._open.pop(identity, None)
+            # HDF4 would take the file that it has open under this path for the new one.
+            stale = [one for one, granule in self._open.items() if granule.path == path]
+            closing = [self._drop(one) for one in stale]
+        _close(closing)
+        return found
+
+    def put(self, identity: FileIdentity, granule: Granule) -> None:
+        """Take a granule back."""
+        with self._lock:
+            second = self._open.pop(identity, None)
+            self._open[identity] = granule
+            closing = [*([second] if second else []), *self._beyond()]
+        _close(closing)
+
+    def recall(
+        self,
+        identity: FileIdentity | None,
+        key: Hashable,
+        make: Callable[[], Value],
+        size: Callable[[Value], int],
+    ) -> Value:
+        if identity is None or not self._bound:
+            return make()
+        with self._lock:
+            found = self._values.get((identity, key))
+            if found is not None:
+                self._values.move_to_end((identity, key))
+                return cast("Value", found[0])
+        made = make()
+        with self._lock:
+            self._forget((identity, key))
+            self._values[identity, key] = made, size(made)
+            self._held += size(made)
+            self._shrink()
+        return made
+
+    def _forget(self, place: tuple[FileIdentity, Hashable]) -> None:
+        _, size = self._values.pop(place, (None, 0))
+        self._held -= size
+
+    def _shrink(self) -> None:
+        while self._held > self._bound:
+            self._forget(next(iter(self._values)))
+
+    def _beyond(self) -> list[Granule]:
+        """Drop the granules that are not to stay open; return them for closing."""
+        most = _MOST_OPEN if self._bound or self._calls else 0
+        return [self._drop(next(iter(self._open))) for _ in range(len(self._open) - most)]
+
+    def _drop(self, identity: FileIdentity) -> Granule:
+        for place in [place for place in self._values if place[0] == identity]:
+            self._forget(place)
+        return self._open.pop(identity)
+
+
+_STORE = _Store()
+
+
+def _close(granules: list[Granule]) -> None:
+    for granule in granules:
+        # What was read from it was checked; a reader that fails to end harms nobody.
+        with suppress(UnreadableGranuleError):
+            granule.close()
+
+
+def _start_empty() -> None:
+    """Start a fork with nothing; this closes its copies of open files."""
+    global _STORE
+    copies = list(_STORE._open.values())
+    _STORE = _Store()
+    _close(copies)
+
+
+os.register_at_fork(after_in_child=_start_empty)
+
+
+def keep_granules(memory: int = KEPT_BYTES) -> None:
+    """Keep granules open and decoded layers in memory between calls, in this process.
+
+    Args:
+        memory: Bytes of decoded layers to keep at most, 200 MB by default. 0 keeps nothing, which
+            is how a process begins, and gives back at once what was kept.
+    """
+    _STORE.keep(memory)
+
+
+@contextmanager
+def one_call() -> Iterator[None]:
+    """Hold granules open until the end of a call, so that each is opened once."""
+    _STORE.begin()
+    try:
+        yield
+    finally:
+        _STORE.end()
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[tuple[Granule, Memory]]:
+    """Open a granule, or hand out one that is held open, with what is remembered of it.
+
+    The metadata of its data sets are read as they are needed. Raises what `open_granule` raises. A
+    granule in whose use an error is raised is closed.
+    """
+    identity = FileIdentity.of(path)
+    granule = _STORE.take(identity, path) if identity else None
+    if granule is None:
+        granule = open_granule(path, check=False)
+    try:
+        yield granule, Memory(identity)
+    except BaseException:
+        with suppress(UnreadableGranuleError):
+            granule.close()
+        raise
+    if identity is None:
+        granule.close()
+    else:
+        _STORE.put(identity, granule)
