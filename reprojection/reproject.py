@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
+from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Literal, cast
@@ -387,8 +388,13 @@ def _provenance(
         parameters=_parameters(options, method, is_swath=places[0].grid is None),
         operation=used.description,
         accuracy=used.accuracy,
-        software=f"swathmill {version('swathmill')}, reprojection {ALGORITHM}",
+        software=_software(),
     )
+
+
+@lru_cache(maxsize=1)
+def _software() -> str:
+    return f"swathmill {version('swathmill')}, reprojection {ALGORITHM}"
 
 
 def _utc(moment: datetime) -> str:

@@ -29,7 +29,7 @@ from reprojection.grid.bicubic import (
     between,
     bicubic,
 )
-from reprojection.grid.coordinates import Coordinates, Numbering, Points
+from reprojection.grid.coordinates import PLANS, Coordinates, Numbering, Points
 from reprojection.grid.crs import Floats, from_lonlat, has_seams
 
 _FOURTH_DIFFERENCE = 0.04
@@ -129,8 +129,9 @@ class BlockPlan:
         return bicubic(self.nodes[i : i + 4, j : j + 4], table)
 
 
+@lru_cache(maxsize=PLANS)
 def plan_blocks(coordinates: Coordinates) -> BlockPlan:
-    """Make the block plan of a grid of any CRS."""
+    """Make the block plan of a grid of any CRS, once for all layers of a cell."""
     numbering, grid = coordinates.numbering, coordinates.grid
     row, col = numbering.row // BLOCK, numbering.col // BLOCK
     down = (numbering.row + grid.height - 1) // BLOCK - row + 1

@@ -11,7 +11,7 @@ numbered from there, and control points lie at multiples of 128 of those numbers
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +32,9 @@ from reprojection.grid.crs import (
 from reprojection.grid.grids import Grid
 
 Points = tuple[Floats, Floats]
+
+PLANS = 32
+"""Plans that are remembered; that of a cell takes about 100 kB."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -212,8 +215,9 @@ class RowPlan:
     spans: tuple[Span, ...]
 
 
+@lru_cache(maxsize=PLANS)
 def plan_rows(coordinates: Coordinates, shift: float = 0.5) -> RowPlan:
-    """Make the row plan of a grid for which `is_rowwise` holds.
+    """Make the row plan of a grid for which `is_rowwise` holds, once for all layers of a cell.
 
     With `shift` 0.5 it holds the pixels' centres; with 0 the pixels' first edges, and one row and
     one column more.

@@ -22,7 +22,7 @@ REMEDY = (
 )
 """What to do where the kernels are absent."""
 
-_VERSION = 5
+_VERSION = 6
 _LIBRARY = Path(__file__).with_name("libkernels.so")
 _log = logging.getLogger(__name__)
 

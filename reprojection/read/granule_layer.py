@@ -12,9 +12,8 @@ from reprojection.catalogue.layers import Layer
 from reprojection.errors import UnknownLayerError
 from reprojection.grid.grids import Grid
 from reprojection.read import qa
-from reprojection.read.geolocation import Geolocation
 from reprojection.read.granule import Granule
-from reprojection.read.kept import opened
+from reprojection.read.kept import Memory, opened
 from reprojection.read.qa import Reason
 from reprojection.read.raster import SourceGranule
 
@@ -47,12 +46,15 @@ class GranuleHeader:
 
 @dataclass(frozen=True, kw_only=True)
 class MaskedLayer:
-    """Stored values of a layer, the Reason of each pixel, and the geolocation of a swath."""
+    """Stored values of a layer, and the Reason of each pixel."""
 
-    place: GranuleHeader
     values: npt.NDArray[np.generic]
     why: npt.NDArray[np.uint8]
-    geolocation: Geolocation | None
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of both arrays."""
+        return self.values.nbytes + self.why.nbytes
 
 
 def find_places(paths: Sequence[Path], layer: str) -> list[GranuleHeader]:
@@ -76,18 +78,18 @@ def place_in(path: Path, layer: str) -> GranuleHeader | None:
             return None
 
 
-def read_masked(place: GranuleHeader, rule: Rule, *, mask: bool) -> MaskedLayer:
+def read_masked(
+    granule: Granule, layer: Layer, rule: Rule, *, mask: bool, memory: Memory
+) -> MaskedLayer:
     """Read a layer, and find for every pixel whether it is data.
 
     Without `mask`, only the fill counts as empty, and the rule is not applied.
     """
-    with opened(place.path) as (granule, _):
-        values = granule.read(place.layer)
-        why = qa.reasons(granule, place.layer, rule if mask else None, values)
-        if not mask:
-            why[why != Reason.FILL] = Reason.VALID
-        geolocation = granule.geolocation(place.layer) if place.grid is None else None
-    return MaskedLayer(place=place, values=values, why=why, geolocation=geolocation)
+    values = granule.read(layer)
+    why = qa.reasons(granule, layer, rule if mask else None, values, memory)
+    if not mask:
+        why[why != Reason.FILL] = Reason.VALID
+    return MaskedLayer(values=values, why=why)
 
 
 def _place(path: Path, granule: Granule, layer: Layer) -> GranuleHeader:

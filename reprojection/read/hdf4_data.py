@@ -13,6 +13,7 @@ big-endian.
 """
 
 import struct
+import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
@@ -80,6 +81,7 @@ class StoredData:
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("rb")
+        weakref.finalize(self, self._file.close)  # as pyhdf does for a granule that nobody closed
         self._directory: dict[tuple[int, int], tuple[int, int]] | None = None
 
     def read(
@@ -278,9 +280,12 @@ def _chunked(elements: _Elements, head: bytes, wanted: _Wanted) -> Values:
     """Assemble a part of a data set from the chunks it touches; unwritten chunks are fill."""
     chunks = _chunk_head(head, wanted)
     stored = wanted.dtype.newbyteorder(">")
-    out = np.full(wanted.count, np.frombuffer(chunks.fill, stored)[0], wanted.dtype)
+    written = list(_chunk_table(elements, chunks, wanted))
+    out = np.empty(wanted.count, wanted.dtype)
+    if len(written) < prod(_across(chunks, wanted)):
+        out.fill(np.frombuffer(chunks.fill, stored)[0])
     size = prod(chunks.shape) * wanted.dtype.itemsize
-    for place, tag, number in _chunk_table(elements, chunks, wanted):
+    for place, tag, number in written:
         into, out_of = _overlap(place, chunks.shape, wanted)
         if any(part.start >= part.stop for part in into):
             continue
@@ -307,7 +312,7 @@ def _chunk_table(
     )
     if (interlace, width, fields) != (0, 4 * axes + 4, 3):
         raise _UnknownError
-    across = [-(-whole // part) for whole, part in zip(wanted.shape, chunks.shape, strict=True)]
+    across = _across(chunks, wanted)
     if rows > prod(across):
         raise _UnknownError
     table = elements.read(_TABLE, chunks.table, rows * width) if rows else b""
@@ -318,6 +323,11 @@ def _chunk_table(
             raise _UnknownError
         seen.add(at)
         yield at, tag, number
+
+
+def _across(chunks: _Chunks, wanted: _Wanted) -> list[int]:
+    """Return the number of chunks along each axis of a data set."""
+    return [-(-whole // part) for whole, part in zip(wanted.shape, chunks.shape, strict=True)]
 
 
 def _overlap(

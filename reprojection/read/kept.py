@@ -23,6 +23,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar, cast
 
+import numpy as np
+import numpy.typing as npt
+
 from reprojection.errors import UnreadableGranuleError
 from reprojection.read.granule import Granule, open_granule
 
@@ -75,6 +78,15 @@ class Memory:
         Callers must not change what they get.
         """
         return _STORE.recall(self.identity, key, make, size)
+
+
+NO_MEMORY = Memory(None)
+"""Remembers nothing."""
+
+
+def nbytes(array: npt.NDArray[np.generic]) -> int:
+    """Return an array's bytes."""
+    return array.nbytes
 
 
 class _Store:

@@ -50,9 +50,17 @@ def parse(text: str) -> Node:
     """
     root = Node(name="")
     stack = [root]
-    for key, raw in _statements(text):
+    lines = iter(text.replace("\0", "\n").splitlines())
+    for line in lines:
+        before, equals, after = line.partition("=")
+        key, raw = before.strip(), after.strip()
+        if key == "END" and not equals:
+            break
+        # Most values are words, numbers and whole strings, in which nothing can be open.
+        if "(" in raw or raw.count('"') % 2:
+            raw = _rest(key, raw, lines)
         word = key.upper()
-        if word in ("GROUP", "OBJECT"):
+        if word in ("GROUP", "OBJECT") and equals:
             node = Node(name=_unquote(raw))
             stack[-1].children.append(node)
             stack.append(node)
@@ -66,7 +74,7 @@ def parse(text: str) -> Node:
                     f"metadata {key}={raw!r} closes a group that is not open: damaged file"
                 )
             stack.pop()
-        else:
+        elif equals:
             stack[-1].values[key] = _value(raw)
     if len(stack) != 1:
         raise UnreadableGranuleError(
@@ -75,30 +83,20 @@ def parse(text: str) -> Node:
     return root
 
 
-def _statements(text: str) -> Iterator[tuple[str, str]]:
-    """Yield (key, raw value); join the lines of a tuple or string that spans several."""
-    lines = iter(text.replace("\0", "\n").splitlines())
-    for line in lines:
-        stripped = line.strip()
-        if stripped == "END":
-            return
-        key, equals, raw = stripped.partition("=")
-        if not equals:
-            if stripped.upper() in ("END_GROUP", "END_OBJECT"):
-                yield stripped, ""
-            continue
-        pieces = [raw.strip()]
-        balance = _Balance()
-        balance.feed(pieces[0])
-        while balance.open:
-            following = next(lines, None)
-            if following is None:
-                raise UnreadableGranuleError(
-                    f"metadata value of {key.strip()!r} does not end: the file is truncated"
-                )
-            pieces.append(following.strip())
-            balance.feed(pieces[-1])
-        yield key.strip(), " ".join(pieces)
+def _rest(key: str, raw: str, lines: Iterator[str]) -> str:
+    """Join a value's first line with the lines up to its end."""
+    pieces = [raw]
+    balance = _Balance()
+    balance.feed(raw)
+    while balance.open:
+        following = next(lines, None)
+        if following is None:
+            raise UnreadableGranuleError(
+                f"metadata value of {key!r} does not end: the file is truncated"
+            )
+        pieces.append(following.strip())
+        balance.feed(pieces[-1])
+    return " ".join(pieces)
 
 
 class _Balance:
@@ -130,11 +128,17 @@ def _unquote(raw: str) -> str:
 
 def _value(raw: str) -> Value:
     if raw.startswith("(") and raw.endswith(")"):
-        return tuple(_scalar(item) for item in _items(raw[1:-1]))
+        return tuple([_scalar(item) for item in _items(raw[1:-1])])
     return _scalar(raw)
 
 
 def _items(text: str) -> Iterator[str]:
+    if '"' not in text:
+        *items, last = (item.strip() for item in text.split(","))
+        yield from items
+        if last:
+            yield last
+        return
     item: list[str] = []
     quoted = False
     for char in text:
@@ -150,9 +154,15 @@ def _items(text: str) -> Iterator[str]:
         yield last
 
 
+_NUMBER_LETTERS = "iInN"
+"""The first letters of numbers that are words: inf, nan."""
+
+
 def _scalar(raw: str) -> Scalar:
     if raw.startswith('"'):
         return _unquote(raw)
+    if raw[:1].isalpha() and raw[0] not in _NUMBER_LETTERS:
+        return raw
     for kind in (int, float):
         # int() would accept "1_000" and non-ASCII digits, which are not numbers in HDF-EOS files.
         if raw.isascii() and "_" not in raw:

@@ -10,6 +10,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +20,8 @@ from reprojection.catalogue import BitField, LayerEntry
 from reprojection.catalogue.layers import Layer, LayerKind, split_index
 from reprojection.errors import ChoiceRefusedError
 from reprojection.read.granule import Granule
+from reprojection.read.kept import NO_MEMORY, Memory, nbytes
+from reprojection.read.masks import join, look_up
 
 QaRule = str | Mapping[str, Mapping[str, Sequence[int]] | Sequence[int]] | None
 Mask = npt.NDArray[np.bool_]
@@ -57,17 +61,38 @@ def valid_mask(
 
 
 def reasons(
-    granule: Granule, layer: Layer | str, qa_rule: QaRule = None, values: Array | None = None
+    granule: Granule,
+    layer: Layer | str,
+    qa_rule: QaRule = None,
+    values: Array | None = None,
+    memory: Memory = NO_MEMORY,
 ) -> npt.NDArray[np.uint8]:
-    """Return a `Reason` for every pixel of a layer, uint8; the first that applies counts."""
+    """Return a `Reason` for every pixel of a layer, uint8; the first that applies counts.
+
+    `values` are the layer's stored values if they have been read already; `memory` remembers which
+    pixels the rule refuses.
+    """
     found = layer if isinstance(layer, Layer) else granule.layer(layer)
     selections = resolve_rule(granule, found, qa_rule)
     stored = granule.read(found) if values is None else values
     why = _by_value(stored, lambda values: _own_reasons(values, found))
-    for selection in selections:
-        failed = ~_passes(granule, found, selection)
-        why[failed & (why == Reason.VALID)] = Reason.QA
+    for qa_layer, clauses in _by_layer(selections):
+        refused = memory.recall(
+            ("refused", qa_layer.name, clauses, found.grid, found.swath, found.shape),
+            partial(_refused, granule, found, qa_layer, clauses),
+            nbytes,
+        )
+        join(refused, why)
     return why
+
+
+def _by_layer(selections: Sequence["Selection"]) -> list[tuple[Layer, tuple["Clause", ...]]]:
+    """Collect the clauses of each QA layer, so that it is read once."""
+    found: dict[str, tuple[Layer, tuple[Clause, ...]]] = {}
+    for one in selections:
+        _, clauses = found.get(one.qa_layer.name, (one.qa_layer, ()))
+        found[one.qa_layer.name] = one.qa_layer, (*clauses, one.clause)
+    return list(found.values())
 
 
 def _own_reasons(stored: Array, layer: Layer) -> npt.NDArray[np.uint8]:
@@ -80,23 +105,29 @@ def _own_reasons(stored: Array, layer: Layer) -> npt.NDArray[np.uint8]:
 
 
 def _by_value(
-    stored: Array, judge: Callable[[Array], npt.NDArray[np.uint8]]
+    stored: Array, decide: Callable[[Array], npt.NDArray[np.uint8]]
 ) -> npt.NDArray[np.uint8]:
-    """Judge each value; use a table of all values if there are at most 65,536."""
+    """Decide by each value; use a table of all values if there are at most 65,536."""
     if stored.dtype.kind not in "iu" or stored.dtype.itemsize > 2 or stored.size < 1 << 12:
-        return judge(stored)
+        return decide(stored)
     unsigned = np.dtype(f"u{stored.dtype.itemsize}")
     every = np.arange(1 << (8 * unsigned.itemsize)).astype(unsigned).view(stored.dtype)
-    return np.asarray(judge(every)[stored.view(unsigned)])
+    return look_up(stored, decide(every))
+
+
+class Clause(NamedTuple):
+    """Bits of a QA value, by the first bit and their number, and the values wanted of them."""
+
+    bits: tuple[int, int] | None  # None means the whole value
+    wanted: tuple[int, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Selection:
-    """One clause of a rule: the wanted values of one bit field of one QA layer."""
+    """One clause of a rule and its QA layer."""
 
     qa_layer: Layer
-    field: BitField | None  # None means the whole value
-    wanted: tuple[int, ...]
+    clause: Clause
 
 
 def resolve_rule(granule: Granule, layer: Layer, qa_rule: QaRule) -> tuple[Selection, ...]:
@@ -212,7 +243,8 @@ def _selection(
     kept = tuple(int(item) for item in wanted)
     held = values_of(bits) if bits is not None else _values_of_type(qa_layer.dtype)
     check_values(f"{name}.{field_name}", kept, held)
-    return Selection(qa_layer=qa_layer, field=bits, wanted=kept)
+    taken = None if bits is None else (bits.start, bits.length)
+    return Selection(qa_layer=qa_layer, clause=Clause(taken, kept))
 
 
 def named_bits(known: Mapping[str, BitField], name: str) -> BitField | None:
@@ -248,28 +280,33 @@ def _bit_field(granule: Granule, name: str, field_name: str) -> BitField | None:
     raise ChoiceRefusedError(f"QA layer {name!r} has no bit field {field_name!r}; fields: {fields}")
 
 
-def _passes(granule: Granule, layer: Layer, selection: Selection) -> Mask:
-    stored = granule.read(selection.qa_layer)
-    passed = _by_value(stored, lambda values: _selected(values, selection)).view(np.bool_)
-    rows, columns = placement(granule, layer, selection.qa_layer)
+def _refused(
+    granule: Granule, layer: Layer, qa_layer: Layer, clauses: Sequence[Clause]
+) -> npt.NDArray[np.uint8]:
+    """Return `Reason.QA` for the pixels of a layer that a QA layer's clauses refuse, else 0."""
+    refused = _by_value(granule.read(qa_layer), lambda values: _refuse(values, qa_layer, clauses))
+    rows, columns = placement(granule, layer, qa_layer)
     if rows is None or columns is None:
-        return passed
-    return passed[rows][:, columns]
+        return refused
+    return np.ascontiguousarray(refused[:, columns][rows])
 
 
-def _selected(stored: Array, selection: Selection) -> npt.NDArray[np.uint8]:
-    """Return 1 where a QA value is wanted, else 0."""
-    part = stored
-    if selection.field is not None:
-        bits = stored.view(f"u{stored.dtype.itemsize}")
-        ones = bits.dtype.type((1 << selection.field.length) - 1)
-        part = np.bitwise_and(np.right_shift(bits, selection.field.start), ones)
-    passed = np.isin(part, np.array(selection.wanted, dtype=np.int64))
+def _refuse(stored: Array, qa_layer: Layer, clauses: Sequence[Clause]) -> npt.NDArray[np.uint8]:
+    """Return `Reason.QA` where a QA value is not wanted, else 0."""
+    passed = np.ones(stored.shape, np.bool_)
+    for bits, wanted in clauses:
+        part = stored
+        if bits is not None:
+            whole = stored.view(f"u{stored.dtype.itemsize}")
+            first, length = bits
+            ones = whole.dtype.type((1 << length) - 1)
+            part = np.bitwise_and(np.right_shift(whole, first), ones)
+        passed &= np.isin(part, np.array(wanted, dtype=np.int64))
     # A zero fill of a bit field looks like "all bits clear", so it does not count as fill.
-    fill = selection.qa_layer.fill
-    if fill is not None and not (fill == 0 and selection.qa_layer.kind is LayerKind.BITFIELD):
-        passed &= ~_is_fill(stored, selection.qa_layer)
-    return passed.astype(np.uint8)
+    fill = qa_layer.fill
+    if fill is not None and not (fill == 0 and qa_layer.kind is LayerKind.BITFIELD):
+        passed &= ~_is_fill(stored, qa_layer)
+    return np.where(passed, np.uint8(0), np.uint8(Reason.QA))
 
 
 _Index = npt.NDArray[np.intp] | None

@@ -1,19 +1,23 @@
 """Reproject swath granules of one layer onto one grid: each granule alone, then merged."""
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 
 from modis.axes import Shape
 from modis.sphere import SPHERE_RADIUS
+from reprojection.catalogue.layers import Layer
 from reprojection.grid.grids import Grid
 from reprojection.grid.targets import Centres, Targets, pixel_metres
 from reprojection.read.encoding import Encoding
-from reprojection.read.granule_layer import UNDATED, GranuleHeader, MaskedLayer, Rule, read_masked
+from reprojection.read.granule import Granule
+from reprojection.read.granule_layer import UNDATED, GranuleHeader, Rule, read_masked
+from reprojection.read.kept import Memory, nbytes, opened
 from reprojection.read.qa import Reason
 from reprojection.read.raster import Pixels
 from reprojection.warp.merge import Follower, Merged, Merger, nominal_zenith
@@ -27,14 +31,31 @@ Reasons = npt.NDArray[np.uint8]
 
 
 @dataclass(frozen=True, kw_only=True)
+class _Footprints:
+    """Where a layer's pixels lie: `key` tells it apart in its granule; `zenith` is flat."""
+
+    key: Hashable
+    swath: Swath
+    zenith: npt.NDArray[np.float32]
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of all arrays."""
+        return self.swath.lat.nbytes + self.swath.lon.nbytes + self.zenith.nbytes
+
+
+@dataclass(frozen=True, kw_only=True)
 class _Granule:
-    """One granule, read; `zenith` is flat, `candidates` None if any footprint may be used."""
+    """One granule, read; values and reasons are flat.
+
+    `candidates` is None if any footprint may be used.
+    """
 
     values: Pixels
     why: Reasons
-    zenith: npt.NDArray[np.float32]
     candidates: npt.NDArray[np.bool_] | None
-    swath: Swath
+    footprints: _Footprints
+    memory: Memory
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,17 +138,43 @@ def newest_of_each_swath(places: Sequence[GranuleHeader]) -> list[GranuleHeader]
     return sorted(chosen.values(), key=lambda one: (one.start, one.name))
 
 
-def _read(place: GranuleHeader, rule: Rule, *, mask: bool, search_valid: bool) -> _Granule:
-    read = read_masked(place, rule, mask=mask)
-    if read.geolocation is None:
-        raise AssertionError(f"{place.name} lies on a grid")
+def _read(
+    place: GranuleHeader,
+    rule: Rule,
+    *,
+    mask: bool,
+    search_valid: bool,
+    known: _Footprints | None = None,
+) -> _Granule:
+    """Read a granule; `known` are footprints of the same granule that were read before."""
+    layer = place.layer
+    with opened(place.path) as (granule, memory):
+        masked = memory.recall(
+            ("masked", layer.name, repr(rule), mask),
+            partial(read_masked, granule, layer, rule, mask=mask, memory=memory),
+            lambda found: found.nbytes,
+        )
+        key = ("footprints", layer.swath, layer.dims, layer.shape)
+        if known is None or known.key != key:
+            known = memory.recall(
+                key, lambda: _footprints(key, granule, layer), lambda found: found.nbytes
+            )
     return _Granule(
-        values=read.values.ravel(),
-        why=read.why.ravel(),
-        zenith=_zenith(read),
-        candidates=read.why == Reason.VALID if search_valid else None,
-        swath=Swath.of(read.geolocation),
+        values=masked.values.ravel(),
+        why=masked.why.ravel(),
+        candidates=masked.why == Reason.VALID if search_valid else None,
+        footprints=known,
+        memory=memory,
     )
+
+
+def _footprints(key: Hashable, granule: Granule, layer: Layer) -> _Footprints:
+    """Locate a layer's pixels, with their zenith from the scan's geometry if the file has none."""
+    geolocation = granule.geolocation(layer)
+    zenith = geolocation.sensor_zenith
+    if zenith is None:
+        zenith = np.broadcast_to(nominal_zenith(layer.shape[1]), layer.shape)
+    return _Footprints(key=key, swath=Swath.of(geolocation), zenith=zenith.ravel())
 
 
 def _read_pair(
@@ -139,22 +186,14 @@ def _read_pair(
     mask: bool,
     search_valid: bool,
 ) -> tuple[_Granule, _Granule | None]:
-    """Read a granule's layer and its driving layer; equal footprints become one object."""
+    """Read a granule's layer and its driving layer, which may share their footprints."""
     granule = _read(place, rule, mask=mask, search_valid=search_valid)
     theirs = driving.places[number] if driving is not None else None
     if driving is None or theirs is None:
         return granule, None
-    leader = _read(theirs, driving.rule, mask=mask, search_valid=search_valid)
-    if _same(leader.swath, granule.swath):
-        leader = replace(leader, swath=granule.swath)
+    known = granule.footprints
+    leader = _read(theirs, driving.rule, mask=mask, search_valid=search_valid, known=known)
     return granule, leader
-
-
-def _same(one: Swath, other: Swath) -> bool:
-    return one.scan_lines == other.scan_lines and all(
-        np.array_equal(mine, theirs, equal_nan=True)
-        for mine, theirs in ((one.lat, other.lat), (one.lon, other.lon))
-    )
 
 
 _Seen = tuple[npt.NDArray[np.intp], Pixels, Reasons, npt.NDArray[np.float32]]
@@ -174,7 +213,7 @@ class _Look:
     last: int
     threads: int
     _targets: Targets | None = field(default=None, init=False)
-    _searched: Swath | None = field(default=None, init=False)
+    _searched: _Footprints | None = field(default=None, init=False)
     _found: npt.NDArray[np.int32] | None = field(default=None, init=False)
 
     def at(self, granule: _Granule, resampling: str) -> _Seen:
@@ -184,27 +223,23 @@ class _Look:
         seen = self._nearest(granule)
         at = np.flatnonzero(seen >= 0)
         seen = seen[at]
-        return at, granule.values[seen], granule.why[seen], granule.zenith[seen]
+        return at, granule.values[seen], granule.why[seen], granule.footprints.zenith[seen]
 
     def _nearest(self, granule: _Granule) -> npt.NDArray[np.int32]:
-        candidates = granule.candidates
-        if candidates is None and granule.swath is self._searched and self._found is not None:
-            return self._found
+        if granule.candidates is not None:
+            return self._search(granule)
+        if granule.footprints is not self._searched or self._found is None:
+            key = ("seen", granule.footprints.key, self.grid, self.first, self.last)
+            self._found = granule.memory.recall(key, lambda: self._search(granule), nbytes)
+            self._searched = granule.footprints
+        return self._found
+
+    def _search(self, granule: _Granule) -> npt.NDArray[np.int32]:
         if self._targets is None:
             centres = self.centres or Centres(self.grid)
             self._targets = centres.rows(self.first, self.last)
-        found = nearest(granule.swath, self._targets, candidates=candidates, threads=self.threads)
-        self._searched = granule.swath if candidates is None else None
-        self._found = found.ravel()
-        return self._found
-
-
-def _zenith(read: MaskedLayer) -> npt.NDArray[np.float32]:
-    """Return the zenith of every footprint, flat; from the scan's geometry if the file has none."""
-    shape = read.values.shape
-    if read.geolocation is not None and read.geolocation.sensor_zenith is not None:
-        return read.geolocation.sensor_zenith.ravel()
-    return np.broadcast_to(nominal_zenith(shape[1]), shape).ravel()
+        swath, candidates = granule.footprints.swath, granule.candidates
+        return nearest(swath, self._targets, candidates=candidates, threads=self.threads).ravel()
 
 
 def points_along(swath: Swath, grid: Grid) -> int:
@@ -217,14 +252,15 @@ def points_along(swath: Swath, grid: Grid) -> int:
 
 def _average(granule: _Granule, grid: Grid, first: int, last: int, threads: int) -> _Seen:
     """Average what a granule shows in some rows: positions, means, reasons, mean zeniths."""
-    per = points_along(granule.swath, grid)
+    per = points_along(granule.footprints.swath, grid)
     centres = Centres(points_grid(grid, per))
     rows_at_once = max(1, _POINTS_AT_ONCE // (grid.width * per * per))
     parts = []
     for top in range(first, last, rows_at_once):
         bottom = min(top + rows_at_once, last)
         targets = centres.rows(top * per, bottom * per)
-        seen = nearest(granule.swath, targets, candidates=granule.candidates, threads=threads)
+        swath = granule.footprints.swath
+        seen = nearest(swath, targets, candidates=granule.candidates, threads=threads)
         by_pixel = seen.reshape(bottom - top, per, grid.width, per).transpose(0, 2, 1, 3)
         at, *found = _means(granule, by_pixel.reshape(-1, per * per))
         parts.append((at + (top - first) * grid.width, *found))
@@ -241,7 +277,7 @@ def _means(granule: _Granule, blocks: npt.NDArray[np.int32]) -> _Seen:
     count = good.sum(axis=1)
     some = np.maximum(count, 1)
     mean = np.where(good, granule.values[blocks].astype(np.float64), 0.0).sum(axis=1) / some
-    angle = np.where(good, granule.zenith[blocks], np.float32(0.0)).sum(axis=1) / some
+    angle = np.where(good, granule.footprints.zenith[blocks], np.float32(0.0)).sum(axis=1) / some
     reason = np.where(count > 0, np.uint8(Reason.VALID), why.max(axis=1)).astype(np.uint8)
     return at, mean, reason, angle.astype(np.float32)
 

@@ -1,17 +1,24 @@
 """What a process keeps of granules, within a call and between calls."""
 
+import itertools
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
+from reprojection.catalogue.layers import Layer
 from reprojection.errors import UnreadableGranuleError
+from reprojection.grid.grids import Grid
 from reprojection.read import kept
 from reprojection.read.granule import Granule, open_granule
 from reprojection.read.kept import keep_granules, one_call, opened
+from reprojection.reproject import Driver, Options, reproject
 from reprojection.sample.hdfeos_write import GranuleToWrite, write_granule
+from reprojection.sample.sample import swath_granules, tile_granules
 from tests.reprojection.reading_samples import small_tile
 
 
@@ -183,3 +190,91 @@ def test_a_fork_starts_with_nothing(tmp_path: Path) -> None:
         os._exit(kept._STORE.open_files)
     assert os.waitpid(child, 0)[1] == 0
     assert kept._STORE.open_files == 1
+
+
+def leaf_area(folder: Path) -> Path:
+    """Write a tile of the sample archive with its QA."""
+    path = folder / "tile.hdf"
+    write_granule(path, next(tile_granules()))
+    return path
+
+
+GRID = Grid(crs="EPSG:4326", transform=(0.05, 0.0, -20.0, 0.0, -0.05, 60.0), width=400, height=200)
+OPTIONS = (
+    Options(resampling="nearest", qa="good"),
+    Options(resampling="bilinear", units="physical"),
+    Options(codes="keep", resampling="nearest", extra_bands=("reason", "source", "count")),
+    Options(mask=False, resampling="nearest"),
+)
+
+
+def test_rasters_are_equal_whatever_is_kept(tmp_path: Path) -> None:
+    path = leaf_area(tmp_path)
+    expected = [reproject([path], "Lai_1km", GRID, options) for options in OPTIONS]
+    for memory in (1, 3_000_000, 200_000_000):
+        keep_granules(memory)
+        for _ in range(2):
+            for options, wanted in zip(OPTIONS, expected, strict=True):
+                found = reproject([path], "Lai_1km", GRID, options)
+                assert found.data.tobytes() == wanted.data.tobytes()
+                assert found.description() == wanted.description()
+        assert kept._STORE.held <= memory
+
+
+def test_swaths_are_equal_whatever_is_kept(tmp_path: Path) -> None:
+    paths = []
+    for number, granule in enumerate(itertools.islice(swath_granules(), 2)):
+        paths.append(tmp_path / f"{number}.hdf")
+        write_granule(paths[-1], granule)
+    with open_granule(paths[0]) as found:
+        layers = [name for name, layer in found.layers.items() if not layer.bands][-2:]
+        place = found.geolocation(layers[0])
+    west, north = round(float(np.nanmin(place.lon))), round(float(np.nanmax(place.lat)))
+    transform = (0.1, 0.0, west, 0.0, -0.1, north)
+    grid = Grid(crs="EPSG:4326", transform=transform, width=200, height=200)
+    options = (
+        Options(extra_bands=("source", "reason")),
+        Options(driver=Driver(layer=layers[0])),
+        Options(search="valid"),
+    )
+    expected = [reproject(paths, name, grid, one).data for name in layers for one in options]
+    assert any((data != data.flat[0]).any() for data in expected)
+    keep_granules()
+    for _ in range(2):
+        again = [reproject(paths, name, grid, one).data for name in layers for one in options]
+        assert [one.tobytes() for one in again] == [one.tobytes() for one in expected]
+
+
+def test_layers_of_one_granule_are_decoded_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = leaf_area(tmp_path)
+    read: list[str] = []
+    plain = Granule.read
+
+    def counted(granule: Granule, layer: Layer | str) -> npt.NDArray[np.generic]:
+        read.append(layer if isinstance(layer, str) else layer.name)
+        return plain(granule, layer)
+
+    monkeypatch.setattr(Granule, "read", counted)
+    keep_granules()
+    other = replace(GRID, transform=(0.05, 0.0, -10.0, 0.0, -0.05, 60.0))
+    for layer in ("Lai_1km", "Fpar_1km"):
+        for grid in (GRID, other):
+            reproject([path], layer, grid, OPTIONS[0])
+    assert sorted(read) == ["FparLai_QC", "Fpar_1km", "Lai_1km"]
+
+
+def test_damage_gives_the_same_error_each_time(tmp_path: Path) -> None:
+    path = leaf_area(tmp_path)
+    data = bytearray(path.read_bytes())
+    for at in range(len(data) // 4, len(data) * 3 // 4, 500):
+        data[at] ^= 0xFF
+    path.write_bytes(data)
+    keep_granules()
+    said = set()
+    for _ in range(3):
+        with pytest.raises(UnreadableGranuleError) as refused:
+            reproject([path], "Lai_1km", GRID, Options(resampling="nearest"))
+        said.add(str(refused.value))
+    assert len(said) == 1
