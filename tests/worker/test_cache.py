@@ -65,13 +65,22 @@ def test_an_entry_that_another_slot_evicts_meanwhile_still_serves(
     cache, source = Cache(tmp_path / "cache", 1000), Source(b"abc")
     cache.get(artifact(b"abc"), tmp_path / "a" / "f", source)
 
-    def evicted(path: Path) -> None:
+    def evicted(path: Path, **_: object) -> None:
         path.unlink()
         raise FileNotFoundError(path)
 
     monkeypatch.setattr("worker.files.cache.os.utime", evicted)
     assert cache.get(artifact(b"abc"), tmp_path / "b" / "f", source)
     assert (tmp_path / "b" / "f").read_bytes() == b"abc"
+
+
+def test_use_of_a_file_does_not_change_its_time(tmp_path: Path) -> None:
+    cache = Cache(tmp_path / "cache", 1000)
+    cache.get(artifact(b"abc"), tmp_path / "a", Source(b"abc"))
+    os.utime(tmp_path / "a", (1, 1))
+    cache.get(artifact(b"abc"), tmp_path / "b", Source(b"abc"))
+    assert (tmp_path / "b").stat().st_mtime == 1
+    assert (tmp_path / "b").stat().st_atime > 1
 
 
 def test_a_failed_fetch_leaves_nothing_and_passes_its_error_on(tmp_path: Path) -> None:

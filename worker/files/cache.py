@@ -111,7 +111,8 @@ class Cache:
         except FileNotFoundError:
             return False
         with suppress(FileNotFoundError):  # another slot may have evicted it; `to` stays valid
-            os.utime(entry)
+            # The file's own time stays: readers know by it that the file is unchanged.
+            os.utime(entry, ns=(time.time_ns(), entry.stat().st_mtime_ns))
         if sha256(to) == file.sha256:
             return True
         with suppress(FileNotFoundError):
@@ -146,7 +147,7 @@ class Cache:
                 stat = path.stat()
                 under_way = path.name.startswith(".") or path.name.endswith(_PARTIAL)
                 if not under_way or stat.st_mtime < abandoned:
-                    yield stat.st_mtime, stat.st_size, path
+                    yield stat.st_atime, stat.st_size, path
 
 
 def _write_total(file: BufferedRandom, total: int) -> None:
