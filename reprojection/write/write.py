@@ -5,6 +5,7 @@ depend on when or where it was written.
 """
 
 import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -165,12 +166,23 @@ def open_raster(path: Path) -> Opened:
 
     Raises BadFormatError for a file that is not a GeoTIFF of Swathmill.
     """
+    with _dataset(path) as dataset:
+        return _opened(path, dataset)
+
+
+@contextlib.contextmanager
+def _dataset(path: Path) -> Iterator["rasterio.io.DatasetReader"]:
     try:
-        with rasterio.open(path) as dataset:
-            text = dataset.tags().get(TAG)
-            nodata, dtype = dataset.nodata, np.dtype(dataset.dtypes[0])
+        dataset = rasterio.open(path)
     except RasterioIOError as problem:
         raise BadFormatError(f"{path} cannot be opened as a raster: {problem}") from problem
+    with dataset:
+        yield dataset
+
+
+def _opened(path: Path, dataset: "rasterio.io.DatasetReader") -> Opened:
+    text = dataset.tags().get(TAG)
+    nodata, dtype = dataset.nodata, np.dtype(dataset.dtypes[0])
     if text is None:
         raise BadFormatError(f"{path} was not written by Swathmill: it has no {TAG} tag")
     if nodata is not None and dtype.kind != "f":
@@ -191,10 +203,9 @@ def read_raster(path: Path) -> Raster:
     Raises:
         BadFormatError: the file is not a GeoTIFF of Swathmill.
     """
-    opened = open_raster(path)
-    with rasterio.open(path) as dataset:
-        data = dataset.read()
-    return opened.said.raster(data, opened.nodata)
+    with _dataset(path) as dataset:
+        opened = _opened(path, dataset)
+        return opened.said.raster(dataset.read(), opened.nodata)
 
 
 def read_grid(path: Path) -> Grid:
