@@ -151,6 +151,7 @@ sanitize: $(STAMP)/dev ## Run the kernels' tests under address and undefined-beh
 .PHONY: bench-reproject
 bench-reproject: $(STAMP)/dev ## Measure reprojection against its peers; the machine should be idle
 	$(BIN)/python -m bench.reproject
+	$(BIN)/python -m bench.calls
 	$(BIN)/python -m bench.swath
 	$(BIN)/python -m bench.end_to_end
 
