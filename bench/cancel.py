@@ -108,7 +108,7 @@ class Run:
         self.store = store
         self.sent: list[str] = []
         options = ManagerOptions(tick=0.0, orphans=1e9)
-        self.manager = Manager(runtime, options, plan, self.sent.append, 1)
+        self.manager = Manager(runtime, options, plan, self.sent.extend, 1)
 
     def until_running(self, request: str) -> None:
         """Plan a request."""

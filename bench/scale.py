@@ -252,7 +252,7 @@ class Run:
         gc.collect()
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         found, clock, fleet = self.result, self.store.clock, self.fleet
-        manager = Manager(self.runtime, self.options, _plan, fleet.messages.append, 1)
+        manager = Manager(self.runtime, self.options, _plan, fleet.messages.extend, 1)
         began = time.process_time()
         manager.tick()
         found.take_over_cpu = time.process_time() - began

@@ -17,7 +17,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import cast
@@ -62,7 +62,7 @@ class Slots:
     draining = False
     hold = workers.Hold.NONE
 
-    def __init__(self, settings: Settings, run: Callable[[str], None]) -> None:
+    def __init__(self, settings: Settings, run: Callable[[Sequence[str]], None]) -> None:
         self.settings = settings
         self.name = settings.worker_name
         self.execute = run
@@ -71,9 +71,9 @@ class Slots:
         """Always: nothing else runs here."""
         return True
 
-    def running(self) -> tuple[()]:
-        """None when Celery has waited for its threads."""
-        return ()
+    def busy(self) -> bool:
+        """Nothing is claimed when Celery has waited for its threads."""
+        return False
 
     def kill_all(self, _order: object) -> None:
         """Nothing to kill: no attempt has a process."""
@@ -85,10 +85,11 @@ def plan(request: Request) -> Plan:
         tasks=tuple(
             PlannedTask(
                 spec=CollectSpec(
-                    product="MOD13A2", collection="6", granule=f"g{i}", production="1", size=1
+                    product="MOD13A2", collection="6", granule=granule, production="1", size=1
                 )
             )
             for i in range(int(request.title))
+            for granule in [f"MOD13A2.A2012{i // 40 % 366 + 1:03d}.{i}"]
         )
     )
 
@@ -108,12 +109,15 @@ def work(settings: Settings) -> None:
     runtime = connect(settings)
     policy = RetryPolicy()
 
-    def run(key: str) -> None:
-        claimed = protocol.claim(runtime, key, settings.worker_name, policy)
-        if claimed is not None:
-            now = runtime.clock.now()
-            attempt = claimed.attempt(started=now, ended=now, duration=0.0)
-            protocol.commit(runtime, attempt, (), claimed.task)
+    def run(keys: Sequence[str]) -> None:
+        claimed = protocol.claim_batch(runtime, keys, settings.worker_name, policy)
+        now = runtime.clock.now()
+        ends = [
+            protocol.End(attempt=one.attempt(started=now, ended=now, duration=0.0), first=one.task)
+            for one in claimed
+        ]
+        if ends:
+            protocol.end_batch(runtime, ends, policy)
 
     threading.Thread(target=_beat, args=(runtime, settings), daemon=True).start()
     slots = Slots(settings, run)
@@ -123,7 +127,7 @@ def work(settings: Settings) -> None:
 def count(settings: Settings) -> None:
     """A worker's process of bare Celery."""
     redis = Redis.from_url(settings.redis_url.get_secret_value())
-    slots = Slots(settings, lambda _key: _ignore(redis.incr(COUNTED)))
+    slots = Slots(settings, lambda _keys: _ignore(redis.incr(COUNTED)))
     consume(make_app(settings.redis_url.get_secret_value()), cast("Supervisor", slots))
 
 
@@ -274,12 +278,12 @@ def celery_run(machine: Machine, tasks: int, processes: int) -> dict[str, object
 
         parts = [machine.child("count", i) for i in range(processes)]
         with running(*parts):
-            sender("first")
+            sender(["first"])
             until(lambda: counted() > 0, "the first")
             before = sum(map(cpu_seconds, parts))
             begun, already = time.monotonic(), counted()
             for number in range(tasks):
-                sender(str(number))
+                sender([str(number)])
             until(lambda: counted() >= tasks + already, "the last")
             ended = time.monotonic()
             spent = sum(map(cpu_seconds, parts)) - before

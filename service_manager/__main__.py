@@ -6,6 +6,7 @@ import platform
 import signal
 import sys
 import threading
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import structlog
@@ -74,15 +75,15 @@ def main() -> int:
         shelf.refresh()
         return PlanStream(request, archive, packages, settings)
 
-    def send(key: str) -> None:
+    def send(keys: Sequence[str]) -> None:
         try:
-            sender(key)
+            sender(keys)
         except OperationalError as error:
             raise SendError(str(error)) from error
 
-    def send_to(key: str, host: str) -> None:
+    def send_to(keys: Sequence[str], host: str) -> None:
         try:
-            sender(key, host)
+            sender(keys, host)
         except OperationalError as error:
             raise SendError(str(error)) from error
 

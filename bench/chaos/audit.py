@@ -88,7 +88,7 @@ def _tasks(runtime: Runtime) -> Iterator[Task]:
 
 
 def _of_task(runtime: Runtime, task: Task, attempts: list[Attempt]) -> Iterator[str]:
-    name = f"task {task.key[:12]} ({task.phase})"
+    name = f"task {task.key[-12:]} ({task.phase})"
     if task.state not in _ENDED:
         yield f"{name} is {task.state} although all requests have ended"
     numbers = [attempt.number for attempt in attempts]

@@ -74,6 +74,14 @@ class Attempts:
         mine = running if running is not None and running.attempt == event.number else None
         self._monitor.ended(event, mine, self._statistics, self._clock.monotonic())
 
+    def returned(self, event: CompletionEvent) -> None:
+        """Forget a claim whose task was given back."""
+        self._cache.running.pop(event.key, None)
+
+    def expected(self, task_class: str) -> float | None:
+        """Return what an attempt of a class usually takes, or None while that is not known."""
+        return self._monitor.expected(task_class, self._statistics)
+
     def _strays_of(self, found: list[workers.WorkerRow], now: float) -> None:
         """Return listed attempts that the cache lacks: new ones, or ones no longer wanted."""
         known = {running.claim for running in self._cache.running.values()}
@@ -83,15 +91,21 @@ class Attempts:
             for attempt in worker.attempts
             if attempt.claim not in known and not self._monitor.lost(worker.name, now)
         ]
-        # A scan of a shard costs no more calls than a read of one task, and tells of all its new.
+        # A scan of a shard costs no more calls than a read of one task, and tells of all its new:
+        # also of those that wait in the same batch.
         running: dict[str, WatchedAttempt] = {}
         for number in sorted({shard(attempt.key) for _, attempt in unknown}):
             running |= read_running(self._runtime.tasks, number, now)
+        waiting = {claim for worker in found for claim in worker.waiting} - known
+        for one in running.values():
+            if one.claim in waiting:
+                one.begun = False
+                self._cache.running[one.key] = one
         listed: dict[str, int] = {}
         for worker_name, attempt in unknown:
             new = running.get(attempt.key)
             if new is not None and new.claim == attempt.claim:
-                new.since = now - attempt.started_ago
+                new.since, new.begun = now - attempt.started_ago, True
                 self._cache.running[attempt.key] = new
             elif self._stray(attempt):
                 beats = listed[attempt.claim] = self._strays.get(attempt.claim, 0) + 1
@@ -137,6 +151,17 @@ class Attempts:
 
     def _give_up(self, verdict: GiveUp) -> None:
         running = verdict.running
+        log.warning("attempt given up", task=running.key, why=verdict.message)
+        if running.in_hand:
+            self._end(verdict)
+        else:
+            claims = {running.key: running.claim}
+            protocol.give_back(self._runtime, claims, verdict.category)
+        self._cache.running.pop(running.key, None)
+        self._notice([shard(running.key)])
+
+    def _end(self, verdict: GiveUp) -> None:
+        running = verdict.running
         now = self._clock.now()
         attempt = Attempt(
             key=running.key,
@@ -152,7 +177,4 @@ class Attempts:
             message=verdict.message,
             log=verdict.message,
         )
-        log.warning("attempt given up", task=running.key, why=verdict.message)
         protocol.fail(self._runtime, attempt, self._options.retry)
-        self._cache.running.pop(running.key, None)
-        self._notice([shard(running.key)])

@@ -33,7 +33,10 @@ class Kill:
 
 @dataclass(frozen=True, kw_only=True)
 class GiveUp:
-    """End this attempt for its worker, which will not."""
+    """End this attempt for its worker, which will not.
+
+    One that was not in hand is not charged: its task goes back.
+    """
 
     running: WatchedAttempt
     category: Category
@@ -83,9 +86,10 @@ class Monitor:
             self._listed(worker, running.get(worker.name, ()), now)
         for name in [n for n in self._seen if n not in present]:
             del self._seen[name]
-        self._statistics.hear(one.task_class for one in self._cache.running.values())
+        in_hand = {name: [one for one in some if one.in_hand] for name, some in running.items()}
+        self._statistics.hear(one.task_class for some in in_hand.values() for one in some)
         beating = [w for w in present.values() if not self.lost(w.name, now)]
-        self._orders = self._machines.hear(beating, running, now)
+        self._orders = self._machines.hear(beating, in_hand, now)
         self._cache.workers = {w.name: (w.host, self._machines.slots(w)) for w in beating}
         self._cache.slots = sum(slots for _, slots in self._cache.workers.values())
 
@@ -107,6 +111,11 @@ class Monitor:
             self._statistics.learn(
                 event.task_class, event.duration, running.course if running else None
             )
+
+    def expected(self, task_class: str, statistics: Mapping[str, ClassStatistics]) -> float | None:
+        """Return what an attempt of a class usually takes, or None while that is not known."""
+        usual = self._statistics.usual(task_class, statistics.get(task_class))
+        return usual.seconds if usual else None
 
     def look(
         self, statistics: Mapping[str, ClassStatistics], now: float, waiting: bool = False
@@ -132,12 +141,18 @@ class Monitor:
 
     def _listed(self, worker: WorkerRow, running: Iterable[WatchedAttempt], now: float) -> None:
         listed = {a.claim: a for a in worker.attempts}
+        waiting = {*worker.waiting}
         for one in running:
             attempt = listed.get(one.claim)
-            one.missed = 0 if attempt else one.missed + 1
+            one.missed = 0 if attempt or one.claim in waiting else one.missed + 1
             if attempt:
-                one.since = min(one.since, now - max(0.0, attempt.started_ago))
+                begun = now - max(0.0, attempt.started_ago)
+                # What waited in a batch was known before it began.
+                one.since = min(one.since, begun) if one.begun else begun
+                one.begun = True
                 one.course.note(attempt.progress, attempt.started_ago)
+            elif one.claim in waiting:
+                one.begun, one.since = False, now
 
     def _judge(self, running: WatchedAttempt, times: Times, now: float) -> Kill | GiveUp | None:
         age = now - running.since
@@ -148,6 +163,8 @@ class Monitor:
         if not lost and running.missed > _BEATS and running.ordered is None:
             text = f"worker {running.worker} does not run it (any more)"
             return GiveUp(running=running, category=Category.WORKER_LOST, message=text)
+        if running.begun is False:
+            return None
         limit = self._limits.limit(times, running.task_class, running.retries)
         if running.ordered is None:
             return self._late(running, age, limit)

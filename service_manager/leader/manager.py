@@ -5,7 +5,7 @@ anything in memory that the tables do not have.
 """
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import structlog
 
@@ -38,8 +38,8 @@ log = structlog.get_logger("manager")
 CLEANING = 0.1  # seconds of one round
 PREPARING = 2.0  # seconds between two writings of how far planning and writing are
 
-Send = Callable[[str], None]
-SendTo = Callable[[str, str], None]
+Send = Callable[[Sequence[str]], None]
+SendTo = Callable[[Sequence[str], str], None]
 
 
 class SendError(Exception):
@@ -49,7 +49,7 @@ class SendError(Exception):
 class Manager:
     """The acting manager: it runs rounds until one raises FencedError.
 
-    `send` wakes a worker for a task key and raises SendError when it cannot; `send_to` wakes a
+    `send` wakes a worker for a batch of keys and raises SendError when it cannot; `send_to` wakes a
     worker of one host, and without it no host is preferred. `plan` is the planner. `scale` tells
     autoscalers how many slots are wanted.
     """
@@ -79,6 +79,7 @@ class Manager:
         self._dependents = Dependents(runtime, self._find, self._locations)
         self._events = CompletionEvents(runtime, self.cache, self._dependents, epoch)
         self._attempts = Attempts(runtime, options, self.cache, self._dispatch, self._events.notice)
+        self._dispatch.expected = self._attempts.expected
         self._lifecycle = Lifecycle(
             runtime,
             options,
@@ -174,6 +175,9 @@ class Manager:
         result = self._events.run()
         for event in result.ended:
             self._ended(event)
+        for event in result.returned:
+            self._attempts.returned(event)
+            self._ready_again(event)
         for task in result.ready:
             self._ready.now(task)
         for at, key in result.later:
@@ -185,25 +189,30 @@ class Manager:
         self._wanted.ended(event)
         if self._locations is not None:
             self._locations.ended(event.key, event.worker)
-        self._dispatch.remove(event.key)
         self._dispatch.freed(self._clock.monotonic())
+        self._ready_again(event)
+
+    def _ready_again(self, event: CompletionEvent) -> None:
+        self._dispatch.remove(event.key)
         if event.state is State.READY and not event.not_before:
-            self._dispatch.add(event.key, event.sponsor)
+            self._dispatch.add(
+                event.key, event.sponsor, event.task_class, alone=event.category is not None
+            )
 
     def _dispatching(self) -> bool:
         for request in self._dispatch.hungry():
             self._sweep.feed(request)
         chosen = self._dispatch.choose(self.cache, self._clock.monotonic())
-        for number, key in enumerate(chosen):
+        for number, keys in enumerate(chosen):
             try:
-                host = self._dispatch.host(key)
+                host = self._dispatch.host(keys[0])
                 if host and self._send_to is not None:
-                    self._send_to(key, host)
+                    self._send_to(keys, host)
                 else:
-                    self._send(key)
+                    self._send(keys)
             except SendError as error:
                 log.warning("the broker takes no messages", error=str(error))
-                self._dispatch.unsend(chosen[number:])
+                self._dispatch.unsend(itertools.chain.from_iterable(chosen[number:]))
                 return False
         return False
 

@@ -39,7 +39,7 @@ def serve(
         try:
             with keep(leadership) as turn:
                 request_operations.complete_lists(runtime)
-                _act(turn, leadership, make(leadership.epoch), options, stop, each)
+                _act(turn, leadership, make(leadership.epoch), runtime, options, stop, each)
         except FencedError as error:
             log.warning("standing by", reason=str(error))
         except StoreError as error:
@@ -68,6 +68,7 @@ def _act(
     turn: Turn,
     leadership: Leadership,
     manager: Manager,
+    runtime: Runtime,
     options: ManagerOptions,
     stop: threading.Event,
     each: Callable[[], None],
@@ -78,8 +79,8 @@ def _act(
             busy = manager.tick()
             leadership.wanted_slots = manager.wanted_slots
             each()
-            if not busy:
-                stop.wait(options.tick)
+            if not busy and not stop.is_set():
+                runtime.wakeups.wait(stop, options.tick)
     finally:
         manager.close()
 

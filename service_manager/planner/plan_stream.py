@@ -28,7 +28,7 @@ from tasks.errors import RequestRefusedError
 from tasks.model.packages import Packages
 from tasks.model.plan import Gap, PlannedTask
 from tasks.model.spec import ReprojectSpec, load_spec
-from tasks.model.task_keys import canonical, key_of
+from tasks.model.task_keys import canonical, digest_of
 from tasks.request.checks import Limits, check_request, request_notes
 from tasks.request.document import Request
 from tasks.request.regions import region_tiles
@@ -36,7 +36,7 @@ from tasks.request.resolved import Geometry, ResolvedRequest, resolve
 from tasks.request.taking import taking_notes
 
 MOST_CELLS = 20_000  # of the lattice: only a raster that is all edge has more
-VERSION = 3  # raise it when the same request on the same listing would be planned otherwise
+VERSION = 4  # raise it when the same request on the same listing would be planned otherwise
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,7 +140,7 @@ class PlanStream:
         )
         products = repr(self._resolved.products)
         package = self.package.digest if self.package else ""
-        return key_of(canonical([VERSION, asked, products, package]).decode("ascii"))
+        return digest_of(canonical([VERSION, asked, products, package]).decode("ascii"))
 
     def stamp(self) -> str:
         """Return a text that changes when the archive lists anything else for the request.
@@ -157,7 +157,7 @@ class PlanStream:
             ]
         except ArchiveError:
             return ""  # the search will say so, if it fails too
-        return key_of(canonical(found).decode("ascii")) if all(found) else ""
+        return digest_of(canonical(found).decode("ascii")) if all(found) else ""
 
     def stretches(
         self, known: Sequence[Planned] = (), *, trusted: bool = False

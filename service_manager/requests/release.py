@@ -206,7 +206,7 @@ class Dropping:
                 claim = running.claim if running else before.claim
                 workers.order_kill(self._runtime.store, self._runtime.clock, worker, claim)
         elif after.state is State.READY and not after.not_before:
-            self._dispatch.add(key, after.sponsor)
+            self._dispatch.add(key, after.sponsor, after.task_class, alone=after.alone)
         found = self._cache.running.get(key)
         if found is not None:
             found.sponsor = after.sponsor

@@ -20,7 +20,7 @@ from tasks.storage.store import BATCH_OPERATIONS, Delete, MergeEntity, Operation
 from tasks.tables import history
 from tasks.tables.runtime import Runtime
 from tasks.tables.task_rows import CompletionEvent
-from tasks.tables.task_table import note_counted, tell_interest
+from tasks.tables.task_table import note_counted, returned, tell_interest
 
 log = structlog.get_logger("manager.completion_events")
 
@@ -36,6 +36,7 @@ class Processed:
     ready: list[Task] = field(default_factory=list)
     later: list[tuple[float, str]] = field(default_factory=list)  # not before, key
     ended: list[CompletionEvent] = field(default_factory=list)  # attempts that ended
+    returned: list[CompletionEvent] = field(default_factory=list)  # claimed tasks given back
     more: bool = False  # some shard has more events
 
 
@@ -92,6 +93,7 @@ class CompletionEvents:
             self._counted -= {history.attempt_id(n) for n in some}
             result.later += [(n.not_before, n.key) for n in some if n.not_before]
             result.ended += [n for n in some if n.number and not n.counted]
+            result.returned += filter(returned, some)
             if len(some) == limit:  # the rest of the shard next time, past what has to be kept
                 self._after[number] = some[-1]
                 result.more = True

@@ -1,47 +1,81 @@
 """Dispatch: which ready tasks are sent to the workers, fairly, and when one is sent again.
 
+A message names a batch: tasks of one request, kind, product and shard, those of one family first,
+as many as make some seconds of work by the history of their classes. A task of a class without
+history goes alone, and so does one whose latest attempt failed. Batches get smaller as less is
+ready, so that no slot idles while another has a batch before it.
+
 Pure: time comes in, keys come out. A message may get lost and a worker may be slow to say what it
 claimed, so all counts here are estimates that the sweep puts right.
 """
 
 import heapq
-from collections import deque
-from collections.abc import Iterable, Mapping
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from service_manager.tasks.input_locations import InputLocations
 from service_manager.tasks.manager_cache import ManagerCache
 from service_manager.tasks.preference import LOOK, Preference
+from tasks.model.task_keys import family, mates
+from tasks.tables.task_rows import ReadyMarker
 
 _BACKLOG = 4.0  # seconds of work kept on the queue
 _AHEAD = 64  # messages at most kept for slots that are busy, apart from that
 _SPARE = 2  # further messages
-_KEPT = 8  # windows of one request's ready tasks that are remembered
+_KEPT = 32  # windows of one request's ready tasks that are remembered
+_BATCH = 20  # tasks at most; of their transactions the largest has four operations a task
+_SECONDS = 2.0  # of work in a batch
+_TURNS = 2  # messages for each slot, at least, that the ready tasks are divided into
 _DOUBLINGS = 3  # of the time before a message is sent again
 
 
 @dataclass(slots=True)
 class _Sent:
     at: float
+    message: int
     host: str = ""  # whose own queue has it, else the one of all
     tries: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    sponsor: str
+    task_class: str
+    alone: bool
 
 
 @dataclass
 class _Ready:
     fresh: dict[str, None] = field(default_factory=dict)  # not sent yet, in order
     sent: dict[str, _Sent] = field(default_factory=dict)
+    messages: Counter[int] = field(default_factory=Counter)  # tasks of each that are in `sent`
     more: bool = False  # the table has more than is remembered
     passed: int = 0  # times in a row that another than the first was sent
+
+    def send(self, key: str, sent: _Sent) -> None:
+        self.drop(key)
+        self.sent[key] = sent
+        self.messages[sent.message] += 1
+
+    def drop(self, key: str) -> bool:
+        sent = self.sent.pop(key, None)
+        if sent is None:
+            return False
+        self.messages[sent.message] -= 1
+        if not self.messages[sent.message]:
+            del self.messages[sent.message]
+        return True
 
 
 class Dispatch:
     """Ready tasks by sponsoring request.
 
-    `window` limits what one request has on the queue, unless there are more slots; `resend` is the
-    silence in seconds after which a message is sent again. With `locations`, a task is sent to the
-    host that holds its inputs, and after `patience` seconds to all. Of a large request only a part
-    is kept in memory; `hungry` says when more is to be read.
+    `window` limits the messages of one request on the queue, unless there are more slots; `resend`
+    is the silence in seconds after which tasks are sent again. With `locations`, a batch is sent to
+    the host that holds its inputs, and after `patience` seconds to all. `expected` returns the
+    seconds that a task of a class takes, None while unknown. Of a large request only a part is kept
+    in memory; `hungry` says when more is to be read.
     """
 
     def __init__(
@@ -50,22 +84,25 @@ class Dispatch:
         resend: float,
         locations: InputLocations | None = None,
         patience: float = 6.0,
+        expected: Callable[[str], float | None] = lambda _: None,
     ) -> None:
+        self.expected = expected
         self._window = window
         self._resend = resend
         self._locations = locations
         self._patience = patience
         self._ready: dict[str, _Ready] = {}
-        self._sponsor: dict[str, str] = {}  # of each ready key
+        self._tasks: dict[str, _Task] = {}  # by key
+        self._messages = 0
         self._freed: deque[float] = deque()  # when attempts ended
         self._slots = 0
 
     def __len__(self) -> int:
-        return len(self._sponsor)
+        return len(self._tasks)
 
     def known(self) -> list[str]:
         """List the ready tasks in memory."""
-        return list(self._sponsor)
+        return list(self._tasks)
 
     @property
     def most(self) -> int:
@@ -74,19 +111,25 @@ class Dispatch:
 
     @property
     def wide(self) -> int:
-        """Tasks that one request may have on the queue."""
+        """Messages that one request may have on the queue."""
         return max(self._window, self._slots)
 
-    def add(self, key: str, sponsor: str) -> None:
-        """Add a ready task under a sponsor; a known task keeps its place."""
-        if self._sponsor.get(key) == sponsor:
+    def add(self, key: str, sponsor: str, task_class: str = "", *, alone: bool = False) -> None:
+        """Add a ready task under a sponsor; a known task keeps its place.
+
+        One that is to run `alone` goes into no batch.
+        """
+        task = _Task(sponsor, task_class, alone)
+        known = self._tasks.get(key)
+        if known is not None and known.sponsor == sponsor:
+            self._tasks[key] = task
             return
         self.remove(key)
         ready = self._ready.setdefault(sponsor, _Ready())
         if len(ready.fresh) >= self.most:
             ready.more = True
             return
-        self._sponsor[key] = sponsor
+        self._tasks[key] = task
         ready.fresh[key] = None
 
     def freed(self, now: float) -> None:
@@ -95,13 +138,13 @@ class Dispatch:
 
     def remove(self, key: str) -> None:
         """Remove a task that is no longer ready."""
-        sponsor = self._sponsor.pop(key, None)
-        if sponsor is None:
+        task = self._tasks.pop(key, None)
+        if task is None:
             return
-        ready = self._ready[sponsor]
+        ready = self._ready[task.sponsor]
         ready.fresh.pop(key, None)
-        ready.sent.pop(key, None)
-        self._forget(sponsor)
+        ready.drop(key)
+        self._forget(task.sponsor)
 
     def sent(self, sponsor: str) -> list[str]:
         """List the tasks of a request that workers may be about to take."""
@@ -136,23 +179,23 @@ class Dispatch:
             self._forget(sponsor)
 
     def reconcile(
-        self, shard: str, found: Mapping[str, str], until: Mapping[str, str] | None = None
+        self, shard: str, found: Mapping[str, ReadyMarker], until: Mapping[str, str] | None = None
     ) -> None:
         """Make the ready tasks of a shard those that a sweep found.
 
-        `found` has the sponsor by key. Of requests in `until`, only the tasks up to that key were
+        `found` has the markers by key. Of requests in `until`, only the tasks up to that key were
         read.
         """
         read = until or {}
         gone = [
             key
-            for key, sponsor in self._sponsor.items()
-            if key[0] == shard and key not in found and not key > read.get(sponsor, "g")
+            for key, task in self._tasks.items()
+            if key[0] == shard and key not in found and not key > read.get(task.sponsor, "g")
         ]
         for key in gone:
             self.remove(key)
-        for key, sponsor in found.items():
-            self.add(key, sponsor)
+        for key, marker in found.items():
+            self.add(key, marker.request, marker.task_class, alone=marker.alone)
         for sponsor in read:
             self._ready.setdefault(sponsor, _Ready()).more = True
 
@@ -161,14 +204,17 @@ class Dispatch:
         if not ready.fresh and not ready.sent and not ready.more:
             del self._ready[sponsor]
 
-    def choose(self, cache: ManagerCache, now: float) -> list[str]:
-        """Choose the keys to send now.
+    def choose(self, cache: ManagerCache, now: float) -> list[tuple[str, ...]]:
+        """Choose the batches to send now.
 
         The owner with the least in flight comes first, then the request with the least, then the
         oldest: one request cannot hide another, however large.
         """
         self._slots = cache.slots
-        allowed = self._allowed(cache, now)
+        due = self._all_due(now)
+        room = self._room(cache, due, now)
+        unsent = sum(len(self._ready[r].fresh) + len(due[r]) for r in due if self._may(cache, r))
+        most = min(_BATCH, max(1, unsent // max(1, _TURNS * cache.slots)))
         flying, owners = self._in_flight(cache)
         heap = [
             (*self._rank(cache, request, flying, owners), request)
@@ -177,47 +223,48 @@ class Dispatch:
         ]
         heapq.heapify(heap)
         prefer = self._preference(cache)
-        due = self._all_due(now)
-        chosen: list[str] = []
-        while heap and len(chosen) < allowed:
+        chosen: list[tuple[str, ...]] = []
+        while heap and room.left:
             *rank, request = heapq.heappop(heap)
             current = self._rank(cache, request, flying, owners)
             if tuple(rank) != current:  # the owner got another task meanwhile
                 heapq.heappush(heap, (*current, request))
                 continue
-            key = self._next(request, due[request], now, prefer)
-            if key is None:
+            batch = self._next(request, due[request], now, prefer, most)
+            if not batch:
                 continue
-            chosen.append(key)
-            flying[request] = flying.get(request, 0) + 1
+            chosen.append(batch)
+            room.take(len(batch))
+            flying[request] = flying.get(request, 0) + len(batch)
             owner = _owner(cache, request)
-            owners[owner] = owners.get(owner, 0) + 1
+            owners[owner] = owners.get(owner, 0) + len(batch)
             heapq.heappush(heap, (*self._rank(cache, request, flying, owners), request))
         return chosen
 
-    def _allowed(self, cache: ManagerCache, now: float) -> int:
-        """Return how many messages to send now.
+    def _room(self, cache: ManagerCache, due: Mapping[str, Collection[str]], now: float) -> "_Room":
+        """Return how much to send now.
 
-        One for each idle slot, some ahead for busy slots, and as many as keep the queue filled at
-        the recent rate. No more, because messages are taken in turn: a new request's tasks come
-        behind all that is on the queue.
+        A message for each idle slot and some ahead for busy slots, or as many tasks as keep the
+        queue filled at the recent rate. No more, because messages are taken in turn: a new
+        request's tasks come behind all that is on the queue.
         """
         while self._freed and self._freed[0] < now - _BACKLOG / 2:
             self._freed.popleft()
-        idle = max(0, cache.slots - len(cache.running))
-        goal = idle + max(min(cache.slots, _AHEAD) + _SPARE, 2 * len(self._freed))
-        waiting = sum(
-            1
-            for ready in self._ready.values()
-            for sent in ready.sent.values()
-            if not self._due(sent, now)
-        )
-        return max(0, goal - waiting)
+        waiting = [
+            sent.message
+            for request, ready in self._ready.items()
+            for again in [{*due[request]}]
+            for key, sent in ready.sent.items()
+            if key not in again
+        ]
+        messages = cache.idle + min(cache.slots, _AHEAD) + _SPARE
+        tasks = cache.idle + 2 * len(self._freed)
+        return _Room(messages - len(set(waiting)), tasks - len(waiting))
 
     def _in_flight(self, cache: ManagerCache) -> tuple[dict[str, int], dict[str, int]]:
         requests = {request: len(ready.sent) for request, ready in self._ready.items()}
         for running in cache.running.values():
-            if running.key not in self._sponsor:
+            if running.key not in self._tasks:
                 requests[running.sponsor] = requests.get(running.sponsor, 0) + 1
         owners: dict[str, int] = {}
         for request, number in requests.items():
@@ -242,17 +289,19 @@ class Dispatch:
 
     def host(self, key: str) -> str:
         """Return the host for which a task was chosen; empty means all hosts."""
-        sponsor = self._sponsor.get(key)
-        sent = self._ready[sponsor].sent.get(key) if sponsor is not None else None
+        task = self._tasks.get(key)
+        sent = self._ready[task.sponsor].sent.get(key) if task is not None else None
         return sent.host if sent else ""
 
     def _preference(self, cache: ManagerCache) -> Preference | None:
         if self._locations is None:
             return None
         preference = Preference(cache, self._locations)
+        seen: set[int] = set()
         for ready in self._ready.values():
             for sent in ready.sent.values():
-                if sent.host:
+                if sent.host and sent.message not in seen:
+                    seen.add(sent.message)
                     preference.waiting(sent.host)
         return preference
 
@@ -264,21 +313,66 @@ class Dispatch:
         }
 
     def _next(
-        self, request: str, due: deque[str], now: float, prefer: Preference | None
-    ) -> str | None:
+        self, request: str, due: deque[str], now: float, prefer: Preference | None, most: int
+    ) -> tuple[str, ...]:
+        """Take the next batch of a request, at most so many tasks; empty when there is none."""
         ready = self._ready[request]
         if due:
-            key = due.popleft()
-            sent = ready.sent[key]
+            first, host = due.popleft(), ""
+            batch = self._batch(first, due, None, most)
+            for key in batch[1:]:
+                due.remove(key)
+        elif len(ready.messages) >= self.wide or not ready.fresh:
+            return ()
+        else:
+            first, host = self._first(ready, prefer)
+            batch = self._batch(first, ready.fresh, prefer, most)
+            if prefer is not None and host:
+                prefer.give(batch)
+            elif prefer is not None:
+                prefer.give_all()
+        self._messages += 1
+        for key in batch:
+            ready.fresh.pop(key, None)
+            old = ready.sent.get(key)
             # What one host was given and did not take is no silence of all.
-            sent.at, sent.tries, sent.host = now, sent.tries + (not sent.host), ""
-            return key
-        if len(ready.sent) >= self.wide or not ready.fresh:
-            return None
-        key, host = self._first(ready, prefer)
-        del ready.fresh[key]
-        ready.sent[key] = _Sent(now, host)
-        return key
+            tries = old.tries + (not old.host) if old else 1
+            ready.send(key, _Sent(now, self._messages, host, tries))
+        return batch
+
+    def _batch(
+        self, first: str, among: Iterable[str], prefer: Preference | None, most: int
+    ) -> tuple[str, ...]:
+        """Return a task with those beside it that make a batch of some seconds, in order of key.
+
+        Those of its family come first.
+        """
+        task = self._tasks[first]
+        usual = self.expected(task.task_class)
+        if task.alone or usual is None or most < 2:
+            return (first,)
+        prefix, seconds = mates(first), usual
+        beside = [
+            key
+            for key in among
+            if key.startswith(prefix) and key != first and not self._tasks[key].alone
+        ]
+        own = family(first)
+        beside.sort(key=lambda key: (not key.startswith(own), key < first, key))
+        batch = [first]
+        known: dict[str, float | None] = {}
+        for key in beside:
+            if len(batch) >= most:
+                break
+            name = self._tasks[key].task_class
+            usual = known[name] if name in known else known.setdefault(name, self.expected(name))
+            if usual is None or seconds + usual > _SECONDS:
+                continue
+            if prefer is not None and not prefer.alike(key, first):
+                continue
+            batch.append(key)
+            seconds += usual
+        return tuple(sorted(batch))
 
     def _first(self, ready: _Ready, prefer: Preference | None) -> tuple[str, str]:
         """Return the next fresh task and its host.
@@ -290,10 +384,7 @@ class Dispatch:
             return first, ""
         key = prefer.first(ready.fresh if ready.passed < LOOK else [first])
         ready.passed = ready.passed + 1 if key and key != first else 0
-        if key:
-            return key, prefer.give(key)
-        prefer.give_all()
-        return first, ""
+        return (key, prefer.host(key)) if key else (first, "")
 
     def _due(self, sent: _Sent, now: float) -> bool:
         if sent.host:
@@ -303,12 +394,28 @@ class Dispatch:
     def unsend(self, keys: Iterable[str]) -> None:
         """Take note that the broker did not take these messages: they count as never sent."""
         for key in keys:
-            sponsor = self._sponsor.get(key)
-            if sponsor is None:
+            task = self._tasks.get(key)
+            if task is None:
                 continue
-            ready = self._ready[sponsor]
-            if ready.sent.pop(key, None) is not None:
+            ready = self._ready[task.sponsor]
+            if ready.drop(key):
                 ready.fresh[key] = None
+
+
+@dataclass
+class _Room:
+    """How many messages may be sent, or how many tasks, whichever is more."""
+
+    messages: int
+    tasks: int
+
+    @property
+    def left(self) -> bool:
+        return self.messages > 0 or self.tasks > 0
+
+    def take(self, tasks: int) -> None:
+        self.messages -= 1
+        self.tasks -= tasks
 
 
 def _owner(cache: ManagerCache, request: str) -> str:

@@ -2,7 +2,7 @@
 
 A request may have millions of tasks, so there is no object for each: open addressing over arrays
 of 80 bits of the key and a byte of state. The odds that two of ten million keys agree in these
-bits are one in 10^10. Tables are by the first byte of the key, so that none takes long to grow.
+bits are one in 10^10. Tables are by the last byte of the key, so that none takes long to grow.
 """
 
 from array import array
@@ -48,7 +48,7 @@ _ENTRIES = {
 
 
 class _Table:
-    """Keys of one first byte."""
+    """Keys of one last byte."""
 
     __slots__ = ("high", "low", "states", "taken")
 
@@ -102,9 +102,9 @@ class Ledger:
 
     def put(self, key: str, entry: Entry) -> None:
         """Set the entry of a task."""
-        table = self._tables.get(key[:2])
+        table = self._tables.get(key[-2:])
         if table is None:
-            table = self._tables[key[:2]] = _Table(_SMALLEST)
+            table = self._tables[key[-2:]] = _Table(_SMALLEST)
         low, high = _bits(key)
         place = table.find(low, high)
         self._counts[table.states[place]] -= bool(table.states[place] & _PRESENT)
@@ -112,11 +112,11 @@ class Ledger:
         self._counts[state] += 1
         table.put(low, high, state)
         if 3 * table.taken > 2 * len(table.states):
-            self._tables[key[:2]] = table.grown()
+            self._tables[key[-2:]] = table.grown()
 
     def remove(self, key: str) -> None:
         """Take a task's entry away, if it has one."""
-        table = self._tables.get(key[:2])
+        table = self._tables.get(key[-2:])
         if table is None:
             return
         place = table.find(*_bits(key))
@@ -146,10 +146,10 @@ class Ledger:
         return any(entry.outcome not in (None, TaskOutcome.DONE) for entry, _ in self.counts())
 
     def _state(self, key: str) -> int:
-        table = self._tables.get(key[:2])
+        table = self._tables.get(key[-2:])
         state = table.states[table.find(*_bits(key))] if table else 0
         return state if state & _PRESENT else 0
 
 
 def _bits(key: str) -> tuple[int, int]:
-    return int(key[2:18], 16), int(key[18:22], 16)
+    return int(key[-18:-2], 16), int(key[-22:-18], 16)

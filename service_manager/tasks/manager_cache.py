@@ -132,8 +132,15 @@ class WatchedAttempt:
     claimed_at: float  # the worker's wall clock
     since: float
     ordered: float | None = None  # when its kill was ordered
+    place: int = 0  # in the batch that was claimed with it
+    begun: bool | None = None  # whether it is in hand; None: its worker has not listed it yet
     missed: int = 0  # beats of its worker that did not list it
     course: AttemptProgress = field(default_factory=AttemptProgress)
+
+    @property
+    def in_hand(self) -> bool:
+        """Whether its slot works at it, as far as is known; it may wait in a batch instead."""
+        return not self.place if self.begun is None else self.begun
 
 
 @dataclass
@@ -146,6 +153,11 @@ class ManagerCache:
     workers: dict[str, tuple[str, int]] = field(default_factory=dict)
     """Host, and slots that take attempts, of each worker that beats."""
     reviving: set[str] = field(default_factory=set)  # requests whose retry orders are being obeyed
+
+    @property
+    def idle(self) -> int:
+        """Slots that take attempts and have none."""
+        return max(0, self.slots - sum(one.in_hand for one in self.running.values()))
 
     def interested_in(self, task: Task) -> list[Live]:
         """List the live requests with an interest in a task."""

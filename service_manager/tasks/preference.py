@@ -6,7 +6,7 @@ bottleneck.
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import islice
 
 from service_manager.tasks.input_locations import InputLocations
@@ -29,6 +29,8 @@ class Preference:
                 self._idle[host] += slots
         self._hosts = tuple(self._room)
         for running in cache.running.values():
+            if not running.in_hand:
+                continue
             host = cache.workers.get(running.worker, ("", 0))[0]
             if host in self._hosts:
                 self._idle[host] -= 1
@@ -42,23 +44,28 @@ class Preference:
         """Of the first keys the first that has its host; empty: none."""
         if len(self._hosts) < 2 or not any(self._room[host] > 0 for host in self._hosts):
             return ""
-        return next((key for key in islice(keys, LOOK) if self._has_room(self._host(key))), "")
+        return next((key for key in islice(keys, LOOK) if self._has_room(self.host(key))), "")
 
-    def give(self, key: str) -> str:
-        """Have the task wait for its host, which `first` found."""
-        host = self._host(key)
+    def alike(self, key: str, other: str) -> bool:
+        """Whether two tasks are best run on the same host."""
+        return self.host(key) == self.host(other)
+
+    def give(self, keys: Sequence[str]) -> None:
+        """Have a batch wait for its host, which `first` found for the first of its tasks."""
+        host = self.host(keys[0])
         self._room[host] -= 1
         self._idle[host] -= 1
-        self._locations.given(key, host)
-        return host
+        for key in keys:
+            self._locations.given(key, host)
 
     def give_all(self) -> None:
-        """Take note that a task was sent to all hosts: an idle slot takes it."""
+        """Take note that a batch was sent to all hosts: an idle slot takes it."""
         idle = next((host for host in self._hosts if self._idle[host] > 0), "")
         if idle:
             self._idle[idle] -= 1
 
-    def _host(self, key: str) -> str:
+    def host(self, key: str) -> str:
+        """Return the host that a task is best run on; empty: any."""
         if key not in self._found:
             self._found[key] = self._locations.host(key, self._hosts)
         return self._found[key]

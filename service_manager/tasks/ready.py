@@ -32,9 +32,12 @@ class ReadyTasks:
             for live in self._cache.interested_in(task):
                 if live.dispatchable:
                     moved = self._sponsor(task.key, live.id)
-                    self._dispatch.add(task.key, moved.sponsor if moved else live.id)
+                    self._add(task, moved.sponsor if moved else live.id)
                     return
-        self._dispatch.add(task.key, task.sponsor)
+        self._add(task, task.sponsor)
+
+    def _add(self, task: Task, sponsor: str) -> None:
+        self._dispatch.add(task.key, sponsor, task.task_class, alone=task.alone)
 
     def later(self, at: float, key: str) -> None:
         """Add a task that will be ready at a time, in POSIX seconds."""

@@ -58,21 +58,21 @@ class Sweep:
             found = self._runtime.tasks.ready(shard, limit, request)
             more = more or len(found) == limit
             for marker in found:
-                self._dispatch.add(marker.key, request)
+                self._dispatch.add(marker.key, request, marker.task_class, alone=marker.alone)
         self._dispatch.fed(request, more=more)
 
-    def _ready(self, shard: str) -> tuple[dict[str, str], dict[str, str]]:
-        """Read a shard's ready tasks: sponsors by key, and the last key read of large requests.
+    def _ready(self, shard: str) -> tuple[dict[str, ReadyMarker], dict[str, str]]:
+        """Read a shard's ready tasks by key, and the last key read of large requests.
 
         Of a large request only the first tasks are read.
         """
-        found: dict[str, str] = {}
+        found: dict[str, ReadyMarker] = {}
         until: dict[str, str] = {}
         last: ReadyMarker | None = None
         skip = False  # all of its request
         while True:
             page = self._runtime.tasks.ready(shard, _PAGE, after=last, skip=skip)
-            found |= {marker.key: marker.request for marker in page}
+            found |= {marker.key: marker for marker in page}
             if len(page) < _PAGE:
                 return found, until
             last = page[-1]

@@ -106,7 +106,7 @@ def show(
     console.print("What would go next:", markup=False)
     for one in least:
         console.print(
-            f"  {one.key[:16]}  {one.phase:12}  {size_text(one.size):>9}  worth "
+            f"  {one.key[-16:]}  {one.phase:12}  {size_text(one.size):>9}  worth "
             f"{_money(one.worth(policy, now))}: {one.why(policy, now)}",
             markup=False,
         )

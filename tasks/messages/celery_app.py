@@ -1,10 +1,11 @@
 """The Celery application: it wakes workers, and decides nothing.
 
-A message is a task key, on the queue of all workers or on that of one host's. Early acknowledgement
-and no results: a lost message is sent again by the manager, a doubled one claims nothing. Celery's
-own time limits, retries and revokes stay unused.
+A message names the task keys of a batch, all of one shard, on the queue of all workers or on that
+of one host's. Early acknowledgement and no results: a lost message is sent again by the manager, a
+doubled one claims nothing. Celery's own time limits, retries and revokes stay unused.
 """
 
+from collections.abc import Sequence
 from contextlib import suppress
 
 from celery import Celery
@@ -51,7 +52,7 @@ def make_app(redis_url: str) -> Celery:
 
 
 class Sender:
-    """Sends the message that wakes a slot for a task, on one host if it is named.
+    """Sends the message that wakes a slot for a batch of tasks, on one host if it is named.
 
     Raises kombu's OperationalError.
     """
@@ -59,11 +60,11 @@ class Sender:
     def __init__(self, application: Celery) -> None:
         self._app = application
 
-    def __call__(self, key: str, host: str = "") -> None:
+    def __call__(self, keys: Sequence[str], host: str = "") -> None:
         queue = queue_of(host) if host else QUEUE
         with self._app.producer_pool.acquire(block=True) as producer:
             self._app.send_task(
-                TASK, args=[key], queue=queue, producer=producer, retry=False, ignore_result=True
+                TASK, args=[*keys], queue=queue, producer=producer, retry=False, ignore_result=True
             )
             if host:
                 with suppress(RedisError):

@@ -5,7 +5,7 @@ it looks for requests each second.
 """
 
 import threading
-from typing import Protocol
+from typing import Protocol, cast
 
 import redis
 import structlog
@@ -13,17 +13,22 @@ import structlog
 LIST = "swathmill:news"
 LOOK = ""  # in place of a key: a request was submitted or ordered about, or a plan is made
 MOST = 100_000  # a list nobody drains does not grow beyond this
+_BLOCKED = 0.5  # seconds at most in one call
 
 
 class WakeUps(Protocol):
     """Keys on their way to the manager; any may be lost or doubled."""
 
-    def publish(self, key: str) -> None:
-        """Say that the task has a completion event. Never raises: a wake-up may be lost."""
+    def publish(self, *keys: str) -> None:
+        """Say that the tasks have completion events. Never raises: a wake-up may be lost."""
         ...
 
     def drain(self) -> list[str]:
         """Return the keys published since the last call."""
+        ...
+
+    def wait(self, stop: threading.Event, seconds: float) -> None:
+        """Return when a key is there, `stop` is set or some seconds are over."""
         ...
 
 
@@ -34,14 +39,18 @@ class MemoryWakeUps:
         self._keys: list[str] = []
         self._lock = threading.Lock()
 
-    def publish(self, key: str) -> None:
+    def publish(self, *keys: str) -> None:
         with self._lock:
-            self._keys.append(key)
+            self._keys.extend(keys)
 
     def drain(self) -> list[str]:
         with self._lock:
             found, self._keys = self._keys, []
         return found
+
+    def wait(self, stop: threading.Event, seconds: float) -> None:
+        if not self._keys:
+            stop.wait(seconds)
 
 
 class RedisWakeUps:
@@ -52,15 +61,16 @@ class RedisWakeUps:
             url, socket_timeout=5, socket_connect_timeout=2, decode_responses=True
         )
         self._log = structlog.get_logger("tasks.messages.wakeups")
+        self._first: list[str] = []  # taken off the list by `wait`
 
-    def publish(self, key: str) -> None:
+    def publish(self, *keys: str) -> None:
         try:
             with self._redis.pipeline() as pipe:
-                pipe.rpush(LIST, key)
+                pipe.rpush(LIST, *keys)
                 pipe.ltrim(LIST, -MOST, -1)
                 pipe.execute()
         except redis.RedisError as error:
-            self._log.warning("wake-up lost", key=key, error=str(error))
+            self._log.warning("wake-ups lost", keys=len(keys), error=str(error))
 
     def drain(self) -> list[str]:
         try:
@@ -71,4 +81,15 @@ class RedisWakeUps:
         except redis.RedisError as error:
             self._log.warning("wake-ups not drained", error=str(error))
             return []
-        return list(keys)
+        found, self._first = [*self._first, *keys], []
+        return found
+
+    def wait(self, stop: threading.Event, seconds: float) -> None:
+        # `stop` is not seen while the call blocks, so that it does not block for long.
+        try:
+            found = cast("list[str] | None", self._redis.blpop([LIST], min(seconds, _BLOCKED)))
+        except redis.RedisError as error:
+            self._log.warning("wake-ups not awaited", error=str(error))
+            stop.wait(seconds)
+        else:
+            self._first += found[1:] if found else []

@@ -83,6 +83,7 @@ class Task:
     `retries` counts the budget spent in this generation; `strikes` the times killed for memory.
     `fallback` is the key of the task planned in this one's place when inputs were lacking.
     `reason` says why the task FAILED, for people: in its own words, or the first cause of an input.
+    `place` is the task's place in the batch of its latest claim, from 0.
     """
 
     key: str
@@ -95,6 +96,7 @@ class Task:
     claim: str = ""
     worker: str = ""
     claimed_at: float = 0.0
+    place: int = 0
     retries: int = 0
     strikes: int = 0
     not_before: float = 0.0
@@ -108,6 +110,14 @@ class Task:
     reason: str = ""
     files: tuple[ArtifactFile, ...] = ()
     etag: str = field(default="", compare=False)
+
+    @property
+    def alone(self) -> bool:
+        """Whether it goes into no batch, because its latest attempt failed or was lost.
+
+        Then only this task is charged when it takes its worker down with it.
+        """
+        return self.category is not None
 
 
 @dataclass(frozen=True, kw_only=True)

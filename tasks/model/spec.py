@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 from tasks.model.absence import NOTHING, Absence, Absent, Unnamed
 from tasks.model.classes import sized
 from tasks.model.model import Phase
-from tasks.model.task_keys import canonical, key_of
+from tasks.model.task_keys import canonical, digest_of, key_of
 
 ALGORITHM = 1  # of a kind that names no other; raise it when a specification would make other bytes
 
@@ -381,7 +381,7 @@ class ReduceSpec(_Spec):
         text = f"reduction {self.package} {self.digest[:8]}"
         if not self.parameters:
             return text
-        return f"{text} {key_of(canonical(self.parameters).decode('ascii'))[:6]}"
+        return f"{text} {digest_of(canonical(self.parameters).decode('ascii'))[:6]}"
 
     @property
     def amount(self) -> int:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from tasks.errors import SwathmillError
 from tasks.storage.store import Entity, Row
 
-OLDEST, SCHEMA = 2, 5
+OLDEST, SCHEMA = 2, 6
 
 Upgrade = Callable[[Entity], Entity]
 

@@ -131,7 +131,7 @@ def take_over(store: Store, epoch: int) -> frozenset[str]:
 
 def attempt_id(event: CompletionEvent) -> str:
     """Return the name of an ended attempt in the cursor."""
-    return f"{event.key[:20]}.{event.number}"
+    return f"{event.key[-20:]}.{event.number}"
 
 
 def count(

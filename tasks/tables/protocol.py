@@ -1,11 +1,13 @@
-"""The worker's side of the task protocol: claim, commit, fail.
+"""The worker's side of the task protocol: claim, commit, fail, give back.
 
-Each write is one ETag-guarded transaction. After a refused or broken call the row is read again,
-and the fencing token in it decides: an answer that was lost is never taken for a failure.
+A batch is claimed and ended together: the changes of its tasks share transactions. Each task still
+has its own row, fencing token and attempt. After a refused or broken call the rows are read again,
+and the fencing token in each decides: an answer that was lost is never taken for a failure, and a
+task that has moved on costs the others of its batch nothing.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import structlog
 
@@ -16,6 +18,7 @@ from tasks.model.spec import Spec
 from tasks.model.task_keys import shard
 from tasks.storage.store import Operation, Row
 from tasks.tables import task_table, transitions
+from tasks.tables.batch import change_tasks, tagged
 from tasks.tables.runtime import Runtime, new_id
 from tasks.tables.transitions import Change, RetryPolicy
 
@@ -64,46 +67,100 @@ class Claimed:
         )
 
 
+@dataclass(frozen=True, kw_only=True)
+class End:
+    """How an attempt ended: with the artifact's files, or with the attempt's failure category.
+
+    The blobs of `files` must be stored. `asked` is a delay in seconds that the server asked for;
+    `healing` has a bit for each input whose blob is missing or damaged. `first` is the task as
+    claimed: if its row has not changed since, the row is not read again.
+    """
+
+    attempt: Attempt
+    files: Sequence[ArtifactFile] = ()
+    asked: float = 0.0
+    healing: int = 0
+    first: Task | None = None
+
+
 def claim(
     runtime: Runtime, key: str, worker: str, policy: RetryPolicy, fencing_token: str = ""
 ) -> Claimed | None:
-    """Take a READY task, or None when there is nothing to take: the message was stale or doubled.
+    """Claim a batch of one task, as `claim_batch`; None when there is nothing to take."""
+    tokens = {key: fencing_token} if fencing_token else {}
+    return next(iter(claim_batch(runtime, [key], worker, policy, tokens)), None)
 
-    Inputs are read before the claim. One that is not DONE any more (another task found its blobs
-    missing) makes this a failed attempt by `policy`, so that the manager sees to it.
+
+def claim_batch(
+    runtime: Runtime,
+    keys: Sequence[str],
+    worker: str,
+    policy: RetryPolicy,
+    tokens: Mapping[str, str] | None = None,
+) -> list[Claimed]:
+    """Take those of some tasks that are READY, in the order of `keys`.
+
+    All keys are of one shard. A message that was stale or doubled takes nothing. `tokens` are
+    fencing tokens by key, otherwise they are drawn.
+
+    Inputs are read before the claim. A task with one that is not DONE any more (another task found
+    its blobs missing) has a failed attempt by `policy`, so that the manager sees to it.
 
     Raises:
         StoreError: storage does not answer; the monitor deals with what may have been claimed.
     """
-    task = runtime.tasks.task(key)
-    if task is None or not _claimable(task):
-        return None
-    spec = runtime.tasks.spec(key)
-    inputs = {i: runtime.tasks.task(given.key) for i, given in enumerate(spec.inputs)}
-    fencing_token = fencing_token or new_id(runtime.random)
-    taken = _take(runtime, key, worker, fencing_token, first=task)
-    if taken is None:
-        return None
-    absent = sum(1 << i for i, t in inputs.items() if t is None or t.state is not State.DONE)
-    claimed = Claimed(
-        task=taken,
-        spec=spec,
-        input_files={
-            i: _wanted(t.files, spec.inputs[i].file) for i, t in inputs.items() if t is not None
-        },
-    )
-    if absent:
-        now = runtime.clock.now()
-        attempt = claimed.attempt(
-            started=now,
-            ended=now,
-            duration=0.0,
-            category=Category.SOURCE_BLOB_MISSING,
-            message="an input is being made again",
-        )
-        fail(runtime, attempt, policy, healing=absent)
-        return None
+    number = shard(keys[0])
+    seen = runtime.tasks.tasks(number, sorted(set(keys)))
+    found = {key: seen[key] for key in keys if key in seen and _claimable(seen[key])}
+    if not found:
+        return []
+    specs = runtime.tasks.specs(number, sorted(found))
+    given = runtime.tasks.tasks_of_all(one.key for spec in specs.values() for one in spec.inputs)
+    own = {key: (tokens or {}).get(key) or new_id(runtime.random) for key in found}
+    taken = _take(runtime, found, own, worker)
+    claimed, lacking = list[Claimed](), list[End]()
+    for key, task in taken.items():
+        inputs = [given.get(one.key) for one in specs[key].inputs]
+        absent = sum(1 << i for i, t in enumerate(inputs) if t is None or t.state is not State.DONE)
+        files = {
+            i: _wanted(t.files, specs[key].inputs[i].file)
+            for i, t in enumerate(inputs)
+            if t is not None
+        }
+        one = Claimed(task=task, spec=specs[key], input_files=files)
+        if absent:
+            lacking.append(_without_input(runtime, one, absent))
+        else:
+            claimed.append(one)
+    if lacking:
+        end_batch(runtime, lacking, policy)
     return claimed
+
+
+def end_batch(runtime: Runtime, ends: Sequence[End], policy: RetryPolicy) -> list[bool]:
+    """Change tasks of one shard from RUNNING to what their attempts' ends make of them.
+
+    With files that is DONE; else READY (later), WAITING or FAILED, by the attempt's category. The
+    manager calls this function for the attempts of a lost worker.
+
+    Returns:
+        For each end, whether it took effect. If not, another attempt holds the task under another
+        fencing token: leave the blobs alone, the sweep deletes them.
+
+    Raises:
+        StoreError: storage does not answer and some outcome is unknown. Calling again is safe.
+        ValueError: a task has more files than a row can name (about 200). All others are written.
+    """
+    now = runtime.clock.now()
+    decisions: dict[str, transitions.Decision] = {}
+    for end in ends:
+        decisions[end.attempt.key] = _once(runtime, end, policy, now)
+    first = {end.attempt.key: end.first for end in ends if end.first is not None}
+    after = change_tasks(runtime, decisions, first=first)
+    ours = [after.get(end.attempt.key) is not None for end in ends]
+    if any(ours):
+        runtime.wakeups.publish(*(e.attempt.key for e, own in zip(ends, ours, strict=True) if own))
+    return ours
 
 
 def commit(
@@ -112,19 +169,9 @@ def commit(
     files: Sequence[ArtifactFile],
     first: Task | None = None,
 ) -> bool:
-    """Change a task from RUNNING to DONE; the blobs of `files` must be stored.
-
-    `first` is the task as claimed. If its row has not changed since, the row is not read again.
-
-    Returns:
-        Whether this attempt's artifact is the task's. If False, another attempt holds the task
-        under another fencing token: leave the blobs alone, the sweep deletes them.
-
-    Raises:
-        StoreError: storage does not answer and the outcome is unknown. Calling again is safe.
-        ValueError: there are more files than a row can name (about 200).
-    """
-    return _end(runtime, attempt, lambda task: transitions.commit(task, attempt, files), first)
+    """Change a task from RUNNING to DONE, as `end_batch`."""
+    end = End(attempt=attempt, files=files, first=first)
+    return end_batch(runtime, [end], RetryPolicy())[0]
 
 
 def fail(
@@ -134,21 +181,24 @@ def fail(
     asked: float = 0.0,
     healing: int = 0,
 ) -> bool:
-    """Change a task from RUNNING to READY (later), WAITING or FAILED, by the attempt's category.
+    """Change a task from RUNNING to what its failed attempt makes of it, as `end_batch`."""
+    return end_batch(runtime, [End(attempt=attempt, asked=asked, healing=healing)], policy)[0]
 
-    `asked` is a delay in seconds that the server asked for; `healing` has a bit for each input
-    whose blob is missing or damaged. The manager calls this function for a lost worker. It returns
-    and raises the same as `commit`.
+
+def give_back(
+    runtime: Runtime, claims: Mapping[str, str], category: Category | None = None
+) -> None:
+    """Change claimed tasks of one shard that were not begun from RUNNING to READY.
+
+    `claims` has their fencing tokens by key. No attempt is recorded and no budget spent. With a
+    `category`, each goes into no batch the next time. Raises StoreError as `change_tasks` does.
     """
-    jitter = runtime.random.random()
-    now = runtime.clock.now()
 
-    def decide(task: Task) -> Change:
-        return transitions.fail(
-            task, attempt, policy, now=now, jitter=jitter, asked=asked, healing=healing
-        )
+    def decision(token: str) -> transitions.Decision:
+        return lambda task: transitions.give_back(task, token, category)
 
-    return _end(runtime, attempt, decide)
+    change_tasks(runtime, {key: decision(token) for key, token in claims.items()})
+    runtime.wakeups.publish(*claims)
 
 
 def lose_inputs(runtime: Runtime, claimed: Claimed, damaged: int) -> None:
@@ -211,65 +261,75 @@ def change_task(
             result = decide(first)
             if result.operations:
                 etags = runtime.tasks.transact(shard(key), result.operations)
-                return _tagged(result.task, etags)
+                return tagged(result.task, etags)
         except StoreError as error:
             log.debug("read again", task=key, error=str(error))
     etags = runtime.tasks.update(runtime.clock, key, change)
-    return _tagged(found[0], etags) if found else None
+    return tagged(found[0], etags) if found else None
 
 
-def _tagged(task: Task, etags: Sequence[str]) -> Task:
-    """Return a task with its ETag after a transaction, whose first row is always the task's own."""
-    return replace(task, etag=etags[0]) if etags else task
-
-
-def _take(runtime: Runtime, key: str, worker: str, fencing_token: str, first: Task) -> Task | None:
+def _take(
+    runtime: Runtime, found: Mapping[str, Task], tokens: Mapping[str, str], worker: str
+) -> dict[str, Task]:
+    """Claim tasks as they were read; return those that are ours then."""
     now = runtime.clock.now()
 
-    def decide(task: Task) -> Change:
-        if task.claim == fencing_token:
-            return Change(task=task, operations=())
-        return transitions.claim(task, fencing_token, worker, now)
+    def decision(token: str, place: int) -> transitions.Decision:
+        def decide(task: Task) -> Change:
+            if task.claim == token:
+                return Change(task=task, operations=())
+            return transitions.claim(task, token, worker, now, place)
 
-    try:
-        taken = change_task(runtime, key, decide, first=first)
-    except FencedError:
-        return None
-    if taken is None or taken.state is not State.RUNNING or taken.claim != fencing_token:
-        return None
-    return taken
+        return decide
+
+    decisions = {key: decision(tokens[key], place) for place, key in enumerate(found)}
+    after = change_tasks(runtime, decisions, first=found)
+    return {
+        key: task
+        for key in found
+        if (task := after[key]) is not None
+        and task.state is State.RUNNING
+        and task.claim == tokens[key]
+    }
 
 
-def _end(
-    runtime: Runtime,
-    attempt: Attempt,
-    decide: transitions.Decision,
-    first: Task | None = None,
-) -> bool:
-    """End an attempt once.
+def _without_input(runtime: Runtime, claimed: Claimed, absent: int) -> End:
+    now = runtime.clock.now()
+    attempt = claimed.attempt(
+        started=now,
+        ended=now,
+        duration=0.0,
+        category=Category.SOURCE_BLOB_MISSING,
+        message="an input is being made again",
+    )
+    return End(attempt=attempt, healing=absent, first=claimed.task)
+
+
+def _once(runtime: Runtime, end: End, policy: RetryPolicy, now: float) -> transitions.Decision:
+    """Decide an attempt's end once.
 
     The attempt's row, written in the same transaction, tells whether the end took effect: the task
     itself may have moved on since.
     """
-    key = attempt.key
+    attempt = end.attempt
+    jitter = runtime.random.random()
 
-    def once(task: Task) -> Change:
+    def decide(task: Task) -> Change:
         try:
-            return decide(task)
+            if attempt.category is None:
+                return transitions.commit(task, attempt, end.files)
+            return transitions.fail(
+                task, attempt, policy, now=now, jitter=jitter, asked=end.asked, healing=end.healing
+            )
         except FencedError:
-            ended = runtime.tasks.attempt(key, attempt.number)
+            ended = runtime.tasks.attempt(attempt.key, attempt.number)
             if ended is None or ended.claim != attempt.claim:
                 raise
             if ended.category != attempt.category:
                 raise
             return Change(task=task, operations=())
 
-    try:
-        task = change_task(runtime, key, once, first=first)
-    except FencedError:
-        return False
-    runtime.wakeups.publish(key)
-    return task is not None
+    return decide
 
 
 def _claimable(task: Task) -> bool:

@@ -93,10 +93,15 @@ class WriteFence:
 
 @dataclass(frozen=True, kw_only=True)
 class ReadyMarker:
-    """A task that is ready, under the request on whose account it runs."""
+    """A task that is ready, under the request on whose account it runs.
+
+    `alone` says that it goes into no batch.
+    """
 
     key: str
     request: str
+    task_class: str = ""
+    alone: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, order=True)
@@ -120,6 +125,7 @@ class RunningMarker:
     phase: Phase
     task_class: str
     sponsor: str
+    place: int = 0  # in its batch
 
 
 def dump_files(files: Sequence[ArtifactFile]) -> bytes:

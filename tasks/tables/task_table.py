@@ -16,7 +16,7 @@ One partition per shard (`keys.shard`). By RowKey prefix:
 | `z|time|key` | ready later |
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
@@ -29,7 +29,17 @@ from tasks.model.task_keys import shard
 from tasks.storage.clock import Clock
 from tasks.storage.codec import BITS, WORDS, WORDS_IN_BYTES, Codec, Form, cut
 from tasks.storage.schema import SCHEMA
-from tasks.storage.store import Entity, Insert, MergeEntity, Operation, Replace, Row, Store, Upsert
+from tasks.storage.store import (
+    PROPERTY_BYTES,
+    Entity,
+    Insert,
+    MergeEntity,
+    Operation,
+    Replace,
+    Row,
+    Store,
+    Upsert,
+)
 from tasks.tables import updates
 from tasks.tables.task_rows import (
     CompletionEvent,
@@ -149,7 +159,9 @@ def markers(task: Task) -> dict[str, Entity]:
         marker = LaterMarker(due=task.not_before, key=task.key)
         return {f"z|{due:015d}|{task.key}": LATER.dump(marker)}
     if task.state is State.READY:
-        ready = ReadyMarker(key=task.key, request=task.sponsor)
+        ready = ReadyMarker(
+            key=task.key, request=task.sponsor, task_class=task.task_class, alone=task.alone
+        )
         return {ready_row(task.sponsor, task.key): READY.dump(ready)}
     if task.state is State.RUNNING:
         running = RunningMarker(
@@ -162,6 +174,7 @@ def markers(task: Task) -> dict[str, Entity]:
             phase=task.phase,
             task_class=task.task_class,
             sponsor=task.sponsor,
+            place=task.place,
         )
         return {running_row(task.key): RUNNING.dump(running)}
     return {}
@@ -207,6 +220,11 @@ def insert_attempt(attempt: Attempt) -> Insert:
 def put_fence(request: str, *, is_open: bool) -> Upsert:
     """Write a request's write fence in a shard."""
     return Upsert(row=f"p|{request}", entity=WRITE_FENCE.dump(WriteFence(open=is_open)))
+
+
+def holds(files: Sequence[ArtifactFile]) -> bool:
+    """Whether a task's row can name these files (about 200)."""
+    return len(dump_files(files)) <= PROPERTY_BYTES
 
 
 def tell_interest(
@@ -278,6 +296,11 @@ def wait_event(task: Task) -> Upsert:
     return _put_event(task, f"w{task.generation:06d}")
 
 
+def return_event(task: Task) -> Upsert:
+    """Write the event that a task that was claimed is ready again, without an attempt."""
+    return _put_event(task, f"b{task.attempt:06d}", category=task.category)
+
+
 def _attempt_row(key: str, number: int) -> str:
     return f"a|{key}|{number:06d}"
 
@@ -306,6 +329,15 @@ def ended_attempt(row: Row) -> tuple[str, int] | None:
         return None
     _, key, name = row.row.split("|")
     return (key, int(name)) if name.isdecimal() else None
+
+
+def returned(event: CompletionEvent) -> bool:
+    """Whether an event says that a task that was claimed is ready again."""
+    return event.row.rpartition("|")[2].startswith("b")
+
+
+def _key_in(row: Row) -> str:
+    return row.row.split("|", 2)[1]
 
 
 class TaskTable:
@@ -338,23 +370,57 @@ class TaskTable:
         `keys` are in order. Rows that lie close together are read as one range; where many others
         lie between them, each row is read by itself.
         """
+        if len(keys) == 1:  # a read of one row costs less than a range
+            task = self.task(keys[0])
+            return {keys[0]: task} if task is not None else {}
+        return {task.key: task for task in map(TASK.load, self._near(shard, RowKind.TASK, keys))}
+
+    def specs(self, shard: str, keys: Sequence[str]) -> dict[str, Spec]:
+        """Return the specifications of tasks of a shard, by key, read as `tasks` reads rows.
+
+        `keys` are in order. StoreError when a task has none.
+        """
+        parts: dict[str, list[bytes]] = {}
+        for row in self._near(shard, RowKind.SPEC, keys):
+            parts.setdefault(_key_in(row), []).append(_SPEC.load(row).json)
+        absent = [key for key in keys if key not in parts]
+        if absent:
+            raise StoreError(f"task {absent[0]} has no specification")
+        return {key: load_spec(b"".join(found)) for key, found in parts.items()}
+
+    def tasks_of_all(self, keys: Iterable[str]) -> dict[str, Task]:
+        """Return tasks of any shards, by key, read as `tasks` reads them."""
+        by_shard: dict[str, list[str]] = {}
+        for key in sorted(set(keys)):
+            by_shard.setdefault(shard(key), []).append(key)
         found: dict[str, Task] = {}
-        left = list(keys)
-        while left:
-            start, end = task_row(left[0]), task_row(left[-1]) + "\0"
-            most = _APART * len(left)
-            page = list(self._store.scan(TABLE, shard, start, end, limit=most))
-            wanted = {task_row(key) for key in left}
-            met = [TASK.load(row) for row in page if row.row in wanted]
-            found |= {task.key: task for task in met}
-            if len(page) < most:
-                break
-            left = [key for key in left if task_row(key) > page[-1].row]
-            if _APART * len(met) < len(page):
-                one_by_one = (self.task(key) for key in left)
-                found |= {task.key: task for task in one_by_one if task is not None}
-                break
+        for number, some in by_shard.items():
+            found |= self.tasks(number, some)
         return found
+
+    def _near(self, shard: str, kind: RowKind, keys: Sequence[str]) -> Iterator[Row]:
+        """Yield the rows of a kind that belong to keys of a shard, in order, in as few calls.
+
+        Each key has one row, or several side by side. What lies close together is read as one
+        range.
+        """
+        left = list(keys)
+        start = f"{kind}|{left[0]}" if left else ""
+        while left:
+            most = _APART * len(left)
+            page = list(self._store.scan(TABLE, shard, start, f"{kind}|{left[-1]}}}", limit=most))
+            wanted = set(left)
+            met = [row for row in page if _key_in(row) in wanted]
+            yield from met
+            if len(page) < most:
+                return
+            start, reached = page[-1].row + "\0", _key_in(page[-1])
+            left = [key for key in left if key >= reached]
+            if _APART * len(met) < len(page):
+                for key in left:
+                    first = max(start, f"{kind}|{key}")
+                    yield from self._store.scan(TABLE, shard, first, f"{kind}|{key}}}")
+                return
 
     def all_tasks(self, shard: str) -> Iterator[Task]:
         """Yield all tasks of a shard."""

@@ -160,8 +160,11 @@ def sponsor(task: Task, request: str) -> Change:
     return _change(task, replace(task, sponsor=request))
 
 
-def claim(task: Task, fencing_token: str, worker: str, now: float) -> Change:
-    """READY -> RUNNING: a worker takes the task as attempt k + 1."""
+def claim(task: Task, fencing_token: str, worker: str, now: float, place: int = 0) -> Change:
+    """READY -> RUNNING: a worker takes the task as attempt k + 1.
+
+    `place` is the task's place in the batch that is claimed together.
+    """
     if task.state is not State.READY or task.not_before:
         raise FencedError(f"task {task.key} is {task.state}, not ready")
     new = replace(
@@ -170,9 +173,20 @@ def claim(task: Task, fencing_token: str, worker: str, now: float) -> Change:
         claim=fencing_token,
         worker=worker,
         claimed_at=now,
+        place=place,
         attempt=task.attempt + 1,
     )
     return _change(task, new)
+
+
+def give_back(task: Task, fencing_token: str, category: Category | None = None) -> Change:
+    """Change RUNNING to READY without an attempt: its worker did not begin what it had claimed.
+
+    With a `category`, it goes into no batch the next time.
+    """
+    _fence(task, fencing_token)
+    new = replace(task, state=State.READY, claim="", worker="", category=category or task.category)
+    return _change(task, new, (task_table.return_event(new),))
 
 
 def commit(task: Task, attempt: Attempt, files: Sequence[ArtifactFile]) -> Change:

@@ -11,7 +11,7 @@ from tasks.storage.clock import Clock
 from tasks.storage.store import Entity, Insert, Operation, Replace, Row, Store
 
 TRIES = 8
-_FIRST_WAIT = 0.05  # seconds; doubles with each broken call
+FIRST_WAIT = 0.05  # seconds; doubles with each broken call
 
 Change = Callable[[Row | None], tuple[Operation, ...]]
 
@@ -35,7 +35,7 @@ def update(
             last: StoreError = error
         except StoreError as error:
             last = error
-            clock.sleep(_FIRST_WAIT * 2**number)
+            clock.sleep(FIRST_WAIT * 2**number)
     raise StoreError(f"{table} row {row!r}: gave up after {TRIES} tries: {last}") from last
 
 

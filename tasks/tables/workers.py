@@ -13,7 +13,7 @@ from pydantic import TypeAdapter
 
 from tasks.model.model import Phase
 from tasks.storage.clock import Clock
-from tasks.storage.codec import WORDS, Codec, Form
+from tasks.storage.codec import WORDS, WORDS_IN_BYTES, Codec, Form
 from tasks.storage.store import Delete, Insert, Operation, Replace, Row, Store
 from tasks.tables import updates
 
@@ -54,6 +54,7 @@ class WorkerRow:
     beat_at: float
     sequence: int = 0
     attempts: tuple[RunningAttempt, ...] = ()
+    waiting: tuple[str, ...] = ()  # fencing tokens claimed, of tasks not begun or not committed yet
     orders: tuple[str, ...] = ()  # fencing tokens to kill
     moves: tuple[str, ...] = ()  # fencing tokens to kill and hand back, for others to run
     hold: Hold = Hold.NONE
@@ -85,6 +86,7 @@ WORKER = Codec(
     "worker",
     {
         "attempts": Form(write=_attempts, read=_load_attempts),
+        "waiting": WORDS_IN_BYTES,
         "orders": WORDS,
         "moves": WORDS,
     },
@@ -108,7 +110,7 @@ def beat(store: Store, clock: Clock, worker: WorkerRow) -> Orders:
             its own attempts.
     """
     orders = Orders()
-    mine = {attempt.claim for attempt in worker.attempts}
+    mine = {attempt.claim for attempt in worker.attempts} | {*worker.waiting}
 
     def change(found: Row | None) -> tuple[Operation, ...]:
         nonlocal orders

@@ -74,7 +74,7 @@ class Line:
             data_dir=self.folder, archive=str(self.archive), attempt_memory_gb=64
         )
         self.options = ManagerOptions()
-        self.manager = Manager(self.runtime, self.options, self.plan, self.sent.append, 1)
+        self.manager = Manager(self.runtime, self.options, self.plan, self.sent.extend, 1)
 
     def plan(self, request: Request) -> Plan:
         held = FolderArchive(self.archive, self.folder / "index.sqlite", read_outline)

@@ -23,7 +23,7 @@ from tasks.model.categories import Category
 from tasks.model.model import ArtifactFile, Attempt, Phase, RequestState, State, Task, TaskOutcome
 from tasks.model.plan import Gap
 from tasks.model.spec import CollectSpec
-from tasks.model.task_keys import canonical, key_of, shard
+from tasks.model.task_keys import canonical, digest_of, shard
 from tasks.settings import Settings
 from tasks.storage.blobs import ARTIFACTS
 from tasks.storage.clock import Clock, SystemClock
@@ -161,7 +161,7 @@ def put_result(
     completeness: Completeness = WHOLE,
 ) -> str:
     """Store a finished result of a request; returns its task's key."""
-    key = key_of(canonical([request, output, name]).decode())
+    key = digest_of(canonical([request, output, name]).decode())
     blob = f"{key}/claim/{name}"
     stored = runtime.blobs.put_bytes(ARTIFACTS, blob, data)
     file = ArtifactFile(

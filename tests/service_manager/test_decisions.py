@@ -13,10 +13,12 @@ from tasks.model.categories import Category
 from tasks.model.classes import sized
 from tasks.model.model import ArtifactFile, MissingPolicy, Phase, RequestState, TaskOutcome
 from tasks.model.plan import Gap
+from tasks.model.spec import CollectSpec
+from tasks.model.task_keys import mates
 from tasks.tables.expectation import Times
 from tasks.tables.history import ClassStatistics
 from tasks.tables.request_table import PhaseCount, RequestRow
-from tasks.tables.task_rows import Interest
+from tasks.tables.task_rows import Interest, ReadyMarker
 from tasks.tables.workers import RunningAttempt, WorkerRow
 
 OPTIONS = ManagerOptions(heartbeat=5, lease=30, floor=60, ceiling=3600, factor=4, samples=5)
@@ -73,6 +75,16 @@ def listed(found: WatchedAttempt, ago: float = 0.0) -> RunningAttempt:
 # --- dispatch ---
 
 
+def sent(dispatch: Dispatch, seen: ManagerCache, now: float) -> list[str]:
+    """The keys of all batches that are sent now."""
+    return [key for batch in dispatch.choose(seen, now) for key in batch]
+
+
+def markers(*keys: str) -> dict[str, ReadyMarker]:
+    """What a sweep finds."""
+    return {key: ReadyMarker(key=key, request="r") for key in keys}
+
+
 def test_owners_share_and_a_small_request_is_not_hidden() -> None:
     dispatch = Dispatch(window=64, resend=30)
     seen = cache(("large", "a", 1.0), ("small", "b", 2.0), slots=4)
@@ -80,7 +92,7 @@ def test_owners_share_and_a_small_request_is_not_hidden() -> None:
         dispatch.add(f"{i:04d}", "large")
     for i in range(3):
         dispatch.add(f"s{i}", "small")
-    chosen = dispatch.choose(seen, 0.0)
+    chosen = sent(dispatch, seen, 0.0)
     assert len(chosen) == 10
     assert sum(key.startswith("s") for key in chosen) == 3
     assert chosen[1].startswith("s")
@@ -91,12 +103,12 @@ def test_of_one_owner_the_request_with_least_in_flight_comes_first() -> None:
     seen = cache(("large", "a", 1.0), ("small", "a", 2.0), slots=2)
     for i in range(100):
         dispatch.add(f"{i:04d}", "large")
-    dispatch.choose(seen, 0.0)
+    sent(dispatch, seen, 0.0)
     dispatch.add("s0", "small")
     for key in ("0000", "0001"):
         dispatch.remove(key)
         dispatch.freed(1.0)
-    assert "s0" in dispatch.choose(seen, 1.0)
+    assert "s0" in sent(dispatch, seen, 1.0)
 
 
 def test_a_window_bounds_what_a_request_has_on_the_queue() -> None:
@@ -104,17 +116,17 @@ def test_a_window_bounds_what_a_request_has_on_the_queue() -> None:
     seen = cache(("r", "a", 1.0), slots=2)
     for i in range(20):
         dispatch.add(f"{i:04d}", "r")
-    assert len(dispatch.choose(seen, 0.0)) == 3
-    assert dispatch.choose(seen, 1.0) == []
+    assert len(sent(dispatch, seen, 0.0)) == 3
+    assert sent(dispatch, seen, 1.0) == []
     dispatch.remove("0000")
-    assert dispatch.choose(seen, 1.0) == ["0003"]
+    assert sent(dispatch, seen, 1.0) == ["0003"]
 
 
 def test_a_large_fleet_widens_the_window() -> None:
     dispatch = Dispatch(window=3, resend=30)
     for i in range(20):
         dispatch.add(f"{i:04d}", "r")
-    assert len(dispatch.choose(cache(("r", "a", 1.0), slots=10), 0.0)) == 10
+    assert len(sent(dispatch, cache(("r", "a", 1.0), slots=10), 0.0)) == 10
 
 
 def test_of_a_large_request_a_part_is_remembered() -> None:
@@ -122,21 +134,21 @@ def test_of_a_large_request_a_part_is_remembered() -> None:
     seen = cache(("r", "a", 1.0), slots=2)
     for i in range(1000):
         dispatch.add(f"{i:04d}", "r")
-    assert len(dispatch) == dispatch.most == 24
+    assert len(dispatch) == dispatch.most == 96
     taken: list[str] = []
     while not dispatch.hungry():
-        for key in dispatch.choose(seen, len(taken) / 10):
+        for key in sent(dispatch, seen, len(taken) / 10):
             dispatch.remove(key)
             taken.append(key)
-    for i in range(24, 30):
+    for i in range(96, 102):
         dispatch.add(f"{i:04d}", "r")
     dispatch.fed("r", more=False)
     assert dispatch.hungry() == []
-    for _ in range(50):
-        for key in dispatch.choose(seen, len(taken) / 10):
+    for _ in range(150):
+        for key in sent(dispatch, seen, len(taken) / 10):
             dispatch.remove(key)
             taken.append(key)
-    assert taken == [f"{i:04d}" for i in range(30)]
+    assert taken == [f"{i:04d}" for i in range(102)]
     assert len(dispatch) == 0
 
 
@@ -145,17 +157,78 @@ def test_what_a_sweep_did_not_read_is_not_gone() -> None:
     seen = cache(("r", "a", 1.0), slots=3)
     for key in ("a1", "a5", "a9"):
         dispatch.add(key, "r")
-    dispatch.reconcile("a", {"a2": "r", "a5": "r"}, {"r": "a5"})
+    dispatch.reconcile("a", markers("a2", "a5"), {"r": "a5"})
     assert dispatch.hungry() == ["r"]
-    assert sorted(dispatch.choose(seen, 0.0)) == ["a2", "a5", "a9"]
+    assert sorted(sent(dispatch, seen, 0.0)) == ["a2", "a5", "a9"]
 
 
 def test_a_message_is_sent_again_after_silence_and_ever_less_often() -> None:
     dispatch = Dispatch(window=3, resend=30)
     seen = cache(("r", "a", 1.0))
     dispatch.add("k", "r")
-    sent = [t for t in range(0, 1000) if dispatch.choose(seen, float(t))]
-    assert sent[:5] == [0, 30, 90, 210, 450]
+    times = [t for t in range(0, 1000) if sent(dispatch, seen, float(t))]
+    assert times[:5] == [0, 30, 90, 210, 450]
+
+
+def family_of(number: int, day: int = 1, product: str = "MOD09A1") -> list[str]:
+    """Keys of tasks that read the same granules."""
+    return sorted(
+        CollectSpec(
+            product=product, collection="6", granule=f"x.A2012{day:03d}.{i}", production="1"
+        ).key
+        for i in range(number)
+    )
+
+
+def batches(
+    *keys: str, usual: float | None = 0.05, slots: int = 1, alone: str = ""
+) -> list[tuple[str, ...]]:
+    """What is sent at once of ready tasks."""
+    dispatch = Dispatch(window=64, resend=30, expected=lambda _: usual)
+    for key in keys:
+        dispatch.add(key, "r", "class", alone=key == alone)
+    return dispatch.choose(cache(("r", "a", 1.0), slots=slots), 0.0)
+
+
+def test_a_batch_is_some_seconds_of_work_and_at_most_20_tasks() -> None:
+    keys = family_of(100)
+    assert [len(batch) for batch in batches(*keys, usual=0.01)][:2] == [20, 20]
+    assert [len(batch) for batch in batches(*keys, usual=0.5)][:2] == [4, 4]
+    assert {len(batch) for batch in batches(*keys, usual=5.0)} == {1}
+    assert {len(batch) for batch in batches(*keys, usual=None)} == {1}
+
+
+def test_a_batch_is_of_one_family_first_and_side_by_side_in_its_shard() -> None:
+    first, second = family_of(30), family_of(30, day=2)
+    other = family_of(30, product="MOD13A2")
+    found = batches(*first, *second, *other)
+    assert found[0] == tuple(first[:20])
+    assert all(len({mates(key) for key in batch}) == 1 for batch in found)
+
+
+def test_a_batch_leaves_work_for_idle_slots() -> None:
+    keys = family_of(40)
+    assert len(batches(*keys, slots=4)[0]) == 5
+    assert {len(batch) for batch in batches(*keys[:7], slots=4)} == {1}
+
+
+def test_what_failed_before_goes_alone() -> None:
+    keys = family_of(40)
+    found = batches(*keys, alone=keys[0])
+    assert found[0] == (keys[0],)
+    assert all(keys[0] not in batch for batch in found[1:])
+    assert len(batches(*keys, alone=keys[1])[0]) == 20
+
+
+def test_a_batch_that_no_worker_took_is_sent_again_as_one() -> None:
+    keys = family_of(40)
+    dispatch = Dispatch(window=64, resend=30, expected=lambda _: 0.1)
+    seen = cache(("r", "a", 1.0), slots=1)
+    for key in keys:
+        dispatch.add(key, "r", "class")
+    first = dispatch.choose(seen, 0.0)
+    assert dispatch.choose(seen, 1.0) == []
+    assert dispatch.choose(seen, 31.0) == first
 
 
 def test_a_paused_request_is_not_sent() -> None:
@@ -164,16 +237,16 @@ def test_a_paused_request_is_not_sent() -> None:
     live = seen.requests["r"]
     live.row = RequestRow(id="r", owner="a", state=RequestState.RUNNING, submitted=1.0, paused=True)
     dispatch.add("k", "r")
-    assert dispatch.choose(seen, 0.0) == []
+    assert sent(dispatch, seen, 0.0) == []
 
 
 def test_what_the_broker_did_not_take_is_sent_next_time() -> None:
     dispatch = Dispatch(window=3, resend=30)
     seen = cache(("r", "a", 1.0))
     dispatch.add("k", "r")
-    assert dispatch.choose(seen, 0.0) == ["k"]
+    assert sent(dispatch, seen, 0.0) == ["k"]
     dispatch.unsend(["k"])
-    assert dispatch.choose(seen, 0.5) == ["k"]
+    assert sent(dispatch, seen, 0.5) == ["k"]
 
 
 def test_a_sweep_puts_right_what_is_ready() -> None:
@@ -181,8 +254,8 @@ def test_a_sweep_puts_right_what_is_ready() -> None:
     seen = cache(("r", "a", 1.0))
     for key in ("a1", "a2", "b1"):
         dispatch.add(key, "r")
-    dispatch.reconcile("a", {"a2": "r", "a3": "r"})
-    assert sorted(dispatch.choose(seen, 0.0)) == ["a2", "a3", "b1"]
+    dispatch.reconcile("a", markers("a2", "a3"))
+    assert sorted(sent(dispatch, seen, 0.0)) == ["a2", "a3", "b1"]
 
 
 def test_quick_tasks_fill_the_queue_ahead_of_the_slots() -> None:
@@ -192,7 +265,7 @@ def test_quick_tasks_fill_the_queue_ahead_of_the_slots() -> None:
         dispatch.add(f"{i:04d}", "r")
     most = 0
     for second in range(20):
-        chosen = dispatch.choose(seen, second * 0.5)
+        chosen = sent(dispatch, seen, second * 0.5)
         most = max(most, len(chosen))
         for key in chosen:  # the workers end all of it at once
             dispatch.remove(key)
@@ -205,12 +278,12 @@ def test_a_fleet_heard_of_at_once_does_not_flood_the_queue() -> None:
     seen = cache(("r", "a", 1.0), slots=1000)
     for i in range(8000):
         dispatch.add(f"{i:04d}", "r")
-    first = dispatch.choose(seen, 0.0)
+    first = sent(dispatch, seen, 0.0)
     assert 1000 <= len(first) < 1100
     for key in first:  # the beats tell that all of it runs
         dispatch.remove(key)
         seen.running[key] = running(key)
-    assert len(dispatch.choose(seen, 15.0)) < 100
+    assert len(sent(dispatch, seen, 15.0)) < 100
 
 
 def test_what_is_on_the_queue_is_looked_at_once_however_many_are_chosen(
@@ -229,10 +302,10 @@ def test_what_is_on_the_queue_is_looked_at_once_however_many_are_chosen(
         return due(self, sent, now)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Dispatch, "_due", counted)
-    first = len(dispatch.choose(seen, 0.0))
+    first = len(sent(dispatch, seen, 0.0))
     assert first >= 2000
     seen.slots = 3000
-    assert len(dispatch.choose(seen, 1.0)) == 1000
+    assert len(sent(dispatch, seen, 1.0)) == 1000
     assert looked <= 2 * first
 
 
@@ -327,6 +400,42 @@ def test_an_attempt_is_as_old_as_its_worker_says() -> None:
     monitor = Monitor(OPTIONS, seen)
     monitor.hear([worker(1, listed(one, ago=900.0))], 1000.0)
     assert one.since == 100.0
+
+
+def test_the_time_limit_of_a_task_in_a_batch_runs_from_its_begin() -> None:
+    seen = ManagerCache()
+    one = seen.running["k"] = running()
+    one.place = 1
+    monitor = Monitor(OPTIONS, seen)
+    statistics = {"class": ClassStatistics(task_class="class", count=5, mean=20.0)}
+    for second in range(0, 200, 5):
+        beat = replace(worker(second), waiting=(one.claim,))
+        monitor.hear([beat], float(second))
+        assert monitor.look(statistics, float(second)) == Verdicts()
+    assert not one.in_hand
+    for second in range(200, 280, 5):
+        monitor.hear([worker(second, listed(one, second - 199.0))], float(second))
+        assert monitor.look(statistics, float(second)) == Verdicts()
+    assert one.in_hand
+    monitor.hear([worker(280, listed(one, 81.0))], 280.0)
+    assert [kill.running for kill in monitor.look(statistics, 280.0).kills] == [one]
+
+
+def test_what_waited_in_a_lost_batch_is_not_in_hand() -> None:
+    """As its worker's last beat tells; without one, the first of the batch was in hand."""
+    seen = ManagerCache()
+    for place, key in enumerate("abcd"):
+        one = seen.running[key] = running(key)
+        one.place = place
+    monitor = Monitor(OPTIONS, seen)
+    claims = {key: one.claim for key, one in seen.running.items()}
+    beat = worker(1, listed(seen.running["b"]))
+    monitor.hear([replace(beat, waiting=(claims["a"], claims["c"]))], 0.0)
+    monitor.hear([replace(beat, waiting=(claims["a"], claims["c"]))], 41.0)
+    lost = {v.running.key: v.running.in_hand for v in monitor.look({}, 41.0).given_up}
+    assert lost == {"a": False, "b": True, "c": False, "d": False}
+    fresh = running("e")
+    assert fresh.in_hand
 
 
 # --- how a request ends ---

@@ -69,7 +69,7 @@ class Searching(Bench):
             self.runtime,
             self.options,
             self.plan_of_request,
-            self.sent.append,
+            self.sent.extend,
             epoch,
             self.beside.submit,
         )

@@ -336,7 +336,7 @@ def stalls(b: Held, at: int, meanwhile: Callable[[], None]) -> bool:
 
     stalling = Stalling(b.runtime.store, another)
     runtime = replace(b.runtime, store=stalling)
-    over = Manager(runtime, b.options, b.plan_of_request, b.sent.append, 1)
+    over = Manager(runtime, b.options, b.plan_of_request, b.sent.extend, 1)
     stalling.at, stalling.count = at, 0
     for _ in range(6):
         if not stalled:

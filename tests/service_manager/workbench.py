@@ -91,7 +91,7 @@ class Bench:
     def restart(self, epoch: int = 1) -> None:
         """A new manager that knows nothing but the tables."""
         self.manager = Manager(
-            self.runtime, self.options, self.plan_of_request, self.sent.append, epoch
+            self.runtime, self.options, self.plan_of_request, self.sent.extend, epoch
         )
 
     def plan_of_request(self, request: Request) -> Plan:

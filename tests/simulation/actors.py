@@ -3,7 +3,7 @@ it, as it has no child processes; all else is the product's own code."""
 
 import hashlib
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -12,17 +12,26 @@ from service_manager.leader.manager import Manager
 from service_manager.options import ManagerOptions
 from service_manager.storage.retention import Retention
 from service_manager.tasks.manager_cache import ManagerCache
-from tasks.errors import BlobMissingError, FencedError, StoreError
+from tasks.errors import BlobMissingError, ConflictError, FencedError, StoreError
 from tasks.model.categories import Category
-from tasks.model.model import ArtifactFile, Attempt, RequestOrder
+from tasks.model.model import ArtifactFile, RequestOrder
 from tasks.model.plan import Plan
-from tasks.model.task_keys import SHARDS
+from tasks.model.task_keys import SHARDS, shard
 from tasks.request.document import Request
 from tasks.storage import blobs
-from tasks.tables import protocol, request_operations, request_table, retrying, task_table, workers
-from tasks.tables.runtime import Runtime, new_id
+from tasks.tables import (
+    protocol,
+    request_operations,
+    request_table,
+    retrying,
+    task_table,
+    transitions,
+    workers,
+)
+from tasks.tables.runtime import Runtime
 from tasks.tables.workers import Hold, RunningAttempt, WorkerRow
 from tests.simulation.network import Broker
+from tests.simulation.watch import Watch
 from tests.simulation.world import DiedError, Process, ViolationError, World
 
 SOON_OVER = (
@@ -118,9 +127,9 @@ def manager(
         if not retention or runtime.clock.monotonic() < due[0]:
             return
         due[0] = runtime.clock.monotonic() + 100.0
-        for shard in SHARDS:
-            cleaners[0].expire(shard)
-            cleaners[0].collect(shard)
+        for number in SHARDS:
+            cleaners[0].expire(number)
+            cleaners[0].collect(number)
 
     service.serve(runtime, options, make, cast(threading.Event, _Stop(runtime)), each)
 
@@ -132,6 +141,19 @@ class _Slot:
     length: float = 1.0
     killed: bool = False
     moved: bool = False
+
+
+@dataclass
+class _Batch:
+    """What a slot has claimed: one task in hand, others that wait or have ended."""
+
+    waiting: list[protocol.Claimed]
+    since: float
+    in_hand: _Slot | None = None
+    begun: int = 0
+    stopped: bool = False
+    ended: list[tuple[float, protocol.Claimed, protocol.End]] = field(default_factory=list)
+    writing: bool = False
 
 
 @dataclass
@@ -147,11 +169,11 @@ class SimWorker:
     options: ManagerOptions
     broker: Broker
     script: Script
-    is_done: Callable[[str], bool]
-    slots: int = 2
+    watch: Watch
+    slots: int
     delete_on_conflict: bool = False
     lost_is_failure: bool = False
-    running: dict[str, _Slot] = field(default_factory=dict)
+    batches: list[_Batch] = field(default_factory=list)
     sequence: int = 0
     hold: Hold = Hold.NONE
 
@@ -161,12 +183,24 @@ class SimWorker:
         return self.process.name.partition("#")[0]
 
     def start(self) -> None:
-        """Start the heartbeat and the slots."""
+        """Start the heartbeat, the slots, and who tends their batches."""
         self.started = self.runtime.clock.now()
         self.heard = self.runtime.clock.monotonic()
         self.world.spawn(self.process, self._heart)
+        self.world.spawn(self.process, self._tend)
         for _ in range(self.slots):
             self.world.spawn(self.process, self._slot)
+
+    def _running(self) -> dict[str, _Slot]:
+        slots = (batch.in_hand for batch in self.batches)
+        return {slot.claimed.claim: slot for slot in slots if slot is not None}
+
+    def _waiting(self) -> tuple[str, ...]:
+        return tuple(
+            one.claim
+            for batch in self.batches
+            for one in (*batch.waiting, *(claimed for _, claimed, _ in batch.ended))
+        )
 
     def _heart(self) -> None:
         clock = self.runtime.clock
@@ -189,8 +223,9 @@ class SimWorker:
                         task_class=slot.claimed.task.task_class,
                         progress=min(1.0, (now - slot.started) / slot.length),
                     )
-                    for claim, slot in self.running.items()
+                    for claim, slot in self._running().items()
                 ),
+                waiting=self._waiting(),
             )
             try:
                 orders = workers.beat(self.runtime.store, clock, row)
@@ -198,7 +233,9 @@ class SimWorker:
             except StoreError:
                 orders = workers.Orders(hold=self.hold)
                 if clock.monotonic() - self.heard > self.options.lease:
-                    orders = workers.Orders(kill=tuple(self.running), hold=self.hold)
+                    orders = workers.Orders(kill=tuple(self._running()), hold=self.hold)
+                    for batch in self.batches:
+                        batch.stopped = True
             self._obey(orders)
             clock.sleep(self.options.heartbeat)
 
@@ -206,45 +243,104 @@ class SimWorker:
         if orders.hold is not self.hold:
             self.hold = orders.hold
             self.world.faults[f"worker {self.hold.value or 'released'}"] += 1
+        running = self._running()
         for claim in orders.kill:
-            if claim in self.running:
-                self.running[claim].killed = True
+            if claim in running:
+                running[claim].killed = True
         for claim in orders.move:
-            if claim in self.running and not self.running[claim].moved:
-                self.running[claim].moved = True
+            if claim in running and not running[claim].moved:
+                running[claim].moved = True
                 self.world.faults["attempt moved"] += 1
+        for claim in (*orders.kill, *orders.move):
+            for batch in tuple(self.batches):
+                self._give_back(batch, claim)
+
+    def _tend(self) -> None:
+        clock = self.runtime.clock
+        while True:
+            clock.sleep(1.0)
+            for batch in tuple(self.batches):
+                if self._stops(batch) or clock.monotonic() - batch.since > 10.0:
+                    self._give_back(batch)
+                if batch.ended and clock.monotonic() - batch.ended[0][0] > 1.0:
+                    self._write(batch)
 
     def _takes(self) -> bool:
-        return self.hold is Hold.NONE or (self.hold is Hold.PROBE and not self.running)
+        return self.hold is Hold.NONE or (self.hold is Hold.PROBE and not self.batches)
+
+    def _stops(self, batch: _Batch) -> bool:
+        if batch.stopped or self.hold is Hold.DRAINED:
+            return True
+        return self.hold is Hold.PROBE and batch.begun > 0
 
     def _slot(self) -> None:
         while True:
-            key = self.broker.take(self.name) if self._takes() else None
-            if key is None:
+            keys = self.broker.take(self.name) if self._takes() else []
+            if not keys:
                 self.runtime.clock.sleep(self.world.random.uniform(0.5, 1.5))
                 continue
             try:
-                self._run(key)
+                self._run(keys)
             except StoreError:
-                self.world.note(f"{self.process.name} gives up {key[:8]}")
+                self.world.note(f"{self.process.name} gives up {keys[0][-8:]} +{len(keys) - 1}")
 
-    def _run(self, key: str) -> None:
-        claim = new_id(self.runtime.random)
-        claimed = protocol.claim(self.runtime, key, self.name, self.options.retry, claim)
-        if claimed is None:
+    def _run(self, keys: list[str]) -> None:
+        clock = self.runtime.clock
+        claimed = protocol.claim_batch(self.runtime, keys, self.name, self.options.retry)
+        if not claimed:
             return
-        for given in claimed.spec.inputs:
-            if not self.is_done(given.key):
-                raise ViolationError(f"task {key[:8]} starts before input {given.key[:8]} was done")
-        slot = _Slot(claimed=claimed, started=self.runtime.clock.monotonic())
-        self.running[claim] = slot
+        for given in (given for one in claimed for given in one.spec.inputs):
+            if given.key not in self.watch.was_done:
+                raise ViolationError(f"a task starts before input {given.key[-8:]} was done")
+        batch = _Batch(waiting=claimed, since=clock.monotonic())
+        self.batches.append(batch)
         try:
-            self._attempt(claimed, slot)
+            while batch.waiting and not self._stops(batch):
+                slot = _Slot(claimed=batch.waiting.pop(0), started=clock.monotonic())
+                batch.in_hand = slot
+                batch.begun += 1
+                self.watch.begun[slot.claimed.claim] = self.world.now
+                end = self._attempt(slot)
+                batch.in_hand = None
+                batch.ended.append((clock.monotonic(), slot.claimed, end))
+            self._give_back(batch)
+            while batch.ended:
+                self._write(batch)
+                clock.sleep(0.1)
         finally:
-            self.running.pop(claim, None)
+            self.batches.remove(batch)
 
-    def _attempt(self, claimed: protocol.Claimed, slot: _Slot) -> None:
+    def _give_back(self, batch: _Batch, claim: str = "") -> None:
+        back = [one for one in batch.waiting if claim in ("", one.claim)]
+        batch.waiting[:] = [one for one in batch.waiting if one not in back]
+        if not back:
+            return
+        self.world.faults["given back"] += len(back)
+        try:
+            protocol.give_back(self.runtime, {one.task.key: one.claim for one in back})
+        except StoreError:
+            self.world.note(f"{self.process.name} does not give back {len(back)} tasks")
+
+    def _write(self, batch: _Batch) -> None:
+        if batch.writing:
+            return
+        batch.writing = True
+        some = tuple(batch.ended)
+        try:
+            for tries in range(4):
+                try:
+                    self._end([(claimed, end) for _, claimed, end in some])
+                except StoreError:
+                    self.runtime.clock.sleep(1.0 + tries)
+                else:
+                    break
+        finally:
+            del batch.ended[: len(some)]
+            batch.writing = False
+
+    def _attempt(self, slot: _Slot) -> protocol.End:
         clock, random = self.runtime.clock, self.world.random
+        claimed = slot.claimed
         started, began = clock.now(), clock.monotonic()
         category, length = self._fate(claimed.task.key)
         length *= self._slowness()
@@ -266,45 +362,41 @@ class SimWorker:
             category=category,
             message=self._said(claimed.task.key, category),
         )
-        for tries in range(4):
-            try:
-                if category is None:
-                    self._commit(claimed, attempt, files)
-                else:
-                    if category is Category.CORRUPT_BLOB_READ:
-                        protocol.lose_inputs(self.runtime, claimed, healing)
-                    protocol.fail(self.runtime, attempt, self.options.retry, healing=healing)
-            except StoreError:
-                clock.sleep(1.0 + tries)
-            else:
-                return
+        return protocol.End(attempt=attempt, files=files, healing=healing, first=claimed.task)
 
-    def _commit(
-        self, claimed: protocol.Claimed, attempt: Attempt, files: list[ArtifactFile]
-    ) -> None:
-        if not (self.delete_on_conflict or self.lost_is_failure):
-            protocol.commit(self.runtime, attempt, files, claimed.task)
+    def _end(self, some: list[tuple[protocol.Claimed, protocol.End]]) -> None:
+        for claimed, end in some:
+            if end.attempt.category is Category.CORRUPT_BLOB_READ:
+                protocol.lose_inputs(self.runtime, claimed, end.healing)
+        if self.delete_on_conflict or self.lost_is_failure:
+            for _, end in some:
+                self._end_carelessly(end)
             return
-        from tasks.errors import ConflictError
-        from tasks.model.task_keys import shard
-        from tasks.tables import transitions  # the mutants write as careless workers did
+        ends = [end for _, end in some]
+        ours = protocol.end_batch(self.runtime, ends, self.options.retry)
+        self.watch.ends([end.attempt for end in ends], ours)
 
-        task = self.runtime.tasks.task(claimed.task.key)
+    def _end_carelessly(self, end: protocol.End) -> None:
+        """Write as careless workers did."""
+        if end.attempt.category is not None:
+            protocol.end_batch(self.runtime, [end], self.options.retry)
+            return
+        task = self.runtime.tasks.task(end.attempt.key)
         try:
             if task is None:
                 return
-            change = transitions.commit(task, attempt, files)
+            change = transitions.commit(task, end.attempt, end.files)
             self.runtime.store.transact(task_table.TABLE, shard(task.key), change.operations)
         except FencedError:
             return
         except ConflictError:
             if self.delete_on_conflict:
-                self._delete(files)
+                self._delete(end.files)
         except StoreError:
             if self.lost_is_failure:
-                self._delete(files)
+                self._delete(end.files)
 
-    def _delete(self, files: list[ArtifactFile]) -> None:
+    def _delete(self, files: Sequence[ArtifactFile]) -> None:
         for file in files:
             self.runtime.blobs.delete(*blobs.split_blob(file.blob))
 

@@ -32,6 +32,7 @@ OPTIONS = ManagerOptions(
     heartbeat=4.0,
     lease=16.0,
     window=8,
+    samples=2,
     max_tasks=60,
     floor=25.0,
     ceiling=80.0,
@@ -79,7 +80,9 @@ class History:
         random = self.world.random
         self.rates = Rates(random)
         self.blobs = MemoryBlobs()
-        self.watch = Watch(world=self.world, store=self.store, blobs=self.blobs)
+        self.watch = Watch(
+            world=self.world, store=self.store, blobs=self.blobs, shortest=OPTIONS.floor / 2
+        )
         self.broker = Broker(self.world, self.rates)
         self.wakeups = Mailbox(self.world, self.rates, "wake-up")
         self.queue = Mailbox(self.world, self.rates, "request wake-up")
@@ -90,13 +93,14 @@ class History:
             crashes=dict(self.scenario.crashes),
             fails=random.choice([0.0, 0.1, 0.3]),
             hangs=random.choice([0.0, 0.0, 0.03]),
-            slow=random.choice([3.0, 10.0, 30.0]),
+            slow=random.choice([0.5, 0.5, 3.0, 10.0, 30.0]),
             machines={
                 f"worker-{i}": (start, start + random.uniform(60, 500), random.uniform(4, 12))
                 for i in range(3)
                 if (start := random.uniform(-800, STORM)) > -200
             },
         )
+        self.slots = random.choice([1, 1, 2])  # of each worker
         self.fuses = random.choice([0.0, 0.5, 0.9])
         self.processes: dict[str, Process] = {}
         self.incarnation: Counter[str] = Counter()
@@ -148,7 +152,8 @@ class History:
             options=OPTIONS,
             broker=self.broker,
             script=self.script,
-            is_done=self.watch.was_done.__contains__,
+            watch=self.watch,
+            slots=self.slots,
             delete_on_conflict=self.mutant.delete_on_conflict,
             lost_is_failure=self.mutant.lost_is_failure,
         ).start()
@@ -320,7 +325,7 @@ class History:
         world = self.world
         for name in ("manager-a", "manager-b"):
             self.start_manager(name)
-        for i in range(world.random.randint(1, 3)):
+        for i in range(world.random.choice([1, 1, 2, 3])):
             self.start_worker(f"worker-{i}")
         self.people()
         world.at(1.0, self.supervise)

@@ -13,23 +13,25 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from service_manager.fleet.monitor import Monitor
 from service_manager.leader.leadership import Leadership
 from service_manager.plans import plan_writer
 from service_manager.plans.plan_writer import PlanWriter, Written
 from service_manager.requests import lifecycle, release
 from service_manager.storage.retention import Retention
 from service_manager.tasks import brake
-from service_manager.tasks.manager_cache import Live
+from service_manager.tasks.manager_cache import Live, WatchedAttempt
 from tasks.model.categories import Category
 from tasks.model.model import ArtifactFile, Attempt, State, Task
 from tasks.model.spec import Spec
 from tasks.storage.blobs import split_blob
-from tasks.storage.store import Delete, Store
-from tasks.tables import history, protocol, transitions
+from tasks.storage.store import Delete, Store, Upsert
+from tasks.tables import batch, history, protocol, task_table, transitions
 from tasks.tables.request_table import RequestRow
 from tasks.tables.task_rows import CompletionEvent, Edge, Interest
 from tasks.tables.task_table import RowKind, kind_of
 from tasks.tables.transitions import Change
+from tasks.tables.workers import WorkerRow
 from tests.simulation.history import Mutant, simulate
 
 SEEDS = Path(__file__).with_name("mutants.json")
@@ -69,8 +71,8 @@ def _claim_ignored() -> Undo:
 def _attempt_restarted() -> Undo:
     original = transitions.claim
 
-    def claim(task: Task, fencing_token: str, worker: str, now: float) -> Change:
-        return original(replace(task, attempt=task.retries), fencing_token, worker, now)
+    def claim(task: Task, fencing_token: str, worker: str, now: float, place: int = 0) -> Change:
+        return original(replace(task, attempt=task.retries), fencing_token, worker, now, place)
 
     return _patch(transitions, "claim", claim)
 
@@ -215,6 +217,83 @@ def _stopped_without_event() -> Undo:
     return _patch(transitions, "stop", stop)
 
 
+def _waiting_charged() -> Undo:
+    """Of a lost worker's batch, what waited is charged like what was in hand."""
+    return _patch(WatchedAttempt, "in_hand", True)
+
+
+def _waiting_timed() -> Undo:
+    """The time limit of a task runs while it waits in a batch."""
+    original = Monitor._listed
+
+    def listed(
+        self: Monitor, worker: WorkerRow, running: Iterable[WatchedAttempt], now: float
+    ) -> None:
+        before = [(one, one.since) for one in running]
+        original(self, worker, [one for one, _ in before], now)
+        for one, since in before:
+            one.begun, one.since = True, min(one.since, since)
+
+    return _patch(Monitor, "_listed", listed)
+
+
+def _rest_dropped() -> Undo:
+    """A batch whose transaction met a conflict takes all of its tasks for lost."""
+    original = batch._Work._write
+
+    def write(self: batch._Work, number: str, part: Mapping[str, Change]) -> bool:
+        refused = self.refused
+        answered = original(self, number, part)
+        if self.refused > refused and len(part) > 1:
+            for key in part:
+                self.found[key] = None
+                del self.left[key]
+        return answered
+
+    return _patch(batch._Work, "_write", write)
+
+
+def _given_back_without_marker() -> Undo:
+    original = transitions.give_back
+
+    def give_back(task: Task, fencing_token: str, category: Category | None = None) -> Change:
+        change = original(task, fencing_token, category)
+        left = tuple(op for op in change.operations if kind_of(op.row) is not RowKind.READY)
+        return replace(change, operations=left)
+
+    return _patch(transitions, "give_back", give_back)
+
+
+def _given_back_unfenced() -> Undo:
+    """What a worker gives back goes back, whoever has claimed it meanwhile."""
+    original = transitions.give_back
+
+    def give_back(task: Task, fencing_token: str, category: Category | None = None) -> Change:
+        del fencing_token
+        return original(task, task.claim, category)
+
+    return _patch(transitions, "give_back", give_back)
+
+
+def _claimed_twice() -> Undo:
+    """A batch claims tasks that are running already."""
+    original = transitions.claim
+
+    def claim(task: Task, fencing_token: str, worker: str, now: float, place: int = 0) -> Change:
+        if task.state is State.RUNNING:
+            new = replace(task, claim=fencing_token, worker=worker, claimed_at=now, place=place)
+            marker = task_table.markers(new)[task_table.running_row(task.key)]
+            upsert = Upsert(row=task_table.running_row(task.key), entity=marker)
+            return Change(task=new, operations=(task_table.replace_task(new, task.etag), upsert))
+        return original(task, fencing_token, worker, now, place)
+
+    def claimable(task: Task) -> bool:
+        return task.state in (State.READY, State.RUNNING) and not task.not_before
+
+    undo = [_patch(transitions, "claim", claim), _patch(protocol, "_claimable", claimable)]
+    return lambda: [call() for call in undo].clear()
+
+
 MUTANTS = (
     Mutant(name="no fencing", apply=_no_fencing),
     Mutant(name="fencing token ignored", apply=_claim_ignored),
@@ -232,6 +311,12 @@ MUTANTS = (
     Mutant(name="runs stopped although some end well", apply=_success_ignored),
     Mutant(name="runs stopped that were asked for", apply=_retry_overruled),
     Mutant(name="run stopped without an event", apply=_stopped_without_event),
+    Mutant(name="waiting tasks charged with their worker", apply=_waiting_charged),
+    Mutant(name="time limit runs while a task waits", apply=_waiting_timed),
+    Mutant(name="batch dropped after a conflict", apply=_rest_dropped),
+    Mutant(name="task given back without its marker", apply=_given_back_without_marker),
+    Mutant(name="task given back without fencing", apply=_given_back_unfenced),
+    Mutant(name="batch claims what runs", apply=_claimed_twice),
     Mutant(name="input known to be lost not made again", apply=_lost_input_forgotten),
 )
 

@@ -1,5 +1,6 @@
 """What lies between a simulated process and the rest: storage, blobs, messages, their faults."""
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from random import Random
@@ -12,6 +13,7 @@ from tasks.tables.runtime import Runtime
 from tasks.tables.task_table import MARKERS, kind_of
 from tests.simulation.world import Process, World
 
+_LOOK = 0.25  # seconds between two looks for a message, in place of a call that blocks
 Watch = Callable[[str, str, Sequence[Operation]], None]
 
 
@@ -228,6 +230,11 @@ class Mailbox:
                 delay = random.uniform(1, 120)
             world.at(delay, lambda: self._arrived.append(text))
 
+    @property
+    def waiting(self) -> bool:
+        """Whether a message has arrived."""
+        return bool(self._arrived)
+
     def take(self) -> str | None:
         return self._arrived.pop(0) if self._arrived else None
 
@@ -248,13 +255,16 @@ class Broker:
         self._rates = rates
         self._queues: dict[str, Mailbox] = {}
 
-    def send(self, key: str, host: str = "") -> None:
+    def send(self, keys: Sequence[str], host: str = "") -> None:
         if host:
             self._world.faults["host preferred"] += 1
-        self._queue(host).send(key)
+        if len(keys) > 1:
+            self._world.faults["batch"] += 1
+        self._queue(host).send(" ".join(keys))
 
-    def take(self, host: str) -> str | None:
-        return self._queue(host).take() or self._queue("").take()
+    def take(self, host: str) -> list[str]:
+        """Take the keys of a message; none when there is no message."""
+        return (self._queue(host).take() or self._queue("").take() or "").split()
 
     def lose_all(self) -> None:
         """The broker lost everything."""
@@ -292,13 +302,19 @@ class SimWakeUps:
         self._process = process
         self._mailbox = mailbox
 
-    def publish(self, key: str) -> None:
+    def publish(self, *keys: str) -> None:
         self._world.point(self._process)
-        self._mailbox.send(key)
+        for key in keys:
+            self._mailbox.send(key)
 
     def drain(self) -> list[str]:
         self._world.point(self._process)
         return self._mailbox.take_all()
+
+    def wait(self, stop: threading.Event, seconds: float) -> None:
+        until = self._world.now + seconds
+        while not self._mailbox.waiting and self._world.now < until:
+            stop.wait(min(_LOOK, seconds))
 
 
 def runtime_of(

@@ -21,10 +21,12 @@ class Scenario:
     @classmethod
     def of(cls, random: Random) -> "Scenario":
         """Plans over a common pool of granules and cells, so that requests share tasks."""
-        size = random.choice([1, 1, 1, 1, 1, 1, 1, 3])  # some have up to 50 tasks
+        size = random.choice([1, 1, 1, 3, 4])  # some have up to 50 tasks
+        days = random.choice([1, 3])  # the tasks of a day are a family
         granules: list[Spec] = [
-            CollectSpec(product="MOD13A2", collection="6", granule=f"g{i}", production="1")
+            CollectSpec(product="MOD13A2", collection="6", granule=granule, production="1")
             for i in range(random.randint(2, 7 * size))
+            for granule in [f"g{i}.A200000{random.randint(1, days)}"]
         ]
         cells: list[Spec] = [
             _over(f"cell{i}", random.sample(granules, random.randint(1, min(3, len(granules)))))
@@ -70,7 +72,7 @@ def _crashes(random: Random, runs: list[Spec]) -> dict[str, str]:
         return {run.key: "no module named scipy" for run in runs}
     some = [run for run in runs if random.random() < 0.6]
     alike = random.random() < 0.7
-    return {run.key: "odd" if alike else f"odd {run.key[:4]}" for run in some}
+    return {run.key: "odd" if alike else f"odd {run.key[-4:]}" for run in some}
 
 
 def _over(name: str, inputs: list[Spec]) -> Spec:
@@ -91,7 +93,7 @@ def _plan(wanted: list[Spec], everything: dict[str, Spec]) -> Plan:
     outputs = {spec.key for spec in wanted}
     return Plan(
         tasks=tuple(
-            PlannedTask(spec=spec, output=f"out/{key[:6]}" if key in outputs else "")
+            PlannedTask(spec=spec, output=f"out/{key[-6:]}" if key in outputs else "")
             for key, spec in order.items()
         )
     )

@@ -4,11 +4,12 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from tasks.model.model import Phase, RequestState, State, Task, TaskOutcome
+from tasks.model.categories import Category
+from tasks.model.model import Attempt, Phase, RequestState, State, Task, TaskOutcome
 from tasks.request.document import parse_request
 from tasks.storage.blobs import MemoryBlobs, split_blob
 from tasks.storage.store import Operation, Row, Store
-from tasks.tables import outbox, request_table, task_table
+from tasks.tables import outbox, request_table, task_table, workers
 from tasks.tables.request_table import RequestRow
 from tasks.tables.task_rows import Interest
 from tasks.tables.task_table import RowKind, kind_of
@@ -56,6 +57,7 @@ class Watch:
     world: World
     store: Store
     blobs: MemoryBlobs
+    shortest: float  # seconds that an attempt has, before it may be killed for its time
     tasks: dict[str, Task] = field(default_factory=dict)
     requests: dict[str, RequestRow] = field(default_factory=dict)  # that have not ended
     ended: dict[str, RequestRow] = field(default_factory=dict)
@@ -73,6 +75,8 @@ class Watch:
         default_factory=dict
     )  # after the request's end
     commits: dict[tuple[str, int], str] = field(default_factory=dict)  # claim by generation
+    begun: dict[str, float] = field(default_factory=dict)  # when, by claim
+    orders: dict[str, tuple[str, ...]] = field(default_factory=dict)  # claims to kill, by worker
 
     def __call__(self, table: str, partition: str, operations: Sequence[Operation]) -> None:
         for operation in operations:
@@ -83,6 +87,8 @@ class Watch:
                     self._task(task_table.TASK.load(row))
             elif kind is RowKind.INTEREST:
                 self._interest(operation.row, self.store.get(table, partition, operation.row))
+            elif table == workers.TABLE:
+                self._orders(operation.row, self.store.get(table, partition, operation.row))
             elif table == request_table.TABLE and request_table.is_request(operation.row):
                 row = self.store.get(table, partition, operation.row)
                 if row is not None:
@@ -92,6 +98,24 @@ class Watch:
         """An invariant does not hold."""
         self.world.note(f"VIOLATION {text}")
         raise ViolationError(text)
+
+    def ends(self, attempts: Sequence[Attempt], ours: Sequence[bool]) -> None:
+        """A worker was told which of some ends took effect, and which tasks others have."""
+        for attempt, own in zip(attempts, ours, strict=True):
+            task = self.tasks[attempt.key]
+            if not own and task.state is State.RUNNING and task.claim == attempt.claim:
+                self.fail(f"{_name(task)} runs, and its worker thinks that it lost it")
+
+    def _orders(self, worker: str, row: Row | None) -> None:
+        """An attempt is killed for its time only after it has had some."""
+        orders = workers.WORKER.load(row).orders if row is not None else ()
+        new = {*orders} - {*self.orders.get(worker, ())}
+        self.orders[worker] = orders
+        for task in self.tasks.values():
+            if task.claim in new and task.state is State.RUNNING:
+                began = self.begun.get(task.claim)
+                if began is None or self.world.now - began < self.shortest:
+                    self.fail(f"{_name(task)} is to be killed, and began at {began}")
 
     def _interest(self, name: str, row: Row | None) -> None:
         if row is not None:
@@ -171,6 +195,8 @@ class Watch:
         if old.state is State.READY and new.state is State.FAILED:
             self.world.faults["run stopped"] += 1
             self._stopped(new)
+        if new.retries > old.retries and new.category is not Category.SOURCE_BLOB_MISSING:
+            self._charged(old, new)
         if new.attempt < old.attempt or new.generation < old.generation:
             self.fail(f"{_name(new)}: attempt or generation goes back")
         if new.state is State.RUNNING and old.state is State.READY:
@@ -182,6 +208,11 @@ class Watch:
             self.fail(f"{_name(new)}: claim {old.claim} is replaced while it runs")
         if old.state is State.DONE is new.state and old.files != new.files:
             self.fail(f"{_name(new)}: its artifact is replaced")
+
+    def _charged(self, old: Task, new: Task) -> None:
+        """Only what was in hand costs a retry: what waits in a batch never does."""
+        if old.place and old.claim not in self.begun:
+            self.fail(f"{_name(new)} is charged with {new.category}, and was not begun")
 
     def _done(self, task: Task) -> None:
         known = self.commits.setdefault((task.key, task.generation), task.claim)

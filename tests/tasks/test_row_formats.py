@@ -1,6 +1,6 @@
 """Rows as they are stored: keys, names, types and values of each kind, held to a file.
 
-`row_formats.json` has the rows of schema 5. Stored rows outlive a build: what differs
+`row_formats.json` has the rows of schema 6. Stored rows outlive a build: what differs
 from the file needs a new schema number and an upgrade. `python -m tests.tasks.test_row_formats`
 writes the file again.
 """
@@ -214,6 +214,7 @@ def other_rows(runtime: Runtime) -> None:
         beat_at=2.0,
         sequence=3,
         attempts=(attempt, replace(attempt, claim="d", note="n é")),
+        waiting=("e", "f"),
         sandbox="s",
         version="1",
     )

@@ -1,6 +1,7 @@
 """Task keys stay what they were: stored work is found by them."""
 
 import datetime as dt
+from collections import Counter
 
 import pytest
 
@@ -17,7 +18,7 @@ from tasks.model.spec import (
     ReprojectSpec,
     Spec,
 )
-from tasks.model.task_keys import canonical
+from tasks.model.task_keys import SHARDS, canonical, digest_of, family, is_key, shard
 
 DAY = dt.date(2012, 1, 1)
 GRID = GridSpec(
@@ -65,14 +66,14 @@ SPECS: tuple[Spec, ...] = (
     ),
 )
 KEYS = (
-    "119b73622cbf337be82ea0f7c7338bd79000b424644602d961e716001a0932a5",
-    "e0a4ee73987eb7430a129a08e7ca23271e3165bf8d6d4b14df9f08ba09b31ee5",
-    "1d5dbfc6bb01c9fea512e303fce60332ed8ea5046fe39d676c4b36338160e8bb",
-    "ff9b14849d6948a050834305c67ea9b7102c95e517473811ecc2a1fdff981ab5",
-    "0b5b26d5fccde5dc673add9558aa08d9b2616e9fec7029c4528c4a1541b53bf1",
-    "91fcefeae55608a2f6bd8ba40cfaaae9482057f7f1a296b7bb516584e8a8fa68",
-    "a02ade538154673169d0c2de5824f1ca040d2044aeafd91832f2fb4432c42e6c",
-    "f54a39ad0e852192b3e0c9463ad59dca0fd37d37605477ac68027519658fe748",
+    "86762ceb0b3527119b73622cbf337be82ea0f7c7338bd79000b424644602d961",
+    "86762ceb1b352704f892dc1ef43bea735cbfda87d2c329ac38eaad49c89f26bb",
+    "86762ceb1b352717edf1a9ca46d2ea5f522e67db46140a3649ffbcf5e145b477",
+    "86762ceb2b3527a31b2eded4d40fd6ccdcdf4447a11097dee3f3f74186a2188f",
+    "86762ceb5b352744ba1203c1395edf457e2364a812d4ae529af3bc87ad4e5425",
+    "86762ceb3b352795a9e7fa130b135baaf7c64c7d0ab3eb545ffb2f105434b38f",
+    "86762ceb3b352743ff2b516ca0cfdd73b6142503bd7607786eeef592dfa3376e",
+    "86762ceb4b352746b847c5cfc89f2e1d89b3375432ab48e7b03fddada152ef34",
 )
 
 
@@ -93,3 +94,46 @@ def test_an_identity_is_the_canonical_text_of_its_fields(spec: Spec) -> None:
 def test_a_task_over_other_inputs_has_another_key() -> None:
     assert CELL.over({0: Input(key="0" * 64)}).key != CELL.key
     assert CELL.over({0: CELL.inputs[0]}).key == CELL.key
+
+
+def granule(day: dt.date, number: int = 0, product: str = "MOD13A2") -> CollectSpec:
+    name = f"{product}.A{day:%Y%j}.h{number % 36:02d}v04.006.{number:013d}.hdf"
+    return CollectSpec(product=product, collection="6", granule=name, production=f"{number:013d}")
+
+
+def test_the_tasks_of_a_family_lie_together_by_kind_and_then_by_date() -> None:
+    days = [DAY + dt.timedelta(days=i) for i in range(60)]
+    granules = [granule(day, i) for day in days for i in range(3)]
+    cells = [CELL.over({0: Input(key=g.key)}) for g in granules]
+    mosaics = [SPECS[3].over({0: Input(key=c.key)}) for c in cells]
+    for some in (granules, cells, mosaics):
+        assert len({family(spec.key) for spec in some}) == len(days)
+    together = zip(granules, cells, mosaics, strict=True)
+    assert all(shard(a.key) == shard(b.key) == shard(c.key) for a, b, c in together)
+    number = shard(granules[0].key)
+    dates = {g.key: g.granule[9:16] for g in granules}
+    in_order = [dates[key] for key in sorted(dates) if shard(key) == number]
+    assert in_order == sorted(in_order)
+    assert granule(DAY, product="MYD13A2").key[1:8] != granule(DAY).key[1:8]
+
+
+def test_families_spread_over_all_shards() -> None:
+    days = [DAY + dt.timedelta(days=8 * i) for i in range(46 * 10)]
+    found = Counter(shard(granule(day).key) for day in days)
+    assert len(found) == len(SHARDS)
+    assert max(found.values()) < 2 * len(days) / len(SHARDS)
+
+
+def test_a_granule_without_a_date_and_text_like_a_field_have_keys() -> None:
+    odd = CollectSpec(
+        product="p", collection="1", granule='"inputs":[["' + "0" * 64, production="1"
+    )
+    assert (
+        odd.key
+        == digest_of(odd.identity)[:8]
+        + "0"
+        + digest_of(odd.identity)[9:14]
+        + (digest_of(odd.identity)[:50])
+    )
+    assert is_key(granule(DAY).key)
+    assert CELL.model_copy(update={"layer": '"kind":"cube"'}).key[8] == "1"

@@ -72,7 +72,7 @@ class Stack:
 
     def send(self, key: str, host: str = "") -> None:
         app = celery_app.make_app(self.settings.redis_url.get_secret_value())
-        celery_app.Sender(app)(key, host)
+        celery_app.Sender(app)([key], host)
         app.close()
 
     def settled(self, key: str, seconds: float = 60.0) -> Task:

@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -84,12 +84,12 @@ class Bench:
 
     def attempt(self) -> str:
         key = self.world.plan(SPEC)
-        self.supervisor.execute(key)
+        self.supervisor.execute([key])
         return key
 
     def in_background(self) -> tuple[str, threading.Thread]:
         key = self.world.plan(SPEC)
-        thread = threading.Thread(target=self.supervisor.execute, args=(key,))
+        thread = threading.Thread(target=self.supervisor.execute, args=([key],))
         thread.start()
         assert self.child.began.wait(10)
         return key, thread
@@ -141,8 +141,8 @@ def test_a_success_is_committed_with_what_was_measured(bench: Bench) -> None:
 
 def test_a_stale_or_doubled_message_starts_nothing(bench: Bench) -> None:
     key = bench.attempt()
-    bench.supervisor.execute(key)
-    bench.supervisor.execute("f" * 64)
+    bench.supervisor.execute([key])
+    bench.supervisor.execute(["f" * 64])
     assert len(bench.jobs) == 1
 
 
@@ -228,7 +228,7 @@ def test_handing_back_spends_no_budget(bench: Bench) -> None:
     thread.join(10)
     task = bench.world.task(key)
     assert (task.state, task.not_before, task.retries) == (State.READY, 0.0, 0)
-    bench.supervisor.execute(key)
+    bench.supervisor.execute([key])
     assert len(bench.jobs) == 1
 
 
@@ -328,3 +328,164 @@ def test_a_worker_does_not_inherit_the_end_of_a_dead_namesake(bench: Bench) -> N
     heartbeat(bench).beat()
     (row,) = workers.list_workers(runtime.store)
     assert not row.draining
+
+
+# --- batches ---
+
+
+def batch_of(bench: Bench, number: int) -> list[str]:
+    specs = [SPEC.model_copy(update={"granule": f"g.A2012001.{i:02d}"}) for i in range(number)]
+    return sorted(bench.world.plan(spec) for spec in specs)
+
+
+def by_turn(bench: Bench, *children: Pretended) -> None:
+    """Give each task of a batch a child of its own; the last one serves all others, too."""
+    left = list(children)
+
+    def start(job: Job) -> Pretended:
+        bench.jobs.append(job)
+        return left.pop(0) if len(left) > 1 else left[0]
+
+    bench.supervisor.start = start
+
+
+def well() -> Pretended:
+    return Pretended(messages=[Succeeded(files=(FILE,))])
+
+
+def hanging() -> Pretended:
+    return Pretended(hangs=True)
+
+
+def in_background(bench: Bench, keys: Sequence[str], hangs: Pretended) -> threading.Thread:
+    thread = threading.Thread(target=bench.supervisor.execute, args=(keys,))
+    thread.start()
+    assert hangs.began.wait(10)
+    return thread
+
+
+def states(bench: Bench, keys: Sequence[str]) -> list[State]:
+    return [bench.world.task(key).state for key in keys]
+
+
+def test_a_batch_is_run_task_by_task_and_each_has_its_attempt(bench: Bench) -> None:
+    keys = batch_of(bench, 5)
+    bench.supervisor.execute(keys)
+    assert [job.key for job in bench.jobs] == keys
+    assert states(bench, keys) == [State.DONE] * 5
+    assert all(len(bench.world.runtime.tasks.attempts(key)) == 1 for key in keys)
+    assert not bench.supervisor.busy()
+
+
+def test_a_killed_child_in_a_batch_of_20_charges_one_task(bench: Bench) -> None:
+    keys = batch_of(bench, 20)
+    killed = Pretended(ended=Ended(exit_code=-9, peak_memory=1, over_memory=False, log=""))
+    by_turn(bench, well(), well(), killed, well())
+    bench.supervisor.execute(keys)
+    assert states(bench, keys) == [State.DONE] * 2 + [State.READY] + [State.DONE] * 17
+    assert [bench.world.task(key).retries for key in keys] == [0] * 2 + [1] + [0] * 17
+    (attempt,) = bench.world.runtime.tasks.attempts(keys[2])
+    assert attempt.category is Category.OUT_OF_MEMORY
+
+
+def test_a_damaged_input_of_one_task_costs_the_others_nothing(bench: Bench) -> None:
+    keys = batch_of(bench, 3)
+    damaged = Failed(category=Category.CORRUPT_BLOB_READ, message="damaged", healing=1)
+    by_turn(bench, well(), Pretended(messages=[damaged]), well())
+    bench.supervisor.execute(keys)
+    assert states(bench, keys) == [State.DONE, State.WAITING, State.DONE]
+
+
+def test_what_is_in_hand_is_told_apart_from_what_waits(bench: Bench) -> None:
+    keys, hangs = batch_of(bench, 3), hanging()
+    by_turn(bench, well(), hangs, well())
+    thread = in_background(bench, keys, hangs)
+    beating = heartbeat(bench)
+    beating.beat()
+    (row,) = workers.list_workers(bench.world.runtime.store)
+    assert [one.key for one in row.attempts] == [keys[1]]
+    assert {*row.waiting} == {bench.world.task(keys[0]).claim, bench.world.task(keys[2]).claim}
+    bench.supervisor.kill(row.attempts[0].claim, AttemptOrder.KILL)
+    thread.join(10)
+    assert states(bench, keys) == [State.DONE, State.READY, State.DONE]
+
+
+def test_an_end_is_written_soon_although_the_next_task_takes_long(bench: Bench) -> None:
+    keys, hangs = batch_of(bench, 2), hanging()
+    by_turn(bench, well(), hangs)
+    thread = in_background(bench, keys, hangs)
+    assert states(bench, keys) == [State.RUNNING] * 2
+    bench.supervisor.tend()
+    assert states(bench, keys) == [State.RUNNING] * 2  # it waits for others a little
+    bench.world.runtime.clock.sleep(2.0)
+    bench.supervisor.tend()
+    assert states(bench, keys) == [State.DONE, State.RUNNING]
+    bench.supervisor.kill_all(AttemptOrder.HAND_BACK)
+    thread.join(10)
+
+
+def test_a_batch_that_takes_long_gives_back_what_it_has_not_begun(bench: Bench) -> None:
+    keys, hangs = batch_of(bench, 3), hanging()
+    by_turn(bench, hangs)
+    thread = in_background(bench, keys, hangs)
+    bench.supervisor.tend()
+    assert states(bench, keys) == [State.RUNNING] * 3
+    bench.world.runtime.clock.sleep(11.0)
+    bench.supervisor.tend()
+    assert states(bench, keys) == [State.RUNNING, State.READY, State.READY]
+    assert [bench.world.task(key).retries for key in keys] == [0, 0, 0]
+    bench.supervisor.kill_all(AttemptOrder.HAND_BACK)
+    thread.join(10)
+
+
+@pytest.mark.parametrize("stopped", ["draining", "held", "probed", "killed"])
+def test_a_worker_that_stops_gives_back_what_waits_without_a_charge(
+    bench: Bench, stopped: str
+) -> None:
+    keys, hangs = batch_of(bench, 4), hanging()
+    by_turn(bench, well(), hangs, well())
+    thread = in_background(bench, keys, hangs)
+    if stopped == "draining":
+        bench.supervisor.draining = True
+        bench.supervisor.tend()
+        assert states(bench, keys)[2:] == [State.READY] * 2
+    elif stopped != "killed":
+        bench.supervisor.hold = Hold.DRAINED if stopped == "held" else Hold.PROBE
+    bench.supervisor.kill_all(AttemptOrder.HAND_BACK)
+    thread.join(10)
+    assert states(bench, keys) == [State.DONE] + [State.READY] * 3
+    assert [bench.world.task(key).retries for key in keys] == [0] * 4
+    assert [len(bench.world.runtime.tasks.attempts(key)) for key in keys] == [1, 1, 0, 0]
+    assert len(bench.jobs) == 2
+
+
+def test_a_probe_runs_one_task_of_a_batch(bench: Bench) -> None:
+    keys = batch_of(bench, 3)
+    bench.supervisor.hold = Hold.PROBE
+    bench.supervisor.execute(keys)
+    assert states(bench, keys) == [State.DONE, State.READY, State.READY]
+
+
+def test_a_waiting_task_that_nobody_wants_any_more_is_not_begun(bench: Bench) -> None:
+    keys, hangs = batch_of(bench, 3), hanging()
+    by_turn(bench, hangs, well())
+    thread = in_background(bench, keys, hangs)
+    runtime = bench.world.runtime
+    beating = heartbeat(bench)
+    beating.beat()
+    claim = bench.world.task(keys[1]).claim
+    protocol.change_task(runtime, keys[1], lambda task: transitions.drop(task, REQUEST))
+    workers.order_kill(runtime.store, runtime.clock, "w", claim)
+    beating.beat()
+    bench.supervisor.kill(bench.world.task(keys[0]).claim, AttemptOrder.KILL)
+    thread.join(10)
+    assert [job.key for job in bench.jobs] == [keys[0], keys[2]]
+    assert states(bench, keys) == [State.READY, State.CANCELLED, State.DONE]
+
+
+def test_more_files_than_a_row_can_name_fail_the_attempt(bench: Bench) -> None:
+    many = tuple(replace(FILE, name=f"{i}.tif") for i in range(2000))
+    bench.child.messages = [Succeeded(files=many)]
+    key = bench.attempt()
+    (attempt,) = bench.world.runtime.tasks.attempts(key)
+    assert (attempt.category, "2000 files" in attempt.message) == (Category.UNKNOWN, True)

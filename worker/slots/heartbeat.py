@@ -11,6 +11,8 @@ from tasks.tables.runtime import Runtime
 from tasks.tables.workers import WorkerRow
 from worker.slots.supervisor import AttemptOrder, Supervisor
 
+_TEND = 0.25  # seconds between two looks at the batches
+
 
 @dataclass(kw_only=True)
 class Heartbeat:
@@ -38,7 +40,7 @@ class Heartbeat:
             StoreError: the table does not answer.
         """
         self.beat()
-        for body in (self._beat_on, self._watch):
+        for body in (self._beat_on, self._watch, self._tend):
             threading.Thread(target=body, name=body.__name__, daemon=True).start()
 
     def stop(self) -> None:
@@ -58,6 +60,7 @@ class Heartbeat:
             beat_at=self.runtime.clock.now(),
             sequence=self._sequence,
             attempts=self.supervisor.running(),
+            waiting=self.supervisor.waiting(),
             draining=self.supervisor.draining,
         )
         orders = workers.beat(self.runtime.store, self.runtime.clock, row)
@@ -86,6 +89,13 @@ class Heartbeat:
                 self._log.warning("beat missed", error=str(error))
             except Exception:  # noqa: BLE001 - a worker that stops beating is lost for good
                 self._log.exception("beat missed")
+
+    def _tend(self) -> None:
+        while not self._stop.wait(_TEND):
+            try:
+                self.supervisor.tend()
+            except Exception:  # noqa: BLE001 - without it, batches wait for their last task
+                self._log.exception("batches not tended")
 
     def _watch(self) -> None:
         while not self._stop.wait(min(1.0, self.lease / 10)):

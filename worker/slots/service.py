@@ -147,15 +147,15 @@ class _Pulse(bootsteps.StartStopStep):  # type: ignore[misc]
 
 
 def consume(app: Celery, supervisor: Supervisor) -> int:
-    """Give each message's key to a slot until Celery is asked to stop.
+    """Give each message's keys to a slot until Celery is asked to stop.
 
     The queue of this host comes first, then that of all workers.
     """
     queues = (queue_of(socket.gethostname()), QUEUE)
 
     @app.task(name=TASK, ignore_result=True)  # type: ignore[untyped-decorator]
-    def attempt(key: str) -> None:
-        supervisor.execute(key)
+    def attempt(*keys: str) -> None:
+        supervisor.execute(keys)
 
     def stopping(**_: object) -> None:
         # Celery waits for the slots without a limit, so the grace period is limited here.
@@ -189,7 +189,7 @@ def consume(app: Celery, supervisor: Supervisor) -> int:
 def _end_of_grace(supervisor: Supervisor) -> None:
     clock = supervisor.runtime.clock
     end = clock.monotonic() + supervisor.settings.grace_seconds
-    while supervisor.running() and clock.monotonic() < end:
+    while supervisor.busy() and clock.monotonic() < end:
         clock.sleep(0.1)
     supervisor.kill_all(AttemptOrder.HAND_BACK)
     sys.stderr.flush()

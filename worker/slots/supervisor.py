@@ -1,7 +1,12 @@
-"""Slots: each takes one task at a time, supervises its child, and settles the attempt."""
+"""Slots: each takes a batch of tasks and runs one after another, each attempt in a child.
+
+Ends are written together. What a batch has not begun goes back to the table when the worker stops
+or is held, or when the batch takes long: other slots may be idle.
+"""
 
 import threading
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import partial
@@ -11,10 +16,10 @@ import structlog
 
 from tasks.errors import StoreError
 from tasks.model.categories import Category
-from tasks.model.model import ArtifactFile, Attempt, State
+from tasks.model.model import ArtifactFile, State
 from tasks.run.classify import Diagnosis, classify, classify_exit
 from tasks.settings import Settings
-from tasks.tables import protocol
+from tasks.tables import protocol, task_table
 from tasks.tables.protocol import Claimed
 from tasks.tables.runtime import Runtime
 from tasks.tables.transitions import RetryPolicy
@@ -28,6 +33,8 @@ from worker.slots import attempt
 _GB = 10**9
 _SETTLE_TRIES = 30  # with the pauses below, enough for some minutes without the table
 _SETTLE_PAUSE = 5.0
+_UNWRITTEN = 1.0  # seconds that the end of an attempt waits for others, to be written with them
+_LONG = 10.0  # seconds after which a batch gives back what it has not begun
 
 
 class AttemptOrder(Enum):
@@ -60,6 +67,29 @@ class _Slot:
 
 
 @dataclass(frozen=True, kw_only=True)
+class _Ended:
+    """An attempt that has ended, with its end as it is to be written."""
+
+    at: float  # monotonic
+    claimed: Claimed
+    end: protocol.End
+    log: structlog.stdlib.BoundLogger
+
+
+@dataclass(kw_only=True)
+class _Batch:
+    """The tasks that a slot has claimed: one in hand, others that wait or have ended."""
+
+    waiting: deque[Claimed]
+    since: float  # monotonic
+    in_hand: _Slot | None = None
+    begun: int = 0
+    stopped: bool = False  # begins no further task
+    ended: list[_Ended] = field(default_factory=list)  # not written yet
+    writing: threading.Lock = field(default_factory=threading.Lock)
+
+
+@dataclass(frozen=True, kw_only=True)
 class _End:
     """The end of an attempt: with files, or with a diagnosis."""
 
@@ -82,7 +112,7 @@ class Supervisor:
     start: Callable[[Job], AttemptProcess] = field(default=lambda job: start_child(job))
     draining: bool = False
     hold: Hold = Hold.NONE
-    _slots: dict[str, _Slot] = field(default_factory=dict)
+    _batches: list[_Batch] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
@@ -94,40 +124,96 @@ class Supervisor:
             longest=self.settings.retry_longest,
         )
 
-    def execute(self, key: str) -> None:
-        """Claim the task and supervise its attempt to the end; ignore a stale message."""
+    def execute(self, keys: Sequence[str]) -> None:
+        """Claim a batch and supervise its attempts to the end; ignore a stale message."""
         if not self.takes():
             return  # the manager sends the message again, to a worker that stays
         try:
-            claimed = protocol.claim(self.runtime, key, self.name, self._policy)
+            claimed = protocol.claim_batch(self.runtime, keys, self.name, self._policy)
         except StoreError as error:
-            self._log.warning("not claimed", task=key, error=str(error))
+            self._log.warning("not claimed", tasks=len(keys), first=keys[0], error=str(error))
             return
-        if claimed is None:
+        if not claimed:
             return
-        clock = self.runtime.clock
-        slot = _Slot(claimed=claimed, since=clock.monotonic(), started=clock.now())
+        batch = _Batch(waiting=deque(claimed), since=self.runtime.clock.monotonic())
         with self._lock:
-            self._slots[claimed.claim] = slot
-        log = self._log.bind(task=key, attempt=claimed.task.attempt, claim=claimed.claim)
-        log.info("attempt started", task_class=claimed.task.task_class)
+            self._batches.append(batch)
         try:
-            self._settle(slot, self._run(slot), log)
+            while (slot := self._begin(batch)) is not None:
+                self._run_one(batch, slot)
         finally:
+            self._give_back(batch)
+            self._write(batch)
             with self._lock:
-                del self._slots[claimed.claim]
+                self._batches.remove(batch)
+
+    def tend(self) -> None:
+        """Write ends that have waited, and give back what batches do not begin soon."""
+        now = self.runtime.clock.monotonic()
+        with self._lock:
+            batches = tuple(self._batches)
+        for batch in batches:
+            if self._stops(batch) or now - batch.since > _LONG:
+                self._give_back(batch)
+            if batch.ended and now - batch.ended[0].at >= _UNWRITTEN:
+                self._write(batch)
+
+    def _stops(self, batch: _Batch) -> bool:
+        """Whether a batch begins no further task."""
+        if batch.stopped or self.draining or self.hold is Hold.DRAINED:
+            return True
+        return self.hold is Hold.PROBE and batch.begun > 0
+
+    def _begin(self, batch: _Batch) -> _Slot | None:
+        """Take the next task of a batch in hand."""
+        clock = self.runtime.clock
+        with self._lock:
+            if not batch.waiting or self._stops(batch):
+                return None
+            claimed = batch.waiting.popleft()
+            slot = _Slot(claimed=claimed, since=clock.monotonic(), started=clock.now())
+            batch.in_hand = slot
+            batch.begun += 1
+        return slot
+
+    def _run_one(self, batch: _Batch, slot: _Slot) -> None:
+        task = slot.claimed.task
+        log = self._log.bind(task=task.key, attempt=task.attempt, claim=task.claim)
+        log.info("attempt started", task_class=task.task_class)
+        ended = self._ended(slot, self._run(slot), log)
+        with self._lock:
+            batch.ended.append(ended)
+            batch.in_hand = None
+        if ended.at - batch.ended[0].at >= _UNWRITTEN:
+            self._write(batch)
+
+    def _give_back(self, batch: _Batch, claim: str = "") -> None:
+        """Make waiting tasks of a batch READY again: all, or the one of a claim.
+
+        It is tried once, because the monitor finds them, too.
+        """
+        with self._lock:
+            back = [one for one in batch.waiting if claim in ("", one.claim)]
+            batch.waiting = deque(one for one in batch.waiting if claim not in ("", one.claim))
+        if not back:
+            return
+        try:
+            protocol.give_back(self.runtime, {one.task.key: one.claim for one in back})
+        except StoreError as error:
+            self._log.warning("tasks not given back", tasks=len(back), error=str(error))
+        else:
+            self._log.info("tasks given back", tasks=len(back))
 
     def takes(self) -> bool:
         """Whether another attempt may begin."""
         if self.draining or self.hold is Hold.DRAINED:
             return False
-        return self.hold is Hold.NONE or not self._slots
+        return self.hold is Hold.NONE or not self._batches
 
     def running(self) -> tuple[RunningAttempt, ...]:
-        """List the running attempts, for the heartbeat."""
+        """List the attempts in hand, for the heartbeat."""
         now = self.runtime.clock.monotonic()
-        with self._lock:
-            slots = tuple(self._slots.values())
+        slots = self._in_hand()
         return tuple(
             RunningAttempt(
                 key=slot.claimed.task.key,
@@ -141,24 +227,53 @@ class Supervisor:
             for slot in slots
         )
 
-    def kill(self, claim: str, order: AttemptOrder) -> None:
-        """Have an attempt's process tree killed; its slot then settles the attempt."""
+    def waiting(self) -> tuple[str, ...]:
+        """List the claims of tasks that are not begun, or whose ends are not written yet."""
         with self._lock:
-            slot = self._slots.get(claim)
-            if slot is None or slot.order is not None:
+            return tuple(
+                one.claim
+                for batch in self._batches
+                for one in (*batch.waiting, *(ended.claimed for ended in batch.ended))
+            )
+
+    def busy(self) -> bool:
+        """Whether any task is claimed."""
+        return bool(self._batches)
+
+    def kill(self, claim: str, order: AttemptOrder) -> None:
+        """Have an attempt's process tree killed; its slot then settles the attempt.
+
+        A task that waits in a batch is given back.
+        """
+        with self._lock:
+            batches = tuple(self._batches)
+        for batch in batches:
+            self._give_back(batch, claim)
+        for slot in self._in_hand():
+            if slot.claimed.claim == claim:
+                self._kill(slot, order)
+
+    def kill_all(self, order: AttemptOrder) -> None:
+        """Have every attempt killed; the slots give back what waits."""
+        with self._lock:
+            for batch in self._batches:
+                batch.stopped = True
+        for slot in self._in_hand():
+            self._kill(slot, order)
+
+    def _in_hand(self) -> tuple[_Slot, ...]:
+        with self._lock:
+            return tuple(batch.in_hand for batch in self._batches if batch.in_hand is not None)
+
+    def _kill(self, slot: _Slot, order: AttemptOrder) -> None:
+        with self._lock:
+            if slot.order is not None:
                 return
             slot.order = order
             child = slot.child
         self._log.info("killing an attempt", task=slot.claimed.task.key, order=order.value)
         if child is not None:
             child.kill()
-
-    def kill_all(self, order: AttemptOrder) -> None:
-        """Have every attempt killed."""
-        with self._lock:
-            claims = tuple(self._slots)
-        for claim in claims:
-            self.kill(claim, order)
 
     def _run(self, slot: _Slot) -> _End:
         try:
@@ -246,21 +361,13 @@ class Supervisor:
             return True  # the settling transaction is fenced in any case
         return task is not None and task.state is State.RUNNING and task.claim == claimed.claim
 
-    def _fail(self, claimed: Claimed, attempt: Attempt, diagnosis: Diagnosis) -> bool:
-        if diagnosis.category is Category.CORRUPT_BLOB_READ:
-            protocol.lose_inputs(self.runtime, claimed, diagnosis.healing)
-        return protocol.fail(
-            self.runtime,
-            attempt,
-            self._policy,
-            asked=diagnosis.asked,
-            healing=diagnosis.healing,
-        )
-
-    def _settle(self, slot: _Slot, end: _End, log: structlog.stdlib.BoundLogger) -> None:
-        """Write the end into the table; retry for minutes while the table is unreachable."""
+    def _ended(self, slot: _Slot, end: _End, log: structlog.stdlib.BoundLogger) -> _Ended:
+        """Make the record of an attempt."""
         clock = self.runtime.clock
         diagnosis = end.diagnosis
+        if diagnosis is None and not task_table.holds(end.files):
+            message = f"made {len(end.files)} files: more than its row in the table can name"
+            diagnosis = Diagnosis(category=Category.UNKNOWN, message=message)
         attempt = slot.claimed.attempt(
             started=slot.started,
             ended=clock.now(),
@@ -270,29 +377,53 @@ class Supervisor:
             log=end.log,
             peak_memory=end.peak_memory,
         )
-        if diagnosis is None:
-            write = partial(
-                protocol.commit, self.runtime, attempt, end.files, first=slot.claimed.task
-            )
-        else:
-            write = partial(self._fail, slot.claimed, attempt, diagnosis)
-        for left in reversed(range(_SETTLE_TRIES)):
-            try:
-                ours = write()
-            except StoreError as error:
-                log.warning("attempt not settled", error=str(error), tries_left=left)
-                clock.sleep(min(_SETTLE_PAUSE, self.settings.lease_seconds / 4))
-                continue
-            outcome = diagnosis.category.value if diagnosis else "success"
-            log.info(
-                "attempt ended" if ours else "attempt fenced",
-                outcome=outcome,
-                seconds=round(attempt.duration, 3),
-                peak_memory=end.peak_memory,
-                message=attempt.message,
-            )
-            return
-        log.error("attempt given up: the monitor will find it", task=attempt.key)
+        ended = protocol.End(
+            attempt=attempt,
+            files=() if diagnosis else end.files,
+            asked=diagnosis.asked if diagnosis else 0.0,
+            healing=diagnosis.healing if diagnosis else 0,
+            first=slot.claimed.task,
+        )
+        return _Ended(at=clock.monotonic(), claimed=slot.claimed, end=ended, log=log)
+
+    def _write(self, batch: _Batch) -> None:
+        """Write what has ended into the table; retry for minutes while it is unreachable."""
+        with batch.writing:
+            some = tuple(batch.ended)
+            if not some:
+                return
+            for left in reversed(range(_SETTLE_TRIES)):
+                try:
+                    ours = self._end(some)
+                except StoreError as error:
+                    self._log.warning("attempts not settled", error=str(error), tries_left=left)
+                    self.runtime.clock.sleep(min(_SETTLE_PAUSE, self.settings.lease_seconds / 4))
+                    continue
+                for one, own in zip(some, ours, strict=True):
+                    _report(one, own=own)
+                break
+            else:
+                keys = [one.end.attempt.key for one in some]
+                self._log.error("attempts given up: the monitor will find them", tasks=keys)
+            with self._lock:
+                del batch.ended[: len(some)]
+
+    def _end(self, some: Sequence[_Ended]) -> list[bool]:
+        for one in some:
+            if one.end.attempt.category is Category.CORRUPT_BLOB_READ:
+                protocol.lose_inputs(self.runtime, one.claimed, one.end.healing)
+        return protocol.end_batch(self.runtime, [one.end for one in some], self._policy)
+
+
+def _report(one: _Ended, *, own: bool) -> None:
+    attempt = one.end.attempt
+    one.log.info(
+        "attempt ended" if own else "attempt fenced",
+        outcome=attempt.category.value if attempt.category else "success",
+        seconds=round(attempt.duration, 3),
+        peak_memory=attempt.peak_memory,
+        message=attempt.message,
+    )
 
 
 def _without_report(ended: Ended) -> Diagnosis:
