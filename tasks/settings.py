@@ -115,14 +115,14 @@ class Settings(BaseSettings):
     retry_longest: Positive = Field(
         21_600.0, description="Longest pause kept when a server asks for one, in seconds."
     )
-    window: Count = Field(64, description="Tasks of one request on the queue at once.")
+    window: Count = Field(64, description="Batches of one request on the queue at once.")
     resend_seconds: Positive = Field(
         30.0, description="Silence after which a ready task's message is sent again."
     )
     sweep_seconds: Positive = Field(
         30.0, description="Time between the manager's full reads of the markers."
     )
-    tick_seconds: Positive = Field(0.5, description="Time between two rounds of the manager.")
+    tick_seconds: Positive = Field(0.5, description="Longest time between the manager's rounds.")
     max_tasks: Count = Field(2_000_000, description="Largest plan that is accepted, in tasks.")
     confirm_tasks: Count = Field(
         50_000, description="Tasks beyond which a request waits for its owner's confirmation."

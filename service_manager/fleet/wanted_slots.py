@@ -34,7 +34,7 @@ class WantedSlots:
         self._means[event.sponsor] = _follow(self._means.get(event.sponsor), event.duration)
 
     def count(self, cache: ManagerCache, ready: Mapping[str, int]) -> int:
-        """Return running + min(ready, seconds of ready work / scale_seconds), within the limits.
+        """Return slots at work + min(ready, seconds of ready work / scale_seconds), within the limits.
 
         `ready` counts the ready tasks that a slot may take, by request.
         """
@@ -43,7 +43,7 @@ class WantedSlots:
         known = UNKNOWN if self._mean is None else self._mean
         seconds = sum(number * self._means.get(request, known) for request, number in ready.items())
         more = min(sum(ready.values()), math.ceil(seconds / self._options.scale_seconds))
-        wanted = max(self._options.scale_least, len(cache.running) + more)
+        wanted = max(self._options.scale_least, cache.busy + more)
         return min(wanted, self._options.scale_most) if self._options.scale_most else wanted
 
 

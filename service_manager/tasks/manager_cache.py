@@ -157,7 +157,12 @@ class ManagerCache:
     @property
     def idle(self) -> int:
         """Slots that take attempts and have none."""
-        return max(0, self.slots - sum(one.in_hand for one in self.running.values()))
+        return max(0, self.slots - self.busy)
+
+    @property
+    def busy(self) -> int:
+        """Slots that work at an attempt."""
+        return sum(one.in_hand for one in self.running.values())
 
     def interested_in(self, task: Task) -> list[Live]:
         """List the live requests with an interest in a task."""

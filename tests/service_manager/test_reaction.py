@@ -47,7 +47,7 @@ def test_a_plan_that_is_made_beside_the_rounds_wakes_the_manager() -> None:
 
     # A round waits for plans by the real clock, which is not to be tested here.
     options = b.options.__class__(slice=0.0)
-    b.manager = Manager(b.runtime, options, b.plan_of_request, b.sent.append, 1, beside)
+    b.manager = Manager(b.runtime, options, b.plan_of_request, b.sent.extend, 1, beside)
     b.submit("a")
     b.submit("b")
     all_rounds(b.manager)

@@ -96,7 +96,8 @@ class Fleet:
             while unread and len(dispatch) < dispatch.most:
                 unread -= 1
                 dispatch.add(f"{unread:064x}", "r")
-            queue.extend(dispatch.choose(cache, float(self.now)))
+            for batch in dispatch.choose(cache, float(self.now)):
+                queue.extend(batch)
             while queue and len(cache.running) < cache.slots:
                 key = queue.popleft()
                 if key in taken:  # its message was sent again meanwhile

@@ -93,13 +93,14 @@ class History:
             crashes=dict(self.scenario.crashes),
             fails=random.choice([0.0, 0.1, 0.3]),
             hangs=random.choice([0.0, 0.0, 0.03]),
-            slow=random.choice([0.5, 0.5, 3.0, 10.0, 30.0]),
+            slow=random.choice([0.5, 3.0, 10.0, 30.0]),
             machines={
                 f"worker-{i}": (start, start + random.uniform(60, 500), random.uniform(4, 12))
                 for i in range(3)
                 if (start := random.uniform(-800, STORM)) > -200
             },
         )
+        self.expected = random.choice([None, 0.2, 0.2])
         self.slots = random.choice([1, 1, 2])  # of each worker
         self.fuses = random.choice([0.0, 0.5, 0.9])
         self.processes: dict[str, Process] = {}
@@ -139,7 +140,14 @@ class History:
         retention = self.retention
 
         def run() -> None:
-            manager(runtime, OPTIONS, self.plan, self.broker, retention=retention)
+            manager(
+                runtime,
+                OPTIONS,
+                self.plan,
+                self.broker,
+                retention=retention,
+                expected=self.expected,
+            )
 
         self.world.spawn(process, run)
 

@@ -21,8 +21,8 @@ class Scenario:
     @classmethod
     def of(cls, random: Random) -> "Scenario":
         """Plans over a common pool of granules and cells, so that requests share tasks."""
-        size = random.choice([1, 1, 1, 3, 4])  # some have up to 50 tasks
-        days = random.choice([1, 3])  # the tasks of a day are a family
+        size = random.choice([1, 1, 3])  # some have up to 50 tasks
+        days = random.choice([1, 1, 3])  # the tasks of a day are a family
         granules: list[Spec] = [
             CollectSpec(product="MOD13A2", collection="6", granule=granule, production="1")
             for i in range(random.randint(2, 7 * size))
