@@ -264,17 +264,6 @@ def _given_back_without_marker() -> Undo:
     return _patch(transitions, "give_back", give_back)
 
 
-def _given_back_unfenced() -> Undo:
-    """What a worker gives back goes back, whoever has claimed it meanwhile."""
-    original = transitions.give_back
-
-    def give_back(task: Task, fencing_token: str, category: Category | None = None) -> Change:
-        del fencing_token
-        return original(task, task.claim, category)
-
-    return _patch(transitions, "give_back", give_back)
-
-
 def _claimed_twice() -> Undo:
     """A batch claims tasks that are running already."""
     original = transitions.claim
@@ -315,7 +304,6 @@ MUTANTS = (
     Mutant(name="time limit runs while a task waits", apply=_waiting_timed),
     Mutant(name="batch dropped after a conflict", apply=_rest_dropped),
     Mutant(name="task given back without its marker", apply=_given_back_without_marker),
-    Mutant(name="task given back without fencing", apply=_given_back_unfenced),
     Mutant(name="batch claims what runs", apply=_claimed_twice),
     Mutant(name="input known to be lost not made again", apply=_lost_input_forgotten),
 )
