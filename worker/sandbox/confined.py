@@ -1,16 +1,21 @@
-"""Run a reduction's executable in the sandbox, and watch what it uses."""
+"""Run a reduction's executable in the sandbox, or a shipped one in a fork; watch what it uses."""
 
 import os
+import runpy
 import selectors
 import signal
 import subprocess
 import sys
+import tempfile
 import time
-from dataclasses import dataclass
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import IO, NoReturn
 
 from processes import proctree
-from processes.parents import become_subreaper
+from processes.parents import become_subreaper, die_with_parent
 from tasks.model.categories import Category
 from tasks.run.classify import AttemptError
 from worker.sandbox.plain_paths import PlainPaths
@@ -22,9 +27,39 @@ _OWN_PROCESSES = 3  # two of bubblewrap and the launcher
 _DEPTH = 64  # levels of folders below OUTPUT_DIR that are counted
 
 
+class _Fork:
+    """A program that runs in a fork of this process, with the part of Popen that is needed."""
+
+    def __init__(self, program: Callable[[], None]) -> None:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        parent = os.getpid()
+        read, write = os.pipe()
+        self.pid = os.fork()
+        if self.pid == 0:
+            _be_program(parent, write, program)
+        os.close(write)
+        self.stdout = os.fdopen(read, "rb")
+        self.returncode: int | None = None
+
+    def poll(self) -> int | None:
+        return self._reap(os.WNOHANG)
+
+    def wait(self) -> int | None:
+        return self._reap(0)
+
+    def _reap(self, options: int) -> int | None:
+        if self.returncode is None:
+            pid, status = os.waitpid(self.pid, options)
+            if pid:
+                self.returncode = os.waitstatus_to_exitcode(status)
+        return self.returncode
+
+
 @dataclass(kw_only=True)
 class _Run:
-    process: subprocess.Popen[bytes]
+    process: "subprocess.Popen[bytes] | _Fork"
+    stream: IO[bytes]
     tail: bytearray
     paths: PlainPaths
     others: frozenset[int]  # children of this process that do not belong to the program
@@ -33,16 +68,9 @@ class _Run:
         """List the program's processes."""
         return [pid for pid in proctree.descendants(os.getpid()) if pid not in self.others]
 
-    def pump(self, wait: float) -> bool:
-        """Pass on what the program prints; return False at the end of its output."""
-        stream = self.process.stdout
-        if stream is None:
-            raise ValueError("the program was started without a pipe for its output")
-        with selectors.DefaultSelector() as selector:
-            selector.register(stream, selectors.EVENT_READ)
-            if not selector.select(wait):
-                return True
-        data = os.read(stream.fileno(), 2**16)
+    def pump(self) -> bool:
+        """Pass on what the program has printed; return False at the end of its output."""
+        data = os.read(self.stream.fileno(), 2**16)
         self._tell(self.paths.put(data))
         return bool(data)
 
@@ -67,27 +95,89 @@ def run_confined(
     Raises:
         AttemptError: user code failed, user code timed out, or out of memory.
     """
+
+    def start() -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            command_line(tier, command, places, bounds),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            cwd=places.package,
+            env=environment(tier, places),
+            start_new_session=True,
+        )
+
+    _run(start, command, places, inside(tier, places), bounds)
+
+
+def run_shipped(command: tuple[str, ...], places: Places, bounds: SandboxLimits) -> None:
+    """Run a shipped package's `python SCRIPT INPUT_DIR OUTPUT_DIR` in a fork of this process.
+
+    It has imported what the script needs. The bounds are watched as for `run_confined`, which
+    raises the same errors; there is no sandbox, because the code is our own.
+    """
+    _, script, *arguments = command
+
+    def program() -> None:
+        os.chdir(places.package)
+        os.environ["TMPDIR"] = tempfile.tempdir = str(places.temporary)
+        sys.argv = [script, *arguments, str(places.inputs), str(places.outputs)]
+        runpy.run_path(script, run_name="__main__")
+
+    # The fork holds what this process holds: that is no memory of the package.
+    held = proctree.memory(os.getpid())
+    more = replace(bounds, memory=bounds.memory + held)
+    _run(lambda: _Fork(program), command, places, places, more)
+
+
+def _be_program(parent: int, output: int, program: Callable[[], None]) -> NoReturn:
+    """Run the program in the forked process, as Python runs a script; never return."""
+    code = 1
+    try:
+        os.setsid()
+        if die_with_parent(parent):
+            os.dup2(output, 1)
+            os.dup2(output, 2)
+            sys.stdout = sys.stderr = os.fdopen(output, "w", encoding="utf-8")
+            program()
+            code = 0
+    except SystemExit as error:
+        code = error.code if isinstance(error.code, int) else int(error.code is not None)
+    except BaseException:  # noqa: BLE001 - the caller is only a forked copy of the child
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def _run(
+    start: "Callable[[], subprocess.Popen[bytes] | _Fork]",
+    command: tuple[str, ...],
+    places: Places,
+    seen: Places,
+    bounds: SandboxLimits,
+) -> None:
     # Processes that the program detaches become this process's children, and end with the program.
     others = frozenset(proctree.descendants(os.getpid()))
     become_subreaper()
-    process = subprocess.Popen(
-        command_line(tier, command, places, bounds),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        cwd=places.package,
-        env=environment(tier, places),
-        start_new_session=True,
+    process = start()
+    if process.stdout is None:
+        raise ValueError("the program was started without a pipe for its output")
+    run = _Run(
+        process=process,
+        stream=process.stdout,
+        tail=bytearray(),
+        paths=PlainPaths(seen),
+        others=others,
     )
-    paths = PlainPaths(inside(tier, places))
-    run = _Run(process=process, tail=bytearray(), paths=paths, others=others)
     try:
         _watch(run, places, bounds)
     finally:
         _end(run)
         become_subreaper(False)
         last_line = run.last_line()
-    code = process.returncode
+    code = process.returncode or 0
     if code != 0:
         how = f"exit code {code}"
         if code < 0:
@@ -100,30 +190,28 @@ def run_confined(
 
 def _watch(run: _Run, places: Places, bounds: SandboxLimits) -> None:
     start = time.monotonic()
-    printing = True
-    while run.process.poll() is None:
-        if printing:
-            printing = run.pump(POLL_SECONDS)
-        else:
-            time.sleep(POLL_SECONDS)
-        if time.monotonic() - start > bounds.seconds:
-            raise AttemptError(
-                Category.USER_CODE_TIMED_OUT,
-                f"the package's time limit of {bounds.seconds:g} s is over: {run.last_line()}",
-            )
-        _check(run.tree(), places, bounds)
-    while printing:
-        printing = run.pump(0.0) and _more(run)
-
-
-def _more(run: _Run) -> bool:
-    """Tell whether output is still in the pipe after the program has ended."""
-    stream = run.process.stdout
-    if stream is None:
-        return False
-    with selectors.DefaultSelector() as selector:
-        selector.register(stream, selectors.EVENT_READ)
-        return bool(selector.select(0.0))
+    end = os.pidfd_open(run.process.pid)
+    try:
+        with selectors.DefaultSelector() as selector:
+            selector.register(end, selectors.EVENT_READ)
+            selector.register(run.stream, selectors.EVENT_READ)
+            while run.process.poll() is None:
+                ready = [key.fileobj for key, _ in selector.select(POLL_SECONDS)]
+                if run.stream in ready and not run.pump():
+                    selector.unregister(run.stream)
+                if time.monotonic() - start > bounds.seconds:
+                    raise AttemptError(
+                        Category.USER_CODE_TIMED_OUT,
+                        f"the package's time limit of {bounds.seconds:g} s is over: "
+                        f"{run.last_line()}",
+                    )
+                _check(run.tree(), places, bounds)
+            selector.unregister(end)
+            while selector.select(0.0):  # what is still in the pipe
+                if not run.pump():
+                    selector.unregister(run.stream)
+    finally:
+        os.close(end)
 
 
 def _check(tree: list[int], places: Places, bounds: SandboxLimits) -> None:
@@ -174,5 +262,4 @@ def _end(run: _Run) -> None:
         run.process.poll()
         time.sleep(0.001)
     run.process.wait()
-    if run.process.stdout is not None:
-        run.process.stdout.close()
+    run.stream.close()

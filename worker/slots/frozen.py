@@ -2,10 +2,13 @@
 
 A collection writes into every object it inspects, and in a forked child each page written to is
 copied: about 100 ms and 80 MB per attempt. gc.freeze exempts the objects that exist before the fork
-(Python documentation, module gc).
+(Python documentation, module gc). The shipped packages are packed here, once for all children.
 """
 
 import gc
 
+from worker.phases.reduce import shipped_packages
+
+shipped_packages()
 gc.collect()
 gc.freeze()

@@ -1,0 +1,210 @@
+"""Shipped packages run in a fork, known by their content; all others are confined."""
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import rasterio
+
+import worker.phases.reduce
+from processes import proctree
+from tasks.model.categories import Category
+from tasks.model.model import ArtifactFile
+from tasks.model.packages import SHIPPED, load_package, pack
+from tasks.model.spec import GroupSpec, Input, ReduceSpec
+from tasks.run.classify import AttemptError
+from tests.worker.mill import Mill, grid_spec
+from worker.phases.group import MANIFEST
+from worker.phases.reduce import shipped_packages
+from worker.sandbox.confined import run_confined, run_shipped
+from worker.sandbox.messages import Failed
+from worker.sandbox.sandbox import Places, SandboxLimits
+
+LIMITS = SandboxLimits(memory=2**28, seconds=30.0, processes=4, output=2**20)
+LAYER = {"product": "P", "collection": "1", "layer": "L", "date": "2012-01-01", "weight": 1.0}
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> Places:
+    for name in ("package", "input", "output", "temporary"):
+        (tmp_path / name).mkdir()
+    return Places(
+        package=tmp_path / "package",
+        inputs=tmp_path / "input",
+        outputs=tmp_path / "output",
+        temporary=tmp_path / "temporary",
+    )
+
+
+def run_script(places: Places, text: str, bounds: SandboxLimits = LIMITS) -> None:
+    (places.package / "run.py").write_text(text, "utf-8")
+    run_shipped(("python", "run.py", "more"), places, bounds)
+
+
+def test_all_shipped_packages_are_scripts_that_python_runs() -> None:
+    folders = [path for path in SHIPPED.iterdir() if path.is_dir()]
+    assert shipped_packages().keys() == {pack(folder).digest for folder in folders}
+    for folder in folders:
+        python, script = load_package(folder).command
+        assert python == "python"
+        assert (folder / script).is_file()
+
+
+def test_a_script_gets_its_folders_and_leaves_this_process_as_it_was(places: Places) -> None:
+    before = os.getcwd(), dict(os.environ)  # noqa: PTH109 - as the process has it
+    script = """
+import os, sys, tempfile
+assert __name__ == "__main__"
+assert sys.argv[1] == "more", sys.argv
+open(sys.argv[3] + "/out", "w").write(f"{os.listdir()} {tempfile.gettempdir()} {os.getpid()}")
+os.environ["LEAKED"] = "yes"
+"""
+    run_script(places, script)
+    names, temporary, pid = (places.outputs / "out").read_text("utf-8").split()
+    assert names == "['run.py']"
+    assert temporary == str(places.temporary)
+    assert int(pid) != os.getpid()
+    assert (os.getcwd(), dict(os.environ)) == before  # noqa: PTH109
+
+
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        ("raise ValueError('no days')", "exit code 1: ValueError: no days"),
+        ("import sys; sys.exit('no days')", "exit code 1"),
+        ("print('so far'); raise SystemExit(3)", "exit code 3: so far"),
+        ("import os; os.kill(os.getpid(), 9)", "SIGKILL"),
+    ],
+)
+def test_a_failure_is_told_as_that_of_any_package(places: Places, script: str, words: str) -> None:
+    with pytest.raises(AttemptError, match=words) as caught:
+        run_script(places, script)
+    assert caught.value.category is Category.USER_CODE_FAILED
+
+
+@pytest.mark.parametrize(
+    ("script", "bounds", "category"),
+    [
+        ("import time; time.sleep(600)", {"seconds": 0.3}, Category.USER_CODE_TIMED_OUT),
+        (
+            "import os, time; held = os.urandom(2**26); time.sleep(600)",
+            {"memory": 2**24},
+            Category.OUT_OF_MEMORY,
+        ),
+        (
+            "import sys, time; open(sys.argv[3] + '/o', 'wb').write(bytes(2**21)); time.sleep(600)",
+            {},
+            Category.USER_CODE_FAILED,
+        ),
+    ],
+)
+def test_bounds_hold_as_for_any_package(
+    places: Places, script: str, bounds: dict[str, int], category: Category
+) -> None:
+    limits = {**vars(LIMITS), **bounds}
+    with pytest.raises(AttemptError) as caught:
+        run_script(places, script, SandboxLimits(**limits))
+    assert caught.value.category is category
+
+
+def test_what_it_leaves_running_ends_with_it(places: Places) -> None:
+    script = """
+import os, sys, time
+if os.fork() == 0:
+    os.setsid()
+    if os.fork(): os._exit(0)
+    with open(sys.argv[3] + "/pid", "w") as file: file.write(str(os.getpid()))
+    os.rename(file.name, sys.argv[3] + "/there")
+    time.sleep(600)
+while not os.path.exists(sys.argv[3] + "/there"): time.sleep(0.01)
+"""
+    run_script(places, script)
+    assert not proctree.alive(int((places.outputs / "there").read_text("ascii")))
+
+
+def group(mill: Mill) -> Input:
+    """A group of two days of one layer."""
+    grid = grid_spec()
+    path = mill.folder / "L.tif"
+    profile = {"width": grid.width, "height": grid.height, "count": 2, "dtype": "int16"}
+    place = {"crs": grid.crs, "transform": rasterio.Affine(*grid.transform), "nodata": -1}
+    with rasterio.open(path, "w", driver="GTiff", **profile, **place) as out:
+        out.write(np.arange(grid.width * grid.height).reshape(grid.height, grid.width) % 1000, 1)
+        out.write(np.full((grid.height, grid.width), 7), 2)
+    bands = [{**LAYER, "file": "L.tif", "band": n} for n in (1, 2)]
+    text = json.dumps(
+        {
+            "group": "g",
+            "cell": "c",
+            "window": "all",
+            "grid": grid.model_dump(mode="json"),
+            "bands": bands,
+        }
+    )
+    (mill.folder / MANIFEST).write_text(text, "utf-8")
+    files = []
+    for name in (MANIFEST, "L.tif"):
+        stored = mill.world.runtime.blobs.put_file("artifacts", name, mill.folder / name)
+        file = ArtifactFile(
+            name=name, blob=f"artifacts/{name}", size=stored.size, sha256=stored.sha256
+        )
+        files.append(file)
+    return mill.world.done(GroupSpec(group="g", cell="c", window="all", grid=grid, bands=()), files)
+
+
+def reduction(given: Input, digest: str) -> ReduceSpec:
+    return ReduceSpec(inputs=(given,), package="mean", digest=digest, outputs=("L_mean.tif",))
+
+
+def test_a_package_counts_as_shipped_by_its_content_not_by_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran: list[str] = []
+
+    def spy(real: Callable[..., None]) -> None:
+        def run(*given: object) -> None:
+            ran.append(real.__name__)
+            real(*given)
+
+        monkeypatch.setattr(worker.phases.reduce, real.__name__, run)
+
+    spy(run_confined)
+    spy(run_shipped)
+    mill = Mill(tmp_path, tmp_path)
+    given = group(mill)
+    changed = tmp_path / "mean"
+    shutil.copytree(SHIPPED / "mean", changed, ignore=shutil.ignore_patterns("__pycache__"))
+    script = changed / "mean.py"
+    script.write_text(script.read_text("utf-8") + "\n# changed\n", "utf-8")
+    foreign = pack(changed)
+    mill.world.put_package(foreign)
+
+    (ours,) = mill.make(reduction(given, pack(SHIPPED / "mean").digest))
+    assert ran == ["run_shipped"]
+    (theirs,) = mill.make(reduction(given, foreign.digest))
+    assert ran == ["run_shipped", "run_confined"]
+    pixels = []
+    for file in (ours, theirs):
+        with rasterio.open(mill.fetch(file)) as raster:
+            pixels.append(raster.read(1))
+    np.testing.assert_array_equal(*pixels)
+    assert pixels[0][0, 2] == 4.5
+
+
+def test_what_a_shipped_package_writes_is_checked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def write_nonsense(command: object, places: Places, bounds: object) -> None:
+        del command, bounds
+        (places.outputs / "L_mean.tif").write_text("no raster", "utf-8")
+
+    monkeypatch.setattr(worker.phases.reduce, "run_shipped", write_nonsense)
+    mill = Mill(tmp_path, tmp_path)
+    said = mill.attempt(reduction(group(mill), pack(SHIPPED / "mean").digest))
+    assert isinstance(said, Failed)
+    assert said.category is Category.USER_CODE_FAILED
+    assert "is not a raster that opens" in said.message
