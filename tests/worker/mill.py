@@ -15,7 +15,7 @@ from tasks.tables.protocol import Claimed
 from tasks.tables.runtime import Runtime, memory_runtime
 from tasks.tables.transitions import RetryPolicy
 from tests.worker.world import World, collect_spec
-from worker.sandbox.messages import Failed, Job, Succeeded
+from worker.sandbox.messages import ChildSettings, Failed, Job, Succeeded
 from worker.sandbox.sandbox import Tier
 from worker.slots.child import perform
 
@@ -37,11 +37,9 @@ def run_claimed(
         spec=claimed.spec,
         inputs=claimed.input_files,
         scratch=folder,
-        cache=settings.data_dir / "cache",
-        settings=settings,
-        sandbox=sandbox,
     )
-    return perform(job, lambda *_: None, lambda _: runtime.blobs)
+    given = ChildSettings(settings=settings, cache=settings.data_dir / "cache", sandbox=sandbox)
+    return perform(job, given, lambda *_: None, lambda: runtime.blobs)
 
 
 class Mill:

@@ -2,6 +2,7 @@
 
 import importlib
 import os
+import pickle
 import subprocess
 import sys
 import textwrap
@@ -18,20 +19,34 @@ from worker.sandbox.messages import Ended, Message, Progress, encode
 # Everything here needs a process whose forkserver was started before its threads: a program of its
 # own for each test, which is also what can be killed.
 PROGRAM = """
-import sys, time, os, threading
+import atexit, sys, time, os, threading
 from functools import partial
+from pathlib import Path
+from processes import proctree
 from tests.worker.test_children import *
-from worker.sandbox.children import AttemptProcess, start_forkserver
+import tests.worker.test_children as here
+from worker.sandbox.children import Children, start_forkserver
 
 if __name__ == "__main__":
     start_forkserver(preload=())  # what the worker imports takes seconds, and is not tested here
-    child = AttemptProcess.start(partial({work}, {argument!r}), {memory})
+    children = Children(do_work, {memory}, 1)
+    atexit.register(lambda: children.close())
+    def start(work, argument):
+        return children.start(partial(work, argument))
+    def end_of(child):
+        return child.follow(lambda message: None)
+    child = start({work}, {argument!r})
     {then}
     def heard(message):
         print("heard", message.model_dump_json(), flush=True)
     ended = child.follow(heard)
     print("ended", ended.model_dump_json() if ended else "lost", flush=True)
 """
+
+
+def do_work() -> Callable[[bytes, Connection], int]:
+    """The children's work: each job is itself a function of the connection."""
+    return lambda job, reports: int(pickle.loads(job)(reports))
 
 
 def report_and_return(text: str, reports: Connection) -> int:
@@ -172,8 +187,7 @@ def test_too_much_memory_kills_the_tree(tmp_path: Path) -> None:
 MANY = """
     threads = [threading.Thread(target=lambda: [one() for _ in range(4)]) for _ in range(4)]
     def one():
-        child = AttemptProcess.start(partial(report_and_return, "many"), 2**30)
-        end = child.follow(lambda message: None)
+        end = end_of(start(report_and_return, "many"))
         codes.append(end.exit_code if end else "lost")
     codes = []
     for thread in threads: thread.start()
@@ -195,8 +209,6 @@ def pids(folder: Path) -> list[int]:
 
 def test_a_kill_order_takes_detached_grandchildren_too(tmp_path: Path) -> None:
     then = f"""
-    import tests.worker.test_children as here
-    from pathlib import Path
     here.until(lambda: len(here.pids(Path({str(tmp_path)!r}))) == 4, 30)
     child.kill()
     """
@@ -206,13 +218,10 @@ def test_a_kill_order_takes_detached_grandchildren_too(tmp_path: Path) -> None:
 
 
 GUARDLESS = """
-    import tests.worker.test_children as here
-    from pathlib import Path
-    from processes import proctree
     here.until(lambda: len(here.pids(Path({folder!r}))) == 4, 60)
     (forkserver,) = [p for p in proctree.children(os.getpid()) if proctree.children(p)]
     (guard,) = proctree.children(forkserver)
-    other = AttemptProcess.start(partial(here.report_when_told, {folder!r}), 2**30)
+    other = start(here.report_when_told, {folder!r})
     os.kill(guard, {signal})
     {then}
     print("lost" if child.follow(lambda message: None) is None else "not lost", flush=True)
@@ -279,3 +288,158 @@ def test_a_guard_that_fails_says_why(tmp_path: Path) -> None:
     end = ended(run(tmp_path, report_when_told, str(tmp_path), memory="None"))
     assert end.exit_code == 70
     assert "TypeError" in end.log
+
+
+def tell_who(text: str, reports: Connection) -> int:
+    """Report the child's process id, and print."""
+    sys.stdout.write(text)
+    reports.send_bytes(encode(Progress(fraction=0.5, note=str(os.getpid()))))
+    return 0
+
+
+def tell_who_and_fail(text: str, reports: Connection) -> int:
+    tell_who(text, reports)
+    return 1
+
+
+def leave_a_process(text: str, reports: Connection) -> int:
+    if os.fork() == 0:
+        os.setsid()
+        time.sleep(600)
+    return tell_who(text, reports)
+
+
+def leave_a_dead_process(text: str, reports: Connection) -> int:
+    if os.fork() == 0:
+        if os.fork() == 0:
+            os._exit(0)  # orphaned: it becomes the guard's
+        os._exit(0)
+    os.wait()
+    return tell_who(text, reports)
+
+
+HELD: list[bytearray] = []
+
+
+def keep_memory(text: str, reports: Connection) -> int:
+    HELD.append(bytearray(os.urandom(40 * 2**20)))
+    return tell_who(text, reports)
+
+
+def use_memory(text: str, reports: Connection) -> int:
+    held = bytearray(os.urandom(60 * 2**20))
+    time.sleep(0.5)
+    del held
+    return tell_who(text, reports)
+
+
+FITNESS = {
+    "tell_who": "0 True",
+    "leave_a_dead_process": "0 True",
+    "use_memory": "0 True",
+    "tell_who_and_fail": "1 False",
+    "leave_a_process": "0 False",
+    "keep_memory": "0 False",
+    "crash": "-6 False",
+}
+IN_ORDER = """
+    end_of(child)
+    for work in {works}:
+        for job in (getattr(here, work), tell_who, tell_who):
+            said = []
+            end = start(job, job.__name__).follow(lambda message: said.append(message.note))
+            log = end.log.splitlines()[-1:]
+            print(end.exit_code, end.kept, end.peak_memory, *log, *said, flush=True)
+        left = proctree.descendants(os.getpid())
+        print(len([pid for pid in left if b"forkserver" in here.command(pid)]), flush=True)
+    child = start(tell_who, "last")
+"""
+
+
+def command(pid: int) -> bytes:
+    """A process's command line; empty when it is gone or a zombie."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return b""
+
+
+def test_a_child_serves_on_unless_its_attempt_makes_it_unfit(tmp_path: Path) -> None:
+    then = IN_ORDER.format(works=list(FITNESS)).strip()
+    lines = iter(run(tmp_path, tell_who, "last", memory=2**28, then=then))
+    for work, fitness in FITNESS.items():
+        first, second, third, left = (next(lines).split() for _ in range(4))
+        assert first[:2] == fitness.split(), work
+        assert second[:2] == third[:2] == ["0", "True"], work
+        assert second[4] == third[4], f"after {work}, one child serves on"
+        if work != "crash":
+            assert (first[4] == second[4]) is first[1].startswith("True"), work
+        assert second[3] == third[3] == "tell_who", "an attempt's log is its own"
+        assert int(third[2]) < 50 * 2**20, "an attempt's peak is its own"
+        assert left == ["3"], f"after {work}: the forkserver, one guard and its child"
+
+
+def test_an_order_to_kill_that_comes_late_spares_the_next_attempt(tmp_path: Path) -> None:
+    then = f"""
+    ended = end_of(child)
+    child.kill()
+    from worker.sandbox.guard import KILL, order
+    inner = child._child
+    inner.control.send_bytes(order(KILL, 1))
+    other = start(here.report_when_told, {str(tmp_path)!r})
+    inner.control.send_bytes(order(KILL, 1))
+    Path({str(tmp_path)!r}, "go on").touch()
+    child = other
+    """
+    end = ended(run(tmp_path, tell_who, "", then=then.strip()))
+    assert end.exit_code == 3
+
+
+@pytest.mark.parametrize("of_guard", [False, True])
+def test_an_idle_child_that_was_killed_is_replaced(tmp_path: Path, of_guard: bool) -> None:
+    then = f"""
+    end_of(child)
+    (forkserver,) = [p for p in proctree.children(os.getpid()) if proctree.children(p)]
+    (guard,) = proctree.children(forkserver)
+    (idle,) = proctree.children(guard)
+    os.kill(guard if {of_guard} else idle, 9)
+    here.until(lambda: not proctree.alive(guard) and not proctree.alive(idle), 30)
+    child = start(tell_who, "other")
+    """
+    lines = run(tmp_path, tell_who, "", then=then.strip())
+    assert ended(lines).kept, lines
+
+
+def test_a_killed_supervisor_leaves_no_idle_child_behind(tmp_path: Path) -> None:
+    then = """
+    end_of(child)
+    print("idle", flush=True)
+    time.sleep(600)
+    """
+    command = write_program(tmp_path, tell_who, "", then=then.strip())
+    env = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
+    with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True) as program:
+        assert program.stdout
+        assert program.stdout.readline() == "idle\n"
+        tree = proctree.descendants(program.pid)
+        assert len(tree) >= 3
+        program.kill()
+        until(lambda: not any(proctree.alive(pid) for pid in tree), 10)
+
+
+def test_children_are_there_before_the_first_job_and_gone_after_the_last(tmp_path: Path) -> None:
+    then = """
+    end_of(child)
+    children.close()
+    left = [pid for pid in proctree.descendants(os.getpid()) if proctree.descendants(pid)]
+    print("left", left, flush=True)
+    children = Children(do_work, 2**30, 2)
+    children.fill()
+    children.fill()
+    (forkserver,) = [p for p in proctree.children(os.getpid()) if proctree.children(p)]
+    print("guards", len(proctree.children(forkserver)), flush=True)
+    child = start(tell_who, "last")
+    """
+    lines = run(tmp_path, tell_who, "", then=then.strip())
+    assert lines[:2] == ["left []", "guards 2"]
+    assert ended(lines).kept

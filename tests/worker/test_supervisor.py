@@ -118,9 +118,7 @@ def bench(tmp_path: Path, store: Unsteady) -> Iterator[Bench]:
         runtime=runtime,
         settings=Settings(data_dir=tmp_path),
         name="w",
-        sandbox="limits",
         scratch=scratch,
-        cache=tmp_path / "cache",
         start=start,
     )
     made = Bench(world=World(runtime=runtime), supervisor=supervisor, child=child, jobs=jobs)

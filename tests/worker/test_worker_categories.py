@@ -18,7 +18,7 @@ from tasks.storage.blobs import split_blob
 from tasks.tables import workers
 from tests.reprojection.reading_samples import small_tile
 from tests.worker.disks import disk_of
-from tests.worker.processes import Process, Stack, dead, hanging, make_stack
+from tests.worker.processes import GOOD, Process, Stack, dead, hanging, make_stack, reduction
 from tests.worker.world import collect_spec, until
 
 pytestmark = pytest.mark.integration
@@ -78,9 +78,15 @@ def made(stack: Stack, collected: CollectSpec) -> tuple[str, str]:
     return split_blob(task.files[0].blob)
 
 
-def attempt_processes(process: Process) -> tuple[int, int]:
-    """The guard and the child of the one attempt that runs."""
+def forked(process: Process) -> list[int]:
+    """The forkserver and what it has forked."""
     (forkserver,) = [p for p in proctree.children(process.popen.pid) if proctree.children(p)]
+    return [forkserver, *proctree.descendants(forkserver)]
+
+
+def attempt_processes(process: Process) -> tuple[int, int]:
+    """The guard and the warm child of the one slot."""
+    forkserver, *_ = forked(process)
     (guard,) = proctree.children(forkserver)
     (child,) = proctree.children(guard)
     return guard, child
@@ -159,6 +165,22 @@ def test_processes_of_an_attempt_that_are_killed(stack: Stack, process: Process)
     assert ends["guard"].category is Category.WORKER_LOST, ends["guard"]
     assert ends["crash"].category is Category.UNKNOWN, ends["crash"]
     assert "SIGSEGV" in ends["crash"].message
+    good = reduction(stack, "after-kills", GOOD)
+    stack.send(good)
+    assert end_of(stack, good).category is None, "a kill costs the attempt in hand alone"
+
+
+def test_a_slot_keeps_its_child_until_an_attempt_fails(stack: Stack, process: Process) -> None:
+    children = []
+    for number, script in enumerate((GOOD, GOOD, "raise SystemExit(3)", GOOD)):
+        key = reduction(stack, f"attempt-{number}", f"attempt = {number}\n{script}")
+        stack.send(key)
+        failed = end_of(stack, key).category is Category.USER_CODE_FAILED
+        assert failed is (number == 2)
+        until(lambda: len(forked(process)) == 3, 10, "a guard and a child are there")
+        children.append(attempt_processes(process)[1])
+    first, second, after, last = children
+    assert first == second != after == last
 
 
 @pytest.fixture

@@ -204,10 +204,13 @@ def test_a_forkserver_that_was_killed_is_replaced(stack: Stack, process: Process
     first = reduction(stack, "before-fork", f"x = 'before'\n{GOOD}")
     stack.send(first)
     assert stack.settled(first).state is State.DONE
-    (forkserver,) = [
+    forked = [
         pid for pid in process.tree() if b"forkserver" in Path(f"/proc/{pid}/cmdline").read_bytes()
     ]
-    os.kill(forkserver, signal.SIGKILL)
+    assert len(forked) == 5, "the forkserver, and a guard and a child for each slot"
+    for pid in forked:
+        os.kill(pid, signal.SIGKILL)
+    until(dead(forked), 10, "all are gone")
     second = reduction(stack, "after-fork", f"x = 'after'\n{GOOD}")
     stack.send(second)
     task = stack.settled(second)

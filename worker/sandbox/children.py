@@ -1,4 +1,4 @@
-"""Children of the worker: started by a forkserver that has imported everything.
+"""Warm children of the worker: started by a forkserver that has imported everything.
 
 The forkserver is started before the worker has any thread or client, so that a fork never copies a
 lock in use or a socket. It only imports modules.
@@ -17,7 +17,7 @@ from multiprocessing.context import ForkServerProcess
 
 from processes import proctree
 from processes.parents import become_subreaper
-from worker.sandbox.guard import KILL, Work, guard
+from worker.sandbox.guard import JOB, KILL, MakeWork, guard, order
 from worker.sandbox.messages import Ended, Message, decode
 
 PRELOADED = (
@@ -65,33 +65,21 @@ def start_forkserver(preload: Sequence[str] = PRELOADED) -> None:
     forkserver.ensure_running()
 
 
-def await_forkserver() -> None:
-    """Wait until the forkserver has imported everything, so that no attempt waits for it."""
-    probe = multiprocessing.get_context("forkserver").Process(target=_nothing)
-    probe.start()
-    probe.join()
-
-
-def _nothing() -> None:
-    return
-
-
-class AttemptProcess:
-    """One attempt's guard and child, as the supervisor's thread sees them."""
+class _Child:
+    """A warm child under its guard, as this process sees them."""
 
     def __init__(self, process: ForkServerProcess, control: Connection) -> None:
-        self._process = process
-        self._control = control
-        self._sending = threading.Lock()
-        self._deadline: threading.Timer | None = None
+        self.process = process
+        self.control = control
+        self.attempts = 0
+        self.thread = 0  # the one that gave it its last job
 
     @classmethod
-    def start(cls, work: Work, memory_limit: int) -> "AttemptProcess":
-        """Start `work` (picklable) under a guard; `memory_limit` in bytes is for the whole tree."""
+    def start(cls, make_work: bytes, memory_limit: int) -> "_Child":
         context = multiprocessing.get_context("forkserver")
         ours, theirs = context.Pipe()
         process = context.Process(
-            target=guard, args=(theirs, pickle.dumps(work), memory_limit), daemon=False
+            target=guard, args=(theirs, make_work, memory_limit), daemon=False
         )
         with _STARTING:
             process.start()
@@ -99,45 +87,85 @@ class AttemptProcess:
         theirs.close()
         return cls(process, ours)
 
+    def give(self, job: bytes) -> None:
+        """Begin the next attempt."""
+        self.attempts += 1
+        self.thread = threading.get_ident()
+        with suppress(BrokenPipeError, ConnectionResetError):  # the guard has just ended
+            self.control.send_bytes(order(JOB, self.attempts, job))
+
+    def is_fit(self) -> bool:
+        """Tell whether the idle child lives: its guard says nothing before the next attempt."""
+        return not self.control.poll()
+
+    def leave(self) -> None:
+        """Have the guard end the child, and itself."""
+        self.control.close()
+
+    def end(self, *, orphans: bool) -> int | None:
+        """Wait for the guard's end, with the processes it may have left; return its exit code."""
+        self.control.close()
+        self.process.join()
+        with _STARTING:
+            _GUARDS.discard(self.process.pid or 0)
+            if orphans:
+                _end_orphans()
+            code = self.process.exitcode
+            self.process.close()
+        return code
+
+
+class AttemptProcess:
+    """One attempt in a warm child, as the supervisor's thread sees it."""
+
+    def __init__(self, child: _Child, give_back: Callable[[_Child, bool], None]) -> None:
+        self._child = child
+        self._number = child.attempts
+        self._give_back = give_back
+        self._sending = threading.Lock()
+        self._deadline: threading.Timer | None = None
+        self._over = False
+
     def follow(self, heard: Callable[[Message], None]) -> Ended | None:
-        """Pass each report to `heard` until the tree is gone; return None if the guard was killed.
+        """Pass each report to `heard` until the attempt's end; return None if the guard was killed.
 
         A guard that fails by itself ends its tree with it; this is reported as the child's failure.
         """
         ended: Ended | None = None
-        while ended is None:
-            try:
-                message = decode(self._control.recv_bytes())
-            except (EOFError, ConnectionResetError):
-                break
-            if isinstance(message, Ended):
-                ended = message
-            else:
-                heard(message)
-        self._process.join()
-        with _STARTING:
-            _GUARDS.discard(self._process.pid or 0)
-            if ended is None:
-                _end_orphans()
-        code = self._process.exitcode
+        try:
+            while ended is None:
+                message = decode(self._child.control.recv_bytes())
+                if isinstance(message, Ended):
+                    ended = message
+                else:
+                    heard(message)
+        except (EOFError, ConnectionResetError):
+            pass
+        except BaseException:
+            self._child.process.kill()  # what is read from it makes no sense
+            raise
+        finally:
+            # No order to kill may be on its way when the child is given its next job.
+            with self._sending:
+                self._over = True
+                if self._deadline is not None:
+                    self._deadline.cancel()
+            code = None
+            if ended is None or not ended.kept:
+                code = self._child.end(orphans=ended is None)
+            self._give_back(self._child, ended is not None and ended.kept)
         if ended is None and code is not None and 0 < code < _FORKSERVER_DIED:
             text = f"the guard ended with exit code {code}; its traceback is in the worker's log"
             ended = Ended(exit_code=code, peak_memory=0, over_memory=False, log=text)
-        with self._sending:
-            if self._deadline is not None:
-                self._deadline.cancel()
-            self._control.close()
-            with _STARTING:
-                self._process.close()
         return ended
 
     def kill(self) -> None:
         """Have the whole tree killed; `follow` returns soon after. Any thread may call this."""
         with self._sending:
-            if self._control.closed or self._deadline is not None:
+            if self._over or self._deadline is not None:
                 return
             with suppress(BrokenPipeError, ConnectionResetError):  # the guard has just ended
-                self._control.send_bytes(KILL)
+                self._child.control.send_bytes(order(KILL, self._number))
             # A guard that hangs is killed, and `follow` ends the processes it leaves.
             self._deadline = threading.Timer(_DEAF_SECONDS, self._end_guard)
             self._deadline.daemon = True
@@ -145,8 +173,99 @@ class AttemptProcess:
 
     def _end_guard(self) -> None:
         with self._sending:
-            if not self._control.closed:
-                self._process.kill()
+            if not self._over:
+                self._child.process.kill()
+
+
+class Children:
+    """The warm children of a worker's slots.
+
+    A child serves one attempt after the other. One that was killed, crashed, failed or grew is
+    replaced at once, so that the next attempt finds a child that has been prepared.
+    """
+
+    def __init__(self, make_work: MakeWork, memory_limit: int, slots: int) -> None:
+        """Make children that prepare themselves by `make_work` (picklable); start none yet.
+
+        `memory_limit` in bytes is for the whole tree of an attempt.
+        """
+        self._make_work = pickle.dumps(make_work)
+        self._memory_limit = memory_limit
+        self._slots = slots
+        self._lock = threading.Lock()
+        self._idle: list[_Child] = []
+        self._living = 0
+
+    def fill(self) -> None:
+        """Start a child for each slot that has none."""
+        while self._count(1, most=self._slots):
+            child = self._started()
+            with self._lock:
+                self._idle.append(child)
+
+    def start(self, job: object) -> AttemptProcess:
+        """Give a job to an idle child, best to the one that served this thread before.
+
+        The child's work gets the job pickled.
+        """
+        data = pickle.dumps(job)
+        child = self._take()
+        if child is None:
+            self._count(1)
+            child = self._started()
+        child.give(data)
+        return AttemptProcess(child, self._give_back)
+
+    def close(self) -> None:
+        """End the idle children; those that serve an attempt end with it."""
+        with self._lock:
+            self._slots = 0
+            idle, self._idle = self._idle, []
+        for child in idle:
+            child.leave()
+        for child in idle:
+            child.end(orphans=False)
+            self._count(-1)
+
+    def _count(self, change: int, most: int | None = None) -> bool:
+        """Change the number of living children, unless it would exceed `most`."""
+        with self._lock:
+            if most is not None and self._living + change > most:
+                return False
+            self._living += change
+            return True
+
+    def _started(self) -> _Child:
+        try:
+            return _Child.start(self._make_work, self._memory_limit)
+        except BaseException:
+            self._count(-1)
+            raise
+
+    def _take(self) -> _Child | None:
+        me = threading.get_ident()
+        while True:
+            with self._lock:
+                if not self._idle:
+                    return None
+                child = next((one for one in self._idle if one.thread == me), self._idle[-1])
+                self._idle.remove(child)
+            if child.is_fit():
+                return child
+            child.end(orphans=True)
+            self._count(-1)
+
+    def _give_back(self, child: _Child, kept: bool) -> None:
+        with self._lock:
+            if kept and self._living <= self._slots:
+                self._idle.append(child)
+                return
+        if kept:
+            child.leave()
+            child.end(orphans=False)
+        self._count(-1)
+        with suppress(EOFError, OSError):  # the forkserver has died: the next start revives it
+            self.fill()
 
 
 def _end_orphans() -> None:

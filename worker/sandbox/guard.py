@@ -1,46 +1,53 @@
-"""The guard of one attempt: a small process between the supervisor and the child.
+"""The guard of a slot: a small process between the supervisor and the slot's warm child.
 
 It is the child's subreaper, so that no process that the child starts can leave the tree, not even a
 detached grandchild. It holds a pipe to the supervisor, whose end of file means that the supervisor
 is dead. In that case, on an order to kill, and when the child ends, it kills what is left of the
-tree. It also measures the tree's memory and keeps the tail of what the tree prints. It has one
-thread.
+tree. It passes jobs to the child, one after the other; for each it measures the tree's memory and
+keeps the tail of what the tree prints. A child that left a process behind, or holds too much
+memory, ends with its attempt. The guard ends with its child. It has one thread.
 """
 
 import os
 import pickle
+import selectors
 import sys
 import time
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import Connection
 
 from processes import proctree
 from processes.parents import become_subreaper, die_with_parent
-from worker.sandbox.messages import Ended, encode
+from worker.sandbox.messages import PROGRESS, Ended, encode
 
-KILL = b"kill"
+KILL, JOB = b"kill", b"job"  # orders; the attempt's number follows, then the job
 LOG_BYTES = 64 * 2**10
 POLL_SECONDS = 0.1
+MOST_ATTEMPTS = 5000  # of one child
+KEPT_SHARE = 8  # a child may keep an eighth of the memory limit beyond what it held at first
 
+_DONE = b"done"  # the child's message after an attempt's last report
 _EX_SOFTWARE = 70  # sysexits.h
 _OOM_SCORE = "700"  # the kernel's own killer should take the child, not its guard
 
-Work = Callable[[Connection], int]
-"""The child's work: it sends reports over the connection and returns its exit code."""
+Work = Callable[[bytes, Connection], int]
+"""Does one job: sends reports over the connection; unless it returns 0, the child ends with it."""
+MakeWork = Callable[[], Work]
+"""Prepares a child for its jobs; runs in the child."""
 
 
-def guard(control: Connection, work: bytes, memory_limit: int) -> None:
-    """Run `work`, a pickled `Work`, in a forked child; relay its reports to `control`.
+def guard(control: Connection, make_work: bytes, memory_limit: int) -> None:
+    """Run the jobs that come over `control` in a forked child; relay its reports to `control`.
 
-    The last message is an `Ended`. The child unpickles the work, and therefore imports its modules,
-    so errors there appear in the attempt's log. `memory_limit` is in bytes, over all processes of
-    the tree.
+    The last message of an attempt is an `Ended`. The child unpickles `make_work`, a `MakeWork`, and
+    therefore imports its modules, so errors there appear in the first attempt's log. `memory_limit`
+    is in bytes, over all processes of the tree.
     """
     try:
-        ended = _guard(control, work, memory_limit)
+        ended = _guard(control, make_work, memory_limit)
     except Exception as error:  # noqa: BLE001 - every error is reported to the supervisor
         proctree.kill_descendants(os.getpid())
         text = "".join(traceback.format_exception(error))
@@ -49,23 +56,35 @@ def guard(control: Connection, work: bytes, memory_limit: int) -> None:
         control.send_bytes(encode(ended))
 
 
-def _guard(control: Connection, work: bytes, memory_limit: int) -> Ended:
+def order(kind: bytes, attempt: int, job: bytes = b"") -> bytes:
+    """Compose an order to the guard."""
+    return b"%b %d %b" % (kind, attempt, job)
+
+
+def _guard(control: Connection, make_work: bytes, memory_limit: int) -> Ended:
     os.setsid()  # only the supervisor handles a terminal's Ctrl-C
     become_subreaper()
     reports, child_reports = _pipe()
+    child_jobs, jobs = _pipe()
     log_read, log_write = os.pipe()
     parent = os.getpid()
     child = os.fork()
     if child == 0:
-        control.close()
-        reports.close()
+        for ours in (control, reports, jobs):
+            ours.close()
         os.close(log_read)
-        _child(parent, log_write, child_reports, work)
+        _child(parent, log_write, child_jobs, child_reports, make_work)
     child_reports.close()
+    child_jobs.close()
     os.close(log_write)
     os.set_blocking(log_read, False)
     watch = _Watch(
-        control=control, reports=reports, log=log_read, child=child, memory_limit=memory_limit
+        control=control,
+        jobs=jobs,
+        reports=reports,
+        log=log_read,
+        child=child,
+        memory_limit=memory_limit,
     )
     return watch.run()
 
@@ -73,58 +92,129 @@ def _guard(control: Connection, work: bytes, memory_limit: int) -> Ended:
 @dataclass(kw_only=True)
 class _Watch:
     control: Connection
+    jobs: Connection
     reports: Connection
     log: int
     child: int
     memory_limit: int
+    attempt: int = 0  # the number of the one in hand; 0: the child is idle
+    served: int = 0
+    first_memory: int = 0
+    measured: float = 0.0  # monotonic
     peak: int = 0
-    over: bool = False
+    done: bool = False
+    progress: bytes = b""  # the latest report of it, not passed on yet
     exit_code: int | None = None
     tail: bytearray = field(default_factory=bytearray)
 
+    @property
+    def over(self) -> bool:
+        """Whether the attempt in hand has used too much memory."""
+        return self.peak > self.memory_limit
+
     def run(self) -> Ended:
-        pidfd = os.pidfd_open(self.child)
-        killed = False
-        sources: list[Connection | int] = [self.control, self.reports, self.log, pidfd]
-        while not killed:
-            ready = wait(sources, timeout=POLL_SECONDS)
-            if pidfd in ready:
-                break
-            if self.control in ready:
-                killed = self._ordered()
-            if self.reports in ready and not self._relay():
-                sources.remove(self.reports)
-            if self.log in ready and not self._read_log():
-                sources.remove(self.log)
-            self._measure()
-            killed = killed or self.over
+        """Serve until the child has ended or must end; return the last attempt's end."""
+        killed = self._serve()
         self._end_tree()
-        while self.reports in sources and self.reports.poll(0) and self._relay():
+        while self.reports.poll(0) and self._relay():
             pass
         self._read_log()
-        os.close(pidfd)
+        if killed:
+            return self._ended(None)
+        return self._ended(0 if self.done else self.exit_code)
+
+    def _serve(self) -> bool:
+        """Give the child its jobs; return whether it has to be killed in the midst of one."""
+        pidfd = os.pidfd_open(self.child)
+        with selectors.DefaultSelector() as selector:
+            for source in (self.control, self.reports, self.log, pidfd):
+                selector.register(source, selectors.EVENT_READ)
+            while True:
+                wait = None
+                if self.attempt:
+                    wait = max(0.0, self.measured + POLL_SECONDS - time.monotonic())
+                ready = [key.fileobj for key, _ in selector.select(wait)]
+                if self.control in ready and not self._obey():
+                    return True
+                if self.reports in ready and not self._relay():
+                    selector.unregister(self.reports)
+                if self.log in ready and not self._read_log():
+                    selector.unregister(self.log)
+                if pidfd in ready or (self.done and not self._next()):
+                    os.close(pidfd)
+                    return False
+                if self.attempt and time.monotonic() - self.measured >= POLL_SECONDS:
+                    self._measure()
+                    self._pass_progress()
+                if self.over:
+                    return True
+
+    def _obey(self) -> bool:
+        """Follow an order; return False if the tree is to be killed, or the supervisor is dead.
+
+        An order to kill names its attempt: one that comes late does not touch the next attempt.
+        """
+        try:
+            text = self.control.recv_bytes()
+        except (EOFError, ConnectionResetError):
+            return False
+        kind, number, job = text.split(b" ", 2)
+        if kind == KILL:
+            return int(number) != self.attempt
+        self.first_memory = self.first_memory or proctree.memory(self.child)
+        self.attempt, self.measured = int(number), time.monotonic()
+        with suppress(BrokenPipeError):  # the child has just ended
+            self.jobs.send_bytes(job)
+        return True
+
+    def _next(self) -> bool:
+        """End the attempt in hand; return whether the child is fit for another."""
+        self._read_log()
+        self._reap()
+        self.served += 1
+        held = self._measure()
+        most = self.first_memory + self.memory_limit // KEPT_SHARE
+        if self.over or self.served >= MOST_ATTEMPTS:
+            return False
+        if list(held) != [self.child] or held[self.child] > most:
+            return False
+        self._send(encode(self._ended(0, kept=True)))
+        self.attempt, self.peak, self.done = 0, 0, False
+        self.tail.clear()
+        return True
+
+    def _ended(self, exit_code: int | None, *, kept: bool = False) -> Ended:
+        self._pass_progress()
         return Ended(
-            exit_code=None if killed else self.exit_code,
+            exit_code=exit_code,
             peak_memory=self.peak,
             over_memory=self.over,
             log=self.tail.decode("utf-8", "replace"),
+            kept=kept,
         )
-
-    def _ordered(self) -> bool:
-        """Tell whether the supervisor wants the tree killed: it says so, or it has died."""
-        try:
-            return self.control.recv_bytes() == KILL
-        except (EOFError, ConnectionResetError):
-            return True
 
     def _relay(self) -> bool:
         try:
             data = self.reports.recv_bytes()
         except (EOFError, OSError):
             return False
-        with suppress(BrokenPipeError, ConnectionResetError):  # the next `_ordered` notices it
-            self.control.send_bytes(data)
+        if data == _DONE:
+            self.done = True
+        elif data.startswith(PROGRESS):
+            self.progress = data
+        else:
+            self._send(data)
         return True
+
+    def _pass_progress(self) -> None:
+        """Pass on the latest progress; it is of no use to the supervisor more often."""
+        if self.progress:
+            self._send(self.progress)
+            self.progress = b""
+
+    def _send(self, data: bytes) -> None:
+        with suppress(BrokenPipeError, ConnectionResetError):  # the next `_obey` notices it
+            self.control.send_bytes(data)
 
     def _read_log(self) -> bool:
         while True:
@@ -137,26 +227,36 @@ class _Watch:
             self.tail += data
             del self.tail[:-LOG_BYTES]
 
-    def _measure(self) -> None:
-        self.peak = max(self.peak, proctree.tree_memory(os.getpid()))
-        self.over = self.peak > self.memory_limit
+    def _measure(self) -> dict[int, int]:
+        """Measure the memory of each process of the tree, in bytes."""
+        held = {pid: proctree.memory(pid) for pid in proctree.descendants(os.getpid())}
+        self.peak = max(self.peak, sum(held.values()))
+        self.measured = time.monotonic()
+        return held
 
     def _end_tree(self) -> None:
         """Kill and reap until no descendant is left; each round finds what was forked meanwhile."""
         while True:
             proctree.kill_descendants(os.getpid())
+            if not self._reap():
+                return
+            time.sleep(0.001)
+
+    def _reap(self) -> bool:
+        """Reap what has ended; return whether any child is left."""
+        while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
             except ChildProcessError:
-                return
+                return False
             if pid == self.child:
                 self.exit_code = os.waitstatus_to_exitcode(status)
             elif pid == 0:
-                time.sleep(0.001)
+                return True
 
 
-def _child(parent: int, log: int, reports: Connection, work: bytes) -> None:
-    """Become the attempt's process; never return."""
+def _child(parent: int, log: int, jobs: Connection, reports: Connection, make_work: bytes) -> None:
+    """Become the child; never return."""
     code = _EX_SOFTWARE  # for failures that the work itself could not report
     try:
         os.setsid()
@@ -169,10 +269,16 @@ def _child(parent: int, log: int, reports: Connection, work: bytes) -> None:
         os.dup2(log, 1)
         os.dup2(log, 2)
         os.close(log)
-        run: Work = pickle.loads(work)
-        code = run(reports)
-        sys.stdout.flush()
-        sys.stderr.flush()
+        make: MakeWork = pickle.loads(make_work)
+        work = make()
+        while True:
+            job, code = jobs.recv_bytes(), _EX_SOFTWARE
+            code = work(job, reports)
+            sys.stdout.flush()
+            sys.stderr.flush()
+            if code:
+                break
+            reports.send_bytes(_DONE)
     except BaseException:  # noqa: BLE001 - the caller is only a forked copy of the guard
         sys.excepthook(*sys.exc_info())
         sys.stderr.flush()

@@ -1,4 +1,4 @@
-"""The messages between a supervisor and the child of an attempt."""
+"""The messages between a supervisor and a child."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,10 +15,19 @@ from worker.sandbox.sandbox import Tier
 
 
 @dataclass(frozen=True, kw_only=True)
-class Job:
-    """Everything a child needs for one attempt. `inputs` are the artifact's files by input index.
+class ChildSettings:
+    """What all attempts of a child share; `cache` is the folder of the local cache."""
 
-    `scratch` is the attempt's own empty folder; `cache` is the folder of the local cache.
+    settings: Settings
+    cache: Path
+    sandbox: Tier
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """Everything else a child needs for one attempt.
+
+    `inputs` are the artifact's files by input index, `scratch` the attempt's own empty folder.
     """
 
     key: str
@@ -26,9 +35,6 @@ class Job:
     spec: Spec
     inputs: Mapping[int, tuple[ArtifactFile, ...]]
     scratch: Path
-    cache: Path
-    settings: Settings
-    sandbox: Tier
 
 
 class _Message(BaseModel):
@@ -66,7 +72,7 @@ class Failed(_Message):
 
 
 class Ended(_Message):
-    """The guard's last message: the whole tree is gone.
+    """The guard's message at the end of an attempt: no process is left but, at most, the child.
 
     `exit_code` is the child's (negative: the signal that ended it), None if the guard killed it.
     """
@@ -75,11 +81,16 @@ class Ended(_Message):
     exit_code: int | None
     peak_memory: int  # bytes
     over_memory: bool
-    log: str  # the tail of what the tree printed
+    log: str  # the tail of what the attempt printed
+    kept: bool = False  # whether the child lives and takes another job
 
 
 Message = Annotated[Progress | Succeeded | Failed | Ended, Field(discriminator="kind")]
 _adapter: TypeAdapter[Message] = TypeAdapter(Message)
+
+
+PROGRESS = b'{"kind":"progress"'
+"""How an encoded `Progress` begins."""
 
 
 def encode(message: Message) -> bytes:

@@ -1,10 +1,12 @@
-"""The child of an attempt: does the work of one phase and reports how it ended."""
+"""The warm child: does the work of one phase after the other and reports how each ended."""
 
 import faulthandler
+import pickle
 import resource
 import shutil
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -23,45 +25,70 @@ from worker.phases.group import group
 from worker.phases.mosaic import mosaic
 from worker.phases.reduce import reduce
 from worker.phases.reproject import reproject
-from worker.sandbox.messages import Failed, Job, Message, Progress, Succeeded, encode
+from worker.sandbox.messages import (
+    ChildSettings,
+    Failed,
+    Job,
+    Message,
+    Progress,
+    Succeeded,
+    encode,
+)
 
 _GB = 10**9
 _FULL = 2**20  # bytes; a disk with less free space counts as full
 
 
-def run(job: Job, reports: Connection) -> int:
-    """Do the job and report; return the process's exit code."""
-    faulthandler.enable()
-    limit = int(2 * job.settings.attempt_memory_gb * _GB)
-    # The guard ends an attempt at its limit; an absurd allocation fails here with a traceback.
-    resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+class WarmChild:
+    """Does one job after the other; keeps its connection to storage between them."""
 
-    def send(message: Message) -> None:
-        reports.send_bytes(encode(message))
+    def __init__(self, given: ChildSettings) -> None:
+        self._given = given
+        faulthandler.enable()
+        limit = int(2 * given.settings.attempt_memory_gb * _GB)
+        # The guard ends an attempt at its limit; an absurd allocation fails here with a traceback.
+        resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
 
-    def tell(fraction: float, note: str) -> None:
-        send(Progress(fraction=min(1.0, max(0.0, fraction)), note=note))
+        self._blobs: Blobs | None = None
+        with suppress(Exception):  # the first attempt tries again, and reports what is wrong
+            self._connect()
 
-    message = perform(job, tell, lambda settings: connect(settings, create=False).blobs)
-    send(message)
-    return 0 if isinstance(message, Succeeded) else 1
+    def _connect(self) -> Blobs:
+        if self._blobs is None:
+            self._blobs = connect(self._given.settings, create=False).blobs
+        return self._blobs
+
+    def __call__(self, data: bytes, reports: Connection) -> int:
+        """Do a pickled job and report; return 0, or 1 after a failure, which ends the child."""
+
+        def send(message: Message) -> None:
+            reports.send_bytes(encode(message))
+
+        def tell(fraction: float, note: str) -> None:
+            send(Progress(fraction=min(1.0, max(0.0, fraction)), note=note))
+
+        message = perform(pickle.loads(data), self._given, tell, self._connect)
+        send(message)
+        return 0 if isinstance(message, Succeeded) else 1
 
 
-def perform(job: Job, tell: Tell, blobs_of: Callable[..., Blobs]) -> Succeeded | Failed:
+def perform(
+    job: Job, given: ChildSettings, tell: Tell, blobs: Callable[[], Blobs]
+) -> Succeeded | Failed:
     """Do the job and return its outcome; every exception becomes a failure with its category."""
     try:
-        blobs = blobs_of(job.settings)
-        local = isinstance(blobs, FileBlobs)
+        storage = blobs()
+        local = isinstance(storage, FileBlobs)
         context = Context(
             key=job.key,
             claim=job.claim,
             inputs=job.inputs,
             scratch=job.scratch,
-            settings=job.settings,
-            blobs=blobs,
-            cache=None if local else Cache(job.cache, int(job.settings.cache_gb * _GB)),
+            settings=given.settings,
+            blobs=storage,
+            cache=None if local else Cache(given.cache, int(given.settings.cache_gb * _GB)),
             tell=tell,
-            sandbox=job.sandbox,
+            sandbox=given.sandbox,
         )
         return Succeeded(files=make(job, context))
     except Exception as error:  # noqa: BLE001 - here exceptions become categories

@@ -6,6 +6,7 @@ import socket
 import sys
 import threading
 import warnings
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
@@ -24,11 +25,14 @@ from tasks.settings import Settings, WrongSettingError, read_settings
 from tasks.tables.workers import Hold, WorkerRow
 from worker.files.scratch import Scratch
 from worker.sandbox import sandbox
-from worker.sandbox.children import PRELOADED, await_forkserver, start_forkserver
+from worker.sandbox.children import PRELOADED, Children, start_forkserver
+from worker.sandbox.messages import ChildSettings
 from worker.sandbox.sandbox import SandboxError
+from worker.slots import attempt
 from worker.slots.heartbeat import Heartbeat
 from worker.slots.supervisor import AttemptOrder, Supervisor
 
+_GB = 10**9
 _PULSE_SECONDS = 0.02
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.-]+")
 
@@ -46,7 +50,7 @@ def main() -> int:
         name = worker_name(settings)
         _refuse_without_kernels()
         # Before any thread, any client and any logging to a pipe that a fork would share.
-        start_forkserver((*PRELOADED, *storage_modules(settings)))
+        start_forkserver((*storage_modules(settings), *PRELOADED))
         logs.configure(settings.log_level, process="worker", worker=name)
         confinement = sandbox.report(settings)
         scratch = Scratch(settings.data_dir, name)
@@ -57,13 +61,17 @@ def main() -> int:
     except SwathmillError as error:
         structlog.get_logger("worker").error(str(error))
         return exits.UNAVAILABLE
+    shared = ChildSettings(
+        settings=settings, cache=cache_folder(settings).resolve(), sandbox=confinement.tier
+    )
+    memory_limit = int(settings.attempt_memory_gb * _GB)
+    children = Children(partial(attempt.prepare, shared), memory_limit, settings.slots)
     supervisor = Supervisor(
         runtime=runtime,
         settings=settings,
         name=name,
-        sandbox=confinement.tier,
         scratch=scratch,
-        cache=cache_folder(settings),
+        start=children.start,
     )
     row = WorkerRow(
         name=name,
@@ -83,14 +91,15 @@ def main() -> int:
     )
     log = structlog.get_logger("worker")
     removed = scratch.clean()
-    await_forkserver()
-    log.info("worker starts", slots=settings.slots, sandbox=confinement.line, stale=removed)
-    heartbeat.start()
     try:
+        children.fill()
+        log.info("worker starts", slots=settings.slots, sandbox=confinement.line, stale=removed)
+        heartbeat.start()
         return consume(make_app(settings.redis_url.get_secret_value()), supervisor)
     finally:
         supervisor.kill_all(AttemptOrder.HAND_BACK)
         heartbeat.stop()
+        children.close()
         scratch.close()
         log.info("worker ended")
 

@@ -27,8 +27,6 @@ from tasks.tables.workers import Hold, RunningAttempt
 from worker.files.scratch import Scratch
 from worker.sandbox.children import AttemptProcess
 from worker.sandbox.messages import Ended, Failed, Job, Message, Progress, Succeeded
-from worker.sandbox.sandbox import Tier
-from worker.slots import attempt
 
 _GB = 10**9
 _SETTLE_TRIES = 30  # with the pauses below, enough for some minutes without the table
@@ -106,10 +104,8 @@ class Supervisor:
     runtime: Runtime
     settings: Settings
     name: str
-    sandbox: Tier
     scratch: Scratch
-    cache: Path
-    start: Callable[[Job], AttemptProcess] = field(default=lambda job: start_child(job))
+    start: Callable[[Job], AttemptProcess]
     draining: bool = False
     hold: Hold = Hold.NONE
     _batches: list[_Batch] = field(default_factory=list)
@@ -297,9 +293,6 @@ class Supervisor:
             spec=claimed.spec,
             inputs=claimed.input_files,
             scratch=folder.resolve(),
-            cache=self.cache.resolve(),
-            settings=self.settings,
-            sandbox=self.sandbox,
         )
         child = self.start(job)
         with self._lock:
@@ -433,9 +426,3 @@ def _without_report(ended: Ended) -> Diagnosis:
     if diagnosis.category is not Category.UNKNOWN or not words:
         return diagnosis
     return replace(diagnosis, message=f"{diagnosis.message}: {words[-1][:300]}")
-
-
-def start_child(job: Job) -> AttemptProcess:
-    """Start a child from the forkserver, with the attempt's memory limit."""
-    limit = int(job.settings.attempt_memory_gb * _GB)
-    return AttemptProcess.start(partial(attempt.run, job), limit)
