@@ -168,6 +168,10 @@ bench-request: $(STAMP)/dev ## Measure whole requests beside a script, warm and 
 	@$(BIN)/python -m bench.request --rounds $(or $(ROUNDS),5) $(if $(ONLY),--only $(ONLY)) \
 	    $(if $(ARCHIVE),--archive "$(ARCHIVE)")
 
+.PHONY: bench-warm
+bench-warm: $(STAMP)/dev ## Run attempts of all kinds in one warm child: equal bytes, steady memory [ATTEMPTS=n]
+	@$(BIN)/python -m bench.warm_child --attempts $(or $(ATTEMPTS),2000)
+
 .PHONY: bench-pages
 bench-pages: $(STAMP)/dev ## Measure the portal's pages at 1,000 requests: CPU and bytes sent [ARGS=...]
 	@$(BIN)/python -m bench.pages $(ARGS)

@@ -203,6 +203,7 @@ class _Watch:
         elif data.startswith(PROGRESS):
             self.progress = data
         else:
+            self.progress = b""  # no longer of interest
             self._send(data)
         return True
 
