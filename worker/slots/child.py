@@ -10,6 +10,7 @@ from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 
+from reprojection.read.kept import KEPT_BYTES, keep_granules
 from tasks.model.categories import Category
 from tasks.model.model import ArtifactFile
 from tasks.model.spec import CollectSpec, CubeSpec, GroupSpec, MosaicSpec, ReduceSpec, ReprojectSpec
@@ -40,7 +41,7 @@ _FULL = 2**20  # bytes; a disk with less free space counts as full
 
 
 class WarmChild:
-    """Does one job after the other; keeps its connection to storage between them."""
+    """Does one job after the other; keeps its connection to storage, and granules, between them."""
 
     def __init__(self, given: ChildSettings) -> None:
         self._given = given
@@ -48,7 +49,8 @@ class WarmChild:
         limit = int(2 * given.settings.attempt_memory_gb * _GB)
         # The guard ends an attempt at its limit; an absurd allocation fails here with a traceback.
         resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
-
+        # Half of what the guard lets the child keep.
+        keep_granules(min(KEPT_BYTES, limit // 32))
         self._blobs: Blobs | None = None
         with suppress(Exception):  # the first attempt tries again, and reports what is wrong
             self._connect()
