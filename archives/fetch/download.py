@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Protocol
@@ -86,6 +87,12 @@ class _Wanted:
     url: str
     size: int
     progress: Progress | None
+
+
+@lru_cache(maxsize=1)
+def _trusted() -> ssl.SSLContext:
+    """Load the trusted certificates once in a process: that takes longer than a short download."""
+    return httpx.create_ssl_context()
 
 
 class Downloader:
@@ -178,7 +185,7 @@ class Downloader:
         """Yield a client for one download, so that cookies of a sign-in end with it."""
         timing = self._timing
         with httpx.Client(
-            verify=self._context or True,
+            verify=self._context or _trusted(),
             follow_redirects=False,
             timeout=httpx.Timeout(timing.stall, connect=timing.connect),
             headers={"User-Agent": USER_AGENT, "Accept-Encoding": "identity"},

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache
 from urllib.parse import urlsplit
 
 import httpx
@@ -52,6 +53,12 @@ class Answer:
             ) from None
 
 
+@lru_cache(maxsize=1)
+def _trusted() -> ssl.SSLContext:
+    """Load the trusted certificates once in a process: that takes longer than a short answer."""
+    return ssl.create_default_context()
+
+
 class Web:
     """Reads pages of catalogues; repeats a call that failed temporarily, at most twice.
 
@@ -70,8 +77,7 @@ class Web:
         self._credentials = credentials
         self._limits = limits
         self._timing = timing or Timing()
-        # Load the trusted certificates once: loading takes longer than a short answer.
-        self._context = context or ssl.create_default_context()
+        self._context = context or _trusted()
         self._sleep = sleep
 
     def get(
