@@ -438,8 +438,11 @@ def test_children_are_there_before_the_first_job_and_gone_after_the_last(tmp_pat
     children.fill()
     (forkserver,) = [p for p in proctree.children(os.getpid()) if proctree.children(p)]
     print("guards", len(proctree.children(forkserver)), flush=True)
+    end_of(start(tell_who_and_fail, ""))
+    print("guards", len(proctree.children(forkserver)), flush=True)
     child = start(tell_who, "last")
     """
     lines = run(tmp_path, tell_who, "", then=then.strip())
     assert lines[:2] == ["left []", "guards 2"]
+    assert lines[2] == "guards 2", "a child that failed is replaced at once"
     assert ended(lines).kept
