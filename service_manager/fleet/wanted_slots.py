@@ -34,7 +34,7 @@ class WantedSlots:
         self._means[event.sponsor] = _follow(self._means.get(event.sponsor), event.duration)
 
     def count(self, cache: ManagerCache, ready: Mapping[str, int]) -> int:
-        """Return slots at work + min(ready, seconds of ready work / scale_seconds), within the limits.
+        """Return slots at work + min(ready, seconds of ready work / scale_seconds), in the limits.
 
         `ready` counts the ready tasks that a slot may take, by request.
         """
