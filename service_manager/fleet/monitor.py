@@ -163,8 +163,8 @@ class Monitor:
         if not lost and running.missed > _BEATS and running.ordered is None:
             text = f"worker {running.worker} does not run it (any more)"
             return GiveUp(running=running, category=Category.WORKER_LOST, message=text)
-        if running.begun is False:
-            return None
+        if not running.begun:
+            return None  # it waits in a batch, or its worker has yet to list it
         limit = self._limits.limit(times, running.task_class, running.retries)
         if running.ordered is None:
             return self._late(running, age, limit)

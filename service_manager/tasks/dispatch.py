@@ -320,7 +320,7 @@ class Dispatch:
         if due:
             first, host = due.popleft(), ""
             batch = self._batch(first, due, None, most)
-            for key in batch[1:]:
+            for key in {*batch} - {first}:
                 due.remove(key)
         elif len(ready.messages) >= self.wide or not ready.fresh:
             return ()

@@ -224,11 +224,15 @@ def test_a_batch_that_no_worker_took_is_sent_again_as_one() -> None:
     keys = family_of(40)
     dispatch = Dispatch(window=64, resend=30, expected=lambda _: 0.1)
     seen = cache(("r", "a", 1.0), slots=1)
-    for key in keys:
+    for key in reversed(keys):
         dispatch.add(key, "r", "class")
-    first = dispatch.choose(seen, 0.0)
+    assert dispatch.choose(seen, 0.0) == [tuple(keys[20:]), tuple(keys[:20])]
     assert dispatch.choose(seen, 1.0) == []
-    assert dispatch.choose(seen, 31.0) == first
+    for key in keys[30:]:
+        dispatch.remove(key)
+    again = dispatch.choose(seen, 31.0)
+    assert sorted(key for batch in again for key in batch) == keys[:30]
+    assert len(again) == 2
 
 
 def test_a_paused_request_is_not_sent() -> None:
@@ -419,6 +423,16 @@ def test_the_time_limit_of_a_task_in_a_batch_runs_from_its_begin() -> None:
     assert one.in_hand
     monitor.hear([worker(280, listed(one, 81.0))], 280.0)
     assert [kill.running for kill in monitor.look(statistics, 280.0).kills] == [one]
+
+
+def test_what_no_beat_has_listed_yet_has_no_time_limit() -> None:
+    """A manager that stalled after it read the claim does not take the stall for its age."""
+    seen = ManagerCache()
+    seen.running["k"] = running()
+    monitor = Monitor(OPTIONS, seen)
+    statistics = {"class": ClassStatistics(task_class="class", count=5, mean=20.0)}
+    monitor.hear([worker(1)], 500.0)
+    assert monitor.look(statistics, 500.0) == Verdicts()
 
 
 def test_what_waited_in_a_lost_batch_is_not_in_hand() -> None:
