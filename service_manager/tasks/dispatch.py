@@ -10,6 +10,7 @@ claimed, so all counts here are estimates that the sweep puts right.
 """
 
 import heapq
+from bisect import bisect
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -358,10 +359,13 @@ class Dispatch:
             if key.startswith(prefix) and key != first and not self._tasks[key].alone
         ]
         own = family(first)
-        beside.sort(key=lambda key: (not key.startswith(own), key < first, key))
+        beside.sort()
+        after = bisect(beside, first)
+        nearest = [*beside[after:], *reversed(beside[:after])]
+        nearest.sort(key=lambda key: not key.startswith(own))
         batch = [first]
         known: dict[str, float | None] = {}
-        for key in beside:
+        for key in nearest:
             if len(batch) >= most:
                 break
             name = self._tasks[key].task_class

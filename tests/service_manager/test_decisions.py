@@ -222,7 +222,7 @@ def test_what_failed_before_goes_alone() -> None:
 
 def test_a_batch_that_no_worker_took_is_sent_again_as_one() -> None:
     keys = family_of(40)
-    dispatch = Dispatch(window=64, resend=30, expected=lambda _: 0.1)
+    dispatch = Dispatch(window=64, resend=30, expected=lambda _: 0.05)
     seen = cache(("r", "a", 1.0), slots=1)
     for key in reversed(keys):
         dispatch.add(key, "r", "class")
