@@ -1,34 +1,21 @@
 """Make sources from their names in settings: `folder, cmr; MOD04_L2=laads,cmr`."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import urlsplit
 
 from archives.errors import SourcesSettingError
 from archives.fetch.answers import bare_url
 from archives.fetch.credentials import Credentials
-from archives.fetch.download import Downloader, Timing
 from archives.fetch.files import RemoteFiles
 from archives.fetch.limits import HostLimits
-from archives.kinds.cmr import CMR_URL, CmrArchive
+from archives.fetch.timing import Timing
 from archives.kinds.folder import FolderArchive, OutlineReader
-from archives.kinds.ftp import FtpArchive
-from archives.kinds.laads import LAADS_URL, LaadsArchive
-from archives.kinds.pool import PoolArchive
-from archives.kinds.stac import (
-    PLANETARY_COMPUTER_COLLECTION,
-    PLANETARY_COMPUTER_SIGN,
-    PLANETARY_COMPUTER_URL,
-    Signing,
-    StacArchive,
-)
-from archives.kinds.web import Web
 from archives.sources import ArchiveSource, Sources
 
 NAMES = ("folder", "cmr", "laads", "planetary-computer")
 
-_STAC_COLLECTION = "{product}_{version}"
 _HTTP = ("http", "https")
 
 
@@ -109,40 +96,19 @@ def source_name(text: str) -> str:
 
 def _make(text: str, wanted: ChainSettings) -> ArchiveSource:
     _check_address(text)
-    web = Web(wanted.credentials, wanted.limits, timing=wanted.timing)
-    downloader = Downloader(wanted.credentials, wanted.limits, timing=wanted.timing)
     name = source_name(text)
-    named: dict[str, Callable[[], ArchiveSource]] = {
-        "folder": lambda: _folder(wanted.archive, wanted, name),
-        "cmr": lambda: CmrArchive(web, downloader, url=CMR_URL, name=name),
-        "laads": lambda: LaadsArchive(web, downloader, url=LAADS_URL, name=name),
-        "planetary-computer": lambda: StacArchive(
-            web,
-            downloader,
-            url=PLANETARY_COMPUTER_URL,
-            name=name,
-            collection=PLANETARY_COMPUTER_COLLECTION,
-            signing=Signing(url=PLANETARY_COMPUTER_SIGN),
-        ),
-    }
-    if text in named:
-        return named[text]()
-    kind, _, address = text.partition("+")
-    scheme = urlsplit(text).scheme
-    if kind == "cmr" and urlsplit(address).scheme in _HTTP:
-        return CmrArchive(web, downloader, url=address, name=name)
-    if kind == "laads" and urlsplit(address).scheme in _HTTP:
-        return LaadsArchive(web, downloader, url=address, name=name)
-    if kind == "pool" and urlsplit(address).scheme in _HTTP:
-        return PoolArchive(web, downloader, url=address, name=name)
-    if kind == "stac" and urlsplit(address).scheme in _HTTP:
-        return _stac(web, downloader, address, name)
-    if scheme in ("ftp", "ftps"):
-        return FtpArchive(text, wanted.limits, name=name, timing=wanted.timing)
-    raise SourcesSettingError(
-        f"SWATHMILL_SOURCES names {name!r}, which is not a source: use {', '.join(NAMES)}, "
-        "cmr+https://..., laads+https://..., pool+https://..., stac+https://... or ftp://..."
-    )
+    if text == "folder":
+        return _folder(wanted.archive, wanted, name)
+    # Imported where it is used, so that a stack over a folder starts sooner.
+    from archives.make_web_sources import make_web_source
+
+    made = make_web_source(text, name, wanted.credentials, wanted.limits, wanted.timing)
+    if made is None:
+        raise SourcesSettingError(
+            f"SWATHMILL_SOURCES names {name!r}, which is not a source: use {', '.join(NAMES)}, "
+            "cmr+https://..., laads+https://..., pool+https://..., stac+https://... or ftp://..."
+        )
+    return made
 
 
 def _check_address(text: str) -> None:
@@ -170,29 +136,3 @@ def _folder(place: str, wanted: ChainSettings, name: str) -> ArchiveSource:
         )
     files = RemoteFiles(place, wanted.options) if "://" in place else Path(place)
     return FolderArchive(files, wanted.index, wanted.read_outline, name=name)
-
-
-def _stac(web: Web, downloader: Downloader, address: str, name: str) -> ArchiveSource:
-    """Make the source of an API; `collection=`, `sign=` and `hosts=` follow a `#`."""
-    url, _, fragment = address.partition("#")
-    said = {key: values[-1] for key, values in parse_qs(fragment).items()}
-    signing = None
-    if "sign" in said:
-        hosts = tuple(said["hosts"].split("|")) if "hosts" in said else None
-        signing = Signing(url=said["sign"], hosts=hosts) if hosts else Signing(url=said["sign"])
-    collection = said.get("collection", _STAC_COLLECTION)
-    try:
-        collection.format(product="", suffix="", version="")
-    except (LookupError, ValueError, AttributeError):
-        raise SourcesSettingError(
-            f"SWATHMILL_SOURCES names {name} with collection={collection}: the braces may "
-            "hold only {product}, {suffix} and {version}"
-        ) from None
-    return StacArchive(
-        web,
-        downloader,
-        url=url,
-        name=name,
-        collection=collection,
-        signing=signing,
-    )

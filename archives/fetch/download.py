@@ -33,6 +33,7 @@ from archives.errors import (
 from archives.fetch.answers import answer_error, bare_url, followed, see_granule
 from archives.fetch.limits import HostLimits
 from archives.fetch.partial import DownloadOrigin, Partial, check_room
+from archives.fetch.timing import Timing
 from archives.model import Fetched
 
 Progress = Callable[[int, int], None]
@@ -63,15 +64,6 @@ class NoCredentials:
     def headers(self, _url: str) -> Mapping[str, str]:
         """Return no headers."""
         return {}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Timing:
-    """Seconds: limit to connect, silence that counts as a stall, pause before resuming."""
-
-    connect: float = 10.0
-    stall: float = 60.0
-    pause: float = 1.0
 
 
 class _AgainError(Exception):

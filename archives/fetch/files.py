@@ -6,9 +6,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import Protocol
-
-import fsspec
+from typing import IO, Protocol
 
 from archives.errors import (
     ArchiveError,
@@ -115,6 +113,9 @@ class RemoteFiles:
         if url.startswith(("abfs://", "abfss://", "az://")):
             chosen.setdefault("anon", False)
         try:
+            # Only where it is used: it takes long to import.
+            import fsspec
+
             self._system, root = fsspec.core.url_to_fs(url, **chosen)
         except (ImportError, ValueError) as error:
             raise SourcesSettingError(
@@ -160,7 +161,7 @@ class RemoteFiles:
             opened = self._system.open(self._path(file), "rb", block_size=_BLOCK)
         return self._read(opened, file)
 
-    def _read(self, opened: fsspec.spec.AbstractBufferedFile, file: str) -> Iterator[bytes]:
+    def _read(self, opened: IO[bytes], file: str) -> Iterator[bytes]:
         with opened, self._named_errors(file):
             while chunk := opened.read(_BLOCK):
                 yield bytes(chunk)

@@ -22,9 +22,9 @@ from archives.errors import (
     TokenRefusedError,
 )
 from archives.fetch.answers import bare_url, see_granule
-from archives.fetch.download import Timing
 from archives.fetch.limits import HostLimits
 from archives.fetch.partial import DownloadOrigin, Partial, check_room
+from archives.fetch.timing import Timing
 from archives.formats.layout import Listed, archive_set, day_folders, held_sets, record_of
 from archives.model import Fetched, GranuleRecord, Holding, Progress, newest_editions
 from modis.box import LonLatBox

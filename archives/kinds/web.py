@@ -21,8 +21,9 @@ from archives.errors import (
     TokenRefusedError,
 )
 from archives.fetch.answers import answer_error, bare_url, followed
-from archives.fetch.download import USER_AGENT, Credentials, Timing
+from archives.fetch.download import USER_AGENT, Credentials
 from archives.fetch.limits import HostLimits
+from archives.fetch.timing import Timing
 
 Parameters = Sequence[tuple[str, str]]
 

@@ -11,10 +11,11 @@ import os
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 REMEDY = (
     "Install Swathmill's wheel for this machine; in a checkout, install a C compiler and run "
@@ -70,6 +71,6 @@ def function(
     return found
 
 
-def address(array: NDArray[np.generic] | None) -> int | None:
+def address(array: "NDArray[np.generic] | None") -> int | None:
     """Return the address of an array's first element; None stays None (a null pointer)."""
     return None if array is None else array.ctypes.data

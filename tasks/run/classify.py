@@ -15,8 +15,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 
-import httpx
-
 from archives import errors as archives
 from reprojection import errors as reprojection
 from tasks.errors import (
@@ -89,10 +87,6 @@ _TYPES: tuple[tuple[tuple[type[BaseException], ...], Category], ...] = (
     ((CorruptBlobError,), Category.CORRUPT_BLOB_READ),
     ((BlobExistsError,), Category.STORAGE_CLIENT_ERROR),
     ((BlobNameError,), Category.CHOICE_REFUSED),
-    ((httpx.ConnectTimeout,), Category.CONNECTION_FAILURE),
-    ((httpx.TimeoutException,), Category.OPERATION_TIMEOUT),
-    ((httpx.NetworkError, httpx.ProxyError), Category.CONNECTION_FAILURE),
-    ((httpx.TransportError, httpx.DecodingError), Category.TRANSPORT_ERROR),
     # RemoteDisconnected is both a ConnectionError and an HTTPException: no answer came at all.
     ((ConnectionError, socket.gaierror), Category.CONNECTION_FAILURE),
     ((http.client.HTTPException,), Category.TRANSPORT_ERROR),
@@ -207,13 +201,15 @@ def _category(error: BaseException) -> Category | None:
         return error.category
     if any(word in str(error).lower() for word in _FULL):
         return Category.OUT_OF_DISK
+    # Only where it is used: importing them is a third of the time every process takes to start.
     if type(error).__module__.startswith("azure."):
-        # Only where it is used: the SDK is a third of the time every process takes to start.
-        from tasks.run.azure_failures import category_of
+        from tasks.run import azure_failures
 
-        return category_of(error)
-    if isinstance(error, httpx.HTTPStatusError):
-        return classify_status(error.response.status_code)
+        return azure_failures.category_of(error)
+    if type(error).__module__.startswith("httpx"):
+        from tasks.run import http_failures
+
+        return http_failures.category_of(error)
     for types, category in _TYPES:
         if isinstance(error, types):
             return category

@@ -10,8 +10,9 @@ from urllib.parse import parse_qs, urlsplit
 from pydantic import SecretStr
 
 from archives.fetch.credentials import Credentials
-from archives.fetch.download import Downloader, Timing
+from archives.fetch.download import Downloader
 from archives.fetch.limits import LocalLimits
+from archives.fetch.timing import Timing
 from archives.kinds.web import Web
 from tests.archives.servers import Act, FileServer, Request
 

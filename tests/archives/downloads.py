@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from archives.fetch.download import Downloader, Timing
+from archives.fetch.download import Downloader
 from archives.fetch.limits import LocalLimits
+from archives.fetch.timing import Timing
 from archives.formats.checksums import Cksum
 from tests.archives.servers import FileServer, granule
 

@@ -15,9 +15,9 @@ from urllib.parse import quote
 import pytest
 
 from archives import errors
-from archives.fetch.download import Timing
 from archives.fetch.limits import LocalLimits
 from archives.fetch.partial import Partial
+from archives.fetch.timing import Timing
 from archives.kinds.ftp import FtpArchive
 from archives.model import GranuleRecord
 from tasks.model.categories import Category

@@ -1,0 +1,108 @@
+"""Read a result raster where it is stored, by byte ranges, as far as a picture needs it.
+
+Imported when the first picture is asked for: GDAL takes long to load.
+"""
+
+import io
+
+import rasterio
+from pydantic import ValidationError
+from rasterio.enums import Resampling
+from rasterio.errors import RasterioError
+
+from portal.core.problems import NotFoundError
+from portal.core.results import ResultFile, ResultReader
+from reprojection.read.raster import Description, Raster
+from reprojection.write.write import TAG
+from tasks.errors import SwathmillError
+
+_READ_BYTES = 2**18  # per call to storage
+_NAME = "result.tif"
+
+
+def read_picture(reader: ResultReader, result: ResultFile, side: int) -> tuple[Raster, Description]:
+    """Read the first band, at most `side` pixels long, and the description of the raster.
+
+    Raises NotFoundError for a file that is no raster of Swathmill, and what the reader raises.
+    """
+    failures: list[Exception] = []
+
+    def opener(path: str, _mode: str = "rb", **_: object) -> io.BufferedReader:
+        if path != _NAME:
+            raise FileNotFoundError(path)
+        return io.BufferedReader(_BlobFile(reader, result, failures), _READ_BYTES)
+
+    try:
+        with (
+            rasterio.Env(GDAL_DISABLE_READDIR_ON_OPEN="EMPTY_DIR"),
+            rasterio.open(_NAME, opener=opener, driver="GTiff") as dataset,
+        ):
+            said = Description.model_validate_json(dataset.tags().get(TAG, ""))
+            share = min(1.0, side / max(dataset.height, dataset.width))
+            shape = max(1, round(dataset.height * share)), max(1, round(dataset.width * share))
+            smooth = said.kind == "continuous"
+            data = dataset.read(
+                [1],
+                out_shape=(1, *shape),
+                resampling=Resampling.average if smooth else Resampling.nearest,
+            )
+            nodata = dataset.nodata
+    except (RasterioError, ValidationError) as error:
+        if failures:
+            raise failures[0] from error
+        for _ in reader.whole(result):
+            continue  # raises if the file is damaged
+        raise refused(result, "it is no raster of Swathmill") from error
+    if nodata is not None and data.dtype.kind != "f":
+        nodata = int(nodata)
+    first = said.model_copy(update={"bands": said.bands[:1]})
+    return first.raster(data, nodata), said
+
+
+def refused(result: ResultFile, why: str) -> NotFoundError:
+    """Return the error that says why a result has no picture."""
+    return NotFoundError(
+        f"{result.path} has no picture: {why}.",
+        "Download it and open it in a program for this format.",
+    )
+
+
+class _BlobFile(io.RawIOBase):
+    """A result as a file that reads only the bytes asked for from storage.
+
+    GDAL does not pass exceptions on from its reads, so they are collected in `failures`.
+    """
+
+    def __init__(self, reader: ResultReader, result: ResultFile, failures: list[Exception]) -> None:
+        self._reader = reader
+        self._size = result.file.size
+        self._result = result
+        self._failures = failures
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
+        self._at = start + offset
+        return self._at
+
+    def readinto(self, buffer: "bytearray | memoryview") -> int:  # type: ignore[override]
+        length = min(len(buffer), self._size - self._at)
+        if length <= 0:
+            return 0
+        try:
+            data = b"".join(self._reader.part(self._result, self._at, length))
+        except SwathmillError as error:
+            self._failures.append(error)
+            return 0
+        buffer[: len(data)] = data
+        self._at += len(data)
+        return len(data)
