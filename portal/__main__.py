@@ -1,10 +1,13 @@
 """Serve the portal with the settings in the environment: `python -m portal`."""
 
+import socket
 import sys
+import threading
 
 import uvicorn
 
 from portal.app import create_app
+from processes.ready import say_ready
 from tasks.errors import StoreError
 from tasks.run import exits, logs
 from tasks.run.connect import SettingMissingError, connect
@@ -26,7 +29,7 @@ def main() -> int:
     except StoreError as error:
         sys.stderr.write(f"The portal cannot start: storage does not answer: {error}\n")
         return exits.UNAVAILABLE
-    uvicorn.run(
+    config = uvicorn.Config(
         app,
         host=settings.portal_host,
         port=settings.portal_port,
@@ -36,7 +39,26 @@ def main() -> int:
         server_header=False,
         timeout_graceful_shutdown=_GRACE_SECONDS,
     )
-    return 0
+    server = _Server(config, stopping=app.state.portal.stopping)
+    server.run()
+    return 0 if server.started else exits.UNAVAILABLE
+
+
+class _Server(uvicorn.Server):
+    """Says that it is ready when it listens; ends calls that wait when it stops."""
+
+    def __init__(self, config: uvicorn.Config, stopping: threading.Event) -> None:
+        super().__init__(config)
+        self._stopping = stopping
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            say_ready()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._stopping.set()
+        await super().shutdown(sockets)
 
 
 if __name__ == "__main__":

@@ -2,8 +2,11 @@
 
 import datetime as dt
 import hashlib
+import weakref
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
+from http import HTTPStatus
 from importlib.metadata import version
 from pathlib import Path
 from typing import TypeVar
@@ -19,6 +22,8 @@ from tasks.request.document import Request
 
 TIMEOUT_SECONDS = 60.0
 CHUNK_BYTES = 1 << 20
+KEPT_SECONDS = 2.0  # of an idle connection: fewer than the portal keeps it
+WAIT_SECONDS = 20.0  # for a change
 _FETCH_AGAIN = "Fetch it again: swathmill results."
 
 
@@ -104,6 +109,7 @@ class RequestStatus(_Answer):
     gaps: tuple[Gap, ...] = ()
     failures: tuple[Failure, ...] = ()
     retry_of: str = ""
+    etag: str = Field("", exclude=True)
 
 
 class ResultFile(_Answer):
@@ -143,6 +149,8 @@ _RESULTS = TypeAdapter(list[ResultFile])
 @dataclass(frozen=True, kw_only=True)
 class Client:
     """Call one portal's HTTP API, on behalf of whoever the token was given to.
+
+    Several threads may use one client. It keeps its connections from call to call.
 
     Each call raises RefusedError when the portal refuses what was asked (4xx), naming field and
     remedy, and ApiError when the portal cannot be reached or fails.
@@ -185,13 +193,27 @@ class Client:
         )
         return self._read(_PREVIEW, answer)
 
-    def status(self, request_id: str) -> RequestStatus:
+    def status(self, request_id: str, *, unlike: RequestStatus | None = None) -> RequestStatus:
         """Ask where a request stands.
 
         Args:
             request_id: Its id, as `submit` returned it.
+            unlike: An earlier answer. The portal answers as soon as there is another, or after
+                20 s; then this one is returned.
         """
-        return self._read(_STATUS, self._call("GET", _path(request_id)))
+        if unlike is None or not unlike.etag:
+            answer = self._send("GET", _path(request_id))
+        else:
+            answer = self._send(
+                "GET",
+                _path(request_id),
+                parameters={"wait": f"{WAIT_SECONDS:g}"},
+                headers={"If-None-Match": unlike.etag},
+            )
+            if answer.status_code == HTTPStatus.NOT_MODIFIED:
+                return unlike
+        status = self._read(_STATUS, answer.content)
+        return status.model_copy(update={"etag": answer.headers.get("etag", "")})
 
     def requests(self) -> list[RequestStatus]:
         """List the owner's requests, newest first."""
@@ -330,41 +352,63 @@ class Client:
         parameters: Mapping[str, str] | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> bytes:
-        with self._client() as client:
-            try:
-                answer = client.request(
-                    method,
-                    path,
-                    params=parameters,
-                    content=document,
-                    headers={
-                        **({"Content-Type": "application/json"} if document else {}),
-                        **(headers or {}),
-                    },
-                )
-            except (httpx.TransportError, httpx.InvalidURL) as error:
-                raise self._unreachable(error) from error
-            _raise_for(answer)
-            return answer.content
+        sent = self._send(method, path, document=document, parameters=parameters, headers=headers)
+        return sent.content
+
+    def _send(
+        self,
+        method: str,
+        path: str,
+        *,
+        document: str | None = None,
+        parameters: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> httpx.Response:
+        try:
+            answer = self._http.request(
+                method,
+                path,
+                params=parameters,
+                content=document,
+                headers={
+                    **({"Content-Type": "application/json"} if document else {}),
+                    **(headers or {}),
+                },
+            )
+        except (httpx.TransportError, httpx.InvalidURL) as error:
+            raise self._unreachable(error) from error
+        _raise_for(answer)
+        return answer
 
     def _stream(self, url: str) -> Iterator[bytes]:
-        with self._client() as client:
-            try:
-                with client.stream("GET", url) as answer:
-                    if answer.is_error:
-                        answer.read()
-                    _raise_for(answer)
-                    yield from answer.iter_bytes(CHUNK_BYTES)
-            except httpx.RemoteProtocolError as error:
-                raise BrokenOffError(f"The download broke off ({error}).", _FETCH_AGAIN) from error
-            except httpx.TransportError as error:
-                raise self._unreachable(error) from error
+        try:
+            with self._http.stream("GET", url) as answer:
+                if answer.is_error:
+                    answer.read()
+                _raise_for(answer)
+                yield from answer.iter_bytes(CHUNK_BYTES)
+        except httpx.RemoteProtocolError as error:
+            raise BrokenOffError(f"The download broke off ({error}).", _FETCH_AGAIN) from error
+        except httpx.TransportError as error:
+            raise self._unreachable(error) from error
 
-    def _client(self) -> httpx.Client:
+    @cached_property
+    def _http(self) -> httpx.Client:
+        """Connections to the portal, which are closed when this client is no longer used."""
+        try:
+            made = self._made()
+        except httpx.InvalidURL as error:
+            raise self._unreachable(error) from error
+        weakref.finalize(self, made.close)
+        return made
+
+    def _made(self) -> httpx.Client:
         return httpx.Client(
             base_url=self.url,
             transport=self.transport,
             timeout=self.timeout,
+            limits=httpx.Limits(keepalive_expiry=KEPT_SECONDS),
+            verify=not self.url.startswith("http://"),  # else it reads all certificates
             headers={
                 "Authorization": f"Bearer {self.token}",
                 "User-Agent": f"swathmill/{version('swathmill')}",

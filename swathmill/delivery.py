@@ -5,6 +5,7 @@ import email
 import email.policy
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from email.message import EmailMessage
 from pathlib import Path
@@ -17,7 +18,8 @@ from tasks.model.model import RequestState
 EXIT_CODES = {RequestState.COMPLETE: 0, RequestState.REFUSED: 2, RequestState.GAPS: 3}
 EXIT_FAILED = 1  # exit code of a command whose request ended in any other state
 MAIL_WAIT_SECONDS = 30.0
-POLL_SECONDS = 0.2
+POLL_SECONDS = 0.05
+_AT_ONCE = 4  # downloads
 
 
 class SummaryFile(BaseModel):
@@ -68,12 +70,17 @@ class Delivery:
 def fetch_results(
     client: Client, request_id: str, folder: Path, *, tick: Callable[[], None]
 ) -> list[tuple[ResultFile, Path]]:
-    """Download every finished result of a request into a folder."""
-    fetched = []
-    for result in client.results(request_id):
-        fetched.append((result, client.download(result, folder, progress=lambda _: tick())))
-        tick()
-    return fetched
+    """Download every finished result of a request into a folder, several at once."""
+    results = client.results(request_id)
+    with ThreadPoolExecutor(_AT_ONCE) as downloads:
+        files = [downloads.submit(client.download, result, folder) for result in results]
+        try:
+            while wait(files, timeout=POLL_SECONDS).not_done:
+                tick()
+        except BaseException:
+            downloads.shutdown(wait=False, cancel_futures=True)
+            raise
+        return [(result, file.result()) for result, file in zip(results, files, strict=True)]
 
 
 def collect_mails(

@@ -5,14 +5,17 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from queue import Empty, SimpleQueue
+from threading import Thread
 
 from swathmill.client import Client, RequestStatus
 from swathmill.errors import ApiError, RefusedError
 from swathmill.progress import ProgressView
 from swathmill.stack.folder import DataFolder
+from tasks.errors import SwathmillError
 from tasks.request.document import Request, dump_request
 
-POLL_SECONDS = 0.5
+POLL_SECONDS = 0.5  # between two tries of a portal that does not answer
 TICK_SECONDS = 0.1
 UNREACHABLE_SECONDS = 120.0
 
@@ -26,29 +29,45 @@ class Follower:
     view: ProgressView
 
     def until_ended(self, request_id: str) -> RequestStatus:
-        """Poll until the request has ended; wait while the portal is being restarted.
+        """Show each change until the request has ended; wait while the portal is being restarted.
 
         Raises:
             ApiError: the portal did not answer for two minutes.
         """
-        last_answer = time.monotonic()
+        heard: SimpleQueue[RequestStatus | SwathmillError] = SimpleQueue()
+        Thread(target=self._listen, args=(request_id, heard.put), daemon=True).start()
         while True:
-            try:
-                status = self.client.status(request_id)
-                last_answer = time.monotonic()
-                self.view.show(status, now=last_answer)
-                if status.state.ended:
-                    return status
-            except ApiError:
-                if time.monotonic() - last_answer > UNREACHABLE_SECONDS:
-                    raise
-            self._pause(POLL_SECONDS)
-
-    def _pause(self, seconds: float) -> None:
-        until = time.monotonic() + seconds
-        while time.monotonic() < until:
             self.tick()
-            time.sleep(TICK_SECONDS)
+            try:
+                news = heard.get(timeout=TICK_SECONDS)
+            except Empty:
+                continue
+            if isinstance(news, SwathmillError):
+                raise news
+            self.view.show(news, now=time.monotonic())
+            if news.state.ended:
+                return news
+
+    def _listen(
+        self, request_id: str, tell: Callable[[RequestStatus | SwathmillError], None]
+    ) -> None:
+        """Ask for one change after another, in a thread of its own."""
+        last: RequestStatus | None = None
+        last_answer = time.monotonic()
+        while last is None or not last.state.ended:
+            try:
+                status = self.client.status(request_id, unlike=last)
+            except SwathmillError as error:
+                silence = time.monotonic() - last_answer
+                if not isinstance(error, ApiError) or silence > UNREACHABLE_SECONDS:
+                    tell(error)
+                    return
+                time.sleep(POLL_SECONDS)
+                continue
+            last_answer = time.monotonic()
+            if status is not last:
+                tell(status)
+            last = status
 
 
 @dataclass(frozen=True, kw_only=True)

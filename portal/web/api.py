@@ -1,10 +1,16 @@
 """The HTTP API of requests and results, for the command line and for scientists' scripts."""
 
+import asyncio
+import hashlib
 from collections.abc import Iterable
+from http import HTTPStatus
+from itertools import islice
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
+from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import PlainTextResponse, StreamingResponse
+from starlette.requests import ClientDisconnect
 
 from portal.core.answers import (
     AttemptAnswer,
@@ -38,11 +44,13 @@ from tasks.request.document import parse_request
 from tasks.request.resolved import resolve
 from tasks.tables import request_operations
 from tasks.tables.request_table import RequestRow
+from tasks.tables.task_rows import Interest
 
 router = APIRouter(prefix="/api", tags=["requests"])
 
 PREVIEW_SECONDS = 50.0
 _FAILURES_ON_STATUS = 100
+_LOOK_SECONDS = 0.1  # between two looks at a row that a call waits for
 
 Body = Annotated[bytes, Depends(read_body)]
 _BODY_SCHEMA = {
@@ -116,13 +124,46 @@ def list_requests(
     return [RequestAnswer.of(row) for row in found]
 
 
-@router.get("/requests/{request_id}", summary="Where a request stands")
-def status(request_id: str, caller: Reader, portal: CurrentPortal) -> RequestAnswer:
-    """Return state, progress by phase, the first gaps and the failures."""
-    row = read_for(portal.runtime, caller, request_id)
+@router.get(
+    "/requests/{request_id}",
+    response_model=RequestAnswer,
+    summary="Where a request stands",
+    responses={304: {"description": "It is as the ETag says."}},
+)
+async def status(
+    request_id: str,
+    request: Request,
+    response: Response,
+    caller: Reader,
+    portal: CurrentPortal,
+    wait: Annotated[
+        float, Query(ge=0, le=60, description="Seconds to wait for another ETag.")
+    ] = 0.0,
+    if_none_match: Annotated[str, Header(description="The ETag of an earlier answer.")] = "",
+) -> RequestAnswer | Response:
+    """Return state, progress by phase, the first gaps and the failures.
+
+    With the ETag of an earlier answer, the call returns as soon as the answer is another one, or
+    with status 304 after `wait` seconds.
+    """
+    end = portal.runtime.clock.monotonic() + wait
+    while True:
+        row = await run_in_threadpool(read_for, portal.runtime, caller, request_id)
+        etag = f'"{hashlib.sha256(repr(row).encode()).hexdigest()[:32]}"'
+        if etag != if_none_match.removeprefix("W/"):
+            break
+        if portal.runtime.clock.monotonic() >= end or portal.stopping.is_set():
+            return Response(status_code=HTTPStatus.NOT_MODIFIED, headers={"ETag": etag})
+        if await request.is_disconnected():
+            raise ClientDisconnect
+        await asyncio.sleep(_LOOK_SECONDS)
+    response.headers["ETag"] = etag
     failed = any(count.failed for count in row.phases.values()) or row.gap_count
-    found = list(request_operations.failures(portal.runtime, row.id)) if failed else []
-    return RequestAnswer.of(row, failures=tuple(found[:_FAILURES_ON_STATUS]))
+    found: list[Interest] = []
+    if failed:
+        failures = request_operations.failures(portal.runtime, row.id)
+        found = await run_in_threadpool(lambda: list(islice(failures, _FAILURES_ON_STATUS)))
+    return RequestAnswer.of(row, failures=tuple(found))
 
 
 @router.get("/requests/{request_id}/preview", summary="What a dry run has counted")

@@ -37,6 +37,7 @@ class Portal:
     waiting: threading.BoundedSemaphore = field(
         default_factory=lambda: threading.BoundedSemaphore(MOST_WAITING)
     )
+    stopping: threading.Event = field(default_factory=threading.Event)
 
 
 def portal_of(request: Request) -> Portal:

@@ -50,6 +50,7 @@ class LivePortal:
 
     url: str
     runtime: Runtime
+    stopping: threading.Event
 
     def client(self, owner: str = "ada@example.org", role: str = "scientist") -> httpx.Client:
         """A client with a bearer token."""
@@ -81,9 +82,10 @@ class LivePortal:
 @contextmanager
 def live_portal(runtime: Runtime, made: Settings) -> Iterator[LivePortal]:
     """Serve a portal from a thread until the block ends."""
+    app = create_app(made, runtime)
     server = uvicorn.Server(
         uvicorn.Config(
-            create_app(made, runtime),
+            app,
             host="127.0.0.1",
             port=0,
             log_level="error",
@@ -100,7 +102,9 @@ def live_portal(runtime: Runtime, made: Settings) -> Iterator[LivePortal]:
         started.wait(0.025)
     port = server.servers[0].sockets[0].getsockname()[1]
     try:
-        yield LivePortal(url=f"http://127.0.0.1:{port}", runtime=runtime)
+        yield LivePortal(
+            url=f"http://127.0.0.1:{port}", runtime=runtime, stopping=app.state.portal.stopping
+        )
     finally:
         server.should_exit = True
         thread.join(10)

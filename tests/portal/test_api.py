@@ -4,12 +4,15 @@ import hashlib
 import io
 import json
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import yaml
 
+from portal.core import tokens
+from portal.core.tokens import Role
 from swathmill.client import Client
 from swathmill.errors import RefusedError
 from swathmill.progress import describe
@@ -484,3 +487,33 @@ def test_the_command_s_client_speaks_to_the_portal(
     assert hashlib.sha256(fetched.read_bytes()).hexdigest() == files[0].sha256
     with pytest.raises(RefusedError):
         client.status("no-such-request")
+
+
+def test_a_call_waits_until_a_request_has_changed(portal: LivePortal, runtime: Runtime) -> None:
+    request = submitted(runtime)
+    client = Client(url=portal.url, token=tokens.issue(SECRET, "ada@example.org", Role.SCIENTIST))
+    first = client.status(request)
+    assert first.etag
+    with ThreadPoolExecutor() as threads:
+        waiting = threads.submit(client.status, request, unlike=first)
+        with pytest.raises(TimeoutError):
+            waiting.result(0.3)
+        set_row(runtime, request, state=RequestState.RUNNING)
+        assert waiting.result(10.0).state is RequestState.RUNNING
+
+
+def test_a_call_ends_its_wait_when_the_portal_stops_or_time_is_up(
+    portal: LivePortal, runtime: Runtime
+) -> None:
+    address = f"/api/requests/{submitted(runtime)}"
+    with portal.client() as client:
+        etag = client.get(address).headers["etag"]
+        same = {"If-None-Match": f"W/{etag}"}
+        unchanged = client.get(address, params={"wait": 0.1}, headers=same)
+        assert (unchanged.status_code, unchanged.content) == (304, b"")
+        with ThreadPoolExecutor() as threads:
+            waiting = threads.submit(client.get, address, params={"wait": 60}, headers=same)
+            with pytest.raises(TimeoutError):
+                waiting.result(0.3)
+            portal.stopping.set()
+            assert waiting.result(10.0).status_code == 304

@@ -51,6 +51,24 @@ def test_submitting_sends_the_document_and_the_token() -> None:
     assert parse_request(json.loads(request.content)) == parse_request(DOCUMENT)
 
 
+def test_an_unchanged_status_is_asked_for_by_its_etag_and_waited_for() -> None:
+    seen: list[httpx.Request] = []
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        seen.append(request)
+        if "If-None-Match" in request.headers:
+            return httpx.Response(304)
+        return httpx.Response(200, json={"id": "r1", "state": "running"}, headers={"ETag": '"7"'})
+
+    one = client(handler)
+    first = one.status("r1")
+    assert one.status("r1", unlike=first) is first
+    assert "wait" not in seen[0].url.params
+    assert seen[1].headers["If-None-Match"] == '"7"'
+    assert float(seen[1].url.params["wait"]) < one.timeout
+    assert "etag" not in first.model_dump()
+
+
 def test_a_dry_run_asks_for_one() -> None:
     def handler(request: httpx.Request) -> httpx.Response:
         assert request.url.params["dry_run"] == "true"
