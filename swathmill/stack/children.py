@@ -1,6 +1,7 @@
 """Child processes of the stack: each in its own group, bound to the supervisor, stopped gently."""
 
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from processes import ready
 from processes.proctree import kill_group
 from swathmill.errors import StackError
 
@@ -24,6 +26,7 @@ class ChildSpec:
 
     `argv[0]` is an absolute path. `env` is added to the supervisor's environment; a value of None
     removes a name. `orphan_signal` is the signal that the child gets when the supervisor dies.
+    `says_ready` means that it says so itself (`processes/ready.py`).
     """
 
     name: str
@@ -31,6 +34,7 @@ class ChildSpec:
     log: Path
     env: Mapping[str, str | None] = field(default_factory=dict)
     stdin: str = ""
+    says_ready: bool = False
     grace_seconds: float = 10.0
     orphan_signal: signal.Signals = signal.SIGKILL
 
@@ -46,6 +50,7 @@ class Child:
         self.spec = spec
         self._process: subprocess.Popen[bytes] | None = None
         self._asked = False
+        self._ready: int | None = None  # the pipe in which the child says that it is ready
 
     @property
     def pid(self) -> int | None:
@@ -65,16 +70,25 @@ class Child:
             str(os.getpid()),
             *self.spec.argv,
         ]
-        with self.spec.log.open("ab") as log:
-            self._process = subprocess.Popen(
-                command,
-                stdin=subprocess.PIPE if self.spec.stdin else subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                env=_environment(self.spec.env),
-                process_group=0,
-                close_fds=True,
-            )
+        env = _environment(self.spec.env)
+        passed: tuple[int, ...] = ()
+        if self.spec.says_ready:
+            self._ready, theirs = os.pipe()
+            env[ready.VARIABLE], passed = str(theirs), (theirs,)
+        try:
+            with self.spec.log.open("ab") as log:
+                self._process = subprocess.Popen(
+                    command,
+                    stdin=subprocess.PIPE if self.spec.stdin else subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    env=env,
+                    process_group=0,
+                    pass_fds=passed,
+                )
+        finally:
+            for end in passed:
+                os.close(end)
         if self._process.stdin is not None:
             with self._process.stdin as pipe:
                 pipe.write(self.spec.stdin.encode())
@@ -87,18 +101,44 @@ class Child:
         """Poll `ready` until it holds; raise StackError if the child ends or time runs out."""
         deadline = time.monotonic() + limit_seconds
         while not ready():
-            code = self.exit_code()
-            if code is not None:
-                raise StackError(
-                    f"{self.spec.name} ended with exit code {code} while starting.",
-                    f"Its last words ({self.spec.log}):\n{self.log_tail()}",
-                )
+            if self.exit_code() is not None:
+                raise self._ended()
             if time.monotonic() > deadline:
-                raise StackError(
-                    f"{self.spec.name} was not ready within {limit_seconds:.0f} s.",
-                    f"Its last words ({self.spec.log}):\n{self.log_tail()}",
-                )
+                raise self._late(limit_seconds)
             time.sleep(POLL_SECONDS)
+
+    def wait_ready(self, *, limit_seconds: float) -> None:
+        """Wait until the child says that it is ready; raise StackError if it ends or is too late.
+
+        Its pipe tells both: a child that has ended has closed it.
+        """
+        assert self._ready is not None
+        assert self._process is not None
+        try:
+            if not select.select([self._ready], [], [], limit_seconds)[0]:
+                raise self._late(limit_seconds)
+            if not os.read(self._ready, 1):
+                self._process.wait()
+                raise self._ended()
+        finally:
+            self._close_pipe()
+
+    def _ended(self) -> StackError:
+        return StackError(
+            f"{self.spec.name} ended with exit code {self.exit_code()} while starting.",
+            f"Its last words ({self.spec.log}):\n{self.log_tail()}",
+        )
+
+    def _late(self, limit_seconds: float) -> StackError:
+        return StackError(
+            f"{self.spec.name} was not ready within {limit_seconds:.0f} s.",
+            f"Its last words ({self.spec.log}):\n{self.log_tail()}",
+        )
+
+    def _close_pipe(self) -> None:
+        if self._ready is not None:
+            os.close(self._ready)
+            self._ready = None
 
     def ask_to_stop(self) -> None:
         """Send SIGTERM to the child if it runs, at most once.
@@ -113,6 +153,7 @@ class Child:
         """Send SIGTERM, after the grace SIGKILL to the whole group; return when it is reaped."""
         if self._process is None:
             return
+        self._close_pipe()
         self.ask_to_stop()
         try:
             self._process.wait(self.spec.grace_seconds)
@@ -123,6 +164,7 @@ class Child:
 
     def kill(self) -> None:
         """Send SIGKILL to the child and its group, without grace."""
+        self._close_pipe()
         if self._process is not None:
             self._process.kill()
             self._process.wait()

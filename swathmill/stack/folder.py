@@ -94,8 +94,18 @@ class DataFolder:
     path: Path
 
     @property
+    def storage(self) -> Path:
+        """Embedded storage: `tables.sqlite` and `blobs`."""
+        return self.path / "storage"
+
+    @property
+    def tables(self) -> Path:
+        """The file of embedded storage's tables and request queue."""
+        return self.storage / "tables.sqlite"
+
+    @property
     def azurite(self) -> Path:
-        """Azurite's tables, queues and blobs."""
+        """Azurite's tables, queues and blobs, where they are kept there."""
         return self.path / "azurite"
 
     @property
@@ -117,7 +127,7 @@ class DataFolder:
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             self.path.chmod(0o700)
-            for folder in (self.azurite, self.redis, self.mail, self.path / "logs"):
+            for folder in (self.redis, self.mail, self.path / "logs"):
                 folder.mkdir(exist_ok=True)
         except OSError as error:
             raise ArgumentError(
@@ -207,8 +217,12 @@ def _write_private(file: Path, text: str) -> None:
 
 
 def _size(folder: Path) -> int:
-    """Sum the bytes on disk below a folder; files deleted meanwhile count nothing."""
+    """Sum the bytes on disk below a folder; files deleted meanwhile count nothing.
+
+    A file with several names, such as a blob that the cache holds too, is counted once.
+    """
     total = 0
+    linked: set[tuple[int, int]] = set()
     pending = [str(folder)]
     while pending:
         try:
@@ -217,17 +231,23 @@ def _size(folder: Path) -> int:
                     if entry.is_dir(follow_symlinks=False):
                         pending.append(entry.path)
                     else:
-                        total += _blocks(entry)
+                        total += _blocks(entry, linked)
         except FileNotFoundError:
             continue
     return total
 
 
-def _blocks(entry: os.DirEntry[str]) -> int:
+def _blocks(entry: os.DirEntry[str], linked: set[tuple[int, int]]) -> int:
+    """Return a file's bytes; 0 for one that is in `linked`, where files with several names go."""
     try:
-        return entry.stat(follow_symlinks=False).st_blocks * 512
+        found = entry.stat(follow_symlinks=False)
     except FileNotFoundError:
         return 0
+    if found.st_nlink > 1:
+        if (found.st_dev, found.st_ino) in linked:
+            return 0
+        linked.add((found.st_dev, found.st_ino))
+    return found.st_blocks * 512
 
 
 def _gb(size: int) -> str:

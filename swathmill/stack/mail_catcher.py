@@ -11,6 +11,7 @@ from pathlib import Path
 
 from aiosmtpd.smtp import SMTP, Envelope, Session
 
+from processes.ready import say_ready
 from swathmill.stack.ports import LOOPBACK
 
 LARGEST_MAIL_BYTES = 10 * 1024 * 1024
@@ -52,6 +53,7 @@ async def serve(host: str, port: int, folder: Path) -> None:
         port=port,
     )
     async with server:
+        say_ready()
         await stop.wait()
 
 

@@ -59,13 +59,17 @@ class RedisServer:
             orphan_signal=signal.SIGTERM,
         )
 
+    def is_ready(self) -> bool:
+        """Tell whether it answers."""
+        return ports.answers(self.port)
+
     def start(self) -> Child:
         """Start it and wait until it is ready; raise StackError if it does not become ready."""
         self.folder.mkdir(parents=True, exist_ok=True)
         child = Child(self.spec())
         child.start()
         try:
-            child.wait_until(lambda: ports.answers(self.port), limit_seconds=READY_SECONDS)
+            child.wait_until(self.is_ready, limit_seconds=READY_SECONDS)
         except BaseException:
             child.kill()
             raise

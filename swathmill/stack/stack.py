@@ -4,39 +4,44 @@ import datetime as dt
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-
-import httpx
+from functools import partial
 
 from swathmill.errors import StackError
-from swathmill.stack import ports
+from swathmill.stack import ports, storage
+from swathmill.stack.azurite import READY_SECONDS as AZURITE_SECONDS
 from swathmill.stack.azurite import AzuriteServer
-from swathmill.stack.children import Child, ChildSpec
+from swathmill.stack.children import ChildSpec
 from swathmill.stack.folder import DataFolder, DiskUse, FolderLock, Secrets, StackState
 from swathmill.stack.redis_server import RedisServer
+from swathmill.stack.storage import Storage
 from swathmill.stack.supervisor import LONGEST_PAUSE_SECONDS, Supervisor
 from tasks.settings import Settings
 
 READY_SECONDS = 60.0
 DISK_CHECK_SECONDS = 30.0
-STOP_ORDER_TAIL = (("mail",), ("redis",), ("azurite",))
+SERVERS = ("mail", "redis", "azurite")
+"""What the other processes use until their end."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class StackOptions:
     """The options of a stack.
 
-    `archive` is the folder or URL of the granules, or empty. Of several `managers` one acts and the
+    `archive` is the folder or URL of the granules, or empty. `storage` None takes what the folder
+    holds; a new folder gets embedded storage. Of several `managers` one acts and the
     others stand by. `portal_port` 0 uses any free port. `grace_seconds` is the time that running
     attempts have when the stack stops. `give_up_after` is how many times in a row a child may end
     soon after its start; 0 means no limit. `longest_pause` limits the seconds before such a child
-    is started again. `via` maps a server's port to the port that the processes use: a test may put
-    something between them.
+    is started again. `via` maps a port of Azurite or Redis to the port that the processes use: a
+    test may put something between them.
     """
 
     folder: DataFolder
     archive: str
+    storage: Storage | None = None
     workers: int = 1
     managers: int = 1
     slots: int = 0
@@ -52,8 +57,8 @@ class StackOptions:
 class Stack:
     """Starts, looks after and stops all processes of one machine's stack.
 
-    They are Azurite, Redis, the mail catcher, the service managers, the workers and the portal. Use
-    it from the main thread: `start`, `tick` often, `stop`.
+    They are Redis, the mail catcher, the service managers, the workers and the portal, and Azurite
+    where it keeps the data. Use it from the main thread: `start`, `tick` often, `stop`.
     """
 
     def __init__(
@@ -72,6 +77,7 @@ class Stack:
         self._state = StackState()
         self._next_disk_check = 0.0
         self._out_of_disk = False
+        self._awaited: list[Callable[[], None]] = []
 
     @property
     def portal_url(self) -> str:
@@ -94,21 +100,49 @@ class Stack:
         return ["manager", *(f"manager-{n}" for n in range(2, self._options.managers + 1))]
 
     def start(self) -> None:
-        """Start everything, each part ready before the next; after a failure nothing is left.
+        """Start everything, and wait until it answers; a failure leaves nothing.
 
         Raises:
             StackError: names the part, its output, and what to do.
         """
+        self.launch()
+        self.await_ready()
+
+    def launch(self) -> None:
+        """Start all processes, side by side; `await_ready` has to follow.
+
+        Raises:
+            StackError: as `start`.
+        """
         folder = self._options.folder
         folder.prepare()
+        kind = storage.choose(folder, self._options.storage)
         self._refuse_full_disk(folder.disk_use(self._options.settings.disk_quota_gb))
         self._lock.__enter__()
         self._locked = True
+        with self._nothing_left():
+            self._start_all(folder, kind)
+
+    def await_ready(self) -> None:
+        """Wait until what was launched answers.
+
+        Raises:
+            StackError: as `start`.
+        """
+        with self._nothing_left():
+            for wait in self._awaited:
+                wait()
+            self._supervisor.tick()
+            self._refuse_settings()
+            self._options.folder.write_state(self._state)
+
+    @contextmanager
+    def _nothing_left(self) -> Iterator[None]:
+        """End everything where the start fails."""
         try:
-            self._start_all(folder)
+            yield
         except BaseException:
-            self._supervisor.kill()
-            self._release()
+            self.kill()
             raise
 
     def tick(self) -> None:
@@ -127,38 +161,55 @@ class Stack:
             self._next_disk_check = now + DISK_CHECK_SECONDS
             self._check_disk()
 
+    def begin_stop(self) -> None:
+        """Ask the services to stop, and return at once; `stop` waits for them."""
+        self._supervisor.ask_to_stop(self._services())
+
     def stop(self) -> None:
-        """Stop portal, workers, manager, mail, Redis, Azurite, in this order; the data stay."""
+        """Stop the services, all at once, then the servers that they use; the data stay."""
         try:
-            own = (("portal",), tuple(self.worker_names), tuple(self.manager_names))
-            self._supervisor.stop((*own, *STOP_ORDER_TAIL))
+            self._supervisor.stop((self._services(), SERVERS))
         finally:
             self._release()
+
+    def _services(self) -> list[str]:
+        return ["portal", *self.worker_names, *self.manager_names]
 
     def kill(self) -> None:
         """End everything at once; interrupted work is repeated after the next start."""
         self._supervisor.kill()
         self._release()
 
-    def _start_all(self, folder: DataFolder) -> None:
+    def _start_all(self, folder: DataFolder, kind: Storage) -> None:
         secrets = folder.secrets()
         before = folder.state()
         portal_port = self._choose_portal_port(before)
-        azurite = self._start_azurite(folder, secrets, before)
         redis = self._start_redis(folder, secrets, before)
+        azurite = None
+        if kind is Storage.AZURITE:
+            azurite = self._start_azurite(folder, secrets, before)
         smtp_port = ports.choose(1, preferred=[before.smtp_port] if before.smtp_port else [])[0]
-        if self._options.catch_mail:
-            self._start_mail_catcher(folder, smtp_port)
         self._state = StackState(
             pid=os.getpid(),
-            azurite_ports=azurite.ports,
+            azurite_ports=azurite.ports if azurite else (),
             redis_port=redis.port,
             smtp_port=smtp_port,
             portal_port=portal_port,
             portal_url=f"http://{ports.LOOPBACK}:{portal_port}",
             archive=self._options.archive,
         )
-        env = self._environment(azurite, redis, secrets)
+        if azurite:  # the services end where storage does not answer
+            self._supervisor.child("azurite").wait_until(
+                azurite.is_ready, limit_seconds=AZURITE_SECONDS
+            )
+        self._start_services(self._environment(azurite, redis, secrets))
+        if self._options.catch_mail:
+            self._start_mail_catcher(folder, smtp_port)
+        answers = self._supervisor.child("redis").wait_until
+        self._awaited.append(partial(answers, redis.is_ready, limit_seconds=READY_SECONDS))
+
+    def _start_services(self, env: Mapping[str, str]) -> None:
+        self._service("portal", "portal", env, says_ready=True)
         for name in self.manager_names:
             self._service(name, "service_manager", env)
         for name in self.worker_names:
@@ -168,11 +219,6 @@ class Stack:
                 {**env, "SWATHMILL_WORKER_NAME": name},
                 grace_seconds=self._options.grace_seconds + 10.0,
             )
-        portal = self._service("portal", "portal", env)
-        portal.wait_until(self._portal_answers, limit_seconds=READY_SECONDS)
-        self._supervisor.tick()
-        self._refuse_settings()
-        folder.write_state(self._state)
 
     def _start_azurite(
         self, folder: DataFolder, secrets: Secrets, before: StackState
@@ -183,7 +229,8 @@ class Stack:
             account=secrets.account,
             preferred=before.azurite_ports,
         )
-        self._supervisor.adopt(server.start())
+        folder.azurite.mkdir(exist_ok=True)
+        self._supervisor.start(server.spec())
         return server
 
     def _start_redis(self, folder: DataFolder, secrets: Secrets, before: StackState) -> RedisServer:
@@ -193,17 +240,17 @@ class Stack:
             password=secrets.redis_password,
             preferred=[before.redis_port] if before.redis_port else [],
         )
-        self._supervisor.adopt(server.start())
+        self._supervisor.start(server.spec())
         return server
 
     def _start_mail_catcher(self, folder: DataFolder, port: int) -> None:
-        child = self._service(
+        self._service(
             "mail",
             "swathmill.stack.mail_catcher",
             {},
             arguments=("--port", str(port), "--folder", str(folder.mail)),
+            says_ready=True,
         )
-        child.wait_until(lambda: ports.answers(port), limit_seconds=READY_SECONDS)
 
     def _choose_portal_port(self, before: StackState) -> int:
         wanted = self._options.portal_port
@@ -217,16 +264,18 @@ class Stack:
         return port
 
     def _environment(
-        self, azurite: AzuriteServer, redis: RedisServer, secrets: Secrets
+        self, azurite: AzuriteServer | None, redis: RedisServer, secrets: Secrets
     ) -> Mapping[str, str]:
         state = self._state
         settings = self._options.settings
         via = self._options.via
-        azurite = replace(azurite, ports=tuple(map(via, azurite.ports)))
+        kept = storage.embedded(self._options.folder)
+        if azurite:
+            kept = replace(azurite, ports=tuple(map(via, azurite.ports))).connection_string
         redis = replace(redis, port=via(redis.port))
         env = {
             "SWATHMILL_DATA_DIR": str(self._options.folder.path.resolve()),
-            "SWATHMILL_STORAGE": azurite.connection_string,
+            "SWATHMILL_STORAGE": kept,
             "SWATHMILL_REDIS_URL": redis.url,
             "SWATHMILL_ARCHIVE": state.archive,
             "SWATHMILL_PORTAL_URL": state.portal_url,
@@ -251,23 +300,21 @@ class Stack:
         env: Mapping[str, str],
         *,
         arguments: tuple[str, ...] = (),
+        says_ready: bool = False,
         grace_seconds: float = 10.0,
-    ) -> Child:
-        return self._supervisor.start(
+    ) -> None:
+        child = self._supervisor.start(
             ChildSpec(
                 name=name,
                 argv=(sys.executable, "-P", "-m", module, *arguments),
                 env={**env, "PYTHONUNBUFFERED": "1"},
                 log=self._options.folder.log(name),
+                says_ready=says_ready,
                 grace_seconds=grace_seconds,
             )
         )
-
-    def _portal_answers(self) -> bool:
-        try:
-            return httpx.get(f"{self.portal_url}/livez", timeout=2.0).status_code < 500
-        except httpx.TransportError:
-            return False
+        if says_ready:
+            self._awaited.append(partial(child.wait_ready, limit_seconds=READY_SECONDS))
 
     def _check_disk(self) -> None:
         use = self._options.folder.disk_use(self._options.settings.disk_quota_gb)

@@ -101,13 +101,16 @@ class Supervisor:
                 watched.paused = False
                 self._start_again(watched)
 
+    def ask_to_stop(self, names: Sequence[str]) -> None:
+        """Send SIGTERM to those of the named children that are there, and return at once."""
+        for child in self._present(names):
+            child.ask_to_stop()
+
     def stop(self, order: Sequence[Sequence[str]]) -> None:
         """Stop group after group; ask all children of a group first, then wait for them."""
         for group in order:
-            present = [self._watched[name].child for name in group if name in self._watched]
-            for child in present:
-                child.ask_to_stop()
-            for child in present:
+            self.ask_to_stop(group)
+            for child in self._present(group):
                 child.stop()
         self._watched.clear()
 
@@ -116,6 +119,9 @@ class Supervisor:
         for watched in self._watched.values():
             watched.child.kill()
         self._watched.clear()
+
+    def _present(self, names: Sequence[str]) -> list[Child]:
+        return [self._watched[name].child for name in names if name in self._watched]
 
     def _note_end(self, name: str, watched: Watched, code: int) -> str:
         if code == exits.CONFIGURATION:

@@ -136,6 +136,34 @@ def test_waiting_for_a_child_that_ends_tells_its_last_words(tmp_path: Path) -> N
         child.wait_until(lambda: False, limit_seconds=LIMIT_SECONDS)
 
 
+READY = "from processes.ready import say_ready; say_ready()\n"
+
+
+def test_a_child_says_itself_that_it_is_ready(tmp_path: Path) -> None:
+    child = Child(python("quick", tmp_path, READY + WAIT, says_ready=True))
+    child.start()
+    child.wait_ready(limit_seconds=LIMIT_SECONDS)
+    assert child.exit_code() is None
+    child.kill()
+
+
+def test_waiting_for_word_of_a_child_that_ends_or_is_silent_tells_its_last_words(
+    tmp_path: Path,
+) -> None:
+    """The end is told by the pipe: nothing waits for the limit."""
+    doomed = Child(
+        python("doomed", tmp_path, "print('no port'); raise SystemExit(3)", says_ready=True)
+    )
+    doomed.start()
+    with pytest.raises(StackError, match=r"exit code 3(?s:.*)no port"):
+        doomed.wait_ready(limit_seconds=1e6)
+    silent = Child(python("silent", tmp_path, WAIT, says_ready=True))
+    silent.start()
+    with pytest.raises(StackError, match="was not ready within 0 s"):
+        silent.wait_ready(limit_seconds=0.1)
+    silent.kill()
+
+
 def test_a_child_gets_its_environment_and_its_standard_input(tmp_path: Path) -> None:
     program = "import os, sys; print(os.environ['COLOUR'], 'HOME' in os.environ, sys.stdin.read())"
     spec = python("reader", tmp_path, program, env={"COLOUR": "red", "HOME": None}, stdin="word")

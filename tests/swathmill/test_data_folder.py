@@ -72,6 +72,14 @@ def test_disk_use_counts_what_the_folder_holds(folder: DataFolder) -> None:
     assert use.quota == GIGABYTE
 
 
+def test_a_file_with_two_names_is_counted_once(folder: DataFolder) -> None:
+    """Embedded storage and the workers' cache share their files."""
+    (folder.mail / "large").write_bytes(b"x" * 1_000_000)
+    before = folder.disk_use(1.0).used
+    (folder.redis / "same").hardlink_to(folder.mail / "large")
+    assert folder.disk_use(1.0).used == before
+
+
 @pytest.mark.parametrize(
     ("used", "free", "word"),
     [(5, 9, ""), (11, 9, "quota"), (5, 0, "left")],

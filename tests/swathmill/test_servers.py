@@ -1,7 +1,5 @@
 """The stack's own servers: they start, answer, and keep what they were given."""
 
-import json
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -9,11 +7,9 @@ from azure.storage.blob import BlobServiceClient
 from redis import Redis
 from redis.exceptions import AuthenticationError
 
-from swathmill.stack import programs
-from swathmill.stack.azurite import LOOKUP, Account, AzuriteServer
+from swathmill.stack.azurite import Account, AzuriteServer
 
 pytestmark = pytest.mark.integration
-PROBE = "azurite_lookup_probe.cjs"
 
 
 def test_azurite_keeps_blobs_over_a_restart_on_other_ports(tmp_path: Path) -> None:
@@ -34,17 +30,6 @@ def test_azurite_keeps_blobs_over_a_restart_on_other_ports(tmp_path: Path) -> No
             assert container.download_blob("first").readall() == b"first"
         child.stop()
     assert len(seen_ports) == 2
-
-
-def test_azurite_finds_rows_without_reading_their_partition() -> None:
-    command = [str(programs.node()), "--require", str(LOOKUP), str(Path(__file__).with_name(PROBE))]
-    said = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
-    seen = json.loads(said)
-    assert seen["found"] == [1007, 2007, None, None, 5]
-    assert seen["lookups"] < 300  # of 1,000 rows in each partition
-    assert sorted(seen["range"]) == list(range(1100, 1110))
-    assert seen["ranged"] < 150
-    assert seen["wrong"] == 0  # of 1,000 ranges, beside a comparison of all rows
 
 
 def test_redis_answers_only_with_its_password(redis_server: str) -> None:

@@ -62,7 +62,7 @@ def test_a_child_that_lacks_something_is_started_again(tmp_path: Path) -> None:
 
 
 def options_of(data: Path, archive: str | None = None) -> StackOptions:
-    return stack_options(data=data, archive=archive, workers=1, slots=1)
+    return stack_options(storage=None, data=data, archive=archive, workers=1, slots=1)
 
 
 def test_without_a_source_the_sample_archive_is_made_once_and_told(tmp_path: Path) -> None:

@@ -194,7 +194,7 @@ def test_a_stack_answers_the_commands_and_dies_whole_with_its_supervisor(
         assert refused.returncode == 2
         assert "Did you mean Lai_1km" in " ".join(refused.stderr.split())
 
-        assert len(place.processes()) >= 6, "Azurite, Redis, mail, manager, worker, portal"
+        assert len(place.processes()) >= 6, "Redis, mail, manager, worker, portal"
         second = place.start("up", log=tmp_path / "second.log")
         assert second.wait(LIMIT_SECONDS) == 1
         assert "A stack already runs" in (tmp_path / "second.log").read_text()

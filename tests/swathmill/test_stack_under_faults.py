@@ -1,11 +1,12 @@
-"""A real stack with two managers: one is killed or stalled, a request is cancelled while it hangs,
-storage falls silent. Nothing is lost, nothing is doubled."""
+"""A real stack on Azurite with two managers: one is killed or stalled, a request is cancelled while
+it hangs, storage falls silent. Nothing is lost, nothing is doubled."""
 
 import json
 import os
 import signal
 import time
 from collections.abc import Callable, Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,8 @@ from processes import proctree
 from swathmill.access import local_client
 from swathmill.client import Client
 from swathmill.stack.folder import DataFolder
-from swathmill.stack.ports import answers
 from swathmill.stack.stack import Stack, StackOptions
+from swathmill.stack.storage import Storage
 from tasks.request.document import parse_request
 from tasks.settings import Settings
 from tasks.tables import outbox, workers
@@ -55,7 +56,7 @@ class Watched:
         self.proxy = proxy
         self.runtime = runtime_of(folder)
 
-    @property
+    @cached_property
     def client(self) -> Client:
         return local_client(self.folder)
 
@@ -95,16 +96,6 @@ class Watched:
         pid = self.stack.supervisor.child(name).pid
         assert pid is not None
         return pid
-
-    def kill_azurite(self) -> None:
-        """SIGKILL to Azurite; returns when it answers again."""
-        killed = self.pid("azurite")
-        os.kill(killed, signal.SIGKILL)
-        ports = self.folder.state().azurite_ports
-        self.until(
-            lambda: self.pid("azurite") != killed and all(answers(port) for port in ports),
-            "Azurite is back",
-        )
 
     def asleep(self) -> set[int]:
         """The hanging package's detached processes."""
@@ -146,6 +137,7 @@ def watched(tmp_path_factory: pytest.TempPathFactory, sample_archive: Path) -> I
         options = StackOptions(
             folder=DataFolder(path=place / "data"),
             archive=str(sample_archive),
+            storage=Storage.AZURITE,
             managers=2,
             slots=2,
             grace_seconds=2.0,
@@ -198,18 +190,6 @@ def test_a_manager_that_stalls_is_followed_and_stands_by_when_it_wakes(watched: 
 
 
 NAMES = ("manager", "manager-2")
-
-
-def test_a_request_outlives_azurite_killed_when_it_is_submitted_and_while_it_runs(
-    watched: Watched,
-) -> None:
-    request = watched.submit(grid={"crs": "EPSG:4326", "resolution": 0.03})
-    watched.kill_azurite()
-    watched.until(
-        lambda: watched.client.status(request).state.value == "running", "the plan is written"
-    )
-    watched.kill_azurite()
-    watched.until_complete(request)
 
 
 def test_cancelling_frees_slots_and_leaves_no_process(watched: Watched) -> None:

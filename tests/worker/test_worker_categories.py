@@ -26,9 +26,9 @@ pytestmark = pytest.mark.integration
 
 @pytest.fixture(scope="module")
 def stack(
-    azurite: str, redis_server: str, tmp_path_factory: pytest.TempPathFactory
+    embedded: str, redis_server: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Stack]:
-    stack = make_stack(azurite, redis_server, tmp_path_factory.mktemp("categories"))
+    stack = make_stack(embedded, redis_server, tmp_path_factory.mktemp("categories"))
     yield stack
     stack.end()
 

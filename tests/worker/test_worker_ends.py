@@ -64,10 +64,10 @@ def test_sigterm_lets_short_attempts_end(stack: Stack) -> None:
     assert not list((stack.folder / "data" / "scratch").iterdir())
 
 
-def test_slots_go_on_after_redis_was_away(azurite: str, tmp_path: Path) -> None:
+def test_slots_go_on_after_redis_was_away(embedded: str, tmp_path: Path) -> None:
     server = RedisServer.on_free_port(folder=tmp_path / "redis", log=tmp_path / "redis.log")
     child = server.start()
-    stack = make_stack(azurite, server.url, tmp_path)
+    stack = make_stack(embedded, server.url, tmp_path)
     try:
         process = stack.worker("survivor")
         first = reduction(stack, "during", f"import time; time.sleep(3);x = 'during'\n{GOOD}")

@@ -1,4 +1,4 @@
-"""A worker process that collects from a server which does wrong: real Azurite, Redis and Celery."""
+"""A worker process that collects from a server which does wrong: real Redis and Celery."""
 
 import hashlib
 from collections.abc import Iterator
@@ -49,9 +49,9 @@ def server() -> Iterator[FileServer]:
 
 @pytest.fixture(scope="module")
 def stack(
-    azurite: str, redis_server: str, tmp_path_factory: pytest.TempPathFactory
+    embedded: str, redis_server: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Stack]:
-    stack = make_stack(azurite, redis_server, tmp_path_factory.mktemp("fetches"))
+    stack = make_stack(embedded, redis_server, tmp_path_factory.mktemp("fetches"))
     yield stack
     stack.end()
 

@@ -1,4 +1,4 @@
-"""A worker process at work: real Azurite, Redis and Celery, one worker for all of these tests."""
+"""A worker process at work: real Redis and Celery, one worker for all of these tests."""
 
 import os
 import shutil
@@ -32,9 +32,9 @@ pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("process")]
 
 @pytest.fixture(scope="module")
 def stack(
-    azurite: str, redis_server: str, tmp_path_factory: pytest.TempPathFactory
+    embedded: str, redis_server: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Stack]:
-    stack = make_stack(azurite, redis_server, tmp_path_factory.mktemp("runs"))
+    stack = make_stack(embedded, redis_server, tmp_path_factory.mktemp("runs"))
     yield stack
     stack.end()
 
