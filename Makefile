@@ -144,9 +144,9 @@ simulate: $(STAMP)/dev ## Simulate histories of the task protocol with faults [S
 	$(BIN)/python -m tests.simulation.run --seeds $(SEEDS)
 
 .PHONY: chaos
-chaos: $(STAMP)/dev ## Run the real stack under faults [MINUTES=n] [SEED=n] [ARCHIVE=folder of leaf area]
+chaos: $(STAMP)/dev ## Run the real stack under faults [MINUTES=n] [SEED=n] [STORAGE=azurite] [ARCHIVE=folder of leaf area]
 	$(BIN)/python -m bench.chaos --minutes $(or $(MINUTES),10) --seed $(or $(SEED),1) \
-	    $(if $(ARCHIVE),--archive "$(ARCHIVE)")
+	    --storage $(or $(STORAGE),embedded) $(if $(ARCHIVE),--archive "$(ARCHIVE)")
 
 .PHONY: fuzz
 fuzz: $(STAMP)/dev ## Feed damaged granules to the reader [COUNT=n, 100000 is a full run]

@@ -1,8 +1,9 @@
 """`python -m bench.chaos --minutes 10 --seed 1`: the real stack under faults, then a verdict.
 
-Two workers, two managers, portal, Redis and Azurite over a data folder of their own. Processes are
-killed and stalled, connections cut, delayed, refused and swallowed, disks filled and Azurite killed
-and restarted, while people submit and cancel. Afterwards all that ended is compared with a quiet
+Two workers, two managers, portal and Redis over a data folder of their own, with embedded storage
+or Azurite. Processes are killed and stalled, connections cut, delayed, refused and swallowed, disks
+filled, blobs damaged and deleted, and Azurite killed and restarted, while people submit and cancel.
+Afterwards all that ended is compared with a quiet
 run of the same requests. The seed fixes what is chosen; when it happens depends on the machine.
 Exit code 1 when something that must always hold does not.
 """
@@ -18,6 +19,8 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from swathmill.stack.storage import Storage
 
 from bench.chaos.audit import Findings, audit, is_settled, processes_of, runtime_of
 from bench.chaos.documents import documents, real_document, sample_document
@@ -65,6 +68,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument(
+        "--storage", type=Storage, choices=[*Storage], default=Storage.EMBEDDED, metavar="KIND"
+    )
     parser.add_argument("--archive", type=Path, help="real granules; the sample archive otherwise")
     parser.add_argument("--out", type=Path, default=Path("bench/out/chaos"))
     parser.add_argument("--patience", type=float, default=600.0, help="seconds, once it is calm")
@@ -78,6 +84,7 @@ def main() -> int:
     run = Run(
         out=out,
         archive=archive.resolve(),
+        storage=arguments.storage,
         seed=arguments.seed,
         seconds=60.0 * arguments.minutes,
         patience=arguments.patience,
@@ -95,6 +102,7 @@ class Run:
 
     out: Path
     archive: Path
+    storage: Storage
     seed: int
     seconds: float
     patience: float
@@ -107,7 +115,8 @@ class Run:
         proxy = Proxy(self.seed, lambda why: journal.note("connection cut", why=why))
         folder = DataFolder(path=self.out / "data")
         folder.prepare()
-        disk = SmallDisk.mount(folder.path)
+        stored = "storage" if self.storage is Storage.EMBEDDED else "cache"
+        disk = SmallDisk.mount(folder.path, ("scratch", stored))
         stack = self._stack(folder, journal, managers=2, via=proxy.port_before)
         verdict = Verdict()
         asked = documents(random.Random(self.seed), real_document if self.real else sample_document)
@@ -117,6 +126,7 @@ class Run:
             faults = Faults(
                 stack=stack,
                 folder=folder,
+                runtime=runtime_of(folder),
                 proxy=proxy,
                 disk=disk,
                 choose=random.Random(self.seed + 2),
@@ -133,7 +143,7 @@ class Run:
             for errand in people.live():
                 verdict.violations.append(f"request {errand.id} of {errand.owner} has not ended")
             people.close()
-            verdict.findings = self._audit(folder, stack)
+            verdict.findings = self._audit(folder, stack, faults.harmed)
         finally:
             stack.stop()
             proxy.close()
@@ -190,6 +200,7 @@ class Run:
         options = StackOptions(
             folder=folder,
             archive=str(self.archive),
+            storage=self.storage,
             workers=2,
             managers=managers,
             slots=1,
@@ -213,10 +224,10 @@ class Run:
             each()
             time.sleep(0.05)
 
-    def _audit(self, folder: DataFolder, stack: Stack) -> Findings:
+    def _audit(self, folder: DataFolder, stack: Stack, harmed: set[str]) -> Findings:
         runtime = runtime_of(folder)
         self._for(60.0, stack, lambda: time.sleep(1.0), until=lambda: is_settled(runtime))
-        return audit(runtime)
+        return audit(runtime, harmed)
 
 
 def _difference(errand: Errand, again: Errand) -> str:

@@ -3,7 +3,7 @@
 import datetime as dt
 import hashlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -61,8 +61,11 @@ def is_settled(runtime: Runtime) -> bool:
     return True
 
 
-def audit(runtime: Runtime) -> Findings:
-    """Look at every task, attempt and blob of an account in which nothing runs any more."""
+def audit(runtime: Runtime, harmed: Collection[str] = ()) -> Findings:
+    """Look at every task, attempt and blob of a storage in which nothing runs any more.
+
+    The blobs in `harmed` may be damaged or gone where nobody has read them since.
+    """
     found = Findings(violations=[], outcomes=Counter(), tasks=Counter())
     for request in runtime.requests.live():
         found.violations.append(f"request {request} has not ended")
@@ -70,7 +73,7 @@ def audit(runtime: Runtime) -> Findings:
     for task in _tasks(runtime):
         found.tasks[task.state.value] += 1
         attempts = runtime.tasks.attempts(task.key)
-        found.violations += _of_task(runtime, task, attempts)
+        found.violations += _of_task(runtime, task, attempts, harmed)
         found.outcomes.update(_outcome(attempt) for attempt in attempts)
         named.update(file.blob for file in task.files)
     found.violations += _of_history(runtime, found.outcomes)
@@ -87,7 +90,9 @@ def _tasks(runtime: Runtime) -> Iterator[Task]:
         yield from list(runtime.tasks.all_tasks(shard))
 
 
-def _of_task(runtime: Runtime, task: Task, attempts: list[Attempt]) -> Iterator[str]:
+def _of_task(
+    runtime: Runtime, task: Task, attempts: list[Attempt], harmed: Collection[str]
+) -> Iterator[str]:
     name = f"task {task.key[-12:]} ({task.phase})"
     if task.state not in _ENDED:
         yield f"{name} is {task.state} although all requests have ended"
@@ -105,6 +110,8 @@ def _of_task(runtime: Runtime, task: Task, attempts: list[Attempt]) -> Iterator[
         if not any(a.claim == task.claim and a.category is None for a in attempts):
             yield f"{name} is done and no attempt of claim {task.claim} succeeded"
         for file in task.files:
+            if file.blob in harmed:
+                continue
             container, _, blob = file.blob.partition("/")
             data = runtime.blobs.get_bytes(container, blob)
             if (len(data), hashlib.sha256(data).hexdigest()) != (file.size, file.sha256):

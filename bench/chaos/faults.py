@@ -6,7 +6,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +16,9 @@ from bench.chaos.proxy import KINDS, Proxy, Weather
 from processes import proctree
 from swathmill.stack.folder import GIGABYTE, DataFolder
 from swathmill.stack.stack import Stack
+from tasks.errors import SwathmillError
+from tasks.storage.blobs import ARTIFACTS, GRANULES
+from tasks.tables.runtime import Runtime
 
 MEAN_PAUSE = 3.0  # seconds between the begins of two faults
 CALM = Weather()
@@ -24,55 +27,59 @@ _STRENGTHS = {"reset": 0.2, "lost answer": 0.3, "delay": 0.4}
 
 @dataclass(frozen=True, kw_only=True)
 class SmallDisk:
-    """A file system of its own for what workers write, which can be filled: needs root."""
+    """A file system of its own for some folders of the data folder, which can be filled."""
 
-    folders: tuple[Path, ...]
+    folder: Path
 
     @classmethod
-    def mount(cls, data: Path, megabytes: int = 400) -> "SmallDisk | None":
-        """A tmpfs on the workers' scratch and cache folders; None where we may not mount."""
-        if os.geteuid() != 0 or shutil.which("mount") is None:
+    def mount(cls, data: Path, folders: Sequence[str], megabytes: int = 800) -> "SmallDisk | None":
+        """Mount a tmpfs for folders that are not there yet; None where we may not mount.
+
+        It takes root.
+        """
+        disk = data / "small-disk"
+        disk.mkdir(parents=True)
+        command = ["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "chaos", str(disk)]
+        if os.geteuid() != 0 or subprocess.run(command, check=False).returncode != 0:
             return None
-        done: list[Path] = []
-        for folder in (data / "scratch", data / "cache"):
-            folder.mkdir(parents=True, exist_ok=True)
-            command = ["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "chaos", str(folder)]
-            if subprocess.run(command, check=False, capture_output=True).returncode != 0:
-                cls(folders=tuple(done)).unmount()
-                return None
-            done.append(folder)
-        return cls(folders=tuple(done))
+        for name in folders:
+            (disk / name).mkdir()
+            (data / name).symlink_to(disk / name)
+        return cls(folder=disk)
 
     def fill(self) -> None:
         """Leave not a byte."""
-        for folder in self.folders:
-            with (folder / "filler").open("wb", buffering=0) as file, suppress(OSError):
-                while True:
-                    file.write(bytes(1 << 20))
+        with (self.folder / "filler").open("wb", buffering=0) as file, suppress(OSError):
+            while True:
+                file.write(bytes(1 << 20))
 
     def clear(self) -> None:
         """Make room again."""
-        for folder in self.folders:
-            (folder / "filler").unlink(missing_ok=True)
+        (self.folder / "filler").unlink(missing_ok=True)
 
     def unmount(self) -> None:
-        """Take the file systems away."""
-        for folder in self.folders:
-            subprocess.run(["umount", "--lazy", str(folder)], check=False, capture_output=True)
+        """Take the file system away."""
+        command = ["umount", "--lazy", str(self.folder)]
+        subprocess.run(command, check=False, capture_output=True)
 
 
 @dataclass(kw_only=True)
 class Faults:
-    """Call `tick` often, from the thread that looks after the stack; `calm` ends them all."""
+    """Call `tick` often, from the thread that looks after the stack; `calm` ends them all.
+
+    `harmed` are the blobs that were damaged or deleted, as `container/name`.
+    """
 
     stack: Stack
     folder: DataFolder
+    runtime: Runtime
     proxy: Proxy
     disk: SmallDisk | None
     choose: random.Random
     journal: Journal
     quota_gb: float
     longest: float  # seconds of a stall: well beyond a lease
+    harmed: set[str] = field(default_factory=set)
     _next: float = 0.0
     _ends: list[tuple[float, Callable[[], None]]] = field(default_factory=list)
     _busy: set[str] = field(default_factory=set)
@@ -101,9 +108,10 @@ class Faults:
             (35, self._bad_connections),
             (8 if self.disk else 0, self._full_disk),
             (1, self._full_quota),
-            (2, self._restart_azurite),
-            (4, self._kill_azurite),
+            (8, self._harm_blob),
         ]
+        if self.folder.state().azurite_ports:
+            kinds += [(2, self._restart_azurite), (4, self._kill_azurite)]
         self.choose.choices([k for _, k in kinds], weights=[w for w, _ in kinds])[0]()
 
     def _lasting(self, name: str, seconds: float, end: Callable[[], None]) -> None:
@@ -157,9 +165,9 @@ class Faults:
 
     def _bad_connections(self) -> None:
         state = self.folder.state()
-        blob, queue, table = state.azurite_ports
-        servers = {"blobs": blob, "queues": queue, "tables": table, "redis": state.redis_port}
-        name = self.choose.choice([*servers, "tables"])
+        servers = dict(zip(("blobs", "queues", "tables"), state.azurite_ports, strict=False))
+        servers["redis"] = state.redis_port
+        name = self.choose.choice([*servers])
         if f"to {name}" in self._busy:
             return
         kind = self.choose.choice(KINDS)
@@ -167,6 +175,26 @@ class Faults:
         self.journal.note(f"connections: {kind}", server=name, seconds=round(seconds, 1))
         self.proxy.set(servers[name], Weather(kind=kind, strength=_STRENGTHS.get(kind, 1.0)))
         self._lasting(f"to {name}", seconds, lambda: self.proxy.set(servers[name], CALM))
+
+    def _harm_blob(self) -> None:
+        """Delete a granule or an artifact, or replace it by one with another byte.
+
+        The file that attempts may have links to is not changed: they have verified it.
+        """
+        blobs = self.runtime.blobs
+        container = self.choose.choice((GRANULES, ARTIFACTS))
+        try:
+            name = self.choose.choice([*blobs.names(container)])
+            data = bytearray(blobs.get_bytes(container, name))
+            self.harmed.add(f"{container}/{name}")
+            blobs.delete(container, name)
+            damaged = bool(data) and self.choose.random() < 0.5
+            if damaged:
+                data[self.choose.randrange(len(data))] ^= 1
+                blobs.put_bytes(container, name, bytes(data))
+        except (IndexError, SwathmillError):  # none yet, or storage has its own trouble
+            return
+        self.journal.note(f"blob {'damaged' if damaged else 'deleted'}", blob=f"{container}/{name}")
 
     def _full_disk(self) -> None:
         disk = self.disk
