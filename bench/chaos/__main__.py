@@ -2,7 +2,7 @@
 
 Two workers, two managers, portal and Redis over a data folder of their own, with embedded storage
 or Azurite. Processes are killed and stalled, connections cut, delayed, refused and swallowed, disks
-filled, blobs damaged and deleted, and Azurite killed and restarted, while people submit and cancel.
+filled, blobs damaged and deleted, and Azurite restarted, while people submit and cancel.
 Afterwards all that ended is compared with a quiet
 run of the same requests. The seed fixes what is chosen; when it happens depends on the machine.
 Exit code 1 when something that must always hold does not.
@@ -20,8 +20,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from swathmill.stack.storage import Storage
-
 from bench.chaos.audit import Findings, audit, is_settled, processes_of, runtime_of
 from bench.chaos.documents import documents, real_document, sample_document
 from bench.chaos.faults import Faults, SmallDisk
@@ -31,6 +29,7 @@ from bench.chaos.scientists import Errand, Scientists
 from reprojection.sample.sample import write_sample_archive
 from swathmill.stack.folder import DataFolder
 from swathmill.stack.stack import Stack, StackOptions
+from swathmill.stack.storage import Storage
 from tasks.settings import Settings
 
 QUOTA_GB = 6.0

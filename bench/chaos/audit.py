@@ -9,7 +9,7 @@ from pathlib import Path
 
 from service_manager.storage.retention import Retention
 from service_manager.tasks.manager_cache import ManagerCache
-from swathmill.stack.azurite import AzuriteServer
+from swathmill.stack import storage
 from swathmill.stack.folder import DataFolder
 from tasks.model.categories import Category
 from tasks.model.model import Attempt, State, Task
@@ -35,14 +35,9 @@ class Findings:
 
 def runtime_of(folder: DataFolder) -> Runtime:
     """Clients of a stack's storage, past whatever lies between."""
-    azurite = AzuriteServer(
-        folder=folder.azurite,
-        log=folder.log("azurite"),
-        account=folder.secrets().account,
-        ports=folder.state().azurite_ports,
-    )
+    kept = storage.setting(folder, storage.choose(folder, None))
     # Nothing is asked of Redis here.
-    given = {"storage": azurite.connection_string, "redis_url": "redis://127.0.0.1:1/0"}
+    given = {"storage": kept, "redis_url": "redis://127.0.0.1:1/0"}
     return connect(Settings.model_validate(given), create=False)
 
 

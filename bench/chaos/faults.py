@@ -111,7 +111,7 @@ class Faults:
             (8, self._harm_blob),
         ]
         if self.folder.state().azurite_ports:
-            kinds += [(2, self._restart_azurite), (4, self._kill_azurite)]
+            kinds.append((6, self._restart_azurite))
         self.choose.choices([k for _, k in kinds], weights=[w for w, _ in kinds])[0]()
 
     def _lasting(self, name: str, seconds: float, end: Callable[[], None]) -> None:
@@ -220,12 +220,6 @@ class Faults:
         if child.exit_code() is None:
             self.journal.note("azurite restarts")
             child.ask_to_stop()
-
-    def _kill_azurite(self) -> None:
-        child = self.stack.supervisor.child("azurite")
-        if child.pid is not None and child.exit_code() is None:
-            self.journal.note("azurite is killed")
-            os.kill(child.pid, signal.SIGKILL)
 
 
 def _signal(processes: list[int], number: signal.Signals) -> None:
