@@ -1,1 +1,1 @@
-"""One machine's stack: Redis, a mail catcher, manager, workers, portal, and Azurite if asked for."""
+"""One machine's stack: Redis, mail catcher, manager, workers, portal; Azurite where asked for."""
