@@ -3,8 +3,10 @@
 from portal.core import tokens
 from swathmill.client import Client
 from swathmill.errors import ApiError, ArgumentError, StackError
+from swathmill.stack import storage
 from swathmill.stack.folder import DataFolder, is_running
 from tasks.settings import Settings
+from tasks.storage.file_blobs import FileBlobs
 
 LOCAL_OWNER = "operator@localhost"
 
@@ -33,7 +35,7 @@ def client_for(folder: DataFolder, token: str | None) -> Client:
             "Start one with `swathmill up`, name its data folder with --data, or give a token "
             "(SWATHMILL_TOKEN) for the portal SWATHMILL_PORTAL_URL names.",
         )
-    return Client(url=state.portal_url, token=local_token(folder))
+    return local_client(folder)
 
 
 def _plain(token: str) -> str:
@@ -48,7 +50,12 @@ def _plain(token: str) -> str:
 
 def local_client(folder: DataFolder) -> Client:
     """Make the client of the portal of the stack that runs on the data folder."""
-    return Client(url=folder.state().portal_url, token=local_token(folder))
+    embedded = storage.held(folder) is storage.Storage.EMBEDDED
+    return Client(
+        url=folder.state().portal_url,
+        token=local_token(folder),
+        blobs=FileBlobs(folder.storage / "blobs") if embedded else None,
+    )
 
 
 def local_token(folder: DataFolder) -> str:

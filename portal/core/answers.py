@@ -206,12 +206,16 @@ class PreviewAnswer(_Answer):
 
 
 class ResultAnswer(_Answer):
-    """One finished file. `name` is its path among the results, `url` its download address."""
+    """One finished file. `name` is its path among the results, `url` its download address.
+
+    `blob` is its place in storage, for commands on the machine that keeps it.
+    """
 
     name: str
     size: int
     sha256: str
     url: str
+    blob: str
     completeness: float = Field(1.0, description="Share of the expected inputs that it is made of.")
     missing: tuple[MissingAnswer, ...] = Field((), description="Expected inputs that it lacks.")
     missing_count: int = Field(0, description="How many it lacks; the first 100 are named.")
@@ -228,6 +232,7 @@ class ResultAnswer(_Answer):
             size=result.file.size,
             sha256=result.file.sha256,
             url=f"/api/requests/{request}/results/{quote(result.path)}",
+            blob=result.file.blob,
             completeness=said.share,
             missing=tuple(MissingAnswer(what=one.what, why=one.why) for one in said.missing),
             missing_count=said.count,

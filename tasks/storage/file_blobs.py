@@ -13,6 +13,7 @@ a read-only mount, and so does a user.
 import errno
 import hashlib
 import os
+import secrets
 import shutil
 import time
 from collections.abc import Iterator, Sequence
@@ -84,10 +85,7 @@ class FileBlobs:
 
     def get_file(self, container: str, name: str, to: Path, sha256: str = "") -> None:
         path = self._path(container, name)
-        with _failures(f"{container}/{name}"), self._open(container, name) as file:
-            found = self._checksum(file) if sha256 else ""
-            if found != sha256:
-                raise CorruptBlobError(f"{container}/{name}", sha256, found)
+        with self._verified_file(container, name, sha256) as file:
             to.unlink(missing_ok=True)
             try:
                 os.link(path, to)
@@ -97,6 +95,11 @@ class FileBlobs:
                 if error.errno not in _NO_LINK:
                     raise
                 _copy(file, to)
+
+    def copy_file(self, container: str, name: str, to: Path, sha256: str = "") -> None:
+        """Fetch a blob as `get_file` does, into a file that may be changed."""
+        with self._verified_file(container, name, sha256) as file:
+            _copy(file, to)
 
     def get_bytes(self, container: str, name: str) -> bytes:
         with _failures(f"{container}/{name}"), self._open(container, name) as file:
@@ -142,6 +145,15 @@ class FileBlobs:
             return self._path(container, name).open("rb")
         except FileNotFoundError:
             raise BlobMissingError(f"{container}/{name}") from None
+
+    @contextmanager
+    def _verified_file(self, container: str, name: str, sha256: str) -> Iterator[BufferedReader]:
+        blob = f"{container}/{name}"
+        with _failures(blob), self._open(container, name) as file:
+            found = self._checksum(file) if sha256 else ""
+            if found != sha256:
+                raise CorruptBlobError(blob, sha256, found)
+            yield file
 
     def _write(
         self, container: str, name: str, content: BufferedReader | bytes, stored: StoredBlob
@@ -217,14 +229,14 @@ def _parts(file: BufferedReader, blob: str, start: int, length: int | None) -> I
 
 def _copy(file: BufferedReader, to: Path) -> None:
     """Copy an open file to `to`, which appears when it is whole."""
-    handle, path = mkstemp(dir=to.parent, prefix=f".{to.name[:40]}.")
+    partial = to.with_name(f".{to.name[:40]}.{secrets.token_hex(8)}")
     try:
-        with os.fdopen(handle, "wb") as out:
+        with partial.open("xb") as out:
             file.seek(0)
             shutil.copyfileobj(file, out, CHUNK)
-        Path(path).replace(to)
+        partial.replace(to)
     finally:
-        Path(path).unlink(missing_ok=True)
+        partial.unlink(missing_ok=True)
 
 
 def _sync(path: Path) -> None:

@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -13,6 +14,8 @@ from swathmill.commands import requests
 from swathmill.errors import ApiError, BrokenOffError, RefusedError
 from tasks.model.model import RequestState
 from tasks.request.document import parse_request
+from tasks.storage.blobs import ARTIFACTS
+from tasks.storage.file_blobs import FileBlobs
 
 DOCUMENT = {
     "title": "Leaves",
@@ -130,6 +133,34 @@ def test_a_file_that_is_there_already_is_not_fetched_again(tmp_path: Path) -> No
     target.parent.mkdir()
     target.write_bytes(CONTENT)
     assert client(lambda _: httpx.Response(500)).download(RESULT, tmp_path) == target
+
+
+def test_a_result_is_copied_from_the_storage_of_this_machine(tmp_path: Path) -> None:
+    blobs = FileBlobs(tmp_path / "blobs")
+    blobs.create([ARTIFACTS])
+    blobs.put_bytes(ARTIFACTS, "k/c/a.tif", CONTENT)
+    result = RESULT.model_copy(update={"blob": f"{ARTIFACTS}/k/c/a.tif"})
+    portal = replace(client(lambda _: httpx.Response(500)), blobs=blobs)
+    path = portal.download(result, tmp_path / "out")
+    assert path.read_bytes() == CONTENT
+    assert path.stat().st_mode & 0o200
+    path.write_bytes(b"edited by its owner")
+    assert blobs.get_bytes(ARTIFACTS, "k/c/a.tif") == CONTENT
+
+
+@pytest.mark.parametrize("stored", [b"damaged", None])
+def test_a_result_that_storage_damaged_or_lost_is_the_portals_to_tell(
+    tmp_path: Path, stored: bytes | None
+) -> None:
+    blobs = FileBlobs(tmp_path / "blobs")
+    blobs.create([ARTIFACTS])
+    if stored:
+        blobs.put_bytes(ARTIFACTS, "k/c/a.tif", stored)
+    result = RESULT.model_copy(update={"blob": f"{ARTIFACTS}/k/c/a.tif"})
+    told = httpx.Response(410, json={"detail": "Storage has lost it.", "remedy": "Submit again."})
+    with pytest.raises(RefusedError, match="Storage has lost it"):
+        replace(client(lambda _: told), blobs=blobs).download(result, tmp_path / "out")
+    assert not [*(tmp_path / "out").rglob("*.tif")]
 
 
 def test_a_damaged_download_leaves_nothing(tmp_path: Path) -> None:
