@@ -108,7 +108,7 @@ class Faults:
             (35, self._bad_connections),
             (8 if self.disk else 0, self._full_disk),
             (1, self._full_quota),
-            (8, self._harm_blob),
+            (15, self._harm_blob),
         ]
         if self.folder.state().azurite_ports:
             kinds.append((6, self._restart_azurite))
