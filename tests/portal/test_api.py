@@ -22,6 +22,7 @@ from tasks.model.model import Phase, RequestState, State
 from tasks.model.plan import Gap
 from tasks.model.task_keys import shard
 from tasks.request.document import parse_request
+from tasks.storage.blobs import split_blob
 from tasks.storage.store import Upsert
 from tasks.tables import request_operations, task_table
 from tasks.tables.request_table import PhaseCount, Preparation
@@ -233,6 +234,7 @@ def test_results_are_listed_fetched_and_verified(
     with portal.client() as client:
         (item,) = client.get(f"/api/requests/{name}/results").json()
         assert (item["name"], item["size"], item["sha256"]) == (path, len(raster), digest)
+        assert runtime.blobs.get_bytes(*split_blob(item["blob"])) == raster
         whole = client.get(item["url"])
         head = client.head(item["url"])
         part = client.get(item["url"], headers={"Range": "bytes=10-109"})

@@ -9,11 +9,15 @@ from pathlib import Path
 import httpx
 import pytest
 
+from swathmill.access import local_client
 from swathmill.client import Client, ResultFile
 from swathmill.commands import requests
 from swathmill.errors import ApiError, BrokenOffError, RefusedError
+from swathmill.stack.folder import DataFolder
+from swathmill.stack.storage import embedded
 from tasks.model.model import RequestState
 from tasks.request.document import parse_request
+from tasks.run.connect import connect_storage
 from tasks.storage.blobs import ARTIFACTS
 from tasks.storage.file_blobs import FileBlobs
 
@@ -145,6 +149,18 @@ def test_a_result_is_copied_from_the_storage_of_this_machine(tmp_path: Path) -> 
     assert path.read_bytes() == CONTENT
     assert path.stat().st_mode & 0o200
     path.write_bytes(b"edited by its owner")
+    assert blobs.get_bytes(ARTIFACTS, "k/c/a.tif") == CONTENT
+
+
+def test_commands_on_the_machine_of_a_stack_copy_from_its_files(tmp_path: Path) -> None:
+    folder = DataFolder(path=tmp_path)
+    folder.prepare()
+    folder.secrets()
+    assert local_client(folder).blobs is None
+    runtime = connect_storage(embedded(folder))
+    runtime.blobs.put_bytes(ARTIFACTS, "k/c/a.tif", CONTENT)
+    blobs = local_client(folder).blobs
+    assert blobs is not None
     assert blobs.get_bytes(ARTIFACTS, "k/c/a.tif") == CONTENT
 
 
