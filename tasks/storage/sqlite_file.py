@@ -115,6 +115,11 @@ class SqliteFile:
             os.close(self._lock_file)
             self._lock_file = -1
 
+    def __del__(self) -> None:
+        """Close the connections: sqlite3 warns of those that are left to the garbage collector."""
+        if _process == os.getpid():
+            self.close()
+
     def damaged(self, found: object) -> StoreError:
         """Return the error that says that the file is damaged, and what to do."""
         return StoreError(
