@@ -1,8 +1,9 @@
 """Cells of a target and which granules touch them, by tiles and swath boundaries alone.
 
-A cell is made as far as the request wants it, in blocks. What counts for granules is its part
-inside the results' grid: granules beyond it would be fetched for pixels that nobody gets. Cells of
-two requests are the same task where their grids and granules agree.
+A cell is made as far as the request wants it, in blocks; its side is the target's choice. What
+counts for granules is its part inside the results' grid: granules beyond it would be fetched for
+pixels that nobody gets. Cells of two requests are the same task where their grids and granules
+agree.
 """
 
 import math

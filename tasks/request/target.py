@@ -1,13 +1,13 @@
 """The target of a request: its lattice, the grid of its results, and the region's outline."""
 
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
 
 import numpy as np
 import shapely
 
 from modis.sphere import METRES_PER_DEGREE
-from modis.tile import Tile
+from modis.tile import TILE_SIZE, Tile
+from reprojection.catalogue import product
 from reprojection.errors import GridError
 from reprojection.grid.crs import from_lonlat, is_plain_lonlat, parse_crs, to_lonlat
 from reprojection.grid.grids import (
@@ -28,44 +28,32 @@ _FINEST = 10.0  # metres
 _FAR = 20.0
 """Degrees beyond a CRS's area of use at which its coordinates mean little."""
 
-
-_BLOCKS = 4  # along a cell's side
-_SMALL = 2  # cells: as many pixels may be one cell of the request's own
+_BLOCKS = 4  # along the side of a smallest cell
+_SMALL = 2  # smallest cells: as many pixels may be one cell of the request's own
+_DOUBLED = 2  # times at most: a cell's side is 1024, 2048 or 4096 pixels
+_MOST_SOURCE = 8800  # source pixels along a larger cell's side and the tiles at both its ends
+_COARSE = 1000.0  # metres: coarser source pixels count as these, so that granules stay few
 
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
     """Where a request's pixels lie.
 
-    `grid` is the grid of every mosaic; `area` the region in degrees (longitudes may pass 180).
-    `modis` is the nominal resolution in metres of the sinusoidal tile grid, else None. With
-    `whole_cells` all cells that the grid touches are made whole.
+    The side of the lattice's cells is that for the request. `grid` is the grid of every mosaic;
+    `widened` the same in whole blocks, a quarter of a smallest cell's side, so that requests of
+    nearly the same region agree in it. `area` is the region in degrees (longitudes may pass 180).
+    `modis` is the nominal resolution in metres of the sinusoidal tile grid, else None. If
+    `is_one_cell`, the widened grid is one cell, wherever it lies: it is small, and not of tiles.
+    With `whole_cells` all cells that the grid touches are made whole.
     """
 
     lattice: Lattice
     grid: Grid
+    widened: Grid
     area: Area
     modis: int | None = None
+    is_one_cell: bool = False
     whole_cells: bool = False
-
-    @cached_property
-    def widened(self) -> Grid:
-        """The results' grid, widened to blocks of a quarter of a cell's side on the lattice.
-
-        Requests of nearly the same region have the same.
-        """
-        col, row = self.lattice.index(self.grid)
-        block = max(1, self.lattice.cell_size // _BLOCKS)
-        left, top = col // block * block, row // block * block
-        right = -(-(col + self.grid.width) // block) * block
-        bottom = -(-(row + self.grid.height) // block) * block
-        return self.lattice.window(left, top, right - left, bottom - top)
-
-    @property
-    def is_one_cell(self) -> bool:
-        """Whether the widened grid is one cell, wherever it lies: it is small, and not of tiles."""
-        small = self.widened.pixels <= _SMALL * self.lattice.cell_size**2
-        return small and self.modis is None and not self.whole_cells
 
     @property
     def pixel_metres(self) -> float:
@@ -73,10 +61,7 @@ class Target:
 
         A resampling method must not depend on the region.
         """
-        crs = parse_crs(self.lattice.crs)
-        if crs.is_geographic:
-            return self.lattice.resolution * METRES_PER_DEGREE
-        return self.lattice.resolution * (crs.axis_info[0].unit_conversion_factor or 1.0)
+        return _pixel_metres(self.lattice)
 
 
 def target(request: Request) -> Target:
@@ -91,15 +76,19 @@ def target(request: Request) -> Target:
         bounds = _bounds(request, lattice, area)
         _check_count(request, lattice, bounds)
         grid = lattice.snap(bounds)
+        widened = _widened(lattice, grid)
     except GridError as error:
         raise _refused(_region_field(request), error) from None
     if request.grid.modis is None:
         _check_domain(request, lattice.crs, area)
+    small = widened.pixels <= _SMALL * lattice.cell_size**2
     return Target(
-        lattice=lattice,
+        lattice=replace(lattice, cell_size=_cell_side(request, lattice, widened.pixels)),
         grid=grid,
+        widened=widened,
         area=area,
         modis=request.grid.modis,
+        is_one_cell=small and request.grid.modis is None and not request.cells,
         whole_cells=request.cells,
     )
 
@@ -169,6 +158,51 @@ def _lattice(request: Request) -> Lattice:
             f"The unit of {choice.crs} is the degree; 1000 m is about 0.009 degree.",
         )
     return lattice
+
+
+def _widened(lattice: Lattice, grid: Grid) -> Grid:
+    """Return the smallest grid of whole blocks of the lattice that holds a grid."""
+    col, row = lattice.index(grid)
+    block = max(1, lattice.cell_size // _BLOCKS)
+    left, top = col // block * block, row // block * block
+    right = -(-(col + grid.width) // block) * block
+    bottom = -(-(row + grid.height) // block) * block
+    return lattice.window(left, top, right - left, bottom - top)
+
+
+def _cell_side(request: Request, lattice: Lattice, pixels: int) -> int:
+    """Return the side of a request's cells: doubled while the results have as many pixels.
+
+    It stays as it is on the tile grid, where cells are handed over or given to a reduction, for
+    swaths, and where a larger cell would need too many source pixels: an attempt holds
+    whole tiles in memory.
+    """
+    side = lattice.cell_size
+    if request.grid.modis is not None or request.cells or request.reduction is not None:
+        return side
+    most = (_MOST_SOURCE * _source_metres(request) - 2 * TILE_SIZE) / _pixel_metres(lattice)
+    for _ in range(_DOUBLED):
+        if pixels < (2 * side) ** 2 or 2 * side > most:
+            break
+        side *= 2
+    return side
+
+
+def _source_metres(request: Request) -> float:
+    """Return the side of the products' smallest pixel; 0 with swaths or products not known.
+
+    A large cell would hold all swaths of a day at once.
+    """
+    known = [product(choice.name, choice.collection) for choice in request.products]
+    metres = [one.resolution if one and one.geometry == "tile" else 0.0 for one in known]
+    return min(_COARSE, *metres)
+
+
+def _pixel_metres(lattice: Lattice) -> float:
+    crs = parse_crs(lattice.crs)
+    if crs.is_geographic:
+        return lattice.resolution * METRES_PER_DEGREE
+    return lattice.resolution * (crs.axis_info[0].unit_conversion_factor or 1.0)
 
 
 def _bounds(request: Request, lattice: Lattice, area: Area) -> Extent:

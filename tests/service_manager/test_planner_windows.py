@@ -62,7 +62,7 @@ def test_leaf_area_comes_to_under_half_of_its_four_cells() -> None:
 
 
 def test_a_larger_region_is_whole_cells_inside_and_parts_at_its_edge() -> None:
-    goal, cells = of_box((-1.0, 49.0, 25.0, 72.0), 0.01)
+    goal, cells = of_box((-1.0, 49.0, 25.0, 72.0), 0.01, reduction=MONTHLY)
     assert [cell.name for cell in cells[:2]] == ["r-8c-1", "r-8c0"]
     sizes = {cell.name: (cell.grid.width, cell.grid.height) for cell in cells}
     assert sizes["r-7c1"] == (1024, 1024)  # inside
@@ -97,8 +97,8 @@ def test_the_globe_has_as_many_cells_as_the_lattice() -> None:
 def test_cells_beyond_a_clip_polygon_are_not_made() -> None:
     triangle = {"type": "Polygon", "coordinates": [[[-8, 51], [-7, 51], [-8, 58], [-8, 51]]]}
     grid = {"crs": "EPSG:4326", "resolution": 0.001}
-    goal, cells = cells_of({"geojson": triangle, "clip": True}, grid)
-    _, box = cells_of({"geojson": triangle}, grid)
+    goal, cells = cells_of({"geojson": triangle, "clip": True}, grid, reduction=MONTHLY)
+    _, box = cells_of({"geojson": triangle}, grid, reduction=MONTHLY)
     assert len(goal.lattice.cells(goal.grid)) == len(box) == 16
     assert len(cells) == 10
     assert pixels(cells) < 0.85 * pixels(box)
@@ -134,6 +134,102 @@ def test_requests_of_nearly_the_same_region_share_cells() -> None:
     assert not keys([-8.0, 50.5, 6.0, 58.5]) & keys([-8.0, 50.5, 6.0, 54.0])
 
 
+def of_pixels(columns: int, rows: int, **changes: Any) -> tuple[int, int]:
+    """The side of the cells, and their number, for results of so many pixels of 0.004 degrees."""
+    goal, cells = of_box((0.0, -0.004 * rows, 0.004 * columns, 0.0), 0.004, **changes)
+    assert goal.grid.pixels == columns * rows
+    return goal.lattice.cell_size, len(cells)
+
+
+@pytest.mark.parametrize(
+    ("columns", "rows", "side", "count"),
+    [
+        (2048, 1024, 1024, 1),
+        (2048, 1025, 1024, 4),
+        (2048, 1792, 1024, 4),
+        (2048, 1793, 2048, 1),
+        (4096, 3840, 2048, 4),
+        (4096, 3841, 4096, 1),
+        (16_384, 8192, 4096, 8),
+        (16_384, 8193, 4096, 12),
+    ],
+)
+def test_results_of_as_many_pixels_as_a_larger_cell_get_larger_cells(
+    columns: int, rows: int, side: int, count: int
+) -> None:
+    assert of_pixels(columns, rows) == (side, count)
+
+
+def test_a_larger_cell_is_made_as_far_as_it_is_wanted_too() -> None:
+    goal, cells = of_box((-1.0, 49.0, 25.0, 72.0), 0.004)
+    assert goal.lattice.cell_size == 4096
+    shapes = {cell.name: cell.grid.shape for cell in cells}
+    assert shapes == {
+        "r-5c-1": (1792, 256),
+        "r-5c0": (1792, 4096),
+        "r-5c1": (1792, 2304),
+        "r-4c-1": (4096, 256),
+        "r-4c0": (4096, 4096),
+        "r-4c1": (4096, 2304),
+        "r-3c-1": (256, 256),
+        "r-3c0": (256, 4096),
+        "r-3c1": (256, 2304),
+    }
+
+
+@pytest.mark.parametrize(
+    ("product", "resolution", "side"),
+    [
+        (("MOD13Q1", "61"), 0.0025, 1024),  # 250 m
+        (("MOD09GA", "61"), 0.0045, 4096),  # 500 m
+        (("MOD09GA", "61"), 0.005, 2048),
+        (("MOD09GA", "61"), 0.01, 1024),
+        (("MOD13A2", "61"), 0.01, 4096),  # 1 km
+        (("MOD13A2", "61"), 0.02, 2048),
+        (("MOD13A2", "61"), 0.03, 1024),
+        (("MOD11B2", "61"), 0.03, 1024),  # 6 km
+        (("MYD04_L2", "61"), 0.0045, 1024),  # a swath
+        (("OWNA1", "1"), 0.0045, 1024),  # not in the catalogue
+    ],
+)
+def test_a_larger_cell_needs_few_source_pixels(
+    product: tuple[str, str], resolution: float, side: int
+) -> None:
+    products = [{"name": product[0], "collection": product[1], "layers": ["Layer"]}]
+    goal, _ = of_box((-18.0, -35.0, 142.0, 38.0), resolution, products=products)
+    assert goal.lattice.cell_size == side
+
+
+def test_the_finest_product_of_a_request_counts() -> None:
+    products = [
+        {"name": name, "collection": "61", "layers": ["Layer"]} for name in ("MOD13A2", "MOD13Q1")
+    ]
+    assert of_pixels(8192, 8192, products=products[:1]) == (4096, 4)
+    assert of_pixels(8192, 8192, products=products) == (1024, 64)
+
+
+def test_cells_for_reductions_and_cells_that_are_handed_over_are_never_larger() -> None:
+    assert of_pixels(4096, 4096, reduction=MONTHLY) == (1024, 16)
+    assert of_pixels(4096, 4096, cells=True) == (1024, 16)
+    assert of_pixels(4096, 4096) == (4096, 1)
+
+
+def test_a_continent_is_divided_into_enough_cells() -> None:
+    products = [{"name": "MOD09GA", "collection": "61", "layers": ["sur_refl_b01_1"]}]
+    goal, cells = of_box((-18.0, -35.0, 52.0, 38.0), 0.0045, products=products)
+    assert goal.grid.pixels > 250_000_000
+    assert len(cells) == 20
+    assert max(cell.grid.pixels for cell in cells) == 16 * CELL
+    assert goal.grid.pixels < pixels(cells) < 1.1 * goal.grid.pixels
+
+
+def test_large_requests_of_neighbouring_regions_share_their_inner_cells() -> None:
+    _, ours = of_box((0.0, 20.0, 40.0, 60.0), 0.0045)
+    _, theirs = of_box((10.0, 25.0, 60.0, 55.0), 0.0045)
+    shared = {cell.grid for cell in ours} & {cell.grid for cell in theirs}
+    assert 16 * CELL in {grid.pixels for grid in shared}
+
+
 @pytest.mark.parametrize("whole", [False, True])
 @settings(max_examples=60, deadline=None)
 @given(
@@ -141,7 +237,7 @@ def test_requests_of_nearly_the_same_region_share_cells() -> None:
     south=st.floats(-80.0, 60.0),
     width=st.floats(0.01, 80.0),
     height=st.floats(0.01, 20.0),
-    crs=st.sampled_from((("EPSG:4326", 0.013), ("EPSG:6933", 1_300.0))),
+    crs=st.sampled_from((("EPSG:4326", 0.013), ("EPSG:4326", 0.004), ("EPSG:6933", 1_300.0))),
 )
 def test_every_pixel_of_the_results_is_in_one_cell(
     whole: bool, west: float, south: float, width: float, height: float, crs: tuple[str, float]
@@ -159,7 +255,7 @@ def test_every_pixel_of_the_results_is_in_one_cell(
         assert above + cell.window.height <= row + cell.grid.height
         assert left <= first
         assert top <= above
-        assert whole or cell.grid.pixels <= 2 * CELL
+        assert cell.grid.pixels <= max(goal.lattice.cell_size**2, 0 if whole else 2 * CELL)
         seen += cell.window.pixels
     assert seen == goal.grid.pixels
     assert len({goal.lattice.index(cell.grid) for cell in cells}) == len(cells)
