@@ -59,11 +59,15 @@ def _polygon_spans(polygon: BaseGeometry) -> Iterator[tuple[float, float, float,
 
 
 def _within_180(west: float, east: float) -> Iterator[tuple[float, float]]:
-    """Cut the span at odd multiples of 180 degrees, and shift each part into [-180, 180]."""
+    """Cut the span at odd multiples of 180 degrees, and shift each part into [-180, 180].
+
+    A single meridian at the cut lies on both rims.
+    """
     if east - west >= 360.0:
         yield -180.0, 180.0
         return
-    turn = math.floor((west + 180.0) / 360.0)
+    turns = (west + 180.0) / 360.0
+    turn = math.ceil(turns) - 1 if west == east else math.floor(turns)
     while turn * 360.0 - 180.0 <= east:
         low = max(west, turn * 360.0 - 180.0) - turn * 360.0
         high = min(east, turn * 360.0 + 180.0) - turn * 360.0

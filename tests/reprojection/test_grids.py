@@ -143,6 +143,11 @@ def test_no_tile_with_a_point_of_the_region_is_missed(
         assert wanted <= set(tiles_touching(polygon))
 
 
+def test_a_point_on_the_antimeridian_touches_both_rims() -> None:
+    for lon in (180.0, -180.0):
+        assert {tile.h for tile in tiles_touching((lon, 5.0, lon, 5.0))} == {0, 35}
+
+
 def test_the_whole_earth_has_460_tiles() -> None:
     assert len(tiles_touching((-180, -90, 180, 90))) == 460
 
