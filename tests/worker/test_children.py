@@ -311,8 +311,9 @@ def leave_a_process(text: str, reports: Connection) -> int:
 
 def leave_a_dead_process(text: str, reports: Connection) -> int:
     if os.fork() == 0:
-        if os.fork() == 0:
-            os._exit(0)  # orphaned: it becomes the guard's
+        orphan = os.fork()  # it becomes the guard's
+        if orphan:
+            os.waitid(os.P_PID, orphan, os.WEXITED | os.WNOWAIT)
         os._exit(0)
     os.wait()
     return tell_who(text, reports)

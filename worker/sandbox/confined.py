@@ -9,6 +9,7 @@ import sys
 import tempfile
 import time
 import traceback
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -28,17 +29,25 @@ _DEPTH = 64  # levels of folders below OUTPUT_DIR that are counted
 
 
 class _Fork:
-    """A program that runs in a fork of this process, with the part of Popen that is needed."""
+    """A program that runs in a fork of this process, with the part of Popen that is needed.
+
+    `held` is the memory in bytes that the fork got from this process: no memory of the program.
+    """
 
     def __init__(self, program: Callable[[], None]) -> None:
         sys.stdout.flush()
         sys.stderr.flush()
         parent = os.getpid()
         read, write = os.pipe()
+        begin, begun = os.pipe()
         self.pid = os.fork()
         if self.pid == 0:
+            os.close(begun)
+            os.read(begin, 1)  # until the other end is closed
             _be_program(parent, write, program)
-        os.close(write)
+        self.held = proctree.memory(self.pid)
+        for end in (write, begin, begun):
+            os.close(end)
         self.stdout = os.fdopen(read, "rb")
         self.returncode: int | None = None
 
@@ -124,10 +133,7 @@ def run_shipped(command: tuple[str, ...], places: Places, bounds: SandboxLimits)
         sys.argv = [script, *arguments, str(places.inputs), str(places.outputs)]
         runpy.run_path(script, run_name="__main__")
 
-    # The fork holds what this process holds: that is no memory of the package.
-    held = proctree.memory(os.getpid())
-    more = replace(bounds, memory=bounds.memory + held)
-    _run(lambda: _Fork(program), command, places, places, more)
+    _run(lambda: _Fork(program), command, places, places, bounds)
 
 
 def _be_program(parent: int, output: int, program: Callable[[], None]) -> NoReturn:
@@ -139,6 +145,7 @@ def _be_program(parent: int, output: int, program: Callable[[], None]) -> NoRetu
             os.dup2(output, 1)
             os.dup2(output, 2)
             sys.stdout = sys.stderr = os.fdopen(output, "w", encoding="utf-8")
+            warnings.resetwarnings()
             program()
             code = 0
     except SystemExit as error:
@@ -162,6 +169,8 @@ def _run(
     others = frozenset(proctree.descendants(os.getpid()))
     become_subreaper()
     process = start()
+    if isinstance(process, _Fork):
+        bounds = replace(bounds, memory=bounds.memory + process.held)
     if process.stdout is None:
         raise ValueError("the program was started without a pipe for its output")
     run = _Run(
