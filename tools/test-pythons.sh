@@ -27,7 +27,7 @@ install() {  # minor version, program
 try() {  # minor version
     bin=.venv-$1/bin
     # shellcheck disable=SC2086
-    "$bin/python" -m pytest $tests -q -p no:cacheprovider -m "not integration and not real_data"
+    "$bin/python" -m pytest $tests -q -p no:cacheprovider -m "not integration and not real_data and not slow"
     folder=build/pythons/$1
     rm -rf "$folder"
     "$bin/swathmill" run examples/sample.yaml --archive build/pythons/archive --data "$folder/data" --out "$folder/out"
