@@ -10,7 +10,7 @@ from typing import Protocol, cast
 import redis
 import structlog
 
-LIST = "swathmill:news"
+LIST = "swathmill:wake-ups"
 LOOK = ""  # in place of a key: a request was submitted or ordered about, or a plan is made
 MOST = 100_000  # a list nobody drains does not grow beyond this
 _BLOCKED = 0.5  # seconds at most in one call
