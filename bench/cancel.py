@@ -1,6 +1,6 @@
-"""Cancelling a large request on a real Azurite: how long until nothing of it is wanted any more.
+"""Cancelling a large request: how long until nothing of it is wanted any more.
 
-    python -m bench.cancel [--tasks N] [--others N] [--made N]
+    python -m bench.cancel [--storage embedded|azurite] [--tasks N] [--others N] [--made N]
 
 A manager plans a request of granules, cells and rasters; a worker that fetches and computes nothing
 makes some of it; then the request is cancelled in the middle. `--others` puts so many tasks of
@@ -166,6 +166,7 @@ class Run:
 def main() -> None:
     """Run it."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--storage", choices=("embedded", "azurite"), default="embedded")
     parser.add_argument("--tasks", type=int, default=7000)
     parser.add_argument("--others", type=int, default=0)
     parser.add_argument("--made", type=int, default=200)
@@ -173,13 +174,18 @@ def main() -> None:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        server = AzuriteServer.on_free_ports(
-            folder=folder / "data", log=folder / "azurite.log", account=Account.new()
-        )
         redis = RedisServer.on_free_port(folder=folder / "redis", log=folder / "redis.log")
-        children = [server.start(), redis.start()]
+        storage = f"file:{folder / 'storage'}"
+        servers: list[RedisServer | AzuriteServer] = [redis]
+        if arguments.storage == "azurite":
+            azurite = AzuriteServer.on_free_ports(
+                folder=folder / "data", log=folder / "azurite.log", account=Account.new()
+            )
+            storage = azurite.connection_string
+            servers.append(azurite)
+        children = [server.start() for server in servers]
         try:
-            runtime = connect(Settings(storage=server.connection_string, redis_url=redis.url))
+            runtime = connect(Settings(storage=storage, redis_url=redis.url))
             store = CountingStore(runtime.store)
             runtime = replace(runtime, store=store)
             run = Run(runtime, store)

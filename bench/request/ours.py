@@ -122,7 +122,7 @@ class RunningStack:
 
     def __init__(self, pid: int, client: Client) -> None:
         self._pid = pid
-        self._client = client
+        self.client = client
 
     def take(self, request: Request, out: Path) -> Warm:
         """Submit a request, follow it, and fetch its results; RuntimeError if it has gaps."""
@@ -131,7 +131,7 @@ class RunningStack:
 
         def act() -> None:
             nonlocal complete
-            client = self._client
+            client = self.client
             view = ProgressView(Console(quiet=True))
             made = client.submit(request)
             follower = Follower(client=client, tick=lambda: None, view=view)
