@@ -44,16 +44,16 @@ class Reckoning:
         """No task is live, and no row names a blob that is not there or has other bytes."""
         for task in self.watch.tasks.values():
             if task.state.live:
-                self.watch.fail(f"task {task.key[:8]} is {task.state} when all is over")
+                self.watch.fail(f"task {task.key} is {task.state} when all is over")
             for file in task.files:
                 if file.blob in self.watch.asked_blobs:
-                    self.watch.fail(f"task {task.key[:8]} names {file.blob}, known to be lost")
+                    self.watch.fail(f"task {task.key} names {file.blob}, known to be lost")
                 if file.blob in self.watch.lost_blobs:
                     continue
                 if not self.runtime.blobs.exists(*split_blob(file.blob)):
-                    self.watch.fail(f"task {task.key[:8]}: blob {file.blob} is gone")
+                    self.watch.fail(f"task {task.key}: blob {file.blob} is gone")
                 if self.runtime.blobs.get_bytes(*split_blob(file.blob)) != content(task.key):
-                    self.watch.fail(f"task {task.key[:8]}: other bytes")
+                    self.watch.fail(f"task {task.key}: other bytes")
 
     def attempts(self) -> None:
         """Every attempt is counted once."""
@@ -99,7 +99,7 @@ class Reckoning:
         """A cancelled request keeps every result that it had, and counts truly."""
         for key in self.watch.finished.get(row.id, set()) - self.watch.lost_tasks:
             if key not in interests or interests[key].outcome != "done":
-                self.watch.fail(f"request {row.id} is cancelled and has lost its result {key[:8]}")
+                self.watch.fail(f"request {row.id} is cancelled and has lost its result {key}")
         told = {**self.watch.released.get(row.id, {}), **interests}
         if any(not interest.outcome for interest in told.values()):
             self.watch.fail(f"request {row.id} is cancelled and has unfinished tasks")
@@ -157,12 +157,12 @@ class Reckoning:
             fallback = interests.get(interest.fallback)
             if fallback is None or not fallback.outcome:
                 self.watch.fail(
-                    f"request {row.id}: the fallback task of {interest.key[:8]} has no outcome"
+                    f"request {row.id}: the fallback task of {interest.key} has no outcome"
                 )
         elif interest.outcome == "gap":
             there = [i.key for i in spec.inputs if interests[i.key].outcome == "done"]
             if any(not self.lost(key) and (row.id, key) not in self.watch.failed for key in there):
-                self.watch.fail(f"request {row.id}: {interest.key[:8]} is a gap with inputs there")
+                self.watch.fail(f"request {row.id}: {interest.key} is a gap with inputs there")
         elif interest.outcome != "failed":
             self.watch.fail(f"request {row.id}: outcome {interest.outcome!r}")
 
@@ -173,8 +173,8 @@ class Reckoning:
 
     def done(self, row: request_table.RequestRow, interest: Interest, task: Task) -> None:
         if task.key not in self.watch.was_done:
-            self.watch.fail(f"request {row.id}: {interest.key[:8]} is told done and never was")
+            self.watch.fail(f"request {row.id}: {interest.key} is told done and never was")
         released = interest.key in self.watch.released.get(row.id, {})
         heard = row.id in task.interests  # until another took back what it had begun again
         if task.state is State.DONE and interest.files != task.files and heard and not released:
-            self.watch.fail(f"request {row.id}: {interest.key[:8]} names other files than its task")
+            self.watch.fail(f"request {row.id}: {interest.key} names other files than its task")

@@ -288,4 +288,4 @@ class Watch:
 
 
 def _name(task: Task) -> str:
-    return f"task {task.key[:8]} attempt {task.attempt}"
+    return f"task {task.key[:8]}..{task.key[-8:]} attempt {task.attempt}"
