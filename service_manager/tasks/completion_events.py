@@ -77,6 +77,7 @@ class CompletionEvents:
             StoreError: storage failed; the rest is processed the next time.
             FencedError: a manager of a higher epoch acts.
         """
+        self._read_unsure()
         result = Processed()
         fresh: set[str] = set()  # shards that get events by this round
         limit = min(ROWS, _TOGETHER // max(1, len(self._shards)))
@@ -107,6 +108,13 @@ class CompletionEvents:
         result.more = result.more or bool(again)
         self.notice(fresh | again)
         return result
+
+    def _read_unsure(self) -> None:
+        """Read the interests again whose change got no answer: it may have taken effect."""
+        for live in self._cache.requests.values():
+            for key in list(live.unsure):
+                self._ledger(live, key, afresh=True)
+                live.unsure.discard(key)
 
     def _tell(self, events: Sequence[CompletionEvent]) -> Told:
         attempts = [n for n in events if n.number]
@@ -244,6 +252,9 @@ class CompletionEvents:
         operations = [op for telling in batch for op in telling.operations]
         if not operations:
             return
+        told = [(live, event.key) for one in batch for live, event, _ in one.outcomes]
+        for live, key in told:
+            live.unsure.add(key)
         try:
             self._tasks.transact(number, operations)
         except ConflictError as error:
@@ -253,6 +264,8 @@ class CompletionEvents:
         else:
             for telling in batch:
                 _tell(telling.outcomes)
+        for live, key in told:
+            live.unsure.discard(key)
 
     def _write_one(self, number: str, telling: "_Telling") -> None:
         """Write what one event leads to.

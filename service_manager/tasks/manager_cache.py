@@ -25,6 +25,8 @@ class Live:
     quiet: int = 0  # sweeps without hearing anything
     run_failures: set[tuple[Category, str]] = field(default_factory=set)
     """In how many ways runs of its reduction have failed: category and message, two at most."""
+    unsure: set[str] = field(default_factory=set)
+    """Keys of tasks whose outcome may be recorded, though storage gave no answer."""
 
     @property
     def id(self) -> str:

@@ -1,11 +1,18 @@
 """Reductions whose first runs all fail alike: the others are not run, and a retry runs them."""
 
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from tasks.errors import StoreError
 from tasks.model.categories import Category
 from tasks.model.model import RequestState
 from tasks.model.plan import Plan
 from tasks.model.spec import ReduceSpec, Spec
-from tasks.tables import outbox, protocol, request_operations, retrying
+from tasks.model.task_keys import shard
+from tasks.storage.store import MergeEntity, Operation, Row, Store
+from tasks.tables import outbox, protocol, request_operations, retrying, workers
 from tasks.tables.task_rows import Interest
+from tasks.tables.workers import WorkerRow
 from tests.service_manager.workbench import Bench, collect, mosaic, plan_of, reduction
 
 GRANULE = collect("g")
@@ -79,6 +86,93 @@ def test_one_run_that_ends_well_keeps_the_others_going() -> None:
     assert runs(found) == 60
     assert row.state is RequestState.GAPS
     assert f"some lack an input: user code failed: {CRASH} (59 of 60 runs)" in row.message
+
+
+@dataclass
+class Answerless:
+    """A store that gives no answer to the first write that records how one of some runs ended."""
+
+    inner: Store
+    keys: set[str]
+    unanswered: int = 0
+
+    def get(self, table: str, partition: str, row: str) -> Row | None:
+        return self.inner.get(table, partition, row)
+
+    def scan(
+        self, table: str, partition: str, start: str, end: str, limit: int | None = None
+    ) -> Iterator[Row]:
+        return self.inner.scan(table, partition, start, end, limit)
+
+    def transact(
+        self, table: str, partition: str, operations: Sequence[Operation]
+    ) -> tuple[str, ...]:
+        etags = self.inner.transact(table, partition, operations)
+        told = {
+            operation.row.rpartition("|")[2]
+            for operation in operations
+            if isinstance(operation, MergeEntity) and operation.row.startswith("w|")
+        }
+        if told & self.keys and not self.unanswered:
+            self.unanswered += 1
+            raise StoreError("no answer")
+        return etags
+
+
+def answerless(found: Bench, keys: set[str]) -> Answerless:
+    """Have the bench's manager act over such a store."""
+    store = Answerless(found.runtime.store, keys)
+    found.runtime = replace(found.runtime, store=store)
+    found.restart()
+    return store
+
+
+def test_runs_are_stopped_though_storage_gave_no_answer_once() -> None:
+    found = bench()
+    store = answerless(found, {run.key for run in RUNS})
+    found.until_ended(found.submit("whole", reduction=REDUCTION))
+    assert store.unanswered == 1
+    assert runs(found) < 20
+
+
+def test_a_run_that_ended_well_counts_though_storage_gave_no_answer() -> None:
+    """It ends in the round in which three fail alike, and is recorded after them."""
+    granules = [collect(f"MOD13A2.A20120{day}.h18v04.006") for day in range(10, 30)]
+    layers = [mosaic(f"layer {g.granule}", g) for g in granules]
+    layers.sort(key=lambda layer: shard(reduction(0, layer).key))
+    bad, late, good = layers[0], layers[1], layers[-1]
+    begun = [*(reduction(n, bad) for n in range(3)), reduction(3, good)]
+    assert {shard(run.key) for run in begun[:3]} < {shard(run.key) for run in begun}
+    assert max(shard(run.key) for run in begun) == shard(begun[3].key)
+    waiting = [reduction(n, late) for n in range(4, 60)]
+    specs: list[Spec] = [*granules, bad, good, late, *begun, *waiting]
+    found = Bench(plans={"whole": plan_of(*specs)}, say=lambda _: CRASH)
+    found.decide = lambda claimed: None if claimed.task.key == begun[3].key else crash(claimed)
+    store = answerless(found, {begun[3].key})
+
+    def rounds(hold: set[str]) -> None:
+        for _ in range(8):
+            clock = found.runtime.clock
+            wide = WorkerRow(
+                name="worker", host="here", slots=100, started=1.0, beat_at=clock.now(), sequence=1
+            )
+            workers.beat(found.runtime.store, clock, wide)
+            found.manager.tick()
+            sent, held = list(found.sent), [key for key in found.sent if key in hold]
+            found.sent[:] = [key for key in sent if key not in hold]
+            found.work()
+            found.sent[:] = held
+            found.runtime.clock.sleep(1)
+
+    request = found.submit("whole", reduction=REDUCTION)
+    runs_of = {run.key for run in (*begun, *waiting)}
+    rounds({given.key for given in late.inputs} | runs_of)
+    assert {run.key for run in begun} <= set(found.sent)
+    rounds(runs_of)
+    rounds({run.key for run in waiting})
+    found.until_ended(request)
+    assert store.unanswered == 1
+    assert len(runs_of & set(found.ran)) == 60
 
 
 def test_runs_that_fail_in_different_words_go_on() -> None:
