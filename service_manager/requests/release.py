@@ -8,6 +8,7 @@ for a cancelled or failed request stays, and what was made meanwhile is recorded
 
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import structlog
 
@@ -59,7 +60,8 @@ class Dropping:
     """Withdraws a request's interests, except those that `keep` names.
 
     An interest in a DONE task that `keep` would name once the end is recorded gets its outcome
-    recorded instead.
+    recorded instead. A kept interest no longer keeps a task alive that another request has started
+    over.
     """
 
     def __init__(
@@ -85,10 +87,7 @@ class Dropping:
         if live is not None:
             yield from self._urgent(live)
         for number in SHARDS:
-            found = self._tasks.interests(self._request, number)
-            yield from self._many(
-                number, [interest for interest in found if not self._keep(interest)]
-            )
+            yield from self._many(number, list(self._tasks.interests(self._request, number)))
 
     def _urgent(self, live: Live) -> Iterator[None]:
         """Withdraw running tasks first, to free their slots, then tasks sent to workers."""
@@ -98,10 +97,7 @@ class Dropping:
             members.setdefault(shard(key), []).append(key)
         for number, some in members.items():
             found = (self._tasks.interest(self._request, key) for key in some)
-            interests = [
-                interest for interest in found if interest is not None and not self._keep(interest)
-            ]
-            yield from self._many(number, interests)
+            yield from self._many(number, [interest for interest in found if interest is not None])
 
     def _many(self, number: str, interests: Sequence[Interest]) -> Iterator[None]:
         """Withdraw interests of one shard, in order of key, in as few transactions as possible."""
@@ -170,7 +166,10 @@ class Dropping:
             told = replace(interest, outcome=TaskOutcome.DONE, files=task.files)
             if self._keep(told):
                 return transitions.deliver(task, self._request)
-        return transitions.drop(task, self._request, lambda other: self._is_past(other, task.key))
+        past = partial(self._is_past, key=task.key)
+        if interest is not None and self._keep(interest):
+            return transitions.abandon(task, past)
+        return transitions.drop(task, self._request, past)
 
     def _is_past(self, request: str, key: str) -> bool:
         """Whether a request got its end of a task, and needs no other.

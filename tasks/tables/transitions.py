@@ -141,6 +141,19 @@ def drop(task: Task, request: str, past: Callable[[str], bool] = lambda _: False
     return _change(task, new, extra if request in task.interests else ())
 
 
+def abandon(task: Task, past: Callable[[str], bool]) -> Change:
+    """Change a live task to CANCELLED if all its requests are past; see `drop`.
+
+    Their interests stay in their rows.
+    """
+    if not (task.state.live and all(map(past, task.interests))):
+        return Change(task=task, operations=())
+    new = replace(
+        task, interests=(), sponsor="", state=State.CANCELLED, category=Category.CANCELLED
+    )
+    return _change(task, new)
+
+
 def deliver(task: Task, request: str) -> Change:
     """Record a DONE task for a request that is about to end.
 
