@@ -129,12 +129,12 @@ class Reviving:
     def _held_up(self, task: Task) -> bool:
         """Whether a task waits on inputs, or is recorded as lacking one for a running request.
 
-        Another request may have had that input made since.
+        Another request may have had that input made since, and the task may then have failed
+        itself.
         """
         lives = self._lives(task)
-        if task.state is State.FAILED and task.category is not Category.UPSTREAM_FAILED:
-            return False
-        if task.state in (State.WAITING, State.FAILED):
+        upstream = task.category is Category.UPSTREAM_FAILED
+        if task.state is State.WAITING or (task.state is State.FAILED and upstream):
             return bool(lives)
         told = (self._interest(live, task.key) for live in lives)
         return any(interest is not None and interest.outcome in _UPSTREAM for interest in told)

@@ -340,7 +340,8 @@ class Dependents:
     def _name(self, task: Task, fallback: str, interests: Sequence[Interest]) -> str:
         """Record the fallback task in a task's interests; return the ETag of its row.
 
-        A later retry then finds the fallback task and drops it.
+        A later retry then finds the fallback task and drops it. The row is written even when all
+        interests name the fallback task: a retry may have dropped it since the row was read.
 
         Raises:
             ConflictError: the task has changed since it was read; it records nothing.
@@ -351,7 +352,7 @@ class Dependents:
             if interest != old:
                 named.append(task_table.name_fallbacks(interest))
         etag = task.etag
-        for start in range(0, len(named), BATCH_OPERATIONS - 1):
+        for start in range(0, max(1, len(named)), BATCH_OPERATIONS - 1):
             unchanged = task_table.replace_task(task, etag)
             batch = [unchanged, *named[start : start + BATCH_OPERATIONS - 1]]
             etag = self._tasks.transact(shard(task.key), batch)[0]

@@ -10,7 +10,7 @@ import pytest
 from service_manager.leader.manager import Manager
 from tasks.errors import FencedError, StoreError
 from tasks.model.categories import Category
-from tasks.model.model import RequestOrder, RequestState, State
+from tasks.model.model import RequestOrder, RequestState, State, TaskOutcome
 from tasks.storage.store import Operation, Row, Store
 from tasks.tables import outbox, protocol, request_operations, retrying
 from tasks.tables.retrying import NothingToRetryError, Scope
@@ -391,6 +391,86 @@ def test_a_manager_that_stalls_at_any_write_of_a_retry_while_another_obeys_it() 
             assert made_over(b, request) == {"a 1", "top 2", "last 1"}, at
         at += 1
     assert at > 10, at
+
+
+def test_a_fallback_task_goes_only_with_the_task_that_it_replaces() -> None:
+    """Another request had the task itself begun again since, and it failed."""
+    b = held(ABSENT)
+    first = b.submit("p")
+    b.rounds(8)
+    assert interests(b, first)[TOP.key].outcome is TaskOutcome.SUPERSEDED
+    b.broken = {TOP.key: Category.BAD_IMAGE_FORMAT}
+    b.submit("p", owner="other")
+    b.rounds(8)
+    task = b.runtime.tasks.task(TOP.key)
+    assert task is not None
+    assert (task.state, task.category) == (State.FAILED, Category.BAD_IMAGE_FORMAT)
+    retrying.retry(b.runtime, first, Scope())
+    b.rounds(8)
+    b.held = False
+    row = b.until_ended(first)
+    assert interests(b, first)[TOP.key].outcome is TaskOutcome.FAILED
+    assert (row.outputs, row.delivered, row.state) == (3, 2, RequestState.GAPS)
+
+
+class StallingAtFence(Breaking):
+    """A store of which a reader stalls before it reads a write fence for the first time."""
+
+    def __init__(self, inner: Store, meanwhile: Callable[[], None]) -> None:
+        super().__init__(inner)
+        self.meanwhile: Callable[[], None] | None = meanwhile
+
+    def get(self, table: str, partition: str, row: str) -> Row | None:
+        if row.startswith("p|") and self.meanwhile is not None:
+            meanwhile, self.meanwhile = self.meanwhile, None
+            meanwhile()
+        return super().get(table, partition, row)
+
+
+def acts(b: Held, store: Store, epoch: int) -> None:
+    """Have a manager act over a store of its own for some rounds, or until it is fenced."""
+    runtime = replace(b.runtime, store=store)
+    with suppress(FencedError, StoreError):
+        manager = Manager(runtime, b.options, b.plan_of_request, b.sent.extend, epoch)
+        for _ in range(3):
+            manager.tick()
+            b.work()
+            b.runtime.clock.sleep(1)
+
+
+def test_a_manager_that_stalls_before_it_reads_the_fence_plans_nothing_over_again() -> None:
+    """The manager before it had named the fallback task; the one after it takes that back."""
+    at, died, stalled = 0, True, 0
+    while died:
+        b = held(ABSENT)
+        b.late = G[0].key
+        request = b.submit("p")
+        b.rounds(8)
+        b.late = ""
+        breaking = Breaking(b.runtime.store)
+        breaking.at, breaking.lands = at, True
+        acts(b, breaking, epoch=1)
+        died = breaking.count > at
+
+        def another(b: Held = b, request: str = request) -> None:
+            nonlocal stalled
+            stalled += 1
+            b.restart(epoch=3)
+            b.rounds(8)
+            b.broken.clear()
+            retrying.retry(b.runtime, request, Scope())
+            b.rounds(8)
+
+        acts(b, StallingAtFence(b.runtime.store, another), epoch=2)
+        b.restart(epoch=3)
+        b.held = False
+        row = b.until_ended(request)
+        assert (row.outputs, row.delivered) == (3, 3), at
+        live = [task for spec in (A, B, TOP) if (task := b.runtime.tasks.task(spec.key))]
+        assert not any(task.state.live for task in live), at
+        at += 1
+    assert at > 10, at
+    assert stalled > 5, stalled
 
 
 @pytest.mark.parametrize(
