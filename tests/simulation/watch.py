@@ -69,6 +69,8 @@ class Watch:
     lost_tasks: set[str] = field(default_factory=set)  # those whose blobs they were
     failed: set[tuple[str, str]] = field(default_factory=set)  # request, task it wanted then
     interests: dict[str, Interest] = field(default_factory=dict)  # by row
+    asked: dict[str, set[str]] = field(default_factory=dict)
+    """By request, all tasks that it ever had an interest in."""
     crashed: set[str] = field(default_factory=set)  # requests whose first runs all failed alike
     retries: set[str] = field(default_factory=set)  # requests that are another try of an ended one
     released: dict[str, dict[str, Interest]] = field(
@@ -120,6 +122,7 @@ class Watch:
     def _interest(self, name: str, row: Row | None) -> None:
         if row is not None:
             interest = self.interests[name] = task_table.INTEREST.load(row)
+            self.asked.setdefault(interest.request, set()).add(interest.key)
             if interest.phase is Phase.REDUCTION:
                 self._runs(interest.request)
             return
@@ -267,7 +270,10 @@ class Watch:
             self.fail(f"request {new.id} has prepared {at.text}")
 
     def _results(self, request: str) -> set[str]:
-        """The results of a request that are made, whether its interests say so or not."""
+        """The results of a request that are made, whether its interests say so yet or not.
+
+        A result that it was told had failed, and that another request had made since, is not its.
+        """
         interests = [
             interest for interest in self.interests.values() if interest.request == request
         ]
@@ -278,7 +284,8 @@ class Watch:
             if interest.output
             and interest.key not in fallbacks
             and (
-                interest.outcome is TaskOutcome.DONE or self.tasks[interest.key].state is State.DONE
+                interest.outcome is TaskOutcome.DONE
+                or (not interest.outcome and self.tasks[interest.key].state is State.DONE)
             )
         }
 
