@@ -1,4 +1,4 @@
-"""What ties a process to its parent: its death with it, the adoption of orphans (prctl(2))."""
+"""What a process asks of Linux by prctl(2): to die with its parent, to adopt orphans, a name."""
 
 import ctypes
 import os
@@ -6,6 +6,7 @@ import signal
 import sys
 
 PR_SET_PDEATHSIG = 1
+PR_SET_NAME = 15
 PR_SET_CHILD_SUBREAPER = 36
 
 
@@ -29,7 +30,15 @@ def become_subreaper(on: bool = True) -> None:
     _prctl(PR_SET_CHILD_SUBREAPER, int(on))
 
 
-def _prctl(option: int, argument: int) -> None:
+def name_process(name: str) -> None:
+    """Set the name that `ps` and `top` show of this process, of which Linux keeps 15 bytes.
+
+    Raises OSError.
+    """
+    _prctl(PR_SET_NAME, name.encode()[:15])
+
+
+def _prctl(option: int, argument: int | bytes) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(option, argument, 0, 0, 0) != 0:
         error = ctypes.get_errno()

@@ -37,7 +37,10 @@ def by_part(stack: int) -> dict[str, float]:
     parts = {_name(stack): _of_process(stack)}
     for child in proctree.children(stack):
         tree = (child, *proctree.descendants(child))
-        parts[_name(child)] = parts.get(_name(child), 0.0) + sum(map(_with_reaped, tree))
+        name = _name(child)
+        if name == _name(stack):  # a fork of it, which has given itself a name
+            name = Path(f"/proc/{child}/comm").read_text().strip()
+        parts[name] = parts.get(name, 0.0) + sum(map(_with_reaped, tree))
     return parts
 
 

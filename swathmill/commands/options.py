@@ -156,7 +156,7 @@ def stack_options(
     grace_seconds: float | None = None,
     give_up_after: int = 0,
 ) -> StackOptions:
-    """Build the options of a stack; if the settings name no mail server, mail is caught."""
+    """Build the options of a command's stack, which catches mail if no mail server is set."""
     settings = Settings()
     return StackOptions(
         folder=data_folder(data),
@@ -169,6 +169,7 @@ def stack_options(
         catch_mail=not settings.smtp_host,
         grace_seconds=settings.grace_seconds if grace_seconds is None else grace_seconds,
         give_up_after=give_up_after,
+        fork=True,
         settings=settings,
     )
 

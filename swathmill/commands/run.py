@@ -65,8 +65,8 @@ def run(
     signal.signal(signal.SIGTERM, interrupt)
     stack = Stack(options, say=lambda text: console.print(text, markup=False))
     try:
+        stack.launch()  # it forks, and a status is a thread
         with console.status("Starting the stack"):
-            stack.launch()
             # Imported while the processes start.
             from swathmill.commands import one_request
 

@@ -63,8 +63,9 @@ def up(
     options, chosen = with_some_source(options, console.print)
     stack = Stack(options, say=lambda text: console.print(text, markup=False))
     signal.signal(signal.SIGTERM, interrupt)
+    stack.launch()  # it forks, and a status is a thread
     with console.status("Starting the stack"):
-        stack.start()
+        stack.await_ready()
     console.print(f"Portal   {stack.portal_url}")
     console.print(
         f"Sign in  {sign_in_link(stack.portal_url, options.folder, owner, Role.OPERATOR)}"

@@ -9,10 +9,13 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import BinaryIO
 
 from processes import ready
 from processes.proctree import kill_group
 from swathmill.errors import StackError
+from swathmill.stack import forked
+from swathmill.stack.forked import ForkedProcess
 
 LEASH = Path(__file__).with_name("leash.py")
 LOG_TAIL_BYTES = 2000
@@ -26,7 +29,8 @@ class ChildSpec:
 
     `argv[0]` is an absolute path. `env` is added to the supervisor's environment; a value of None
     removes a name. `orphan_signal` is the signal that the child gets when the supervisor dies.
-    `says_ready` means that it says so itself (`processes/ready.py`).
+    `says_ready` means that it says so itself (`processes/ready.py`). `forks` is a module and its
+    arguments: the module's `main()` does what `argv` does, in a fork of the supervisor.
     """
 
     name: str
@@ -35,6 +39,7 @@ class ChildSpec:
     env: Mapping[str, str | None] = field(default_factory=dict)
     stdin: str = ""
     says_ready: bool = False
+    forks: tuple[str, ...] = ()
     grace_seconds: float = 10.0
     orphan_signal: signal.Signals = signal.SIGKILL
 
@@ -48,7 +53,7 @@ class Child:
 
     def __init__(self, spec: ChildSpec) -> None:
         self.spec = spec
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: subprocess.Popen[bytes] | ForkedProcess | None = None
         self._asked = False
         self._ready: int | None = None  # the pipe in which the child says that it is ready
 
@@ -57,10 +62,35 @@ class Child:
         """The process id; None before the start."""
         return None if self._process is None else self._process.pid
 
-    def start(self) -> None:
-        """Start the child; its output is appended to its log (one earlier log is kept)."""
+    def start(self, *, fork: bool = False) -> None:
+        """Start the child; its output is appended to its log (one earlier log is kept).
+
+        With `fork`, a child that can be forked is, if this process can.
+        """
         self.spec.log.parent.mkdir(parents=True, exist_ok=True)
         _rotate(self.spec.log)
+        env = _environment(self.spec.env)
+        theirs: int | None = None
+        if self.spec.says_ready:
+            self._ready, theirs = os.pipe()
+            env[ready.VARIABLE] = str(theirs)
+        try:
+            with self.spec.log.open("ab") as log:
+                if fork and self.spec.forks and forked.possible():
+                    self._process = ForkedProcess(self.spec.forks, env, log.fileno(), theirs)
+                else:
+                    self._process = self._opened(env, log, theirs)
+        finally:
+            if theirs is not None:
+                os.close(theirs)
+        if self._process.stdin is not None:
+            with self._process.stdin as pipe:
+                pipe.write(self.spec.stdin.encode())
+
+    def _opened(
+        self, env: Mapping[str, str], log: BinaryIO, theirs: int | None
+    ) -> subprocess.Popen[bytes]:
+        """Start the child's program; `theirs` is its end of the pipe for its readiness."""
         command = [
             sys.executable,
             "-I",
@@ -70,28 +100,15 @@ class Child:
             str(os.getpid()),
             *self.spec.argv,
         ]
-        env = _environment(self.spec.env)
-        passed: tuple[int, ...] = ()
-        if self.spec.says_ready:
-            self._ready, theirs = os.pipe()
-            env[ready.VARIABLE], passed = str(theirs), (theirs,)
-        try:
-            with self.spec.log.open("ab") as log:
-                self._process = subprocess.Popen(
-                    command,
-                    stdin=subprocess.PIPE if self.spec.stdin else subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=subprocess.STDOUT,
-                    env=env,
-                    process_group=0,
-                    pass_fds=passed,
-                )
-        finally:
-            for end in passed:
-                os.close(end)
-        if self._process.stdin is not None:
-            with self._process.stdin as pipe:
-                pipe.write(self.spec.stdin.encode())
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE if self.spec.stdin else subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            env=env,
+            process_group=0,
+            pass_fds=() if theirs is None else (theirs,),
+        )
 
     def exit_code(self) -> int | None:
         """Return the exit code if the child has ended (negative: a signal ended it), else None."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from swathmill.errors import StackError
-from swathmill.stack import ports, storage
+from swathmill.stack import forked, ports, storage
 from swathmill.stack.azurite import READY_SECONDS as AZURITE_SECONDS
 from swathmill.stack.azurite import AzuriteServer
 from swathmill.stack.children import ChildSpec
@@ -22,6 +22,13 @@ from tasks.settings import Settings
 
 READY_SECONDS = 60.0
 DISK_CHECK_SECONDS = 30.0
+MAIL_CATCHER = "swathmill.stack.mail_catcher"
+_FORKED = {
+    "portal": "portal.__main__",
+    "service_manager": "service_manager.__main__",
+    MAIL_CATCHER: MAIL_CATCHER,
+}
+"""The modules that have `main()`, of what can be forked."""
 SERVERS = ("mail", "redis", "azurite")
 """What the other processes use until their end."""
 
@@ -35,8 +42,9 @@ class StackOptions:
     others stand by. `portal_port` 0 uses any free port. `grace_seconds` is the time that running
     attempts have when the stack stops. `give_up_after` is how many times in a row a child may end
     soon after its start; 0 means no limit. `longest_pause` limits the seconds before such a child
-    is started again. `via` maps a port of Azurite or Redis to the port that the processes use: a
-    test may put something between them.
+    is started again. With `fork`, the portal, the managers and the mail catcher are first started
+    as forks of this process, which must have one thread then. `via` maps a port of Azurite or Redis
+    to the port that the processes use: a test may put something between them.
     """
 
     folder: DataFolder
@@ -50,6 +58,7 @@ class StackOptions:
     grace_seconds: float = 30.0
     give_up_after: int = 0
     longest_pause: float = LONGEST_PAUSE_SECONDS
+    fork: bool = False
     via: Callable[[int], int] = lambda port: port
     settings: Settings
 
@@ -209,9 +218,6 @@ class Stack:
         self._awaited.append(partial(answers, redis.is_ready, limit_seconds=READY_SECONDS))
 
     def _start_services(self, env: Mapping[str, str]) -> None:
-        self._service("portal", "portal", env, says_ready=True)
-        for name in self.manager_names:
-            self._service(name, "service_manager", env)
         for name in self.worker_names:
             self._service(
                 name,
@@ -219,6 +225,11 @@ class Stack:
                 {**env, "SWATHMILL_WORKER_NAME": name},
                 grace_seconds=self._options.grace_seconds + 10.0,
             )
+        if self._options.fork:
+            forked.load(_FORKED.values())  # while the workers start
+        self._service("portal", "portal", env, says_ready=True)
+        for name in self.manager_names:
+            self._service(name, "service_manager", env)
 
     def _start_azurite(
         self, folder: DataFolder, secrets: Secrets, before: StackState
@@ -246,7 +257,7 @@ class Stack:
     def _start_mail_catcher(self, folder: DataFolder, port: int) -> None:
         self._service(
             "mail",
-            "swathmill.stack.mail_catcher",
+            MAIL_CATCHER,
             {},
             arguments=("--port", str(port), "--folder", str(folder.mail)),
             says_ready=True,
@@ -310,8 +321,10 @@ class Stack:
                 env={**env, "PYTHONUNBUFFERED": "1"},
                 log=self._options.folder.log(name),
                 says_ready=says_ready,
+                forks=(_FORKED[module], *arguments) if module in _FORKED else (),
                 grace_seconds=grace_seconds,
-            )
+            ),
+            fork=self._options.fork,
         )
         if says_ready:
             self._awaited.append(partial(child.wait_ready, limit_seconds=READY_SECONDS))

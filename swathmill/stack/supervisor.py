@@ -42,10 +42,10 @@ class Supervisor:
         """Watch a child that was started by other means."""
         self._watched[child.spec.name] = Watched(child=child, started=self.clock())
 
-    def start(self, spec: ChildSpec) -> Child:
-        """Start a child and watch it."""
+    def start(self, spec: ChildSpec, *, fork: bool = False) -> Child:
+        """Start a child and watch it; with `fork`, fork it if that can be done."""
         child = Child(spec)
-        child.start()
+        child.start(fork=fork)
         self.adopt(child)
         return child
 

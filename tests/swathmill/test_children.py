@@ -1,9 +1,11 @@
 """Children end with their supervisor, and are started again when they end on their own."""
 
+import json
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from swathmill.errors import StackError
+from swathmill.stack import forked
 from swathmill.stack.children import Child, ChildSpec
 from swathmill.stack.supervisor import Supervisor
 
@@ -219,3 +222,112 @@ def test_a_paused_child_stays_stopped_until_it_is_resumed(
     assert supervisor.tick() == []
     supervisor.resume(["idle"])
     assert supervisor.child("idle").exit_code() is None
+
+
+FORKING = """
+import importlib, pathlib, signal, sys
+signal.signal(signal.SIGTERM, lambda *_: None)
+sys.path.insert(0, sys.argv[1])
+from swathmill.stack.children import Child, ChildSpec
+open(sys.argv[1] + "/held", "w")
+lock = open(sys.argv[1] + "/held")
+importlib.import_module("service")
+spec = ChildSpec(
+    name="service",
+    argv=(sys.executable, "-c", "raise SystemExit(9)"),
+    env={"NEW": "here", "OLD": None},
+    log=pathlib.Path(sys.argv[1]) / "service.log",
+    forks=("service", "one", "two"),
+    says_ready=True,
+)
+child = Child(spec)
+child.start(fork=True)
+child.wait_ready(limit_seconds=20)
+print(child.pid, flush=True)
+if sys.argv[2] == "stop":
+    child.stop()
+elif sys.argv[2] == "wait":
+    child._process.wait(20)
+else:
+    signal.pause()
+print(child.exit_code(), flush=True)
+"""
+SERVICE = """
+import json, os, pathlib, signal, sys
+LOADED_BY = os.getpid()
+
+def main():
+    held = [os.readlink(f"/proc/self/fd/{n}") for n in os.listdir("/proc/self/fd") if int(n) > 2
+            and os.path.exists(f"/proc/self/fd/{n}")]
+    print(json.dumps({
+        "argv": sys.argv, "env": dict(os.environ), "parent": os.getppid() == LOADED_BY,
+        "group": os.getpgid(0) == os.getpid(), "files": [f for f in held if f.endswith("held")],
+        "name": pathlib.Path("/proc/self/comm").read_text().strip(),
+        "term": signal.getsignal(signal.SIGTERM) is signal.SIG_DFL,
+    }), flush=True)
+    from processes.ready import say_ready
+    say_ready()
+    if os.environ.get("ENDS"):
+        return 7
+    signal.pause()
+"""
+
+
+def forking(folder: Path, then: str, monkeypatch: pytest.MonkeyPatch) -> subprocess.Popen[str]:
+    """Run a supervisor that forks a service, in a process of its own."""
+    (folder / "service.py").write_text(SERVICE)
+    monkeypatch.setenv("OLD", "gone")
+    return subprocess.Popen(
+        [sys.executable, "-c", FORKING, str(folder), then], stdout=subprocess.PIPE, text=True
+    )
+
+
+def test_a_forked_child_is_like_a_new_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    process = forking(tmp_path, "stop", monkeypatch)
+    output, _ = process.communicate(timeout=60)
+    assert output.splitlines()[1] == str(-signal.SIGTERM)
+    told = json.loads((tmp_path / "service.log").read_text().splitlines()[0])
+    assert told["argv"] == ["service", "one", "two"]
+    assert told["env"]["NEW"] == "here"
+    assert "OLD" not in told["env"]
+    assert told["parent"], "it is a fork of the process that has loaded the module"
+    assert (told["group"], told["files"], told["name"]) == (True, [], "service")
+    assert told["term"]
+
+
+def test_a_forked_child_ends_with_its_exit_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ENDS", "1")
+    output, _ = forking(tmp_path, "wait", monkeypatch).communicate(timeout=60)
+    assert output.splitlines()[1] == "7"
+
+
+def test_a_forked_child_dies_when_its_supervisor_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process = forking(tmp_path, "pause", monkeypatch)
+    assert process.stdout is not None
+    pid = int(process.stdout.readline())
+    process.kill()
+    process.communicate(timeout=60)
+    until(lambda: not alive(pid))
+
+
+def test_a_forked_child_is_started_anew_after_it_ended(
+    tmp_path: Path,
+) -> None:
+    """A process that has threads by then cannot be forked; the program does the same."""
+    threads = threading.Thread(target=threading.Event().wait, args=(20,), daemon=True)
+    threads.start()
+    assert not forked.possible()
+    spec = ChildSpec(
+        name="service",
+        argv=(sys.executable, "-c", "raise SystemExit(9)"),
+        log=tmp_path / "log",
+        forks=("service",),
+    )
+    child = Child(spec)
+    child.start(fork=True)
+    until(lambda: child.exit_code() is not None)
+    assert child.exit_code() == 9
