@@ -45,6 +45,8 @@ def make_app(redis_url: str) -> Celery:
             "socket_timeout": 10,
             "socket_connect_timeout": 5,
             "queue_order_strategy": "sorted",
+            # How long Redis holds a call for messages, which a worker that stops waits out.
+            "polling_interval": 0.2,
         },
         enable_utc=True,
     )
