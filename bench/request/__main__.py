@@ -199,6 +199,7 @@ def main() -> None:
     parser.add_argument("--archive", type=Path, help="folder with real leaf area granules")
     parser.add_argument("--granules", type=Path, default=OUT / "granules", help="made granules")
     given = parser.parse_args()
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # each process would compile the product again
     named = os.environ.get("SWATHMILL_TEST_GRANULES", "")
     real = given.archive or (Path(named) if named else None)
     formats = subprocess.run(["gdalwarp", "--formats"], capture_output=True, text=True).stdout
