@@ -32,7 +32,8 @@ from reprojection.grid.blocks import plan_blocks
 from reprojection.grid.coordinates import Coordinates, SourceSpace, exact_coordinates, plan_rows
 from reprojection.grid.grids import Grid, Lattice, modis_tile_grid, project_bounds
 from reprojection.grid.pixel_coordinates import Chunk, centres
-from reprojection.warp.warp import Method, SourceTile, warp
+from reprojection.resampling import Method
+from reprojection.warp.warp import SourceTile, warp
 
 FILL = -28672
 OUT = Path(__file__).parent / "out" / "reproject.json"

@@ -26,7 +26,7 @@ from reprojection.read.encoding import Encoding, floating_encoding, stored_encod
 from reprojection.read.granule_layer import UNDATED, GranuleHeader, find_places, place_in
 from reprojection.read.kept import KEPT_BYTES, keep_granules, one_call
 from reprojection.read.raster import Band, Parameter, Pixels, Provenance, Raster
-from reprojection.warp import warp
+from reprojection.resampling import METHODS, SWATH_METHODS, Method
 from reprojection.warp.from_swaths import Driving, newest_of_each_swath, swaths_onto_grid
 from reprojection.warp.from_tiles import newest_of_each_place, tiles_onto_grid
 from reprojection.warp.merge import Merged
@@ -55,8 +55,6 @@ version in task keys of everything that makes artifacts.
 """
 
 _MERGES = ("nadir", "latest", "mean", "first")
-_SWATH_METHODS = ("nearest", "average")
-_BLENDING = ("bilinear", "cubic", "average", "gdal-average", "median")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -202,7 +200,7 @@ def _reproject(
             grid,
             options.qa,
             encoding=encoding,
-            resampling=cast(warp.Method, method),
+            resampling=cast(Method, method),
             mask=options.mask,
             search=options.search,
             codes=options.codes == "keep",
@@ -273,16 +271,16 @@ def _check(place: GranuleHeader, method: str, options: Options) -> None:
         )
     if options.merge not in _MERGES:
         raise ChoiceRefusedError(f"merge {options.merge!r} is not known; choose {_words(_MERGES)}")
-    if place.grid is None and method not in _SWATH_METHODS:
+    if place.grid is None and method not in SWATH_METHODS:
         raise ChoiceRefusedError(
-            f"layer {name!r} is of a swath, which is resampled by {_words(_SWATH_METHODS)}, not "
+            f"layer {name!r} is of a swath, which is resampled by {_words(SWATH_METHODS)}, not "
             f"{method!r}"
         )
-    if place.grid is not None and method not in warp.METHODS:
+    if place.grid is not None and method not in METHODS:
         raise ChoiceRefusedError(
-            f"resampling {method!r} is not known; choose {_words(warp.METHODS)}"
+            f"resampling {method!r} is not known; choose {_words(tuple(METHODS))}"
         )
-    if kind is not LayerKind.CONTINUOUS and method in _BLENDING:
+    if kind is not LayerKind.CONTINUOUS and METHODS[method].blends:
         raise ChoiceRefusedError(
             f"{method!r} would blend layer {name!r}, whose values are a {kind.value}; choose "
             "nearest or mode"

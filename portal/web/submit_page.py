@@ -19,12 +19,13 @@ from portal.core.tokens import Person
 from portal.web.context import CurrentPortal, Portal
 from portal.web.field_problems import Problems, problems_of, slots_of
 from portal.web.forms import Form, form_of, new_card, read_form, request_of, request_yaml, so_far
+from reprojection.resampling import METHODS
 from tasks.errors import RequestRefusedError
 from tasks.holdings.held import check_held, held_notes, held_text
 from tasks.model.model import RequestState
 from tasks.model.packages import Package, PackageError
-from tasks.request.document import METHODS, dump_request, parse_request
 from tasks.request.document import Request as RequestDocument
+from tasks.request.document import dump_request, parse_request
 from tasks.request.resolved import ResolvedRequest, resolve
 from tasks.tables import request_operations
 
@@ -242,7 +243,7 @@ def _page(
         known=catalogue.product_count(),
         counted=False,
         catalogue=catalogue,
-        methods=METHODS,
+        methods=tuple(METHODS),
         known_crs=KNOWN_CRS,
         packages=_packages(portal),
         more_options=_has_more(form),

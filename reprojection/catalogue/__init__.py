@@ -15,8 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from modis.collection import Collection
 from reprojection.catalogue.layers import LayerKind, Scaling, split_index
-
-Resampling = Literal["nearest", "bilinear", "cubic", "average", "mode"]
+from reprojection.resampling import Method
 
 
 class _Entry(BaseModel):
@@ -44,7 +43,7 @@ class LayerEntry(_Entry):
     kind: LayerKind = LayerKind.CONTINUOUS
     codes: dict[int, str] = Field(default_factory=dict)
     classes: dict[int, str] = Field(default_factory=dict)
-    resampling: Resampling | None = None
+    resampling: Method | None = None
     qa: str | None = None
     bits: dict[str, BitField] = Field(default_factory=dict)
     presets: dict[str, dict[str, list[int]]] = Field(default_factory=dict)
@@ -135,7 +134,7 @@ class Product(_Entry):
             return self.bands[base]
         return next((found for at, found in self.bands.items() if fnmatchcase(base, at)), ())
 
-    def default_resampling(self, layer: str, coarser_by: float = 1.0) -> Resampling:
+    def default_resampling(self, layer: str, coarser_by: float = 1.0) -> Method:
         """Choose the method for a layer whose request names none.
 
         `coarser_by` is the target's pixel size divided by the layer's own. A layer that the
@@ -156,7 +155,7 @@ def _with_qa_filled(entry: LayerEntry, pattern: str, name: str) -> LayerEntry:
     return entry.model_copy(update={"qa": entry.qa.replace("*", matched)})
 
 
-def default_resampling(kind: LayerKind, coarser_by: float = 1.0) -> Resampling:
+def default_resampling(kind: LayerKind, coarser_by: float = 1.0) -> Method:
     """Choose bilinear for continuous layers, else nearest, or mode if at least 2x coarser."""
     if kind is LayerKind.CONTINUOUS:
         return "bilinear"

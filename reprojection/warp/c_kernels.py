@@ -21,6 +21,7 @@ from reprojection.grid.coordinates import RowPlan
 from reprojection.grid.crs import Floats
 from reprojection.grid.pixel_coordinates import Chunk, blocks_of, centres, corners
 from reprojection.kernels.kernels import function
+from reprojection.resampling import METHODS
 from reprojection.warp.warp_task import TilePixels, WarpTask
 
 _LISTED = int(ProjectionKind.LISTED)
@@ -31,12 +32,7 @@ _TYPES = {
         ("uint8", "int8", "uint16", "int16", "uint32", "int32", "float32", "float64")
     )
 }
-_METHODS = {
-    name: number
-    for number, name in enumerate(
-        ("nearest", "bilinear", "cubic", "average", "gdal-average", "mode", "min", "max", "median")
-    )
-}
+_METHODS = {name: number for number, name in enumerate(METHODS)}
 
 _INTEGERS = ctypes.c_int64
 _POINTER = ctypes.c_void_p

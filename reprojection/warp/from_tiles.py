@@ -14,6 +14,7 @@ from reprojection.read.kept import nbytes, opened
 from reprojection.read.masks import filled
 from reprojection.read.qa import Reason
 from reprojection.read.raster import Pixels
+from reprojection.resampling import Method
 from reprojection.warp import warp
 from reprojection.warp.merge import Merged
 
@@ -24,7 +25,7 @@ def tiles_onto_grid(
     rule: Rule,
     *,
     encoding: Encoding,
-    resampling: warp.Method,
+    resampling: Method,
     mask: bool,
     search: warp.Search,
     codes: bool,

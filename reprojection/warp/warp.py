@@ -7,7 +7,7 @@ kernel are weighted. Area methods take every valid pixel they cover.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,15 +20,11 @@ from reprojection.grid.grids import Grid
 from reprojection.grid.pixel_coordinates import Chunk
 from reprojection.kernels import kernels
 from reprojection.kernels.threads import share
+from reprojection.resampling import METHODS, Method
 from reprojection.warp import c_kernels, numpy_kernels
 from reprojection.warp.warp_task import TilePixels, WarpTask
 
 Pixels = NDArray[np.integer | np.floating]
-
-Method = Literal[
-    "nearest", "bilinear", "cubic", "average", "gdal-average", "mode", "min", "max", "median"
-]
-METHODS: tuple[Method, ...] = get_args(Method)
 
 Search = Literal["footprint", "valid"]
 

@@ -10,12 +10,11 @@ from reprojection.catalogue import LayerEntry, Product, products
 from reprojection.catalogue.layers import LayerKind, split_index
 from reprojection.errors import ChoiceRefusedError
 from reprojection.read.qa import check_values, named_bits, values_of
+from reprojection.resampling import CLASS_METHODS, SWATH_METHODS
 from tasks.errors import RequestRefusedError
 from tasks.refusal_wording import listed, nearest
 from tasks.request.document import ProductChoice, Request
 from tasks.request.resolved import (
-    CLASS_METHODS,
-    SWATH_METHODS,
     ResolvedLayer,
     ResolvedProduct,
     ResolvedRequest,

@@ -19,25 +19,12 @@ from pydantic import (
 
 import modis.collection
 from modis.tile import Tile
+from reprojection.resampling import Method
 from tasks.errors import RequestRefusedError
 from tasks.refusal_wording import refusal
 from tasks.request.request_guide import RequestGuide
 from tasks.request.yaml_text import load_yaml
 
-METHODS = (
-    "nearest",
-    "bilinear",
-    "cubic",
-    "average",
-    "gdal-average",
-    "mode",
-    "min",
-    "max",
-    "median",
-)
-Method = Literal[
-    "nearest", "bilinear", "cubic", "average", "gdal-average", "mode", "min", "max", "median"
-]
 Merge = Literal["nadir", "latest", "mean", "first"]
 
 

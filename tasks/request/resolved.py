@@ -9,20 +9,13 @@ from typing import Literal
 
 from reprojection.catalogue import LayerEntry, Product, default_resampling, product
 from reprojection.catalogue.layers import LayerKind
+from reprojection.resampling import METHODS, MethodTraits
 from tasks.model.task_keys import canonical
 from tasks.request.document import ProductChoice, Request
 from tasks.request.target import Target, target
 
-CLASS_METHODS = ("nearest", "mode", "min", "max")
-"""What classes and bit fields may be resampled by: methods that never make a value up."""
-
-SWATH_METHODS = ("nearest", "average")
-"""What swaths may be resampled by: the footprints of a swath are no lattice."""
-
-_REACH = {"bilinear": 1.0, "cubic": 2.0}
-"""Half a kernel's width in source pixels; the others stay within the target's pixel."""
-
-_POINT_METHODS = ("nearest", "bilinear", "cubic", "default")
+_LEFT_TO_WORKER = MethodTraits(reach=1.0)
+"""What a method does at most that a worker chooses, by the granule ("default")."""
 
 Geometry = Literal["swath", "tile"]
 
@@ -112,7 +105,8 @@ def suits(known: Product | None, entry: LayerEntry | None, method: str) -> bool:
     nearest = entry is not None and entry.resampling == "nearest"
     classes = entry is not None and (nearest or entry.kind is not LayerKind.CONTINUOUS)
     swath = known is not None and known.geometry == "swath"
-    return (method in CLASS_METHODS or not classes) and (method in SWATH_METHODS or not swath)
+    traits = METHODS[method]
+    return (traits.swaths or not swath) and not (traits.blends and classes)
 
 
 def says_quality(entry: LayerEntry) -> bool:
@@ -160,7 +154,7 @@ def _layer(
         mask=request.mask,
         units=request.units,
         reach=_reach(method, own, coarser, goal),
-        whole_pixel=method not in _POINT_METHODS,
+        whole_pixel=METHODS.get(method, _LEFT_TO_WORKER).whole_pixel,
     )
 
 
@@ -220,7 +214,7 @@ def _reach(method: str, own: float | None, coarser: float, goal: Target) -> floa
 
     A widened kernel looks as far in target pixels as a plain kernel does in source pixels.
     """
-    half = _REACH.get(method, 1.0 if method == "default" else 0.0)
+    half = METHODS.get(method, _LEFT_TO_WORKER).reach
     if own is None:
         return half * max(goal.pixel_metres, 1000.0)
     if goal.modis is not None and own == goal.modis:

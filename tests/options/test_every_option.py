@@ -17,6 +17,7 @@ from archives.model import Archive
 from reprojection.grid.grids import Lattice
 from reprojection.read.outline import read_outline
 from reprojection.read.raster import Raster
+from reprojection.resampling import METHODS
 from reprojection.write.write import read_raster
 from tasks.errors import RequestRefusedError
 from tasks.model.categories import RULES, Category, Retry
@@ -24,7 +25,7 @@ from tasks.model.packages import Packages, layer_labels
 from tasks.model.plan import Plan, PlannedTask
 from tasks.model.spec import CubeSpec, GroupSpec, MosaicSpec, ReduceSpec, ReprojectSpec, Spec
 from tasks.request import target
-from tasks.request.document import METHODS, ProductChoice, Request, parse_request
+from tasks.request.document import ProductChoice, Request, parse_request
 from tests.options import results
 from tests.options.crossing import FACTORS, cases, document, is_refused
 from tests.options.granules import write_granules

@@ -15,8 +15,9 @@ from reprojection.grid.coordinates import SourceSpace, exact_coordinates
 from reprojection.grid.crs import MODIS_SINUSOIDAL
 from reprojection.grid.grids import Grid, Lattice, modis_tile_grid
 from reprojection.kernels import kernels
+from reprojection.resampling import METHODS
 from reprojection.warp import numpy_kernels
-from reprojection.warp.warp import METHODS, SourceTile, warp
+from reprojection.warp.warp import SourceTile, warp
 from tests.reprojection.warp_samples import FILL, noisy, smooth, source, target, tile
 
 WEST, EAST = tile(17, 3), tile(18, 3)

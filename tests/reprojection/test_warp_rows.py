@@ -5,7 +5,8 @@ import pytest
 
 from reprojection.grid.grids import Lattice, modis_tile_grid, project_bounds
 from reprojection.kernels import kernels
-from reprojection.warp.warp import Method, SourceTile, warp
+from reprojection.resampling import Method
+from reprojection.warp.warp import SourceTile, warp
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "int8", "int16", "uint16"])
