@@ -149,8 +149,9 @@ chaos: $(STAMP)/dev ## Run the real stack under faults [MINUTES=n] [SEED=n] [STO
 	    --storage $(or $(STORAGE),embedded) $(if $(ARCHIVE),--archive "$(ARCHIVE)")
 
 .PHONY: fuzz
-fuzz: $(STAMP)/dev ## Feed damaged granules to the reader [COUNT=n, 100000 is a full run]
+fuzz: $(STAMP)/dev ## Feed damaged granules to the reader [COUNT=n, 100000 is a full run; VALUES=n, 10000]
 	@$(BIN)/python -m bench.fuzz_granules --count $(or $(COUNT),2000) --jobs 2
+	@$(BIN)/python -m bench.fuzz_values --count $(or $(VALUES),500) --jobs 2
 
 .PHONY: sanitize
 sanitize: $(STAMP)/dev ## Run the kernels' tests under address and undefined-behaviour sanitizers (needs gcc)

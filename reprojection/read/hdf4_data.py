@@ -152,6 +152,12 @@ def _descriptors(file: BinaryIO) -> dict[tuple[int, int], tuple[int, int]]:
     return found
 
 
+def deflated_places(path: Path) -> tuple[tuple[int, int], ...]:
+    """List offset and length in bytes of every deflated stream of an HDF4 file."""
+    with path.open("rb") as file:
+        return tuple(at for (tag, _), at in _descriptors(file).items() if tag == _DEFLATED)
+
+
 class _Elements:
     """The elements of an open file."""
 

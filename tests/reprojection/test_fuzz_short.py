@@ -2,6 +2,7 @@
 
 from collections import Counter
 
+from bench import fuzz_values
 from bench.fuzz_granules import run_batch
 
 
@@ -16,3 +17,10 @@ def test_damaged_granules_end_in_a_result_or_a_named_error() -> None:
 def test_a_case_repeats_by_its_number() -> None:
     once, again = (run_batch([7], None) for _ in range(2))
     assert once == again
+
+
+def test_inverted_bytes_of_compressed_data_give_no_wrong_values_in_silence() -> None:
+    cases = fuzz_values.run_batch(range(80))
+    assert [case for case in cases if case.wrong] == []
+    for granule in ("tile.hdf", "viirs.h5", "shuffled.h5"):
+        assert any(case.refused for case in cases if case.granule == granule), granule
