@@ -47,7 +47,7 @@ __all__ = [
 Merge = Literal["nadir", "latest", "mean", "first"]
 ExtraBand = Literal["count", "source", "reason"]
 
-ALGORITHM = "2"
+ALGORITHM = "3"
 """Version of the pixels, recorded in provenance.
 
 Increase it whenever the same granules and options would give other pixels, together with the
@@ -231,6 +231,7 @@ def _agreeing(places: list[GranuleHeader]) -> list[GranuleHeader]:
             and (place.grid is None) == (first.grid is None)
             and place.layer.dtype == first.layer.dtype
             and (place.layer.scale, place.layer.offset) == (first.layer.scale, first.layer.offset)
+            and place.layer.scale_problem == first.layer.scale_problem
         )
         if not same:
             raise ChoiceRefusedError(
@@ -279,6 +280,11 @@ def _check(place: GranuleHeader, method: str, options: Options) -> None:
     if place.grid is not None and method not in METHODS:
         raise ChoiceRefusedError(
             f"resampling {method!r} is not known; choose {_words(tuple(METHODS))}"
+        )
+    if place.layer.scale_problem and _is_physical(place, options):
+        raise ChoiceRefusedError(
+            f"physical units of layer {name!r} are unknown: {place.layer.scale_problem}; ask for "
+            "units: stored, and scale the values by the product's user guide"
         )
     if kind is not LayerKind.CONTINUOUS and METHODS[method].blends:
         raise ChoiceRefusedError(
@@ -386,8 +392,14 @@ def _provenance(
         parameters=_parameters(options, method, is_swath=places[0].grid is None),
         operation=used.description,
         accuracy=used.accuracy,
+        scaling=_scaling(places[0]),
         software=_software(),
     )
+
+
+def _scaling(place: GranuleHeader) -> str:
+    problem = place.layer.scale_problem
+    return f"unknown: {problem}" if problem else place.layer.convention
 
 
 @lru_cache(maxsize=1)

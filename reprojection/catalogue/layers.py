@@ -42,7 +42,8 @@ class Layer:
     `bands`. `dtype` is what reading gives (unsigned where the file means it so), `shape` is
     (rows, columns). `grid` or `swath` names the structure the layer lies on; a layer with neither
     cannot be placed. `codes` are stored values that are not data, `classes` the meanings of those
-    that are. `qa` names the layer that holds its quality.
+    that are. `qa` names the layer that holds its quality. `convention` and `scale_problem` are
+    those of `Scale`.
     """
 
     name: str
@@ -54,6 +55,8 @@ class Layer:
     scale: float
     offset: float
     units: str
+    convention: str = ""
+    scale_problem: str = ""
     codes: Mapping[int, str] = field(default_factory=dict)
     classes: Mapping[int, str] = field(default_factory=dict)
     description: str = ""
@@ -96,33 +99,102 @@ def as_unsigned(value: Number | None, dtype: np.dtype[np.generic]) -> Number | N
     return int(value) % (1 << (8 * dtype.itemsize))
 
 
+_NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
+_ABSENT = ("", "n/a", "na", "none")
+
+
+def parse_number(value: AttributeValue | None) -> Number | None:
+    """Return an attribute's number, also one written as text; None if it is not one number."""
+    if isinstance(value, tuple) and len(value) == 1:
+        value = value[0]
+    if isinstance(value, str):
+        text = value.strip()
+        if re.fullmatch(r"[-+]?\d+", text):
+            return int(text)
+        return float(text) if re.fullmatch(_NUMBER, text) else None
+    return value if isinstance(value, int | float) else None
+
+
 def read_valid_range(attributes: Mapping[str, AttributeValue]) -> tuple[Number, Number] | None:
     """Read the valid range from either form of attributes; return None if there is none."""
     pair = attributes.get("valid_range")
     if isinstance(pair, str):
-        numbers = re.findall(r"[-+]?\d+(?:\.\d+)?", pair)
-        pair = tuple(float(item) for item in numbers)
+        pair = tuple(float(item) for item in re.findall(_NUMBER, pair))
     if isinstance(pair, tuple) and len(pair) == 2 and all(map(math.isfinite, pair)):
         return pair[0], pair[1]
-    low, high = attributes.get("valid_min"), attributes.get("valid_max")
-    if isinstance(low, int | float) and isinstance(high, int | float):
-        return low, high
-    return None
+    low, high = (parse_number(attributes.get(name)) for name in ("valid_min", "valid_max"))
+    return None if low is None or high is None else (low, high)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scale:
+    """How stored values become physical ones: `stored * scale + offset`.
+
+    `convention` is the formula by which the file's attributes were read, and who states it; "" if
+    values are not scaled. `problem` says why physical values are unknown; then nothing is scaled.
+    """
+
+    scale: float = 1.0
+    offset: float = 0.0
+    convention: str = ""
+    problem: str = ""
+
+
+_FORMULAS = {
+    Scaling.ADD: "stored * scale_factor + add_offset",
+    Scaling.SUBTRACT: "scale_factor * (stored - add_offset)",
+    Scaling.DIVIDE: "stored / scale_factor + add_offset",
+}
+
+
+def read_scale(
+    attributes: Mapping[str, AttributeValue],
+    name: str,
+    units: str,
+    *,
+    catalogued: Scaling | None,
+    file_has_atmosphere_note: bool,
+) -> Scale:
+    """Read scale and offset by the convention that the catalogue or the file states.
+
+    Without a stated convention an offset could be added or subtracted, which would be a guess.
+    """
+    factor, shift = (parse_number(attributes.get(key)) for key in ("scale_factor", "add_offset"))
+    for key, number in (("scale_factor", factor), ("add_offset", shift)):
+        said = attributes.get(key)
+        if said is None or (isinstance(said, str) and said.strip().lower() in _ABSENT):
+            continue
+        if number is None or not math.isfinite(number) or (key == "scale_factor" and number == 0):
+            return Scale(problem=f"its {key} is {said!r}, which is no factor or offset")
+    others = [key for key in attributes if key.endswith("_scales")]
+    if others and factor is None:
+        return Scale(problem=f"it is scaled by {', '.join(others)}, which Swathmill does not apply")
+    if catalogued is not None:
+        # One product stores its scale or the inverse of it, depending on the collection; a
+        # factor that divides is always large.
+        small = catalogued is Scaling.DIVIDE and factor is not None and abs(factor) <= 1
+        scaling, by = Scaling.ADD if small else catalogued, "by the catalogue"
+    elif file_has_atmosphere_note:
+        scaling, by = Scaling.SUBTRACT, "by the file's own note"
+    elif shift:
+        return Scale(
+            problem=f"its scale_factor is {factor} and its add_offset {shift}, and neither the "
+            "catalogue nor the file says whether the offset is added or subtracted"
+        )
+    else:
+        scaling, by = guess_scaling(factor, name, units), "assumed: nothing states it"
+    scale, offset = normal_scaling(factor, shift, scaling)
+    if (scale, offset) == (1.0, 0.0):
+        return Scale()
+    return Scale(scale=scale, offset=offset, convention=f"{_FORMULAS[scaling]}, {by}")
 
 
 def normal_scaling(
-    factor: AttributeValue | None, offset: AttributeValue | None, scaling: Scaling
+    factor: Number | None, offset: Number | None, scaling: Scaling
 ) -> tuple[float, float]:
-    """Convert attributes to (scale, offset) in GDAL's meaning, by the product's convention.
-
-    Attributes that are absent, zero or not numbers count as 1 and 0.
-    """
-    scale = _decimal(factor) if isinstance(factor, int | float) else 1.0
-    shift = _decimal(offset) if isinstance(offset, int | float) else 0.0
-    if not math.isfinite(scale) or scale == 0.0:
-        scale = 1.0
-    if not math.isfinite(shift):
-        shift = 0.0
+    """Convert finite attributes to (scale, offset) in GDAL's meaning; None counts as 1 and 0."""
+    scale = 1.0 if factor is None else _decimal(factor)
+    shift = 0.0 if offset is None else _decimal(offset)
     if scaling is Scaling.SUBTRACT:
         return scale, -scale * shift if shift else 0.0
     if scaling is Scaling.DIVIDE:
@@ -130,18 +202,15 @@ def normal_scaling(
     return scale, shift
 
 
-def guess_scaling(
-    factor: AttributeValue | None, name: str, units: str, file_has_atmosphere_note: bool
-) -> Scaling:
-    """Guess the scaling convention of a product that the catalogue does not know.
+def guess_scaling(factor: Number | None, name: str, units: str) -> Scaling:
+    """Guess whether a factor without an offset divides, for a product outside the catalogue.
 
     A reflectance or vegetation index cannot be a hundred or more per stored unit, so such a factor
     divides. In other layers large factors occur (MOD16's LE is 10,000 J per stored unit).
     """
-    if file_has_atmosphere_note:
-        return Scaling.SUBTRACT
-    large = isinstance(factor, int | float) and factor >= 100
-    if large and re.search(r"refl|ndvi|evi\b|albedo", f"{name} {units}", re.IGNORECASE):
+    if (factor or 0) >= 100 and re.search(
+        r"refl|ndvi|evi\b|albedo", f"{name} {units}", re.IGNORECASE
+    ):
         return Scaling.DIVIDE
     return Scaling.ADD
 

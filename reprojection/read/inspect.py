@@ -46,7 +46,8 @@ class LayerReport:
 
     `lowest` and `highest` are physical values of the valid pixels over all bands, None if no pixel
     is valid. `valid_share`, `fill_share` and `code_share` sum to 1. `problem` says why the values
-    could not be read. `placeable` says whether the layer can be put on a map.
+    could not be read. `placeable` says whether the layer can be put on a map. `convention` and
+    `scale_problem` are those of `Scale`: with a problem, values are as stored.
     """
 
     name: str
@@ -58,6 +59,8 @@ class LayerReport:
     description: str
     scale: float
     offset: float
+    convention: str
+    scale_problem: str
     fill: Number | None
     valid_range: tuple[Number, Number] | None
     codes: tuple[tuple[int, str], ...]
@@ -173,6 +176,8 @@ def _layer_report(granule: Granule, layer: Layer) -> LayerReport:
         description=layer.description,
         scale=layer.scale,
         offset=layer.offset,
+        convention=layer.convention,
+        scale_problem=layer.scale_problem,
         fill=layer.fill,
         valid_range=layer.valid_range,
         codes=tuple(sorted(layer.codes.items())),

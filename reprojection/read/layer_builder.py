@@ -10,12 +10,12 @@ from modis.axes import Shape
 from reprojection.catalogue import LayerEntry, Product
 from reprojection.catalogue.layers import (
     Layer,
-    Scaling,
+    Scale,
     as_unsigned,
     guess_kind,
-    guess_scaling,
     named_units,
-    normal_scaling,
+    parse_number,
+    read_scale,
     read_valid_range,
     reads_unsigned,
 )
@@ -60,26 +60,28 @@ class LayerBuilder:
         known = self.entry.layer(dataset.name) if self.entry else None
         attributes = dataset.attributes
         stored_range = read_valid_range(attributes)
-        dtype, fill = dataset.dtype, _number(attributes.get("_FillValue"))
+        dtype, fill = dataset.dtype, parse_number(attributes.get("_FillValue"))
         if reads_unsigned(dtype, stored_range) and stored_range is not None:
             low, high = (as_unsigned(value, dtype) for value in stored_range)
             stored_range = (low or 0, high or 0)
             fill = as_unsigned(fill, dtype)
             dtype = np.dtype(f"u{dtype.itemsize}")
         units = _text(attributes.get("units"))
-        scale, offset = self._scaling(name, units, attributes, known)
+        scale = self._scale(name, units, attributes, known)
         return Layer(
             name=name,
             dtype=dtype,
             shape=Shape(dataset.shape[rows], dataset.shape[columns]),
             kind=known.kind
             if known
-            else guess_kind(dataset.name, dtype, units, scaled=(scale, offset) != (1.0, 0.0)),
+            else guess_kind(dataset.name, dtype, units, scaled=bool(scale.convention)),
             fill=known.fill if known and known.fill is not None else fill,
             valid_range=(known.valid_range if known and known.valid_range else stored_range),
-            scale=scale,
-            offset=offset,
-            units=known.units if known and known.units is not None else named_units(units),
+            scale=scale.scale,
+            offset=scale.offset,
+            units=_units(units, known, scale),
+            convention=scale.convention,
+            scale_problem=scale.problem,
             codes=known.codes if known else {},
             classes=known.classes if known else {},
             description=_text(attributes.get("long_name")) or (known.title if known else ""),
@@ -124,30 +126,27 @@ class LayerBuilder:
             return 0, 1
         return None
 
-    def _scaling(
+    def _scale(
         self,
         name: str,
         units: str,
         attributes: Mapping[str, AttributeValue],
         known: LayerEntry | None,
-    ) -> tuple[float, float]:
-        factor, shift = attributes.get("scale_factor"), attributes.get("add_offset")
-        if known and known.scaling:
-            scaling = known.scaling
-        elif self.entry:
-            scaling = self.entry.scaling
-        else:
-            scaling = guess_scaling(factor, name, units, self.atmosphere_note)
-        # One product stores its scale or the inverse of it, depending on the collection; a
-        # factor that divides is always large.
-        if scaling is Scaling.DIVIDE and isinstance(factor, int | float) and abs(factor) <= 1:
-            scaling = Scaling.ADD
-        scale, offset = normal_scaling(factor, shift, scaling)
-        if known and known.scale is not None:
-            scale = known.scale
-        if known and known.offset is not None:
-            offset = known.offset
-        return scale, offset
+    ) -> Scale:
+        found = read_scale(
+            attributes,
+            name,
+            units,
+            catalogued=(known and known.scaling) or (self.entry.scaling if self.entry else None),
+            file_has_atmosphere_note=self.atmosphere_note,
+        )
+        if known is None or (known.scale is None and known.offset is None):
+            return found
+        return Scale(
+            scale=found.scale if known.scale is None else known.scale,
+            offset=found.offset if known.offset is None else known.offset,
+            convention="stored * scale + offset, both by the catalogue",
+        )
 
 
 class Layers(Mapping[str, Layer]):
@@ -188,10 +187,10 @@ def _swath_axes(swath: SwathInfo) -> list[tuple[str, str]]:
     return pairs
 
 
-def _number(value: AttributeValue | None) -> int | float | None:
-    if isinstance(value, tuple) and len(value) == 1:
-        value = value[0]
-    return value if isinstance(value, int | float) else None
+def _units(stated: str, known: LayerEntry | None, scale: Scale) -> str:
+    if scale.problem:  # stored values are not in these units
+        return ""
+    return known.units if known and known.units is not None else named_units(stated)
 
 
 def _text(value: AttributeValue | None) -> str:

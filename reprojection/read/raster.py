@@ -69,6 +69,7 @@ class Provenance:
     parameters: tuple[tuple[str, Parameter], ...] = ()
     operation: str = ""  # PROJ's name of the coordinate operation
     accuracy: float | None = None  # PROJ's accuracy of that operation in metres
+    scaling: str = ""  # the formula of scale and offset, and who states it; "" if not scaled
     software: str = ""
 
 

@@ -109,6 +109,7 @@ def _together(parts: Sequence[Provenance]) -> Provenance:
         parameters=first.parameters,
         operation=first.operation,
         accuracy=first.accuracy,
+        scaling=first.scaling,
         software=first.software,
     )
 

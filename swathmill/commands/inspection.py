@@ -65,8 +65,22 @@ def _show(console: Console, report: GranuleReport) -> None:
     for layer in report.layers:
         table.add_row(*map(Text, _row(layer)))
     console.print(table)
+    for convention, names in _conventions(report).items():
+        console.print(f"{convention}: {names}", markup=False)
     if report.others:
         console.print(f"not rasters: {', '.join(report.others)}", markup=False)
+
+
+def _conventions(report: GranuleReport) -> dict[str, str]:
+    """Name the layers by the convention of their scale and offset; unknown ones last."""
+    found: dict[str, list[str]] = {}
+    for layer in sorted(report.layers, key=lambda layer: bool(layer.scale_problem)):
+        if layer.convention:
+            found.setdefault(f"values are {layer.convention}", []).append(layer.name)
+        elif layer.scale_problem and layer.kind is LayerKind.CONTINUOUS:
+            said = f"values are as stored, their physical units unknown: {layer.scale_problem}"
+            found.setdefault(said, []).append(layer.name)
+    return {convention: ", ".join(names) for convention, names in found.items()}
 
 
 def _row(layer: LayerReport) -> tuple[str, ...]:

@@ -226,6 +226,10 @@ class ReprojectSpec(_Spec):
     taken from the granule that the driver's pixel is taken from.
     """
 
+    # 2: numbers in text are read, codes that the catalogue lacked are masked, and rasters name the
+    # convention of scale and offset.
+    algorithm: ClassVar[int] = 2
+
     later: ClassVar[frozenset[str]] = frozenset({"missing", "missing_unnamed", "driver"})
 
     kind: Literal["reproject"] = "reproject"

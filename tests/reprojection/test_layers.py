@@ -5,15 +5,19 @@ import pytest
 
 from reprojection.catalogue.layers import (
     LayerKind,
+    Scale,
     Scaling,
     as_unsigned,
     guess_kind,
     guess_scaling,
     normal_scaling,
+    parse_number,
+    read_scale,
     read_valid_range,
     reads_unsigned,
     split_index,
 )
+from reprojection.container import AttributeValue
 
 
 @pytest.mark.parametrize(
@@ -25,8 +29,6 @@ from reprojection.catalogue.layers import (
         (0.0010000000474974513, 0.0, Scaling.SUBTRACT, (0.001, 0.0)),
         (10000.0, 0.0, Scaling.DIVIDE, (0.0001, 0.0)),
         (None, None, Scaling.ADD, (1.0, 0.0)),
-        (0.0, float("nan"), Scaling.ADD, (1.0, 0.0)),
-        ("0.1", 3, Scaling.ADD, (1.0, 3.0)),
     ],
 )
 def test_scaling_is_normalised_to_stored_times_scale_plus_offset(
@@ -36,10 +38,63 @@ def test_scaling_is_normalised_to_stored_times_scale_plus_offset(
 
 
 def test_unknown_products_divide_only_where_multiplying_cannot_be_meant() -> None:
-    assert guess_scaling(10000.0, "sur_refl_b01", "reflectance", False) is Scaling.DIVIDE
-    assert guess_scaling(10000.0, "LE_500m", "J/m^2/day", False) is Scaling.ADD
-    assert guess_scaling(25.0, "Range_1", "meters", False) is Scaling.ADD
-    assert guess_scaling(0.01, "Water_Vapor", "cm", True) is Scaling.SUBTRACT
+    assert guess_scaling(10000.0, "sur_refl_b01", "reflectance") is Scaling.DIVIDE
+    assert guess_scaling(10000.0, "LE_500m", "J/m^2/day") is Scaling.ADD
+    assert guess_scaling(25.0, "Range_1", "meters") is Scaling.ADD
+
+
+def scale_of(
+    attributes: dict[str, AttributeValue], catalogued: Scaling | None = None, note: bool = False
+) -> Scale:
+    return read_scale(
+        attributes, "Temperature", "K", catalogued=catalogued, file_has_atmosphere_note=note
+    )
+
+
+def test_numbers_written_as_text_are_read() -> None:
+    found = scale_of({"scale_factor": " 0.1", "add_offset": "3"}, Scaling.ADD)
+    assert (found.scale, found.offset) == (0.1, 3.0)
+    assert scale_of({"scale_factor": "1e-2", "add_offset": "n/a"}).scale == 0.01
+    assert scale_of({"scale_factor": (0.5,)}).scale == 0.5
+    assert scale_of({"scale_factor": "n/a"}) == scale_of({}) == Scale()
+    assert [parse_number(text) for text in ("255", "-1.5", ".5", "1e3", "x", "1 2")] == [
+        255,
+        -1.5,
+        0.5,
+        1000.0,
+        None,
+        None,
+    ]
+
+
+def test_an_offset_needs_a_stated_convention() -> None:
+    profile: dict[str, AttributeValue] = {"scale_factor": 0.01, "add_offset": -15000.0}
+    by_note, by_catalogue = scale_of(profile, note=True), scale_of(profile, Scaling.SUBTRACT)
+    assert (by_note.scale, by_note.offset) == (by_catalogue.scale, by_catalogue.offset)
+    assert by_note.offset == pytest.approx(150.0)
+    assert by_note.convention == ("scale_factor * (stored - add_offset), by the file's own note")
+    assert by_catalogue.convention.endswith("by the catalogue")
+    unknown = scale_of(profile)
+    assert (unknown.scale, unknown.offset, unknown.convention) == (1.0, 0.0, "")
+    assert "-15000" in unknown.problem
+    assert scale_of({"scale_factor": 0.01}).convention.endswith("assumed: nothing states it")
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {"scale_factor": 0.0},
+        {"scale_factor": float("nan")},
+        {"scale_factor": "0.1 per count"},
+        {"scale_factor": (0.1, 0.2)},
+        {"scale_factor": 0.1, "add_offset": float("inf")},
+        {"radiance_scales": (0.02, 0.03), "radiance_offsets": (0.0, 0.0)},
+    ],
+)
+def test_a_scale_that_is_no_factor_is_a_problem(attributes: dict[str, AttributeValue]) -> None:
+    found = scale_of(attributes, Scaling.ADD)
+    assert found.problem
+    assert (found.scale, found.offset) == (1.0, 0.0)
 
 
 def test_bytes_with_a_backward_range_are_unsigned() -> None:
@@ -55,6 +110,7 @@ def test_valid_range_is_read_from_every_spelling() -> None:
     assert read_valid_range({"valid_range": (0, 100)}) == (0, 100)
     assert read_valid_range({"valid_range": "-100, 16000"}) == (-100, 16000)
     assert read_valid_range({"valid_min": 1, "valid_max": 5}) == (1, 5)
+    assert read_valid_range({"valid_min": "1", "valid_max": "5"}) == (1, 5)
     assert read_valid_range({"valid_range": (float("nan"), 1.0)}) is None
     assert read_valid_range({"valid_range": (1,)}) is None
     assert read_valid_range({}) is None

@@ -13,11 +13,12 @@ from reprojection.explain.explain import explain, options_of
 from reprojection.grid.grids import Lattice
 from reprojection.read.qa import Reason
 from reprojection.reproject import Options, reproject
-from reprojection.sample.hdfeos_write import write_granule
+from reprojection.sample.hdfeos_write import Attribute, FieldToWrite, write_granule
 from reprojection.sample.sample import swath_granules
 from reprojection.write.cube import write_cube
 from reprojection.write.stac import stac_item
 from reprojection.write.write import read_raster, write_cog
+from tests.reprojection.reading_samples import small_tile
 
 LAND = Lattice(crs="EPSG:4326", resolution=0.05).snap((-4.0, 51.0, 4.0, 56.0))
 SEA = Lattice(crs="EPSG:4326", resolution=0.1).snap((-10.0, 45.0, 10.0, 60.0))
@@ -369,3 +370,49 @@ def test_a_grid_made_a_few_rows_at_a_time_is_the_same(
     parts = reproject(swaths(archive), AEROSOL, SEA, options)
     assert SEA.height > 7
     assert np.array_equal(parts.data, whole.data, equal_nan=True)
+
+
+def temperature_tile(path: Path, attributes: dict[str, Attribute], fill: int | None) -> Path:
+    """A tile of a product outside the catalogue, 24 x 24 pixels that hold 42000."""
+    values = np.full((24, 24), 42000, np.uint16)
+    values[0] = 7
+    field = FieldToWrite(
+        name="Temperature",
+        values=values,
+        dims=("YDim", "XDim"),
+        typed={} if fill is None else {"_FillValue": fill},
+        attributes={**attributes, "units": "K"},
+    )
+    write_granule(path, small_tile(product="XYZ99A1", collection=6, fields=[field]))
+    return path
+
+
+def test_physical_units_by_an_unknown_convention_are_refused(tmp_path: Path) -> None:
+    path = temperature_tile(tmp_path / "a.hdf", {"scale_factor": 0.01, "add_offset": -15000.0}, 7)
+    with pytest.raises(ChoiceRefusedError, match=r"add_offset -15000\.0.*units: stored"):
+        reproject([path], "Temperature", LAND, Options(units="physical"))
+    stored = reproject([path], "Temperature", LAND, Options(resampling="nearest"))
+    assert (stored.scale, stored.offset, stored.units) == (1.0, 0.0, "")
+    assert stored.provenance.scaling.startswith("unknown: its scale_factor is 0.01")
+    assert np.nanmax(stored.values()) == 42000
+
+
+def test_granules_of_two_unknown_scales_do_not_belong_together(tmp_path: Path) -> None:
+    one = temperature_tile(tmp_path / "a.hdf", {"scale_factor": 0.01, "add_offset": -15000.0}, 7)
+    two = temperature_tile(tmp_path / "b.hdf", {"scale_factor": 0.02, "add_offset": -15000.0}, 7)
+    with pytest.raises(ChoiceRefusedError, match="do not belong in one raster"):
+        reproject([one, two], "Temperature", LAND, Options())
+
+
+def test_scale_offset_and_fill_written_as_text_are_applied(tmp_path: Path) -> None:
+    attributes: dict[str, Attribute] = {
+        "scale_factor": "0.01",
+        "add_offset": "n/a",
+        "_FillValue": "7",
+    }
+    path = temperature_tile(tmp_path / "a.hdf", attributes, None)
+    found = reproject([path], "Temperature", LAND, Options(units="physical", resampling="nearest"))
+    assert set(np.unique(found.values()[found.valid()])) == {np.float32(420.0)}
+    assert found.provenance.scaling == (
+        "stored * scale_factor + add_offset, assumed: nothing states it"
+    )

@@ -146,6 +146,13 @@ def test_inspect_shows_every_layer(tiles: list[Path]) -> None:
     assert "tile h17v03" in said
 
 
+def test_inspect_names_the_convention_of_scales(tiles: list[Path]) -> None:
+    said = " ".join(run("inspect", tiles[0]).split())
+    assert (
+        "values are stored * scale_factor + add_offset, by the catalogue: Fpar_1km, Lai_1km" in said
+    )
+
+
 def test_inspect_says_how_much_is_codes(tiles: list[Path]) -> None:
     lines = run("inspect", tiles[0]).splitlines()
     (names,) = (line.split() for line in lines if line.split()[:1] == ["layer"])
