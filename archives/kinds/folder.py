@@ -38,7 +38,7 @@ from modis.granule_day import granule_day
 from modis.granule_name import GranuleName, parse_granule_name
 from modis.tile import Tile
 
-_SCHEMA = 2
+_SCHEMA = 3  # raise it when rows or what is read into them change
 _SWATH_MINUTES = 5
 
 

@@ -101,7 +101,7 @@ def search(text: str, held: Holdings | None = None) -> list[tuple[ProductItem, .
     A word may be the beginning of one, or the number of a collection. Each product comes once, with
     the collections found, those the archive holds first, then the newest.
     Products found by their name come first, then those the archive holds, then those with the words
-    in their title.
+    in their title; of equal ones, global products of coarse pixels come last.
     """
     words = _words(text)
     matches = [
@@ -113,7 +113,14 @@ def search(text: str, held: Holdings | None = None) -> list[tuple[ProductItem, .
 
     matches.sort(key=lambda match: (match[1].name, match[0], is_absent(match[1])))
     grouped = [list(group) for _, group in groupby(matches, key=lambda match: match[1].name)]
-    grouped.sort(key=lambda group: (group[0][0][0], is_absent(group[0][1]), group[0][0][1:]))
+    grouped.sort(
+        key=lambda group: (
+            group[0][0][0],
+            is_absent(group[0][1]),
+            *group[0][0][1:],
+            group[0][1].geometry == "globe",
+        )
+    )
     return [tuple(item for _, item in group) for group in grouped]
 
 

@@ -17,6 +17,9 @@ from modis.collection import Collection
 from reprojection.catalogue.layers import LayerKind, Scaling, split_index
 from reprojection.resampling import Method
 
+Geometry = Literal["swath", "tile", "globe"]
+"""A globe is one file of a date, on a geographic grid around the Earth (climate modelling grid)."""
+
 
 class _Entry(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -92,7 +95,7 @@ class Product(_Entry):
     family: str
     keywords: str = ""
     title: str
-    geometry: Literal["swath", "tile"]
+    geometry: Geometry
     resolution: float = Field(gt=0)
     period: int = Field(ge=1)
     scaling: Scaling
@@ -168,7 +171,7 @@ class _Group(_Entry):
     names: list[str]
     collections: list[str]
     title: str
-    geometry: Literal["swath", "tile"]
+    geometry: Geometry
     resolution: float
     period: int = 1
     scaling: Scaling | None = None

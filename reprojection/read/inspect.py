@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from reprojection.read.qa import Reason, reasons
 
 @dataclass(frozen=True, kw_only=True)
 class GridReport:
-    """A grid: size in pixels, outer edges and pixel size in metres, and its tile if it is one."""
+    """A grid: size in pixels, outer edges and pixel size in `units`, and its tile if it is one."""
 
     name: str
     width: int
@@ -27,6 +28,7 @@ class GridReport:
     right: float
     bottom: float
     pixel_size: float
+    units: Literal["m", "degrees"]
     projection: str
     tile: Tile | None
 
@@ -134,6 +136,7 @@ def report(granule: Granule) -> GranuleReport:
                 right=grid.right,
                 bottom=grid.bottom,
                 pixel_size=grid.pixel_width,
+                units="degrees" if grid.is_geographic else "m",
                 projection=grid.projection,
                 tile=grid.tile,
             )

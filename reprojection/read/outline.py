@@ -1,13 +1,15 @@
 """A granule's outline: the facts that planning needs, without an open file."""
 
+import math
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from modis.sphere import SPHERE_RADIUS
+from modis.sphere import SPHERE_RADIUS, wrap_longitude
 from modis.tile import Tile
 from reprojection.errors import GridError, ReprojectionError
 from reprojection.read.granule import Granule, open_granule
@@ -16,6 +18,8 @@ from reprojection.read.structmetadata import GridInfo
 Ring = tuple[tuple[float, float], ...]
 
 _SIDE_POINTS = 24
+_PIECE_DEGREES = 90.0  # of a geographic grid: an eighth of the Earth is the largest piece
+_PARALLEL_DEGREES = 5.0  # a great circle between such points is at most 3 km off the parallel
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,7 +27,8 @@ class Outline:
     """Identity, time and position of a granule.
 
     `tile` is set for a whole sinusoidal tile; otherwise `boundary` holds rings of (longitude,
-    latitude) degrees through the outermost pixel centres of a swath or along a grid's edge.
+    latitude) degrees through the outermost pixel centres of a swath or along a grid's edge; a wide
+    geographic grid has several, side by side.
     """
 
     name: str
@@ -122,12 +127,38 @@ def _edge_ring(lat: npt.NDArray[np.float64], lon: npt.NDArray[np.float64]) -> Ri
 
 def _grid_boundary(granule: Granule) -> tuple[Ring, ...] | None:
     try:
-        return tuple(_grid_ring(grid) for grid in granule.grids.values())
+        rings = [ring for grid in granule.grids.values() for ring in _grid_rings(grid)]
+        return tuple(dict.fromkeys(rings))
     except GridError:
         return None
 
 
-def _grid_ring(grid: GridInfo) -> Ring:
+def _grid_rings(grid: GridInfo) -> tuple[Ring, ...]:
+    """Trace a grid's edge: one ring, or for a wide geographic grid one for each piece of it.
+
+    On the sphere a ring bounds its smaller side, so one around the Earth would bound nothing.
+    """
+    if grid.crs != "EPSG:4326":
+        return (_projected_ring(grid),)
+    columns = max(1, math.ceil((grid.right - grid.left) / _PIECE_DEGREES))
+    rows = max(1, math.ceil((grid.top - grid.bottom) / _PIECE_DEGREES))
+    lons = np.linspace(grid.left, grid.right, columns + 1)
+    lats = np.linspace(grid.bottom, grid.top, rows + 1)
+    return tuple(
+        _degree_ring(*map(float, (west, south, east, north)))
+        for west, east in pairwise(lons)
+        for south, north in pairwise(lats)
+    )
+
+
+def _degree_ring(west: float, south: float, east: float, north: float) -> Ring:
+    """Trace a box; parallels are no great circles, so they get points."""
+    lons = np.linspace(west, east, max(2, math.ceil((east - west) / _PARALLEL_DEGREES) + 1))
+    ring = [(float(lon), south) for lon in lons] + [(float(lon), north) for lon in lons[::-1]]
+    return tuple((wrap_longitude(lon) if abs(lon) > 180.0 else lon, lat) for lon, lat in ring)
+
+
+def _projected_ring(grid: GridInfo) -> Ring:
     steps = np.linspace(0.0, 1.0, _SIDE_POINTS)
     xs = grid.left + steps * (grid.right - grid.left)
     ys = grid.top + steps * (grid.bottom - grid.top)
@@ -135,8 +166,6 @@ def _grid_ring(grid: GridInfo) -> Ring:
     edge += [(grid.right, float(y)) for y in ys[1:]]
     edge += [(float(x), grid.bottom) for x in xs[-2::-1]]
     edge += [(grid.left, float(y)) for y in ys[-2:0:-1]]
-    if grid.crs.startswith("EPSG:4326"):
-        return tuple(edge)
     lats = [np.degrees(y / SPHERE_RADIUS) for _, y in edge]
     ring = []
     for (x, _), lat in zip(edge, lats, strict=True):

@@ -37,7 +37,7 @@ class DimensionMap:
 
 @dataclass(frozen=True, kw_only=True)
 class GridInfo:
-    """A grid of a granule; edges are outer pixel edges in metres of the projection `crs`."""
+    """A grid of a granule; edges are outer pixel edges in units of `crs`: metres or degrees."""
 
     name: str
     width: int
@@ -52,12 +52,12 @@ class GridInfo:
 
     @property
     def pixel_width(self) -> float:
-        """Metres from one column to the next."""
+        """Metres or degrees from one column to the next."""
         return (self.right - self.left) / self.width
 
     @property
     def pixel_height(self) -> float:
-        """Metres from one row to the next, positive southward."""
+        """Metres or degrees from one row to the next, positive southward."""
         return (self.top - self.bottom) / self.height
 
     @property
@@ -66,12 +66,17 @@ class GridInfo:
         if self.projection in ("GCTP_SNSOID", "HE5_GCTP_SNSOID"):
             radius = self.params[0] if self.params and self.params[0] > 0 else SPHERE_RADIUS
             return f"+proj=sinu +lon_0=0 +x_0=0 +y_0=0 +R={radius:.3f} +units=m +no_defs"
-        if self.projection in ("GCTP_GEO", "HE5_GCTP_GEO"):
+        if self.is_geographic:
             return "EPSG:4326"
         raise GridError(
             f"grid {self.name!r} has projection {self.projection!r}, which Swathmill cannot place; "
             "sinusoidal (GCTP_SNSOID) and geographic (GCTP_GEO) grids are read"
         )
+
+    @property
+    def is_geographic(self) -> bool:
+        """Whether rows and columns run along parallels and meridians, in degrees."""
+        return self.projection in ("GCTP_GEO", "HE5_GCTP_GEO")
 
     @property
     def tile(self) -> Tile | None:
@@ -130,7 +135,7 @@ def _grid(node: odl.Node) -> GridInfo:
         )
     projection = _text(node, "Projection")
     if projection.endswith("GCTP_GEO"):
-        left, top, right, bottom = (_packed_degrees(edge) for edge in (left, top, right, bottom))
+        left, top, right, bottom = _degrees((left, top, right, bottom))
     edges = (left, top, right, bottom)
     if not all(map(math.isfinite, edges)) or not (right > left and top > bottom):
         raise UnreadableGranuleError(f"grid {name!r} has corners {edges}: damaged metadata")
@@ -150,8 +155,18 @@ def _grid(node: odl.Node) -> GridInfo:
     )
 
 
+def _degrees(edges: tuple[float, ...]) -> tuple[float, ...]:
+    """Return the corners of a geographic grid in degrees, plain or packed in the file.
+
+    Packed corners within 360 would be less than a second of arc from (0, 0), so they are plain.
+    """
+    if all(abs(edge) <= 360.0 for edge in edges):
+        return edges
+    return tuple(map(_packed_degrees, edges))
+
+
 def _packed_degrees(packed: float) -> float:
-    """Decode a GCTP packed angle DDDMMMSSS.SS, the form of the corners of geographic grids."""
+    """Decode a GCTP packed angle DDDMMMSSS.SS."""
     sign = -1.0 if packed < 0 else 1.0
     whole, seconds = divmod(abs(packed), 1000.0)
     degrees, minutes = divmod(whole, 1000.0)

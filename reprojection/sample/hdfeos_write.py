@@ -5,10 +5,12 @@ by StructMetadata.0 ("HDF-EOS Library Users Guide", volume 1), so that GDAL and 
 them.
 """
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -36,6 +38,10 @@ _DFTAG_NDG = 720  # HDF4 reference manual: numeric data group, by which a Vgroup
 _DFTAG_VG = 1965
 
 _GRID_DIMS = ("XDim", "YDim")  # the grid's own dimensions; others are bands
+_SINUSOIDAL = (
+    "\t\tProjection=GCTP_SNSOID",
+    f"\t\tProjParams=({SPHERE_RADIUS:.6f},0,0,0,0,0,0,0,0,0,0,0,0)",
+)
 _STRUCT_BYTES = 32000  # the HDF-EOS library always writes this many
 
 
@@ -52,12 +58,16 @@ class FieldToWrite:
 
 @dataclass(frozen=True, kw_only=True)
 class GridToWrite:
-    """A sinusoidal grid; corners are outer corners in metres."""
+    """A grid; corners are outer corners, in metres of the sinusoidal projection.
+
+    With `corners` in degrees, plain or packed as DDDMMMSSS, it is a geographic grid.
+    """
 
     name: str
     upper_left: tuple[float, float]
     lower_right: tuple[float, float]
     fields: Sequence[FieldToWrite]
+    corners: Literal["metres", "degrees", "packed degrees"] = "metres"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,6 +174,14 @@ def _number(value: float) -> str:
     return f"{value:.6f}"
 
 
+def _corner(value: float, grid: GridToWrite) -> str:
+    if grid.corners != "packed degrees":
+        return _number(value)
+    degrees, rest = divmod(abs(value) * 3600.0, 3600.0)
+    minutes, seconds = divmod(rest, 60.0)
+    return _number(math.copysign(degrees * 1e6 + minutes * 1e3 + seconds, value))
+
+
 def _fields_struct(fields: Sequence[FieldToWrite], word: str) -> list[str]:
     lines = [f"\t\tGROUP={word}"]
     for place, item in enumerate(fields, start=1):
@@ -182,7 +200,7 @@ def _fields_struct(fields: Sequence[FieldToWrite], word: str) -> list[str]:
 def _grid_struct(grid: GridToWrite) -> str:
     sizes = _sizes(grid.fields)
     corners = [
-        f"{key}=({_number(x)},{_number(y)})"
+        f"{key}=({_corner(x, grid)},{_corner(y, grid)})"
         for key, (x, y) in (
             ("UpperLeftPointMtrs", grid.upper_left),
             ("LowerRightMtrs", grid.lower_right),
@@ -194,8 +212,7 @@ def _grid_struct(grid: GridToWrite) -> str:
         f"\t\tXDim={sizes['XDim']}",
         f"\t\tYDim={sizes['YDim']}",
         *(f"\t\t{line}" for line in corners),
-        "\t\tProjection=GCTP_SNSOID",
-        f"\t\tProjParams=({SPHERE_RADIUS:.6f},0,0,0,0,0,0,0,0,0,0,0,0)",
+        *(_SINUSOIDAL if grid.corners == "metres" else ("\t\tProjection=GCTP_GEO",)),
         "\t\tSphereCode=-1",
         "\t\tGridOrigin=HDFE_GD_UL",
         *_dimensions_struct({dim: size for dim, size in sizes.items() if dim not in _GRID_DIMS}),

@@ -71,7 +71,7 @@ class WindowLacks:
     def _names(self, wanted: ProductLayers, place: int, day: date) -> tuple[str, ...]:
         seen = self._seen[wanted.number]
         whole = f"{wanted.product} {day.isoformat()}"
-        if wanted.geometry == "swath":
+        if wanted.geometry != "tile":
             return () if day in seen else (whole,)
         tiles = wanted.layout.place_tiles.get(place, ())
         if tiles and day not in seen:

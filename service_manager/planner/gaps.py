@@ -114,6 +114,26 @@ def swath_gaps(
         yield Gap(what=f"{product_name(choice)} {one.day.isoformat()}", reason=misnaming(one))
 
 
+def globe_gaps(
+    choice: ProductChoice,
+    period: int,
+    span: Time,
+    found: Iterable[date],
+    misnamed: Iterable[Misnamed] = (),
+    phase: int = 0,
+) -> Iterator[Gap]:
+    """Yield the gaps of a product with one file a date: absent dates and misnamed files."""
+    days = frozenset(found)
+    for day in expected_days(period, span, days, phase):
+        if day not in days:
+            yield Gap(
+                what=f"{product_name(choice)} {day.isoformat()}",
+                reason="the archive has no granule of this date",
+            )
+    for one in misnamed:
+        yield Gap(what=f"{product_name(choice)} {one.day.isoformat()}", reason=misnaming(one))
+
+
 def misnaming(found: Misnamed) -> str:
     """Describe a file that has another granule's name."""
     holds = found.holds

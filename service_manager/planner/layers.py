@@ -7,6 +7,7 @@ from functools import cached_property, lru_cache
 
 from archives.model import GranuleRecord
 from modis.tile import Tile
+from reprojection.catalogue import Geometry
 from reprojection.grid.grids import Grid
 from service_manager.planner.cells import WindowCell
 from service_manager.planner.counts import CountedClass, kind_of, raster_bytes
@@ -22,7 +23,7 @@ from tasks.model.spec import Driver, GridSpec, MosaicSpec, ReprojectSpec
 from tasks.model.task_keys import canonical
 from tasks.request.document import ProductChoice, Request
 from tasks.request.regions import area_geojson, region_tiles
-from tasks.request.resolved import Geometry, ResolvedLayer, ResolvedProduct, ResolvedRequest
+from tasks.request.resolved import ResolvedLayer, ResolvedProduct, ResolvedRequest
 
 CELL_FILE = "cell.tif"
 NOT_THERE = "not in the archive"
@@ -241,7 +242,7 @@ def lacking_tiles(
     wanted: ProductLayers, day: date, records: Sequence[GranuleRecord]
 ) -> dict[int, list[Absent]]:
     """Return the expected tiles that the archive does not have on a day, by place."""
-    if wanted.geometry == "swath":
+    if wanted.geometry != "tile":
         return {}
     there = {tile_of(record) for record in records}
     found: dict[int, list[Absent]] = {}

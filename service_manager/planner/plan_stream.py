@@ -13,12 +13,13 @@ from typing import Protocol, runtime_checkable
 from archives.errors import ArchiveError
 from archives.model import Archive, GranuleRecord, Stamped
 from modis.tile import Tile
+from reprojection.catalogue import Geometry
 from service_manager.planner.cells import places
 from service_manager.planner.counts import Counts
 from service_manager.planner.cubes import Cubes
 from service_manager.planner.draft import Draft, Line, PlannedRaster
 from service_manager.planner.expected import Dates
-from service_manager.planner.gaps import Seen, swath_gaps, tile_gaps, unserved
+from service_manager.planner.gaps import Seen, globe_gaps, swath_gaps, tile_gaps, unserved
 from service_manager.planner.granules import geometry, misnamed, nothing_found, tile_of
 from service_manager.planner.layers import Layout, Made, ProductLayers, plan_day
 from service_manager.planner.listing import Stretch, search_box, stretches
@@ -32,7 +33,7 @@ from tasks.model.task_keys import canonical, digest_of
 from tasks.request.checks import Limits, check_request, request_notes
 from tasks.request.document import Request
 from tasks.request.regions import region_tiles
-from tasks.request.resolved import Geometry, ResolvedRequest, resolve
+from tasks.request.resolved import ResolvedRequest, resolve
 from tasks.request.taking import taking_notes
 
 MOST_CELLS = 20_000  # of the lattice: only a raster that is all edge has more
@@ -214,6 +215,8 @@ class PlanStream:
             wrong = misnamed(wanted.choice, span, self._archive)
             if wanted.geometry == "swath":
                 yield from swath_gaps(wanted.choice, span, seen, wrong)
+            elif wanted.geometry == "globe":
+                yield from globe_gaps(wanted.choice, wanted.period, span, seen, wrong, wanted.phase)
             else:
                 tiles = region_tiles(self.request.region)
                 yield from tile_gaps(
@@ -283,7 +286,7 @@ class PlanStream:
         return Fresh(outcome=outcome, lines=draft.lines)
 
     def _tiles(self, wanted: ProductLayers, records: Sequence[GranuleRecord]) -> frozenset[Tile]:
-        if wanted.geometry == "swath":
+        if wanted.geometry != "tile":
             return frozenset()
         found = frozenset(tile for r in records if (tile := tile_of(r)) is not None)
         return self._same.setdefault(found, found)

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from reprojection.catalogue.layers import LayerKind
-from reprojection.read.inspect import GranuleReport, LayerReport, inspect
+from reprojection.read.inspect import GranuleReport, GridReport, LayerReport, inspect
 from reprojection.read.isolation import ReadingProcess
 from swathmill.commands.paths import input_files
 
@@ -54,7 +54,7 @@ def _show(console: Console, report: GranuleReport) -> None:
         console.print(f"{report.start:%Y-%m-%d %H:%M:%S}{end} UTC {report.day_night}", markup=False)
     for grid in report.grids:
         tile = f", tile {grid.tile.name}" if grid.tile else ""
-        size = f"{grid.width} x {grid.height} pixels of {grid.pixel_size:.2f} m"
+        size = f"{grid.width} x {grid.height} pixels of {_pixel(grid)}"
         console.print(f"grid {grid.name}: {size}{tile}", markup=False)
     for swath in report.swaths:
         sizes = ", ".join(f"{name} {size}" for name, size in swath.dimensions)
@@ -69,6 +69,11 @@ def _show(console: Console, report: GranuleReport) -> None:
         console.print(f"{convention}: {names}", markup=False)
     if report.others:
         console.print(f"not rasters: {', '.join(report.others)}", markup=False)
+
+
+def _pixel(grid: GridReport) -> str:
+    form = ".2f" if grid.units == "m" else ".6g"
+    return f"{grid.pixel_size:{form}} {grid.units}"
 
 
 def _conventions(report: GranuleReport) -> dict[str, str]:

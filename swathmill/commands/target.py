@@ -1,6 +1,6 @@
 """Make the target grid of `reproject` from its options."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from math import isfinite
 from pathlib import Path
 
@@ -42,7 +42,7 @@ def target_grid(
     return lattice.snap(project_bounds(box_around(places), lattice.crs))
 
 
-def box_around(places: Iterable[Outline]) -> LonLatBox:
+def box_around(places: Sequence[Outline]) -> LonLatBox:
     """Return the longitude-latitude box around granules.
 
     Raises:
@@ -55,6 +55,8 @@ def box_around(places: Iterable[Outline]) -> LonLatBox:
         points = _edge(place)
         longitudes += [lon for lon, _ in points]
         latitudes += [lat for _, lat in points]
+    if any(map(_goes_around, places)):
+        return LonLatBox(-180.0, min(latitudes), 180.0, max(latitudes))
     if max(longitudes) - min(longitudes) > 180.0:
         raise refused(
             "bounds",
@@ -97,6 +99,13 @@ def _grid_of_tiles(lattice: Lattice, tiles: Sequence[Tile]) -> Grid:
     columns = max(tile.col for tile in tiles) + 1 - left
     rows = max(tile.row for tile in tiles) + 1 - top
     return lattice.window(left * size, top * size, columns * size, rows * size)
+
+
+def _goes_around(place: Outline) -> bool:
+    """Tell whether a granule's pieces, side by side, reach around the Earth."""
+    rings = place.boundary or ()
+    wests = {(min(lon for lon, _ in ring), max(lon for lon, _ in ring)) for ring in rings}
+    return len(rings) > 1 and sum(east - west for west, east in wests) > 359.9
 
 
 def _edge(place: Outline) -> list[tuple[float, float]]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from reprojection.catalogue import LayerEntry, Product, default_resampling, product
+from reprojection.catalogue import Geometry, LayerEntry, Product, default_resampling, product
 from reprojection.catalogue.layers import LayerKind
 from reprojection.resampling import METHODS, MethodTraits
 from tasks.model.task_keys import canonical
@@ -16,8 +16,6 @@ from tasks.request.target import Target, target
 
 _LEFT_TO_WORKER = MethodTraits(reach=1.0)
 """What a method does at most that a worker chooses, by the granule ("default")."""
-
-Geometry = Literal["swath", "tile"]
 
 
 @dataclass(frozen=True, kw_only=True)
