@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import groupby
 
-import numpy as np
-
 from modis.collection import Collection
 from reprojection import catalogue
 from reprojection.catalogue import Product
@@ -29,10 +27,11 @@ _FAR = 999  # a place in a title, of a word that is not in it
 
 @dataclass(frozen=True, kw_only=True)
 class LayerItem:
-    """A layer to tick: its name and whether it may be blended."""
+    """A layer to tick: its name, whether it may be blended, and of a band, which one it is."""
 
     name: str
     kind: str
+    band: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,9 +89,8 @@ def _layers(product: Product) -> Iterator[LayerItem]:
         if math.prod(bands) == 1 or math.prod(bands) > _MOST_BANDS:
             yield LayerItem(name=name, kind=kind.value)
             continue
-        for index in np.ndindex(*bands):
-            number = ",".join(map(str, index))
-            yield LayerItem(name=f"{name}[{number}]", kind=kind.value)
+        for one in product.band_names(name):
+            yield LayerItem(name=one, kind=kind.value, band=product.band_named(one))
 
 
 def search(text: str, held: Holdings | None = None) -> list[tuple[ProductItem, ...]]:

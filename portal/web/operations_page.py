@@ -85,10 +85,11 @@ class OperationsAnswer(_Answer):
 
 
 class LayerAnswer(_Answer):
-    """A layer of a product: `continuous`, `class` or `bitfield`."""
+    """A layer of a product: `continuous`, `class` or `bitfield`; of a band, which one it is."""
 
     name: str
     kind: str
+    band: str = ""
 
 
 class ProductAnswer(_Answer):
@@ -170,7 +171,9 @@ def products(q: str = "") -> list[ProductAnswer]:
             title=item.title,
             geometry=item.geometry,
             resolution=item.resolution,
-            layers=tuple(LayerAnswer(name=one.name, kind=one.kind) for one in item.layers),
+            layers=tuple(
+                LayerAnswer(name=one.name, kind=one.kind, band=one.band) for one in item.layers
+            ),
         )
         for collections in catalogue.search(q[:200])
         for item in collections

@@ -8,6 +8,7 @@ import re
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from importlib.resources import files
+from itertools import product as product_of
 from typing import Literal, Self
 
 import yaml
@@ -34,6 +35,37 @@ class BitField(_Entry):
     start: int = Field(ge=0, lt=512)
     length: int = Field(ge=1, le=32)
     values: dict[int, str] = Field(default_factory=dict)
+
+
+class Axis(_Entry):
+    """An axis that a layer has besides rows and columns: what it runs over, and how far.
+
+    `of` is one word for what tells its bands apart (wavelength, pressure level, day). `names` are
+    those of its bands, where they have some; then they give the length.
+    """
+
+    of: str = Field(min_length=1)
+    length: int = Field(ge=1)
+    names: tuple[str, ...] = ()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _counted(cls, said: object) -> object:
+        if isinstance(said, dict) and "names" in said and "length" not in said:
+            return {**said, "length": len(said["names"])}
+        return said
+
+    @model_validator(mode="after")
+    def _all_named(self) -> Self:
+        if self.names and len(self.names) != self.length:
+            raise ValueError(f"{self.length} bands have {len(self.names)} names")
+        return self
+
+    def band(self, number: int) -> str:
+        """Say which band this is: "wavelength 0.55 um", "day 3 of 8"."""
+        if self.names:
+            return f"{self.of} {self.names[number]}"
+        return f"{self.of} {number + 1} of {self.length}"
 
 
 class LayerEntry(_Entry):
@@ -85,8 +117,8 @@ class LayerEntry(_Entry):
 class Product(_Entry):
     """A data product: one short name and the collections that share this description.
 
-    `bands` holds the lengths of the axes that layers have besides rows and columns, as far as
-    known. Each band is a layer of its own, `Name[0]`. `keywords` are words by which people search
+    `bands` holds the axes that layers have besides rows and columns, as far as known. Each band is
+    a layer of its own, `Name[0]`. `keywords` are words by which people search
     for the family's products, besides those of the title.
     """
 
@@ -100,7 +132,7 @@ class Product(_Entry):
     period: int = Field(ge=1)
     scaling: Scaling
     layers: dict[str, LayerEntry]
-    bands: dict[str, tuple[int, ...]] = Field(default_factory=dict)
+    bands: dict[str, tuple[Axis, ...]] = Field(default_factory=dict)
     listed: tuple[str, ...] = ()
 
     @property
@@ -130,12 +162,28 @@ class Product(_Entry):
                 return _with_qa_filled(entry, pattern, base)
         return None
 
-    def bands_of(self, name: str) -> tuple[int, ...]:
-        """Return the lengths of a layer's axes besides rows and columns; empty if none is known."""
+    def axes_of(self, name: str) -> tuple[Axis, ...]:
+        """Return a layer's axes besides rows and columns; empty if none is known."""
         base = split_index(name)[0]
         if base in self.bands:
             return self.bands[base]
         return next((found for at, found in self.bands.items() if fnmatchcase(base, at)), ())
+
+    def bands_of(self, name: str) -> tuple[int, ...]:
+        """Return the lengths of a layer's axes besides rows and columns; empty if none is known."""
+        return tuple(axis.length for axis in self.axes_of(name))
+
+    def band_names(self, name: str) -> tuple[str, ...]:
+        """List the bands of a layer as layers of their own, `Name[0]`; empty if none is known."""
+        every = product_of(*(range(length) for length in self.bands_of(name)))
+        return tuple(f"{name}[{','.join(map(str, index))}]" for index in every if index)
+
+    def band_named(self, name: str) -> str:
+        """Say what the band is that `Name[index]` names; "" for a layer without known bands."""
+        index, axes = split_index(name)[1], self.axes_of(name)
+        if len(index) != len(axes):
+            return ""
+        return ", ".join(axis.band(at) for axis, at in zip(axes, index, strict=True))
 
     def default_resampling(self, layer: str, coarser_by: float = 1.0) -> Method:
         """Choose the method for a layer whose request names none.
@@ -176,7 +224,7 @@ class _Group(_Entry):
     period: int = 1
     scaling: Scaling | None = None
     layers: dict[str, LayerEntry]
-    bands: dict[str, tuple[int, ...]] = Field(default_factory=dict)
+    bands: dict[str, tuple[Axis, ...]] = Field(default_factory=dict)
     # Names that match only a wildcard of `layers`; listed here so that they can be offered.
     listed: list[str] = Field(default_factory=list)
 

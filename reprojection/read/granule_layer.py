@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import numpy as np
@@ -93,17 +93,29 @@ def read_masked(
 
 
 def _place(path: Path, granule: Granule, layer: Layer) -> GranuleHeader:
+    start, end = _times(granule, layer)
     return GranuleHeader(
         path=path,
         name=granule.name,
         product=granule.product,
         collection=granule.collection,
         produced=granule.production_time,
-        start=granule.start or UNDATED,
-        end=granule.end,
+        start=start,
+        end=end,
         layer=layer,
         grid=_grid(granule, layer),
     )
+
+
+def _times(granule: Granule, layer: Layer) -> tuple[datetime, datetime | None]:
+    """Return a granule's start and end; of a band of an axis of days, those of its day."""
+    start, end = granule.start or UNDATED, granule.end
+    axes = granule.entry.axes_of(layer.name) if granule.entry and granule.start else ()
+    for axis, number in zip(axes, layer.index, strict=False):
+        if axis.of == "day":
+            start += timedelta(days=number)
+            end = start + timedelta(days=1, seconds=-1)
+    return start, end
 
 
 def _grid(granule: Granule, layer: Layer) -> Grid | None:

@@ -132,8 +132,10 @@ def _check_product(product: ResolvedProduct) -> None:
         if not is_listed(known, layer):
             _check_unlisted(field, choice, known, layer)
             continue
-        if known.bands_of(layer):
-            check_bands(field, choice.name, *split_index(layer), known.bands_of(layer))
+        if axes := known.axes_of(layer):
+            what = " by ".join(axis.of for axis in axes)
+            lengths = known.bands_of(layer)
+            check_bands(field, choice.name, *split_index(layer), lengths, what)
 
 
 def _check_unlisted(field: str, choice: ProductChoice, known: Product, layer: str) -> None:
@@ -154,11 +156,17 @@ def _check_unlisted(field: str, choice: ProductChoice, known: Product, layer: st
 
 
 def check_bands(
-    field: str, name: str, layer: str, index: tuple[int, ...], bands: tuple[int, ...]
+    field: str,
+    name: str,
+    layer: str,
+    index: tuple[int, ...],
+    bands: tuple[int, ...],
+    what: str = "",
 ) -> None:
     """Refuse a layer of several bands without a band number, and a number that it does not have.
 
-    `bands` are the lengths of the layer's axes besides rows and columns.
+    `bands` are the lengths of the layer's axes besides rows and columns; `what` they run over, if
+    the catalogue says so.
     """
     count = math.prod(bands)
     first = ",".join("0" for _ in bands)
@@ -166,9 +174,10 @@ def check_bands(
     if not index and count > 1:
         raise RequestRefusedError(
             field,
-            f"{name} {layer} has {count} bands, and one has to be named.",
+            f"{name} {layer} has {count} bands{f' ({what})' if what else ''}, and one has to be "
+            "named.",
             f"Write its number behind the name, from {layer}[{first}] to {layer}[{last}]. Name "
-            "several as several layers.",
+            f"several as several layers{f', or all as {layer}[*]' if what else ''}.",
         )
     if not index or (
         len(index) == len(bands) and all(i < n for i, n in zip(index, bands, strict=True))

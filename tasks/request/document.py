@@ -28,6 +28,10 @@ from tasks.request.yaml_text import load_yaml
 Merge = Literal["nadir", "latest", "mean", "first"]
 
 
+_EVERY = "[*]"
+_MOST_LAYERS = 64
+
+
 class _Document(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, str_strip_whitespace=True)
 
@@ -44,17 +48,50 @@ Collection = Annotated[str, BeforeValidator(_collection), Field(pattern=r"^[0-9]
 
 
 class ProductChoice(_Document):
-    """A product and the layers wanted of it."""
+    """A product and the layers wanted of it; `Name[*]` stands for every band of a layer."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9_]{3,20}$")
     collection: Collection
-    layers: tuple[Annotated[str, Field(min_length=1)], ...] = Field(min_length=1, max_length=64)
+    layers: tuple[Annotated[str, Field(min_length=1)], ...] = Field(
+        min_length=1, max_length=_MOST_LAYERS
+    )
     day_night: Literal["any", "day", "night"] = "any"
+
+    @field_validator("layers")
+    @classmethod
+    def _every_band(cls, layers: tuple[str, ...], said: ValidationInfo) -> tuple[str, ...]:
+        if not any(layer.endswith(_EVERY) for layer in layers):
+            return layers
+        name, collection = said.data.get("name", ""), said.data.get("collection", "")
+        every = tuple(one for layer in layers for one in _bands(layer, name, collection))
+        if len(every) > _MOST_LAYERS:
+            raise ValueError(
+                f"with every band these are {len(every)} layers, and {_MOST_LAYERS} are allowed; "
+                "name fewer bands"
+            )
+        return every
 
     def is_same_product(self, other: "ProductChoice") -> bool:
         """Whether another choice is of the same product and half of the day."""
         mine = self.name, self.collection, self.day_night
         return mine == (other.name, other.collection, other.day_night)
+
+
+def _bands(layer: str, name: str, collection: str) -> tuple[str, ...]:
+    """List the bands that `Name[*]` stands for; another layer stands for itself."""
+    # Only such a layer needs the catalogue.
+    from reprojection import catalogue
+
+    if not layer.endswith(_EVERY):
+        return (layer,)
+    known = catalogue.product(name, collection)
+    bands = known.band_names(layer.removesuffix(_EVERY)) if known else ()
+    if not bands:
+        raise ValueError(
+            f"the catalogue knows no bands of {layer.removesuffix(_EVERY)!r}, so {_EVERY} cannot "
+            "stand for all of them; name them one by one, like Name[0]"
+        )
+    return bands
 
 
 Longitude = Annotated[float, Field(ge=-180, le=180, allow_inf_nan=False)]

@@ -454,7 +454,7 @@ def test_the_catalogue_is_searched(portal: LivePortal) -> None:
         found = client.get("/api/products?q=leaf area MCD15A2").json()
     assert "MCD15A2" in {item["name"] for item in found}
     assert all("MCD15A2" in item["name"] for item in found)
-    assert {"name": "Lai_1km", "kind": "continuous"} in found[0]["layers"]
+    assert {"name": "Lai_1km", "kind": "continuous", "band": ""} in found[0]["layers"]
 
 
 def test_the_description_names_every_call(portal: LivePortal) -> None:

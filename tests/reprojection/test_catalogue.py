@@ -7,8 +7,9 @@ import pytest
 from pydantic import ValidationError
 
 from reprojection import catalogue
-from reprojection.catalogue import LayerEntry
+from reprojection.catalogue import Axis, LayerEntry
 from reprojection.catalogue.layers import LayerKind
+from reprojection.read.granule import open_granule
 
 FAMILIES = ("03", "04", "05", "06", "07", "09", "10", "11", "12", "13", "14", "15", "16", "17")
 
@@ -217,3 +218,34 @@ def test_stac_items_of_the_products_list_the_same_layers(granules: Path) -> None
             if "raster:bands" in asset:
                 spelled = {name, name.replace("_", " ")}
                 assert any(found.layer(each) for each in spelled), (product, name)
+
+
+def test_every_axis_says_what_it_runs_over() -> None:
+    assert all(axes for item in catalogue.products() for axes in item.bands.values())
+    aerosol = catalogue.product("MYD04_L2", "61")
+    fires = catalogue.product("MOD14A1", "61")
+    assert aerosol is not None
+    assert fires is not None
+    assert aerosol.band_named("Corrected_Optical_Depth_Land[1]") == "wavelength 0.55 µm"
+    assert fires.band_named("FireMask[2]") == "day 3 of 8"
+    assert fires.band_named("FireMask") == ""
+    assert aerosol.band_names("Solution_Index_Ocean_Small") == (
+        "Solution_Index_Ocean_Small[0]",
+        "Solution_Index_Ocean_Small[1]",
+    )
+
+
+def test_an_axis_has_as_many_names_as_bands() -> None:
+    assert Axis.model_validate({"of": "day", "names": ["a", "b"]}).length == 2
+    with pytest.raises(ValidationError, match="3 bands have 2 names"):
+        Axis(of="day", length=3, names=("a", "b"))
+
+
+@pytest.mark.real_data
+def test_axes_have_the_lengths_of_real_granules(granules: Path) -> None:
+    for folder in sorted(granules.glob("l*/*")):
+        with open_granule(min(folder.glob("*.hdf"))) as found:
+            assert found.entry is not None
+            for name, layer in found.layers.items():
+                lengths = tuple(length for _, length in layer.bands)
+                assert found.entry.bands_of(name) == lengths, (folder.name, name)

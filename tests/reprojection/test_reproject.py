@@ -416,3 +416,16 @@ def test_scale_offset_and_fill_written_as_text_are_applied(tmp_path: Path) -> No
     assert found.provenance.scaling == (
         "stored * scale_factor + add_offset, assumed: nothing states it"
     )
+
+
+def test_a_band_of_an_axis_of_days_has_the_date_of_its_day(tmp_path: Path) -> None:
+    days = np.arange(8, dtype=np.uint8)[:, None, None] + np.zeros((8, 24, 24), np.uint8)
+    field = FieldToWrite(name="FireMask", values=days, dims=("Number_of_Days", "YDim", "XDim"))
+    path = tmp_path / "a.hdf"
+    write_granule(path, small_tile(product="MOD14A1", collection=61, fields=[field]))
+    found = reproject([path], "FireMask[3]", LAND, Options())
+    assert (found.provenance.start, found.provenance.end) == (
+        "2012-03-08T00:00:00Z",
+        "2012-03-08T23:59:59Z",
+    )
+    assert np.unique(found.values()[found.valid()]) == [3]

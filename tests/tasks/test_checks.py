@@ -218,3 +218,24 @@ def test_a_layer_the_catalogue_does_not_list_is_left_to_the_granules() -> None:
     check_request(resolved, LIMITS)
     (note,) = request_notes(resolved)
     assert "MCD15A2 Lai_2km (like Lai_1km" in note
+
+
+@pytest.mark.parametrize(
+    ("name", "layer", "count", "what"),
+    [
+        ("MYD04_L2", "Corrected_Optical_Depth_Land", 3, "wavelength"),
+        ("MOD14A1", "FireMask", 8, "day"),
+        ("MCD43A1", "BRDF_Albedo_Parameters_Band1", 3, "parameter"),
+        ("MOD07_L2", "Retrieved_Temperature_Profile", 20, "pressure level"),
+    ],
+)
+def test_a_layer_of_several_bands_is_refused_with_what_its_bands_are(
+    name: str, layer: str, count: int, what: str
+) -> None:
+    request = parse_request(
+        {**PLAIN, "products": [{"name": name, "collection": "61", "layers": [layer]}]}
+    )
+    with pytest.raises(RequestRefusedError) as refused:
+        check_request(resolve(request), Settings())
+    assert f"has {count} bands ({what})" in refused.value.problem
+    assert f"all as {layer}[*]" in refused.value.remedy

@@ -117,3 +117,36 @@ def test_a_file_that_is_not_yaml(tmp_path: Path) -> None:
         load_request(path)
     with pytest.raises(RequestRefusedError, match="no such file"):
         load_request(tmp_path / "absent.yaml")
+
+
+def layers_of(*layers: str, name: str = "MYD04_L2", collection: str = "61") -> tuple[str, ...]:
+    products = [{"name": name, "collection": collection, "layers": [*layers]}]
+    return parse_request({**PLAIN, "products": products}).products[0].layers
+
+
+def test_a_star_stands_for_every_band_of_a_layer() -> None:
+    depth = "Corrected_Optical_Depth_Land"
+    assert layers_of(f"{depth}[*]", "Solar_Zenith") == (
+        f"{depth}[0]",
+        f"{depth}[1]",
+        f"{depth}[2]",
+        "Solar_Zenith",
+    )
+    assert layers_of("FireMask[*]", name="MOD14A1")[-1] == "FireMask[7]"
+
+
+@pytest.mark.parametrize(
+    ("layer", "product"),
+    [("Solar_Zenith[*]", "MYD04_L2"), ("Depth[*]", "MYD04_L2"), ("Lai[*]", "XYZ99A1")],
+)
+def test_a_star_needs_bands_that_the_catalogue_knows(layer: str, product: str) -> None:
+    with pytest.raises(RequestRefusedError, match=r"knows no bands of .*one by one"):
+        layers_of(layer, name=product)
+
+
+def test_every_band_counts_as_a_layer() -> None:
+    ocean = ("Effective_Optical_Depth_Best_Ocean", "Asymmetry_Factor_Best_Ocean")
+    models = ("Mean_Reflectance_Land", "Mean_Reflectance_Ocean", "STD_Reflectance_Land")
+    more = ("STD_Reflectance_Ocean", "Number_Pixels_Used_Land", "Number_Pixels_Used_Ocean")
+    with pytest.raises(RequestRefusedError, match="74 layers, and 64 are allowed"):
+        layers_of(*(f"{name}[*]" for name in (*ocean, *models, *more)))
