@@ -82,6 +82,12 @@ def request_notes(resolved: ResolvedRequest) -> tuple[str, ...]:
             "The catalogue does not list these layers, so their granules alone describe them; a "
             f"name that no granule has fails: {', '.join(strange)}."
         )
+    without = layers_without_rule(resolved)
+    if without:
+        notes.append(
+            f"The catalogue has no QA rule {request.qa!r} for these layers, so they keep all their "
+            f"data: {', '.join(without)}."
+        )
     method = request.resampling
     own = [
         _named(product, layer)
@@ -279,39 +285,41 @@ def _check_qa(resolved: ResolvedRequest) -> None:
         )
     if isinstance(rule, str):
         for product in resolved.products:
-            _check_preset(product, rule)
+            _check_known(product, rule)
+        without = layers_without_rule(resolved)
+        if without and not any(layer.qa for one in resolved.products for layer in one.layers):
+            raise RequestRefusedError(
+                "qa",
+                f"no layer asked for has a QA rule {rule!r}: {', '.join(without)}.",
+                "Write the rule out by QA layer, or leave qa out.",
+            )
     else:
         known = [product.entry for product in resolved.products]
         for layer, fields in rule.items():
             _check_rule(layer, fields, known)
 
 
-def _check_preset(product: ResolvedProduct, preset: str) -> None:
-    choice, entry = product.choice, product.entry
-    if entry is None:
+def layers_without_rule(resolved: ResolvedRequest) -> list[str]:
+    """List the layers to which the request's preset says nothing, apart from quality layers."""
+    if not isinstance(resolved.request.qa, str):
+        return []
+    return [
+        _named(product, layer)
+        for product in resolved.products
+        for layer in product.layers
+        if not layer.qa and not (layer.entry is not None and says_quality(layer.entry))
+    ]
+
+
+def _check_known(product: ResolvedProduct, preset: str) -> None:
+    choice = product.choice
+    if product.entry is None:
         raise RequestRefusedError(
             "qa",
             f"the catalogue does not know {choice.name} collection {choice.collection}, so "
             f"{preset!r} says nothing about it.",
             "Write the rule out: qa: {QA_LAYER: {value: [0]}}.",
         )
-    for layer in product.layers:
-        quality = quality_of(entry, layer.entry)
-        if layer.entry is not None and says_quality(layer.entry):
-            continue
-        if quality is None or preset not in quality.presets:
-            raise RequestRefusedError(
-                "qa",
-                f"{_named(product, layer)} (products.{product.number}) has no QA rule {preset!r}.",
-                "Write the rule out by QA layer, or ask for this layer separately.",
-            )
-
-
-def quality_of(described: Product, layer: LayerEntry | None) -> LayerEntry | None:
-    """Return the entry of a layer's QA layer, if the catalogue names one."""
-    if layer is None or layer.qa is None:
-        return None
-    return described.layer(layer.qa)
 
 
 def _check_rule(

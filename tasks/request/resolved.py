@@ -196,7 +196,7 @@ def _merge(request: Request, entry: LayerEntry | None) -> str:
 def _qa(request: Request, known: Product | None, entry: LayerEntry | None) -> str:
     rule = request.qa
     if isinstance(rule, str):
-        return "" if entry is not None and says_quality(entry) else rule
+        return rule if known is None or _has_preset(known, entry, rule) else ""
     if not rule:
         return ""
     mine = {
@@ -205,6 +205,14 @@ def _qa(request: Request, known: Product | None, entry: LayerEntry | None) -> st
         if known is None or known.layer(quality) is not None
     }
     return canonical(mine).decode("ascii") if mine else ""
+
+
+def _has_preset(known: Product, entry: LayerEntry | None, preset: str) -> bool:
+    """Say whether a preset is a rule for a layer; quality layers are left as they are."""
+    if entry is None or entry.qa is None or says_quality(entry):
+        return False
+    quality = known.layer(entry.qa)
+    return quality is not None and preset in quality.presets
 
 
 def _reach(method: str, own: float | None, coarser: float, goal: Target) -> float:

@@ -429,3 +429,31 @@ def test_a_band_of_an_axis_of_days_has_the_date_of_its_day(tmp_path: Path) -> No
         "2012-03-08T23:59:59Z",
     )
     assert np.unique(found.values()[found.valid()]) == [3]
+
+
+def test_land_is_no_snow_in_collection_5(tmp_path: Path) -> None:
+    """Each file's Key lists 225 = land; its valid range ends at 254."""
+    snow = np.full((24, 24), 225, np.uint8)
+    snow[:, ::3] = 60
+    quality = np.zeros((24, 24), np.uint8)
+    quality[:12] = 1
+    dims = ("YDim", "XDim")
+    fields = [
+        FieldToWrite(
+            name="Fractional_Snow_Cover",
+            values=snow,
+            dims=dims,
+            typed={"valid_range": (0, 254), "_FillValue": 255},
+        ),
+        FieldToWrite(name="Snow_Spatial_QA", values=quality, dims=dims, typed={"_FillValue": 255}),
+    ]
+    path = tmp_path / "a.hdf"
+    write_granule(path, small_tile(product="MYD10A1", collection=5, fields=fields))
+    found = reproject([path], "Fractional_Snow_Cover", LAND, Options(resampling="average"))
+    assert np.nanmax(found.values()) == 60
+    best = reproject(
+        [path], "Fractional_Snow_Cover", LAND, Options(resampling="nearest", qa="best")
+    )
+    assert 0 < best.valid().sum() < found.valid().sum()
+    codes = reproject([path], "Fractional_Snow_Cover", LAND, Options(codes="keep")).codes
+    assert codes[225] == "land"

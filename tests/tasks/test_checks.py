@@ -109,7 +109,7 @@ def test_let_through(changes: dict[str, Any]) -> None:
         (
             {"products": product("MCD15A2", "Zzz"), "qa": "best"},
             "qa",
-            "Zzz (products.0) has no QA rule 'best'",
+            "no layer asked for has a QA rule 'best': MCD15A2 Zzz",
             "Write the rule out",
         ),
         ({"products": product("MCD15A2", "Lai_1km", "Lai_1km")}, "products.0.layers", "", "once"),
@@ -239,3 +239,13 @@ def test_a_layer_of_several_bands_is_refused_with_what_its_bands_are(
         check_request(resolve(request), Settings())
     assert f"has {count} bands ({what})" in refused.value.problem
     assert f"all as {layer}[*]" in refused.value.remedy
+
+
+def test_a_layer_without_a_preset_is_told_and_keeps_its_data() -> None:
+    layers = ("Optical_Depth_Land_And_Ocean", "Solar_Zenith", "Land_Ocean_Quality_Flag")
+    resolved = resolve(document(qa="best", products=product("MYD04_L2", *layers, collection="61")))
+    check_request(resolved, LIMITS)
+    assert [layer.qa for layer in resolved.products[0].layers] == ["best", "", ""]
+    (note,) = request_notes(resolved)
+    assert "'best' for these layers, so they keep all" in note
+    assert note.endswith(": MYD04_L2 Solar_Zenith.")
