@@ -5,6 +5,7 @@ A region that crosses the antimeridian is kept in one piece: its longitudes run 
 
 import json
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 
 import numpy as np
 import shapely
@@ -142,6 +143,14 @@ def _check_area(area: Area) -> None:
             "Give longitude, then latitude, in degrees; cut it at 180 where it crosses the "
             "antimeridian.",
         )
+    if (long_one := _long_edge(area)) is not None:
+        one, other = long_one
+        raise _refused(
+            f"has an edge from longitude {one:g} to {other:g}, and it is not clear which way "
+            "around the Earth it runs",
+            "Across the antimeridian, cut the polygon at 180 into a MultiPolygon; the long way, "
+            "give the edge a vertex at longitude 0.",
+        )
     if len(points) > MAX_VERTICES:
         raise _refused(
             f"has {len(points):,} vertices; {MAX_VERTICES:,} are the most",
@@ -152,6 +161,17 @@ def _check_area(area: Area) -> None:
             f"is not a simple polygon: {explain_validity(area)}",
             "Mend the ring so that it does not cross or touch itself.",
         )
+
+
+def _long_edge(area: Area) -> tuple[float, float] | None:
+    """Return the ends of an edge over more than half the Earth; whole parallels are clear."""
+    for part in shapely.get_parts(area):
+        for ring in (part.exterior, *part.interiors):
+            lons = shapely.get_coordinates(ring)[:, 0]
+            for one, other in pairwise(lons.tolist()):
+                if 180.0 < abs(one - other) < 360.0:
+                    return one, other
+    return None
 
 
 def _refused(problem: str, remedy: str = "") -> RequestRefusedError:

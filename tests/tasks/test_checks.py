@@ -42,6 +42,10 @@ def polygon(*points: tuple[float, float]) -> dict[str, Any]:
         {"region": {"bbox": [0, 60, 30, 90]}, "grid": {"crs": "EPSG:3995", "resolution": 5000}},
         {"region": {"bbox": [-180, -90, 180, 90]}, "grid": {"crs": "EPSG:6933", "resolution": 9e3}},
         {"region": polygon((0, 50), (5, 50), (5, 55))},
+        {
+            "region": polygon((-180, -60), (180, -60), (180, 60), (-180, 60)),
+            "grid": {"crs": "EPSG:4326", "resolution": 0.5},
+        },
         {"products": product("NEWPROD", "whatever")},
         {"products": product("MCD15A2", "Lai_1km", collection="7")},
         {"resampling": "bilinear"},
@@ -143,6 +147,12 @@ def test_let_through(changes: dict[str, Any]) -> None:
             "region.geojson",
             "Self-intersection",
             "Mend the ring",
+        ),
+        (
+            {"region": polygon((175, -20), (-170, -20), (-170, -10), (175, -10))},
+            "region.geojson",
+            "an edge from longitude 175 to -170",
+            "cut the polygon at 180",
         ),
         ({"region": polygon((50, 100), (55, 100), (55, 120))}, "region.geojson", "off the E", "lo"),
         (
