@@ -9,8 +9,8 @@ import numpy.typing as npt
 
 AttributeValue = str | int | float | tuple[int | float, ...]
 
-MAX_ELEMENTS = 1 << 29
-"""Far above any MODIS or VIIRS layer; keeps a damaged header from requesting all memory."""
+MAX_ELEMENTS = 1 << 30
+"""Above any MODIS or VIIRS layer (MCD43D has 933 million values); a header with more is damaged."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -28,7 +28,7 @@ from reprojection.read.kept import KEPT_BYTES, keep_granules, one_call
 from reprojection.read.raster import Band, Parameter, Pixels, Provenance, Raster
 from reprojection.resampling import METHODS, SWATH_METHODS, Method
 from reprojection.warp.from_swaths import Driving, newest_of_each_swath, swaths_onto_grid
-from reprojection.warp.from_tiles import newest_of_each_place, tiles_onto_grid
+from reprojection.warp.from_tiles import newest_of_each_place, tiles_onto_grid, window_of
 from reprojection.warp.merge import Merged
 from reprojection.write.palette import colours_of
 
@@ -196,7 +196,7 @@ def _reproject(
         )
     else:
         merged = tiles_onto_grid(
-            places,
+            [window_of(place, grid) for place in places],
             grid,
             options.qa,
             encoding=encoding,

@@ -43,7 +43,7 @@ class Layer:
     (rows, columns). `grid` or `swath` names the structure the layer lies on; a layer with neither
     cannot be placed. `codes` are stored values that are not data, `classes` the meanings of those
     that are. `qa` names the layer that holds its quality. `convention` and `scale_problem` are
-    those of `Scale`.
+    those of `Scale`. `first_row` is the first row that is read, if `shape` is of fewer than all.
     """
 
     name: str
@@ -66,6 +66,7 @@ class Layer:
     dims: tuple[str, str] = ("", "")
     bands: tuple[tuple[str, int], ...] = ()
     index: tuple[int, ...] = ()
+    first_row: int = 0
 
     @property
     def base_name(self) -> str:

@@ -141,6 +141,8 @@ class Granule:
             inside = dim in found.dims
             start.append(0 if inside else next(at))
             count.append(size if inside else 1)
+        row = dataset.dims.index(found.dims[0])
+        start[row], count[row] = found.first_row, found.shape.rows
         block = self._container.read(dataset, tuple(start), tuple(count))
         rows_first = dataset.dims.index(found.dims[0]) < dataset.dims.index(found.dims[1])
         flat = block.reshape(found.shape if rows_first else found.shape[::-1])

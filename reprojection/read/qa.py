@@ -8,7 +8,7 @@ for the layer's own QA layer.
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import partial
 from typing import NamedTuple
@@ -78,7 +78,15 @@ def reasons(
     why = _by_value(stored, lambda values: _own_reasons(values, found))
     for qa_layer, clauses in _by_layer(selections):
         refused = memory.recall(
-            ("refused", qa_layer.name, clauses, found.grid, found.swath, found.shape),
+            (
+                "refused",
+                qa_layer.name,
+                clauses,
+                found.grid,
+                found.swath,
+                found.shape,
+                found.first_row,
+            ),
             partial(_refused, granule, found, qa_layer, clauses),
             nbytes,
         )
@@ -239,6 +247,8 @@ def _selection(
         raise ChoiceRefusedError(f"layer {name!r} is not of whole numbers: it cannot serve as QA")
     if bits is None and qa_layer.bands and not qa_layer.index:
         raise ChoiceRefusedError(f"QA layer {name!r} has several bands: name one, {name}[0]")
+    if layer.grid and qa_layer.grid == layer.grid:
+        qa_layer = replace(qa_layer, first_row=layer.first_row, shape=layer.shape)
     placement(granule, layer, qa_layer)
     kept = tuple(int(item) for item in wanted)
     held = values_of(bits) if bits is not None else _values_of_type(qa_layer.dtype)

@@ -1,12 +1,17 @@
 """Reproject tile granules of one layer and date onto one grid: join them, then run the kernel."""
 
+import math
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import cast
 
 import numpy as np
 import numpy.typing as npt
 
+from modis.axes import Shape
+from reprojection.grid.coordinates import SourceSpace
+from reprojection.grid.crs import to_lonlat
 from reprojection.grid.grids import Grid
 from reprojection.read.encoding import Encoding
 from reprojection.read.granule_layer import GranuleHeader, MaskedLayer, Rule, read_masked
@@ -17,6 +22,9 @@ from reprojection.read.raster import Pixels
 from reprojection.resampling import Method
 from reprojection.warp import warp
 from reprojection.warp.merge import Merged
+
+WINDOWED = 1 << 26  # pixels of a source from which on only the rows needed are read
+_POINTS = 64  # along each side of the target, at which latitudes are computed
 
 
 def tiles_onto_grid(
@@ -93,10 +101,55 @@ def newest_of_each_place(places: Sequence[GranuleHeader]) -> list[GranuleHeader]
     return sorted(chosen.values(), key=lambda one: (one.start, one.name))
 
 
+def window_of(place: GranuleHeader, grid: Grid) -> GranuleHeader:
+    """Cut a large geographic grid down to the rows that the target needs; others are left whole.
+
+    The pixels do not depend on it: the rows keep their place on the lattice.
+    """
+    source = place.grid
+    if source is None or source.height * source.width < WINDOWED or source.crs != "EPSG:4326":
+        return place
+    if SourceSpace.of(source).y0 != 0.0:  # cut rows would lie on another lattice, by rounding
+        return place
+    lats = _latitudes(grid)
+    if not np.isfinite(lats).all():
+        return place
+    height, top = -source.transform[4], source.transform[5]
+    steps = [np.abs(np.diff(lats, axis=axis)).max() for axis in (0, 1)]
+    # Between the points latitudes change by less than a step; a widened kernel looks two more
+    # target pixels around, which are smaller than steps.
+    margin = 4.0 * max(steps) + 8.0 * height
+    first = max(0, math.floor((top - lats.max() - margin) / height))
+    last = min(source.height, math.ceil((top - lats.min() + margin) / height))
+    if last <= first:
+        return place
+    a, b, c, d, e, _ = source.transform
+    cut = replace(source, transform=(a, b, c, d, e, top - first * height), height=last - first)
+    layer = replace(place.layer, first_row=first, shape=Shape(last - first, source.width))
+    return replace(place, grid=cut, layer=layer)
+
+
+def _latitudes(grid: Grid) -> npt.NDArray[np.float64]:
+    """Return latitudes of points over a grid, its edges among them, at least a pixel apart."""
+    rows, cols = (
+        np.linspace(0.0, length, min(length, _POINTS) + 1) for length in (grid.height, grid.width)
+    )
+    row, col = np.meshgrid(rows, cols, indexing="ij")
+    a, b, c, d, e, f = grid.transform
+    return to_lonlat(grid.crs, a * col + b * row + c, d * col + e * row + f)[1]
+
+
 def _masked(place: GranuleHeader, rule: Rule, *, mask: bool) -> MaskedLayer:
     with opened(place.path) as (granule, memory):
         return memory.recall(
-            ("masked", place.layer.name, repr(rule), mask),
+            (
+                "masked",
+                place.layer.name,
+                place.layer.first_row,
+                place.layer.shape,
+                repr(rule),
+                mask,
+            ),
             partial(read_masked, granule, place.layer, rule, mask=mask, memory=memory),
             lambda masked: masked.nbytes,
         )
@@ -111,8 +164,9 @@ def _pixels(place: GranuleHeader, rule: Rule, encoding: Encoding, *, mask: bool)
             return _filled(masked, encoding, Reason.VALID)
 
         stored_as = encoding.dtype.str, repr(encoding.nodata)
+        rows = place.layer.first_row, place.layer.shape
         return memory.recall(
-            ("pixels", place.layer.name, repr(rule), mask, stored_as), read, nbytes
+            ("pixels", place.layer.name, *rows, repr(rule), mask, stored_as), read, nbytes
         )
 
 

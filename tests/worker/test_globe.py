@@ -11,10 +11,11 @@ from archives.kinds.folder import FolderArchive
 from archives.model import GranuleRecord
 from modis.box import LonLatBox
 from reprojection.grid.grids import Lattice
-from reprojection.read.granule import open_granule
+from reprojection.read.granule import Granule, Layer, open_granule
 from reprojection.read.outline import outline, read_outline
 from reprojection.reproject import Options, reproject
 from reprojection.sample.hdfeos_write import FieldToWrite, GridToWrite, write_granule
+from reprojection.warp import from_tiles
 from reprojection.write.write import read_raster
 from swathmill.commands.target import box_around
 from tasks.model.packages import Packages
@@ -34,6 +35,8 @@ def globe(
     corners: Corners = "packed degrees",
     box: tuple[float, float, float, float] = (-180.0, -90.0, 180.0, 90.0),
     name: str = NAME,
+    *,
+    quality: bool = False,
 ) -> Path:
     """A granule whose pixels hold 7500 + row * 100 + column, counted from the north-west corner."""
     west, south, east, north = box
@@ -46,11 +49,14 @@ def globe(
         typed={"valid_range": (7500, 65535), "_FillValue": 0},
         attributes={"scale_factor": 0.02, "add_offset": 0.0, "units": "K"},
     )
+    flags = FieldToWrite(
+        name="QC_Day", values=(row % 3 // 2).astype(np.uint8), dims=("YDim", "XDim")
+    )
     grid = GridToWrite(
         name="MODIS_MONTHLY_0.05DEG_CMG_LST",
         upper_left=(west, north),
         lower_right=(east, south),
-        fields=[field],
+        fields=[field, flags] if quality else [field],
         corners=corners,
     )
     product = name.split(".")[0]
@@ -136,3 +142,53 @@ def test_dates_that_a_globe_lacks_are_gaps(tmp_path: Path) -> None:
     planned = plan(request, held, Packages.of(LIMITS), LIMITS)
     assert {"MOD11C3.061 2012-01-01", "MOD11C3.061 2012-02-01"} < {gap.what for gap in planned.gaps}
     assert all(gap.reason == "the archive has no granule of this date" for gap in planned.gaps)
+
+
+@pytest.mark.parametrize("method", ["nearest", "bilinear", "cubic", "average", "median"])
+@pytest.mark.parametrize(
+    ("crs", "resolution", "box"),
+    [
+        ("EPSG:4326", 0.3, (-5.0, 40.0, 10.0, 55.0)),
+        ("EPSG:4326", 3.0, (-60.0, -30.0, 60.0, 30.0)),
+        ("EPSG:3413", 50_000.0, (-2e6, -2e6, 2e6, 2e6)),
+        ("EPSG:32660", 40_000.0, (0.0, 5e6, 1e6, 7e6)),
+    ],
+)
+def test_a_window_of_a_globe_gives_the_pixels_of_the_whole(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    method: str,
+    crs: str,
+    resolution: float,
+    box: tuple[float, float, float, float],
+) -> None:
+    path = globe(tmp_path)
+    grid = Lattice(crs=crs, resolution=resolution).snap(box)
+    options = Options(resampling=method, extra_bands=("reason",))
+    whole = reproject([path], "LST_Day_CMG", grid, options)
+    rows: list[int] = []
+    read = Granule.read
+
+    def counted(granule: Granule, layer: Layer | str) -> Any:
+        found = read(granule, layer)
+        rows.append(len(found))
+        return found
+
+    monkeypatch.setattr(Granule, "read", counted)
+    monkeypatch.setattr(from_tiles, "WINDOWED", 1)
+    windowed = reproject([path], "LST_Day_CMG", grid, options)
+    assert windowed.data.tobytes() == whole.data.tobytes()
+    assert rows
+    assert max(rows) < 360
+
+
+def test_quality_layers_are_read_by_the_same_window(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = globe(tmp_path, quality=True)
+    grid = Lattice(crs="EPSG:4326", resolution=SIDE).snap((-5.0, 40.0, 10.0, 55.0))
+    whole = reproject([path], "LST_Day_CMG", grid, Options(qa="best", resampling="nearest"))
+    monkeypatch.setattr(from_tiles, "WINDOWED", 1)
+    windowed = reproject([path], "LST_Day_CMG", grid, Options(qa="best", resampling="nearest"))
+    assert windowed.data.tobytes() == whole.data.tobytes()
+    assert 0.0 < whole.valid().mean() < 1.0
