@@ -152,6 +152,11 @@ def classify(error: BaseException, *, now: float | None = None) -> Diagnosis:
     )
 
 
+def is_full(text: str) -> bool:
+    """Tell whether a message says that a disk is full."""
+    return any(words in text.lower() for words in _FULL)
+
+
 def classify_exit(code: int) -> Diagnosis:
     """Diagnose a child that ended without a report; negative codes are signals."""
     if code >= 0:
@@ -199,7 +204,7 @@ def _is_of_user_code(error: BaseException) -> bool:
 def _category(error: BaseException) -> Category | None:
     if isinstance(error, AttemptError):
         return error.category
-    if any(word in str(error).lower() for word in _FULL):
+    if is_full(str(error)):
         return Category.OUT_OF_DISK
     # Only where it is used: importing them is a third of the time every process takes to start.
     if type(error).__module__.startswith("azure."):

@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ from tasks.model.model import ArtifactFile
 from tasks.model.packages import SHIPPED, load_package, pack
 from tasks.model.spec import GroupSpec, Input, ReduceSpec
 from tasks.run.classify import AttemptError
+from tests.worker.disks import disk_of
 from tests.worker.mill import Mill, grid_spec
 from worker.phases.group import MANIFEST
 from worker.phases.reduce import shipped_packages
@@ -84,6 +86,41 @@ def test_a_failure_is_told_as_that_of_any_package(places: Places, script: str, w
     with pytest.raises(AttemptError, match=words) as caught:
         run_script(places, script)
     assert caught.value.category is Category.USER_CODE_FAILED
+
+
+FILL = """
+import sys, time
+file = open(sys.argv[3] + "/out", "wb", buffering=0)
+try:
+    while True:
+        file.write(bytes(4096))
+except OSError as error:
+    told = error
+"""
+
+
+@pytest.mark.parametrize(
+    ("script", "category"),
+    [
+        (f"{FILL}\nsys.exit('no picture')", Category.OUT_OF_DISK),
+        (f"{FILL}\nfile.truncate(0)\nraise told", Category.OUT_OF_DISK),
+        (f"{FILL}\nfile.truncate(0)\nsys.exit('no picture')", Category.USER_CODE_FAILED),
+    ],
+)
+def test_a_program_that_ends_because_the_disk_is_full_has_not_failed_itself(
+    tmp_path: Path, script: str, category: Category
+) -> None:
+    """The disk is full still, or the program says that it was."""
+    with disk_of(tmp_path / "disk", "2m") as disk:
+        folders = [disk / name for name in ("package", "input", "output", "temporary")]
+        for folder in folders:
+            folder.mkdir()
+        package, inputs, outputs, temporary = folders
+        small = Places(package=package, inputs=inputs, outputs=outputs, temporary=temporary)
+        with pytest.raises(AttemptError) as caught:
+            run_script(small, script, replace(LIMITS, output=2**30))
+        assert caught.value.category is category
+        assert ("the disk is full" in str(caught.value)) == (category is Category.OUT_OF_DISK)
 
 
 @pytest.mark.parametrize(

@@ -18,11 +18,12 @@ from typing import IO, NoReturn
 from processes import proctree
 from processes.parents import become_subreaper, die_with_parent
 from tasks.model.categories import Category
-from tasks.run.classify import AttemptError
+from tasks.run.classify import AttemptError, is_full
 from worker.sandbox.plain_paths import PlainPaths
 from worker.sandbox.sandbox import Places, SandboxLimits, Tier, command_line, environment, inside
 
 POLL_SECONDS = 0.1
+_LEAST_ROOM = 2**16  # bytes; a disk with less is full
 _TAIL = 4096
 _OWN_PROCESSES = 3  # two of bubblewrap and the launcher
 _DEPTH = 64  # levels of folders below OUTPUT_DIR that are counted
@@ -186,7 +187,12 @@ def _run(
         _end(run)
         become_subreaper(False)
         last_line = run.last_line()
+        full = is_full(last_line) or _room(places.outputs) < _LEAST_ROOM
     code = process.returncode or 0
+    if code != 0 and full:
+        raise AttemptError(
+            Category.OUT_OF_DISK, f"the disk is full; {' '.join(command)} said: {last_line}"
+        )
     if code != 0:
         how = f"exit code {code}"
         if code < 0:
@@ -195,6 +201,12 @@ def _run(
             Category.USER_CODE_FAILED,
             f"{' '.join(command)} ended with {how}: {last_line}",
         )
+
+
+def _room(folder: Path) -> int:
+    """Return the free bytes of the disk that a folder is on."""
+    disk = os.statvfs(folder)
+    return disk.f_bavail * disk.f_frsize
 
 
 def _watch(run: _Run, places: Places, bounds: SandboxLimits) -> None:
