@@ -22,7 +22,7 @@ class ReadyTasks:
         self._options = options
         self._cache = cache
         self._dispatch = dispatch
-        self._later: list[tuple[float, str]] = []
+        self._later: list[tuple[float, str]] = []  # by the monotonic clock
         self._known_later: set[str] = set()
 
     def now(self, task: Task) -> None:
@@ -43,14 +43,14 @@ class ReadyTasks:
         """Add a task that will be ready at a time, in POSIX seconds."""
         if key not in self._known_later:
             # A worker's clock may be far ahead: no wait is longer than the longest delay.
-            longest = self._clock.now() + self._options.retry.most
-            heapq.heappush(self._later, (min(at, longest), key))
+            wait = min(at - self._clock.now(), self._options.retry.most)
+            heapq.heappush(self._later, (self._clock.monotonic() + wait, key))
             self._known_later.add(key)
 
     def wake(self) -> bool:
         """Make ready what is due. Raises StoreError; the rest is woken the next time."""
         now = self._clock.now()
-        while self._later and self._later[0][0] <= now:
+        while self._later and self._later[0][0] <= self._clock.monotonic():
             key = self._later[0][1]
 
             def decide(task: Task) -> Change:

@@ -36,6 +36,7 @@ class Retry(StrEnum):
     """What is done after an attempt failed."""
 
     BACK_OFF = "back off"  # again after an exponential delay, within the retry budget
+    ELSEWHERE = "elsewhere"  # as BACK_OFF, without spending the budget; it ends after ten losses
     ONCE = "once"  # one more attempt, then give up
     NEVER = "never"  # the same attempt would fail the same way
     AT_ONCE = "at once"  # again without delay and without spending the retry budget
@@ -124,8 +125,9 @@ RULES: dict[Category, Rule] = {
     ),
     Category.WORKER_LOST: Rule(
         cause="The worker stopped answering: it died, was stopped, or lost its network.",
-        retry=Retry.BACK_OFF,
-        remedy="Retried by itself on another worker. If it persists, look at the machine.",
+        retry=Retry.ELSEWHERE,
+        remedy="Retried by itself, ten times at most, at no cost to the task's other tries. "
+        "If it persists, look at the machine.",
     ),
     Category.OUT_OF_MEMORY: Rule(
         cause="The attempt used more memory than its limit and was killed.",

@@ -80,7 +80,8 @@ class Task:
 
     `missing` has bit i set while input i has not ended; `lacking` has bit i set when it ended
     without an artifact. `attempt` is the number of the latest attempt and never restarts;
-    `retries` counts the budget spent in this generation; `strikes` the times killed for memory.
+    `retries` counts the budget spent in this generation; `strikes` the times killed for memory,
+    `losses` the attempts lost with their workers.
     `fallback` is the key of the task planned in this one's place when inputs were lacking.
     `reason` says why the task FAILED, for people: in its own words, or the first cause of an input.
     `place` is the task's place in the batch of its latest claim, from 0.
@@ -99,6 +100,7 @@ class Task:
     place: int = 0
     retries: int = 0
     strikes: int = 0
+    losses: int = 0
     not_before: float = 0.0
     missing: int = 0
     lacking: int = 0

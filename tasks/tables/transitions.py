@@ -39,6 +39,7 @@ class RetryPolicy:
     """How often and how late an attempt is repeated. Delays in seconds."""
 
     budget: int = 3  # attempts in one generation
+    losses: int = 10  # attempts lost with their workers in one generation
     base: float = 5.0
     ceiling: float = 600.0
     longest: float = 21_600.0  # that a server may ask for
@@ -232,7 +233,8 @@ def fail(
     if attempt.category is None:
         raise ValueError("a failed attempt has a category")
     strikes = task.strikes + (attempt.category is Category.OUT_OF_MEMORY)
-    base = replace(task, worker="", claim="", strikes=strikes)
+    losses = task.losses + (attempt.category is Category.WORKER_LOST)
+    base = replace(task, worker="", claim="", strikes=strikes, losses=losses)
     spent = replace(base, retries=task.retries + 1)
     again = replace(
         spent,
@@ -245,6 +247,11 @@ def fail(
     match RULES[attempt.category].retry:
         case Retry.AT_ONCE:
             new = replace(base, state=State.READY, category=attempt.category)
+        case Retry.ELSEWHERE if losses < policy.losses:
+            delay = policy.delay(task.losses, jitter)
+            new = replace(
+                base, state=State.READY, not_before=now + delay, category=attempt.category
+            )
         case Retry.HEAL if healing and left:
             new = replace(spent, state=State.WAITING, missing=healing, category=attempt.category)
         case Retry.BACK_OFF | Retry.HEAL if left:
@@ -400,6 +407,7 @@ def _fresh(task: Task, missing: int) -> Task:
         worker="",
         retries=0,
         strikes=0,
+        losses=0,
         not_before=0.0,
         missing=missing,
         lacking=0,

@@ -4,6 +4,7 @@ An answer that did not arrive says nothing. So after any refused or broken call 
 again, and `change` sees it as it is: it must recognise its own earlier success.
 """
 
+import math
 from collections.abc import Callable
 
 from tasks.errors import ConflictError, StoreError
@@ -17,17 +18,26 @@ Change = Callable[[Row | None], tuple[Operation, ...]]
 
 
 def update(
-    store: Store, clock: Clock, table: str, partition: str, row: str, change: Change
+    store: Store,
+    clock: Clock,
+    table: str,
+    partition: str,
+    row: str,
+    change: Change,
+    until: float = math.inf,
 ) -> tuple[str, ...]:
     """Read the row, apply what `change` makes of it (nothing: done), and repeat until it holds.
 
-    Returns what `Store.transact` returned; nothing when there was nothing to write.
+    No further try begins after `until`, on the monotonic clock. Returns what `Store.transact`
+    returned; nothing when there was nothing to write.
 
     Raises:
         StoreError: storage failed on each of several tries; the outcome is unknown.
         SwathmillError: whatever `change` raises.
     """
     for number in range(TRIES):
+        if number and clock.monotonic() >= until:
+            break
         try:
             operations = change(store.get(table, partition, row))
             return store.transact(table, partition, operations) if operations else ()
@@ -36,7 +46,7 @@ def update(
         except StoreError as error:
             last = error
             clock.sleep(FIRST_WAIT * 2**number)
-    raise StoreError(f"{table} row {row!r}: gave up after {TRIES} tries: {last}") from last
+    raise StoreError(f"{table} row {row!r}: gave up after some tries: {last}") from last
 
 
 def write(found: Row | None, row: str, entity: Entity) -> Operation:

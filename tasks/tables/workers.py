@@ -5,6 +5,7 @@ them. An order about a claim goes when the worker no longer lists it.
 """
 
 import json
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from enum import Enum
@@ -102,8 +103,10 @@ class Orders:
     hold: Hold = Hold.NONE
 
 
-def beat(store: Store, clock: Clock, worker: WorkerRow) -> Orders:
+def beat(store: Store, clock: Clock, worker: WorkerRow, until: float = math.inf) -> Orders:
     """Write the worker's heartbeat, and return what it is ordered to do.
+
+    It is not tried again after `until`, on the monotonic clock.
 
     Raises:
         StoreError: storage does not answer. A worker that gets no beat through for a lease kills
@@ -139,7 +142,7 @@ def beat(store: Store, clock: Clock, worker: WorkerRow) -> Orders:
             return ()
         return (Replace(row=worker.name, entity=WORKER.dump(new), etag=found.etag),)
 
-    updates.update(store, clock, TABLE, PARTITION, worker.name, change)
+    updates.update(store, clock, TABLE, PARTITION, worker.name, change, until)
     return orders
 
 

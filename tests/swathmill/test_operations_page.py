@@ -7,6 +7,7 @@ from tasks.model.categories import RULES, Retry
 PAGE = Path(__file__).parents[2] / "docs" / "operations.md"
 WORDS = {
     Retry.BACK_OFF: "again, after a growing pause",
+    Retry.ELSEWHERE: "again, after a growing pause, uncharged",
     Retry.ONCE: "once more",
     Retry.NEVER: "no",
     Retry.AT_ONCE: "at once",

@@ -236,6 +236,7 @@ def test_each_category_is_retried_by_its_rule(category: Category) -> None:
         Retry.NEVER: 1,
         Retry.ONCE: 2,
         Retry.BACK_OFF: 3,
+        Retry.ELSEWHERE: 10,
         Retry.HEAL: 3,
         Retry.AT_ONCE: 20,
     }
@@ -263,6 +264,25 @@ def test_killed_for_memory_twice_is_enough_whatever_else_failed_between() -> Non
     ).task
     assert last.state is State.FAILED
     assert last.strikes == 2
+
+
+def test_a_loss_with_the_worker_costs_no_try_and_ends_after_ten() -> None:
+    found = task(State.RUNNING)
+    for number in range(1, 10):
+        found = transitions.fail(
+            found,
+            attempt(Category.WORKER_LOST, claim=found.claim, number=number),
+            POLICY,
+            now=1.0,
+            jitter=0.5,
+        ).task
+        assert (found.state, found.retries, found.losses) == (State.READY, 0, number)
+        assert found.alone
+        assert found.not_before == 1.0 + POLICY.delay(number - 1, 0.5)
+        found = transitions.claim(transitions.wake(found, 1e9).task, f"c{number}", "w", 1.0).task
+    last = attempt(Category.WORKER_LOST, claim=found.claim, number=10)
+    failed = transitions.fail(found, last, POLICY, now=1.0, jitter=0.5).task
+    assert (failed.state, failed.category) == (State.FAILED, Category.WORKER_LOST)
 
 
 def test_back_off_doubles_with_jitter_and_heeds_the_server() -> None:

@@ -14,7 +14,7 @@ from tasks.model.spec import CollectSpec
 from tasks.settings import Settings
 from tasks.storage.clock import ManualClock
 from tasks.storage.memory_store import MemoryStore
-from tasks.storage.store import Operation
+from tasks.storage.store import Operation, Row
 from tasks.tables import protocol, transitions, workers
 from tasks.tables.runtime import Runtime, memory_runtime
 from tasks.tables.task_table import TaskTable
@@ -121,6 +121,7 @@ def bench(tmp_path: Path, store: Unsteady) -> Iterator[Bench]:
         scratch=scratch,
         start=start,
     )
+    supervisor.lease.renew(runtime.clock.monotonic())
     made = Bench(world=World(runtime=runtime), supervisor=supervisor, child=child, jobs=jobs)
     yield made
     scratch.close()
@@ -251,7 +252,6 @@ def heartbeat(bench: Bench) -> Heartbeat:
         supervisor=bench.supervisor,
         row=row,
         every=5.0,
-        lease=30.0,
     )
 
 
@@ -292,6 +292,94 @@ def test_a_lease_without_a_beat_ends_all_attempts(bench: Bench, store: Unsteady)
     until(lambda: bool(TaskTable(store).attempts(key)), 5)
     (attempt,) = TaskTable(store).attempts(key)
     assert attempt.category is Category.WORKER_LOST
+
+
+def test_without_a_fresh_lease_nothing_is_claimed_and_nothing_begins(
+    bench: Bench, store: Unsteady
+) -> None:
+    """Its beats fail and its claims would succeed: what it took would be rejected soon."""
+    beating, clock = heartbeat(bench), bench.world.runtime.clock
+    beating.beat()
+    clock.sleep(22)
+    assert bench.supervisor.takes()
+    clock.sleep(1)
+    key = bench.attempt()
+    assert (bench.world.task(key).state, bench.jobs) == (State.READY, [])
+    store.failures = ["refused"] * 20
+    with pytest.raises(StoreError):
+        beating.beat()
+    assert not bench.supervisor.takes()
+    store.failures = []
+    beating.beat()
+    bench.supervisor.execute([key])
+    assert bench.world.task(key).state is State.DONE
+
+
+def test_what_waits_in_a_batch_is_given_back_when_the_lease_is_not_fresh(bench: Bench) -> None:
+    bench.child.hangs = True
+    keys = [
+        bench.world.plan(SPEC.model_copy(update={"granule": f"{number}.hdf"}))
+        for number in range(40)
+    ]
+    mates = [key for key in keys if key[0] == keys[0][0]][:3]
+    assert len(mates) > 1
+    thread = threading.Thread(target=bench.supervisor.execute, args=(mates,))
+    thread.start()
+    assert bench.child.began.wait(10)
+    bench.supervisor.lease.seconds = 8.0
+    bench.world.runtime.clock.sleep(7)
+    bench.supervisor.tend()
+    assert [bench.world.task(key).state for key in mates[1:]] == [State.READY] * (len(mates) - 1)
+    bench.child.kill()
+    thread.join(10)
+    assert len(bench.jobs) == 1
+
+
+def test_a_beat_is_dated_by_its_begin_and_is_not_tried_for_longer_than_half_a_lease(
+    bench: Bench, store: Unsteady, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    beating, clock = heartbeat(bench), bench.world.runtime.clock
+    tries: list[float] = []
+    found, written = store.get, store.transact
+
+    def slow_get(table: str, partition: str, row: str) -> Row | None:
+        clock.sleep(4)
+        tries.append(clock.monotonic())
+        return found(table, partition, row)
+
+    monkeypatch.setattr(store, "get", slow_get)
+    began = clock.monotonic()
+    beating.beat()
+    assert bench.supervisor.lease.silence == clock.monotonic() - began == 4
+    store.failures = ["refused"] * 20
+    tries.clear()
+    with pytest.raises(StoreError):
+        beating.beat()
+    assert len(tries) == 4
+    assert store.transact == written
+
+
+def test_a_beat_that_hangs_does_not_stop_the_next(
+    bench: Bench, store: Unsteady, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.supervisor.lease.seconds = 0.2
+    beating, answer, tries = heartbeat(bench), threading.Event(), list[int]()
+    beating.every = 0.05
+    found = store.get
+
+    def hangs(table: str, partition: str, row: str) -> Row | None:
+        if table == workers.TABLE:
+            tries.append(1)
+            assert len(tries) != 2 or answer.wait(10)
+        return found(table, partition, row)
+
+    monkeypatch.setattr(store, "get", hangs)
+    beating.start()
+    try:
+        until(lambda: workers.list_workers(store)[0].sequence > 3, 5)
+    finally:
+        answer.set()
+        beating.stop()
 
 
 def test_a_hold_is_read_with_the_beat_and_obeyed(bench: Bench) -> None:

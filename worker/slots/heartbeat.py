@@ -16,19 +16,18 @@ _TEND = 0.25  # seconds between two looks at the batches
 
 @dataclass(kw_only=True)
 class Heartbeat:
-    """Beats every `every` seconds; after `lease` seconds without a beat, kills all attempts.
+    """Beats every `every` seconds; kills all attempts when the supervisor's lease is over.
 
-    A separate thread watches the lease, because a beat that hangs is the case to detect.
+    Each beat has a thread, which is left behind when it hangs, and another thread watches the
+    lease.
     """
 
     runtime: Runtime
     supervisor: Supervisor
     row: WorkerRow
     every: float
-    lease: float
     _stop: threading.Event = field(default_factory=threading.Event)
     _sequence: int = 0
-    _last: float = 0.0
 
     def __post_init__(self) -> None:
         self._log = structlog.get_logger("worker")
@@ -53,7 +52,8 @@ class Heartbeat:
 
     def beat(self) -> None:
         """Write one beat, and follow the orders it returns."""
-        began = self.runtime.clock.monotonic()
+        lease = self.supervisor.lease
+        sent = self.runtime.clock.monotonic()
         self._sequence += 1
         row = replace(
             self.row,
@@ -63,9 +63,9 @@ class Heartbeat:
             waiting=self.supervisor.waiting(),
             draining=self.supervisor.draining,
         )
-        orders = workers.beat(self.runtime.store, self.runtime.clock, row)
-        # The lease counts from before the call, because the exact time of the write is unknown.
-        self._last = began
+        orders = workers.beat(self.runtime.store, self.runtime.clock, row, sent + lease.deadline)
+        # The exact time of the write is unknown: it is not before this.
+        lease.renew(sent)
         if orders.hold is not self.supervisor.hold:
             self._log.warning("held by the manager", hold=orders.hold.value or "released")
             self.supervisor.hold = orders.hold
@@ -76,19 +76,27 @@ class Heartbeat:
 
     def check_lease(self) -> None:
         """Kill all attempts if the last beat is a lease old: the manager then counts us as lost."""
-        silence = self.runtime.clock.monotonic() - self._last
-        if silence > self.lease and self.supervisor.running():
-            self._log.error("no beat for a lease, ending all attempts", seconds=round(silence, 1))
+        lease = self.supervisor.lease
+        if lease.over and self.supervisor.running():
+            seconds = round(lease.silence, 1)
+            self._log.error("no beat for a lease, ending all attempts", seconds=seconds)
             self.supervisor.kill_all(AttemptOrder.FENCE)
 
     def _beat_on(self) -> None:
         while not self._stop.wait(self.every):
-            try:
-                self.beat()
-            except StoreError as error:
-                self._log.warning("beat missed", error=str(error))
-            except Exception:  # noqa: BLE001 - a worker that stops beating is lost for good
-                self._log.exception("beat missed")
+            one = threading.Thread(target=self._try, name="beat", daemon=True)
+            one.start()
+            one.join(self.supervisor.lease.deadline)
+            if one.is_alive():
+                self._log.warning("beat missed", error="storage does not answer")
+
+    def _try(self) -> None:
+        try:
+            self.beat()
+        except StoreError as error:
+            self._log.warning("beat missed", error=str(error))
+        except Exception:  # noqa: BLE001 - a worker that stops beating is lost for good
+            self._log.exception("beat missed")
 
     def _tend(self) -> None:
         while not self._stop.wait(_TEND):
@@ -98,5 +106,5 @@ class Heartbeat:
                 self._log.exception("batches not tended")
 
     def _watch(self) -> None:
-        while not self._stop.wait(min(1.0, self.lease / 10)):
+        while not self._stop.wait(min(1.0, self.supervisor.lease.seconds / 10)):
             self.check_lease()

@@ -87,7 +87,6 @@ def main() -> int:
         supervisor=supervisor,
         row=row,
         every=settings.heartbeat_seconds,
-        lease=settings.lease_seconds,
     )
     log = structlog.get_logger("worker")
     removed = scratch.clean()
@@ -147,7 +146,7 @@ class _Pulse(bootsteps.StartStopStep):  # type: ignore[misc]
         if taking is None:
             return
         takes = self.supervisor.takes()
-        held = self.supervisor.hold is not Hold.NONE
+        held = self.supervisor.hold is not Hold.NONE or not self.supervisor.lease.fresh
         for queue in self.queues:
             if takes and not taking.consuming_from(queue):
                 consumer.add_task_queue(queue)

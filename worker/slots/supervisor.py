@@ -26,6 +26,7 @@ from tasks.tables.workers import Hold, RunningAttempt
 from worker.files.scratch import Scratch
 from worker.sandbox.children import AttemptProcess
 from worker.sandbox.messages import Ended, Failed, Job, Message, Progress, Succeeded
+from worker.slots.lease import Lease
 
 _GB = 10**9
 _SETTLE_TRIES = 30  # with the pauses below, enough for some minutes without the table
@@ -112,6 +113,7 @@ class Supervisor:
 
     def __post_init__(self) -> None:
         self._log = structlog.get_logger("worker")
+        self.lease = Lease(self.runtime.clock, self.settings.lease_seconds)
         self._policy = RetryPolicy(
             budget=self.settings.retry_budget,
             base=self.settings.retry_base,
@@ -155,7 +157,7 @@ class Supervisor:
 
     def _stops(self, batch: _Batch) -> bool:
         """Whether a batch begins no further task."""
-        if batch.stopped or self.draining or self.hold is Hold.DRAINED:
+        if batch.stopped or self.draining or self.hold is Hold.DRAINED or not self.lease.fresh:
             return True
         return self.hold is Hold.PROBE and batch.begun > 0
 
@@ -200,8 +202,8 @@ class Supervisor:
             self._log.info("tasks given back", tasks=len(back))
 
     def takes(self) -> bool:
-        """Whether another attempt may begin."""
-        if self.draining or self.hold is Hold.DRAINED:
+        """Whether another attempt may begin: not without a fresh lease."""
+        if self.draining or self.hold is Hold.DRAINED or not self.lease.fresh:
             return False
         return self.hold is Hold.NONE or not self._batches
 
