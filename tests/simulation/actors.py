@@ -34,6 +34,7 @@ from tasks.tables.workers import Hold, RunningAttempt, WorkerRow
 from tests.simulation.network import Broker
 from tests.simulation.watch import Watch
 from tests.simulation.world import DiedError, Process, ViolationError, World
+from worker.slots.lease import Lease
 
 SOON_OVER = (
     Category.CONNECTION_FAILURE,
@@ -77,7 +78,7 @@ class _Stop:
 
 
 class Starving:
-    """Whether a manager lets workers beat and gives none of them work, look after look."""
+    """Whether a manager lets workers beat and holds nearly all of them, look after look."""
 
     LOOKS = 4  # those before it may be of workers that have just left, or of orders of another
 
@@ -86,34 +87,37 @@ class Starving:
         self._apart = options.heartbeat
         self.begin(ManagerCache())
 
-    def begin(self, cache: ManagerCache) -> None:
+    def begin(self, cache: ManagerCache, slots: int = 1) -> None:
         """A manager acts."""
         self._cache = cache
+        self._slots = slots
         self._looks = 0
         self._due = 0.0
 
     def look(self) -> None:
-        """Count looks at which workers beat and all are drained; ViolationError after some."""
+        """Count looks at which workers beat and too few are free; ViolationError after some."""
         now = self._clock.monotonic()
         if now < self._due:
             return
         self._due = now + self._apart
-        starved = self._cache.workers and not self._cache.slots
+        all_slots = self._slots * len(self._cache.workers)
+        starved = self._cache.slots < max(1, all_slots / 4) if all_slots else False
         self._looks = self._looks + 1 if starved else 0
         if self._looks > self.LOOKS:
-            raise ViolationError(f"all workers are drained: {', '.join(self._cache.workers)}")
+            raise ViolationError(f"too few slots are free: {self._cache.slots} of {all_slots}")
 
 
 def manager(
     runtime: Runtime,
     options: ManagerOptions,
     plan: Callable[[Request], Plan],
-    broker: Broker,
+    send: Callable[..., None],
     *,
+    slots: int,
     retention: bool,
     expected: float | None,
 ) -> None:
-    """A manager's process, with retention beside it when it acts.
+    """A manager's process, with retention beside it when it acts; `slots` are those of a worker.
 
     `expected` seconds are what it takes all tasks for, in place of what is known of their classes:
     so batches come about in short histories, and some take much longer than they should. They take
@@ -124,12 +128,12 @@ def manager(
     due = [120.0]
 
     def make(epoch: int) -> Manager:
-        made = Manager(runtime, options, plan, broker.send, epoch, send_to=broker.send)
+        made = Manager(runtime, options, plan, send, epoch, send_to=send)
         dispatch._TURNS = 2 if expected is None else 0
         if expected is not None:
             made._dispatch.expected = lambda _: expected
         cleaners[:] = [Retention(runtime, made.cache, wait=60.0)]
-        starving.begin(made.cache)
+        starving.begin(made.cache, slots)
         return made
 
     def each() -> None:
@@ -149,8 +153,7 @@ class _Slot:
     claimed: protocol.Claimed
     started: float
     length: float = 1.0
-    killed: bool = False
-    moved: bool = False
+    order: Category | None = None  # what its end is, by an order
 
 
 @dataclass
@@ -195,8 +198,9 @@ class SimWorker:
     def start(self) -> None:
         """Start the heartbeat, the slots, and who tends their batches."""
         self.started = self.runtime.clock.now()
-        self.heard = self.runtime.clock.monotonic()
+        self.lease = Lease(self.runtime.clock, self.options.lease)
         self.world.spawn(self.process, self._heart)
+        self.world.spawn(self.process, self._lease_watch)
         self.world.spawn(self.process, self._tend)
         for _ in range(self.slots):
             self.world.spawn(self.process, self._slot)
@@ -238,16 +242,25 @@ class SimWorker:
                 waiting=self._waiting(),
             )
             try:
-                orders = workers.beat(self.runtime.store, clock, row)
-                self.heard = clock.monotonic()
+                orders = workers.beat(self.runtime.store, clock, row, now + self.lease.deadline)
             except StoreError:
-                orders = workers.Orders(hold=self.hold)
-                if clock.monotonic() - self.heard > self.options.lease:
-                    orders = workers.Orders(kill=tuple(self._running()), hold=self.hold)
-                    for batch in self.batches:
-                        batch.stopped = True
-            self._obey(orders)
+                self.world.faults["beat failed"] += 1
+            else:
+                self.lease.renew(now)
+                self._obey(orders)
             clock.sleep(self.options.heartbeat)
+
+    def _lease_watch(self) -> None:
+        while True:
+            self.runtime.clock.sleep(1.0)
+            if not self.lease.over:
+                continue
+            for batch in self.batches:
+                batch.stopped = True
+            for slot in self._running().values():
+                if slot.order is None:
+                    slot.order = Category.WORKER_LOST
+                    self.world.faults["attempt fenced"] += 1
 
     def _obey(self, orders: workers.Orders) -> None:
         if orders.hold is not self.hold:
@@ -256,10 +269,10 @@ class SimWorker:
         running = self._running()
         for claim in orders.kill:
             if claim in running:
-                running[claim].killed = True
+                running[claim].order = Category.EXECUTION_TIMEOUT
         for claim in orders.move:
-            if claim in running and not running[claim].moved:
-                running[claim].moved = True
+            if claim in running and running[claim].order is None:
+                running[claim].order = Category.CANCELLED
                 self.world.faults["attempt moved"] += 1
         for claim in (*orders.kill, *orders.move):
             for batch in tuple(self.batches):
@@ -276,16 +289,18 @@ class SimWorker:
                     self._write(batch)
 
     def _takes(self) -> bool:
+        if not self.lease.fresh:
+            return False
         return self.hold is Hold.NONE or (self.hold is Hold.PROBE and not self.batches)
 
     def _stops(self, batch: _Batch) -> bool:
-        if batch.stopped or self.hold is Hold.DRAINED:
+        if batch.stopped or self.hold is Hold.DRAINED or not self.lease.fresh:
             return True
         return self.hold is Hold.PROBE and batch.begun > 0
 
     def _slot(self) -> None:
         while True:
-            keys = self.broker.take(self.name) if self._takes() else []
+            keys = self.broker.take(self.process, self.name) if self._takes() else []
             if not keys:
                 self.runtime.clock.sleep(self.world.random.uniform(0.5, 1.5))
                 continue
@@ -309,7 +324,7 @@ class SimWorker:
                 slot = _Slot(claimed=batch.waiting.pop(0), started=clock.monotonic())
                 batch.in_hand = slot
                 batch.begun += 1
-                self.watch.begun[slot.claimed.claim] = self.world.now
+                self.watch.begins(self.name, slot.claimed.claim)
                 end = self._attempt(slot)
                 batch.in_hand = None
                 batch.ended.append((clock.monotonic(), slot.claimed, end))
@@ -359,11 +374,10 @@ class SimWorker:
             category = random.choice([Category.SOURCE_BLOB_MISSING, Category.CORRUPT_BLOB_READ])
             length = 0.1
         slot.length = length
-        while clock.monotonic() - began < length and not (slot.killed or slot.moved):
+        while clock.monotonic() - began < length and slot.order is None:
             clock.sleep(min(3.0, length, random.uniform(0.5, 3.0)))
-        if slot.killed or slot.moved:
-            category = Category.EXECUTION_TIMEOUT if slot.killed else Category.CANCELLED
-            healing = 0
+        if slot.order is not None:
+            category, healing = slot.order, 0
         files = [] if category else [self._store(claimed)]
         attempt = claimed.attempt(
             started=started,

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 from service_manager.options import ManagerOptions
 from tasks.errors import RequestRefusedError, StoreError
@@ -17,7 +18,20 @@ from tasks.tables.runtime import Runtime
 from tasks.tables.task_table import MARKERS, RowKind, kind_of
 from tasks.tables.transitions import RetryPolicy
 from tests.simulation.actors import Client, Script, SimWorker, manager
-from tests.simulation.network import Broker, Mailbox, Rates, SimClock, SimStore, runtime_of
+from tests.simulation.network import (
+    BLOBS,
+    MESSAGES,
+    STORE,
+    WAKE_UPS,
+    Broker,
+    Cut,
+    Cuts,
+    Mailbox,
+    Rates,
+    SimClock,
+    SimStore,
+    runtime_of,
+)
 from tests.simulation.reckoning import Reckoning, task_rows
 from tests.simulation.scenario import Scenario
 from tests.simulation.watch import Watch
@@ -81,9 +95,14 @@ class History:
         self.rates = Rates(random)
         self.blobs = MemoryBlobs()
         self.watch = Watch(
-            world=self.world, store=self.store, blobs=self.blobs, shortest=OPTIONS.floor / 2
+            world=self.world,
+            store=self.store,
+            blobs=self.blobs,
+            shortest=OPTIONS.floor / 2,
+            lease=OPTIONS.lease,
         )
-        self.broker = Broker(self.world, self.rates)
+        self.cuts = Cuts(self.world)
+        self.broker = Broker(self.world, self.rates, self.cuts)
         self.wakeups = Mailbox(self.world, self.rates, "wake-up")
         self.queue = Mailbox(self.world, self.rates, "request wake-up")
         self.scenario = Scenario.of(random)
@@ -108,6 +127,9 @@ class History:
         self.client: Client | None = None
         self.asking = 0  # people who are about to ask for a file that was lost
         self.skews: dict[str, float] = {}
+        self.parts = random.random() < 0.5  # hosts are cut off, their clocks jump
+        self.shrinks = random.random() < 0.3  # all workers but one leave for good
+        self.gone: set[str] = set()
 
     # --- processes ---
 
@@ -118,9 +140,12 @@ class History:
             self.store,
             self.rates,
             self.watch,
+            self.cuts,
             split=self.mutant.split_markers,
         )
-        return runtime_of(self.world, process, store, self.blobs, self.queue, self.wakeups)
+        return runtime_of(
+            self.world, process, store, self.blobs, self.queue, self.wakeups, self.cuts
+        )
 
     def process(self, name: str) -> Process:
         random = self.world.random
@@ -144,7 +169,8 @@ class History:
                 runtime,
                 OPTIONS,
                 self.plan,
-                self.broker,
+                partial(self.broker.send, process),
+                slots=self.slots,
                 retention=retention,
                 expected=self.expected,
             )
@@ -177,7 +203,7 @@ class History:
     def supervise(self) -> None:
         """Processes that died are started again after a while, as a container platform does."""
         for name, process in list(self.processes.items()):
-            if not process.dead or name.startswith("client"):
+            if not process.dead or name.startswith("client") or name in self.gone:
                 continue
             if self.world.calm or self.world.random.random() < 0.1:
                 if name.startswith("manager"):
@@ -212,6 +238,50 @@ class History:
         elif chance > 0.87:
             self._lose_blob()
         world.at(random.uniform(2, 60), self.trouble)
+
+    def part(self) -> None:
+        """Hosts cut off from one party, a throttled partition, a clock that jumps."""
+        world, random = self.world, self.world.random
+        if world.calm:
+            return
+        hosts = [name for name in self.processes if not name.startswith("client")]
+        until = world.now + random.uniform(5, 120)
+        chance = random.random()
+        if chance < 0.2:
+            name = random.choice(hosts)
+            jump = random.choice([-1, 1]) * random.choice([100.0, 1e5])
+            world.faults["clock jumps"] += 1
+            self.skews[name] += jump
+            self.processes[name].skew += jump
+        elif chance < 0.4:
+            shard = random.choice(sorted({key[0] for key in self.watch.tasks} or {"0"}))
+            party = random.choice([f"{workers.TABLE}/{workers.PARTITION}", f"tasks/{shard}"])
+            self.cuts.add(Cut(process="", party=party, way="there", until=until, part=0.6))
+        else:
+            party = random.choice(
+                [STORE, workers.TABLE, workers.TABLE, "tasks", BLOBS, MESSAGES, WAKE_UPS]
+            )
+            way = random.choice(["there", "back"])
+            self.cuts.add(Cut(process=random.choice(hosts), party=party, way=way, until=until))
+        world.at(random.uniform(10, 120), self.part)
+
+    def shrink(self) -> None:
+        """All workers but one leave for good, by themselves or as their hosts do."""
+        names = [name for name in self.processes if name.startswith("worker")]
+        kept = self.world.random.choice(names)
+        for name in names:
+            process = self.processes[name]
+            if name == kept or process.dead:
+                self.gone |= {name} - {kept}
+                continue
+            self.world.faults["worker gone"] += 1
+            self.gone.add(name)
+            self.world.kill(process)
+            if self.world.random.random() < 0.5:
+                row = self.watch.rows.get(name)
+                clock = SimClock(self.world, process)
+                workers.leave(self.store, clock, name, row.started if row else 0.0)
+                self.watch.rows.pop(name, None)
 
     def _stale_orders(self) -> None:
         """A manager that is over had orders under way: a worker is held, its attempts moved."""
@@ -338,6 +408,10 @@ class History:
         self.people()
         world.at(1.0, self.supervise)
         world.at(1.0, self.trouble)
+        if self.parts:
+            world.at(world.random.uniform(5, 60), self.part)
+        if self.shrinks:
+            world.at(world.random.uniform(30, STORM), self.shrink)
         world.run(STORM)
         world.calm = True
         for process in self.processes.values():

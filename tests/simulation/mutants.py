@@ -5,6 +5,7 @@ A change of the product changes the histories, and the search then takes longer;
 `python -m tests.simulation.run --mutants` writes the seeds again.
 """
 
+import heapq
 import itertools
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -13,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from service_manager.fleet.machines import Machines
 from service_manager.fleet.monitor import Monitor
 from service_manager.leader.leadership import Leadership
 from service_manager.plans import plan_writer
@@ -21,18 +23,22 @@ from service_manager.requests import lifecycle, release
 from service_manager.storage.retention import Retention
 from service_manager.tasks import brake
 from service_manager.tasks.manager_cache import Live, WatchedAttempt
-from tasks.model.categories import Category
+from service_manager.tasks.ready import ReadyTasks
+from tasks.errors import StoreError
+from tasks.model.categories import RULES, Category, Retry
 from tasks.model.model import ArtifactFile, Attempt, State, Task
 from tasks.model.spec import Spec
 from tasks.storage.blobs import split_blob
+from tasks.storage.clock import Clock
 from tasks.storage.store import Delete, Store, Upsert
-from tasks.tables import batch, history, protocol, task_table, transitions
+from tasks.tables import batch, history, protocol, task_table, transitions, workers
 from tasks.tables.request_table import RequestRow
 from tasks.tables.task_rows import CompletionEvent, Edge, Interest
 from tasks.tables.task_table import RowKind, kind_of
 from tasks.tables.transitions import Change
 from tasks.tables.workers import WorkerRow
 from tests.simulation.history import Mutant, simulate
+from worker.slots.lease import Lease
 
 SEEDS = Path(__file__).with_name("mutants.json")
 LIMIT = 1000  # seeds within which a mutant must be caught
@@ -283,6 +289,78 @@ def _claimed_twice() -> Undo:
     return lambda: [call() for call in undo].clear()
 
 
+def _lease_ignored() -> Undo:
+    """A worker claims and begins whether its beats succeed or not."""
+    return _patch(Lease, "fresh", True)
+
+
+def _beat_dated_late() -> Undo:
+    """The lease counts from the answer to a beat."""
+
+    def renew(self: Lease, _sent: float) -> None:
+        self._since = self.clock.monotonic()
+
+    return _patch(Lease, "renew", renew)
+
+
+def _failed_beat_counts() -> Undo:
+    """A beat renews the lease although storage did not answer."""
+    original = workers.beat
+
+    def beat(store: Store, clock: Clock, row: WorkerRow, until: float) -> workers.Orders:
+        try:
+            return original(store, clock, row, until)
+        except StoreError:
+            return workers.Orders(hold=row.hold)
+
+    return _patch(workers, "beat", beat)
+
+
+def _loss_charged() -> Undo:
+    """An attempt lost with its worker costs its task a retry."""
+    rule = RULES[Category.WORKER_LOST]
+    RULES[Category.WORKER_LOST] = replace(rule, retry=Retry.BACK_OFF)
+
+    def undo() -> None:
+        RULES[Category.WORKER_LOST] = rule
+
+    return undo
+
+
+def _last_stays_drained() -> Undo:
+    """Nobody looks at who is left when others leave or a probe was slow."""
+
+    def keep(_self: Machines, _now: float) -> None:
+        return
+
+    return _patch(Machines, "_keep_some", keep)
+
+
+def _unread_are_gone() -> Undo:
+    """Workers whose rows cannot be read count as lost."""
+    original = workers.list_workers
+
+    def list_workers(store: Store) -> list[WorkerRow]:
+        try:
+            return original(store)
+        except StoreError:
+            return []
+
+    return _patch(workers, "list_workers", list_workers)
+
+
+def _wait_by_the_wall() -> Undo:
+    """A back-off ends when the manager's wall clock shows what the worker's clock said."""
+
+    def later(self: ReadyTasks, at: float, key: str) -> None:
+        if key not in self._known_later:
+            wait = at - self._clock.now()
+            heapq.heappush(self._later, (self._clock.monotonic() + wait, key))
+            self._known_later.add(key)
+
+    return _patch(ReadyTasks, "later", later)
+
+
 MUTANTS = (
     Mutant(name="no fencing", apply=_no_fencing),
     Mutant(name="fencing token ignored", apply=_claim_ignored),
@@ -305,6 +383,13 @@ MUTANTS = (
     Mutant(name="batch dropped after a conflict", apply=_rest_dropped),
     Mutant(name="task given back without its marker", apply=_given_back_without_marker),
     Mutant(name="batch claims what runs", apply=_claimed_twice),
+    Mutant(name="claims without a lease", apply=_lease_ignored),
+    Mutant(name="beat dated by its answer", apply=_beat_dated_late),
+    Mutant(name="failed beat renews the lease", apply=_failed_beat_counts),
+    Mutant(name="lost worker charged to the task", apply=_loss_charged),
+    Mutant(name="last worker stays drained", apply=_last_stays_drained),
+    Mutant(name="workers unread count as lost", apply=_unread_are_gone),
+    Mutant(name="back-off by another's clock", apply=_wait_by_the_wall),
     Mutant(name="input known to be lost not made again", apply=_lost_input_forgotten),
 )
 

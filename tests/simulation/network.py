@@ -2,9 +2,11 @@
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
+from service_manager.leader.manager import SendError
 from tasks.errors import ConflictError, StoreError
 from tasks.messages.queues import Ack
 from tasks.storage.blobs import MemoryBlobs, StoredBlob
@@ -30,6 +32,49 @@ class Rates:
         self.message_doubled = 0.08 * scale
         self.message_late = 0.08 * scale
         self.blob_lost = 0.8 if random.random() < 0.5 else 0.0  # blobs lost in a run
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cut:
+    """Calls of one process (or of all) to one party that fail, for some time.
+
+    `way` is "there" for calls that are not done, "back" for calls whose answer is lost. A `part` of
+    them fails: all of them when the network is cut, some when a partition is throttled (429, 503).
+    """
+
+    process: str
+    party: str  # a table, `table/partition`, or BLOBS, MESSAGES, WAKE_UPS; STORE for all tables
+    way: str
+    until: float
+    part: float = 1.0
+
+
+STORE, BLOBS, MESSAGES, WAKE_UPS = "store", "blobs", "messages", "wake-ups"
+
+
+class Cuts:
+    """What is cut now."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._cuts: list[Cut] = []
+
+    def add(self, cut: Cut) -> None:
+        self._world.faults["throttled" if cut.part < 1 else f"cut {cut.way}"] += 1
+        self._world.note(f"{cut}")
+        self._cuts.append(cut)
+
+    def way(self, process: Process, *parties: str) -> str:
+        """Return which way a call to a party by any of its names fails; empty: it does not."""
+        self._cuts = [cut for cut in self._cuts if cut.until > self._world.now]
+        if self._world.calm:
+            return ""
+        host = process.name.partition("#")[0]
+        for cut in self._cuts:
+            concerns = cut.process in ("", host) and cut.party in parties
+            if concerns and self._world.random.random() < cut.part:
+                return cut.way
+        return ""
 
 
 class SimClock:
@@ -61,6 +106,7 @@ class SimStore:
         store: Store,
         rates: Rates,
         watch: Watch,
+        cuts: Cuts,
         *,
         split: bool = False,
     ) -> None:
@@ -69,19 +115,20 @@ class SimStore:
         self._store = store
         self._rates = rates
         self._watch = watch
+        self._cuts = cuts
         self._split = split
         self.lost_answers = True
 
     def get(self, table: str, partition: str, row: str) -> Row | None:
         self._travel(f"get {table} {row}")
-        self._maybe_broken()
+        self._maybe_broken(table, partition)
         return self._store.get(table, partition, row)
 
     def scan(
         self, table: str, partition: str, start: str, end: str, limit: int | None = None
     ) -> Iterator[Row]:
         self._travel(f"scan {table} {partition} {start}")
-        self._maybe_broken()
+        self._maybe_broken(table, partition)
         found = list(self._store.scan(table, partition, start, end, limit))
         return iter(found)
 
@@ -104,6 +151,12 @@ class SimStore:
         self._travel(f"write {table} {operations[0].row} +{len(operations) - 1}")
         if world.calm:
             return self._apply(table, partition, operations)
+        way = self._cuts.way(self._process, STORE, table, f"{table}/{partition}")
+        if way == "back":
+            self._apply(table, partition, operations)
+        if way:
+            self._hang()
+            raise StoreError(f"simulated: cut {way}")
         chance = random.random()
         if chance < self._rates.write_refused:
             world.faults["write failed"] += 1
@@ -129,12 +182,15 @@ class SimStore:
         self, table: str, partition: str, operations: Sequence[Operation]
     ) -> tuple[str, ...]:
         etags = self._store.transact(table, partition, operations)
+        self._world.writer = self._process
         self._watch(table, partition, operations)
         return etags
 
     def _land(self, table: str, partition: str, operations: Sequence[Operation]) -> None:
         try:
-            self._apply(table, partition, operations)
+            self._store.transact(table, partition, operations)
+            self._world.writer = None
+            self._watch(table, partition, operations)
         except ConflictError:
             self._world.note("late write refused")
         else:
@@ -145,7 +201,13 @@ class SimStore:
         self._world.note(f"{self._process.name} {what}")
         self._world.pause(self._process, self._world.random.uniform(0.001, 0.02))
 
-    def _maybe_broken(self) -> None:
+    def _hang(self) -> None:
+        self._world.pause(self._process, self._world.random.choice([0.01, 1.0, 6.0]))
+
+    def _maybe_broken(self, table: str, partition: str) -> None:
+        if self._cuts.way(self._process, STORE, table, f"{table}/{partition}"):
+            self._hang()
+            raise StoreError("simulated: cut")
         if not self._world.calm and self._world.random.random() < self._rates.read_fails:
             self._world.faults["read failed"] += 1
             raise StoreError("simulated: no answer to a read")
@@ -154,10 +216,11 @@ class SimStore:
 class SimBlobs:
     """Blobs as one process reaches them."""
 
-    def __init__(self, world: World, process: Process, blobs: MemoryBlobs) -> None:
+    def __init__(self, world: World, process: Process, blobs: MemoryBlobs, cuts: Cuts) -> None:
         self._world = world
         self._process = process
         self._blobs = blobs
+        self._cuts = cuts
 
     def put_file(self, container: str, name: str, path: Path) -> StoredBlob:
         return self.put_bytes(container, name, path.read_bytes())
@@ -202,6 +265,8 @@ class SimBlobs:
         self._world.point(self._process)
         self._world.note(f"{self._process.name} {what}")
         self._world.pause(self._process, self._world.random.uniform(0.002, 0.05))
+        if self._cuts.way(self._process, BLOBS):
+            raise StoreError("simulated: cut from the blobs")
 
 
 class Mailbox:
@@ -250,21 +315,34 @@ class Mailbox:
 class Broker:
     """The queue of all workers, and one of each host's."""
 
-    def __init__(self, world: World, rates: Rates) -> None:
+    def __init__(self, world: World, rates: Rates, cuts: Cuts) -> None:
         self._world = world
         self._rates = rates
+        self._cuts = cuts
         self._queues: dict[str, Mailbox] = {}
 
-    def send(self, keys: Sequence[str], host: str = "") -> None:
+    def send(self, process: Process, keys: Sequence[str], host: str = "") -> None:
+        """Send a message; SendError when the process is cut off, whether it arrives or not."""
+        way = self._cuts.way(process, MESSAGES)
+        if way != "there":
+            self._send(keys, host)
+        if way:
+            raise SendError("simulated: cut")
+
+    def _send(self, keys: Sequence[str], host: str) -> None:
         if host:
             self._world.faults["host preferred"] += 1
         if len(keys) > 1:
             self._world.faults["batch"] += 1
         self._queue(host).send(" ".join(keys))
 
-    def take(self, host: str) -> list[str]:
-        """Take the keys of a message; none when there is no message."""
-        return (self._queue(host).take() or self._queue("").take() or "").split()
+    def take(self, process: Process, host: str) -> list[str]:
+        """Take the keys of a message; none when there is no message, or it is lost on its way."""
+        way = self._cuts.way(process, MESSAGES)
+        if way == "there":
+            return []
+        text = self._queue(host).take() or self._queue("").take() or ""
+        return [] if way else text.split()
 
     def lose_all(self) -> None:
         """The broker lost everything."""
@@ -297,23 +375,28 @@ class SimQueue:
 class SimWakeUps:
     """The wake-ups as a process reaches them."""
 
-    def __init__(self, world: World, process: Process, mailbox: Mailbox) -> None:
+    def __init__(self, world: World, process: Process, mailbox: Mailbox, cuts: Cuts) -> None:
         self._world = world
         self._process = process
         self._mailbox = mailbox
+        self._cuts = cuts
 
     def publish(self, *keys: str) -> None:
         self._world.point(self._process)
-        for key in keys:
-            self._mailbox.send(key)
+        if self._cuts.way(self._process, WAKE_UPS) != "there":
+            for key in keys:
+                self._mailbox.send(key)
 
     def drain(self) -> list[str]:
         self._world.point(self._process)
-        return self._mailbox.take_all()
+        way = self._cuts.way(self._process, WAKE_UPS)
+        found = [] if way == "there" else self._mailbox.take_all()
+        return [] if way else found
 
     def wait(self, stop: threading.Event, seconds: float) -> None:
         until = self._world.now + seconds
-        while not self._mailbox.waiting and self._world.now < until:
+        cut = self._cuts.way(self._process, WAKE_UPS)
+        while (cut or not self._mailbox.waiting) and self._world.now < until:
             stop.wait(min(_LOOK, seconds))
 
 
@@ -324,13 +407,14 @@ def runtime_of(
     blobs: MemoryBlobs,
     queue: Mailbox,
     wakeups: Mailbox,
+    cuts: Cuts,
 ) -> Runtime:
     """The outside world of one process."""
     return Runtime(
         store=store,
-        blobs=SimBlobs(world, process, blobs),
+        blobs=SimBlobs(world, process, blobs, cuts),
         queue=SimQueue(world, process, queue),
-        wakeups=SimWakeUps(world, process, wakeups),
+        wakeups=SimWakeUps(world, process, wakeups, cuts),
         clock=SimClock(world, process),
         random=Random(world.random.getrandbits(64)),
     )

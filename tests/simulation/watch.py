@@ -1,6 +1,7 @@
 """The invariants, checked on each write as it takes effect."""
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -50,6 +51,9 @@ _LEGAL_OF_REQUESTS = {  # of requests; each may also end, and stay as it is
 }
 
 
+_STEADY = 100.0  # seconds of beats without a gap, more than a slow manager takes to give up
+
+
 @dataclass
 class Watch:
     """Sees every write that takes effect."""
@@ -58,6 +62,7 @@ class Watch:
     store: Store
     blobs: MemoryBlobs
     shortest: float  # seconds that an attempt has, before it may be killed for its time
+    lease: float
     tasks: dict[str, Task] = field(default_factory=dict)
     requests: dict[str, RequestRow] = field(default_factory=dict)  # that have not ended
     ended: dict[str, RequestRow] = field(default_factory=dict)
@@ -79,6 +84,9 @@ class Watch:
     commits: dict[tuple[str, int], str] = field(default_factory=dict)  # claim by generation
     begun: dict[str, float] = field(default_factory=dict)  # when, by claim
     orders: dict[str, tuple[str, ...]] = field(default_factory=dict)  # claims to kill, by worker
+    rows: dict[str, workers.WorkerRow] = field(default_factory=dict)  # by worker
+    beats: dict[str, float] = field(default_factory=dict)  # when the latest took effect
+    steady: dict[str, float] = field(default_factory=dict)  # since when none came late
 
     def __call__(self, table: str, partition: str, operations: Sequence[Operation]) -> None:
         for operation in operations:
@@ -90,7 +98,9 @@ class Watch:
             elif kind is RowKind.INTEREST:
                 self._interest(operation.row, self.store.get(table, partition, operation.row))
             elif table == workers.TABLE:
-                self._orders(operation.row, self.store.get(table, partition, operation.row))
+                row = self.store.get(table, partition, operation.row)
+                self._orders(operation.row, row)
+                self._beat(operation.row, row)
             elif table == request_table.TABLE and request_table.is_request(operation.row):
                 row = self.store.get(table, partition, operation.row)
                 if row is not None:
@@ -107,6 +117,40 @@ class Watch:
             task = self.tasks[attempt.key]
             if not own and task.state is State.RUNNING and task.claim == attempt.claim:
                 self.fail(f"{_name(task)} runs, and its worker thinks that it lost it")
+
+    def begins(self, worker: str, claim: str) -> None:
+        """A worker begins an attempt: not without a beat within its lease."""
+        self.begun[claim] = self.world.now
+        if self.world.now - self.beats.get(worker, -math.inf) > self.lease:
+            self.fail(f"{worker} begins an attempt without a lease")
+
+    def _beat(self, worker: str, row: Row | None) -> None:
+        """Note when a worker's beat takes effect."""
+        if row is None:
+            self.rows.pop(worker, None)
+            return
+        now, new, old = self.world.now, workers.WORKER.load(row), self.rows.get(worker)
+        if old is None or (old.started, old.sequence) != (new.started, new.sequence):
+            late = (
+                old is None or old.started != new.started or now - self.beats[worker] > self.lease
+            )
+            if late:
+                self.steady[worker] = now
+            self.beats[worker] = now
+        self.rows[worker] = new
+
+    def _lost(self, task: Task) -> None:
+        """A manager that has not stalled gives up no attempt of a worker that beats steadily and
+        lists it."""
+        row, writer = self.rows.get(task.worker), self.world.writer
+        if row is None or writer is None or not writer.name.startswith("manager"):
+            return
+        if self.world.now - max(writer.stalled_until, self.steady[row.name]) < _STEADY:
+            return
+        if self.world.now - self.beats[row.name] > self.lease:
+            return
+        if task.claim in {*row.waiting, *(attempt.claim for attempt in row.attempts)}:
+            self.fail(f"{_name(task)} is given up, and {row.name} runs it and beats")
 
     def _orders(self, worker: str, row: Row | None) -> None:
         """An attempt is killed for its time only after it has had some."""
@@ -198,6 +242,12 @@ class Watch:
         if old.state is State.READY and new.state is State.FAILED:
             self.world.faults["run stopped"] += 1
             self._stopped(new)
+        lost = old.state is State.RUNNING and new.category is Category.WORKER_LOST
+        if lost and new.retries > old.retries:
+            self.fail(f"{_name(new)} is charged with the loss of its worker")
+        if lost and new.losses > old.losses:
+            self._lost(old)
+            self._charged(old, new)
         if new.retries > old.retries and new.category is not Category.SOURCE_BLOB_MISSING:
             self._charged(old, new)
         if new.attempt < old.attempt or new.generation < old.generation:
@@ -213,7 +263,7 @@ class Watch:
             self.fail(f"{_name(new)}: its artifact is replaced")
 
     def _charged(self, old: Task, new: Task) -> None:
-        """Only what was in hand costs a retry: what waits in a batch never does."""
+        """Only what was in hand costs a retry, or counts as lost: what waits in a batch never."""
         if old.place and old.claim not in self.begun:
             self.fail(f"{_name(new)} is charged with {new.category}, and was not begun")
 

@@ -44,6 +44,7 @@ class World:
         self.now = 0.0
         self.faults: Counter[str] = Counter()
         self.calm = False
+        self.writer: Process | None = None  # of the write that takes effect; None: it was late
         self.trace = hashlib.sha256()
         self.steps = 0
         self.log: list[str] | None = None
