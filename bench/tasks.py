@@ -101,7 +101,12 @@ def manage(settings: Settings) -> None:
     runtime = connect(settings)
     sender = Sender(make_app(settings.redis_url.get_secret_value()))
     options = ManagerOptions.of(settings, "bench")
-    serve(runtime, options, lambda epoch: Manager(runtime, options, plan, sender, epoch), stop)
+    serve(
+        runtime,
+        options,
+        lambda epoch: Manager(runtime, options, plan, sender, epoch, recall=sender.recall),
+        stop,
+    )
 
 
 def work(settings: Settings) -> None:

@@ -88,7 +88,9 @@ def main() -> int:
             raise SendError(str(error)) from error
 
     def make(epoch: int) -> Manager:
-        return Manager(runtime, options, planned, send, epoch, planners.submit, send_to, scale)
+        return Manager(
+            runtime, options, planned, send, epoch, planners.submit, send_to, scale, sender.recall
+        )
 
     keep = beside_rounds(runtime.clock, options.lease)
 

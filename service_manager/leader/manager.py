@@ -39,6 +39,7 @@ CLEANING = 0.1  # seconds of one round
 PREPARING = 2.0  # seconds between two writings of how far planning and writing are
 
 Send = Callable[[Sequence[str]], None]
+Recall = Callable[[], Sequence[str]]
 SendTo = Callable[[Sequence[str], str], None]
 
 
@@ -50,8 +51,9 @@ class Manager:
     """The acting manager: it runs rounds until one raises FencedError.
 
     `send` wakes a worker for a batch of keys and raises SendError when it cannot; `send_to` wakes a
-    worker of one host, and without it no host is preferred. `plan` is the planner. `scale` tells
-    autoscalers how many slots are wanted.
+    worker of one host, and without it no host is preferred. `recall` takes back all messages that
+    no slot has taken, and returns their keys. `plan` is the planner. `scale` tells autoscalers how
+    many slots are wanted.
     """
 
     def __init__(
@@ -64,12 +66,14 @@ class Manager:
         run: Run = inline,
         send_to: SendTo | None = None,
         scale: Callable[[int], None] = lambda _wanted: None,
+        recall: Recall = tuple,
     ) -> None:
         self._runtime = runtime
         self._clock = runtime.clock
         self._send = send
         self._send_to = send_to
         self._scale = scale
+        self._recall = recall
         self._wanted = WantedSlots(options)
         self.wanted_slots = options.scale_least
         self.cache = ManagerCache()
@@ -202,6 +206,8 @@ class Manager:
     def _dispatching(self) -> bool:
         for request in self._dispatch.hungry():
             self._sweep.feed(request)
+        if self._dispatch.overtaken(self.cache):
+            self._dispatch.unsend(self._recall())
         chosen = self._dispatch.choose(self.cache, self._clock.monotonic())
         for number, keys in enumerate(chosen):
             try:

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from service_manager.tasks.input_locations import InputLocations
 from service_manager.tasks.manager_cache import ManagerCache
 from service_manager.tasks.preference import LOOK, Preference
+from tasks.messages.queues import FIRST
 from tasks.model.task_keys import family, mates
 from tasks.tables.task_rows import ReadyMarker
 
@@ -37,6 +38,7 @@ class _Sent:
     message: int
     host: str = ""  # whose own queue has it, else the one of all
     tries: int = 1
+    first: bool = False  # before what is kept for hosts: its request has less in flight
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,6 +237,9 @@ class Dispatch:
             if not batch:
                 continue
             chosen.append(batch)
+            if prefer is not None and flying.get(request, 0) < max(flying.values(), default=0):
+                for key in batch:
+                    self._ready[request].sent[key].first = True
             room.take(len(batch))
             flying[request] = flying.get(request, 0) + len(batch)
             owner = _owner(cache, request)
@@ -242,12 +247,30 @@ class Dispatch:
             heapq.heappush(heap, (*self._rank(cache, request, flying, owners), request))
         return chosen
 
+    def overtaken(self, cache: ManagerCache) -> bool:
+        """Whether what waits on the queue is no longer in fair order.
+
+        It is not when a request has nothing there and should go before one that has several
+        messages: their tasks are to be chosen again.
+        """
+        behind = [
+            request
+            for request, ready in self._ready.items()
+            if ready.fresh and not ready.sent and self._may(cache, request)
+        ]
+        before = [request for request, ready in self._ready.items() if len(ready.messages) > 1]
+        if not behind or not before:
+            return False
+        flying, owners = self._in_flight(cache)
+        first = min(self._rank(cache, request, flying, owners)[:2] for request in behind)
+        return any(self._rank(cache, request, flying, owners)[:2] > first for request in before)
+
     def _room(self, cache: ManagerCache, due: Mapping[str, Collection[str]], now: float) -> "_Room":
         """Return how much to send now.
 
         A message for each idle slot and some ahead for busy slots, or as many tasks as keep the
-        queue filled at the recent rate. No more, because messages are taken in turn: a new
-        request's tasks come behind all that is on the queue.
+        queue filled at the recent rate. No more, because all of it is chosen again when a new
+        request comes.
         """
         while self._freed and self._freed[0] < now - _BACKLOG / 2:
             self._freed.popleft()
@@ -289,10 +312,12 @@ class Dispatch:
         return live is None or live.dispatchable
 
     def host(self, key: str) -> str:
-        """Return the host for which a task was chosen; empty means all hosts."""
+        """Return the host for which a task was chosen; empty means all hosts, FIRST all at once."""
         task = self._tasks.get(key)
         sent = self._ready[task.sponsor].sent.get(key) if task is not None else None
-        return sent.host if sent else ""
+        if sent is None:
+            return ""
+        return sent.host or (FIRST if sent.first else "")
 
     def _preference(self, cache: ManagerCache) -> Preference | None:
         if self._locations is None:
@@ -396,14 +421,15 @@ class Dispatch:
         return now - sent.at >= self._resend * 2.0 ** min(sent.tries - 1, _DOUBLINGS)
 
     def unsend(self, keys: Iterable[str]) -> None:
-        """Take note that the broker did not take these messages: they count as never sent."""
+        """Take note that no slot will get these messages: their tasks are the next to be sent."""
+        back: dict[str, dict[str, None]] = {}
         for key in keys:
             task = self._tasks.get(key)
-            if task is None:
-                continue
-            ready = self._ready[task.sponsor]
-            if ready.drop(key):
-                ready.fresh[key] = None
+            if task is not None and self._ready[task.sponsor].drop(key):
+                back.setdefault(task.sponsor, {})[key] = None
+        for sponsor, some in back.items():
+            ready = self._ready[sponsor]
+            ready.fresh = {**some, **ready.fresh}
 
 
 @dataclass

@@ -1,25 +1,31 @@
 """The Celery application: it wakes workers, and decides nothing.
 
 A message names the task keys of a batch, all of one shard, on the queue of all workers or on that
-of one host's. Early acknowledgement and no results: a lost message is sent again by the manager, a
-doubled one claims nothing. Celery's own time limits, retries and revokes stay unused.
+of one host's. A slot takes the first one when it is free, and no earlier: so the queue is a short
+list that the manager may take back and write again. Early acknowledgement and no results: a lost
+message is sent again by the manager, a doubled one claims nothing. Celery's own time limits,
+retries and revokes stay unused.
 """
 
 from collections.abc import Sequence
 from contextlib import suppress
 
 from celery import Celery
+from kombu.exceptions import OperationalError
 from redis import RedisError
+
+from tasks.messages.queues import FIRST
 
 TASK = "swathmill.attempt"
 QUEUE = "attempts"
 _OF_HOST = "at"  # sorts before the queue of all: taken first
+_AHEAD = "ahead"  # sorts before both
 _KEPT = 3600  # seconds that messages to a host wait at most: it may be gone for good
 
 
 def queue_of(host: str) -> str:
-    """Return the name of the queue of one host's workers."""
-    return f"{_OF_HOST}.{host}"
+    """Return the name of the queue of one host's workers, or of what all take FIRST."""
+    return _AHEAD if host == FIRST else f"{_OF_HOST}.{host}"
 
 
 def make_app(redis_url: str) -> Celery:
@@ -61,9 +67,11 @@ class Sender:
 
     def __init__(self, application: Celery) -> None:
         self._app = application
+        self._queues = {QUEUE}  # to which messages were sent
 
     def __call__(self, keys: Sequence[str], host: str = "") -> None:
         queue = queue_of(host) if host else QUEUE
+        self._queues.add(queue)
         with self._app.producer_pool.acquire(block=True) as producer:
             self._app.send_task(
                 TASK, args=[*keys], queue=queue, producer=producer, retry=False, ignore_result=True
@@ -71,3 +79,18 @@ class Sender:
             if host:
                 with suppress(RedisError):
                     producer.channel.client.expire(queue, _KEPT)
+
+    def recall(self) -> list[str]:
+        """Take back all messages that no slot has taken; return the keys that they name.
+
+        What was taken back before Redis failed is returned as well.
+        """
+        keys: list[str] = []
+        with (
+            suppress(OperationalError, RedisError),
+            self._app.producer_pool.acquire(block=True) as producer,
+        ):
+            for queue in self._queues:
+                while message := producer.channel.basic_get(queue, no_ack=True):
+                    keys += message.payload[0]
+        return keys

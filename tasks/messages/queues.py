@@ -5,6 +5,9 @@ from collections.abc import Callable
 from typing import Protocol
 
 QUEUE = "requests"
+FIRST = "*"
+"""In place of a host: all workers, before what is kept for their hosts."""
+
 Ack = Callable[[], None]
 
 

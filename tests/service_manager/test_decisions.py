@@ -8,7 +8,9 @@ from service_manager.fleet.monitor import GiveUp, Kill, Monitor, Verdicts
 from service_manager.options import ManagerOptions
 from service_manager.requests.ending import judge, lacking
 from service_manager.tasks.dispatch import Dispatch
+from service_manager.tasks.input_locations import InputLocations
 from service_manager.tasks.manager_cache import Live, ManagerCache, WatchedAttempt
+from tasks.messages.queues import FIRST
 from tasks.model.categories import Category
 from tasks.model.classes import sized
 from tasks.model.model import ArtifactFile, MissingPolicy, Phase, RequestState, TaskOutcome
@@ -251,6 +253,96 @@ def test_what_the_broker_did_not_take_is_sent_next_time() -> None:
     assert sent(dispatch, seen, 0.0) == ["k"]
     dispatch.unsend(["k"])
     assert sent(dispatch, seen, 0.5) == ["k"]
+
+
+def test_what_is_taken_back_is_sent_first_and_in_its_order() -> None:
+    dispatch = Dispatch(window=9, resend=30)
+    seen = cache(("r", "a", 1.0), slots=1)
+    for i in range(9):
+        dispatch.add(f"{i:04d}", "r")
+    first = sent(dispatch, seen, 0.0)
+    assert first == ["0000", "0001", "0002", "0003"]
+    dispatch.unsend(first[1:])
+    assert sent(dispatch, seen, 1.0) == first[1:]
+
+
+def test_who_has_nothing_on_the_queue_is_overtaken_by_who_has_several_messages() -> None:
+    dispatch = Dispatch(window=64, resend=30)
+    seen = cache(("large", "a", 1.0), ("small", "a", 2.0), ("paused", "b", 0.0), slots=2)
+    for i in range(50):
+        dispatch.add(f"{i:04d}", "large")
+    first = sent(dispatch, seen, 0.0)
+    assert not dispatch.overtaken(seen)
+    seen.requests["paused"].row = replace(seen.requests["paused"].row, paused=True)
+    dispatch.add("p", "paused")
+    assert not dispatch.overtaken(seen)
+    dispatch.add("s", "small")
+    assert dispatch.overtaken(seen)
+    dispatch.unsend(first)
+    assert sent(dispatch, seen, 1.0)[1] == "s"
+    assert not dispatch.overtaken(seen)
+
+
+def test_many_small_requests_do_not_have_the_queue_written_again_and_again() -> None:
+    dispatch = Dispatch(window=64, resend=30)
+    names = [f"r{i}" for i in range(50)]
+    seen = cache(*((name, "a", float(i)) for i, name in enumerate(names)), slots=4)
+    for name in names:
+        for i in range(5):
+            dispatch.add(f"{name}-{i}", name)
+    waiting = sent(dispatch, seen, 0.0)
+    assert len(waiting) == 10
+    assert not dispatch.overtaken(seen)
+
+
+@pytest.mark.parametrize("hosts", [1, 4])
+def test_ten_small_tasks_start_when_a_slot_is_free_behind_ten_thousand_long_ones(
+    hosts: int,
+) -> None:
+    """20 workers, tasks of 300 s: a slot is free each 15 s. Hosts hold inputs of the long ones."""
+    seen = cache(("large", "a", 1.0), ("small", "b", 2.0), slots=20)
+    seen.workers = {str(slot): (f"host{slot % hosts}", 1) for slot in range(20)}
+    locations = InputLocations(seen)
+    dispatch = Dispatch(window=64, resend=30, locations=locations)
+    for i in range(10_000):
+        dispatch.add(f"{i:05d}", "large")
+        locations.made(f"{i:05d}", f"input {i}", str(i % 20), 1)
+    queue: list[tuple[str, str]] = []
+    busy = {slot: 15.0 * slot for slot in range(20)}  # until when
+    started: dict[str, float] = {}
+    now, submitted = 0.0, 1000.0
+    while len(started) < 10:
+        assert now < submitted + 300, started
+        if now == submitted:
+            for i in range(10):
+                dispatch.add(f"s{i}", "small")
+        for slot in [slot for slot, end in busy.items() if end <= now]:
+            for key in [key for key, one in seen.running.items() if one.worker == str(slot)]:
+                del seen.running[key]
+                dispatch.remove(key)
+                dispatch.freed(now)
+            own = [FIRST, seen.workers[str(slot)][0], ""]
+            mine = sorted((one for one in queue if one[1] in own), key=lambda o: own.index(o[1]))
+            if not mine:
+                continue
+            queue.remove(mine[0])
+            key = mine[0][0]
+            if key not in dispatch.known() or key in seen.running:
+                continue
+            small = key.startswith("s")
+            if small:
+                started[key] = now - submitted
+            busy[slot] = now + (1.0 if small else 300.0)
+            seen.running[key] = replace(
+                running(key, worker=str(slot)), sponsor="small" if small else "large"
+            )
+        if dispatch.overtaken(seen):
+            dispatch.unsend([key for key, _ in queue])
+            queue.clear()
+        queue += [(key, dispatch.host(key)) for key in sent(dispatch, seen, now)]
+        now += 0.5
+    assert min(started.values()) <= 15.5
+    assert max(started.values()) <= 30
 
 
 def test_a_sweep_puts_right_what_is_ready() -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from service_manager.leader import service
-from service_manager.leader.manager import Manager
+from service_manager.leader.manager import Manager, Recall
 from service_manager.options import ManagerOptions
 from service_manager.storage.retention import Retention
 from service_manager.tasks import dispatch
@@ -112,6 +112,7 @@ def manager(
     options: ManagerOptions,
     plan: Callable[[Request], Plan],
     send: Callable[..., None],
+    recall: Recall,
     *,
     slots: int,
     retention: bool,
@@ -128,7 +129,7 @@ def manager(
     due = [120.0]
 
     def make(epoch: int) -> Manager:
-        made = Manager(runtime, options, plan, send, epoch, send_to=send)
+        made = Manager(runtime, options, plan, send, epoch, send_to=send, recall=recall)
         dispatch._TURNS = 2 if expected is None else 0
         if expected is not None:
             made._dispatch.expected = lambda _: expected

@@ -170,6 +170,7 @@ class History:
                 OPTIONS,
                 self.plan,
                 partial(self.broker.send, process),
+                partial(self.broker.recall, process),
                 slots=self.slots,
                 retention=retention,
                 expected=self.expected,

@@ -8,7 +8,7 @@ from random import Random
 
 from service_manager.leader.manager import SendError
 from tasks.errors import ConflictError, StoreError
-from tasks.messages.queues import Ack
+from tasks.messages.queues import FIRST, Ack
 from tasks.storage.blobs import MemoryBlobs, StoredBlob
 from tasks.storage.store import Operation, Row, Store
 from tasks.tables.runtime import Runtime
@@ -331,17 +331,28 @@ class Broker:
 
     def _send(self, keys: Sequence[str], host: str) -> None:
         if host:
-            self._world.faults["host preferred"] += 1
+            kind = "sent first" if host == FIRST else "host preferred"
+            self._world.faults[kind] += 1
         if len(keys) > 1:
             self._world.faults["batch"] += 1
         self._queue(host).send(" ".join(keys))
+
+    def recall(self, process: Process) -> list[str]:
+        """Take back what no slot has taken; none when the process is cut off."""
+        way = self._cuts.way(process, MESSAGES)
+        if way == "there":
+            return []
+        found = [text for queue in self._queues.values() for text in queue.take_all()]
+        self._world.faults["message recalled"] += len(found)
+        return [] if way else " ".join(found).split()
 
     def take(self, process: Process, host: str) -> list[str]:
         """Take the keys of a message; none when there is no message, or it is lost on its way."""
         way = self._cuts.way(process, MESSAGES)
         if way == "there":
             return []
-        text = self._queue(host).take() or self._queue("").take() or ""
+        texts = (self._queue(name).take() for name in (FIRST, host, ""))
+        text = next(filter(None, texts), "")
         return [] if way else text.split()
 
     def lose_all(self) -> None:

@@ -11,6 +11,7 @@ import pytest
 import redis
 
 from tasks.messages import celery_app
+from tasks.messages.queues import FIRST
 from tasks.model.categories import Category
 from tasks.model.model import State
 from tasks.tables import workers
@@ -89,6 +90,30 @@ def test_a_message_to_this_host_is_taken_and_one_to_another_is_not(stack: Stack)
         assert 0 < int(server.ttl(celery_app.queue_of("another-host"))) <= 3600
     stack.send(other)
     assert stack.settled(other).state is State.DONE
+
+
+def test_messages_that_no_slot_has_taken_are_taken_back_in_order(redis_server: str) -> None:
+    database = redis_server.removesuffix("/0") + "/5"  # no worker listens there
+    app = celery_app.make_app(database)
+    sender = celery_app.Sender(app)
+    names = (FIRST, "another-host")
+    in_turn = [*map(celery_app.queue_of, names), celery_app.QUEUE]
+    assert sorted(in_turn) == in_turn  # the strategy by which workers take from them
+    assert sender.recall() == []
+    batches = [["a", "b"], ["c"], ["d"]]
+    for batch in batches:
+        sender(batch)
+    sender(["e"], "another-host")
+    found = sender.recall()
+    assert [key for key in found if key != "e"] == ["a", "b", "c", "d"]
+    assert "e" in found
+    with redis.Redis.from_url(database) as server:
+        assert not server.exists(celery_app.QUEUE, celery_app.queue_of("another-host"))
+    assert sender.recall() == []
+    app.close()
+    stopped = celery_app.make_app("redis://127.0.0.1:1")
+    assert celery_app.Sender(stopped).recall() == []
+    stopped.close()
 
 
 @pytest.mark.provokes(Category.USER_CODE_FAILED)

@@ -19,10 +19,11 @@ from kombu.asynchronous import Hub
 from reprojection.kernels import kernels
 from tasks.errors import SwathmillError
 from tasks.messages.celery_app import QUEUE, TASK, make_app, queue_of
+from tasks.messages.queues import FIRST
 from tasks.run import exits, logs
 from tasks.run.connect import SettingMissingError, connect, storage_modules
 from tasks.settings import Settings, WrongSettingError, read_settings
-from tasks.tables.workers import Hold, WorkerRow
+from tasks.tables.workers import WorkerRow
 from worker.files.scratch import Scratch
 from worker.sandbox import sandbox
 from worker.sandbox.children import PRELOADED, Children, start_forkserver
@@ -146,20 +147,19 @@ class _Pulse(bootsteps.StartStopStep):  # type: ignore[misc]
         if taking is None:
             return
         takes = self.supervisor.takes()
-        held = self.supervisor.hold is not Hold.NONE or not self.supervisor.lease.fresh
         for queue in self.queues:
             if takes and not taking.consuming_from(queue):
                 consumer.add_task_queue(queue)
-            elif not takes and held and taking.consuming_from(queue):
+            elif not takes and not self.supervisor.draining and taking.consuming_from(queue):
                 consumer.cancel_task_queue(queue)
 
 
 def consume(app: Celery, supervisor: Supervisor) -> int:
     """Give each message's keys to a slot until Celery is asked to stop.
 
-    The queue of this host comes first, then that of all workers.
+    What goes before all comes first, then the queue of this host, then that of all workers.
     """
-    queues = (queue_of(socket.gethostname()), QUEUE)
+    queues = (queue_of(FIRST), queue_of(socket.gethostname()), QUEUE)
 
     @app.task(name=TASK, ignore_result=True)  # type: ignore[untyped-decorator]
     def attempt(*keys: str) -> None:
