@@ -23,11 +23,13 @@ REMEDY = (
 )
 """What to do where the kernels are absent."""
 
-_VERSION = 6
+_VERSION = 7
 _LIBRARY = Path(__file__).with_name("libkernels.so")
 _log = logging.getLogger(__name__)
 
 CType = type[ctypes.c_int32] | type[ctypes.c_int64] | type[ctypes.c_double] | type[ctypes.c_void_p]
+
+_LETTERS: dict[str, CType] = {"p": ctypes.c_void_p, "i": ctypes.c_int64, "d": ctypes.c_double}
 
 
 @lru_cache(maxsize=1)
@@ -68,6 +70,17 @@ def function(
         made.restype = restype
         setattr(loaded, name, made)
     found: Callable[..., Any] = getattr(loaded, name)
+    return found
+
+
+def by_letters(name: str, signature: str, restype: CType | None = None) -> Callable[..., Any]:
+    """Return the kernel with this name by its arguments' letters: p pointer, i integer, d double.
+
+    Only for callers that have asked `available()`: raises RuntimeError if the library is absent.
+    """
+    found = function(name, [_LETTERS[letter] for letter in signature], restype)
+    if found is None:
+        raise RuntimeError("the C kernels vanished after they were found")
     return found
 
 

@@ -113,7 +113,11 @@ def swaths_onto_grid(
         if driving is None:
             merger = Merger(shape=shape, dtype=encoding.dtype, nodata=encoding.nodata, merge=merge)
             for granule, _ in read:
-                merger.add(*look.at(granule, resampling))
+                if resampling == "average":
+                    merger.add(*look.at(granule, resampling))
+                    continue
+                zenith = granule.footprints.zenith
+                merger.add_seen(look.nearest(granule), granule.values, granule.why, zenith)
             out.put(first, merger.result())
             continue
         follower = Follower(shape=shape, dtype=encoding.dtype, nodata=encoding.nodata, merge=merge)
@@ -220,12 +224,13 @@ class _Look:
         """Find the pixels a granule reaches: position, value, reason and zenith."""
         if resampling == "average":
             return _average(granule, self.grid, self.first, self.last, self.threads)
-        seen = self._nearest(granule)
+        seen = self.nearest(granule)
         at = np.flatnonzero(seen >= 0)
         seen = seen[at]
         return at, granule.values[seen], granule.why[seen], granule.footprints.zenith[seen]
 
-    def _nearest(self, granule: _Granule) -> npt.NDArray[np.int32]:
+    def nearest(self, granule: _Granule) -> npt.NDArray[np.int32]:
+        """Find the footprint that each pixel sees, or -1, flat."""
         if granule.candidates is not None:
             return self._search(granule)
         if granule.footprints is not self._searched or self._found is None:

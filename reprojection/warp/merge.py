@@ -24,10 +24,14 @@ import numpy.typing as npt
 
 from modis.axes import Shape
 from modis.sphere import SPHERE_RADIUS_KM
+from reprojection.kernels import kernels
+from reprojection.kernels.kernels import address
 from reprojection.read.qa import Reason
 from reprojection.read.raster import Pixels
 
 At = npt.NDArray[np.intp]
+
+_RULES = {"first": 0, "nadir": 1, "latest": 2}  # as in kernels/csrc/merge.c
 
 ORBIT_KM = 705.0
 HALF_SCAN_DEGREES = 55.0
@@ -126,6 +130,51 @@ class Merger:
         coded = why == Reason.CODE
         self._take_codes(at[coded], values[coded], zenith[coded])
         self._take_values(at[good], values[good], zenith[good])
+
+    def add_seen(
+        self,
+        seen: npt.NDArray[np.int32],
+        values: Pixels,
+        why: npt.NDArray[np.uint8],
+        zenith: npt.NDArray[np.float32],
+    ) -> None:
+        """Add one granule by the footprint that each pixel sees, or -1: as `add`, in one pass.
+
+        `values`, `why` and `zenith` are those of all footprints, flat.
+        """
+        if self.merge not in _RULES or not kernels.available():
+            at = np.flatnonzero(seen >= 0)
+            seen = seen[at]
+            self.add(at, values[seen], why[seen], zenith[seen])
+            return
+        self._added += 1
+        arrays = (
+            self._values,
+            self._codes,
+            self._zenith,
+            self._code_zenith,
+            self._counts,
+            self._coded,
+            self._sources,
+            self._reasons,
+        )
+        seen = np.ascontiguousarray(seen, np.int32)
+        values = np.ascontiguousarray(values, self.dtype)
+        why = np.ascontiguousarray(why, np.uint8)
+        zenith = np.ascontiguousarray(zenith, np.float32)
+        kernels.by_letters("sw_merge", "pipppiiiiipppppppp")(
+            address(seen),
+            seen.size,
+            address(values),
+            address(why),
+            address(zenith),
+            self.dtype.itemsize,
+            int(Reason.VALID),
+            int(Reason.CODE),
+            _RULES[self.merge],
+            self._added,
+            *(address(array) for array in arrays),
+        )
 
     def _take_values(self, at: At, values: Pixels, zenith: npt.NDArray[np.float32]) -> None:
         earlier = self._counts[at] > 0

@@ -20,7 +20,6 @@ number of threads, and in C (kernels/csrc/swath.c) as in numpy.
 
 import ctypes
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Self
 
@@ -45,11 +44,6 @@ _SAMPLED_COLUMNS = 170
 _BLOCK_COLUMNS = 32  # as in kernels/csrc/swath.h
 _TILE = 128  # targets along the side of a block in C
 _STRIPS = 8  # strips per thread, if the grid is large enough
-_TYPES: dict[str, kernels.CType] = {
-    "p": ctypes.c_void_p,
-    "i": ctypes.c_int64,
-    "d": ctypes.c_double,
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,7 +96,7 @@ def nearest(
 
 
 def _nearest_in_c(swath: Swath, targets: Targets, candidates: Bools | None, threads: int) -> Index:
-    find = _kernel("sw_nearest", "ppiiippdpiipiiiiip", ctypes.c_int32)
+    find = kernels.by_letters("sw_nearest", "ppiiippdpiipiiiiip", ctypes.c_int32)
     height, width = targets.shape
     rows, cols = swath.lat.shape
     extents = _extents(swath, targets)
@@ -146,24 +140,16 @@ def _extents(swath: Swath, targets: Targets) -> Floats:
     Blocks farther from the targets' latitudes than any radius get no longitudes.
     """
     rows, cols = swath.lat.shape
-    block_rows = _kernel("sw_block_rows", "i", ctypes.c_int64)(swath.scan_lines)
+    block_rows = kernels.by_letters("sw_block_rows", "i", ctypes.c_int64)(swath.scan_lines)
     extents = np.empty((-(-rows // block_rows), -(-cols // _BLOCK_COLUMNS), 4))
     known = targets.lat[~np.isnan(targets.lat)]
     reach = 1.01 * math.degrees(2.0 * math.asin(min(swath.cap / 2.0, 0.5))) + 0.01
     low, high = (float(known.min()) - reach, float(known.max()) + reach) if known.size else (1, 0)
-    fill = _kernel("sw_extents", "ppiiipdd")
+    fill = kernels.by_letters("sw_extents", "ppiiipdd")
     fill(
         address(swath.lat), address(swath.lon), rows, cols, block_rows, address(extents), low, high
     )
     return extents
-
-
-def _kernel(name: str, signature: str, restype: kernels.CType | None = None) -> Callable[..., int]:
-    """Load a kernel by its arguments' letters: p pointer, i integer, d double."""
-    found = kernels.function(name, [_TYPES[letter] for letter in signature], restype)
-    if found is None:
-        raise RuntimeError("the C kernels vanished after they were found")
-    return found
 
 
 def _sampled_radii(lat: Floats, lon: Floats, scan: int) -> Floats:

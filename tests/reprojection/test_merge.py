@@ -144,3 +144,27 @@ def test_where_the_driving_layer_has_no_value_the_rule_still_chooses_one_granule
         follower.add((at, fill, zenith), at, np.array([value], np.int16), valid)
     result = follower.result()
     assert (result.values.item(), result.sources.item(), result.counts.item()) == (20, 2, 3)
+
+
+@pytest.mark.parametrize("rule", ["nadir", "latest", "first", "mean"])
+@pytest.mark.parametrize("dtype", [np.uint8, np.int16, np.uint16, np.int32, np.float32, np.float64])
+def test_merging_by_footprints_equals_merging_by_pixels(rule: str, dtype: type) -> None:
+    random = np.random.default_rng(14)
+    shape = Shape(30, 40)
+    by_footprints, by_pixels = (
+        Merger(shape=shape, dtype=np.dtype(dtype), nodata=NODATA % 100, merge=rule)
+        for _ in range(2)
+    )
+    for _ in range(6):
+        seen = random.integers(-60, 50, shape.rows * shape.cols).astype(np.int32)
+        seen[seen < 0] = -1
+        values = random.integers(0, 120, 50).astype(np.int16)  # cast to the type of the result
+        why = random.choice(list(Reason)[:4], 50).astype(np.uint8)
+        zenith = random.choice([0.0, 10.0, 20.0, np.nan], 50).astype(np.float32)
+        by_footprints.add_seen(seen, values, why, zenith)
+        at = np.flatnonzero(seen >= 0)
+        by_pixels.add(at, values[seen[at]], why[seen[at]], zenith[seen[at]])
+    one, other = by_footprints.result(), by_pixels.result()
+    for name in ("values", "codes", "counts", "sources", "reasons"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(other, name), err_msg=name)
+        assert getattr(one, name).dtype == getattr(other, name).dtype
