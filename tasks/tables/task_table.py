@@ -98,6 +98,7 @@ TASK = Codec(
         "lacking": BITS,
         "interests": WORDS_IN_BYTES,
         "reason": cut(_MESSAGE, sparse=True),
+        "losses": Form(sparse=True),
         "files": _FILES,
     },
     apart={"key": lambda row: row.row[2:]},

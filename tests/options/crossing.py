@@ -85,7 +85,7 @@ FACTORS: dict[str, list[Any]] = {
 }
 
 _FIRST_LAYER = {name: chosen[0]["layers"][0] for name, chosen in PRODUCTS.items()}
-_NO_PRESET = {"unknown", "swaths"}  # with a layer that no quality layer belongs to
+_NO_PRESET = {"unknown"}  # the catalogue does not know it
 
 
 def is_refused(case: dict[str, Any]) -> str:

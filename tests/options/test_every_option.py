@@ -123,7 +123,6 @@ def test_results_of_options_together(works: Works, number: int) -> None:
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"qa": "good", "mask": False}, "qa"),
-    ({"qa": "best", "products": "swaths"}, "qa"),
     ({"qa": "best", "products": "unknown"}, "qa"),
     ({"day_night": "night", "products": "swaths"}, "products.0.day_night"),
     ({"day_night": "night", "products": "tiles"}, "products.0.day_night"),
