@@ -28,7 +28,6 @@ _SPARE = 2  # further messages
 _KEPT = 32  # windows of one request's ready tasks that are remembered
 _BATCH = 20  # tasks at most; of their transactions the largest has four operations a task
 _SECONDS = 2.0  # of work in a batch
-_TURNS = 2  # messages for each slot, at least, that the ready tasks are divided into
 _DOUBLINGS = 3  # of the time before a message is sent again
 
 
@@ -90,6 +89,7 @@ class Dispatch:
         expected: Callable[[str], float | None] = lambda _: None,
     ) -> None:
         self.expected = expected
+        self.turns = 2  # messages for each slot, at least, that the ready tasks are divided into
         self._window = window
         self._resend = resend
         self._locations = locations
@@ -217,7 +217,7 @@ class Dispatch:
         due = self._all_due(now)
         room = self._room(cache, due, now)
         unsent = sum(len(self._ready[r].fresh) + len(due[r]) for r in due if self._may(cache, r))
-        most = min(_BATCH, max(1, unsent // max(1, _TURNS * cache.slots)))
+        most = min(_BATCH, max(1, unsent // max(1, self.turns * cache.slots)))
         flying, owners = self._in_flight(cache)
         heap = [
             (*self._rank(cache, request, flying, owners), request)

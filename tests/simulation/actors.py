@@ -11,7 +11,6 @@ from service_manager.leader import service
 from service_manager.leader.manager import Manager, Recall
 from service_manager.options import ManagerOptions
 from service_manager.storage.retention import Retention
-from service_manager.tasks import dispatch
 from service_manager.tasks.manager_cache import ManagerCache
 from tasks.errors import BlobMissingError, ConflictError, FencedError, StoreError
 from tasks.model.categories import Category
@@ -130,8 +129,8 @@ def manager(
 
     def make(epoch: int) -> Manager:
         made = Manager(runtime, options, plan, send, epoch, send_to=send, recall=recall)
-        dispatch._TURNS = 2 if expected is None else 0
         if expected is not None:
+            made._dispatch.turns = 0
             made._dispatch.expected = lambda _: expected
         cleaners[:] = [Retention(runtime, made.cache, wait=60.0)]
         starving.begin(made.cache, slots)
