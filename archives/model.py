@@ -10,6 +10,7 @@ from typing import Protocol, runtime_checkable
 from modis.box import LonLatBox
 from modis.collection import Collection
 from modis.granule_day import granule_day
+from modis.granule_name import parse_granule_name
 from modis.tile import Tile
 
 Ring = tuple[tuple[float, float], ...]
@@ -46,6 +47,7 @@ class GranuleRecord:
     url: str
     day_night: str
     source: str = ""
+    companion: "GranuleRecord | None" = None
 
     def to_json(self) -> dict[str, object]:
         """Convert the record to JSON values; `from_json` restores an equal record."""
@@ -99,9 +101,12 @@ class GranuleRecord:
         )
 
     @property
-    def key(self) -> tuple[str, str, str, Tile | None]:
+    def key(self) -> tuple[str, str, str, Tile | str | None]:
         """What editions of one granule have in common."""
-        return self.product, self.collection, self.start.isoformat(), self.tile
+        place: Tile | str | None = self.tile
+        if place is None and (name := parse_granule_name(self.name)) is not None:
+            place = name.other_tile or None
+        return self.product, self.collection, self.start.isoformat(), place
 
     @property
     def start_day(self) -> date:
@@ -210,7 +215,7 @@ class NameChecking(Protocol):
 
 def newest_editions(records: Iterable[GranuleRecord]) -> list[GranuleRecord]:
     """Keep one record per granule, by start, then name: newest production time, then first URL."""
-    best: dict[tuple[str, str, str, Tile | None], GranuleRecord] = {}
+    best: dict[tuple[str, str, str, Tile | str | None], GranuleRecord] = {}
     for record in sorted(records, key=lambda item: item.url):
         held = best.get(record.key)
         if held is None or record.production_time > held.production_time:

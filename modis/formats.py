@@ -8,5 +8,5 @@ HDF5_MAGIC = b"\x89HDF\r\n\x1a\n"
 
 MAGICS = (HDF4_MAGIC, HDF5_MAGIC)
 
-GRANULE_SUFFIXES = (".hdf", ".h4", ".hdf4", ".h5", ".he5", ".hdf5")
-"""Endings of granule files: HDF4-EOS and HDF5-EOS."""
+GRANULE_SUFFIXES = (".hdf", ".h4", ".hdf4", ".h5", ".he5", ".hdf5", ".nc")
+"""Endings of granule files: HDF4-EOS, HDF5-EOS and netCDF-4."""

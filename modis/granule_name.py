@@ -19,13 +19,17 @@ _NAME = re.compile(
     r"(?:\.(?P<production>\d{13}))?(?:\.|$)"
 )
 
+_OTHER = re.compile(r"(?:M[OY]D|V[NJ].)(?:(?:29|30)[PE]|46A)")
+"""Sea ice on the polar EASE-Grids (NSIDC), night lights on the geographic grid (Black Marble User
+Guide): their h and v are of other tile grids."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class GranuleName:
     """The parts of a granule's file name.
 
-    `start` is the nominal start in UTC, `tile` None for a swath. `production_time` is
-    YYYYDDDHHMMSS, "" when the name has none.
+    `start` is the nominal start in UTC, `tile` None for a swath and for a tile of another grid,
+    whose number is `other_tile`. `production_time` is YYYYDDDHHMMSS, "" when the name has none.
     """
 
     product: str
@@ -33,11 +37,12 @@ class GranuleName:
     start: datetime
     tile: Tile | None
     production_time: str
+    other_tile: str = ""
 
     @property
     def is_swath(self) -> bool:
         """Whether the name is of a 5-minute swath: those bear no tile."""
-        return self.tile is None
+        return self.tile is None and not self.other_tile
 
 
 def parse_granule_name(name: str) -> GranuleName | None:
@@ -49,10 +54,12 @@ def parse_granule_name(name: str) -> GranuleName | None:
     year = int(match["year"])
     if not (1 <= day <= 366 and hour < 24 and minute < 60 and 1 <= year <= 9998):
         return None
+    other = bool(match["h"] and _OTHER.match(match["product"]))
     return GranuleName(
         product=match["product"],
         collection=Collection(match["collection"]),
         start=datetime(year, 1, 1, hour, minute, tzinfo=UTC) + timedelta(days=day - 1),
-        tile=Tile(int(match["h"]), int(match["v"])) if match["h"] else None,
+        tile=Tile(int(match["h"]), int(match["v"])) if match["h"] and not other else None,
+        other_tile=f"h{match['h']}v{match['v']}" if other else "",
         production_time=match["production"] or "",
     )

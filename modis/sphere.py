@@ -2,6 +2,9 @@
 
 import math
 
+EASE_RADIUS = 6371228.0
+"""Radius in metres of the sphere of the polar EASE-Grids (NSIDC, "EASE-Grid")."""
+
 SPHERE_RADIUS = 6371007.181
 """Radius in metres of the sphere of the MODIS sinusoidal projection (MODIS Land, "Grids")."""
 

@@ -13,6 +13,10 @@ MAX_ELEMENTS = 1 << 30
 """Above any MODIS or VIIRS layer (MCD43D has 933 million values); a header with more is damaged."""
 
 
+NETCDF = "netCDF"
+"""The one structure of a netCDF-4 file, which names none."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class DataSet:
     """One stored array.

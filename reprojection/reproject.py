@@ -4,6 +4,7 @@ This module is the API of the room; all other modules here serve it.
 """
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
@@ -26,7 +27,7 @@ from reprojection.read.encoding import Encoding, floating_encoding, stored_encod
 from reprojection.read.granule_layer import UNDATED, GranuleHeader, find_places, place_in
 from reprojection.read.kept import KEPT_BYTES, keep_granules, one_call
 from reprojection.read.raster import Band, Parameter, Pixels, Provenance, Raster
-from reprojection.resampling import METHODS, SWATH_METHODS, Method
+from reprojection.resampling import METHODS, STATISTICS, SWATH_METHODS, TRAITS, Method
 from reprojection.warp.from_swaths import Driving, newest_of_each_swath, swaths_onto_grid
 from reprojection.warp.from_tiles import newest_of_each_place, tiles_onto_grid, window_of
 from reprojection.warp.merge import Merged
@@ -47,7 +48,7 @@ __all__ = [
 Merge = Literal["nadir", "latest", "mean", "first"]
 ExtraBand = Literal["count", "source", "reason"]
 
-ALGORITHM = "3"
+ALGORITHM = "5"
 """Version of the pixels, recorded in provenance.
 
 Increase it whenever the same granules and options would give other pixels, together with the
@@ -63,7 +64,7 @@ class Driver:
 
     Attributes:
         layer: Name of the driving layer, in the same granules.
-        resampling: "nearest" or "average"; None, the default, means "nearest".
+        resampling: A method for swaths; None, the default, means "nearest".
         qa: The driving layer's own rule, as in `Options`; None, the default, means no rule.
     """
 
@@ -80,11 +81,13 @@ class Options:
 
     Attributes:
         resampling: How source pixels become one pixel. Tiles: "nearest", "bilinear", "cubic",
-            "average", "gdal-average", "mode", "min", "max", "median"; swaths: "nearest", "average".
+            "average", "gdal-average", "mode", "min", "max", "median"; swaths: "nearest", and of the
+            footprints in the pixel "average", "mode", "min", "max", "count", "std".
             None, the default, takes the catalogue's choice for the layer, "nearest" for swaths.
         merge: From which swath granule a pixel is taken where several have a value: "nadir" (the
             default: the smallest sensor zenith, then the newest), "latest", "first", or "mean" of
-            all. Tiles do not overlap, so it says nothing to them.
+            all. Tiles do not overlap, so it says nothing to them, but for layers that hold several
+            orbits of a day (MCD19A2): there it chooses the orbit.
         qa: Which pixels are data. A rule names QA layers, their bit fields and the values wanted,
             `{"FparLai_QC": {"MODLAND": [0]}}`; "best" and "good" are the catalogue's rules for the
             layer. None, the default, takes every pixel.
@@ -99,6 +102,8 @@ class Options:
             (number of the granule the value came from, 1 is the first of the raster's provenance,
             0 none), "reason" why a pixel is empty (0 it has a value, 1 fill, 2 code or outside the
             valid range, 3 QA, 4 no granule).
+        clamp: Whether values that "cubic" makes beyond the layer's valid range become the range's
+            nearest end; False by default.
         driver: The layer that this one follows where swath granules overlap: each pixel comes from
             the granule that the driver's comes from. None by default; not for merge "mean".
     """
@@ -111,6 +116,7 @@ class Options:
     codes: Literal["mask", "keep"] = "mask"
     search: Literal["footprint", "valid"] = "footprint"
     extra_bands: tuple[ExtraBand, ...] = ()
+    clamp: bool = False
     driver: Driver | None = None
 
 
@@ -178,7 +184,7 @@ def _reproject(
     entry = product or catalogue.product(places[0].product, places[0].collection)
     method = _resampling(places[0], entry, grid, options)
     _check(places[0], method, options)
-    encoding = _encoding(places, options)
+    encoding = _encoding(places, options, method)
     if places[0].grid is None:
         merged = swaths_onto_grid(
             places,
@@ -201,10 +207,12 @@ def _reproject(
             options.qa,
             encoding=encoding,
             resampling=cast(Method, method),
+            merge=options.merge,
             mask=options.mask,
             search=options.search,
             codes=options.codes == "keep",
             extra=bool(options.extra_bands),
+            clamp=places[0].layer.valid_range if options.clamp and options.mask else None,
             threads=threads,
         )
     return _raster(places, grid, options, method, encoding, merged)
@@ -214,7 +222,11 @@ def _driving(places: Sequence[GranuleHeader], options: Options) -> Driving | Non
     driver = options.driver
     if driver is None or options.merge == "mean":
         return None
-    theirs = [place_in(place.path, driver.layer) for place in places]
+    theirs = [
+        found and replace(found, companion=place.companion)
+        for place in places
+        for found in [place_in(place.path, driver.layer)]
+    ]
     method = driver.resampling or "nearest"
     first = next((place for place in theirs if place is not None), None)
     if first is not None:
@@ -286,7 +298,7 @@ def _check(place: GranuleHeader, method: str, options: Options) -> None:
             f"physical units of layer {name!r} are unknown: {place.layer.scale_problem}; ask for "
             "units: stored, and scale the values by the product's user guide"
         )
-    if kind is not LayerKind.CONTINUOUS and METHODS[method].blends:
+    if kind is not LayerKind.CONTINUOUS and TRAITS[method].blends:
         raise ChoiceRefusedError(
             f"{method!r} would blend layer {name!r}, whose values are a {kind.value}; choose "
             "nearest or mode"
@@ -302,9 +314,18 @@ def _words(choices: Sequence[str]) -> str:
     return " or ".join([", ".join(choices[:-1]), choices[-1]])
 
 
-def _encoding(places: Sequence[GranuleHeader], options: Options) -> Encoding:
+def _encoding(places: Sequence[GranuleHeader], options: Options, method: str) -> Encoding:
     """Choose how pixels are held while merging; they become physical units at the end."""
     layer = places[0].layer
+    if method in STATISTICS:
+        counts = method == "count"
+        return Encoding(
+            dtype=np.dtype(np.float32),
+            nodata=math.nan,
+            scale=1.0 if counts else abs(layer.scale),
+            offset=0.0,
+            units="1" if counts else layer.units,
+        )
     if _is_physical(places[0], options):
         return floating_encoding(layer)
     every_value = not options.mask or options.codes == "keep"
@@ -351,17 +372,18 @@ def _raster(
         data = np.empty((len(planes), *grid.shape), dtype)
         for band, plane in enumerate(planes):
             data[band] = plane
-    is_class = layer.kind is LayerKind.CLASS
+    counted = method in STATISTICS
+    is_class = layer.kind is LayerKind.CLASS and not counted
     return Raster(
         data=data,
         grid=grid,
         nodata=encoding.nodata,
-        kind=layer.kind.value,
+        kind=(LayerKind.CONTINUOUS if counted else layer.kind).value,
         bands=tuple(bands),
         scale=scale,
         offset=offset,
         units=encoding.units,
-        codes={**(layer.classes if is_class else {}), **layer.codes},
+        codes={} if counted else {**(layer.classes if is_class else {}), **layer.codes},
         colours=colours_of(layer.classes) if is_class and dtype.kind == "u" else {},
         provenance=_provenance(places, grid, options, method),
     )
@@ -425,5 +447,6 @@ def _parameters(
         ("codes", options.codes),
         ("search", options.search),
         ("extra_bands", ",".join(options.extra_bands)),
+        *((("clamp", True),) if options.clamp else ()),
         *((("driver", json.dumps(asdict(follows))),) if follows else ()),
     )

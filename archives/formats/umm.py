@@ -80,6 +80,7 @@ def record_of(
     about = _about_file(data, name)
     produced = data.get("ProductionDateTime")
     tile = parts.tile if parts else None
+    checksum, checksum_type = _checksum(about)
     return GranuleRecord(
         name=name,
         product=product,
@@ -91,7 +92,8 @@ def record_of(
         production_time=(parts.production_time if parts else "")
         or (f"{moment(produced):%Y%j%H%M%S}" if produced else ""),
         size=int(about.get("SizeInBytes") or 0),
-        **_checksum(about),
+        checksum=checksum,
+        checksum_type=checksum_type,
         url=url,
         day_night=_day_night(data),
         source=source,
@@ -154,14 +156,14 @@ def _about_file(data: Json, name: str) -> Json:
     return (named or others or [{}])[0]
 
 
-def _checksum(about: Json) -> dict[str, str | None]:
+def _checksum(about: Json) -> tuple[str | None, str | None]:
     """Return the checksum with its kind in normal spelling; none for an unknown kind."""
     said = about.get("Checksum") or {}
     value, kind = str(said.get("Value") or ""), str(said.get("Algorithm") or "")
     kind = kind.lower().replace("-", "")
     if not value or digest(kind) is None:
-        return {"checksum": None, "checksum_type": None}
-    return {"checksum": value, "checksum_type": kind}
+        return None, None
+    return value, kind
 
 
 def _day_night(data: Json) -> str:

@@ -81,11 +81,17 @@ def product_count() -> int:
 
 
 def _layers(product: Product) -> Iterator[LayerItem]:
-    """List the layers of a product; of a layer with several bands, each band."""
+    """List the layers of a product; of a layer with several bands each, but for bands of days."""
     for name in product.layer_names:
         entry = product.layer(name)
         kind = entry.kind if entry is not None else LayerKind.CONTINUOUS
         bands = product.bands_of(name)
+        if product.days_in(name) > 1:
+            yield LayerItem(name=name, kind=kind.value, band="each day")
+            continue
+        if product.orbits_of(name):
+            yield LayerItem(name=name, kind=kind.value, band="all orbits of a day")
+            continue
         if math.prod(bands) == 1 or math.prod(bands) > _MOST_BANDS:
             yield LayerItem(name=name, kind=kind.value)
             continue

@@ -18,8 +18,9 @@ from modis.collection import Collection
 from reprojection.catalogue.layers import LayerKind, Scaling, split_index
 from reprojection.resampling import Method
 
-Geometry = Literal["swath", "tile", "globe"]
-"""A globe is one file of a date, on a geographic grid around the Earth (climate modelling grid)."""
+Geometry = Literal["swath", "tile", "globe", "outlined"]
+"""A globe is one file of a date, on a geographic grid around the Earth (climate modelling grid);
+outlined are tiles of other grids (EASE-Grid, Black Marble), which lie where their outline says."""
 
 
 class _Entry(BaseModel):
@@ -40,13 +41,16 @@ class BitField(_Entry):
 class Axis(_Entry):
     """An axis that a layer has besides rows and columns: what it runs over, and how far.
 
-    `of` is one word for what tells its bands apart (wavelength, pressure level, day). `names` are
-    those of its bands, where they have some; then they give the length.
+    `of` is one word for what tells its bands apart (wavelength, pressure level, day, orbit).
+    `names` are those of its bands, where they have some; then they give the length. An axis without
+    a length is as long as each granule makes it. Of an axis of orbits, `cosines` names the layer
+    with the cosine of each orbit's view zenith angle.
     """
 
     of: str = Field(min_length=1)
-    length: int = Field(ge=1)
+    length: int | None = Field(None, ge=1)
     names: tuple[str, ...] = ()
+    cosines: str = ""
 
     @model_validator(mode="before")
     @classmethod
@@ -65,6 +69,8 @@ class Axis(_Entry):
         """Say which band this is: "wavelength 0.55 um", "day 3 of 8"."""
         if self.names:
             return f"{self.of} {self.names[number]}"
+        if self.length is None:
+            return f"{self.of} {number + 1}"
         return f"{self.of} {number + 1} of {self.length}"
 
 
@@ -72,7 +78,8 @@ class LayerEntry(_Entry):
     """The catalogue's entry for one layer; absent fields are taken from the file.
 
     `codes` are stored values that are not data, `classes` name the values of a class layer.
-    `resolution` is the layer's own in metres if it differs from its product's.
+    `resolution` is the layer's own in metres if it differs from its product's. `scaled_by` says by
+    which scales and offsets of each band (`reflectance_scales`) physical values are made.
     """
 
     kind: LayerKind = LayerKind.CONTINUOUS
@@ -89,6 +96,7 @@ class LayerEntry(_Entry):
     fill: float | int | None = None
     valid_range: tuple[int | float, int | float] | None = None
     resolution: float | None = Field(None, gt=0)
+    scaled_by: Literal["reflectance", "radiance"] | None = None
     title: str = ""
 
     @field_validator("codes", "classes", mode="before")
@@ -117,9 +125,11 @@ class LayerEntry(_Entry):
 class Product(_Entry):
     """A data product: one short name and the collections that share this description.
 
-    `bands` holds the axes that layers have besides rows and columns, as far as known. Each band is
-    a layer of its own, `Name[0]`. `keywords` are words by which people search
-    for the family's products, besides those of the title.
+    `phase` counts the days from January 1st to the year's first granule. `geolocation` names the
+    product whose granules say where this one's pixels lie. `bands` holds the axes that layers have
+    besides rows and columns, as far as known. Each band is a layer of its own, `Name[0]`.
+    `keywords` are words by which people search for the family's products, besides those of the
+    title.
     """
 
     name: str
@@ -134,20 +144,14 @@ class Product(_Entry):
     layers: dict[str, LayerEntry]
     bands: dict[str, tuple[Axis, ...]] = Field(default_factory=dict)
     listed: tuple[str, ...] = ()
+    phase: int = 0
+    geolocation: str = ""
 
     @property
     def layer_names(self) -> tuple[str, ...]:
         """The layers to offer, spelt as in the files; a granule may hold more."""
         plain = tuple(name for name in self.layers if not set(name) & set("*?"))
         return self.listed + tuple(name for name in plain if name not in self.listed)
-
-    @property
-    def phase(self) -> int:
-        """Days from January 1st to the start of the year's first composite.
-
-        Aqua's 16-day composites start 8 days after Terra's (MOD13 User's Guide).
-        """
-        return 8 if self.period == 16 and self.name.startswith("MYD") else 0
 
     def layer(self, name: str) -> LayerEntry | None:
         """Find the entry for a layer; exact names take precedence over names with wildcards.
@@ -170,8 +174,21 @@ class Product(_Entry):
         return next((found for at, found in self.bands.items() if fnmatchcase(base, at)), ())
 
     def bands_of(self, name: str) -> tuple[int, ...]:
-        """Return the lengths of a layer's axes besides rows and columns; empty if none is known."""
-        return tuple(axis.length for axis in self.axes_of(name))
+        """Return the lengths of a layer's further axes; empty if one is unknown."""
+        lengths = tuple(axis.length for axis in self.axes_of(name))
+        return tuple(length for length in lengths if length) if all(lengths) else ()
+
+    def days_in(self, name: str) -> int:
+        """Return how many days a layer holds, each in a band of its own; 1 for a named band."""
+        axes = self.axes_of(name)
+        is_stack = len(axes) == 1 and axes[0].of == "day" and not split_index(name)[1]
+        return (axes[0].length or 1) if is_stack else 1
+
+    def orbits_of(self, name: str) -> Axis | None:
+        """Return the axis of orbits of a layer whose name names none of them, else None."""
+        axes = self.axes_of(name)
+        is_daily = len(axes) == 1 and axes[0].of == "orbit" and not split_index(name)[1]
+        return axes[0] if is_daily else None
 
     def band_names(self, name: str) -> tuple[str, ...]:
         """List the bands of a layer as layers of their own, `Name[0]`; empty if none is known."""
@@ -227,6 +244,17 @@ class _Group(_Entry):
     bands: dict[str, tuple[Axis, ...]] = Field(default_factory=dict)
     # Names that match only a wildcard of `layers`; listed here so that they can be offered.
     listed: list[str] = Field(default_factory=list)
+    phase: int | None = Field(None, ge=0, lt=366)
+    geolocation: str = ""
+
+    def phase_of(self, name: str) -> int:
+        """Return the days from January 1st to the year's first granule.
+
+        Aqua's 16-day composites start 8 days after Terra's (MOD13 User's Guide).
+        """
+        if self.phase is not None:
+            return self.phase
+        return 8 if self.period == 16 and name.startswith("MYD") else 0
 
 
 class _Family(_Entry):
@@ -268,6 +296,8 @@ def _read_family(file_name: str) -> tuple[Product, ...]:
             layers=group.layers,
             bands=group.bands,
             listed=tuple(group.listed),
+            phase=group.phase_of(name),
+            geolocation=group.geolocation.replace("?", name[:3]),
         )
         for group in family.products
         for name in group.names

@@ -39,11 +39,12 @@ class Layer:
     """One science data set of a granule, or one band of it.
 
     `name` may end in an index, `Corrected_Optical_Depth_Land[1]`, counted from 0 along the axes of
-    `bands`. `dtype` is what reading gives (unsigned where the file means it so), `shape` is
-    (rows, columns). `grid` or `swath` names the structure the layer lies on; a layer with neither
-    cannot be placed. `codes` are stored values that are not data, `classes` the meanings of those
-    that are. `qa` names the layer that holds its quality. `convention` and `scale_problem` are
-    those of `Scale`. `first_row` is the first row that is read, if `shape` is of fewer than all.
+    `bands`. `dtype` is what reading gives (unsigned where the file means it so), `shape` is (rows,
+    columns). `grid` or `swath` names the structure the layer lies on; a layer with neither cannot
+    be placed. `codes` are stored values that are not data, `classes` the meanings of those that
+    are. `qa` names the layer that holds its quality. `convention` and `scale_problem` are those of
+    `Scale`, `band_scales` scale and offset of each band where they differ. `first_row` is the first
+    row that is read, if `shape` is of fewer than all.
     """
 
     name: str
@@ -67,6 +68,7 @@ class Layer:
     bands: tuple[tuple[str, int], ...] = ()
     index: tuple[int, ...] = ()
     first_row: int = 0
+    band_scales: tuple[tuple[float, float], ...] = ()
 
     @property
     def base_name(self) -> str:
@@ -132,13 +134,15 @@ class Scale:
     """How stored values become physical ones: `stored * scale + offset`.
 
     `convention` is the formula by which the file's attributes were read, and who states it; "" if
-    values are not scaled. `problem` says why physical values are unknown; then nothing is scaled.
+    values are not scaled. `bands` has scale and offset of each band where they differ. `problem`
+    says why physical values are unknown; then nothing is scaled.
     """
 
     scale: float = 1.0
     offset: float = 0.0
     convention: str = ""
     problem: str = ""
+    bands: tuple[tuple[float, float], ...] = ()
 
 
 _FORMULAS = {
@@ -155,6 +159,8 @@ def read_scale(
     *,
     catalogued: Scaling | None,
     file_has_atmosphere_note: bool,
+    scaled_by: str | None = None,
+    file_is_cf: bool = False,
 ) -> Scale:
     """Read scale and offset by the convention that the catalogue or the file states.
 
@@ -167,6 +173,8 @@ def read_scale(
             continue
         if number is None or not math.isfinite(number) or (key == "scale_factor" and number == 0):
             return Scale(problem=f"its {key} is {said!r}, which is no factor or offset")
+    if scaled_by is not None:
+        return _read_band_scales(attributes, scaled_by)
     others = [key for key in attributes if key.endswith("_scales")]
     if others and factor is None:
         return Scale(problem=f"it is scaled by {', '.join(others)}, which Swathmill does not apply")
@@ -177,6 +185,8 @@ def read_scale(
         scaling, by = Scaling.ADD if small else catalogued, "by the catalogue"
     elif file_has_atmosphere_note:
         scaling, by = Scaling.SUBTRACT, "by the file's own note"
+    elif file_is_cf:
+        scaling, by = Scaling.ADD, "by the file's Conventions"
     elif shift:
         return Scale(
             problem=f"its scale_factor is {factor} and its add_offset {shift}, and neither the "
@@ -188,6 +198,28 @@ def read_scale(
     if (scale, offset) == (1.0, 0.0):
         return Scale()
     return Scale(scale=scale, offset=offset, convention=f"{_FORMULAS[scaling]}, {by}")
+
+
+def _read_band_scales(attributes: Mapping[str, AttributeValue], quantity: str) -> Scale:
+    """Read scale and offset of each band: `scale * (stored - offset)` (MODIS L1B User's Guide)."""
+    scales, offsets = (attributes.get(f"{quantity}_{word}") for word in ("scales", "offsets"))
+    pairs = [
+        value if isinstance(value, tuple) else (value,)
+        for value in (scales, offsets)
+        if isinstance(value, tuple | int | float)
+    ]
+    if len(pairs) != 2 or len(pairs[0]) != len(pairs[1]):
+        return Scale(problem=f"it has no {quantity}_scales and {quantity}_offsets for its bands")
+    bands = tuple(
+        normal_scaling(scale, offset, Scaling.SUBTRACT)
+        for scale, offset in zip(*pairs, strict=True)
+    )
+    return Scale(
+        scale=bands[0][0],
+        offset=bands[0][1],
+        convention=f"{quantity}_scales * (stored - {quantity}_offsets), by the catalogue",
+        bands=bands,
+    )
 
 
 def normal_scaling(

@@ -20,7 +20,7 @@ from reprojection.grid.crs import from_lonlat
 from reprojection.grid.grids import Grid
 from reprojection.read import qa
 from reprojection.read.granule import Granule, open_granule
-from reprojection.read.granule_layer import GranuleHeader, find_places
+from reprojection.read.granule_layer import GranuleHeader, find_places, located
 from reprojection.read.qa import DecodedField, Reason
 from reprojection.read.raster import Description
 from reprojection.reproject import Driver, ExtraBand, Merge, Options, reproject
@@ -190,6 +190,8 @@ def _trace(
         places = [places[leading - 1]]
     if number == 0 and not empty:
         return _counting(places, pixel, options)
+    if any(place.layer.bands and not place.layer.index for place in places):
+        return None, f"to see the source pixel, make a raster of one orbit, like {layer}[0]"
     # If no granule has a value, take the granule that came closest to giving one.
     candidates = [places[number - 1]] if number else places
     for place in candidates:
@@ -249,6 +251,7 @@ def options_of(said: Description) -> Options:
         codes=cast(Literal["mask", "keep"], chosen.get("codes", "mask")),
         search=cast(Literal["footprint", "valid"], chosen.get("search", "footprint")),
         extra_bands=cast(tuple[ExtraBand, ...], tuple(extra.split(",")) if extra else ()),
+        clamp=bool(chosen.get("clamp", False)),
         driver=Driver(**json.loads(driver)) if isinstance(driver, str) else None,
     )
 
@@ -279,7 +282,7 @@ def _origin(
         row, column = at
         zenith = None
         if place.grid is None:
-            angles = granule.geolocation(place.layer).sensor_zenith
+            angles = located(granule, place).sensor_zenith
             zenith = None if angles is None else float(angles[row, column])
         return PixelOrigin(
             granule=place.name,

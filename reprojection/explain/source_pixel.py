@@ -7,12 +7,12 @@ import numpy.typing as npt
 
 from modis.axes import Pixel
 from modis.sphere import SPHERE_RADIUS
-from reprojection.grid.coordinates import SourceSpace, exact_coordinates
+from reprojection.grid.coordinates import Coordinates, SourceSpace, exact_coordinates
 from reprojection.grid.grids import Grid
 from reprojection.grid.sphere import unit_vectors
 from reprojection.grid.targets import pixel_centres, pixel_metres
 from reprojection.read.granule import Granule
-from reprojection.read.granule_layer import GranuleHeader
+from reprojection.read.granule_layer import GranuleHeader, located
 from reprojection.read.qa import Reason
 from reprojection.warp.from_swaths import points_along, points_grid
 from reprojection.warp.swath import Swath, nearest
@@ -37,7 +37,7 @@ def nearest_pixel(
             return None
         at = Pixel(math.floor(row), math.floor(column))
         return at if 0 <= at.row < place.grid.height and 0 <= at.col < place.grid.width else None
-    swath = Swath.of(granule.geolocation(place.layer))
+    swath = Swath.of(located(granule, place))
     candidates = why == Reason.VALID if search_valid else None
     index = int(nearest(swath, pixel_centres(pixel), candidates=candidates).item())
     return None if index < 0 else Pixel(*divmod(index, swath.lat.shape[1]))
@@ -52,7 +52,7 @@ def counting_pixel(
     """
     if place.grid is not None:
         return _counting_in_tile(place.grid, pixel, why)
-    swath = Swath.of(granule.geolocation(place.layer))
+    swath = Swath.of(located(granule, place))
     finer = points_grid(pixel, points_along(swath, pixel))
     seen = np.unique(nearest(swath, pixel_centres(finer)))
     seen = seen[(seen >= 0) & (why.ravel()[seen] == Reason.VALID)]
@@ -86,8 +86,14 @@ def _counting_in_tile(tile: Grid, pixel: Grid, why: Why) -> tuple[float, Pixel] 
 
 
 def _tile_position(tile: Grid, pixel: Grid) -> tuple[float, float]:
-    """Return the fractional column and row of a pixel's centre in a tile; NaN off the map."""
+    """Return the fractional column and row of a pixel's centre in a tile; NaN off the map.
+
+    Pixels of the tile's own lattice have a place in it beyond the map's rim, too.
+    """
     space = SourceSpace.of(tile)
-    column, row = exact_coordinates(pixel, space, np.array([[0]]), np.array([[0]]))
     left, top = space.offset(tile)
-    return column.item() - left, row.item() - top
+    if Coordinates(grid=pixel, space=space).shares_lattice:
+        column, row = space.offset(pixel)
+        return column + 0.5 - left, row + 0.5 - top
+    x, y = exact_coordinates(pixel, space, np.array([[0]]), np.array([[0]]))
+    return x.item() - left, y.item() - top

@@ -33,6 +33,12 @@ from reprojection.grid.grids import Grid
 
 Points = tuple[Floats, Floats]
 
+_SAME = 1e-8
+"""Share by which the sides of two pixels of one lattice differ, as files round them."""
+
+_ON_EDGE = 1e-3
+"""Pixels by which edges of one lattice differ, as files round their corners."""
+
 PLANS = 32
 """Plans that are remembered; that of a cell takes about 100 kB."""
 
@@ -160,6 +166,19 @@ class Coordinates:
         )
         col, row = self.space.pixels(lon, lat)
         return col.reshape(shape), row.reshape(shape)
+
+    @cached_property
+    def shares_lattice(self) -> bool:
+        """Whether the target's pixels are pixels of MODIS tiles, the sources of this space."""
+        grid, space = self.grid, self.space
+        if not (is_modis_sinusoidal(space.crs) and is_modis_sinusoidal(grid.crs)):
+            return False
+        a, _, c, _, e, f = grid.transform
+        sides = a / space.pixel_width, e / space.pixel_height
+        same = all(abs(side - 1.0) < _SAME for side in sides)
+        col, row = (c - space.x0) / space.pixel_width, (f - space.y0) / space.pixel_height
+        astray = max(abs(col - round(col)), abs(row - round(row)))
+        return grid.is_upright and same and astray < _ON_EDGE
 
     @cached_property
     def is_rowwise(self) -> bool:

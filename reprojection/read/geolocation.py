@@ -29,6 +29,9 @@ KM_LINES_PER_SCAN = 10
 MAX_SCANS = 210
 _LINES_PER_SCAN = (1, 2, 10, 20, 40)  # at 10 km, 5 km, 1 km, 500 m and 250 m
 
+_VIIRS_LINES = {3200: 16, 4064: 16, 6400: 32}
+"""Lines per scan by columns: M bands, DNB, I bands (VIIRS Geolocation ATBD, section 2)."""
+
 _SCAN_COUNTS = ("Number_of_Instrument_Scans", "Number of Scans", "Number_of_Scans")
 _ZENITH_NAMES = ("sensor_zenith", "sensorzenith", "sensor_zenith_angle", "view_angle", "viewzenith")
 
@@ -96,7 +99,7 @@ def _geo_layers(
             found.setdefault(word, granule.layers[name])
     if swath is None or len(found) != 2 or found["latitude"].shape != found["longitude"].shape:
         remedy = (
-            "use a product that carries geolocation; fire masks of MOD14 need their MOD03"
+            "give the granule that holds it, too: MOD14 needs its MOD03, VNP02MOD its VNP03MOD"
             if layer.grid is None
             else "it lies on a grid: use the grid"
         )
@@ -144,6 +147,9 @@ def _scan_lines(granule: SwathGranule, layer: Layer) -> int:
         # MOD06 records its number of lines as its number of scans; five minutes hold at most 204.
         if 0 < scans <= MAX_SCANS and rows % scans == 0 and rows // scans in _LINES_PER_SCAN:
             return rows // scans
+    viirs = _VIIRS_LINES.get(layer.shape[1], 0)
+    if viirs and rows % viirs == 0:
+        return viirs
     if granule.entry is not None:
         nominal = round(KM_LINES_PER_SCAN * 1000 / granule.entry.resolution)
         return nominal if nominal >= 1 and rows % nominal == 0 else 1

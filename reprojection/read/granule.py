@@ -7,6 +7,7 @@ die, with one granule reader per process at a time.
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from math import prod
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -30,9 +31,12 @@ from reprojection.errors import (
 from reprojection.read import odl
 from reprojection.read.geolocation import Geolocation, locate
 from reprojection.read.layer_builder import LayerBuilder, Layers, Place
-from reprojection.read.structmetadata import GridInfo, Structure, SwathInfo, parse_structure
+from reprojection.read.netcdf import netcdf_inventory, netcdf_structure
+from reprojection.read.structmetadata import GridInfo, SwathInfo, parse_structure
 
 __all__ = ["Geolocation", "Granule", "Layer", "LayerKind", "open_granule"]
+
+_VERIFIED_AT_ONCE = 1 << 25  # values
 
 # Files whose global attribute states `value = scale_factor * (stored - add_offset)`.
 _ATMOSPHERE_NOTES = ("Slope_and_Offset_Usage", "ScaleFactor_AddOffset_Application")
@@ -118,6 +122,9 @@ class Granule:
         ):
             bands = ", ".join(f"{dim} of {size}" for dim, size in whole.bands) or "none"
             raise UnknownLayerError(name, [f"{base} (bands, from 0: {bands})"])
+        band = dict(zip(np.ndindex(*sizes), whole.band_scales, strict=False)).get(index)
+        if band is not None:
+            return replace(whole, name=name, index=index, scale=band[0], offset=band[1])
         return replace(whole, name=name, index=index)
 
     def read(self, layer: Layer | str) -> npt.NDArray[np.generic]:
@@ -160,6 +167,20 @@ class Granule:
             [self.read(replace(base, index=index)) for index in np.ndindex(*sizes)], axis=0
         )
 
+    def verify(self) -> None:
+        """Read every value of every data set, some rows at a time; keep none.
+
+        Raises UnreadableGranuleError where compressed values do not match their checksum.
+        """
+        for dataset in self._container.datasets:
+            if not dataset.shape or 0 in dataset.shape:
+                continue
+            first, *others = dataset.shape
+            step = max(1, _VERIFIED_AT_ONCE // prod(others))
+            for start in range(0, first, step):
+                count = (min(step, first - start), *others)
+                self._container.read(dataset, (start, *(0 for _ in others)), count)
+
     def geolocation(self, layer: Layer | str) -> Geolocation:
         """Compute where the pixels of a swath layer lie, at the layer's own resolution.
 
@@ -201,9 +222,7 @@ def _open_container(path: Path) -> Container:
 def _describe(path: Path, container: Container) -> Granule:
     attributes = container.attributes
     struct = attributes.get("StructMetadata")
-    structure = (
-        parse_structure(struct) if isinstance(struct, str) else Structure(grids=(), swaths=())
-    )
+    structure = parse_structure(struct) if isinstance(struct, str) else netcdf_structure(container)
     lists = _inventory(attributes)
     inventory = {key: str(items[0]) for key, items in lists.items() if items}
     parts = parse_granule_name(inventory.get("LOCALGRANULEID", "")) or parse_granule_name(path.name)
@@ -216,6 +235,7 @@ def _describe(path: Path, container: Container) -> Granule:
         swaths=swaths,
         entry=entry,
         atmosphere_note=any(name in attributes for name in _ATMOSPHERE_NOTES),
+        is_cf=str(attributes.get("Conventions", "")).startswith("CF-"),
     )
     places: dict[str, Place] = {}
     others: list[str] = []
@@ -255,7 +275,7 @@ def _inventory(attributes: Mapping[str, AttributeValue]) -> dict[str, tuple[odl.
     """Collect the values of the inventory metadata by upper-case name; the first of each counts."""
     text = attributes.get("CoreMetadata") or attributes.get("OldCoreMetadata.0")
     if not isinstance(text, str):
-        return {}
+        return netcdf_inventory(attributes)
     found: dict[str, tuple[odl.Scalar, ...]] = {}
     for node in odl.parse(text).walk():
         value = node.values.get("VALUE")

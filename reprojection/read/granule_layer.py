@@ -1,7 +1,7 @@
 """Read and mask one granule's layer: the common first step for swaths and tiles."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -9,9 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from reprojection.catalogue.layers import Layer
-from reprojection.errors import UnknownLayerError
+from reprojection.errors import NoGeolocationError, UnknownLayerError
 from reprojection.grid.grids import Grid
 from reprojection.read import qa
+from reprojection.read.geolocation import Geolocation
 from reprojection.read.granule import Granule
 from reprojection.read.kept import Memory, opened
 from reprojection.read.qa import Reason
@@ -37,6 +38,7 @@ class GranuleHeader:
     end: datetime | None
     layer: Layer
     grid: Grid | None  # None for a swath
+    companion: Path | None = None  # the granule that says where this one's pixels lie
 
     @property
     def source(self) -> SourceGranule:
@@ -60,13 +62,45 @@ class MaskedLayer:
 def find_places(paths: Sequence[Path], layer: str) -> list[GranuleHeader]:
     """Read the headers of granules, sorted by start, then name.
 
-    Raises what `open_granule` and `Granule.layer` raise.
+    A granule of a product that others name as their geolocation is the companion of the one that
+    starts with it. Raises what `open_granule` and `Granule.layer` raise.
     """
     places = []
+    needed: set[str] = set()
+    others: list[tuple[str, datetime | None, Path, UnknownLayerError]] = []
     for path in paths:
         with opened(path) as (granule, _):
-            places.append(_place(path, granule, granule.layer(layer)))
+            try:
+                found = granule.layer(layer)
+            except UnknownLayerError as error:
+                others.append((granule.product, granule.start, path, error))
+                continue
+            places.append(_place(path, granule, found))
+            needed.add(granule.entry.geolocation if granule.entry else "")
+    companions = {start: path for product, start, path, _ in others if product in needed}
+    for product, _, _, absent in others:
+        if product not in needed:
+            raise absent
+    if companions:
+        places = [replace(place, companion=companions.get(place.start)) for place in places]
     return sorted(places, key=lambda place: (place.start, place.name))
+
+
+def located(granule: Granule, place: GranuleHeader) -> Geolocation:
+    """Compute where a swath layer's pixels lie, by its granule or by the granule's companion.
+
+    Raises NoGeolocationError if neither says.
+    """
+    if place.companion is None:
+        return granule.geolocation(place.layer)
+    with opened(place.companion) as (companion, _):
+        name = next((name for name in companion.layers if name.lower() == "latitude"), None)
+        if name is None or companion.layers[name].shape != place.layer.shape:
+            raise NoGeolocationError(
+                f"layer {place.layer.name!r} of {place.name} is not of the resolution of "
+                f"{companion.name}, which was to say where its pixels lie"
+            )
+        return companion.geolocation(name)
 
 
 def place_in(path: Path, layer: str) -> GranuleHeader | None:

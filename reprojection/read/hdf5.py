@@ -1,13 +1,14 @@
-"""Read HDF5-EOS files (VIIRS land tiles) through h5py."""
+"""Read HDF5-EOS files (VIIRS land tiles) and netCDF-4 files (VIIRS swaths) through h5py."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import h5py
 import numpy as np
 import numpy.typing as npt
 
-from reprojection.container import MAX_ELEMENTS, AttributeValue, DataSet
+from reprojection.container import MAX_ELEMENTS, NETCDF, AttributeValue, DataSet
 from reprojection.errors import UnreadableGranuleError
 from reprojection.read.hdf4 import join_metadata
 
@@ -85,7 +86,28 @@ class Hdf5Container:
                     inner = group.get(fields) if isinstance(group, h5py.Group) else None
                     if isinstance(inner, h5py.Group):
                         found += self._fields(str(structure), inner, kind == "GRIDS")
+        if "HDFEOS" not in self._file:
+            found += self._netcdf_fields()
         return found
+
+    def _netcdf_fields(self) -> list[DataSet]:
+        """Return the variables of a netCDF-4 file, those of its groups and of its root.
+
+        There are none in a file that neither has coordinates nor says what product it is.
+
+        Rows and columns of a grid, whose coordinates are the root's variables lat and lon, are
+        named as HDF-EOS does.
+        """
+        groups = [
+            self._file,
+            *(item for item in self._file.values() if isinstance(item, h5py.Group)),
+        ]
+        found = [one for group in groups for one in self._fields(NETCDF, group, False)]
+        if not {"lat", "lon"} <= {one.name for one in found if len(one.shape) == 1}:
+            placed = {"latitude", "longitude"} <= {one.name.lower() for one in found}
+            return found if placed or "ShortName" in self._attributes else []
+        words = {"lat": "YDim", "lon": "XDim"}
+        return [replace(one, dims=tuple(words.get(dim, dim) for dim in one.dims)) for one in found]
 
     def _fields(self, structure: str, group: h5py.Group, on_grid: bool) -> list[DataSet]:
         found = []

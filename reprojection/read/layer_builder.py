@@ -42,6 +42,7 @@ class LayerBuilder:
     swaths: Mapping[str, SwathInfo]
     entry: Product | None
     atmosphere_note: bool
+    is_cf: bool = False
 
     def place(self, dataset: DataSet) -> Place | None:
         """Find how a data set lies on its structure; return None if it is not a raster."""
@@ -82,6 +83,7 @@ class LayerBuilder:
             units=_units(units, known, scale),
             convention=scale.convention,
             scale_problem=scale.problem,
+            band_scales=scale.bands,
             codes=known.codes if known else {},
             classes=known.classes if known else {},
             description=_text(attributes.get("long_name")) or (known.title if known else ""),
@@ -138,7 +140,9 @@ class LayerBuilder:
             name,
             units,
             catalogued=(known and known.scaling) or (self.entry.scaling if self.entry else None),
+            scaled_by=known.scaled_by if known else None,
             file_has_atmosphere_note=self.atmosphere_note,
+            file_is_cf=self.is_cf,
         )
         if known is None or (known.scale is None and known.offset is None):
             return found

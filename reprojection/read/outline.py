@@ -12,6 +12,7 @@ import numpy.typing as npt
 from modis.sphere import SPHERE_RADIUS, wrap_longitude
 from modis.tile import Tile
 from reprojection.errors import GridError, ReprojectionError
+from reprojection.grid.crs import to_lonlat
 from reprojection.read.granule import Granule, open_granule
 from reprojection.read.structmetadata import GridInfo
 
@@ -19,6 +20,7 @@ Ring = tuple[tuple[float, float], ...]
 
 _SIDE_POINTS = 24
 _PIECE_DEGREES = 90.0  # of a geographic grid: an eighth of the Earth is the largest piece
+_PIECES = 4  # of a polar grid, along each side
 _PARALLEL_DEGREES = 5.0  # a great circle between such points is at most 3 km off the parallel
 
 
@@ -138,6 +140,8 @@ def _grid_rings(grid: GridInfo) -> tuple[Ring, ...]:
 
     On the sphere a ring bounds its smaller side, so one around the Earth would bound nothing.
     """
+    if grid.projection.endswith("LAMAZ"):
+        return _polar_rings(grid)
     if grid.crs != "EPSG:4326":
         return (_projected_ring(grid),)
     columns = max(1, math.ceil((grid.right - grid.left) / _PIECE_DEGREES))
@@ -149,6 +153,27 @@ def _grid_rings(grid: GridInfo) -> tuple[Ring, ...]:
         for west, east in pairwise(lons)
         for south, north in pairwise(lats)
     )
+
+
+def _polar_rings(grid: GridInfo) -> tuple[Ring, ...]:
+    """Trace the parts of a grid on the map, in pieces: a whole hemisphere has no smaller side."""
+    xs = np.linspace(grid.left, grid.right, 1 + _PIECES)
+    ys = np.linspace(grid.top, grid.bottom, 1 + _PIECES)
+    rings = []
+    for west, east in pairwise(xs):
+        for north, south in pairwise(ys):
+            steps = np.linspace(0.0, 1.0, _SIDE_POINTS)[:-1]
+            x = west + (east - west) * np.concatenate(
+                [steps, np.ones_like(steps), 1 - steps, np.zeros_like(steps)]
+            )
+            y = north + (south - north) * np.concatenate(
+                [np.zeros_like(steps), steps, np.ones_like(steps), 1 - steps]
+            )
+            lon, lat = to_lonlat(grid.crs, x, y)
+            there = np.isfinite(lon)
+            if there.sum() >= 3:
+                rings.append(tuple(zip(lon[there].tolist(), lat[there].tolist(), strict=True)))
+    return tuple(rings)
 
 
 def _degree_ring(west: float, south: float, east: float, north: float) -> Ring:

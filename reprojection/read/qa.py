@@ -236,7 +236,10 @@ def _selection(
     bits = _bit_field(granule, name, field_name)
     base, index = split_index(name)
     qa_layer = granule.layers[name] if name in granule.layers else granule.layer(name)
-    if bits is not None and qa_layer.bands and not index:
+    whole = granule.layers.get(layer.base_name)
+    if not index and layer.index and whole is not None and qa_layer.bands == whole.bands:
+        qa_layer = granule.layer(f"{base}[{','.join(map(str, layer.index))}]")
+    elif bits is not None and qa_layer.bands and not index:
         qa_layer = granule.layer(f"{base}[{bits.start // 8}]")
         bits = bits.model_copy(update={"start": bits.start % 8})
     if bits is not None and bits.start + bits.length > 8 * qa_layer.dtype.itemsize:

@@ -68,9 +68,25 @@ class GridInfo:
             return f"+proj=sinu +lon_0=0 +x_0=0 +y_0=0 +R={radius:.3f} +units=m +no_defs"
         if self.is_geographic:
             return "EPSG:4326"
+        if self.projection in ("GCTP_LAMAZ", "HE5_GCTP_LAMAZ") and len(self.params) >= 6:
+            return self._equal_area_crs
         raise GridError(
             f"grid {self.name!r} has projection {self.projection!r}, which Swathmill cannot place; "
-            "sinusoidal (GCTP_SNSOID) and geographic (GCTP_GEO) grids are read"
+            "sinusoidal (GCTP_SNSOID), geographic (GCTP_GEO) and polar (GCTP_LAMAZ) grids are read"
+        )
+
+    @property
+    def _equal_area_crs(self) -> str:
+        """Lambert's azimuthal equal-area projection, of a sphere for the EASE-Grids.
+
+        GCTP's parameters are the radius, and packed angles of the centre: longitude at 4, latitude
+        at 5 (HDF-EOS Library Users Guide, volume 1, table of projection parameters). NSIDC projects
+        WGS84 latitudes by the sphere's formula ("EASE-Grid"), which @null says.
+        """
+        lon, lat = _packed_degrees(self.params[4]), _packed_degrees(self.params[5])
+        return (
+            f"+proj=laea +lat_0={lat:g} +lon_0={lon:g} +x_0=0 +y_0=0 +R={self.params[0]:.3f} "
+            "+nadgrids=@null +units=m +no_defs"
         )
 
     @property

@@ -19,7 +19,7 @@ from pyhdf.HDF import HDF
 from pyhdf.SD import SD, SDC
 from pyhdf.V import VG
 
-from modis.sphere import SPHERE_RADIUS
+from modis.sphere import EASE_RADIUS, SPHERE_RADIUS
 
 Attribute = str | int | float | tuple[int | float, ...]
 
@@ -60,7 +60,8 @@ class FieldToWrite:
 class GridToWrite:
     """A grid; corners are outer corners, in metres of the sinusoidal projection.
 
-    With `corners` in degrees, plain or packed as DDDMMMSSS, it is a geographic grid.
+    With `corners` in degrees, plain or packed as DDDMMMSSS, it is a geographic grid; with `pole`
+    90 or -90 a polar one, Lambert's azimuthal equal-area projection (EASE-Grid).
     """
 
     name: str
@@ -68,6 +69,7 @@ class GridToWrite:
     lower_right: tuple[float, float]
     fields: Sequence[FieldToWrite]
     corners: Literal["metres", "degrees", "packed degrees"] = "metres"
+    pole: Literal[90, -90] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +84,10 @@ class SwathToWrite:
 
 @dataclass(frozen=True, kw_only=True)
 class GranuleToWrite:
-    """A whole file. `local_name` is its LOCALGRANULEID, `ring` its GRing (longitude, latitude)."""
+    """A whole file. `local_name` is its LOCALGRANULEID, `ring` its GRing (longitude, latitude).
+
+    `more` are grids beside the first structure.
+    """
 
     local_name: str
     product: str
@@ -93,6 +98,7 @@ class GranuleToWrite:
     day_night: str
     ring: Sequence[tuple[float, float]]
     structure: GridToWrite | SwathToWrite
+    more: Sequence[GridToWrite] = ()
     attributes: Mapping[str, Attribute] = field(default_factory=dict)
 
 
@@ -101,28 +107,47 @@ def write_granule(path: Path, granule: GranuleToWrite) -> None:
 
     HDF4 stores the path as given: pass a bare name to get the same bytes in any folder.
     """
-    structure = granule.structure
-    if isinstance(structure, GridToWrite):
-        groups = {"Data Fields": structure.fields, "Grid Attributes": ()}
-        kind, struct_text = "GRID", _grid_struct(structure)
-    else:
-        groups = {
-            "Geolocation Fields": structure.geo_fields,
-            "Data Fields": structure.data_fields,
-            "Swath Attributes": (),
-        }
-        kind, struct_text = "SWATH", _swath_struct(structure)
+    structures = (granule.structure, *granule.more)
+    struct_text = struct_metadata(granule)
     file = SD(str(path), SDC.WRITE | SDC.CREATE | SDC.TRUNC)
     _set(file, "HDFEOSVersion", "HDFEOS_V2.19")
     _set(file, "StructMetadata.0", struct_text.ljust(_STRUCT_BYTES, "\0"))
-    _set(file, "CoreMetadata.0", _core_metadata(granule))
+    _set(file, "CoreMetadata.0", core_metadata(granule))
     for name, value in granule.attributes.items():
         _set(file, name, value)
-    references: dict[str, list[int]] = {}
-    for group, fields in groups.items():
-        references[group] = [_write_field(file, structure.name, item) for item in fields]
+    references = [
+        {
+            group: [_write_field(file, structure.name, item) for item in fields]
+            for group, fields in _groups(structure).items()
+        }
+        for structure in structures
+    ]
     file.end()
-    _write_groups(path, structure.name, kind, references)
+    for structure, found in zip(structures, references, strict=True):
+        kind = "GRID" if isinstance(structure, GridToWrite) else "SWATH"
+        _write_groups(path, structure.name, kind, found)
+
+
+def struct_metadata(granule: GranuleToWrite) -> str:
+    """Return the StructMetadata of a granule."""
+    swaths, grids = list[str](), list[str]()
+    for structure in (granule.structure, *granule.more):
+        if isinstance(structure, GridToWrite):
+            grids += _grid_struct(structure, 1 + grids.count("\t\tGROUP=MergedFields"))
+        else:
+            swaths += _swath_struct(structure)
+    return _struct_text(swaths, grids)
+
+
+def _groups(structure: GridToWrite | SwathToWrite) -> dict[str, Sequence[FieldToWrite]]:
+    """Return the fields of a structure by the Vgroup that holds them."""
+    if isinstance(structure, GridToWrite):
+        return {"Data Fields": structure.fields, "Grid Attributes": ()}
+    return {
+        "Geolocation Fields": structure.geo_fields,
+        "Data Fields": structure.data_fields,
+        "Swath Attributes": (),
+    }
 
 
 def _write_field(file: SD, structure: str, item: FieldToWrite) -> int:
@@ -197,7 +222,7 @@ def _fields_struct(fields: Sequence[FieldToWrite], word: str) -> list[str]:
     return [*lines, f"\t\tEND_GROUP={word}"]
 
 
-def _grid_struct(grid: GridToWrite) -> str:
+def _grid_struct(grid: GridToWrite, number: int) -> list[str]:
     sizes = _sizes(grid.fields)
     corners = [
         f"{key}=({_corner(x, grid)},{_corner(y, grid)})"
@@ -206,22 +231,31 @@ def _grid_struct(grid: GridToWrite) -> str:
             ("LowerRightMtrs", grid.lower_right),
         )
     ]
-    body = [
-        "\tGROUP=GRID_1",
+    return [
+        f"\tGROUP=GRID_{number}",
         f'\t\tGridName="{grid.name}"',
         f"\t\tXDim={sizes['XDim']}",
         f"\t\tYDim={sizes['YDim']}",
         *(f"\t\t{line}" for line in corners),
-        *(_SINUSOIDAL if grid.corners == "metres" else ("\t\tProjection=GCTP_GEO",)),
+        *_projection(grid),
         "\t\tSphereCode=-1",
         "\t\tGridOrigin=HDFE_GD_UL",
         *_dimensions_struct({dim: size for dim, size in sizes.items() if dim not in _GRID_DIMS}),
         *_fields_struct(grid.fields, "DataField"),
         "\t\tGROUP=MergedFields",
         "\t\tEND_GROUP=MergedFields",
-        "\tEND_GROUP=GRID_1",
+        f"\tEND_GROUP=GRID_{number}",
     ]
-    return _struct_text([], body)
+
+
+def _projection(grid: GridToWrite) -> tuple[str, ...]:
+    if grid.corners != "metres":
+        return ("\t\tProjection=GCTP_GEO",)
+    if grid.pole is not None:
+        latitude = math.copysign(90e6, grid.pole)
+        params = f"({EASE_RADIUS:.0f},0,0,0,0,{latitude:.0f},0,0,0,0,0,0,0)"
+        return ("\t\tProjection=GCTP_LAMAZ", f"\t\tProjParams={params}")
+    return _SINUSOIDAL
 
 
 def _sizes(fields: Iterable[FieldToWrite]) -> dict[str, int]:
@@ -244,7 +278,7 @@ def _dimensions_struct(sizes: Mapping[str, int]) -> list[str]:
     return [*lines, "\t\tEND_GROUP=Dimension"]
 
 
-def _swath_struct(swath: SwathToWrite) -> str:
+def _swath_struct(swath: SwathToWrite) -> list[str]:
     body = [
         "\tGROUP=SWATH_1",
         f'\t\tSwathName="{swath.name}"',
@@ -260,7 +294,8 @@ def _swath_struct(swath: SwathToWrite) -> str:
             f"\t\t\t\tIncrement={increment}",
             f"\t\t\tEND_OBJECT=DimensionMap_{place}",
         ]
-    body += [
+    return [
+        *body,
         "\t\tEND_GROUP=DimensionMap",
         "\t\tGROUP=IndexDimensionMap",
         "\t\tEND_GROUP=IndexDimensionMap",
@@ -270,7 +305,6 @@ def _swath_struct(swath: SwathToWrite) -> str:
         "\t\tEND_GROUP=MergedFields",
         "\tEND_GROUP=SWATH_1",
     ]
-    return _struct_text(body, [])
 
 
 def _struct_text(swaths: Sequence[str], grids: Sequence[str]) -> str:
@@ -289,7 +323,9 @@ def _struct_text(swaths: Sequence[str], grids: Sequence[str]) -> str:
     return "\n".join(lines)
 
 
-def _core_metadata(granule: GranuleToWrite) -> str:
+def core_metadata(granule: GranuleToWrite) -> str:
+    """Return the CoreMetadata of a granule."""
+
     def instant(moment: datetime) -> tuple[str, str]:
         return moment.strftime("%Y-%m-%d"), moment.strftime("%H:%M:%S.000000")
 

@@ -5,28 +5,27 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
 
 from modis.axes import Shape
 from modis.sphere import SPHERE_RADIUS
-from reprojection.catalogue.layers import Layer
 from reprojection.grid.grids import Grid
 from reprojection.grid.targets import Centres, Targets, pixel_metres
 from reprojection.read.encoding import Encoding
 from reprojection.read.granule import Granule
-from reprojection.read.granule_layer import UNDATED, GranuleHeader, Rule, read_masked
+from reprojection.read.granule_layer import UNDATED, GranuleHeader, Rule, located, read_masked
 from reprojection.read.kept import Memory, nbytes, opened
 from reprojection.read.qa import Reason
 from reprojection.read.raster import Pixels
+from reprojection.warp.footprint_statistics import FootprintStatistics, Statistic
 from reprojection.warp.merge import Follower, Merged, Merger, nominal_zenith
 from reprojection.warp.swath import Swath, nearest
 
 _POINTS_AT_ONCE = 1 << 20
 _PIXELS_AT_ONCE = 3 << 19  # a whole sinusoidal tile of 1 km
-_MOST_POINTS = 16  # along one side of a pixel
-
 Reasons = npt.NDArray[np.uint8]
 
 
@@ -85,13 +84,12 @@ def swaths_onto_grid(
     extra: bool,
     threads: int,
 ) -> Merged:
-    """Reproject granules in the order given; `resampling` is "nearest" or "average".
+    """Reproject granules in the order given; `resampling` is "nearest" or a statistic.
 
     With `driving`, each pixel is taken from the granule from which that layer's pixel is taken.
 
-    `average` looks from many points of a pixel, evenly spread, four to sixteen along a side
-    (`points_along`), and takes the mean of the values they see: every footprint counts by the share
-    of the pixel's ground that is nearest to it.
+    A statistic of the footprints in a pixel weighs each by the share of the pixel's ground that is
+    nearest to it (`footprint_statistics`).
 
     For a grid of up to 1.5 megapixels, memory holds one granule at a time. A larger grid is made in
     groups of rows, and memory holds all granules instead. Codes and the content of extra bands are
@@ -113,7 +111,7 @@ def swaths_onto_grid(
         if driving is None:
             merger = Merger(shape=shape, dtype=encoding.dtype, nodata=encoding.nodata, merge=merge)
             for granule, _ in read:
-                if resampling == "average":
+                if resampling != "nearest":
                     merger.add(*look.at(granule, resampling))
                     continue
                 zenith = granule.footprints.zenith
@@ -158,10 +156,10 @@ def _read(
             partial(read_masked, granule, layer, rule, mask=mask, memory=memory),
             lambda found: found.nbytes,
         )
-        key = ("footprints", layer.swath, layer.dims, layer.shape)
+        key = ("footprints", layer.swath, layer.dims, layer.shape, place.companion)
         if known is None or known.key != key:
             known = memory.recall(
-                key, lambda: _footprints(key, granule, layer), lambda found: found.nbytes
+                key, lambda: _footprints(key, granule, place), lambda found: found.nbytes
             )
     return _Granule(
         values=masked.values.ravel(),
@@ -172,12 +170,12 @@ def _read(
     )
 
 
-def _footprints(key: Hashable, granule: Granule, layer: Layer) -> _Footprints:
+def _footprints(key: Hashable, granule: Granule, place: GranuleHeader) -> _Footprints:
     """Locate a layer's pixels, with their zenith from the scan's geometry if the file has none."""
-    geolocation = granule.geolocation(layer)
+    geolocation, shape = located(granule, place), place.layer.shape
     zenith = geolocation.sensor_zenith
     if zenith is None:
-        zenith = np.broadcast_to(nominal_zenith(layer.shape[1]), layer.shape)
+        zenith = np.broadcast_to(nominal_zenith(shape[1]), shape)
     return _Footprints(key=key, swath=Swath.of(geolocation), zenith=zenith.ravel())
 
 
@@ -222,8 +220,15 @@ class _Look:
 
     def at(self, granule: _Granule, resampling: str) -> _Seen:
         """Find the pixels a granule reaches: position, value, reason and zenith."""
-        if resampling == "average":
-            return _average(granule, self.grid, self.first, self.last, self.threads)
+        if resampling != "nearest":
+            return _statistic(
+                granule,
+                self.grid,
+                self.first,
+                self.last,
+                cast("Statistic", resampling),
+                threads=self.threads,
+            )
         seen = self.nearest(granule)
         at = np.flatnonzero(seen >= 0)
         seen = seen[at]
@@ -252,39 +257,56 @@ def points_along(swath: Swath, grid: Grid) -> int:
     if not swath.finest > 0.0:
         return 4
     side = pixel_metres(grid) / SPHERE_RADIUS
-    return max(4, min(_MOST_POINTS, math.ceil(2.0 * side / swath.finest)))
+    return max(4, math.ceil(2.0 * side / swath.finest))
 
 
-def _average(granule: _Granule, grid: Grid, first: int, last: int, threads: int) -> _Seen:
-    """Average what a granule shows in some rows: positions, means, reasons, mean zeniths."""
-    per = points_along(granule.footprints.swath, grid)
+def _statistic(
+    granule: _Granule, grid: Grid, first: int, last: int, method: Statistic, *, threads: int
+) -> _Seen:
+    """Compute a statistic of what a granule shows in some rows, as `_Look.at` returns it."""
+    swath = granule.footprints.swath
+    per = points_along(swath, grid)
     centres = Centres(points_grid(grid, per))
-    rows_at_once = max(1, _POINTS_AT_ONCE // (grid.width * per * per))
     parts = []
+    # A row of pixels at a time, or several where points are few; of large pixels a part of a row.
+    rows_at_once = max(1, _POINTS_AT_ONCE // (grid.width * per * per))
+    lines_at_once = max(1, _POINTS_AT_ONCE // (grid.width * per))
     for top in range(first, last, rows_at_once):
         bottom = min(top + rows_at_once, last)
-        targets = centres.rows(top * per, bottom * per)
-        swath = granule.footprints.swath
-        seen = nearest(swath, targets, candidates=granule.candidates, threads=threads)
-        by_pixel = seen.reshape(bottom - top, per, grid.width, per).transpose(0, 2, 1, 3)
-        at, *found = _means(granule, by_pixel.reshape(-1, per * per))
-        parts.append((at + (top - first) * grid.width, *found))
-    at, mean, reason, angle = (np.concatenate(column) for column in zip(*parts, strict=True))
-    return at, mean, reason, angle
+        found = FootprintStatistics(
+            pixels=(bottom - top) * grid.width,
+            values=granule.values,
+            why=granule.why,
+            zenith=granule.footprints.zenith,
+            method=method,
+        )
+        for line in range(top * per, bottom * per, max(lines_at_once, per)):
+            end = min(line + max(lines_at_once, per), bottom * per)
+            for some in range(line, end, lines_at_once):
+                until = min(some + lines_at_once, end)
+                targets = centres.rows(some, until)
+                seen = nearest(swath, targets, candidates=granule.candidates, threads=threads)
+                _add_lines(found, seen, some - top * per, per)
+        at, *rest = found.result()
+        parts.append((at + (top - first) * grid.width, *rest))
+    at, value, reason, angle = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return at, value, reason, angle
 
 
-def _means(granule: _Granule, blocks: npt.NDArray[np.int32]) -> _Seen:
-    """Average what each pixel's points (pixels, points) see, for pixels that see anything."""
-    at = np.flatnonzero((blocks >= 0).any(axis=1))
-    blocks = blocks[at]
-    why = np.where(blocks >= 0, granule.why[blocks], np.uint8(0))
-    good = (blocks >= 0) & (why == Reason.VALID)
-    count = good.sum(axis=1)
-    some = np.maximum(count, 1)
-    mean = np.where(good, granule.values[blocks].astype(np.float64), 0.0).sum(axis=1) / some
-    angle = np.where(good, granule.footprints.zenith[blocks], np.float32(0.0)).sum(axis=1) / some
-    reason = np.where(count > 0, np.uint8(Reason.VALID), why.max(axis=1)).astype(np.uint8)
-    return at, mean, reason, angle.astype(np.float32)
+def _add_lines(
+    found: FootprintStatistics, seen: npt.NDArray[np.int32], line: int, per: int
+) -> None:
+    """Add lines of points, the first of which has this number in the rows of pixels."""
+    width = seen.shape[1] // per
+    while len(seen):
+        row, begun = divmod(line, per)
+        whole = 0 if begun else len(seen) // per
+        many = per - begun if not whole else whole * per
+        part, seen, line = seen[:many], seen[many:], line + many
+        rows = whole or 1
+        by_pixel = part.reshape(rows, -1, width, per).transpose(0, 2, 1, 3)
+        numbers = row * width + np.arange(rows * width)
+        found.add_pixels(numbers, by_pixel.reshape(rows * width, -1))
 
 
 def points_grid(grid: Grid, per: int) -> Grid:

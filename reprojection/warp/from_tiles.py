@@ -14,14 +14,15 @@ from reprojection.grid.coordinates import SourceSpace
 from reprojection.grid.crs import to_lonlat
 from reprojection.grid.grids import Grid
 from reprojection.read.encoding import Encoding
-from reprojection.read.granule_layer import GranuleHeader, MaskedLayer, Rule, read_masked
+from reprojection.read.granule_layer import GranuleHeader, MaskedLayer, Rule
 from reprojection.read.kept import nbytes, opened
 from reprojection.read.masks import filled
 from reprojection.read.qa import Reason
 from reprojection.read.raster import Pixels
-from reprojection.resampling import Method
+from reprojection.resampling import METHODS, Method
 from reprojection.warp import warp
 from reprojection.warp.merge import Merged
+from reprojection.warp.orbits import orbits_of, read_tile
 
 WINDOWED = 1 << 26  # pixels of a source from which on only the rows needed are read
 _POINTS = 64  # along each side of the target, at which latitudes are computed
@@ -34,23 +35,28 @@ def tiles_onto_grid(
     *,
     encoding: Encoding,
     resampling: Method,
+    merge: str,
     mask: bool,
     search: warp.Search,
     codes: bool,
     extra: bool,
+    clamp: tuple[float, float] | None,
     threads: int,
 ) -> Merged:
     """Reproject the tiles as one raster, so that seams between tiles do not show.
+
+    `merge` chooses among the orbits of layers that hold several. With `clamp`, stored values
+    that a kernel makes beyond this range become its nearest end.
 
     Codes and the content of extra bands are those of the nearest source pixel; they are computed
     only if `codes` and `extra` ask for them.
     """
     tiles: list[MaskedLayer] = []
     if codes or extra:
-        tiles = [_masked(place, rule, mask=mask) for place in places]
+        tiles = [_masked(place, rule, merge, mask=mask) for place in places]
         bands = [_filled(tile, encoding, Reason.VALID) for tile in tiles]
     else:
-        bands = [_pixels(place, rule, encoding, mask=mask) for place in places]
+        bands = [_pixels(place, rule, merge, encoding, mask=mask) for place in places]
     values = warp.warp(
         _sources(places, bands),
         grid,
@@ -59,6 +65,8 @@ def tiles_onto_grid(
         threads=threads,
         search=search,
     )[0]
+    if clamp is not None and METHODS[resampling].overshoots:
+        _hold(values, clamp, encoding)
     coded = values
     reasons: npt.NDArray[np.uint8] = np.broadcast_to(np.uint8(0), grid.shape)
     sources: npt.NDArray[np.uint16] = np.broadcast_to(np.uint16(0), grid.shape)
@@ -87,6 +95,12 @@ def tiles_onto_grid(
         sources=sources,
         reasons=reasons,
     )
+
+
+def _hold(values: Pixels, within: tuple[float, float], encoding: Encoding) -> None:
+    """Hold pixels with a value within a range, in place."""
+    empty = np.isnan(values) if np.isnan(encoding.nodata) else values == encoding.nodata
+    np.clip(values, *within, out=values, where=~empty)
 
 
 def newest_of_each_place(places: Sequence[GranuleHeader]) -> list[GranuleHeader]:
@@ -139,7 +153,7 @@ def _latitudes(grid: Grid) -> npt.NDArray[np.float64]:
     return to_lonlat(grid.crs, a * col + b * row + c, d * col + e * row + f)[1]
 
 
-def _masked(place: GranuleHeader, rule: Rule, *, mask: bool) -> MaskedLayer:
+def _masked(place: GranuleHeader, rule: Rule, merge: str, *, mask: bool) -> MaskedLayer:
     with opened(place.path) as (granule, memory):
         return memory.recall(
             (
@@ -148,25 +162,29 @@ def _masked(place: GranuleHeader, rule: Rule, *, mask: bool) -> MaskedLayer:
                 place.layer.first_row,
                 place.layer.shape,
                 repr(rule),
+                merge if orbits_of(granule, place.layer) else "",
                 mask,
             ),
-            partial(read_masked, granule, place.layer, rule, mask=mask, memory=memory),
+            partial(read_tile, granule, place.layer, rule, merge, mask=mask, memory=memory),
             lambda masked: masked.nbytes,
         )
 
 
-def _pixels(place: GranuleHeader, rule: Rule, encoding: Encoding, *, mask: bool) -> Pixels:
+def _pixels(
+    place: GranuleHeader, rule: Rule, merge: str, encoding: Encoding, *, mask: bool
+) -> Pixels:
     """Read a layer's pixels in the raster's type, with nodata where they are empty."""
     with opened(place.path) as (granule, memory):
 
         def read() -> Pixels:
-            masked = read_masked(granule, place.layer, rule, mask=mask, memory=memory)
+            masked = read_tile(granule, place.layer, rule, merge, mask=mask, memory=memory)
             return _filled(masked, encoding, Reason.VALID)
 
         stored_as = encoding.dtype.str, repr(encoding.nodata)
         rows = place.layer.first_row, place.layer.shape
+        by = merge if orbits_of(granule, place.layer) else ""
         return memory.recall(
-            ("pixels", place.layer.name, *rows, repr(rule), mask, stored_as), read, nbytes
+            ("pixels", place.layer.name, *rows, repr(rule), by, mask, stored_as), read, nbytes
         )
 
 

@@ -177,6 +177,8 @@ class Merger:
         )
 
     def _take_values(self, at: At, values: Pixels, zenith: npt.NDArray[np.float32]) -> None:
+        if self.merge != "mean":
+            values = _rounded(values, self.dtype)
         earlier = self._counts[at] > 0
         self._counts[at] += 1
         if self.merge == "mean":
@@ -313,7 +315,7 @@ class Follower:
         at, values, why = at[mine], values[mine], why[mine]
         self._reasons[at] = why
         good, coded = why == Reason.VALID, why == Reason.CODE
-        self._values[at[good]] = values[good]
+        self._values[at[good]] = _rounded(values[good], self.dtype)
         self._sources[at[good]] = self._added
         self._codes[at[coded]] = values[coded]
 
@@ -326,6 +328,13 @@ class Follower:
             sources=self._sources.reshape(self.shape),
             reasons=self._reasons.reshape(self.shape),
         )
+
+
+def _rounded(values: Pixels, dtype: np.dtype[np.generic]) -> Pixels:
+    """Round a statistic half to even where it is to become a whole number."""
+    if values.dtype.kind == "f" and dtype.kind in "iu":
+        return np.asarray(np.rint(values))
+    return values
 
 
 def nominal_zenith(columns: int) -> npt.NDArray[np.float32]:

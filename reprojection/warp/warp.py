@@ -66,7 +66,8 @@ def warp(
     pixels around it even if the nearest is fill. `scale` fixes how many source pixels a target
     pixel spans (columns, rows) for bilinear and cubic, whose kernels widen by it when downsampling;
     None computes it at each position. `out` is an array to write to. The result does not depend on
-    `threads`, on the order of sources, or on the target's bounds.
+    `threads`, on the order of sources, or on the target's bounds. On the tiles' own lattice pixels
+    are copied, whatever the method, also those beyond the map's rim.
 
     Raises GridError for sources that do not share a lattice, bands or dtype, and for a target CRS
     that cannot be reached; ChoiceRefusedError for an unknown method or dtype.
@@ -86,6 +87,9 @@ def warp(
         ]
         for band in range(bands)
     ]
+    if scale is None and coordinates.shares_lattice:
+        _copy(tiles, coordinates, fill, out)
+        return out
     rowwise = coordinates.is_rowwise
     task = WarpTask(
         tiles=tiles,
@@ -101,6 +105,26 @@ def warp(
     warper = c_kernels.Warper(task) if kernels.available() else numpy_kernels.Warper(task)
     share(warper.run, _chunks(coordinates, _chunk_rows(task, threads)), threads)
     return out
+
+
+def _copy(
+    tiles: Sequence[Sequence[TilePixels]],
+    coordinates: Coordinates,
+    fill: float | int,
+    out: Pixels,
+) -> None:
+    """Copy the sources' pixels to a target on their own lattice; of overlapping ones the first."""
+    row, col = coordinates.space.offset(coordinates.grid)[::-1]
+    _, height, width = out.shape
+    out[...] = np.array([fill]).astype(out.dtype)[0]
+    for band, sources in enumerate(tiles):
+        for tile in reversed(sources):
+            top, left = tile.row - row, tile.col - col
+            bottom, right = top + tile.pixels.shape[0], left + tile.pixels.shape[1]
+            into = np.s_[max(top, 0) : min(bottom, height), max(left, 0) : min(right, width)]
+            if min(bottom, height) <= max(top, 0) or min(right, width) <= max(left, 0):
+                continue
+            out[band][into] = tile.pixels[max(-top, 0) : height - top, max(-left, 0) : width - left]
 
 
 def _check(

@@ -62,7 +62,7 @@ def mosaic(
         if placed is None:
             continue
         window, rows, cols = placed
-        with rasterio.open(one.path) as dataset:
+        with rasterio.open(one.path, driver="GTiff") as dataset:
             part = dataset.read(window=window)
         renumber = np.array([0, *(numbers[source] for source in one.said.provenance.granules)])
         for band, about in enumerate(first.bands):

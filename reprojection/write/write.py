@@ -173,7 +173,7 @@ def open_raster(path: Path) -> Opened:
 @contextlib.contextmanager
 def _dataset(path: Path) -> Iterator["rasterio.io.DatasetReader"]:
     try:
-        dataset = rasterio.open(path)
+        dataset = rasterio.open(path, driver="GTiff")
     except RasterioIOError as problem:
         raise BadFormatError(f"{path} cannot be opened as a raster: {problem}") from problem
     with dataset:

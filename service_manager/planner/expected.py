@@ -7,17 +7,15 @@ only whole days are: nothing says how many were taken.
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, timedelta
+from datetime import date
 
 from service_manager.planner.gaps import Seen, expected_days, phase_of, starts
 from service_manager.planner.layers import NOT_THERE, ProductLayers
-from service_manager.planner.windows import MONTHLY, shares, window_end, window_kind, window_start
 from tasks.model.absence import Absence, Absent, bounded
 from tasks.model.packages import Package
 from tasks.request.document import Time
 from tasks.request.taking import takes
-
-_MONTH = 31
+from tasks.request.windows import Window, window_kind, windows
 
 SeenOf = Callable[[int], Seen]
 """The days on which there are granules of a product choice, by its number."""
@@ -39,15 +37,14 @@ class WindowLacks:
         self,
         wanted: Sequence[ProductLayers],
         package: Package,
-        window: str,
-        kind: str,
+        window: Window,
         seen: SeenOf,
     ) -> None:
         wanted = [one for one in wanted if taken(one, package)]
         self._wanted = wanted
         self._seen = {one.number: seen(one.number) for one in wanted}
         self._days = {
-            one.number: _window_days(one, window, kind, self._seen[one.number]) for one in wanted
+            one.number: window_days(one, window, self._seen[one.number]) for one in wanted
         }
 
     @property
@@ -122,7 +119,7 @@ class Dates:
     def of(cls, wanted: Sequence[ProductLayers], package: Package | None, seen: SeenOf) -> "Dates":
         """Return the dates of a request whose whole span has been seen."""
         layers: dict[str, dict[date, tuple[str, ...]]] = {}
-        windows: dict[date, list[str]] = defaultdict(list)
+        found: dict[date, list[str]] = defaultdict(list)
         for one in wanted:
             request = one.layout.request
             span = request.time
@@ -131,14 +128,16 @@ class Dates:
                 day: (f"{one.product} {day.isoformat()}",) for day in days
             }
             for layer in one.layers:
-                layers[f"{one.product}/{one.names[layer.name]}"] = names
+                folder = f"{one.product}/{one.names[layer.name]}"
+                layers.update((part.folder(folder), names) for part in one.layout.parts)
             if request.reduction is None or package is None or not taken(one, package):
                 continue
-            kind = window_kind(request.reduction)
-            for day in days:
-                for window, _ in shares(day, one.period, kind, span, request.weight):
-                    windows[window_start(window, kind, span)] += names[day]
-        return cls(layers=layers, windows={day: tuple(names) for day, names in windows.items()})
+            for window in windows(window_kind(request.reduction), span):
+                found[window.first] += [
+                    f"{one.product} {day.isoformat()}"
+                    for day in window_days(one, window, seen(one.number))
+                ]
+        return cls(layers=layers, windows={day: tuple(names) for day, names in found.items()})
 
     def absent(self, folder: str, there: Iterable[date]) -> Absence:
         """Name the inputs that a cube lacks when its rasters are those of the days `there`."""
@@ -152,21 +151,21 @@ class Dates:
         )
 
 
-def _window_days(wanted: ProductLayers, window: str, kind: str, seen: Seen) -> list[date]:
-    """List the days in a window on which a product choice is expected to start."""
-    request = wanted.layout.request
-    span, period = request.time, wanted.period
-    first = window_start(window, kind, span)
-    if request.weight != "none":
-        first -= timedelta(days=(_MONTH if period in MONTHLY else period) - 1)
-    inside = Time(start=max(first, span.start), end=min(window_end(window, kind, span), span.end))
+def window_days(wanted: ProductLayers, window: Window, seen: Seen) -> list[date]:
+    """List the dates of a product choice that a window is expected to take.
+
+    Where the window chooses one date among those that are there and finds none, its own first day
+    stands for it.
+    """
+    join, period = wanted.join, wanted.period
+    if join.chooses:
+        return [day for day, _ in join.pick(window, seen)] or [window.first]
+    inside = Time(
+        start=max(join.needed_from(window.first), join.first), end=min(window.last, join.last)
+    )
     days = (
         [*expected_days(1, inside, ())]
         if period <= 1
         else starts(period, phase_of(period, seen, wanted.phase), inside, seen)
     )
-    return [
-        day
-        for day in days
-        if any(name == window for name, _ in shares(day, period, kind, span, request.weight))
-    ]
+    return [day for day, _ in join.pick(window, days)]

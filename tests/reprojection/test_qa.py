@@ -158,3 +158,22 @@ def test_real_masks(granules: Path) -> None:
             clear, valid_mask(found, "sur_refl_b01_1") & ((state & 3) == 0) & (state != 65535)
         )
         assert clear.sum() == 90
+
+
+def test_a_rule_of_a_layer_of_days_takes_the_same_day_of_its_quality(tmp_path: Path) -> None:
+    days = ("Num_Days", "YDim", "XDim")
+    fire = np.full((8, 24, 24), 5, np.uint8)
+    quality = np.zeros((8, 24, 24), np.uint8)
+    quality[3, :5] = 2
+    fields = [
+        FieldToWrite(name="FireMask", values=fire, dims=days),
+        FieldToWrite(name="QA", values=quality, dims=days),
+    ]
+    path = tmp_path / "fire.hdf"
+    write_granule(path, small_tile(product="MOD14A1", collection=6, fields=fields))
+    with open_granule(path) as granule:
+        rule: QaRule = {"QA": {"Land_Water": [0]}}
+        refused = {band: ~valid_mask(granule, f"FireMask[{band}]", rule) for band in range(8)}
+        assert [int(refused[band].sum()) for band in range(8)] == [0, 0, 0, 5 * 24, 0, 0, 0, 0]
+        bytewise = {"QA[3]": {"Land_Water": [0]}}
+        assert valid_mask(granule, "FireMask[0]", bytewise).sum() == 19 * 24

@@ -4,6 +4,7 @@ import shutil
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -457,3 +458,34 @@ def test_land_is_no_snow_in_collection_5(tmp_path: Path) -> None:
     assert 0 < best.valid().sum() < found.valid().sum()
     codes = reproject([path], "Fractional_Snow_Cover", LAND, Options(codes="keep")).codes
     assert codes[225] == "land"
+
+
+def test_clamp_holds_cubic_to_the_valid_range(tmp_path: Path) -> None:
+    steps = np.zeros((240, 240), np.uint8)
+    steps[:, 120:] = 90
+    steps[100:140, 100:140] = 255  # fill
+    field = FieldToWrite(
+        name="Lai_1km",
+        values=steps,
+        dims=("YDim", "XDim"),
+        typed={"valid_range": (0, 90), "_FillValue": 255},
+        attributes={"scale_factor": 0.1, "add_offset": 0.0},
+    )
+    tile = small_tile(fields=[field])
+    write_granule(tmp_path / tile.local_name, tile)
+    grid = Lattice(crs="EPSG:4326", resolution=0.03).snap((-9.0, 52.0, -6.0, 58.0))
+    paths = [tmp_path / tile.local_name]
+    choices: tuple[tuple[Literal["stored", "physical"], float], ...]
+    choices = ("stored", 90), ("physical", 9.0)
+    for units, most in choices:
+        plain, held = (
+            reproject(paths, "Lai_1km", grid, Options(resampling="cubic", units=units, clamp=clamp))
+            for clamp in (False, True)
+        )
+        there = plain.valid()
+        assert np.array_equal(held.valid(), there)
+        assert plain.data[0][there].max() > most
+        expected = np.where(there, plain.data[0].clip(0, most), plain.data[0])
+        assert np.array_equal(held.data[0], expected, equal_nan=True)
+    assert options_of(held.description()).clamp
+    assert not options_of(plain.description()).clamp

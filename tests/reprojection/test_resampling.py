@@ -11,7 +11,7 @@ def test_each_name_has_its_entry_in_the_order_of_the_kernels_numbers() -> None:
 
 def test_what_goes_for_classes_and_swaths() -> None:
     assert CLASS_METHODS == ("nearest", "mode", "min", "max")
-    assert SWATH_METHODS == ("nearest", "average")
+    assert SWATH_METHODS == ("nearest", "average", "mode", "min", "max", "count", "std")
 
 
 def test_a_method_takes_single_pixels_or_the_whole_of_one() -> None:

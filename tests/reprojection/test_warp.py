@@ -13,7 +13,7 @@ from modis.tile import TILE_SIZE
 from reprojection.errors import ChoiceRefusedError, GridError
 from reprojection.grid.coordinates import SourceSpace, exact_coordinates
 from reprojection.grid.crs import MODIS_SINUSOIDAL
-from reprojection.grid.grids import Grid, Lattice, modis_tile_grid
+from reprojection.grid.grids import Grid, Lattice, modis_lattice, modis_tile_grid
 from reprojection.kernels import kernels
 from reprojection.resampling import METHODS
 from reprojection.warp import numpy_kernels
@@ -340,6 +340,21 @@ class TestAwkwardPlaces:
                 int(6 / size), -int(56 / size), 1, 1
             )
             assert warp(pixels, one, method, fill=FILL)[0, 0, 0] == 9  # type: ignore[arg-type]
+
+    @pytest.mark.parametrize("method", METHODS)
+    def test_a_tile_on_its_own_grid_is_copied_beyond_the_rim(self, method: str) -> None:
+        rim = tile(0, 8)
+        sides = [noisy(rim, 1), noisy(tile(1, 8), 2)]
+        sources = [source(rim, sides[0]), source(tile(1, 8), sides[1])]
+        first = np.array([[0]])
+        assert np.isnan(exact_coordinates(rim, SourceSpace.of(rim), first, first)).all()
+        got = warp(sources, rim, method, fill=FILL)[0]  # type: ignore[arg-type]
+        assert np.array_equal(got, sides[0])
+        whole = modis_lattice(1000).window(600 - 18 * 1200, -1200, 1200, 1300)
+        across = warp(sources, whole, method, fill=FILL)[0]  # type: ignore[arg-type]
+        assert np.array_equal(across[:1200, :600], sides[0][:, 600:])
+        assert np.array_equal(across[:1200, 600:], sides[1][:, :600])
+        assert (across[1200:] == FILL).all()
 
     def test_a_region_without_tiles_is_fill(self) -> None:
         grid = target("EPSG:32633", 2000.0, (14, -20, 16, -18))

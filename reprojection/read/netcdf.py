@@ -1,0 +1,110 @@
+"""The structure and inventory of netCDF-4 files: VIIRS L1B and L2, ocean colour L2 and mapped L3.
+
+Such a file has no StructMetadata. Pixels of a swath lie where its variables latitude and longitude
+say, in whatever group. A mapped grid has the centres of its columns and rows in the variables lon
+and lat (CF conventions, section 5.1). The inventory is in global attributes, named as in LAADS's
+files (VIIRS Level 1B Product User's Guide, global attributes) or by ACDD (time_coverage_start).
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from reprojection.container import NETCDF, AttributeValue, Container, DataSet
+from reprojection.errors import UnreadableGranuleError
+from reprojection.read import odl
+from reprojection.read.structmetadata import FieldInfo, GridInfo, Structure, SwathInfo
+
+_EVEN = 1e-3  # of a pixel: how unevenly columns and rows of a grid may be spaced
+
+_NAMES = (
+    "ShortName",
+    "VersionID",
+    "LocalGranuleID",
+    "ProductionDateTime",
+    "DayNightFlag",
+    "RangeBeginningDate",
+    "RangeBeginningTime",
+    "RangeEndingDate",
+    "RangeEndingTime",
+    "GRingPointLongitude",
+    "GRingPointLatitude",
+)
+
+
+def netcdf_structure(container: Container) -> Structure:
+    """Return the grid or swath of a netCDF-4 file; none for other files.
+
+    Raises UnreadableGranuleError for coordinates that form no even grid.
+    """
+    mine = [one for one in container.datasets if one.structure == NETCDF]
+    if not mine:
+        return Structure(grids=(), swaths=())
+    axes = {one.name: one for one in mine if one.name in ("lat", "lon") and len(one.shape) == 1}
+    if len(axes) == 2:
+        return Structure(grids=(_grid(container, axes["lon"], axes["lat"], mine),), swaths=())
+    fields = {
+        one.name: FieldInfo(name=one.name, dtype=str(one.dtype), dims=one.dims) for one in mine
+    }
+    places = [name for name in fields if name.lower() in ("latitude", "longitude")]
+    swath = SwathInfo(
+        name=NETCDF,
+        dimensions={
+            dim: size for one in mine for dim, size in zip(one.dims, one.shape, strict=True)
+        },
+        maps=(),
+        geo_fields=tuple(fields[name] for name in places),
+        data_fields=tuple(fields[name] for name in fields if name not in places),
+    )
+    return Structure(grids=(), swaths=(swath,))
+
+
+def netcdf_inventory(
+    attributes: Mapping[str, AttributeValue],
+) -> dict[str, tuple[odl.Scalar, ...]]:
+    """Return the inventory that global attributes hold, by upper-case name."""
+    found: dict[str, tuple[odl.Scalar, ...]] = {}
+    for name in _NAMES:
+        value = attributes.get(name)
+        if value is not None:
+            found[name.upper()] = value if isinstance(value, tuple) else (value,)
+    for which, word in (("BEGINNING", "start"), ("ENDING", "end")):
+        moment = attributes.get(f"time_coverage_{word}")
+        if isinstance(moment, str) and f"RANGE{which}DATE" not in found and "T" in moment:
+            day, _, time = moment.partition("T")
+            found[f"RANGE{which}DATE"] = (day,)
+            found[f"RANGE{which}TIME"] = (time,)
+    return found
+
+
+def _grid(container: Container, lon: DataSet, lat: DataSet, fields: Sequence[DataSet]) -> GridInfo:
+    across, down = _centres(container, lon), _centres(container, lat)
+    if down[0] < down[-1]:
+        raise UnreadableGranuleError("rows run northward, which no mapped product of NASA does")
+    wide, high = (
+        (across[-1] - across[0]) / (len(across) - 1),
+        (down[0] - down[-1]) / (len(down) - 1),
+    )
+    return GridInfo(
+        name=NETCDF,
+        width=len(across),
+        height=len(down),
+        left=float(across[0] - wide / 2),
+        top=float(down[0] + high / 2),
+        right=float(across[-1] + wide / 2),
+        bottom=float(down[-1] - high / 2),
+        projection="GCTP_GEO",
+        params=(),
+        fields=tuple(
+            FieldInfo(name=one.name, dtype=str(one.dtype), dims=one.dims) for one in fields
+        ),
+    )
+
+
+def _centres(container: Container, axis: DataSet) -> npt.NDArray[np.float64]:
+    values = container.read(axis, (0,), axis.shape).astype(np.float64)
+    step = np.diff(values)
+    if len(values) < 2 or not np.isfinite(values).all() or np.ptp(step) > _EVEN * abs(step[0]):
+        raise UnreadableGranuleError(f"the coordinates {axis.name} form no even grid: damaged file")
+    return values

@@ -1,0 +1,111 @@
+"""Statistics of a swath's footprints in each pixel: average, count, std, min, max and mode.
+
+Every footprint counts by its share of the pixel's ground: the part that is nearest to it, by the
+rule that heads `reprojection/warp/swath.py`. Shares are measured at points spread evenly over the
+pixel, at least two along the side of the granule's smallest footprints, however large the pixel is.
+So no footprint inside a pixel is left out, and a share errs by less than a quarter of a small
+footprint's outline.
+"""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from reprojection.read.qa import Reason
+from reprojection.read.raster import Pixels
+
+Statistic = Literal["average", "count", "std", "min", "max", "mode"]
+
+Index = npt.NDArray[np.intp]
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(kw_only=True)
+class FootprintStatistics:
+    """Takes in what points see, some at a time, for a number of pixels; then gives a statistic.
+
+    `values`, `why` and `zenith` are those of the granule's footprints, flat.
+    """
+
+    pixels: int
+    values: Pixels
+    why: npt.NDArray[np.uint8]
+    zenith: npt.NDArray[np.float32]
+    method: Statistic
+    _points: list[tuple[Index, Index, Floats]] = field(default_factory=list, init=False)
+    _reasons: npt.NDArray[np.uint8] = field(init=False)
+    _seen: npt.NDArray[np.bool_] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._reasons = np.zeros(self.pixels, np.uint8)
+        self._seen = np.zeros(self.pixels, np.bool_)
+
+    def add_pixels(self, numbers: Index, seen: npt.NDArray[np.int32]) -> None:
+        """Add points of some pixels, by number: a row of footprints for each."""
+        ordered = np.sort(seen, axis=1)
+        first = np.ones(ordered.shape, np.bool_)
+        first[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
+        at = np.flatnonzero(first.ravel())
+        counts = np.diff(np.append(at, ordered.size)).astype(np.float64)
+        footprints = ordered.ravel()[at].astype(np.intp)
+        pixels = numbers[at // ordered.shape[1]]
+        there = footprints >= 0
+        pixels, footprints, counts = pixels[there], footprints[there], counts[there]
+        self._seen[pixels] = True
+        np.maximum.at(self._reasons, pixels, self.why[footprints])
+        good = self.why[footprints] == Reason.VALID
+        self._points.append((pixels[good], footprints[good], counts[good]))
+
+    def result(self) -> tuple[Index, Pixels, npt.NDArray[np.uint8], npt.NDArray[np.float32]]:
+        """Return the pixels that see anything: their numbers, statistic, reason and mean zenith."""
+        pixels, footprints, shares = (
+            np.concatenate(part) for part in zip(*self._points, strict=True)
+        )
+        total = np.bincount(pixels, shares, self.pixels)
+        some = np.maximum(total, 1.0)
+        angle = np.bincount(pixels, shares * self.zenith[footprints], self.pixels) / some
+        value = self._statistic(pixels, footprints, shares, some)
+        at = np.flatnonzero(self._seen)
+        reason = np.where(total > 0, np.uint8(Reason.VALID), self._reasons)
+        return at, value[at], reason[at].astype(np.uint8), angle[at].astype(np.float32)
+
+    def _statistic(self, pixels: Index, footprints: Index, shares: Floats, some: Floats) -> Pixels:
+        stored = self.values[footprints]
+        if self.method == "count":
+            # A pixel's points may have been added in parts: a footprint counts once all the same.
+            both = np.unique(pixels * self.values.size + footprints)
+            return np.bincount(both // self.values.size, minlength=self.pixels).astype(np.float64)
+        if self.method in ("min", "max"):
+            order = np.lexsort((stored, pixels))
+            at = np.searchsorted(pixels[order], np.arange(self.pixels), "right") - 1
+            if self.method == "min":
+                at = np.searchsorted(pixels[order], np.arange(self.pixels), "left")
+            return self._taken(stored[order], at)
+        if self.method == "mode":
+            return self._mode(pixels, stored, shares)
+        numbers = stored.astype(np.float64)
+        middle = numbers.mean() if numbers.size else 0.0
+        mean = np.bincount(pixels, shares * (numbers - middle), self.pixels) / some
+        if self.method == "average":
+            return np.asarray(mean + middle)
+        apart = numbers - middle - mean[pixels]
+        return np.asarray(np.sqrt(np.bincount(pixels, shares * apart**2, self.pixels) / some))
+
+    def _mode(self, pixels: Index, stored: Pixels, shares: Floats) -> Pixels:
+        """Return the value with the largest share; of equal ones the smallest."""
+        order = np.lexsort((stored, pixels))
+        pixels, stored, shares = pixels[order], stored[order], shares[order]
+        new = np.ones(len(pixels), np.bool_)
+        new[1:] = (pixels[1:] != pixels[:-1]) | (stored[1:] != stored[:-1])
+        at = np.flatnonzero(new)
+        share = np.add.reduceat(shares, at) if at.size else shares
+        best = np.lexsort((-np.arange(len(at)), share, pixels[at]))
+        last = np.searchsorted(pixels[at][best], np.arange(self.pixels), "right") - 1
+        return self._taken(stored[at][best], last)
+
+    def _taken(self, values: Pixels, at: Index) -> Pixels:
+        if not values.size:
+            return np.zeros(self.pixels, values.dtype)
+        return np.asarray(values[np.clip(at, 0, values.size - 1)])

@@ -1,0 +1,61 @@
+"""Layers of tiles that hold several orbits of a day, each in a band: choose one for each pixel."""
+
+import numpy as np
+import numpy.typing as npt
+
+from reprojection.catalogue import Axis
+from reprojection.catalogue.layers import Layer, LayerKind
+from reprojection.read.granule import Granule
+from reprojection.read.granule_layer import MaskedLayer, Rule, read_masked
+from reprojection.read.kept import Memory
+from reprojection.read.qa import Reason
+from reprojection.warp.merge import Merger
+
+
+def orbits_of(granule: Granule, layer: Layer) -> Axis | None:
+    """Return a layer's axis of orbits, None if it has none or its name names one orbit."""
+    if granule.entry is None or layer.index or not layer.bands:
+        return None
+    return granule.entry.orbits_of(layer.name)
+
+
+def read_tile(
+    granule: Granule, layer: Layer, rule: Rule, merge: str, *, mask: bool, memory: Memory
+) -> MaskedLayer:
+    """Read a layer and find which pixels are data; where it holds several orbits, merge them.
+
+    Orbits are merged before resampling, in their order of time, as granules of swaths are: `merge`
+    is a rule of `warp.merge`. For classes and bit fields "mean" means "nadir".
+    """
+    axis = orbits_of(granule, layer)
+    if axis is None:
+        return read_masked(granule, layer, rule, mask=mask, memory=memory)
+    chosen = merge if layer.kind is LayerKind.CONTINUOUS or merge != "mean" else "nadir"
+    nodata = 0 if layer.fill is None else layer.fill
+    merger = Merger(shape=layer.shape, dtype=layer.dtype, nodata=nodata, merge=chosen)
+    everywhere = np.arange(layer.shape[0] * layer.shape[1])
+    for number in range(layer.bands[0][1]):
+        orbit = granule.layer(f"{layer.name}[{number}]")
+        read = read_masked(granule, orbit, rule, mask=mask, memory=memory)
+        zenith = _zenith(granule, axis, layer, number)
+        values = read.values.ravel()
+        merger.add(everywhere, values, read.why.ravel(), zenith)
+    merged = merger.result()
+    coded = merged.reasons == Reason.CODE
+    return MaskedLayer(values=np.where(coded, merged.codes, merged.values), why=merged.reasons)
+
+
+def _zenith(granule: Granule, axis: Axis, layer: Layer, number: int) -> npt.NDArray[np.float32]:
+    """Return a number for each pixel, flat, that grows with the orbit's view zenith angle."""
+    size = layer.shape[0] * layer.shape[1]
+    if not axis.cosines or axis.cosines not in granule.layers:
+        return np.zeros(size, np.float32)
+    cosines = granule.layer(f"{axis.cosines}[{number}]")
+    stored = granule.read(cosines).astype(np.float32)
+    if cosines.fill is not None:
+        stored[stored == np.float32(cosines.fill)] = np.nan
+    rows, columns = (
+        np.arange(fine) * coarse // fine
+        for fine, coarse in zip(layer.shape, cosines.shape, strict=True)
+    )
+    return np.ascontiguousarray(-stored[rows][:, columns]).ravel()

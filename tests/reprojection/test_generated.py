@@ -1,0 +1,144 @@
+"""Generated granules of the families whose files have a form of their own."""
+
+from datetime import date
+from pathlib import Path
+
+import h5py
+import netCDF4
+import numpy as np
+import pytest
+
+from reprojection import catalogue
+from reprojection.errors import NoGeolocationError, UnknownLayerError
+from reprojection.grid.grids import Lattice
+from reprojection.read.granule import open_granule
+from reprojection.read.outline import outline
+from reprojection.reproject import Options, reproject
+from reprojection.sample.products import write_product
+
+DAY = date(2020, 1, 1)
+GRID = Lattice(crs="EPSG:4326", resolution=0.1).snap((8.0, 43.0, 11.0, 46.0))
+
+
+def generated(folder: Path, name: str, collection: str) -> Path:
+    known = catalogue.product(name, collection)
+    assert known is not None
+    return write_product(folder, known, collection, DAY)
+
+
+def test_bands_of_level_1b_are_scaled_each_by_its_own(tmp_path: Path) -> None:
+    path = generated(tmp_path, "MOD02HKM", "61")
+    for band in (0, 3):
+        name = f"EV_500_RefSB[{band}]"
+        stored = reproject([path], name, GRID, Options())
+        physical = reproject([path], name, GRID, Options(units="physical"))
+        there = stored.valid()
+        # reflectance_scales are 1e-4 times the band's number, reflectance_offsets count from 0.
+        expected = 1e-4 * (band + 1) * (stored.data[0][there].astype(float) - band)
+        assert np.allclose(physical.data[0][there], expected, rtol=1e-6)
+        assert "reflectance_scales" in physical.provenance.scaling
+    with open_granule(path) as granule:
+        layer = granule.layer("EV_500_RefSB[1]")
+        assert layer.codes[65533] == "detector saturated"
+        place = granule.geolocation(layer)
+        assert place.lat.shape == layer.shape
+        coarse = granule.read("Latitude")
+        assert np.allclose(place.lat[::2, ::2], coarse, atol=1e-3)
+
+
+def test_radiance_of_emissive_bands(tmp_path: Path) -> None:
+    path = generated(tmp_path, "MYD021KM", "61")
+    found = reproject([path], "EV_1KM_Emissive[10]", GRID, Options(units="physical"))
+    assert found.provenance.scaling.startswith("radiance_scales * (stored - radiance_offsets)")
+
+
+def test_bits_of_the_cloud_mask_are_never_blended(tmp_path: Path) -> None:
+    path = generated(tmp_path, "MOD35_L2", "61")
+    found = reproject([path], "Cloud_Mask[0]", GRID, Options())
+    assert found.kind == "bitfield"
+    assert found.valid().any()
+
+
+def test_black_marble_lies_on_its_own_tiles(tmp_path: Path) -> None:
+    path = generated(tmp_path, "VNP46A2", "1")
+    with open_granule(path) as granule:
+        said = outline(granule)
+    assert said.tile is None
+    assert said.boundary is not None
+    lons, lats = zip(*[point for ring in said.boundary for point in ring], strict=True)
+    assert (min(lons), max(lons), min(lats), max(lats)) == (0.0, 10.0, 40.0, 50.0)
+
+
+def test_a_mapped_netcdf_grid_is_read_by_its_coordinates(tmp_path: Path) -> None:
+    path = tmp_path / "AQUA_MODIS.20200101.L3m.DAY.CHL.chlor_a.4km.nc"
+    with netCDF4.Dataset(path, "w") as file:
+        file.Conventions = "CF-1.6"
+        file.time_coverage_start = "2020-01-01T00:00:00.000Z"
+        file.createDimension("lat", 180)
+        file.createDimension("lon", 360)
+        file.createVariable("lat", "f4", ("lat",))[:] = 89.5 - np.arange(180)
+        file.createVariable("lon", "f4", ("lon",))[:] = -179.5 + np.arange(360)
+        values = file.createVariable("sst", "i2", ("lat", "lon"), fill_value=-32767, zlib=True)
+        values.set_auto_maskandscale(False)
+        values.scale_factor, values.add_offset = 0.005, 10.0
+        values[:] = np.arange(180)[:, None] + np.zeros(360, int)
+    stored = reproject([path], "sst", GRID, Options(resampling="nearest"))
+    # Row 46 has its centre at 43.5 degrees north.
+    assert set(np.unique(stored.data[0][-10:])) == {46}
+    assert (stored.scale, stored.offset) == (0.005, 10.0)
+    assert "Conventions" in stored.provenance.scaling
+
+
+@pytest.mark.parametrize("group", ["navigation_data", "geolocation_data"])
+def test_a_netcdf_swath_is_placed_by_its_own_coordinates(tmp_path: Path, group: str) -> None:
+    path = tmp_path / "AQUA_MODIS.20200101T103000.L2.OC.nc"
+    rows, columns = 40, 60
+    with netCDF4.Dataset(path, "w") as file:
+        file.Conventions = "CF-1.6"
+        file.createDimension("number_of_lines", rows)
+        file.createDimension("pixels_per_line", columns)
+        dims = ("number_of_lines", "pixels_per_line")
+        place, data = file.createGroup(group), file.createGroup("geophysical_data")
+        lat = np.broadcast_to(47.0 - 0.12 * np.arange(rows)[:, None], (rows, columns))
+        lon = np.broadcast_to(6.0 + 0.12 * np.arange(columns)[None, :], (rows, columns))
+        place.createVariable("latitude", "f4", dims)[:] = lat
+        place.createVariable("longitude", "f4", dims)[:] = lon
+        chlor = data.createVariable("chlor_a", "f4", dims, fill_value=-32767.0)
+        chlor[:] = np.arange(rows)[:, None] + np.zeros(columns)
+        flags = data.createVariable("l2_flags", "i4", dims)
+        flags[:] = 1
+    found = reproject([path], "chlor_a", GRID, Options())
+    assert found.valid().mean() > 0.9
+    middle = found.data[0, 15, 15]
+    assert abs(middle - (47.0 - 44.45) / 0.12) <= 1.0
+    assert reproject([path], "l2_flags", GRID, Options()).kind == "bitfield"
+
+
+def test_a_netcdf_file_says_what_it_is_in_attributes(tmp_path: Path) -> None:
+    path = generated(tmp_path, "VNP02MOD", "2")
+    renamed = path.rename(tmp_path / "renamed.nc")
+    with open_granule(renamed) as granule:
+        assert (granule.product, granule.collection) == ("VNP02MOD", "2")
+        assert granule.start is not None
+        assert granule.start.hour == 10
+    with h5py.File(renamed) as file:
+        assert "observation_data/M05" in file
+
+
+@pytest.mark.parametrize(
+    ("name", "companion", "collection", "layer"),
+    [("MOD14", "MOD03", "61", "fire mask"), ("VNP02MOD", "VNP03MOD", "2", "M05")],
+)
+def test_granules_without_coordinates_lie_where_their_companions_say(
+    tmp_path: Path, name: str, companion: str, collection: str, layer: str
+) -> None:
+    path = generated(tmp_path, name, collection)
+    geo = generated(tmp_path, companion, collection)
+    found = reproject([geo, path], layer, GRID, Options())
+    assert found.valid().mean() > 0.9
+    assert [granule.name for granule in found.provenance.granules] == [path.name]
+    with pytest.raises(NoGeolocationError, match="needs its MOD03"):
+        reproject([path], layer, GRID, Options())
+    other = generated(tmp_path, "MOD05_L2", "61")
+    with pytest.raises(UnknownLayerError):
+        reproject([path, other], layer, GRID, Options())
