@@ -194,13 +194,19 @@ class Run:
                     verdict.violations.append(_difference(errand, again))
 
     def _stack(
-        self, folder: DataFolder, journal: Journal, *, managers: int, via: Callable[[int], int]
+        self,
+        folder: DataFolder,
+        journal: Journal,
+        *,
+        managers: int,
+        via: Callable[[int], int],
+        workers: int = 2,
     ) -> Stack:
         options = StackOptions(
             folder=folder,
             archive=str(self.archive),
             storage=self.storage,
-            workers=2,
+            workers=workers,
             managers=managers,
             slots=1,
             grace_seconds=2.0,

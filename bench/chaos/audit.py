@@ -65,7 +65,7 @@ def audit(runtime: Runtime, harmed: Collection[str] = ()) -> Findings:
     for request in runtime.requests.live():
         found.violations.append(f"request {request} has not ended")
     named: set[str] = set()
-    for task in _tasks(runtime):
+    for task in tasks_of(runtime):
         found.tasks[task.state.value] += 1
         attempts = runtime.tasks.attempts(task.key)
         found.violations += _of_task(runtime, task, attempts, harmed)
@@ -80,7 +80,8 @@ def audit(runtime: Runtime, harmed: Collection[str] = ()) -> Findings:
     return found
 
 
-def _tasks(runtime: Runtime) -> Iterator[Task]:
+def tasks_of(runtime: Runtime) -> Iterator[Task]:
+    """All tasks of a storage."""
     for shard in SHARDS:
         yield from list(runtime.tasks.all_tasks(shard))
 

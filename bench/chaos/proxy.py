@@ -19,7 +19,9 @@ _Result = TypeVar("_Result")
 @dataclass(frozen=True, kw_only=True)
 class Weather:
     """How a server's connections fare. `strength` is a probability for each piece of a stream,
-    or the longest delay in seconds. A hole holds everything back until it is over."""
+    or the longest delay in seconds. A hole holds everything back until it is over, as a network
+    that is cut and comes back; "there" holds back only what goes to the server, and "back" only
+    what it answers."""
 
     kind: str = "calm"
     strength: float = 0.0
@@ -123,7 +125,7 @@ class Proxy:
                 self._abort("answer lost", *both)
             if weather.kind == "delay":
                 await asyncio.sleep(self._random.uniform(0.0, weather.strength))
-            while self._now(port).kind == "hole":
+            while self._now(port).kind in ("hole", "back" if answers else "there"):
                 await asyncio.sleep(0.05)
             writer.write(data)
             await writer.drain()

@@ -1,7 +1,5 @@
 """The running attempts as the manager watches them: kills ordered, lost ones given up."""
 
-from collections.abc import Callable, Sequence
-
 import structlog
 
 from service_manager.fleet.machines import DrainOrder
@@ -20,7 +18,7 @@ log = structlog.get_logger("manager.attempts")
 
 
 class Attempts:
-    """Looks at the workers' beats. `notice` learns of shards that have events by it."""
+    """Looks at the workers' beats."""
 
     def __init__(
         self,
@@ -28,7 +26,6 @@ class Attempts:
         options: ManagerOptions,
         cache: ManagerCache,
         dispatch: Dispatch,
-        notice: Callable[[Sequence[str]], None],
     ) -> None:
         self._runtime = runtime
         self._store = runtime.store
@@ -36,7 +33,6 @@ class Attempts:
         self._options = options
         self._cache = cache
         self._dispatch = dispatch
-        self._notice = notice
         self._monitor = Monitor(options, cache)
         self._statistics: dict[str, history.ClassStatistics] = {}
         self._statistics_due = 0.0
@@ -158,7 +154,6 @@ class Attempts:
             claims = {running.key: running.claim}
             protocol.give_back(self._runtime, claims, verdict.category)
         self._cache.running.pop(running.key, None)
-        self._notice([shard(running.key)])
 
     def _end(self, verdict: GiveUp) -> None:
         running = verdict.running

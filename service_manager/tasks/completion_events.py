@@ -112,7 +112,7 @@ class CompletionEvents:
     def _read_unsure(self) -> None:
         """Read the interests again whose change got no answer: it may have taken effect."""
         for live in self._cache.requests.values():
-            for key in list(live.unsure):
+            for key in sorted(live.unsure):
                 self._ledger(live, key, afresh=True)
                 live.unsure.discard(key)
 
@@ -200,8 +200,6 @@ class CompletionEvents:
                 if self._untold(event, request, outcome):
                     merges.append(merge)
                 continue
-            if outcome is TaskOutcome.SUPERSEDED:
-                self._ledger(live, event.fallback)
             entry = self._ledger(live, event.key)
             if entry is not None and entry.outcome not in (None, outcome):
                 entry = self._ledger(live, event.key, afresh=True)  # cleared by a retry, perhaps
@@ -231,8 +229,7 @@ class CompletionEvents:
         if task is None or task.state is not State.FAILED:
             return None
         if task.fallback:
-            # An event of an earlier end, after which the task was revived, says nothing.
-            return TaskOutcome.SUPERSEDED if task.fallback == event.fallback else None
+            return TaskOutcome.SUPERSEDED
         upstream = event.category is Category.UPSTREAM_FAILED
         return TaskOutcome.GAP if upstream else TaskOutcome.FAILED
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import structlog
 
@@ -46,10 +47,10 @@ class Told:
 
 @dataclass
 class _Ends:
-    """Bits of one dependent's inputs that ended, and of those, by input, that made nothing."""
+    """Bits of one dependent's inputs that were made, and of those that failed."""
 
     made: int = 0
-    lacking: dict[str, int] = field(default_factory=dict)
+    lacking: int = 0
     inputs: set[str] = field(default_factory=set)
 
 
@@ -71,7 +72,7 @@ class Dependents:
         awaited: set[str] | None = None
         for dependent, ends in self._ends(events).items():
             first = self._told.pop(dependent, None)
-            task = change_task(self._runtime, dependent, self._decision(ends), first=first)
+            task = change_task(self._runtime, dependent, partial(_told, ends), first=first)
             if task is None:
                 if awaited is None:
                     awaited = {one.key for one in events if self._awaited(one)}
@@ -120,8 +121,8 @@ class Dependents:
             if found is State.DONE:
                 ends.made |= bits
             elif found is State.FAILED:
-                ends.lacking[given_key] = bits
-        after = change_task(self._runtime, key, self._decision(ends))
+                ends.lacking |= bits
+        after = change_task(self._runtime, key, partial(_told, ends))
         if after is not None:
             self._settled(after, told)
         return told
@@ -187,27 +188,8 @@ class Dependents:
                         size = sum(file.size for file in one.files)
                         self._locations.made(edge.dependent, one.key, one.worker, size)
                 else:
-                    ends.lacking[one.key] = edge.bits
+                    ends.lacking |= edge.bits
         return found
-
-    def _decision(self, ends: _Ends) -> transitions.Decision:
-        """Decide what ended inputs make of a dependent.
-
-        An input that failed is read again after the dependent: it may have been revived, and then
-        its next end is reported.
-        """
-
-        def decide(task: Task) -> Change:
-            if task.state is not State.WAITING:
-                return Change(task=task, operations=())
-            lacking = 0
-            for key, bits in ends.lacking.items():
-                given = self._tasks.task(key)
-                if given is not None and given.state is State.FAILED:
-                    lacking |= bits
-            return transitions.tell(task, ends.made | lacking, lacking)
-
-        return decide
 
     def _settled(self, task: Task, told: Told) -> None:
         if task.state is State.READY and not task.not_before:
@@ -218,7 +200,9 @@ class Dependents:
     def _supersede(self, key: str, told: Told) -> None:
         """All inputs of a task ended and some made nothing: plan it over those that exist.
 
-        The task's requests that skip what is missing get an interest in the fallback task.
+        The task's requests that skip what is missing get an interest in the fallback task. Inputs
+        that have been revived since are waited for again: only here is it looked at, because a
+        report of their failure may be late.
         """
         while True:
             task = self._tasks.task(key)
@@ -314,7 +298,7 @@ class Dependents:
             etag = self._name(task, new.key, [old for _, old in olds])
         except ConflictError:
             return None
-        missing, stale = self._inputs_of(new, {i.key for i in kept.values()} - _keys(spec))
+        missing = self._missing_of(new, {i.key for i in kept.values()} - _keys(spec))
         current: Task | None = None
         for live, interest in interests:
             try:
@@ -324,7 +308,7 @@ class Dependents:
             live.note(noted)
         if current is not None and current.state is State.READY:
             told.ready.append(current)
-        if stale or (current is not None and current.state is State.WAITING):
+        elif current is not None and current.state is State.WAITING:
             self._merge(told, self.examine(new.key))
         return new.key, etag
 
@@ -428,28 +412,25 @@ class Dependents:
                 return cause
         return ""
 
-    def _inputs_of(self, spec: Spec, fallbacks: Container[str]) -> tuple[int, bool]:
-        """Return the bits of a new task's inputs that are not DONE, each with its edge written.
+    def _missing_of(self, spec: Spec, fallbacks: Container[str]) -> int:
+        """Return the bits of a new task's inputs that are not DONE, to be examined afterwards.
 
-        Also returns whether one of them ended meanwhile, so that its end must be looked at again. A
-        fallback task among the inputs always has an edge: by it a request that withdraws finds what
-        was planned over it.
+        A fallback task among the inputs always has an edge: by it a request that withdraws finds
+        what was planned over it.
         """
         bits: dict[str, int] = {}
         for i, given in enumerate(spec.inputs):
             bits[given.key] = bits.get(given.key, 0) | 1 << i
-        missing, stale = 0, False
+        missing = 0
         for key, own in bits.items():
-            task = self._tasks.task(key)
-            edge = Edge(key=key, dependent=spec.key, bits=own)
-            if task is not None and key in fallbacks:
-                task = change_task(self._runtime, key, lambda t: transitions.link(t, (edge,)))  # noqa: B023
-            elif task is not None and task.state is not State.DONE:
-                task = self._link(key, edge)
+            if key in fallbacks:
+                edges = (Edge(key=key, dependent=spec.key, bits=own),)
+                task = change_task(self._runtime, key, lambda t: transitions.link(t, edges))  # noqa: B023
+            else:
+                task = self._tasks.task(key)
             if task is None or task.state is not State.DONE:
                 missing |= own
-                stale = stale or task is None or not task.state.live
-        return missing, stale
+        return missing
 
     def _link(self, key: str, edge: Edge) -> Task | None:
         return change_task(self._runtime, key, lambda task: _link(task, edge))
@@ -458,6 +439,10 @@ class Dependents:
         told.ready += more.ready
         told.ended += more.ended
         told.kept |= more.kept
+
+
+def _told(ends: _Ends, task: Task) -> Change:
+    return transitions.tell(task, ends.made | ends.lacking, ends.lacking)
 
 
 def _keys(spec: Spec) -> set[str]:

@@ -22,27 +22,31 @@ class Preference:
     def __init__(self, cache: ManagerCache, locations: InputLocations) -> None:
         self._locations = locations
         self._room: Counter[str] = Counter()
-        self._idle: Counter[str] = Counter()
+        self._free: Counter[str] = Counter()
         for host, slots in cache.workers.values():
             if slots:
                 self._room[host] += _TURNS * slots
-                self._idle[host] += slots
-        self._hosts = tuple(self._room)
+                self._free[host] += slots
+        self._hosts = frozenset(self._room)
         for running in cache.running.values():
             if not running.in_hand:
                 continue
             host = cache.workers.get(running.worker, ("", 0))[0]
             if host in self._hosts:
-                self._idle[host] -= 1
+                self._free[host] -= 1
+        self._open = len(self._hosts)  # with room
+        self._idle = {host: None for host, free in self._free.items() if free > 0}
         self._found: dict[str, str] = {}
 
     def waiting(self, host: str) -> None:
         """Take note that an earlier message waits for this host."""
-        self._room[host] -= 1
+        if host in self._hosts:
+            self._room[host] -= 1
+            self._open -= self._room[host] == 0
 
     def first(self, keys: Iterable[str]) -> str:
         """Of the first keys the first that has its host; empty: none."""
-        if len(self._hosts) < 2 or not any(self._room[host] > 0 for host in self._hosts):
+        if len(self._hosts) < 2 or not self._open:
             return ""
         return next((key for key in islice(keys, LOOK) if self._has_room(self.host(key))), "")
 
@@ -53,16 +57,16 @@ class Preference:
     def give(self, keys: Sequence[str]) -> None:
         """Have a batch wait for its host, which `first` found for the first of its tasks."""
         host = self.host(keys[0])
-        self._room[host] -= 1
-        self._idle[host] -= 1
+        self.waiting(host)
+        self._take(host)
         for key in keys:
             self._locations.given(key, host)
 
     def give_all(self) -> None:
         """Take note that a batch was sent to all hosts: an idle slot takes it."""
-        idle = next((host for host in self._hosts if self._idle[host] > 0), "")
+        idle = next(iter(self._idle), "")
         if idle:
-            self._idle[idle] -= 1
+            self._take(idle)
 
     def host(self, key: str) -> str:
         """Return the host that a task is best run on; empty: any."""
@@ -73,4 +77,10 @@ class Preference:
     def _has_room(self, host: str) -> bool:
         if self._room[host] <= 0:
             return False
-        return self._idle[host] > 0 or not any(self._idle[other] > 0 for other in self._hosts)
+        return host in self._idle or not self._idle
+
+    def _take(self, host: str) -> None:
+        """Take note that a slot of a host has work."""
+        self._free[host] -= 1
+        if self._free[host] <= 0:
+            self._idle.pop(host, None)

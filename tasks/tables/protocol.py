@@ -287,9 +287,7 @@ def _take(
     return {
         key: task
         for key in found
-        if (task := after[key]) is not None
-        and task.state is State.RUNNING
-        and task.claim == tokens[key]
+        if (task := after[key]) is not None and task.state is State.RUNNING
     }
 
 

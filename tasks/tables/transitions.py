@@ -209,7 +209,7 @@ def commit(task: Task, attempt: Attempt, files: Sequence[ArtifactFile]) -> Chang
     The row keeps the worker's name, because that worker's host has the artifact at hand.
     """
     _fence(task, attempt.claim)
-    new = replace(task, state=State.DONE, files=tuple(files), category=None, missing=0, lacking=0)
+    new = replace(task, state=State.DONE, files=tuple(files), category=None)
     return _change(task, new, _ended(new, attempt))
 
 
@@ -373,7 +373,7 @@ def retry(task: Task, interests: Sequence[Interest], missing: int, lacking: int 
             message="",
             stopped=False,
             reused=done,
-            files=task.files if done else (),
+            files=new.files,
         )
         for interest in asking
     ]
@@ -452,7 +452,7 @@ def _change(old: Task, new: Task, extra: Sequence[Operation] = ()) -> Change:
         return Change(task=old, operations=())
     before, after = task_table.markers(old), task_table.markers(new)
     operations = (
-        task_table.replace_task(new, old.etag),
+        task_table.replace_task(new),
         *(Delete(row=m) for m in before if m not in after),
         *(Insert(row=m, entity=e) for m, e in after.items() if m not in before),
         *extra,

@@ -1,11 +1,21 @@
 """The manager reacts to what it is told, without the time of a look."""
 
+from collections.abc import Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 
-from service_manager.leader.manager import Manager
+import pytest
+
+from service_manager.leader.manager import Manager, SendError
 from service_manager.plans.plan_jobs import Job, MadePlan
-from tasks.errors import StoreError
+from service_manager.requests import ending
+from tasks.errors import FencedError, StoreError
 from tasks.messages.wakeups import LOOK
+from tasks.model.categories import Category
+from tasks.model.model import RequestOrder, RequestState, TaskOutcome
+from tasks.storage.store import Delete
+from tasks.tables import protocol, request_operations, task_table
+from tasks.tables.request_table import RequestRow
 from tests.service_manager.workbench import Bench, collect, plan_of
 
 
@@ -57,3 +67,126 @@ def test_a_plan_that_is_made_beside_the_rounds_wakes_the_manager() -> None:
     assert b.runtime.wakeups.drain() == []  # no reason to be quick
     good.set_result(job())
     assert b.runtime.wakeups.drain() == [LOOK]
+
+
+G0 = collect("g0")
+
+
+def ready_again(b: Bench, handed_back: bool) -> str:
+    """A task that is ready anew, after an attempt or without one."""
+    b.submit("a")
+    all_rounds(b.manager)
+    (key,) = b.sent
+    b.sent.clear()
+    claimed = protocol.claim(b.runtime, key, "w", b.options.retry)
+    assert claimed is not None
+    if handed_back:
+        attempt = claimed.attempt(started=1.0, ended=2.0, duration=1.0, category=Category.CANCELLED)
+        assert protocol.fail(b.runtime, attempt, b.options.retry)
+    else:
+        protocol.give_back(b.runtime, {key: claimed.claim})
+    all_rounds(b.manager)
+    return key
+
+
+def test_what_is_given_back_is_sent_before_the_sweep() -> None:
+    b = Bench({"a": plan_of(G0)})
+    key = ready_again(b, handed_back=False)
+    assert b.sent == [key]
+    assert not b.manager._dispatch._tasks[key].alone
+
+
+def test_what_failed_goes_alone_the_next_time() -> None:
+    b = Bench({"a": plan_of(G0)})
+    key = ready_again(b, handed_back=True)
+    assert b.sent == [key]
+    assert b.manager._dispatch._tasks[key].alone
+
+
+def made_unseen(b: Bench) -> str:
+    """A request whose only task is made, and whose event the manager has not processed."""
+    request = b.submit("a")
+    all_rounds(b.manager)
+    b.work()
+    return request
+
+
+def test_a_request_ends_by_what_the_table_says() -> None:
+    """Another manager has obeyed a retry while this one stalled, and cleared an outcome."""
+    b = Bench({"a": plan_of(G0)}, decide=lambda _: Category.BAD_IMAGE_FORMAT)
+    request = made_unseen(b)
+    b.manager._process_events()
+    assert not b.manager.cache.requests[request].pending
+    interest = b.runtime.tasks.interest(request, G0.key)
+    assert interest is not None
+    cleared = task_table.put_interest(replace(interest, outcome=None))
+    b.runtime.tasks.transact(G0.key[0], [cleared])
+    b.manager._lifecycle.ends()
+    assert not b.row(request).state.ended
+
+
+def test_an_outcome_that_a_stalled_manager_recorded_is_found() -> None:
+    """It deleted the event, too; this one hears nothing of the task."""
+    b = Bench({"a": plan_of(G0)})
+    request = made_unseen(b)
+    (event,) = b.runtime.tasks.events(G0.key[0], 10)
+    done = task_table.tell_interest(request, G0.key, TaskOutcome.DONE, files=event.files)
+    b.runtime.tasks.transact(G0.key[0], [done, Delete(row=event.row)])
+    b.runtime.wakeups.drain()
+    assert b.until_ended(request, limit=200).state is RequestState.COMPLETE
+
+
+def test_a_manager_that_is_over_writes_no_counts() -> None:
+    b = Bench({"a": plan_of(G0)})
+    request = made_unseen(b)
+    live = b.manager.cache.requests[request]
+
+    def counted_by_the_next(row: RequestRow) -> RequestRow:
+        return replace(row, epoch=5)
+
+    request_operations.change_request(b.runtime, request, counted_by_the_next)
+    live.changed = True
+    with pytest.raises(FencedError):
+        b.manager._lifecycle.progress()
+
+
+def ending_of(b: Bench, request: str) -> RequestRow:
+    """Have a request end by what was read of it now."""
+    stored = request_operations.load(b.runtime, request)
+    live = b.manager.cache.requests[request]
+    request_operations.order(b.runtime, request, RequestOrder.PAUSE)
+    interests = list(request_operations.interests(b.runtime, request))
+    return ending.end(b.runtime, live, stored, interests, portal_url="", epoch=1)
+
+
+def test_an_order_that_comes_while_a_request_ends_goes_first() -> None:
+    b = Bench({"a": plan_of(G0)})
+    request = made_unseen(b)
+    b.manager._process_events()
+    assert not ending_of(b, request).state.ended
+    assert b.until_ended(request).state is RequestState.COMPLETE
+
+
+def test_a_request_ends_once() -> None:
+    b = Bench({"a": plan_of(G0)})
+    row = b.until_ended(b.submit("a"))
+    again = ending.write_end(b.runtime, replace(row, state=RequestState.FAILED))
+    assert (again.state, b.row(row.id).state) == (RequestState.COMPLETE, RequestState.COMPLETE)
+
+
+def test_what_the_broker_does_not_take_is_sent_in_the_next_round() -> None:
+    b = Bench({"a": plan_of(G0, collect("g1"))})
+    away = True
+
+    def send(keys: Sequence[str]) -> None:
+        if away:
+            raise SendError("no broker")
+        b.sent.extend(keys)
+
+    b.manager = Manager(b.runtime, b.options, b.plan_of_request, send, 1)
+    b.submit("a")
+    all_rounds(b.manager)
+    assert b.sent == []
+    away = False
+    b.manager.tick()
+    assert len(b.sent) == 2

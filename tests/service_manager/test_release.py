@@ -1,9 +1,26 @@
 """The interests of a request after its end: what its pages show, and no more."""
 
+from dataclasses import replace
+
+import pytest
+
+from service_manager.plans import write_fence
+from service_manager.requests.release import Dropping, what_ended
+from service_manager.tasks.dispatch import Dispatch
+from tasks.errors import FencedError
 from tasks.model.categories import Category
-from tasks.model.model import RequestOrder, RequestState
-from tasks.tables import request_operations
-from tests.service_manager.workbench import Bench, collect, mosaic, plan_of
+from tasks.model.model import RequestOrder, RequestState, State
+from tasks.model.task_keys import SHARDS
+from tasks.request.document import dump_request
+from tasks.tables import (
+    request_operations,
+    request_table,
+    task_table,
+    transitions,
+    workers,
+)
+from tests.service_manager.scene import Scene
+from tests.service_manager.workbench import Bench, collect, document, mosaic, plan_of
 
 G = [collect(f"g{i}") for i in range(3)]
 A, TOP = mosaic("a", G[0], G[1]), mosaic("top", G[2])
@@ -75,3 +92,92 @@ def test_a_cancelled_request_wants_nothing_and_is_let_go() -> None:
     b.rounds(40)
     assert wanted(b, request) == set()
     assert b.runtime.requests.unsettled() == []
+
+
+def test_an_ended_request_keeps_the_results_that_could_not_be_made() -> None:
+    b = bench(0, 1)
+    request = b.submit("p")
+    assert b.until_ended(request).state is RequestState.GAPS
+    b.rounds(60)
+    assert b.runtime.requests.unsettled() == []
+    outcomes = {w.name: w.outcome for w in request_operations.interests(b.runtime, request)}
+    assert outcomes == {"g0": "failed", "g1": "failed", "a": "gap", "top": "done"}
+
+
+def dropping(scene: Scene) -> Dropping:
+    dispatch = Dispatch(window=8, resend=30.0)
+    return Dropping(scene.runtime, scene.cache, dispatch, "r", what_ended)
+
+
+def test_nothing_more_is_written_for_a_request_that_is_withdrawn() -> None:
+    scene = Scene()
+    scene.request("r")
+    scene.write(G[0])
+    write_fence.passing(scene.tasks, "0", "r")
+    list(dropping(scene).batches())
+    for number in SHARDS:
+        with pytest.raises(FencedError):
+            write_fence.passing(scene.tasks, number, "r")
+
+
+def test_an_attempt_is_killed_though_the_answer_that_its_task_is_cancelled_was_lost() -> None:
+    """And though the manager has not heard of the attempt yet."""
+    scene = Scene()
+    scene.request("r")
+    scene.write(G[0])
+    row = workers.WorkerRow(name="w", host="h", slots=1, started=1.0, beat_at=1.0)
+    workers.beat(scene.store, scene.runtime.clock, row)
+    claim = scene.claim(G[0]).claim
+    scene.store.lost = [task_table.TABLE]
+    dropping(scene).one(G[0].key)
+    assert scene.task(G[0]).state is State.CANCELLED
+    (found,) = workers.list_workers(scene.store)
+    assert found.orders == (claim,)
+
+
+def test_a_task_that_is_left_to_another_request_is_sent_on_its_account() -> None:
+    scene = Scene()
+    scene.request("r")
+    scene.request("other")
+    scene.write(G[0], "r", "other")
+    scene.write(G[1], "r")
+    dispatch = Dispatch(window=8, resend=30.0)
+    for spec in G[:2]:
+        dispatch.add(spec.key, "r")
+    withdrawing = Dropping(scene.runtime, scene.cache, dispatch, "r", what_ended)
+    list(withdrawing.batches())
+    assert dispatch.known() == [G[0].key]
+    del scene.cache.requests["r"]
+    assert dispatch.backlog(scene.cache) == {"other": 1}
+
+
+def test_what_was_made_and_is_not_told_yet_is_kept() -> None:
+    """Its event is still to be processed, and then there would be nobody to tell."""
+    scene = Scene()
+    live = scene.request("r", RequestState.CANCELLING)
+    scene.write(G[0])
+    scene.run(G[0])
+    list(dropping(scene).batches())
+    assert scene.told("r", G[0]).outcome == "done"
+    assert live.ledger.get(G[0].key).outcome == "done"  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("ended", [False, True])
+def test_who_has_got_its_end_of_a_task_does_not_keep_it_alive(ended: bool) -> None:
+    """Another request began it again, and leaves; the first one has ended, or leaves too."""
+    scene = Scene()
+    scene.request("r")
+    first = scene.request("first")
+    scene.write(G[0], "first")
+    scene.run(G[0], Category.BAD_IMAGE_FORMAT)
+    scene.process()
+    interest = scene.interest("r", G[0])
+    scene.change(G[0], lambda task: transitions.add_interest(task, interest, 0))
+    state = RequestState.FAILED if ended else RequestState.CANCELLING
+    first.row = replace(first.row, state=state, document=dump_request(document("p")))
+    operations = request_table.insert_request(first.row)
+    scene.store.transact(request_table.TABLE, request_table.PARTITION, operations)
+    if ended:
+        del scene.cache.requests["first"]
+    list(dropping(scene).batches())
+    assert scene.task(G[0]).state is State.CANCELLED

@@ -256,7 +256,9 @@ class History:
             self.processes[name].skew += jump
         elif chance < 0.4:
             shard = random.choice(sorted({key[0] for key in self.watch.tasks} or {"0"}))
-            party = random.choice([f"{workers.TABLE}/{workers.PARTITION}", f"tasks/{shard}"])
+            worker = random.choice([name for name in hosts if name.startswith("worker")])
+            beats = f"{workers.TABLE}/{workers.partition_of(worker)}"
+            party = random.choice([beats, f"tasks/{shard}"])
             self.cuts.add(Cut(process="", party=party, way="there", until=until, part=0.6))
         else:
             party = random.choice(

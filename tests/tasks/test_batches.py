@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from tasks.errors import StoreError
+from tasks.errors import ConflictError, StoreError
 from tasks.model.categories import Category
 from tasks.model.model import ArtifactFile, State, Task
 from tasks.model.spec import CollectSpec, GridSpec, Input, MosaicSpec, Spec
@@ -256,3 +256,29 @@ def test_files_that_no_row_can_name_cost_the_others_nothing(world: World) -> Non
     with pytest.raises(ValueError, match="larger than 64 KiB"):
         protocol.end_batch(world.runtime, [ends[0], replace(ends[1], files=many), ends[2]], POLICY)
     assert [world.task(key).state for key in keys] == [State.DONE, State.RUNNING, State.DONE]
+
+
+def test_each_task_of_a_batch_has_its_own_etag(world: World) -> None:
+    """With it the next change of the task needs no reading."""
+    keys = world.family(3)
+    claimed = protocol.claim_batch(world.runtime, keys, "w", POLICY)
+    assert [one.task.etag for one in claimed] == [world.task(key).etag for key in keys]
+
+
+def test_a_task_that_is_always_changed_by_others_does_not_keep_its_batch_waiting(
+    world: World,
+) -> None:
+    keys = world.family(3)
+    claimed = protocol.claim_batch(world.runtime, keys, "w", POLICY)
+    transact, own = world.store.transact, task_table.task_row(keys[1])
+
+    def refused(table: str, partition: str, operations: Sequence[Operation]) -> tuple[str, ...]:
+        if any(one.row == own for one in operations):
+            raise ConflictError("somebody has changed it")
+        return transact(table, partition, operations)
+
+    world.store.transact = refused  # type: ignore[method-assign]
+    with pytest.raises(StoreError):
+        protocol.end_batch(world.runtime, [ended(one) for one in claimed], POLICY)
+    states = [world.task(key).state for key in keys]
+    assert states == [State.DONE, State.RUNNING, State.DONE]

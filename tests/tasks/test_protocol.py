@@ -1,7 +1,9 @@
 """The worker's side of the protocol, the workers' table, requests and history, in memory."""
 
 import datetime as dt
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -253,6 +255,14 @@ def test_a_worker_leaves_and_a_later_incarnation_stays(runtime: Runtime, store: 
     assert workers.list_workers(store) == []
 
 
+def test_beats_of_a_large_fleet_lie_in_all_partitions_alike() -> None:
+    """Azure lets a partition have 2,000 rows a second; a beat reads one and writes one."""
+    names = [f"worker-{host:04d}-{slot}" for host in range(2500) for slot in range(4)]
+    found = Counter(map(workers.partition_of, names))
+    assert set(found) == set(workers.PARTITIONS)
+    assert max(found.values()) < 1.1 * len(names) / len(workers.PARTITIONS)
+
+
 # --- requests ---
 
 
@@ -380,3 +390,129 @@ def test_a_mail_is_written_once_and_marked_when_sent(runtime: Runtime, store: Un
     outbox.mark_sent(store, runtime.clock, again, 5.0)
     assert list(outbox.unsent(store)) == []
     assert len(list(outbox.mails(store, "r"))) == 1
+
+
+def test_a_task_that_was_cancelled_while_the_answer_to_its_claim_was_lost_is_not_run(
+    runtime: Runtime, store: Unreliable
+) -> None:
+    """A cancelled task keeps its claim."""
+    key = put(store, GRANULE)
+    lost = store.transact
+
+    def transact(table: str, partition: str, operations: Sequence[Operation]) -> tuple[str, ...]:
+        store.transact = lost  # type: ignore[method-assign]
+        lost(table, partition, operations)
+        protocol.change_task(runtime, key, lambda task: transitions.drop(task, "r"))
+        raise StoreError("no answer")
+
+    store.transact = transact  # type: ignore[method-assign]
+    assert protocol.claim(runtime, key, "w", POLICY) is None
+
+
+def test_a_damaged_input_is_lost_by_its_own_bit(runtime: Runtime, store: Unreliable) -> None:
+    other = CollectSpec(product="MOD13A2", collection="6", granule="h", production="1")
+    for spec in (GRANULE, other):
+        done(runtime, put(store, spec))
+    inputs = (Input(key=other.key), Input(key=GRANULE.key, file="a.tif"))
+    key = put(store, MosaicSpec(name="two", grid=GRID, inputs=inputs))
+    claimed = protocol.claim(runtime, key, "w", POLICY)
+    assert claimed is not None
+    protocol.lose_inputs(runtime, claimed, 2)
+    tasks = [TaskTable(store).task(one.key) for one in inputs]
+    assert [task.state for task in tasks if task] == [State.DONE, State.EXPIRED]
+
+
+def test_an_attempt_gets_the_file_that_it_names(runtime: Runtime, store: Unreliable) -> None:
+    key = put(store, GRANULE)
+    claimed = protocol.claim(runtime, key, "w", POLICY)
+    assert claimed is not None
+    other = ArtifactFile(name="b.tif", blob="artifacts/k/c/b.tif", size=1, sha256="0")
+    assert protocol.commit(runtime, ended(claimed), [FILE, other])
+    over = MosaicSpec(name="b", grid=GRID, inputs=(Input(key=key, file="b.tif"), Input(key=key)))
+    found = protocol.claim(runtime, put(store, over), "w", POLICY)
+    assert found is not None
+    assert found.input_files == {0: (other,), 1: (FILE, other)}
+
+
+@pytest.mark.parametrize("state", [State.EXPIRED, State.WAITING])
+def test_an_input_that_is_lost_is_named_by_its_bit(
+    runtime: Runtime, store: Unreliable, state: State
+) -> None:
+    other = CollectSpec(product="MOD13A2", collection="6", granule="h", production="1")
+    for spec in (GRANULE, other):
+        done(runtime, put(store, spec))
+    key = put(
+        store,
+        MosaicSpec(name="two", grid=GRID, inputs=(Input(key=other.key), Input(key=GRANULE.key))),
+    )
+    protocol.lose(runtime, GRANULE.key, FILE.blob)
+    if state is State.WAITING:
+        protocol.change_task(runtime, GRANULE.key, lambda task: transitions.heal(task, 1))
+    assert protocol.claim(runtime, key, "w", POLICY) is None
+    task = TaskTable(store).task(key)
+    assert task is not None
+    assert (task.state, task.missing) == (State.WAITING, 2)
+
+
+def test_the_manager_is_woken_by_ends_and_by_what_is_given_back(
+    runtime: Runtime, store: Unreliable
+) -> None:
+    key = put(store, GRANULE)
+    claimed = protocol.claim(runtime, key, "w", POLICY)
+    assert claimed is not None
+    protocol.give_back(runtime, {key: claimed.claim})
+    assert runtime.wakeups.drain() == [key]
+    claimed = protocol.claim(runtime, key, "w", POLICY)
+    assert claimed is not None
+    assert protocol.commit(runtime, ended(claimed), [FILE])
+    assert runtime.wakeups.drain() == [key]
+    assert not protocol.commit(runtime, replace(ended(claimed), claim="another's"), [FILE])
+    assert runtime.wakeups.drain() == []
+
+
+def test_another_end_of_the_same_number_is_not_ours(runtime: Runtime, store: Unreliable) -> None:
+    """The manager gave the attempt up, and its worker commits it."""
+    key = put(store, GRANULE)
+    claimed = protocol.claim(runtime, key, "w", POLICY)
+    assert claimed is not None
+    assert protocol.fail(runtime, ended(claimed, Category.WORKER_LOST), POLICY)
+    assert not protocol.commit(runtime, ended(claimed), [FILE])
+    assert not protocol.fail(runtime, ended(claimed, Category.UNKNOWN), POLICY)
+    stranger = replace(ended(claimed, Category.WORKER_LOST), claim="another's")
+    assert not protocol.fail(runtime, stranger, POLICY)
+    assert protocol.fail(runtime, ended(claimed, Category.WORKER_LOST), POLICY)
+
+
+def test_a_worker_gets_its_own_orders_only(runtime: Runtime, store: Unreliable) -> None:
+    clock = runtime.clock
+    workers.beat(store, clock, row("a"))
+    for claim in ("a", "b"):
+        assert workers.order_kill(store, clock, "w", claim)
+        assert workers.order_move(store, clock, "w", claim)
+    found = workers.beat(store, clock, row("a", "b", sequence=2))
+    assert (found.kill, found.move) == (("a", "b"), ("a", "b"))
+    assert workers.beat(store, clock, row("b", sequence=3)).kill == ("b",)
+    assert workers.order_hold(store, clock, "w", 4.0, workers.Hold.DRAINED)
+    assert workers.list_workers(store)[0].hold is workers.Hold.NONE
+    assert workers.order_hold(store, clock, "w", 5.0, workers.Hold.DRAINED)
+    assert workers.beat(store, clock, row(sequence=4)).hold is workers.Hold.DRAINED
+    again = replace(row(), started=6.0)
+    assert workers.beat(store, clock, again).hold is workers.Hold.NONE
+
+
+def test_the_cursor_names_what_may_still_have_events(store: Unreliable) -> None:
+    history.take_over(store, 1)
+    first, second = [event(1)], [event(2)]
+    history.count(store, first, epoch=1)
+    history.count(store, second, epoch=1, keep=[history.attempt_id(one) for one in first])
+    history.count(store, first, epoch=1)
+    (found,) = history.class_statistics(store).values()
+    assert found.count == 2
+    assert history.take_over(store, 2) == {history.attempt_id(one) for one in (*first, *second)}
+
+
+def test_failures_do_not_count_in_the_mean(store: Unreliable) -> None:
+    history.take_over(store, 1)
+    history.count(store, [event(1), event(2, Category.UNKNOWN, 100.0)], epoch=1)
+    (found,) = history.class_statistics(store).values()
+    assert (found.count, found.mean) == (1, 1.0)

@@ -1,6 +1,7 @@
 """The state machine: every transition from every state, and what no sequence of them may do."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -8,10 +9,10 @@ from hypothesis import strategies as st
 
 from tasks.errors import FencedError
 from tasks.model.categories import RULES, Category, Retry
-from tasks.model.model import ArtifactFile, Attempt, Phase, State, Task
+from tasks.model.model import ArtifactFile, Attempt, Phase, State, Task, TaskOutcome
 from tasks.model.spec import CollectSpec, GridSpec, Input, MosaicSpec
 from tasks.storage.memory_store import MemoryStore
-from tasks.storage.store import Row
+from tasks.storage.store import Insert, Operation, Row
 from tasks.tables import task_table, transitions
 from tasks.tables.task_rows import Edge, Interest
 from tasks.tables.task_table import MARKERS, RowKind, TaskTable, kind_of
@@ -209,8 +210,9 @@ def test_a_task_put_off_is_not_claimed_before_it_is_woken() -> None:
     put_off = task(State.READY, not_before=50.0)
     with pytest.raises(FencedError):
         transitions.claim(put_off, "c", "w", 60.0)
-    with pytest.raises(FencedError):
-        transitions.wake(put_off, 49.0)
+    for early in (put_off, task(State.READY)):
+        with pytest.raises(FencedError):
+            transitions.wake(early, 49.0)
     woken = transitions.wake(put_off, 50.0).task
     assert transitions.claim(woken, "c", "w", 60.0).task.attempt == 1
 
@@ -301,8 +303,13 @@ def test_a_lacking_input_that_is_revived_is_waited_for_again() -> None:
 
 
 def test_supersede_only_when_all_ended_and_some_lack() -> None:
-    with pytest.raises(FencedError):
-        transitions.supersede(task(State.WAITING), "next")
+    for early in (
+        task(State.WAITING),
+        task(State.WAITING, lacking=1, missing=2),
+        task(State.FAILED, lacking=1),
+    ):
+        with pytest.raises(FencedError):
+            transitions.supersede(early, "next")
     told = transitions.tell(task(State.WAITING), 3, 1).task
     after = transitions.supersede(told, "next").task
     assert (after.state, after.category, after.fallback) == (
@@ -391,3 +398,476 @@ def test_an_attempt_keeps_the_end_of_a_long_log() -> None:
     kept = tasks.attempts(record.key)[0]
     assert kept.log.endswith("Traceback: the end")
     assert len(kept.log) == 16_384
+
+
+def test_an_input_that_is_made_after_all_is_no_longer_lacking() -> None:
+    told = transitions.tell(task(State.WAITING), 1, 1).task
+    assert (told.missing, told.lacking) == (2, 1)
+    made = transitions.tell(told, 1, 0).task
+    assert (made.missing, made.lacking, made.state) == (2, 0, State.WAITING)
+    assert transitions.tell(made, 2, 0).task.state is State.READY
+
+
+def test_a_late_report_does_not_count_against_an_input_that_was_there() -> None:
+    told = transitions.tell(task(State.WAITING), 1, 0).task
+    late = transitions.tell(told, 1, 1).task
+    assert (late.missing, late.lacking) == (2, 0)
+
+
+@pytest.mark.parametrize("state", [State.FAILED, State.CANCELLED, State.EXPIRED])
+def test_who_revives_a_task_sponsors_it(state: State) -> None:
+    """The sponsor of before may be paused, or have ended."""
+    change = transitions.add_interest(task(state), interest(), 0)
+    assert (change.task.sponsor, change.task.generation) == ("r2", 2)
+
+
+@pytest.mark.parametrize("category", [Category.SERVER_BUSY, Category.CANCELLED, Category.UNKNOWN])
+def test_an_attempt_that_failed_holds_nothing_any_more(category: Category) -> None:
+    """Whoever reads the task then, and compares claims, is not to take it for its own."""
+    after = failing(category)(task(State.RUNNING)).task
+    assert (after.claim, after.worker) == ("", "")
+
+
+def events(change: Change) -> list[str]:
+    """What the completion events of a change say."""
+    rows = [op.row for op in change.operations if kind_of(op.row) is RowKind.COMPLETION_EVENT]
+    return [row.rpartition("|")[2] for row in rows]
+
+
+WAITS = {
+    "reconsidered": lambda: transitions.reconsider(task(State.WAITING, lacking=1, missing=2), 1),
+    "revived": lambda: transitions.add_interest(task(State.FAILED), interest(), 1),
+    "healed": lambda: transitions.heal(task(State.DONE), 1),
+    "retried": lambda: transitions.retry(task(State.FAILED), [interest("r1")], 1),
+}
+
+
+@pytest.mark.parametrize("how", WAITS)
+def test_a_task_that_begins_to_wait_again_says_so(how: str) -> None:
+    """Its inputs may have ended before, and nobody would look."""
+    change = WAITS[how]()
+    assert change.task.state is State.WAITING
+    assert events(change) == [f"w{change.task.generation:06d}"]
+
+
+def test_each_end_has_its_event() -> None:
+    assert events(transitions.commit(task(State.RUNNING), attempt(), FILES)) == ["000001"]
+    assert events(failing(Category.SERVER_BUSY)(task(State.RUNNING))) == ["000001"]
+    waiting = task(State.WAITING, missing=0, lacking=1)
+    assert events(transitions.supersede(waiting, "next")) == ["g000001"]
+    assert events(transitions.stop(task(State.READY), Category.UNKNOWN, "x", "y")) == ["g000001"]
+    assert events(transitions.give_back(task(State.RUNNING), "c")) == ["b000001"]
+
+
+@pytest.mark.parametrize("claim", ["other", ""])
+def test_only_its_claim_gives_a_task_back(claim: str) -> None:
+    with pytest.raises(FencedError):
+        transitions.give_back(task(State.RUNNING), claim)
+    back = transitions.give_back(task(State.RUNNING), "c", Category.WORKER_LOST).task
+    assert (back.state, back.claim, back.retries, back.alone) == (State.READY, "", 0, True)
+
+
+def test_what_is_revived_begins_with_a_fresh_budget() -> None:
+    spent = {"retries": 2, "strikes": 2, "losses": 9, "lacking": 1, "fallback": "f", "reason": "x"}
+    fresh = transitions.add_interest(task(State.FAILED, **spent), interest(), 0).task
+    for name, value in {"retries": 0, "strikes": 0, "losses": 0, "lacking": 0}.items():
+        assert getattr(fresh, name) == value
+    assert (fresh.fallback, fresh.reason, fresh.category, fresh.files) == ("", "", None, ())
+
+
+def test_one_lost_file_of_several_is_enough() -> None:
+    files = (*FILES, ArtifactFile(name="b", blob="artifacts/x/c/b", size=1, sha256="0"))
+    for file in files:
+        lost = transitions.lose(task(State.DONE, files=files), file.blob).task
+        assert lost.state is State.EXPIRED
+
+
+def test_a_task_made_again_keeps_its_dependents() -> None:
+    edge = Edge(key=KEY, dependent="d" * 64, bits=1)
+    healed = transitions.heal(task(State.DONE), 0, (edge,))
+    assert healed.task.has_dependents
+    assert [op.row for op in healed.operations if kind_of(op.row) is RowKind.EDGE]
+    assert transitions.link(task(State.RUNNING), (edge,)).task.has_dependents
+
+
+def test_interests_that_are_not_there_are_not_counted_on() -> None:
+    for change in (transitions.deliver, transitions.sponsor):
+        with pytest.raises(FencedError):
+            change(task(State.DONE), "stranger")
+    assert transitions.drop(task(State.READY, interests=("r1", "r2")), "stranger").operations == ()
+
+
+def test_who_needs_nothing_more_keeps_no_task_alive() -> None:
+    shared = task(State.RUNNING, interests=("r1", "r2", "r3"))
+    past = {"r2", "r3"}.__contains__
+    assert transitions.drop(shared, "r1", past).task.state is State.CANCELLED
+    assert transitions.drop(shared, "r2", past).task.interests == ("r1", "r3")
+    assert transitions.abandon(shared, past).operations == ()
+    assert transitions.abandon(shared, lambda _: True).task.state is State.CANCELLED
+
+
+def test_a_retry_tells_those_who_ask_and_no_others() -> None:
+    asking = [interest("r1"), interest("gone")]
+    done = transitions.retry(task(State.DONE), asking, 0)
+    told = [op for op in done.operations if kind_of(op.row) is RowKind.INTEREST]
+    assert [op.row for op in told] == [task_table.interest_row("r1", KEY)]
+    row = Row(partition="k", row=told[0].row, etag="1", entity=told[0].entity)  # type: ignore[union-attr]
+    assert task_table.INTEREST.load(row).files == FILES
+    with pytest.raises(FencedError):
+        transitions.retry(task(State.FAILED), [interest("gone")], 0)
+
+
+def test_a_retried_task_waits_for_what_may_come_only() -> None:
+    again = transitions.retry(task(State.FAILED), [interest("r1")], 2, 1).task
+    assert (again.state, again.missing, again.lacking) == (State.WAITING, 2, 1)
+
+
+def test_a_back_off_ends_with_the_state_that_it_was_for() -> None:
+    put_off = task(State.READY, not_before=50.0)
+    assert transitions.drop(put_off, "r1").task.not_before == 0.0
+
+
+def test_a_commit_forgets_why_the_attempt_before_failed() -> None:
+    running = task(State.RUNNING, category=Category.SERVER_BUSY)
+    assert transitions.commit(running, attempt(), FILES).task.category is None
+
+
+def test_an_input_is_made_again_within_the_budget() -> None:
+    lost = failing(Category.CORRUPT_BLOB_READ, healing=1)
+    assert lost(task(State.RUNNING, retries=1)).task.state is State.WAITING
+    assert lost(task(State.RUNNING, retries=2)).task.state is State.FAILED
+
+
+def test_a_failure_that_is_tried_once_is_not_tried_after_others() -> None:
+    once = Category.STORAGE_CLIENT_ERROR
+    assert failing(once)(task(State.RUNNING)).task.state is State.READY
+    assert failing(once)(task(State.RUNNING, retries=1)).task.state is State.FAILED
+    assert failing(Category.OUT_OF_MEMORY)(task(State.RUNNING, retries=1)).task.state is State.READY
+
+
+def test_the_first_back_off_is_the_shortest() -> None:
+    assert failing(Category.SERVER_BUSY)(task(State.RUNNING)).task.not_before == 110.0
+    assert failing(Category.SERVER_BUSY)(task(State.RUNNING, retries=1)).task.not_before == 120.0
+
+
+# --- exactly what becomes of a task and its rows ---
+
+SPENT = {
+    "worker": "w",
+    "claim": "c",
+    "retries": 2,
+    "strikes": 1,
+    "losses": 3,
+    "not_before": 9.0,
+    "lacking": 1,
+    "category": Category.UNKNOWN,
+    "fallback": "f",
+    "reason": "because",
+    "files": FILES,
+}
+FRESH = {
+    "worker": "",
+    "claim": "",
+    "retries": 0,
+    "strikes": 0,
+    "losses": 0,
+    "not_before": 0.0,
+    "missing": 0,
+    "lacking": 0,
+    "category": None,
+    "fallback": "",
+    "reason": "",
+    "files": (),
+    "state": State.READY,
+    "generation": 2,
+}
+ENDED = {"interests": (), "sponsor": "", "state": State.CANCELLED, "category": Category.CANCELLED}
+BUSY = {"worker": "", "claim": "", "category": Category.SERVER_BUSY, "retries": 1}
+HEALING = {"worker": "", "claim": "", "category": Category.CORRUPT_BLOB_READ, "retries": 1}
+EDGE = Edge(key=KEY, dependent="d" * 64, bits=1)
+BOTH = ("r1", "r2")
+
+EXACT: dict[str, tuple[Task, Callable[[Task], Change], Mapping[str, object]]] = {
+    "revived": (
+        task(State.FAILED, **SPENT),
+        lambda t: transitions.add_interest(t, interest(), 0),
+        {**FRESH, "interests": BOTH, "sponsor": "r2"},
+    ),
+    "wanted by another": (
+        task(State.RUNNING, has_dependents=True),
+        lambda t: transitions.add_interest(t, interest(), 3),
+        {"interests": BOTH},
+    ),
+    "wanted again": (
+        task(State.RUNNING),
+        lambda t: transitions.add_interest(t, interest("r1"), 0, (EDGE,)),
+        {"has_dependents": True},
+    ),
+    "wanted after all": (
+        task(State.DONE, interests=(), sponsor=""),
+        lambda t: transitions.add_interest(t, interest(), 0),
+        {"interests": ("r2",), "sponsor": "r2"},
+    ),
+    "linked": (
+        task(State.RUNNING),
+        lambda t: transitions.link(t, (EDGE,)),
+        {"has_dependents": True},
+    ),
+    "dropped by its sponsor": (
+        task(State.READY, interests=(*BOTH, "r3")),
+        lambda t: transitions.drop(t, "r1"),
+        {"interests": ("r2", "r3"), "sponsor": "r2"},
+    ),
+    "dropped by another": (
+        task(State.READY, interests=("r0", *BOTH)),
+        lambda t: transitions.drop(t, "r2"),
+        {"interests": ("r0", "r1")},
+    ),
+    "dropped by the last": (task(State.READY), lambda t: transitions.drop(t, "r1"), ENDED),
+    "dropped when made": (
+        task(State.DONE),
+        lambda t: transitions.drop(t, "r1"),
+        {"interests": (), "sponsor": ""},
+    ),
+    "abandoned": (
+        task(State.WAITING),
+        lambda t: transitions.abandon(t, lambda _: True),
+        ENDED,
+    ),
+    "not abandoned": (
+        task(State.WAITING),
+        lambda t: transitions.abandon(t, lambda _: False),
+        {},
+    ),
+    "delivered": (task(State.DONE), lambda t: transitions.deliver(t, "r1"), {}),
+    "under another sponsor": (
+        task(State.READY, interests=BOTH),
+        lambda t: transitions.sponsor(t, "r2"),
+        {"sponsor": "r2"},
+    ),
+    "claimed": (
+        task(State.READY, category=Category.SERVER_BUSY),
+        lambda t: transitions.claim(t, "new", "worker", 7.0, 3),
+        {
+            "state": State.RUNNING,
+            "claim": "new",
+            "worker": "worker",
+            "claimed_at": 7.0,
+            "place": 3,
+            "attempt": 1,
+        },
+    ),
+    "claimed alone": (
+        task(State.READY),
+        lambda t: transitions.claim(t, "new", "worker", 7.0),
+        {
+            "state": State.RUNNING,
+            "claim": "new",
+            "worker": "worker",
+            "claimed_at": 7.0,
+            "attempt": 1,
+        },
+    ),
+    "given back": (
+        task(State.RUNNING, category=Category.SERVER_BUSY),
+        lambda t: transitions.give_back(t, "c"),
+        {"state": State.READY, "claim": "", "worker": ""},
+    ),
+    "made": (
+        task(State.RUNNING, category=Category.SERVER_BUSY),
+        lambda t: transitions.commit(t, attempt(), FILES),
+        {"state": State.DONE, "files": FILES, "category": None},
+    ),
+    "failed for now": (
+        task(State.RUNNING),
+        failing(Category.SERVER_BUSY, asked=50.0),
+        {**BUSY, "state": State.READY, "not_before": 150.0},
+    ),
+    "failed for good": (
+        task(State.RUNNING),
+        lambda t: transitions.fail(
+            t,
+            replace(attempt(Category.BAD_IMAGE_FORMAT), message="said"),
+            POLICY,
+            now=1.0,
+            jitter=0.5,
+        ),
+        {
+            "state": State.FAILED,
+            "worker": "",
+            "claim": "",
+            "category": Category.BAD_IMAGE_FORMAT,
+            "retries": 1,
+            "reason": "said",
+        },
+    ),
+    "handed back": (
+        task(State.RUNNING),
+        failing(Category.CANCELLED),
+        {"state": State.READY, "claim": "", "worker": "", "category": Category.CANCELLED},
+    ),
+    "failed over a damaged input": (
+        task(State.RUNNING),
+        failing(Category.CORRUPT_BLOB_READ, healing=2),
+        {**HEALING, "state": State.WAITING, "missing": 2},
+    ),
+    "lost with its worker": (
+        task(State.RUNNING),
+        failing(Category.WORKER_LOST),
+        {
+            "state": State.READY,
+            "claim": "",
+            "worker": "",
+            "category": Category.WORKER_LOST,
+            "losses": 1,
+            "not_before": 110.0,
+        },
+    ),
+    "waits for what was lacking": (
+        task(State.WAITING, missing=4, lacking=3),
+        lambda t: transitions.reconsider(t, 9),
+        {"missing": 5, "lacking": 2},
+    ),
+    "waits for nothing that was lacking": (
+        task(State.WAITING, missing=4, lacking=3),
+        lambda t: transitions.reconsider(t, 8),
+        {},
+    ),
+    "does not wait": (task(State.FAILED, lacking=1), lambda t: transitions.reconsider(t, 1), {}),
+    "superseded": (
+        task(State.WAITING, missing=0, lacking=1),
+        lambda t: transitions.supersede(t, "next", "because"),
+        {
+            "state": State.FAILED,
+            "category": Category.UPSTREAM_FAILED,
+            "fallback": "next",
+            "reason": "because",
+        },
+    ),
+    "stopped": (
+        task(State.READY),
+        lambda t: transitions.stop(t, Category.USER_CODE_FAILED, "because", "said"),
+        {"state": State.FAILED, "category": Category.USER_CODE_FAILED, "reason": "because"},
+    ),
+    "woken": (
+        task(State.READY, not_before=0.5),
+        lambda t: transitions.wake(t, 0.5),
+        {"not_before": 0.0},
+    ),
+    "made again": (
+        task(State.DONE, has_dependents=True),
+        lambda t: transitions.heal(t, 1),
+        {**FRESH, "state": State.WAITING, "missing": 1},
+    ),
+    "not made again": (task(State.READY), lambda t: transitions.heal(t, 1), {}),
+    "tried again": (
+        task(State.FAILED, **SPENT, interests=BOTH),
+        lambda t: transitions.retry(t, [interest("r2")], 0),
+        {**FRESH, "sponsor": "r2"},
+    ),
+    "expired": (
+        task(State.DONE, interests=()),
+        transitions.expire,
+        {"state": State.EXPIRED, "files": ()},
+    ),
+    "lost": (
+        task(State.DONE),
+        lambda t: transitions.lose(t, FILES[0].blob),
+        {"state": State.EXPIRED, "files": ()},
+    ),
+    "not lost": (task(State.DONE), lambda t: transitions.lose(t, "another"), {}),
+}
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_what_becomes_of_a_task_and_its_markers(name: str) -> None:
+    """The whole task, and in the store the row that says so and the markers that follow from it."""
+    before, change, differs = EXACT[name]
+    store, shard = MemoryStore(), KEY[0]
+    tasks = TaskTable(store)
+    tasks.transact(
+        shard,
+        [
+            task_table.insert_task(before),
+            task_table.put_interest(interest("r1")),
+            task_table.put_interest(interest("r2")),
+            *(Insert(row=row, entity=made) for row, made in task_table.markers(before).items()),
+        ],
+    )
+    stored = tasks.task(KEY)
+    assert stored is not None
+    after = change(stored)
+    assert after.task == replace(stored, **differs)  # type: ignore[arg-type]
+    if after.operations:
+        tasks.transact(shard, after.operations)
+    assert tasks.task(KEY) == after.task
+    kept = store.tables()[task_table.TABLE]
+    found = {row.row: row.entity for row in kept if kind_of(row.row) in MARKERS}
+    assert found == task_table.markers(after.task)
+
+
+def test_what_is_written_for_a_new_task() -> None:
+    made = transitions.create(SPEC, interest(), 0, (EDGE,))
+    expected = Task(
+        key=KEY,
+        phase=Phase.COLLECTION,
+        task_class=SPEC.task_class,
+        inputs=0,
+        state=State.READY,
+        has_dependents=True,
+        interests=("r2",),
+        sponsor="r2",
+    )
+    assert made.task == expected
+    tasks = TaskTable(MemoryStore())
+    tasks.transact(KEY[0], made.operations)
+    assert tasks.task(KEY) == expected
+    assert [(one.key, one.request) for one in tasks.ready(KEY[0], 9)] == [(KEY, "r2")]
+    assert [*tasks.edges(KEY)] == [EDGE]
+    waiting = transitions.create(SPEC, interest(), 1).task
+    assert waiting == replace(expected, state=State.WAITING, missing=1, has_dependents=False)
+
+
+def applied(before: Task, change: Callable[[Task], Change]) -> TaskTable:
+    """A table after a change of its only task."""
+    tasks = TaskTable(MemoryStore())
+    markers = (Insert(row=row, entity=made) for row, made in task_table.markers(before).items())
+    rows: list[Operation] = [task_table.insert_task(before), *markers]
+    tasks.transact(KEY[0], [*rows, task_table.put_interest(interest("r1"))])
+    stored = tasks.task(KEY)
+    assert stored is not None
+    tasks.transact(KEY[0], change(stored).operations)
+    return tasks
+
+
+def test_what_is_written_for_requests_and_dependents() -> None:
+    assert [*applied(task(State.RUNNING), lambda t: transitions.link(t, (EDGE,))).edges(KEY)] == [
+        EDGE
+    ]
+    dropped = applied(task(State.READY), lambda t: transitions.drop(t, "r1"))
+    assert dropped.interest("r1", KEY) is None
+    delivered = applied(task(State.DONE), lambda t: transitions.deliver(t, "r1"))
+    assert delivered.interest("r1", KEY) == replace(
+        interest("r1"), outcome=TaskOutcome.DONE, files=FILES
+    )
+    told = replace(
+        interest("r1"),
+        outcome=TaskOutcome.FAILED,
+        category=Category.UNKNOWN,
+        message="said",
+        stopped=True,
+    )
+    again = applied(task(State.FAILED), lambda t: transitions.retry(t, [told], 0))
+    assert again.interest("r1", KEY) == interest("r1")
+    made = applied(task(State.DONE), lambda t: transitions.retry(t, [told], 0))
+    assert made.interest("r1", KEY) == replace(
+        interest("r1"), outcome=TaskOutcome.DONE, reused=True, files=FILES
+    )
+    stopped = applied(
+        task(State.READY),
+        lambda t: transitions.stop(t, Category.USER_CODE_FAILED, "because", "said"),
+    )
+    (event,) = stopped.events(KEY[0], 9)
+    assert (event.message, event.category) == ("said", Category.USER_CODE_FAILED)
+    waiting = applied(task(State.WAITING), lambda t: transitions.add_interest(t, interest(), 1))
+    assert waiting.events(KEY[0], 9) == []

@@ -1,0 +1,260 @@
+"""The sweep reads all that is ready, running or unprocessed, a shard at a time; so does a look."""
+
+from dataclasses import replace
+
+import pytest
+
+from service_manager.fleet.attempts import Attempts
+from service_manager.options import ManagerOptions
+from service_manager.tasks import sweep
+from service_manager.tasks.dispatch import Dispatch
+from service_manager.tasks.manager_cache import WatchedAttempt
+from service_manager.tasks.ready import ReadyTasks
+from service_manager.tasks.sweep import Sweep, read_running
+from tasks.errors import StoreError
+from tasks.model.categories import Category
+from tasks.model.model import State
+from tasks.model.spec import CollectSpec
+from tasks.model.task_keys import shard
+from tasks.tables import transitions, workers
+from tasks.tables.task_rows import CompletionEvent
+from tasks.tables.transitions import RetryPolicy
+from tasks.tables.workers import RunningAttempt, WorkerRow
+from tests.service_manager.scene import Scene
+from tests.service_manager.workbench import collect
+
+MANY = sorted((collect(f"g{i}") for i in range(300)), key=lambda spec: spec.key)
+SHARD = shard(MANY[0].key)
+HERE = [spec for spec in MANY if shard(spec.key) == SHARD]
+A, B = HERE[0], HERE[1]
+
+
+@pytest.fixture
+def scene() -> Scene:
+    scene = Scene()
+    scene.request("r")
+    return scene
+
+
+@pytest.fixture
+def dispatch() -> Dispatch:
+    return Dispatch(window=100, resend=30.0)
+
+
+@pytest.fixture
+def sweeping(scene: Scene, dispatch: Dispatch) -> Sweep:
+    return Sweep(scene.runtime, scene.cache, dispatch, 30.0)
+
+
+@pytest.mark.parametrize(("first", "page"), [(1, 3), (2, 3), (4, 3), (5, 2)])
+def test_of_the_request_that_a_page_ends_in_the_rest_is_read(
+    scene: Scene, sweeping: Sweep, monkeypatch: pytest.MonkeyPatch, first: int, page: int
+) -> None:
+    """Only of a request that fills a page is the rest left for another time."""
+    monkeypatch.setattr(sweep, "_PAGE", page)
+    for i, spec in enumerate(HERE[: first + 2]):
+        scene.write(spec, "a" if i < first else "b")
+    found, until = sweeping._ready(SHARD)
+    assert all(spec.key in found or spec.key > until["a"] for spec in HERE[:first])
+    assert all(spec.key in found for spec in HERE[first : first + 2])
+
+
+def test_what_a_sweep_did_not_read_of_a_request_stays_ready(
+    scene: Scene, dispatch: Dispatch, sweeping: Sweep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sweep, "_PAGE", 2)
+    for spec in HERE[:5]:
+        scene.write(spec)
+        dispatch.add(spec.key, "r")
+    sweeping.run(SHARD)
+    assert len(dispatch) == 5
+
+
+def test_a_sweep_finds_events_back_offs_and_what_runs(scene: Scene, sweeping: Sweep) -> None:
+    scene.write(A)
+    scene.write(B)
+    assert not sweeping.run(SHARD).has_events
+    scene.run(A, Category.SERVER_BUSY, RetryPolicy())
+    claim = scene.claim(B).claim
+    swept = sweeping.run(SHARD)
+    assert swept.has_events
+    assert [key for _, key in swept.later] == [A.key]
+    assert scene.cache.running[B.key].claim == claim
+
+
+def test_a_sweep_forgets_attempts_that_are_over_and_tells_the_next_from_them(
+    scene: Scene, sweeping: Sweep
+) -> None:
+    scene.write(A)
+    scene.claim(A)
+    sweeping.run(SHARD)
+    first = scene.cache.running[A.key]
+    first.begun, first.since = True, -1000.0
+    scene.change(A, lambda task: transitions.give_back(task, first.claim))
+    second = scene.claim(A).claim
+    sweeping.run(SHARD)
+    assert scene.cache.running[A.key].claim == second
+    assert scene.cache.running[A.key].begun is None
+    scene.change(A, lambda task: transitions.give_back(task, second))
+    sweeping.run(SHARD)
+    assert scene.cache.running == {}
+
+
+# --- attempts ---
+
+
+def looking(scene: Scene, dispatch: Dispatch) -> Attempts:
+    return Attempts(scene.runtime, ManagerOptions(), scene.cache, dispatch)
+
+
+def beat(scene: Scene, sequence: int, *claims: tuple[CollectSpec, str], ago: float = 0.0) -> None:
+    row = WorkerRow(
+        name="w",
+        host="h",
+        slots=1,
+        started=1.0,
+        beat_at=1.0,
+        sequence=sequence,
+        attempts=tuple(
+            RunningAttempt(
+                key=spec.key,
+                claim=claim,
+                started_ago=ago,
+                phase=spec.phase,
+                task_class=spec.task_class,
+            )
+            for spec, claim in claims
+        ),
+    )
+    workers.beat(scene.store, scene.runtime.clock, row)
+
+
+def orders(scene: Scene) -> tuple[str, ...]:
+    (row,) = workers.list_workers(scene.store)
+    return row.orders
+
+
+def test_an_attempt_that_nobody_waits_for_is_killed_at_the_second_look(
+    scene: Scene, dispatch: Dispatch
+) -> None:
+    """At the first it may be on its way to its end."""
+    scene.write(A)
+    claim = scene.claim(A).claim
+    scene.change(A, lambda task: transitions.drop(task, "r"))
+    attempts = looking(scene, dispatch)
+    for sequence, killed in ((1, ()), (2, (claim,))):
+        beat(scene, sequence, (A, claim))
+        attempts.look()
+        assert orders(scene) == killed
+
+
+def test_a_new_manager_takes_an_attempt_for_as_old_as_it_is(
+    scene: Scene, dispatch: Dispatch
+) -> None:
+    scene.runtime.clock.sleep(1000)
+    scene.write(A)
+    beat(scene, 1, (A, scene.claim(A).claim), ago=900.0)
+    looking(scene, dispatch).look()
+    watched = scene.cache.running[A.key]
+    assert scene.runtime.clock.monotonic() - watched.since == 900.0
+    assert watched.in_hand
+
+
+def watched(scene: Scene, number: int) -> WatchedAttempt:
+    found = read_running(scene.tasks, SHARD, 0.0)[A.key]
+    assert found.attempt == number
+    scene.cache.running[A.key] = found
+    return found
+
+
+def event(scene: Scene) -> CompletionEvent:
+    return scene.tasks.events(SHARD, 10)[0]
+
+
+def test_a_late_event_does_not_end_the_watch_of_the_next_attempt(
+    scene: Scene, dispatch: Dispatch
+) -> None:
+    scene.write(A)
+    scene.run(A, Category.CANCELLED)
+    scene.claim(A)
+    found = watched(scene, 2)
+    attempts = looking(scene, dispatch)
+    attempts.ended(event(scene))
+    assert scene.cache.running == {A.key: found}
+    attempts.ended(replace(event(scene), number=2))
+    assert scene.cache.running == {}
+
+
+def test_a_kill_is_ordered_once(scene: Scene, dispatch: Dispatch) -> None:
+    scene.write(A)
+    claim = scene.claim(A).claim
+    clock, attempts = scene.runtime.clock, looking(scene, dispatch)
+    beat(scene, 1, (A, claim))
+    attempts.look()
+    clock.sleep(10**6)
+    beat(scene, 2, (A, claim), ago=10.0**6)
+    attempts.look()
+    assert orders(scene) == (claim,)
+    assert scene.cache.running[A.key].ordered == clock.monotonic()
+    clock.sleep(10)
+    beat(scene, 3, (A, claim), ago=10.0**6)
+    attempts.look()
+    assert scene.cache.running[A.key].ordered == clock.monotonic() - 10
+
+
+# --- back-offs and sponsors ---
+
+
+def waiting(scene: Scene, dispatch: Dispatch) -> ReadyTasks:
+    return ReadyTasks(scene.runtime, ManagerOptions(), scene.cache, dispatch)
+
+
+def test_the_end_of_a_back_off_is_tried_again_when_storage_fails(
+    scene: Scene, dispatch: Dispatch
+) -> None:
+    scene.write(A)
+    scene.run(A, Category.SERVER_BUSY, RetryPolicy())
+    ready = waiting(scene, dispatch)
+    ready.later(scene.task(A).not_before, A.key)
+    scene.runtime.clock.sleep(100)
+
+    def away(_table: str, _operations: object) -> None:
+        raise StoreError("no answer")
+
+    scene.store.before = away
+    with pytest.raises(StoreError):
+        ready.wake()
+    scene.store.before = lambda _table, _operations: None
+    ready.wake()
+    assert dispatch.known() == [A.key]
+    assert not scene.task(A).not_before
+
+
+def test_a_back_off_is_no_longer_than_any_can_be(scene: Scene, dispatch: Dispatch) -> None:
+    """The clock of the worker that failed may be days ahead."""
+    scene.write(A)
+    claimed, policy = scene.claim(A), RetryPolicy()
+    busy = Category.SERVER_BUSY
+    attempt = claimed.attempt(started=1.0, ended=2.0, duration=1.0, category=busy)
+    its_time = scene.runtime.clock.now() + 10**6
+    ahead = scene.change(
+        A, lambda task: transitions.fail(task, attempt, policy, now=its_time, jitter=0.5)
+    )
+    ready = waiting(scene, dispatch)
+    ready.later(ahead.not_before, A.key)
+    scene.runtime.clock.sleep(policy.most + 1)
+    ready.wake()
+    assert dispatch.known() == [A.key]
+
+
+def test_a_task_of_a_paused_request_runs_for_another_that_wants_it(
+    scene: Scene, dispatch: Dispatch
+) -> None:
+    scene.request("other")
+    scene.write(A, "r", "other")
+    live = scene.cache.requests["r"]
+    live.row = replace(live.row, paused=True)
+    waiting(scene, dispatch).now(scene.task(A))
+    assert scene.task(A).sponsor == "other"
+    assert scene.task(A).state is State.READY
+    assert [key for batch in dispatch.choose(scene.cache, 0.0) for key in batch] == [A.key]
