@@ -39,6 +39,17 @@ def locked(path: Path) -> Iterator[BufferedRandom]:
         yield file
 
 
+@contextmanager
+def shared(path: Path) -> Iterator[None]:
+    """Hold a file's lock together with others that share it, waiting for who holds it alone.
+
+    The file is made where it is missing. It must not be removed while others may use it.
+    """
+    with path.open("ab") as file:
+        fcntl.flock(file, fcntl.LOCK_SH)
+        yield
+
+
 def _is_at(path: Path, lock: BufferedWriter) -> bool:
     """Whether the file was not removed between opening and locking it."""
     try:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 _PROC = Path("/proc")
-_HELD = re.compile(rb"^Rss(?:Anon|Shmem):\s+(\d+) kB$", re.MULTILINE)
+_HELD = re.compile(rb"^(?:RssAnon|RssShmem|VmPTE|VmSwap|HugetlbPages):\s+(\d+) kB$", re.MULTILINE)
 
 
 def descendants(root: int) -> list[int]:
@@ -68,12 +68,19 @@ def _parents() -> Iterator[tuple[int, int]]:
 
 
 def memory(pid: int) -> int:
-    """Return the bytes a process holds itself: anonymous and shared memory, no mapped files."""
+    """Return the bytes a process holds itself: anonymous and shared memory, no mapped files.
+
+    What was swapped out and the tables of its pages count, too.
+    """
     try:
-        status = _read(f"/proc/{pid}/status")
+        held = _HELD.findall(_read(f"/proc/{pid}/status"))
+        if not held:  # its first thread has ended, or all have
+            threads = os.listdir(f"/proc/{pid}/task")  # noqa: PTH208 - as in `children`
+            found = (_HELD.findall(_read(f"/proc/{pid}/task/{one}/status")) for one in threads)
+            held = next(filter(None, found), [])
     except (FileNotFoundError, ProcessLookupError):
         return 0
-    return 1024 * sum(map(int, _HELD.findall(status)))
+    return 1024 * sum(map(int, held))
 
 
 def tree_memory(root: int) -> int:

@@ -17,7 +17,7 @@ from tasks.run.classify import AttemptError
 from tasks.settings import Settings
 from worker.sandbox import confine, sandbox
 from worker.sandbox.confined import run_confined
-from worker.sandbox.sandbox import Places, SandboxError, SandboxLimits, Tier
+from worker.sandbox.sandbox import Places, SandboxLimits, Tier
 
 PYTHON = ("python", "run.py")
 SECRET = "AccountKey=do-not-show"
@@ -205,6 +205,15 @@ def test_a_failure_shows_the_last_line(tier: Tier, places: Places) -> None:
     assert "exit code 1: no snow today" in str(error)
 
 
+def test_what_is_printed_loses_control_characters(
+    tier: Tier, places: Places, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run(tier, places, r"print('\x1b[31mred\x07', 'plain\ttext', end='')")
+    printed = capfd.readouterr().out
+    assert "\x1b" not in printed
+    assert "?[31mred? plain\ttext" in printed
+
+
 def test_time_is_bounded(tier: Tier, places: Places) -> None:
     error = failure(tier, places, "import time; time.sleep(60)", bounds(seconds=0.5))
     assert error.category is Category.USER_CODE_TIMED_OUT
@@ -278,18 +287,36 @@ def test_a_command_that_does_not_exist_is_the_users_failure(tier: Tier, places: 
     assert "no-such-program" in str(error)
 
 
-def test_the_report_names_the_tier_and_what_it_lacks() -> None:
+def without_bubblewrap(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(Path(sys.executable).parent))
+
+
+def test_the_strongest_tier_that_works_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    if problem := sandbox.probe_bubblewrap():
+        pytest.skip(f"bubblewrap does not work here: {problem}")
+    for least in ("bubblewrap", "limits"):
+        assert sandbox.report(Settings(sandbox=least)).tier == "bubblewrap"
+    without_bubblewrap(monkeypatch)
     limits = sandbox.report(Settings(sandbox="limits"))
     assert limits.tier == "limits"
-    assert "own process namespace" in limits.lacks
-    assert limits.line.startswith("limits: ")
+    assert limits.line.startswith("limits: no network")
+    assert any(text.startswith("own process namespace") for text in limits.lacks)
 
 
-def test_a_demanded_tier_that_does_not_work_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", str(Path(sys.executable).parent))
-    with pytest.raises(SandboxError, match="bwrap is not installed"):
-        sandbox.report(Settings(sandbox="bubblewrap"))
-    assert sandbox.report(Settings(sandbox="auto")).tier == "limits"
+def test_a_weaker_tier_than_allowed_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    without_bubblewrap(monkeypatch)
+    found = sandbox.report(Settings(sandbox="bubblewrap"))
+    assert found.tier is None
+    assert "bwrap is not installed" in found.line
+    assert "SWATHMILL_SANDBOX=limits" in found.remedy
+
+
+def test_without_landlock_the_tier_limits_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    without_bubblewrap(monkeypatch)
+    monkeypatch.setattr(confine, "landlock_abi", lambda: 0)
+    found = sandbox.report(Settings(sandbox="limits"))
+    assert found.tier is None
+    assert "Landlock" in found.remedy
 
 
 @pytest.mark.parametrize("way", ["a link to a file", "a link to a folder"])

@@ -19,14 +19,25 @@ from processes import proctree
 from processes.parents import become_subreaper, die_with_parent
 from tasks.model.categories import Category
 from tasks.run.classify import AttemptError, is_full
+from worker.sandbox.accounts import Accounts
 from worker.sandbox.plain_paths import PlainPaths
-from worker.sandbox.sandbox import Places, SandboxLimits, Tier, command_line, environment, inside
+from worker.sandbox.reading.read_rasters import plain
+from worker.sandbox.sandbox import (
+    Places,
+    SandboxLimits,
+    Tier,
+    command_line,
+    environment,
+    give_folders,
+    inside,
+)
 
 POLL_SECONDS = 0.1
 _LEAST_ROOM = 2**16  # bytes; a disk with less is full
 _TAIL = 4096
-_OWN_PROCESSES = 3  # two of bubblewrap and the launcher
-_DEPTH = 64  # levels of folders below OUTPUT_DIR that are counted
+# What a terminal or a log's reader takes for an order, replaced in what a program prints.
+_UNPRINTABLE = bytes(set(range(32)) - set(b"\t\n\r")) + b"\x7f"
+_PLAIN = bytes.maketrans(_UNPRINTABLE, b"?" * len(_UNPRINTABLE))
 
 
 class _Fork:
@@ -85,6 +96,7 @@ class _Run:
         return bool(data)
 
     def _tell(self, text: bytes) -> None:
+        text = text.translate(_PLAIN)
         self.tail += text
         del self.tail[:-_TAIL]
         sys.stdout.buffer.write(text)
@@ -94,19 +106,27 @@ class _Run:
         """Return the last line that the program printed; nothing more is read."""
         self._tell(self.paths.end())
         lines = self.tail.decode("utf-8", "replace").strip().splitlines()
-        return lines[-1].strip()[:300] if lines else "it printed nothing"
+        return plain(lines[-1].strip())[:300] if lines else "it printed nothing"
 
 
 def run_confined(
-    tier: Tier, command: tuple[str, ...], places: Places, bounds: SandboxLimits
+    tier: Tier,
+    command: tuple[str, ...],
+    places: Places,
+    bounds: SandboxLimits,
+    *,
+    called: str = "",
 ) -> None:
     """Run `command INPUT_DIR OUTPUT_DIR` to its end; none of its processes is left afterwards.
+
+    Errors call the program by its command, or as it is `called`.
 
     Raises:
         AttemptError: user code failed, user code timed out, or out of memory.
     """
 
     def start() -> subprocess.Popen[bytes]:
+        give_folders(tier, places.outputs, places.temporary)
         return subprocess.Popen(
             command_line(tier, command, places, bounds),
             stdin=subprocess.DEVNULL,
@@ -117,7 +137,7 @@ def run_confined(
             start_new_session=True,
         )
 
-    _run(start, command, places, inside(tier, places), bounds)
+    _run(start, called or " ".join(command), places, inside(tier, places), bounds)
 
 
 def run_shipped(command: tuple[str, ...], places: Places, bounds: SandboxLimits) -> None:
@@ -134,7 +154,7 @@ def run_shipped(command: tuple[str, ...], places: Places, bounds: SandboxLimits)
         sys.argv = [script, *arguments, str(places.inputs), str(places.outputs)]
         runpy.run_path(script, run_name="__main__")
 
-    _run(lambda: _Fork(program), command, places, places, bounds)
+    _run(lambda: _Fork(program), " ".join(command), places, places, bounds)
 
 
 def _be_program(parent: int, output: int, program: Callable[[], None]) -> NoReturn:
@@ -161,7 +181,7 @@ def _be_program(parent: int, output: int, program: Callable[[], None]) -> NoRetu
 
 def _run(
     start: "Callable[[], subprocess.Popen[bytes] | _Fork]",
-    command: tuple[str, ...],
+    called: str,
     places: Places,
     seen: Places,
     bounds: SandboxLimits,
@@ -190,16 +210,14 @@ def _run(
         full = is_full(last_line) or _room(places.outputs) < _LEAST_ROOM
     code = process.returncode or 0
     if code != 0 and full:
-        raise AttemptError(
-            Category.OUT_OF_DISK, f"the disk is full; {' '.join(command)} said: {last_line}"
-        )
+        raise AttemptError(Category.OUT_OF_DISK, f"the disk is full; {called} said: {last_line}")
     if code != 0:
         how = f"exit code {code}"
         if code < 0:
             how = signal.Signals(-code).name
         raise AttemptError(
             Category.USER_CODE_FAILED,
-            f"{' '.join(command)} ended with {how}: {last_line}",
+            f"{called} ended with {how}: {last_line}",
         )
 
 
@@ -212,12 +230,15 @@ def _room(folder: Path) -> int:
 def _watch(run: _Run, places: Places, bounds: SandboxLimits) -> None:
     start = time.monotonic()
     end = os.pidfd_open(run.process.pid)
+    ended, checked = False, 0.0  # not reaped before `_end`, which ends its group by its number
+    uses = Accounts(places, bounds, foreign=not isinstance(run.process, _Fork))
     try:
         with selectors.DefaultSelector() as selector:
             selector.register(end, selectors.EVENT_READ)
             selector.register(run.stream, selectors.EVENT_READ)
-            while run.process.poll() is None:
+            while not ended:
                 ready = [key.fileobj for key, _ in selector.select(POLL_SECONDS)]
+                ended = end in ready
                 if run.stream in ready and not run.pump():
                     selector.unregister(run.stream)
                 if time.monotonic() - start > bounds.seconds:
@@ -226,7 +247,9 @@ def _watch(run: _Run, places: Places, bounds: SandboxLimits) -> None:
                         f"the package's time limit of {bounds.seconds:g} s is over: "
                         f"{run.last_line()}",
                     )
-                _check(run.tree(), places, bounds)
+                if ended or time.monotonic() - checked >= POLL_SECONDS:
+                    checked = time.monotonic()
+                    uses.check(run.tree())
             selector.unregister(end)
             while selector.select(0.0):  # what is still in the pipe
                 if not run.pump():
@@ -235,44 +258,9 @@ def _watch(run: _Run, places: Places, bounds: SandboxLimits) -> None:
         os.close(end)
 
 
-def _check(tree: list[int], places: Places, bounds: SandboxLimits) -> None:
-    if len(tree) > bounds.processes + _OWN_PROCESSES:
-        raise AttemptError(
-            Category.USER_CODE_FAILED,
-            f"the package runs {len(tree)} processes, its limit is {bounds.processes}: raise "
-            "`processes` under `resources`, or start fewer",
-        )
-    used = sum(proctree.memory(pid) for pid in tree)
-    if used > bounds.memory:
-        raise AttemptError(
-            Category.OUT_OF_MEMORY,
-            f"the package uses {used / 1e9:.2f} GB of memory, its limit is "
-            f"{bounds.memory / 1e9:g} GB: raise `memory_gb` under `resources`",
-        )
-    written = _size(places.outputs) + _size(places.temporary)
-    if written > bounds.output:
-        raise AttemptError(
-            Category.USER_CODE_FAILED,
-            f"the package has written {written / 1e9:.2f} GB, its limit is "
-            f"{bounds.output / 1e9:g} GB: raise `output_gb` under `resources`",
-        )
-
-
-def _size(folder: Path) -> int:
-    total = 0
-    for place, folders, files in os.walk(folder):
-        if len(Path(place).parts) - len(folder.parts) > _DEPTH:
-            folders.clear()
-        for file in files:
-            try:
-                total += (Path(place) / file).lstat().st_size
-            except FileNotFoundError:
-                continue
-    return total
-
-
 def _end(run: _Run) -> None:
     """Kill what is left of the program, detached processes too, and reap it."""
+    proctree.kill_group(run.process.pid)  # all at once, unless it may leave its group
     run.process.poll()
     while left := run.tree():
         for pid in left:

@@ -20,7 +20,7 @@ class ChildSettings:
 
     settings: Settings
     cache: Path
-    sandbox: Tier
+    sandbox: Tier | None
 
 
 @dataclass(frozen=True, kw_only=True)

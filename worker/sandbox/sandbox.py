@@ -1,12 +1,12 @@
 """The sandbox of a reduction: no network, no secrets, a read-only system, limited resources.
 
 It has two tiers. `bubblewrap` has its own namespaces for files, processes and network. `limits`
-runs where namespaces cannot be created (a container under the usual seccomp profile): resource
-limits, no_new_privs, Landlock for files and seccomp against sockets, as far as the kernel supports
-them. In this tier the program sees the machine's processes; the report names what is missing.
+runs where namespaces cannot be created (a container under the usual seccomp profile): Landlock for
+files. Both have resource limits, no_new_privs and a seccomp filter, and a user id of their own
+where the worker is root. docs/reductions.md says what each tier holds and what it does not; the
+report says it of this machine.
 """
 
-import json
 import os
 import shutil
 import subprocess
@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from tasks.errors import SwathmillError
 from tasks.settings import Settings
 from worker.sandbox import confine
 
@@ -40,15 +39,23 @@ _ETC = (
     "/etc/mime.types",
     "/etc/fonts",
 )
-_DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
-_KERNEL = ("/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/sys/devices/system/cpu")
+_DEVICES = ("/dev/null", "/dev/full", "/dev/random", "/dev/urandom")
+# Of /dev/zero, written pages could be shared that belong to no process.
+_KERNEL = ("/dev/zero", "/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/sys/devices/system/cpu")
+SHARED_MEMORY = "/dev/shm"
+"""Where a program in bubblewrap has a small file system in memory, for semaphores."""
 _SHARED_MEMORY = 256 * 2**20
 _OPEN_FILES = 1024
+_TASKS = 4  # processes and threads that may be there at once, for each of the package's processes
+_FIRST_USER = 2_000_000_000  # of the user ids of reductions; the number of the runner is added
+_ALL_USERS = ["0", "0", "4294967295"]  # /proc/self/uid_map outside a user namespace
+# What root needs to give programs a user id and to look after them (capabilities(7)): CHOWN,
+# DAC_OVERRIDE, KILL, SETGID, SETUID, SYS_PTRACE; for bubblewrap SYS_ADMIN, too.
+_NEEDED = 1 << 0 | 1 << 1 | 1 << 5 | 1 << 6 | 1 << 7 | 1 << 19
+_SYS_ADMIN = 1 << 21
+OWN_PROCESSES = 3
+"""Processes of a program's tree that are ours: two of bubblewrap and the launcher."""
 _MOST_LINKS = 40  # the limit of Linux, path_resolution(7)
-
-
-class SandboxError(SwathmillError):
-    """The sandbox that the settings demand does not work on this machine."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,9 +80,12 @@ class Places:
 
 @dataclass(frozen=True, kw_only=True)
 class SandboxReport:
-    """The tier in which reductions run, what it prevents, and what it does not."""
+    """The tier in which reductions run, what it holds, and what it does not.
 
-    tier: Tier
+    With `tier` None no reduction runs but the shipped ones, and `remedy` says why.
+    """
+
+    tier: Tier | None
     holds: tuple[str, ...]
     lacks: tuple[str, ...]
     remedy: str = ""
@@ -83,55 +93,91 @@ class SandboxReport:
     @property
     def line(self) -> str:
         """The report in one line, for the worker's row."""
-        lacks = f"; lacks {', '.join(self.lacks)}" if self.lacks else ""
+        if self.tier is None:
+            return f"none: {self.remedy}"
+        lacks = f"; does not hold: {', '.join(self.lacks)}" if self.lacks else ""
         return f"{self.tier}: {', '.join(self.holds)}{lacks}"
 
 
 def report(settings: Settings) -> SandboxReport:
-    """Probe this machine for the tier that the settings demand, or for the strongest one.
-
-    Raises:
-        SandboxError: bubblewrap is demanded and does not work here.
-    """
-    problem = "not asked for" if settings.sandbox == "limits" else probe_bubblewrap()
-    if not problem:
-        return SandboxReport(
-            tier="bubblewrap",
-            holds=(
-                "no network",
-                "own process and file namespaces",
-                "read-only system",
-                "no capabilities",
-                "resource limits",
-            ),
-            lacks=(),
-        )
+    """Probe this machine for the strongest tier that works and that the settings allow."""
+    if not (problem := probe_bubblewrap()):
+        holds = (*_HELD_BY_BOTH, "own process and file namespaces", _OWN_USER)
+        return SandboxReport(tier="bubblewrap", holds=holds, lacks=_HELD_BY_NEITHER)
     if settings.sandbox == "bubblewrap":
-        raise SandboxError(
-            f"SWATHMILL_SANDBOX demands bubblewrap, which does not work here: {problem}. Install "
-            "bubblewrap and allow user namespaces, or set SWATHMILL_SANDBOX=auto."
+        return SandboxReport(
+            tier=None,
+            holds=(),
+            lacks=(),
+            remedy=f"bubblewrap does not work here: {problem}. Install it and allow user "
+            "namespaces, or allow the weaker tier with SWATHMILL_SANDBOX=limits.",
+        )
+    if absent := _absent_for_limits():
+        return SandboxReport(
+            tier=None,
+            holds=(),
+            lacks=(),
+            remedy=f"bubblewrap does not work here: {problem}; and the tier limits needs {absent}.",
         )
     return _limits_report(problem)
 
 
+_OWN_USER = "own user id"
+_HELD_BY_BOTH = (
+    "no network and no sockets",
+    "read-only system",
+    "no capabilities",
+    "refused system calls",
+    "resource limits",
+)
+_HELD_BY_NEITHER = (
+    "bursts of memory and disk between two looks (0.1 s)",
+    "the processor's caches and timing",
+    "faults of the kernel",
+)
+
+
+def _absent_for_limits() -> str:
+    """Name what the kernel lacks without which the tier limits would be no sandbox."""
+    if not confine.landlock_abi():
+        return "Landlock (Linux 5.13 or newer, `landlock` among the security modules)"
+    return "" if confine.seccomp_known() else "x86_64 or aarch64, whose system calls are known"
+
+
 def _limits_report(problem: str) -> SandboxReport:
-    holds, lacks = ["resource limits", "no new privileges"], ["own process namespace"]
+    holds = [*_HELD_BY_BOTH, "only own files (Landlock)"]
+    lacks = ["own process namespace: it sees that other processes run"]
+    if own_user("limits") is None:
+        lacks.append(f"{_OWN_USER}: chmod, chown and utime are refused to the package")
+        if os.geteuid() == 0:
+            lacks.append("processes above the limit for a moment, because the worker is root")
+        else:
+            lacks.append("forks of others of this user fail while a fork bomb is being ended")
+    else:
+        holds.append(_OWN_USER)
     abi = confine.landlock_abi()
-    (holds if abi else lacks).append("only own files (Landlock)")
-    (holds if abi >= 6 else lacks).append("no signals to other processes")
-    (holds if confine.seccomp_known() else lacks).append("no sockets (seccomp)")
-    remedy = "" if problem == "not asked for" else f"Bubblewrap: {problem}."
-    return SandboxReport(tier="limits", holds=tuple(holds), lacks=tuple(lacks), remedy=remedy)
+    (holds if abi >= 6 else lacks).append("no signals to other processes (Linux 6.12)")
+    (holds if abi >= 5 else lacks).append("no control of devices (Linux 6.10)")
+    (holds if abi >= 3 else lacks).append("no truncation of readable files (Linux 6.2)")
+    return SandboxReport(
+        tier="limits",
+        holds=tuple(holds),
+        lacks=(*lacks, *_HELD_BY_NEITHER),
+        remedy=f"Bubblewrap does not work here: {problem}.",
+    )
 
 
 def probe_bubblewrap() -> str:
     """Explain why bubblewrap does not work here; return "" if it works."""
     if shutil.which("bwrap") is None:
         return "bwrap is not installed"
+    if not confine.seccomp_known():
+        return "the system calls of this processor are not known"
     bounds = SandboxLimits(memory=2**30, seconds=PROBE_SECONDS, processes=16, output=2**20)
     try:
         with tempfile.TemporaryDirectory(prefix="swathmill-") as name:
             here = Path(name)
+            here.chmod(0o755)
             places = Places(package=here, inputs=here, outputs=here, temporary=here)
             command = command_line("bubblewrap", ("python", "-c", "pass"), places, bounds)
             done = subprocess.run(
@@ -140,6 +186,27 @@ def probe_bubblewrap() -> str:
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)
     return "" if done.returncode == 0 else (done.stderr.strip() or f"exit code {done.returncode}")
+
+
+def own_user(tier: Tier) -> int | None:
+    """Return the user id that programs started by this process take; None: they keep its own.
+
+    Only root can give them one. In bubblewrap's user namespace others have one in effect: limits
+    count there apart, and what it can reach is only its own.
+    """
+    if os.geteuid() != 0 or Path("/proc/self/uid_map").read_text("ascii").split() != _ALL_USERS:
+        return None
+    needed = _NEEDED | (_SYS_ADMIN if tier == "bubblewrap" else 0)
+    status = Path("/proc/self/status").read_text("ascii", "replace")
+    held = int(status.partition("CapEff:")[2].split()[0], 16)
+    return _FIRST_USER + os.getpid() if held & needed == needed else None
+
+
+def give_folders(tier: Tier, *folders: Path) -> None:
+    """Make the folders the property of the user that programs run as."""
+    if (user := own_user(tier)) is not None:
+        for folder in folders:
+            os.chown(folder, user, user)
 
 
 def environment(tier: Tier, places: Places) -> dict[str, str]:
@@ -165,16 +232,18 @@ def command_line(
     """Build the command that runs `command INPUT_DIR OUTPUT_DIR` within the sandbox."""
     seen = inside(tier, places)
     program = [*command, str(seen.inputs), str(seen.outputs)]
-    policy: dict[str, object] = {"limits": _rlimits(bounds)}
-    if tier == "limits":
-        policy["sockets"] = not confine.seccomp_known()
-        if confine.landlock_abi():
-            read = [*_readable(), str(places.package), str(places.inputs), *_KERNEL]
-            policy["read"] = read
-            policy["write"] = [str(places.outputs), str(places.temporary), *_DEVICES]
-        return [sys.executable, "-I", "-S", str(_CONFINE), json.dumps(policy), *program]
-    confined = [sys.executable, "-I", "-S", "/swathmill/confine.py", json.dumps(policy)]
-    return [*_bubblewrap(places), "--", *confined, *program]
+    policy = [f"{name}={value}" for name, value in _rlimits(bounds).items()]
+    policy += [f"tasks={_TASKS * (bounds.processes + OWN_PROCESSES)}"]
+    if (user := own_user(tier)) is not None:
+        policy += [f"user={user}"]
+    if tier == "bubblewrap":
+        launcher = [sys.executable, "-I", "-S", "/swathmill/confine.py"]
+        return [*_bubblewrap(places), "--", *launcher, *policy, "--", *program]
+    read = (*_readable(), str(places.package), str(places.inputs), *_KERNEL)
+    policy += [f"read={path}" for path in read]
+    policy += [f"write={path}" for path in (places.outputs, places.temporary, *_DEVICES)]
+    policy += ["one_group", "shared" if user is None else "search"]
+    return [sys.executable, "-I", "-S", str(_CONFINE), *policy, "--", *program]
 
 
 def inside(tier: Tier, places: Places) -> Places:
@@ -229,31 +298,36 @@ def _links_outside(mounted: list[str]) -> dict[str, str]:
 
 def _bubblewrap(places: Places) -> list[str]:
     seen = inside("bubblewrap", places)
-    # Own namespaces of every kind, no capability, an own terminal, and an end with this process.
-    command = [
-        shutil.which("bwrap") or "bwrap",
-        "--unshare-all",
-        "--die-with-parent",
-        "--new-session",
-        "--cap-drop",
-        "ALL",
-    ]
-    command += ["--uid", "65534", "--gid", "65534", "--hostname", "swathmill", "--clearenv"]
+    # Own namespaces of every kind, an own terminal, and an end with this process.
+    command = [shutil.which("bwrap") or "bwrap", "--die-with-parent", "--new-session"]
+    command += ["--cap-drop", "ALL"]
+    if own_user("bubblewrap") is None:
+        command += ["--unshare-all", "--uid", "65534", "--gid", "65534"]
+    else:  # root, whose number counts against no limit, also where a namespace shows another one
+        command += ["--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts"]
+        command += ["--unshare-cgroup-try", "--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
+    command += ["--hostname", "swathmill", "--clearenv"]
     for name, value in environment("bubblewrap", places).items():
         command += ["--setenv", name, value]
     command += ["--proc", "/proc", "--dev", "/dev"]
-    command += ["--size", str(_SHARED_MEMORY), "--tmpfs", "/dev/shm"]
+    command += ["--perms", "1777", "--size", str(_SHARED_MEMORY), "--tmpfs", SHARED_MEMORY]
     command += ["--bind", str(places.temporary), str(seen.temporary)]
     readable = _readable()
+    # Made here, the folders above are open to all; bubblewrap would make them for root alone.
+    links = _links_outside(readable)
+    above = (str(up) for path in (*readable, *links) for up in reversed(Path(path).parents[:-1]))
+    for folder in dict.fromkeys((*above, str(seen.package.parent))):
+        command += ["--dir", folder]
     for path in readable:
         command += ["--ro-bind-try", path, path]
-    for link, target in _links_outside(readable).items():
+    for link, target in links.items():
         command += ["--symlink", target, link]
     command += ["--ro-bind", str(_CONFINE), "/swathmill/confine.py"]
     command += ["--ro-bind", str(places.package), str(seen.package)]
     command += ["--ro-bind", str(places.inputs), str(seen.inputs)]
     command += ["--bind", str(places.outputs), str(seen.outputs)]
-    return [*command, "--remount-ro", "/", "--chdir", str(seen.package)]
+    command += ["--remount-ro", "/dev", "--remount-ro", "/"]
+    return [*command, "--chdir", str(seen.package)]
 
 
 def _rlimits(bounds: SandboxLimits) -> dict[str, int]:

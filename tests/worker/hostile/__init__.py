@@ -1,0 +1,1 @@
+"""Hostile packages, run in each tier of the sandbox."""

@@ -1,0 +1,1 @@
+"""Read the rasters that a package wrote; run as a program inside the sandbox."""
