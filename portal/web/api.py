@@ -43,7 +43,8 @@ from tasks.model.task_keys import is_key
 from tasks.request.document import parse_request
 from tasks.request.resolved import resolve
 from tasks.tables import request_operations
-from tasks.tables.request_table import RequestRow
+from tasks.tables.package_operations import PackagesOf
+from tasks.tables.request_table import Rehearsal, RequestRow
 from tasks.tables.task_rows import Interest
 
 router = APIRouter(prefix="/api", tags=["requests"])
@@ -90,7 +91,7 @@ def submit(
     row = resent(portal.runtime, caller, request, idempotency_key, dry_run=dry_run)
     if row is None:
         resolved = resolve(request)
-        check(resolved, portal.settings, portal.packages)
+        check(resolved, portal.settings, portal.packages_of(caller))
         portal.holdings.check(resolved)
         row = accept(portal.runtime, caller, request, key=idempotency_key, dry_run=dry_run)
     if not dry_run:
@@ -205,6 +206,48 @@ def resume(request_id: str, caller: Caller, portal: CurrentPortal) -> RequestAns
 def confirm(request_id: str, caller: Caller, portal: CurrentPortal) -> RequestAnswer:
     """Start a request that waits for confirmation because it takes so much."""
     return RequestAnswer.of(order(portal, caller, request_id, RequestOrder.CONFIRM))
+
+
+@router.post(
+    "/requests/{request_id}/mended",
+    status_code=202,
+    summary="Go on with a mended package after a rehearsal that failed",
+)
+def go_on_mended(request_id: str, caller: Caller, portal: CurrentPortal) -> RequestAnswer:
+    """Cancel a request whose rehearsal failed, and submit its document again.
+
+    The answer is the new request. It runs the version that the document's reference means now, and
+    reuses all that is made already.
+    """
+    return RequestAnswer.of(mended(portal, caller, request_id))
+
+
+def rehearsal_failed(row: RequestRow) -> bool:
+    """Tell whether a request waits because its package failed in the rehearsal."""
+    return row.state is RequestState.HELD and row.rehearsal is Rehearsal.RUNS
+
+
+def mended(portal: Portal, caller: Person, request_id: str) -> RequestRow:
+    """Put a new request in place of one whose rehearsal failed.
+
+    Raises:
+        NotNowError: no rehearsal of the request has failed.
+        RequestRefusedError: the package is not there any more.
+    """
+    row = load_for(portal.runtime, caller, request_id)
+    if not rehearsal_failed(row):
+        raise NotNowError(
+            f"Request {row.id} does not wait because of its rehearsal: it is {row.state.value}.",
+            "Only a request whose rehearsal failed can go on with a mended package.",
+        )
+    document = request_operations.document_of(row)
+    packages = PackagesOf(portal.runtime, portal.local_packages, row.owner)
+    check(resolve(document), portal.settings, packages)
+    made = request_operations.submit(
+        portal.runtime, row.owner, document, request_id=f"{row.id}m"[-40:], retry_of=row.id
+    )
+    request_operations.order(portal.runtime, row.id, RequestOrder.CANCEL)
+    return request_operations.load(portal.runtime, made)
 
 
 def order(portal: Portal, caller: Person, request_id: str, what: RequestOrder) -> RequestRow:

@@ -10,14 +10,17 @@ from portal.core.board import Board
 from portal.core.holdings import KnownHoldings
 from portal.core.results import ResultIndex
 from portal.core.sign_in_mail import SignInDesk
+from portal.core.tokens import Person
 from portal.web.pages import Pages
 from portal.web.pictures import Pictures
 from tasks.model.packages import Packages
 from tasks.settings import Settings
 from tasks.tables.manager_lease import ManagerWatch
+from tasks.tables.package_operations import PackagesOf
 from tasks.tables.runtime import Runtime
 
 MOST_WAITING = 8  # API calls that wait for planning at once
+MOST_UPLOADING = 2  # uploaded packages that are read at once
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +29,7 @@ class Portal:
 
     settings: Settings
     runtime: Runtime
-    packages: Packages
+    local_packages: Packages
     holdings: KnownHoldings
     pages: Pages
     results: ResultIndex
@@ -37,7 +40,14 @@ class Portal:
     waiting: threading.BoundedSemaphore = field(
         default_factory=lambda: threading.BoundedSemaphore(MOST_WAITING)
     )
+    uploading: threading.BoundedSemaphore = field(
+        default_factory=lambda: threading.BoundedSemaphore(MOST_UPLOADING)
+    )
     stopping: threading.Event = field(default_factory=threading.Event)
+
+    def packages_of(self, person: Person) -> PackagesOf:
+        """Return the packages that a person may name in a request."""
+        return PackagesOf(self.runtime, self.local_packages, person.owner)
 
 
 def portal_of(request: Request) -> Portal:

@@ -112,6 +112,8 @@ def control(name: str, form: Form) -> str:
     if name.startswith("region"):
         kinds = {"bbox": _edge(parts, form), "tiles": "tiles", "geojson": "geojson"}
         return kinds.get(form.region_kind, "west")
+    if parts[:2] == ["time", "every"]:
+        return "every_to" if parts[-1] == "to" else "every_from"
     if parts[0] == "time":
         return "end" if parts[-1] == "end" or (form.start and not form.end) else "start"
     if parts[0] == "grid":
@@ -143,6 +145,8 @@ def _control_of_product(parts: Sequence[str], form: Form) -> str:
         return "product-search"
     layers = layers_of(card)
     place = int(parts[-1]) if parts[-1].isdigit() and "layers" in parts else len(layers)
+    if parts[-1] in ("use", "look_back", "look_ahead"):
+        return f"{parts[-1]}-{card.uid}"
     if "layers" not in parts:
         return f"card-{card.uid}"
     if place >= len(layers):

@@ -29,6 +29,9 @@ class ProductCard:
     layers: tuple[str, ...] = ()
     more: str = ""
     day_night: str = "any"
+    use: str = "same-day"
+    look_back: str = ""
+    look_ahead: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +50,8 @@ class Form:
     clip: str = ""
     start: str = ""
     end: str = ""
+    every_from: str = ""
+    every_to: str = ""
     grid_kind: str = "crs"
     crs: str = "EPSG:4326"
     resolution: str = "0.01"
@@ -60,6 +65,7 @@ class Form:
     units: str = "stored"
     codes: str = "mask"
     extra_bands: tuple[str, ...] = ()
+    clamp: str = ""
     cells: str = ""
     cube: str = "none"
     weight: str = "none"
@@ -67,8 +73,25 @@ class Form:
     package: str = ""
     window: str = "month"
     parameters: str = ""
+    deliver: str = "both"
     notify: str = ""
     submission: str = field(default_factory=lambda: secrets.token_hex(8))
+
+
+WINDOWS = (
+    ("date", "day"),
+    ("8-day", "8 days, as NASA's composites"),
+    ("16-day", "16 days, as NASA's composites"),
+    ("month", "month"),
+    ("season", "season"),
+    ("year", "year"),
+    ("all", "the whole time"),
+    ("day-of-year", "day of the year, over all years"),
+    ("8-day-of-year", "8 days of the year, over all years"),
+    ("month-of-year", "month of the year, over all years"),
+    ("season-of-year", "season of the year, over all years"),
+)
+"""The windows that the form offers; a document may name any number of days."""
 
 
 def read_form(data: FormData) -> Form:
@@ -93,6 +116,9 @@ def _card(data: FormData, value: str) -> ProductCard:
         layers=tuple(str(layer) for layer in data.getlist(f"layer-{uid}")),
         more=str(data.get(f"more-{uid}", "")).strip(),
         day_night=str(data.get(f"day_night-{uid}", "any")),
+        use=str(data.get(f"use-{uid}", "same-day")),
+        look_back=str(data.get(f"look_back-{uid}", "")).strip(),
+        look_ahead=str(data.get(f"look_ahead-{uid}", "")).strip(),
     )
 
 
@@ -111,21 +137,31 @@ def form_of(request: Request) -> Form:
     form = Form(
         title=request.title,
         products=tuple(
-            replace(new_card(p.name, p.collection, p.layers), day_night=p.day_night)
+            replace(
+                new_card(p.name, p.collection, p.layers),
+                day_night=p.day_night,
+                use=p.use,
+                look_back="" if p.look_back is None else str(p.look_back),
+                look_ahead="" if p.look_ahead is None else str(p.look_ahead),
+            )
             for p in request.products
         ),
         start=request.time.start.isoformat(),
         end=request.time.end.isoformat(),
+        every_from=request.time.every.first if request.time.every else "",
+        every_to=request.time.every.last if request.time.every else "",
         clip="yes" if request.region.clip else "",
         merge=request.merge,
         mask="yes" if request.mask else "",
         units=request.units,
         codes=request.codes,
         extra_bands=request.extra_bands,
+        clamp="yes" if request.clamp else "",
         cells="yes" if request.cells else "",
         cube=request.cube,
         weight=request.weight,
         on_missing=request.on_missing,
+        deliver=request.deliver,
         notify=request.notify,
     )
     return _with_choices(_with_places(form, request), request)
@@ -199,10 +235,12 @@ def read_document(form: Form) -> Read:
         "units": form.units or "stored",
         "codes": form.codes or "mask",
         "extra_bands": list(form.extra_bands),
+        "clamp": bool(form.clamp),
         "cells": bool(form.cells),
         "cube": form.cube or "none",
         "weight": form.weight or "none",
         "on_missing": form.on_missing or "skip",
+        "deliver": (form.deliver if form.package else "") or "both",
         "notify": form.notify,
     }
     parts: tuple[tuple[str, Callable[[Form], object]], ...] = (
@@ -276,7 +314,7 @@ def _products(form: Form) -> list[Document]:
     made, refused = [], []
     for index, card in enumerate(form.products):
         try:
-            made.append(_product(index, card))
+            made.append(_product(index, card, reduced=bool(form.package)))
         except RequestRefusedError as error:
             refused.append(error)
     if refused:
@@ -305,13 +343,21 @@ def _reduction(form: Form) -> Document | None:
     }
 
 
+LOOKS: Mapping[str, tuple[str, ...]] = {
+    "previous": ("look_back",),
+    "nearest": ("look_back", "look_ahead"),
+    "static": ("look_back", "look_ahead"),
+}
+"""The fields that go with a way to use a product's dates."""
+
+
 def layers_of(card: ProductCard) -> list[str]:
     """List the layers ticked, then those typed; a comma in brackets belongs to a band number."""
     typed = [name.strip() for name in _COMMA.split(card.more)]
     return [name for name in dict.fromkeys([*card.layers, *typed]) if name]
 
 
-def _product(index: int, card: ProductCard) -> Document:
+def _product(index: int, card: ProductCard, *, reduced: bool) -> Document:
     layers = layers_of(card)
     if not layers:
         raise NotFilledError(
@@ -320,7 +366,14 @@ def _product(index: int, card: ProductCard) -> Document:
             "Tick at least one layer, or remove the product.",
         )
     made: Document = {"name": card.name, "collection": card.collection, "layers": layers}
-    return made if card.day_night == "any" else {**made, "day_night": card.day_night}
+    if card.day_night != "any":
+        made["day_night"] = card.day_night
+    if reduced and card.use != "same-day":
+        made["use"] = card.use
+        for name in LOOKS.get(card.use, ()):
+            if value := getattr(card, name):
+                made[name] = value
+    return made
 
 
 def _region(form: Form) -> Document:
@@ -350,7 +403,10 @@ def _time(form: Form) -> Document:
     if absent:
         others = tuple(NotFilledError(f"time.{n}", "is empty.", "Choose a day.") for n in absent)
         raise NotFilledError(f"time.{absent[0]}", "is empty.", "Choose a day.", others[1:])
-    return {"start": form.start, "end": form.end}
+    every: Document = {}
+    if form.every_from or form.every_to:
+        every = {"every": {"from": form.every_from, "to": form.every_to}}
+    return {"start": form.start, "end": form.end, **every}
 
 
 def _grid(form: Form) -> Document:
@@ -397,7 +453,7 @@ def _yaml_mapping(name: str, text: str) -> object:
 def request_yaml(request: Request) -> str:
     """Write the request in YAML as a person would, without defaults."""
     made = request.model_dump(mode="json", exclude_defaults=True)
-    made["time"] = {"start": request.time.start, "end": request.time.end}
+    made["time"] |= {"start": request.time.start, "end": request.time.end}
     return yaml.safe_dump(
         made, sort_keys=False, default_flow_style=None, width=96, allow_unicode=True
     )

@@ -80,8 +80,12 @@ class Pictures:
 
 
 def has_picture(result: ResultFile) -> bool:
-    """Tell whether a result can have a picture: its name ends like a GeoTIFF's."""
-    return PurePosixPath(result.path).suffix.lower() in (".tif", ".tiff")
+    """Tell whether a result can have a picture: it is a raster that Swathmill wrote.
+
+    What a package handed over as a file is never opened here, whatever its name.
+    """
+    raster = PurePosixPath(result.path).suffix.lower() in (".tif", ".tiff")
+    return raster and result.file.valid_share is not None
 
 
 def _read(reader: ResultReader, result: ResultFile, side: int) -> tuple[Raster, Description]:

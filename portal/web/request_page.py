@@ -16,7 +16,7 @@ from portal.core.results import ResultFile, ResultReader
 from portal.core.submissions import load_for, read_for
 from portal.core.tokens import Person
 from portal.web import pictures
-from portal.web.api import order
+from portal.web.api import mended, order, rehearsal_failed
 from portal.web.context import CurrentPortal, Portal
 from portal.web.forms import request_yaml
 from portal.web.retries import may_retry
@@ -25,7 +25,7 @@ from tasks.model.categories import RULES, Category, Rule
 from tasks.model.gaps import join_gaps
 from tasks.model.model import Phase, RequestOrder, RequestState
 from tasks.tables import request_operations
-from tasks.tables.request_table import PhaseCount, RequestRow
+from tasks.tables.request_table import PhaseCount, Rehearsal, RequestRow
 from tasks.tables.task_rows import Interest
 
 router = APIRouter(include_in_schema=False)
@@ -250,6 +250,12 @@ def view(request_id: str, path: str, caller: Reader, portal: CurrentPortal) -> R
     )
 
 
+@router.post("/requests/{request_id}/mended")
+def go_on_mended(request_id: str, caller: Caller, portal: CurrentPortal) -> Response:
+    """Try again with the mended package, and show the request that does it."""
+    return RedirectResponse(f"/requests/{mended(portal, caller, request_id).id}", 303)
+
+
 @router.post("/requests/{request_id}/{what}")
 def give_order(
     request_id: str,
@@ -295,6 +301,7 @@ def _progress(portal: Portal, row: RequestRow) -> dict[str, object]:
         "saying": row.state.value if ended else _saying(row),
         "waits": row.state is RequestState.HELD,
         "orders": _orders(row),
+        "words": _words(row),
         "hints": _hints(row, acts=portal.pages.manager().acts),
     }
 
@@ -318,11 +325,21 @@ def _orders(row: RequestRow) -> tuple[str, ...]:
     if row.state.ended or row.state is RequestState.CANCELLING:
         return ()
     if row.state is RequestState.HELD:
-        return ("cancel",) if row.order is RequestOrder.CONFIRM else ("confirm", "cancel")
+        if row.order is RequestOrder.CONFIRM:
+            return ("cancel",)
+        return ("mended", "confirm", "cancel") if rehearsal_failed(row) else ("confirm", "cancel")
     paused = row.order is RequestOrder.PAUSE or (
         row.paused and row.order is not RequestOrder.RESUME
     )
     return ("resume" if paused else "pause", "cancel")
+
+
+_ORDERS = {"mended": "Mended: go on", "confirm": "Go on anyway", "cancel": "Give up"}
+
+
+def _words(row: RequestRow) -> dict[str, str]:
+    """Return what the buttons of orders say, where that is not the order's own name."""
+    return _ORDERS if rehearsal_failed(row) else {}
 
 
 def _hints(row: RequestRow, *, acts: bool) -> str:
@@ -337,6 +354,8 @@ def _hints(row: RequestRow, *, acts: bool) -> str:
     match row.state:
         case RequestState.SUBMITTED | RequestState.PLANNING if not acts:
             return "Not planned yet: no service manager is at work. It starts as soon as one is."
+        case RequestState.RUNNING if row.rehearsal is Rehearsal.RUNS:
+            return "Rehearsal: one run of the package goes first; the rest follows if it succeeds."
         case RequestState.SUBMITTED:
             return "Accepted. It waits for its turn to be planned."
         case RequestState.PLANNING:

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict
 from portal.core import operations
 from portal.core.answers import RequestAnswer
 from portal.core.identity import Caller, Operator, operator
-from portal.core.problems import BadCallError, BeingCancelledError
+from portal.core.problems import BadCallError, BeingCancelledError, NotNowError
 from portal.core.submissions import load_for
 from portal.core.tokens import Person
 from portal.web.context import CurrentPortal, Portal
@@ -142,13 +142,16 @@ def retry_by_operator(caller: Operator, portal: CurrentPortal, category: str) ->
 
 def may_retry(row: RequestRow) -> bool:
     """Tell whether a request has something that could be tried again."""
-    if row.state is RequestState.CANCELLING or row.retry_orders or row.dry_run:
+    waits = row.state in (RequestState.CANCELLING, RequestState.HELD)
+    if waits or row.retry_orders or row.dry_run:
         return False
     return any(count.failed for count in row.phases.values()) or bool(row.gap_count)
 
 
 def _retry(portal: Portal, caller: Person, request_id: str, category: str, task: str) -> RequestRow:
     row = load_for(portal.runtime, caller, request_id)
+    if row.state is RequestState.HELD:
+        raise NotNowError(f"Request {row.id} waits for confirmation.", "Confirm it, or cancel it.")
     scope = _scope(category, task)
     try:
         return retrying.retry(portal.runtime, row.id, scope)

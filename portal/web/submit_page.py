@@ -13,17 +13,26 @@ from portal.core import catalogue
 from portal.core.documents import MOST_BYTES, decode
 from portal.core.estimates import Estimate, estimate
 from portal.core.identity import Caller, person
+from portal.core.packages import offered
 from portal.core.problems import PortalError, TooLargeError
 from portal.core.submissions import accept, check, load_for, refusal, resent
 from portal.core.tokens import Person
 from portal.web.context import CurrentPortal, Portal
 from portal.web.field_problems import Problems, problems_of, slots_of
-from portal.web.forms import Form, form_of, new_card, read_form, request_of, request_yaml, so_far
-from reprojection.resampling import METHODS
+from portal.web.forms import (
+    WINDOWS,
+    Form,
+    form_of,
+    new_card,
+    read_form,
+    request_of,
+    request_yaml,
+    so_far,
+)
+from reprojection.resampling import TRAITS
 from tasks.errors import RequestRefusedError
 from tasks.holdings.held import check_held, held_notes, held_text
 from tasks.model.model import RequestState
-from tasks.model.packages import Package, PackageError
 from tasks.request.document import Request as RequestDocument
 from tasks.request.document import dump_request, parse_request
 from tasks.request.resolved import ResolvedRequest, resolve
@@ -59,10 +68,10 @@ KNOWN_CRS = (
 
 
 @router.get("/new")
-def new(caller: Caller, portal: CurrentPortal, again: str = "") -> Response:
-    """Show an empty form, or the form that would submit a request again."""
+def new(caller: Caller, portal: CurrentPortal, again: str = "", package: str = "") -> Response:
+    """Show an empty form, or the form that would submit a request again, or run a package."""
     if not again:
-        return _page(portal, caller, Form())
+        return _page(portal, caller, Form(package=package[:400]))
     row = load_for(portal.runtime, caller, again)
     return _page(portal, caller, form_of(request_operations.document_of(row)))
 
@@ -76,7 +85,7 @@ def submit(data: Sent, caller: Caller, portal: CurrentPortal) -> Response:
         key = _key(form, made)
         row = resent(portal.runtime, caller, made, key)
         if row is None:
-            row = accept(portal.runtime, caller, _checked(form, portal), key=key)
+            row = accept(portal.runtime, caller, _checked(form, caller, portal), key=key)
     except RequestRefusedError as error:
         return _page(portal, caller, form, problems=problems_of(error, form), status=422)
     return RedirectResponse(f"/requests/{row.id}", 303)
@@ -88,8 +97,8 @@ def _key(form: Form, made: RequestDocument) -> str:
     return f"form-{form.submission}-{document}"
 
 
-@router.post("/new/check", dependencies=[Depends(person)])
-def check_form(data: Sent, portal: CurrentPortal) -> Response:
+@router.post("/new/check")
+def check_form(data: Sent, caller: Caller, portal: CurrentPortal) -> Response:
     """Show what the form means so far.
 
     This includes the rasters it would make, the document, what is wrong and what is still to do.
@@ -101,7 +110,7 @@ def check_form(data: Sent, portal: CurrentPortal) -> Response:
         made = request_of(form)
         resolved = resolve(made)
         shown = _summary(portal, resolved)
-        check(resolved, portal.settings, portal.packages)
+        check(resolved, portal.settings, portal.packages_of(caller))
         held = portal.holdings.known()
         if held is not None:
             check_held(resolved, held)
@@ -116,11 +125,11 @@ def check_form(data: Sent, portal: CurrentPortal) -> Response:
     return portal.pages.part("checked.html", problems=problems, slots=slots_of(form), **shown)
 
 
-def _checked(form: Form, portal: Portal) -> RequestDocument:
+def _checked(form: Form, caller: Person, portal: Portal) -> RequestDocument:
     """Build the form's request if it can be worked on; raise RequestRefusedError otherwise."""
     made = request_of(form)
     resolved = resolve(made)
-    check(resolved, portal.settings, portal.packages)
+    check(resolved, portal.settings, portal.packages_of(caller))
     portal.holdings.check(resolved)
     return made
 
@@ -141,7 +150,7 @@ def preview(data: Sent, caller: Caller, portal: CurrentPortal) -> Response:
     """Start a dry run of the form's request."""
     form = read_form(data)
     try:
-        made = _checked(form, portal)
+        made = _checked(form, caller, portal)
     except RequestRefusedError as error:
         problems = problems_of(error, form)
         return portal.pages.part("preview.html", row=None, problems=problems, slots=slots_of(form))
@@ -243,9 +252,10 @@ def _page(
         known=catalogue.product_count(),
         counted=False,
         catalogue=catalogue,
-        methods=tuple(METHODS),
+        methods=tuple(TRAITS),
         known_crs=KNOWN_CRS,
-        packages=_packages(portal),
+        windows=WINDOWS,
+        packages=offered(portal.runtime, portal.local_packages, caller.owner),
         more_options=_has_more(form),
         **summary,
     )
@@ -262,16 +272,5 @@ def _summary(portal: Portal, resolved: ResolvedRequest) -> dict[str, object]:
 
 def _has_more(form: Form) -> bool:
     plain = Form()
-    names = ("merge", "mask", "units", "codes", "extra_bands", "cells", "cube", "weight")
+    names = ("merge", "mask", "units", "codes", "extra_bands", "clamp", "cells", "cube", "weight")
     return any(getattr(form, name) != getattr(plain, name) for name in (*names, "on_missing"))
-
-
-def _packages(portal: Portal) -> list[Package]:
-    found = []
-    for name in portal.packages.names():
-        try:
-            found.append(portal.packages.find(name).package)
-        except PackageError:
-            # A broken package is not offered; a document that names it is told what is wrong.
-            continue
-    return found

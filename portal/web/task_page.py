@@ -8,6 +8,7 @@ from portal.web.api import task_for
 from portal.web.context import CurrentPortal, Portal
 from tasks.errors import StoreError
 from tasks.model.categories import RULES
+from tasks.model.model import Phase, Task
 from tasks.model.spec import Spec
 from tasks.tables import request_operations
 from tasks.tables.request_table import RequestRow
@@ -21,6 +22,12 @@ _MOST_WANTING = 20  # requests named on the page
 def task(key: str, caller: Caller, portal: CurrentPortal) -> Response:
     """Show a task: its artifact, its inputs, and every attempt with its log."""
     found = task_for(portal, caller, key)
+    reduces = found.phase is Phase.REDUCTION
+    return show_task(portal, caller, found, f"/api/tasks/{key}/inputs.zip" if reduces else "")
+
+
+def show_task(portal: Portal, caller: Person, found: Task, inputs_url: str = "") -> Response:
+    """Show a task to a person who may see it; what it was given may be at an address."""
     tasks = portal.runtime.tasks
     try:
         spec: Spec | None = tasks.spec(found.key)
@@ -37,6 +44,7 @@ def task(key: str, caller: Caller, portal: CurrentPortal) -> Response:
         attempts=list(reversed(tasks.attempts(found.key))),
         rules=RULES,
         wanted=_wanted(portal, caller, found.interests),
+        inputs_url=inputs_url,
     )
 
 

@@ -1,43 +1,64 @@
 """Reduction packages: a folder with `package.yaml` and an executable, and its one archive.
 
 A package's archive is a tar with sorted names and no times, owners or links, so that equal folders
-have equal digests. Planning puts it in the blob `packages/<digest>.tar`; a worker unpacks it.
+have equal digests. It is the blob `packages/<digest>.tar`, put there when the package is uploaded
+or, for a package in a folder, when a request is planned. A worker unpacks it.
 """
 
 import hashlib
 import io
 import os
 import re
+import shutil
 import tarfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Literal
+from typing import IO, Annotated, Literal, Protocol
 
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
 
 from tasks.errors import SwathmillError
+from tasks.model.package_reference import NAME, PackageReference
 from tasks.model.spec import Band
 from tasks.refusal_wording import NoGuide, refusal
 from tasks.settings import Settings
 
 MANIFEST = "package.yaml"
 SHIPPED = Path(__file__).resolve().parents[2] / "worker" / "packages"
+SERIES = SHIPPED / "series"  # shipped packages that have some files in common
+_SHARED = "shared"  # the folder of those
 MAX_BYTES = 512 * 2**20  # of a package's files together
+MAX_FILES = 10_000
+OURS = "swathmill"
+"""The owner of the packages that come with Swathmill."""
+IN_FOLDER = "folder"
+"""The owner of the packages of the folder that SWATHMILL_PACKAGES names."""
 
 LayerKind = Literal["continuous", "class", "bitfield"]
 
 _EXECUTABLE = 0o755
 _PLAIN = 0o644
+_CHUNK = 2**20
 _LONGEST_NAME = 255  # bytes, as file systems have it
 _LONGEST_PATH = 1024
-_SKIPPED = frozenset({"__pycache__", ".git", ".DS_Store"})
+SKIPPED = frozenset({"__pycache__", "__MACOSX", ".git", ".DS_Store"})
+"""Files and folders of these names are left out of a package."""
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
 class PackageError(SwathmillError):
     """A reduction package cannot be used: what is wrong with it, and what to do."""
+
+
+class NoPackageError(PackageError):
+    """No package is meant by a reference."""
+
+    def __init__(self, problem: str, remedy: str) -> None:
+        super().__init__(f"{problem} {remedy}")
+        self.problem = problem
+        self.remedy = remedy
 
 
 class _Model(BaseModel):
@@ -82,6 +103,12 @@ class Resources(_Model):
     output_gb: Annotated[float, Field(gt=0, le=1024)] = 8.0
 
 
+class Inputs(_Model):
+    """How a package gets its rasters: as GeoTIFFs, or as flat files with ENVI headers."""
+
+    format: Literal["geotiff", "envi"] = "geotiff"
+
+
 class Package(_Model):
     """Describe a package: its manifest.
 
@@ -90,7 +117,7 @@ class Package(_Model):
     and accepts any.
     """
 
-    name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")
+    name: str = Field(pattern=rf"^{NAME}$")
     version: str = Field("1", max_length=40)
     description: str = Field("", max_length=2000)
     command: tuple[str, ...] = Field(min_length=1, max_length=64)
@@ -99,6 +126,10 @@ class Package(_Model):
     )
     takes: tuple[LayerKind, ...] = Field(("continuous", "class", "bitfield"), min_length=1)
     """The kinds of layers it gets; others of a request are left out of its groups."""
+    requires: Literal["any", "all"] | Annotated[float, Field(gt=0.0, le=1.0)] = "any"
+    """What a group must have for a run: any date, one of every product, or this share of the dates
+    that are expected."""
+    inputs: Inputs = Inputs()
     resources: Resources = Resources()
     parameters: dict[str, str] | None = Field(None, max_length=64)
 
@@ -123,14 +154,6 @@ class Package(_Model):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FoundPackage:
-    """A package on this machine: its manifest and its folder."""
-
-    package: Package
-    folder: Path
-
-
-@dataclass(frozen=True, kw_only=True)
 class PackageArchive:
     """A package as one deterministic tar; its blob is `packages/<digest>.tar`."""
 
@@ -140,7 +163,45 @@ class PackageArchive:
     @property
     def blob(self) -> str:
         """The blob's name within the container `packages`."""
-        return f"{self.digest}.tar"
+        return blob_of(self.digest)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FoundPackage:
+    """A package that can be run: its manifest, and its folder or the digest of its stored archive.
+
+    `owner` is `swathmill` for a shipped package, `folder` for one of the folder that
+    SWATHMILL_PACKAGES names.
+    """
+
+    package: Package
+    owner: str
+    folder: Path | None = None
+    digest: str = ""
+
+    @property
+    def name(self) -> str:
+        """Owner, name and version, as a request may name it."""
+        return f"{self.owner}/{self.package.name}@{self.package.version}"
+
+    def archive(self) -> PackageArchive | None:
+        """Pack a package in a folder; None for one that is stored."""
+        return pack(self.folder) if self.folder is not None else None
+
+
+class PackageSource(Protocol):
+    """Where the packages are found that a request may name."""
+
+    def names(self) -> tuple[str, ...]:
+        """Return what a request may write for each package, sorted."""
+        ...
+
+    def find(self, reference: str) -> FoundPackage:
+        """Find the package of a reference.
+
+        Raises PackageError when there is no such package or it cannot be used.
+        """
+        ...
 
 
 class Packages:
@@ -153,31 +214,57 @@ class Packages:
     def of(cls, settings: Settings) -> "Packages":
         """Return the shipped packages, then those of the folder that SWATHMILL_PACKAGES names."""
         more = (Path(settings.packages),) if settings.packages else ()
-        return cls((SHIPPED, *more))
+        return cls((SHIPPED, SERIES, *more))
 
     def names(self) -> tuple[str, ...]:
         """Return the names of all packages, sorted."""
-        found = {
-            manifest.parent.name
-            for folder in self._folders
-            if folder.is_dir()
-            for manifest in folder.glob(f"*/{MANIFEST}")
-        }
-        return tuple(sorted(found))
+        return tuple(sorted({name for folder in self._folders for name in _names(folder)}))
 
-    def find(self, name: str) -> FoundPackage:
-        """Find the package of this name.
+    def find(self, reference: str) -> FoundPackage:
+        """Find the package of this name, owned by `swathmill` or `folder` if one is named.
 
         Raises PackageError when there is no such package or its manifest is wrong.
         """
+        try:
+            asked = PackageReference.parse(reference)
+        except ValueError:
+            raise self._unknown(reference) from None
         for folder in reversed(self._folders):
-            place = folder / name
-            if PurePosixPath(name).name == name and (place / MANIFEST).is_file():
-                return FoundPackage(package=load_package(place), folder=place)
-        raise PackageError(
-            f"there is no reduction package {name!r}; there are: {', '.join(self.names())}. "
-            "Put yours into the folder that SWATHMILL_PACKAGES names."
+            owner = OURS if folder in (SHIPPED, SERIES) else IN_FOLDER
+            place = folder / asked.name
+            if asked.owner not in ("", owner) or not (place / MANIFEST).is_file():
+                continue
+            found = FoundPackage(package=load_package(place), owner=owner, folder=place)
+            if asked.version in ("", found.package.version) and not asked.digest:
+                return found
+        raise self._unknown(reference)
+
+    def every(self) -> tuple[FoundPackage, ...]:
+        """Return all packages by name, without those whose manifest is wrong."""
+        found = []
+        for name in self.names():
+            try:
+                found.append(self.find(name))
+            except PackageError:
+                # A broken package is not offered; a request that names it is told what is wrong.
+                continue
+        return tuple(found)
+
+    def _unknown(self, name: str) -> NoPackageError:
+        return NoPackageError(
+            f"there is no package {name!r}.", f"There are: {', '.join(self.names())}."
         )
+
+
+def _names(folder: Path) -> set[str]:
+    if not folder.is_dir():
+        return set()
+    return {manifest.parent.name for manifest in folder.glob(f"*/{MANIFEST}")}
+
+
+def blob_of(digest: str) -> str:
+    """Return the name of an archive's blob within the container `packages`."""
+    return f"{digest}.tar"
 
 
 def load_package(folder: Path) -> Package:
@@ -203,34 +290,54 @@ def pack(folder: Path) -> PackageArchive:
     """Pack a package's folder into a deterministic archive.
 
     Raises:
-        PackageError: the folder has a link or a special file, no manifest, or more than 512 MiB in
-            all.
+        PackageError: the folder has a link or a special file, no manifest, or more than 512 MiB or
+            10,000 files in all.
     """
     load_package(folder)
     buffer = io.BytesIO()
-    total = 0
-    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as tar:
-        for path in sorted(folder.rglob("*")):
-            relative = path.relative_to(folder)
-            if _SKIPPED.intersection(relative.parts) or (path.is_dir() and not path.is_symlink()):
-                continue
-            if path.is_symlink() or not path.is_file():
-                raise PackageError(f"{path} is not a plain file; a package holds plain files only.")
-            data = path.read_bytes()
-            total += len(data)
-            if total > MAX_BYTES:
-                raise PackageError(
-                    f"{folder} is larger than {MAX_BYTES >> 20} MiB; make it smaller."
-                )
-            entry = tarfile.TarInfo(relative.as_posix())
-            entry.size = len(data)
-            entry.mode = _EXECUTABLE if path.stat().st_mode & 0o100 else _PLAIN
-            tar.addfile(entry, io.BytesIO(data))
+    files = _files(folder)
+    if folder.parent == SERIES:
+        files.update(_files(SERIES / _SHARED))
+    write_archive(files, buffer)
     data = buffer.getvalue()
     return PackageArchive(data=data, digest=hashlib.sha256(data).hexdigest())
 
 
-def unpack(data: bytes, to: Path) -> Package:
+def write_archive(files: Mapping[PurePosixPath, Path], to: IO[bytes]) -> None:
+    """Write files under their paths in a package as its deterministic archive.
+
+    A file is executable in the archive if its owner may execute it.
+    """
+    with tarfile.open(fileobj=to, mode="w", format=tarfile.PAX_FORMAT) as tar:
+        for path, file in sorted(files.items()):
+            stat = file.stat()
+            entry = tarfile.TarInfo(path.as_posix())
+            entry.size = stat.st_size
+            entry.mode = _EXECUTABLE if stat.st_mode & 0o100 else _PLAIN
+            with file.open("rb") as content:
+                tar.addfile(entry, content)
+
+
+def _files(folder: Path) -> dict[PurePosixPath, Path]:
+    """Return the plain files of a package's folder by their paths in it."""
+    found: dict[PurePosixPath, Path] = {}
+    total = 0
+    for path in sorted(folder.rglob("*")):
+        relative = PurePosixPath(path.relative_to(folder).as_posix())
+        if SKIPPED.intersection(relative.parts) or (path.is_dir() and not path.is_symlink()):
+            continue
+        if path.is_symlink() or not path.is_file():
+            raise PackageError(f"{path} is not a plain file; a package holds plain files only.")
+        found[relative] = path
+        total += path.stat().st_size
+        if total > MAX_BYTES:
+            raise PackageError(f"{folder} is larger than {MAX_BYTES >> 20} MiB; make it smaller.")
+        if len(found) > MAX_FILES:
+            raise PackageError(f"{folder} has more than {MAX_FILES:,} files; put them together.")
+    return found
+
+
+def unpack(archive: bytes | Path, to: Path) -> Package:
     """Unpack an archive into an empty folder and load its manifest.
 
     The members are checked here and written one by one: `tarfile`'s own check (`filter="data"`)
@@ -242,16 +349,22 @@ def unpack(data: bytes, to: Path) -> Package:
             the folder.
     """
     try:
-        with tarfile.open(fileobj=io.BytesIO(data), mode="r:") as tar:
+        with _opened(archive) as file, tarfile.open(fileobj=file, mode="r:") as tar:
             for path, member in _checked(tar).items():
-                content = tar.extractfile(member)
                 place = to / path
                 place.parent.mkdir(parents=True, exist_ok=True)
-                place.write_bytes(content.read() if content else b"")
+                content = tar.extractfile(member)
+                with place.open("xb") as out:
+                    if content is not None:
+                        shutil.copyfileobj(content, out, _CHUNK)
                 place.chmod(_EXECUTABLE if member.mode & 0o100 else _PLAIN)
     except (tarfile.TarError, ValueError) as error:  # ValueError: a number in a header is none
         raise PackageError(f"the package archive is damaged: {error}. Submit again.") from error
     return load_package(to)
+
+
+def _opened(archive: bytes | Path) -> IO[bytes]:
+    return io.BytesIO(archive) if isinstance(archive, bytes) else archive.open("rb")
 
 
 def _checked(members: Iterable[tarfile.TarInfo]) -> dict[PurePosixPath, tarfile.TarInfo]:
@@ -268,24 +381,34 @@ def _checked(members: Iterable[tarfile.TarInfo]) -> dict[PurePosixPath, tarfile.
         total += member.size
         if not member.isreg() or member.issparse():
             why = "is a link, a folder or a special file; only plain files are allowed"
-        elif path.is_absolute() or ".." in path.parts or not path.name or "\0" in member.name:
-            why = "does not lie below the package's folder"
-        elif len(os.fsencode(path)) > _LONGEST_PATH or any(
-            len(os.fsencode(part)) > _LONGEST_NAME for part in path.parts
-        ):
-            why = "has too long a name"
+        elif wrong := wrong_path(member.name):
+            why = wrong
         elif path in found or path in folders:
             why = "is there twice"
         elif found.keys() & {*path.parents}:
             why = "lies below a file"
         elif member.size < 0 or total > MAX_BYTES:
             why = f"makes the package larger than {MAX_BYTES >> 20} MiB"
+        elif len(found) >= MAX_FILES:
+            why = f"is one file more than the {MAX_FILES:,} that are allowed"
         else:
             found[path] = member
             folders.update(path.parents)
             continue
         raise PackageError(f"the package archive is not safe: {member.name!r} {why}. Submit again.")
     return found
+
+
+def wrong_path(name: str) -> str:
+    """Say why a member's name is no path below the package's folder; "" if it is one."""
+    path = PurePosixPath(name)
+    if path.is_absolute() or ".." in path.parts or not path.name or "\0" in name:
+        return "does not lie below the package's folder"
+    if len(os.fsencode(path)) > _LONGEST_PATH or any(
+        len(os.fsencode(part)) > _LONGEST_NAME for part in path.parts
+    ):
+        return "has too long a name"
+    return ""
 
 
 def layer_labels(bands: Iterable[Band]) -> dict[tuple[str, str, str], str]:

@@ -163,8 +163,14 @@ def put_result(
     name: str,
     data: bytes,
     completeness: Completeness = WHOLE,
+    *,
+    handed_over: bool = False,
 ) -> str:
-    """Store a finished result of a request; returns its task's key."""
+    """Store a finished result of a request; returns its task's key.
+
+    A GeoTIFF counts as a raster of ours, unless a package has handed it over as a file.
+    """
+    raster = name.endswith(".tif") and not handed_over
     key = digest_of(canonical([request, output, name]).decode())
     blob = f"{key}/claim/{name}"
     stored = runtime.blobs.put_bytes(ARTIFACTS, blob, data)
@@ -174,6 +180,7 @@ def put_result(
         size=stored.size,
         sha256=stored.sha256,
         completeness=completeness,
+        valid_share=0.5 if raster else None,
     )
     put_interest(
         runtime,

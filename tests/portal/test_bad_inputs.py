@@ -779,10 +779,10 @@ SHAPE = [
         "[cell, month]",
     ),
     case(
-        "a parameter that is a number",
-        reduction(parameters={"threshold": 5}),
+        "a parameter that is a list",
+        reduction(parameters={"threshold": [5]}),
         "reduction.parameters.threshold",
-        "5 is not text",
+        "a list is not text",
     ),
     case(
         "half an address",

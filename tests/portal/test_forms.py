@@ -49,6 +49,28 @@ FULL = [
         "notify": "ada@example.org",
     },
     {**PLAIN, "resampling": "nearest", "qa": "best"},
+    {
+        **PLAIN,
+        "products": [
+            {"name": "MYD04_L2", "collection": "61", "layers": ["A"]},
+            {"name": "MCD15A2", "collection": "5", "layers": ["B"], "use": "covering"},
+            {
+                "name": "MCD12Q1",
+                "collection": "61",
+                "layers": ["C"],
+                "use": "static",
+                "look_back": 800,
+                "look_ahead": 0,
+            },
+        ],
+        "time": {
+            "start": "2012-01-01",
+            "end": "2014-12-31",
+            "every": {"from": "12-01", "to": "02-29"},
+        },
+        "reduction": {"package": "mean", "group_by": ["cell", "10-day"]},
+        "deliver": "results",
+    },
 ]
 
 

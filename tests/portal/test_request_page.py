@@ -92,12 +92,14 @@ def test_a_picture_is_drawn_and_kept_by_the_browser(
     put_result(runtime, name, "L", "a.tif", raster)
     put_result(runtime, name, "L", "b.tif", b"no raster")
     put_result(runtime, name, "L", "c.csv", b"1,2")
+    put_result(runtime, name, "L", "d.tif", raster + b"x", handed_over=True)
     with portal.browser() as client:
         picture = client.get(f"/requests/{name}/pictures/L/a.tif")
         large = client.get(f"/requests/{name}/pictures/L/a.tif?size=large")
         page = client.get(f"/requests/{name}/view/L/a.tif").text
         assert client.get(f"/requests/{name}/pictures/L/b.tif").status_code == 404
         assert client.get(f"/requests/{name}/pictures/L/c.csv").status_code == 404
+        assert client.get(f"/requests/{name}/pictures/L/d.tif").status_code == 404
         assert client.get(f"/requests/{name}/view/L/c.csv").status_code == 200
     assert picture.headers["content-type"] == "image/png"
     assert "immutable" in picture.headers["cache-control"]

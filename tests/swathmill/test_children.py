@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from swathmill.errors import StackError
-from swathmill.stack import forked
+from swathmill.stack import forked, interruption
 from swathmill.stack.children import Child, ChildSpec
 from swathmill.stack.supervisor import Supervisor
 
@@ -97,6 +97,62 @@ def test_a_child_that_was_asked_to_stop_is_not_asked_again(
     supervisor.stop([["saving"]])
     assert child.exit_code() == 0
     assert child.log_tail().endswith("saved")
+
+
+def test_children_of_a_group_stop_in_one_grace(supervisor: Supervisor, tmp_path: Path) -> None:
+    names = ["a", "b", "c", "d"]
+    for name in names:
+        supervisor.start(python(name, tmp_path, STUBBORN, grace_seconds=1.0))
+    for name in names:
+        until(lambda name=name: "up" in supervisor.child(name).log_tail())  # type: ignore[misc]
+    begin = time.monotonic()
+    supervisor.stop([names])
+    assert time.monotonic() - begin < 2.5
+
+
+def test_secrets_go_only_where_they_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secrets = ("SWATHMILL_SECRET", "SWATHMILL_SMTP_PASSWORD")
+    script = f"import os; print(sorted({{*os.environ}} & {{*{secrets}}}))"
+    monkeypatch.setenv("SWATHMILL_SECRET", "inherited")
+    monkeypatch.setenv("SWATHMILL_SMTP_PASSWORD", "inherited")
+    for name, given in (("none", {}), ("one", {"SWATHMILL_SECRET": "s"})):
+        child = Child(python(name, tmp_path, script, env=given))
+        child.start()
+        until(lambda child=child: child.exit_code() == 0)  # type: ignore[misc]
+        assert child.log_tail() == str(sorted(given))
+
+
+def test_an_order_to_stop_is_held_back_and_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Loses:
+        def __del__(self) -> None:
+            os.kill(os.getpid(), signal.SIGTERM)
+            for _ in range(100):
+                pass  # the handler raises in here, where Python ignores it
+
+    before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
+    interruption.listen()
+    try:
+        monkeypatch.setattr(sys, "unraisablehook", lambda _: None)
+        one = Loses()
+        del one
+        with pytest.raises(KeyboardInterrupt):
+            interruption.check()
+        reached = []
+
+        def start() -> None:
+            with interruption.held_back():
+                os.kill(os.getpid(), signal.SIGTERM)
+                reached.append(True)
+
+        with pytest.raises(KeyboardInterrupt):
+            start()
+        assert reached
+        interruption.check()
+    finally:
+        signal.signal(signal.SIGTERM, before[0])
+        signal.signal(signal.SIGINT, before[1])
 
 
 def test_stopping_a_child_ends_what_it_started(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from swathmill.commands.granules import quality_rule
 from swathmill.commands.target import box_around, target_grid
 from swathmill.errors import RefusedError
 from tasks.errors import SwathmillError
+from tests.swathmill.command_names import command_names
 
 
 @pytest.fixture(scope="module")
@@ -258,11 +259,7 @@ def test_quality_rules_that_are_none_are_refused(words: list[str]) -> None:
 
 
 def test_a_command_alone_knows_what_all_know() -> None:
-    whole = {
-        one.name or getattr(one.callback, "__name__", "")
-        for one in application().registered_commands
-    }
-    assert whole == {name for names in COMMANDS.values() for name in names}
+    assert command_names() == {name for names in COMMANDS.values() for name in names}
     for names in COMMANDS.values():
         for name in names:
             help_of = [

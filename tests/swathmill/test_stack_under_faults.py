@@ -193,7 +193,9 @@ NAMES = ("manager", "manager-2")
 
 
 def test_cancelling_frees_slots_and_leaves_no_process(watched: Watched) -> None:
-    request = watched.submit(reduction={"package": "hang", "group_by": ["cell", "month"]})
+    request = watched.submit(
+        reduction={"package": "hang", "group_by": ["cell", "month"], "rehearse": False}
+    )
     watched.until(lambda: bool(watched.asleep()), "the package hangs")
     watched.until(lambda: watched.listed() > 0, "its attempt is in the heartbeat")
     tree = watched.asleep()
@@ -208,7 +210,7 @@ def test_cancelling_frees_slots_and_leaves_no_process(watched: Watched) -> None:
 
 def test_a_worker_that_cannot_reach_the_table_ends_its_attempts(watched: Watched) -> None:
     request = watched.submit(
-        reduction={"package": "hang", "group_by": ["cell", "month"]},
+        reduction={"package": "hang", "group_by": ["cell", "month"], "rehearse": False},
         grid={"crs": "EPSG:4326", "resolution": 0.035},
     )
     watched.until(lambda: bool(watched.asleep()), "the package hangs")

@@ -12,9 +12,9 @@ from tasks.model.categories import Category
 from tasks.model.packages import Package
 from tasks.model.spec import GridSpec, ReduceSpec
 from tasks.run.classify import AttemptError
+from worker.phases.adopt import read_here
 from worker.phases.group import Granule, Manifest, ManifestBand
 from worker.phases.reduce import Output, take_outputs
-from worker.sandbox.sandbox import Places
 
 GRID = GridSpec(crs="EPSG:4326", transform=(0.5, 0, 10, 0, -0.5, 50), width=6, height=4)
 PACKAGE = Package(name="own", command=("sh",), outputs=("{layer}_mean.tif", "all.tif", "table.csv"))
@@ -48,12 +48,9 @@ class Outputs:
     """What a run left behind."""
 
     def __init__(self, folder: Path) -> None:
-        names = ("package", "inputs", "outputs", "temporary")
-        for name in (*names, "artifact"):
-            (folder / name).mkdir()
-        self.places = Places(**{name: folder / name for name in names})
-        self.artifact = folder / "artifact"
-        (folder / "inputs" / "manifest.json").write_text(MANIFEST.model_dump_json(), "utf-8")
+        self.written, self.artifact = folder / "outputs", folder / "artifact"
+        self.written.mkdir()
+        self.artifact.mkdir()
 
     def write(self, name: str, dtype: str = "float32", **changes: object) -> None:
         profile = {
@@ -66,7 +63,7 @@ class Outputs:
             "transform": Affine(*GRID.transform),
             **changes,
         }
-        with rasterio.open(self.places.outputs / name, "w", **profile) as dataset:
+        with rasterio.open(self.written / name, "w", **profile) as dataset:
             shape = (1, int(profile["height"]), int(profile["width"]))
             dataset.write(np.arange(np.prod(shape)).reshape(shape).astype(dtype))
             dataset.set_band_description(1, "mean of it")
@@ -76,7 +73,8 @@ class Outputs:
 
     def made(self, *names: str) -> tuple[Output, ...]:
         spec = ReduceSpec(package="own", digest="d", outputs=names, parameters={"threshold": "3"})
-        return take_outputs(spec, PACKAGE, self.places, self.artifact)
+        read = read_here(self.written, MANIFEST, most_bytes=10**6)
+        return take_outputs(spec, PACKAGE, MANIFEST, self.written, self.artifact, read)
 
 
 @pytest.fixture
@@ -111,14 +109,14 @@ def test_the_share_of_valid_pixels_is_counted(
 ) -> None:
     outputs.write("all.tif", "int16", nodata=0 if nodata is None else nodata)
     if nodata is None:
-        with rasterio.open(outputs.places.outputs / "all.tif", "r+") as dataset:
+        with rasterio.open(outputs.written / "all.tif", "r+") as dataset:
             dataset.write(np.zeros((1, GRID.height, GRID.width), np.int16))
     (made,) = outputs.made("all.tif")
     assert made.valid_share == pytest.approx(share, abs=1e-6)
 
 
 def test_files_are_handed_over_as_they_are(outputs: Outputs) -> None:
-    (outputs.places.outputs / "table.csv").write_text("a,b\n", "utf-8")
+    (outputs.written / "table.csv").write_text("a,b\n", "utf-8")
     assert outputs.take("table.csv") == ["table.csv"]
     assert (outputs.artifact / "table.csv").read_text("utf-8") == "a,b\n"
 
@@ -151,22 +149,24 @@ def test_integers_without_nodata_are_refused(outputs: Outputs) -> None:
 
 
 def test_what_is_no_raster_is_refused(outputs: Outputs) -> None:
-    (outputs.places.outputs / "A_mean.tif").write_text("no raster", "utf-8")
+    (outputs.written / "A_mean.tif").write_text("no raster", "utf-8")
     assert "is not a raster" in refused(outputs, "A_mean.tif")
 
 
 def test_a_cut_off_raster_is_refused(outputs: Outputs) -> None:
     outputs.write("A_mean.tif", width=6, height=4)
-    path = outputs.places.outputs / "A_mean.tif"
+    path = outputs.written / "A_mean.tif"
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
     assert "A_mean.tif" in refused(outputs, "A_mean.tif")
 
 
 def test_a_missing_output_is_named_with_what_there_is(outputs: Outputs) -> None:
     outputs.write("B_mean.tif")
-    assert "A_mean.tif and did not write it; it wrote: B_mean.tif" in refused(outputs, "A_mean.tif")
+    assert "A_mean.tif and did not write it as a file; it wrote: B_mean.tif" in refused(
+        outputs, "A_mean.tif"
+    )
 
 
 def test_a_link_is_no_output(outputs: Outputs) -> None:
-    (outputs.places.outputs / "table.csv").symlink_to("/etc/passwd")
+    (outputs.written / "table.csv").symlink_to("/etc/passwd")
     assert "did not write it" in refused(outputs, "table.csv")

@@ -8,9 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import rasterio
+import yaml
 from rasterio import Affine
 
 from tasks.model.packages import load_package
+from tasks.request.document import parse_request
+from tests.portal.submissions import DOCUMENT
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "write-a-reduction.md"
 
@@ -26,7 +29,8 @@ def test_the_guides_reduction_counts_days_above_its_threshold(tmp_path: Path) ->
     (folder / "package.yaml").write_text(manifest, "utf-8")
     (folder / "days_above.py").write_text(program, "utf-8")
     package = load_package(folder)
-    assert "threshold" in request
+    parsed = parse_request({**DOCUMENT, **yaml.safe_load(request)})
+    assert parsed.reduction is not None
     assert package.expand(["Lai_1km"]) == ("Lai_1km_days.tif",)
 
     # One row: above on three days, on one of two, on none, without data; stored tenths.
@@ -40,7 +44,7 @@ def test_the_guides_reduction_counts_days_above_its_threshold(tmp_path: Path) ->
         stack.scales = [0.1] * 3
     bands = [{"file": "Lai_1km.tif", "band": number} for number in (1, 2, 3)]
     (source / "manifest.json").write_text(json.dumps({"bands": bands}))
-    (source / "parameters.json").write_text(json.dumps({"threshold": 2.5}))
+    (source / "parameters.json").write_text(json.dumps(parsed.reduction.parameters))
     command = [sys.executable, *package.command[1:], str(source), str(target)]
     subprocess.run(command, cwd=folder, check=True, timeout=60)
     with rasterio.open(target / "Lai_1km_days.tif") as out:

@@ -14,7 +14,7 @@ from pyhdf.SD import SD
 from zarr.storage import ZipStore
 
 import worker.phases.cube
-from tasks.model.packages import Packages, pack
+from tasks.model.packages import SHIPPED, pack
 from tasks.model.spec import Band, CubeSpec, GroupSpec, Input, MosaicSpec, ReduceSpec
 from tests.worker.mill import Mill, cell, granule, grid_spec, leaf_area
 from worker.phases.collect import check_granule
@@ -74,7 +74,7 @@ def test_a_month_of_leaf_area_from_archive_to_monthly_mean(mill: Mill) -> None:
         # The group's grid is the granules' own, so the stack is what is stored, less the codes.
         assert np.array_equal(stored[n], np.where(pixels <= 100, pixels, nodata))
 
-    archive = pack(Packages.of(mill.settings).find("monthly-mean").folder)
+    archive = pack(SHIPPED / "monthly-mean")
     mill.world.put_package(archive)
     reduction = ReduceSpec(
         inputs=(Input(key=group.key),),

@@ -1,8 +1,10 @@
 """Shipped packages run in a fork, known by their content; all others are confined."""
 
+import io
 import json
 import os
 import shutil
+import tarfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +23,7 @@ from tasks.run.classify import AttemptError
 from tests.worker.disks import disk_of
 from tests.worker.mill import Mill, grid_spec
 from worker.phases.group import MANIFEST
-from worker.phases.reduce import shipped_packages
+from worker.phases.package_files import shipped_packages
 from worker.sandbox.confined import run_confined, run_shipped
 from worker.sandbox.messages import Failed
 from worker.sandbox.sandbox import Places, SandboxLimits
@@ -48,12 +50,14 @@ def run_script(places: Places, text: str, bounds: SandboxLimits = LIMITS) -> Non
 
 
 def test_all_shipped_packages_are_scripts_that_python_runs() -> None:
-    folders = [path for path in SHIPPED.iterdir() if path.is_dir()]
+    folders = [path.parent for path in SHIPPED.glob("**/package.yaml")]
+    assert len(folders) == 17
     assert shipped_packages().keys() == {pack(folder).digest for folder in folders}
     for folder in folders:
-        python, script = load_package(folder).command
+        python, script, *_ = load_package(folder).command
         assert python == "python"
-        assert (folder / script).is_file()
+        with tarfile.open(fileobj=io.BytesIO(pack(folder).data)) as archive:
+            assert script in archive.getnames()
 
 
 def test_a_script_gets_its_folders_and_leaves_this_process_as_it_was(places: Places) -> None:

@@ -10,7 +10,7 @@ import pytest
 from tasks.errors import StoreError
 from tasks.model.categories import Category
 from tasks.model.model import ArtifactFile, State
-from tasks.model.spec import CollectSpec
+from tasks.model.spec import CollectSpec, GroupSpec
 from tasks.settings import Settings
 from tasks.storage.clock import ManualClock
 from tasks.storage.memory_store import MemoryStore
@@ -575,3 +575,116 @@ def test_more_files_than_a_row_can_name_fail_the_attempt(bench: Bench) -> None:
     key = bench.attempt()
     (attempt,) = bench.world.runtime.tasks.attempts(key)
     assert (attempt.category, "2000 files" in attempt.message) == (Category.UNKNOWN, True)
+
+
+def test_a_kill_while_the_table_is_away_is_an_execution_timeout(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether somebody still wants the task cannot be asked; the order may be about time."""
+    bench.child.hangs, bench.child.messages = True, []
+    key, thread = bench.in_background()
+    slot = bench.supervisor._in_hand()[0]
+
+    def away(_key: str) -> None:
+        raise StoreError("no answer")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TaskTable, "task", lambda _table, key: away(key))
+        diagnosis = bench.supervisor._ordered(slot, AttemptOrder.KILL)
+    assert diagnosis.category is Category.EXECUTION_TIMEOUT
+    bench.child.kill()
+    thread.join(10)
+    assert bench.world.runtime.tasks.attempts(key)
+
+
+def test_an_input_that_an_attempt_found_damaged_is_lost(bench: Bench) -> None:
+    given = bench.world.done(SPEC, [FILE])
+    other = bench.world.done(SPEC.model_copy(update={"granule": "other.hdf"}), [FILE])
+    group = GroupSpec(group="g", cell="c", window="all", grid=None, bands=())
+    spec = group.model_copy(update={"inputs": (other, given)})
+    bench.child.messages = [Failed(category=Category.CORRUPT_BLOB_READ, message="bad", healing=2)]
+    key = bench.world.plan(spec)
+    bench.supervisor.execute([key])
+    assert bench.world.task(given.key).state is State.EXPIRED
+    assert bench.world.task(other.key).state is State.DONE
+    assert (bench.world.task(key).state, bench.world.task(key).missing) == (State.WAITING, 2)
+
+
+def test_a_kill_that_comes_before_its_child_is_started_is_not_lost(bench: Bench) -> None:
+    bench.child.hangs, bench.child.messages = True, []
+    started, go_on = threading.Event(), threading.Event()
+    start = bench.supervisor.start
+
+    def slow(job: Job) -> AttemptProcess:
+        started.set()
+        assert go_on.wait(10)
+        return start(job)
+
+    bench.supervisor.start = slow
+    key = bench.world.plan(SPEC)
+    thread = threading.Thread(target=bench.supervisor.execute, args=([key],))
+    thread.start()
+    assert started.wait(10)
+    bench.supervisor.kill(bench.world.task(key).claim, AttemptOrder.MOVE)
+    go_on.set()
+    thread.join(10)
+    (attempt,) = bench.world.runtime.tasks.attempts(key)
+    assert (attempt.category, bench.world.task(key).retries) == (Category.CANCELLED, 0)
+
+
+def test_a_probe_that_runs_takes_nothing_more(bench: Bench) -> None:
+    bench.supervisor.hold = Hold.PROBE
+    bench.child.hangs = True
+    assert bench.supervisor.takes()
+    _, thread = bench.in_background()
+    assert not bench.supervisor.takes()
+    bench.child.kill()
+    thread.join(10)
+    assert bench.supervisor.takes()
+
+
+def test_a_beat_that_was_late_takes_nothing_back(bench: Bench) -> None:
+    """Its answer came after that of the next one."""
+    lease, clock = bench.supervisor.lease, bench.world.runtime.clock
+    clock.sleep(10)
+    now = clock.monotonic()
+    lease.renew(now)
+    lease.renew(now - 5)
+    assert lease.silence == 0
+
+
+def test_a_worker_obeys_a_move(bench: Bench) -> None:
+    bench.child.hangs, bench.child.messages = True, []
+    key, thread = bench.in_background()
+    runtime = bench.world.runtime
+    beating = heartbeat(bench)
+    beating.beat()
+    assert workers.order_move(runtime.store, runtime.clock, "w", bench.world.task(key).claim)
+    beating.beat()
+    thread.join(10)
+    (attempt,) = runtime.tasks.attempts(key)
+    assert (attempt.category, bench.world.task(key).retries) == (Category.CANCELLED, 0)
+
+
+def test_an_end_that_comes_while_others_are_written_is_written_too(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = batch_of(bench, 2)
+    second = Pretended(messages=[Succeeded(files=(FILE,))], hangs=True)
+    by_turn(bench, well(), second)
+    thread = in_background(bench, keys, second)
+    supervisor, runtime = bench.supervisor, bench.world.runtime
+    (batch,) = supervisor._batches
+    original = protocol.end_batch
+
+    def end_batch(*given: object) -> list[bool]:
+        monkeypatch.setattr(protocol, "end_batch", original)
+        second.kill()
+        until(lambda: len(batch.ended) == 2, 10)
+        return original(*given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(protocol, "end_batch", end_batch)
+    runtime.clock.sleep(2)
+    supervisor.tend()
+    thread.join(10)
+    assert states(bench, keys) == [State.DONE, State.DONE]

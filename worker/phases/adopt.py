@@ -1,14 +1,19 @@
-"""Adopt a package's raster: check it against the group's grid, describe it, write a COG."""
+"""Adopt a package's raster: describe it, and write it as a COG.
 
+What a package wrote is opened by `worker/sandbox/reading` alone: inside the sandbox, if the package
+is not ours. What comes from there are plain pixels and a short report.
+"""
+
+import dataclasses
+import json
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
-import rasterio
-from rasterio.errors import RasterioIOError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from reprojection.grid.grids import Grid
 from reprojection.read.raster import Band, Pixels, Provenance, Raster, SourceGranule
 from reprojection.write.write import write_cog
 from tasks.model.categories import Category
@@ -16,8 +21,21 @@ from tasks.model.spec import ReduceSpec
 from tasks.run.classify import AttemptError
 from worker.phases.group import Manifest, ManifestBand
 from worker.phases.reproject import grid_of
+from worker.sandbox.confined import run_confined
+from worker.sandbox.reading import read_rasters
+from worker.sandbox.reading.read_rasters import REPORT, Found, RefusedError, Wanted
+from worker.sandbox.sandbox import Places, SandboxLimits, Tier
 
-_SNAP = 1e-3  # pixels by which an output may be off the group's grid
+_LONGEST_REPORT = 16 * 2**20
+_READING_SECONDS = 60.0  # at least; the package's own limit, if it is longer
+_READING_PROCESSES = 8
+
+Reader = Callable[[Sequence[str]], Iterator[tuple[Found, Pixels]]]
+"""Reads the package's rasters of these names.
+
+Raises:
+    AttemptError: user code failed: one does not open, or does not lie on the group's grid.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,70 +47,141 @@ class OutputOrigin:
     bands: tuple[ManifestBand, ...]
 
 
-def adopt(path: Path, to: Path, origin: OutputOrigin) -> float:
-    """Write a package's GeoTIFF to `to` with provenance; return the valid share of its pixels.
+def adopt(found: Found, data: Pixels, to: Path, origin: OutputOrigin) -> float:
+    """Write a package's raster to `to` with provenance; return the valid share of its pixels.
 
     Pixels, nodata, scale, offset, units and band names are the package's own.
-
-    Raises:
-        AttemptError: user code failed: the file does not open, is not on the group's grid, or has
-            integer pixels without a nodata value.
     """
-    try:
-        with rasterio.open(path) as dataset:
-            data: Pixels = dataset.read()
-            nodata = dataset.nodata
-            found = tuple(dataset.transform)[:6]
-            names = [text or f"band {n}" for n, text in enumerate(dataset.descriptions, 1)]
-            scale, offset = float(dataset.scales[0]), float(dataset.offsets[0])
-            units = str(dataset.units[0] or "")
-    except RasterioIOError as error:
-        said = str(error).replace(str(path), path.name)
-        raise _failed(path, f"is not a raster that opens: {said}") from error
+    if origin.manifest.grid is None:
+        raise failed(to.name, "has no grid to lie on: its group has none")
     raster = Raster(
         data=data,
-        grid=_grid(path, origin.manifest, found, data),
-        nodata=_nodata(path, data, nodata),
+        grid=grid_of(origin.manifest.grid),
+        nodata=found.nodata,
         kind="continuous",
-        bands=tuple(Band(name=name) for name in names),
-        scale=scale,
-        offset=offset,
-        units=units,
-        provenance=_provenance(path, origin),
+        bands=tuple(Band(name=name) for name in found.bands),
+        scale=found.scale,
+        offset=found.offset,
+        units=found.units,
+        provenance=_provenance(to, origin),
         completeness=origin.manifest.said,
     )
     write_cog(raster, to, overviews=False)
     return raster.valid_share
 
 
-def _grid(path: Path, manifest: Manifest, found: tuple[float, ...], data: Pixels) -> Grid:
-    """Check that the output is on the group's grid, as joining cells requires; return the grid."""
-    if manifest.grid is None:
-        raise _failed(path, "has no grid to lie on: its group has none")
-    grid = grid_of(manifest.grid)
-    pixel = abs(grid.transform[0])
-    same = all(
-        abs(one - other) <= _SNAP * pixel for one, other in zip(found, grid.transform, strict=True)
+def read_here(folder: Path, manifest: Manifest, most_bytes: int) -> Reader:
+    """Make the reader of what our own packages wrote."""
+
+    def read(names: Sequence[str]) -> Iterator[tuple[Found, Pixels]]:
+        wanted = _wanted(names, manifest, most_bytes)
+        for name in names:
+            try:
+                with read_rasters.Opening(folder / name, wanted) as (dataset, found):
+                    data: Pixels = dataset.read()
+            except RefusedError as error:
+                raise failed(name, str(error)) from error
+            yield found, data
+
+    return read
+
+
+def read_confined(
+    tier: Tier, folder: Path, manifest: Manifest, bounds: SandboxLimits, scratch: Path
+) -> Reader:
+    """Make the reader of what a stranger's package wrote: it opens nothing outside the sandbox.
+
+    `bounds` are the package's own, `scratch` is an empty folder.
+    """
+
+    def read(names: Sequence[str]) -> Iterator[tuple[Found, Pixels]]:
+        wanted = _wanted(names, manifest, bounds.memory // 2)
+        places = Places(
+            package=Path(read_rasters.__file__).parent,
+            inputs=folder,
+            outputs=scratch / "pixels",
+            temporary=scratch / "temporary",
+        )
+        places.outputs.mkdir()
+        places.temporary.mkdir()
+        argument = json.dumps(dataclasses.asdict(wanted))
+        command = ("python", "-I", Path(read_rasters.__file__).name, argument)
+        own = SandboxLimits(
+            memory=bounds.memory,
+            seconds=max(_READING_SECONDS, bounds.seconds),
+            processes=_READING_PROCESSES,
+            output=len(names) * wanted.most_bytes + _LONGEST_REPORT,
+        )
+        try:
+            run_confined(tier, command, places, own, called="the reading of its rasters")
+        except AttemptError as error:
+            if error.category is not Category.USER_CODE_FAILED:
+                raise
+            raise AttemptError(
+                Category.USER_CODE_FAILED, f"the package's rasters cannot be read: {error}"
+            ) from error
+        report = _report(places.outputs / REPORT)
+        for number, (name, said) in enumerate(zip(names, report.found, strict=False)):
+            found = said.found()
+            shape = (len(found.bands), wanted.height, wanted.width)
+            data = np.fromfile(places.outputs / str(number), found.dtype)
+            if data.size != np.prod(shape):
+                raise failed(name, "was not read whole")
+            (places.outputs / str(number)).unlink()
+            yield found, data.reshape(shape)
+        if report.problem:
+            raise failed(report.file, report.problem)
+
+    return read
+
+
+class _Said(BaseModel):
+    """A `Found` as the reader inside the sandbox reports it; nothing of it is believed unread."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    dtype: str = Field(pattern=r"^(u?int(8|16|32|64)|float(32|64))$")
+    nodata: float | int | None
+    scale: float = Field(allow_inf_nan=False)
+    offset: float = Field(allow_inf_nan=False)
+    units: str = Field(max_length=200)
+    bands: tuple[str, ...] = Field(min_length=1, max_length=read_rasters.MOST_BANDS)
+
+    def found(self) -> Found:
+        return Found(**self.model_dump())
+
+
+class _Report(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    found: tuple[_Said, ...]
+    file: str = ""
+    problem: str = Field("", max_length=2000)
+
+
+def _report(path: Path) -> _Report:
+    try:
+        if path.stat().st_size > _LONGEST_REPORT:
+            raise ValueError("it is too long")
+        return _Report.model_validate_json(path.read_bytes())
+    except (OSError, ValidationError, ValueError) as error:
+        raise AttemptError(
+            Category.USER_CODE_FAILED, "the package's rasters cannot be read: no report of them"
+        ) from error
+
+
+def _wanted(names: Sequence[str], manifest: Manifest, most_bytes: int) -> Wanted:
+    grid = manifest.grid
+    if grid is None:
+        raise failed(names[0], "has no grid to lie on: its group has none")
+    return Wanted(
+        names=tuple(names),
+        crs=grid.crs,
+        transform=grid.transform,
+        width=grid.width,
+        height=grid.height,
+        most_bytes=most_bytes,
     )
-    if data.shape[1:] != grid.shape or not same:
-        raise _failed(
-            path,
-            f"has {data.shape[2]} x {data.shape[1]} pixels with the transform {found}; the inputs "
-            f"have {grid.width} x {grid.height} with {grid.transform}: write it on their grid",
-        )
-    return grid
-
-
-def _nodata(path: Path, data: Pixels, nodata: float | None) -> float | int:
-    if nodata is None and data.dtype.kind == "f":
-        return float("nan")
-    if nodata is None:
-        raise _failed(
-            path,
-            f"has {data.dtype} pixels and no nodata value, so empty pixels could not be "
-            "distinguished from data: set nodata, or write floats",
-        )
-    return nodata if data.dtype.kind == "f" else int(nodata)
 
 
 def _provenance(path: Path, origin: OutputOrigin) -> Provenance:
@@ -120,5 +209,6 @@ def _one(values: list[str]) -> str:
     return ", ".join(np.unique(values).tolist())
 
 
-def _failed(path: Path, problem: str) -> AttemptError:
-    return AttemptError(Category.USER_CODE_FAILED, f"the package's output {path.name} {problem}")
+def failed(name: str, problem: str) -> AttemptError:
+    """Make the error that names an output and says what is wrong with it."""
+    return AttemptError(Category.USER_CODE_FAILED, f"the package's output {name} {problem}")

@@ -32,18 +32,39 @@ def collect(spec: CollectSpec, context: Context) -> tuple[ArtifactFile, ...]:
     archive = open_archive(spec, context.settings)
     path = context.folder("granule") / Path(spec.granule).name
     context.tell(0.0, f"fetching {spec.granule}")
-    fetch(archive, spec, context, path)
-    context.tell(_FETCHED, f"checking {spec.granule}")
-    check_granule(path)
+    _fetch_sound(archive, spec, context, path)
     context.tell(0.7, f"storing {spec.granule}")
     return (context.upload(path, container=GRANULES),)
+
+
+def _fetch_sound(archive: Archive, spec: CollectSpec, context: Context, path: Path) -> None:
+    """Fetch the granule and check it; fetch it once more if it arrived damaged.
+
+    Where the source states no checksum, every value is read, because only the checksums inside the
+    file tell damage on the way. A folder's file is as it is: it is not fetched again.
+    """
+    from_folder = spec.source in ("", "folder")
+    for last in (from_folder, True):
+        fetch(archive, spec, context, path)
+        context.tell(_FETCHED, f"checking {spec.granule}")
+        try:
+            check_granule(path, values=not (spec.checksum or from_folder))
+        except UnreadableGranuleError:
+            if last:
+                raise
+            path.unlink()
+            context.tell(0.0, f"fetching {spec.granule} again: it arrived damaged")
+            continue
+        return
 
 
 def fetch(archive: Archive, spec: CollectSpec, context: Context, path: Path) -> None:
     """Fetch the granule to `path`; resume what an earlier attempt on this machine received."""
     settings = context.settings
     partials = Partials(settings.data_dir / "downloads", int(settings.partial_gb * _GB))
-    with partials.place(spec.key, context.folder("fetching")) as folder:
+    aside = context.scratch / "fetching"
+    aside.mkdir(exist_ok=True)
+    with partials.place(spec.key, aside) as folder:
         fetched = archive.fetch(_record(spec), folder / path.name, _progress(context, spec))
         shutil.move(fetched.path, path)
 
@@ -79,16 +100,19 @@ def open_archive(spec: CollectSpec, settings: Settings) -> Archive:
         ) from error
 
 
-def check_granule(path: Path) -> None:
+def check_granule(path: Path, *, values: bool = False) -> None:
     """Open the granule, and check that no part of it lies beyond the end of the file.
+
+    With `values`, every value is read, too.
 
     Raises:
         BadFormatError: it is not HDF.
         UnreadableGranuleError: it is truncated or damaged.
     """
-    with open_granule(path):
-        pass
     check_extent(path)
+    with open_granule(path) as granule:
+        if values:
+            granule.verify()
 
 
 def check_extent(path: Path) -> None:

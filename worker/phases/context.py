@@ -21,7 +21,8 @@ Tell = Callable[[float, str], None]
 class Context:
     """The surroundings of one attempt. `inputs` are the artifacts' files by input index.
 
-    There is no `cache` where the blobs themselves are files of this machine.
+    There is no `cache` where the blobs themselves are files of this machine, and no `sandbox` where
+    none works that the settings allow.
     """
 
     key: str
@@ -32,7 +33,7 @@ class Context:
     blobs: Blobs
     cache: Cache | None
     tell: Tell
-    sandbox: Tier
+    sandbox: Tier | None
 
     def fetch_inputs(self, until: float = 0.5) -> dict[int, tuple[Path, ...]]:
         """Fetch all inputs as verified local files, by input index and in their order.

@@ -217,7 +217,7 @@ def stack(layer: Layer, number: int, to: Path) -> None:
         AttemptError: choice refused, if the cells differ in shape, type or nodata.
     """
     first = layer.bands[0][1]
-    with rasterio.open(first) as like:
+    with rasterio.open(first, driver="GTiff") as like:
         profile = {
             "driver": "GTiff",
             "dtype": like.dtypes[0],
@@ -239,7 +239,7 @@ def stack(layer: Layer, number: int, to: Path) -> None:
     scales, offsets, units = [], [], []
     with rasterio.open(to, "w", **profile) as out:
         for n, (band, path) in enumerate(layer.bands, 1):
-            with rasterio.open(path) as cell:
+            with rasterio.open(path, driver="GTiff") as cell:
                 found = (cell.dtypes[0], repr(cell.nodata), cell.width, cell.height)
                 if found != shown:
                     raise AttemptError(

@@ -1,25 +1,30 @@
 """Reduction: run a package over one group, the scientist's own in the sandbox."""
 
 import json
+import os
 import shutil
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
+from typing import Protocol
 
 from tasks.model.categories import Category
 from tasks.model.model import ArtifactFile
-from tasks.model.packages import MANIFEST as PACKAGE_MANIFEST
-from tasks.model.packages import SHIPPED, Package, pack, unpack
+from tasks.model.packages import Package, load_package
 from tasks.model.spec import ReduceSpec
 from tasks.request.taking import kinds_taken
 from tasks.run.classify import AttemptError
-from tasks.storage.blobs import PACKAGES
-from worker.phases.adopt import OutputOrigin, adopt
-from worker.phases.context import Context
+from tasks.settings import Settings
+from worker.phases.adopt import OutputOrigin, Reader, adopt, failed, read_confined, read_here
+from worker.phases.context import Context, Tell
+from worker.phases.flat import flat_manifest, flat_name, take_flat, write_flat
 from worker.phases.group import MANIFEST, Manifest
+from worker.phases.package_files import shipped_packages, unpacked
+from worker.phases.used import told_use
 from worker.sandbox.confined import run_confined, run_shipped
-from worker.sandbox.sandbox import Places, SandboxLimits
+from worker.sandbox.reading.read_rasters import plain
+from worker.sandbox.sandbox import Places, SandboxLimits, Tier
 
 PARAMETERS = "parameters.json"
 _GB = 10**9
@@ -28,38 +33,86 @@ _GB = 10**9
 def reduce(spec: ReduceSpec, context: Context) -> tuple[ArtifactFile, ...]:
     """Run the package and store the outputs it declares."""
     fetched = context.fetch_inputs(until=0.1)
-    places = Places(
-        package=context.folder("package"),
-        inputs=context.folder("input"),
-        outputs=context.folder("output"),
-        temporary=context.folder("temporary"),
-    )
-    given = {path.name: path for files in fetched.values() for path in files}
-    parameters = json.dumps(spec.parameters, indent=1, sort_keys=True)
-    (places.inputs / PARAMETERS).write_text(parameters + "\n", "utf-8")
-    package = _package(spec, context, places.package)
-    give_inputs(package, given, places.inputs, copied=context.sandbox != "bubblewrap")
-    context.tell(0.1, f"running {package.name}")
-    if spec.digest in shipped_packages():
-        run_shipped(package.command, places, _bounds(package, context))
-    else:
-        run_confined(context.sandbox, package.command, places, _bounds(package, context))
-    context.tell(0.8, "checking outputs")
-    outputs = take_outputs(spec, package, places, context.folder("artifact"))
+    with unpacked(spec.digest, context) as package_folder:
+        places = Places(
+            package=package_folder,
+            inputs=context.folder("input"),
+            outputs=context.folder("output"),
+            temporary=context.folder("temporary"),
+        )
+        given = {path.name: path for files in fetched.values() for path in files}
+        package = load_package(package_folder)
+        give_parameters(spec.parameters, places.inputs)
+        give_inputs(package, given, places.inputs, copied=context.sandbox != "bubblewrap")
+        outputs = run_package(spec, package, places, context)
+        said = read_manifest(places).said
     context.tell(0.9, "storing outputs")
-    said = read_manifest(places).said
     return tuple(
         context.upload(output.path, completeness=said, valid_share=output.valid_share)
         for output in outputs
     )
 
 
+class Surroundings(Protocol):
+    """What running a package needs to know; `Context` does."""
+
+    @property
+    def sandbox(self) -> Tier | None:
+        """The tier of the sandbox; None: programs that are not ours are not run."""
+        ...
+
+    @property
+    def settings(self) -> Settings:
+        """The settings."""
+        ...
+
+    @property
+    def tell(self) -> Tell:
+        """How to tell the progress."""
+        ...
+
+    def folder(self, name: str) -> Path:
+        """Create a folder."""
+        ...
+
+
+def run_package(
+    spec: ReduceSpec, package: Package, places: Places, around: Surroundings
+) -> tuple["Output", ...]:
+    """Run a package over its inputs, and collect the outputs it declares.
+
+    Raises:
+        AttemptError: user code failed, user code timed out, out of memory, or choice refused.
+    """
+    bounds, manifest = _bounds(package, around.settings), read_manifest(places)
+    around.tell(0.1, f"running {package.name}")
+    if spec.digest in shipped_packages():
+        with told_use(places, bounds):
+            run_shipped(package.command, places, bounds)
+        read = read_here(places.outputs, manifest, bounds.memory // 2)
+    else:
+        tier = _tier(package, around)
+        with told_use(places, bounds):
+            run_confined(tier, package.command, places, bounds)
+        read = read_confined(tier, places.outputs, manifest, bounds, around.folder("reading"))
+    take_flat(package, manifest.grid, places.outputs)
+    around.tell(0.8, "checking outputs")
+    artifact = around.folder("artifact")
+    return take_outputs(spec, package, manifest, places.outputs, artifact, read)
+
+
+def give_parameters(parameters: Mapping[str, str], to: Path) -> None:
+    """Write the parameters of a request into a package's folder of inputs."""
+    text = json.dumps(parameters, indent=1, sort_keys=True)
+    (to / PARAMETERS).write_text(text + "\n", "utf-8")
+
+
 def give_inputs(package: Package, given: Mapping[str, Path], to: Path, *, copied: bool) -> None:
     """Move the files of a group that the package takes into its folder of inputs, or copy them.
 
     `given` holds the group's files by name. They may be links to stored files, so they have to be
-    copied where the package does not get them on a read-only mount: even Landlock lets it change
-    their permissions. The manifest is written for these files alone.
+    copied where the package does not get them on a read-only mount: Landlock alone would let it
+    change their permissions. The manifest is written for these files alone.
 
     Raises:
         AttemptError: choice refused, if the package takes none of the layers.
@@ -72,11 +125,16 @@ def give_inputs(package: Package, given: Mapping[str, Path], to: Path, *, copied
             Category.CHOICE_REFUSED,
             f"{package.name} takes layers of {kinds_taken(package)}; the group has {held}",
         )
-    text = whole.model_copy(update={"bands": bands}).model_dump_json(indent=1)
+    manifest = whole.model_copy(update={"bands": bands})
+    flat = package.inputs.format == "envi"
+    text = (flat_manifest(manifest) if flat else manifest).model_dump_json(indent=1)
     (to / MANIFEST).write_text(text + "\n", "utf-8")
     place = shutil.copyfile if copied else shutil.move
     for name in {file for band in bands for file in band.files}:
-        place(given[name], to / name)
+        if flat:
+            write_flat(given[name], to / flat_name(name))
+        else:
+            place(given[name], to / name)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,38 +146,49 @@ class Output:
 
 
 def take_outputs(
-    spec: ReduceSpec, package: Package, places: Places, to: Path
+    spec: ReduceSpec, package: Package, manifest: Manifest, written: Path, to: Path, read: Reader
 ) -> tuple[Output, ...]:
-    """Collect the declared outputs in the folder `to`: rasters are adopted, other files copied.
+    """Collect the declared outputs of the folder `written` in the folder `to`.
+
+    Rasters are read by `read` and adopted, other files copied.
 
     Raises:
         AttemptError: user code failed; names the output and what was written instead.
     """
-    manifest = read_manifest(places)
     labels = tuple(dict.fromkeys(Path(band.file).stem for band in manifest.bands))
     # A group over fewer layers than planned has fewer outputs: granules were missing, or layers
     # have a kind that the package does not take.
     present = dict(package.expand_outputs(labels))
-    taken = []
-    for name in spec.outputs:
-        path = places.outputs / name
-        if name not in present and not path.exists():
-            continue
+    names = [name for name in spec.outputs if name in present or (written / name).exists()]
+    for name in names:
+        path = written / name
         if path.is_symlink() or not path.is_file():
-            written = sorted(p.name for p in places.outputs.iterdir())[:20]
+            there = sorted(plain(p.name) for p in written.iterdir())[:20]
             raise AttemptError(
                 Category.USER_CODE_FAILED,
-                f"the package declares the output {name} and did not write it; it wrote: "
-                f"{', '.join(written) or 'nothing'}",
+                f"the package declares the output {name} and did not write it as a file; it "
+                f"wrote: {', '.join(there) or 'nothing'}",
             )
-        if name in present and present[name].kind == "raster":
-            own = tuple(b for b in manifest.bands if name in package.expand([Path(b.file).stem]))
-            share = adopt(path, to / name, OutputOrigin(spec=spec, manifest=manifest, bands=own))
-            taken.append(Output(path=to / name, valid_share=share))
-        else:
-            shutil.copyfile(path, to / name)
-            taken.append(Output(path=to / name))
-    return tuple(taken)
+    rasters = [name for name in names if name in present and present[name].kind == "raster"]
+    shares: dict[str, float] = {}
+    for name, (found, data) in zip(rasters, read(rasters) if rasters else (), strict=False):
+        own = tuple(b for b in manifest.bands if name in package.expand([Path(b.file).stem]))
+        origin = OutputOrigin(spec=spec, manifest=manifest, bands=own)
+        shares[name] = adopt(found, data, to / name, origin)
+    for name in names:
+        if name not in rasters:
+            _copy(written / name, to / name)
+    return tuple(Output(path=to / name, valid_share=shares.get(name)) for name in names)
+
+
+def _copy(path: Path, to: Path) -> None:
+    """Copy a package's file as it is; raise AttemptError for anything but a file."""
+    source = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(source, "rb") as file:
+        if not stat.S_ISREG(os.fstat(source).st_mode):
+            raise failed(path.name, "is no file")
+        with to.open("xb") as copy:
+            shutil.copyfileobj(file, copy)
 
 
 def read_manifest(places: Places) -> Manifest:
@@ -127,31 +196,27 @@ def read_manifest(places: Places) -> Manifest:
     return Manifest.model_validate_json((places.inputs / MANIFEST).read_text("utf-8"))
 
 
-@lru_cache(maxsize=1)
-def shipped_packages() -> Mapping[str, bytes]:
-    """Return the archives of the packages that come with Swathmill, by their SHA-256.
+def _tier(package: Package, around: Surroundings) -> Tier:
+    """Return the tier to run a stranger's package in.
 
-    By this alone a package counts as ours, whatever its name: the same content does the same.
+    Raises:
+        AttemptError: choice refused, where the machine has none that the operator allows.
     """
-    archives = (pack(manifest.parent) for manifest in SHIPPED.glob(f"*/{PACKAGE_MANIFEST}"))
-    return {archive.digest: archive.data for archive in archives}
+    if around.sandbox is None:
+        raise AttemptError(
+            Category.CHOICE_REFUSED,
+            f"{package.name} was not run: this service runs the reductions that come with it, and "
+            "no other, because its machine cannot shut them in as its operator demands "
+            "(SWATHMILL_SANDBOX, `swathmill doctor`)",
+        )
+    return around.sandbox
 
 
-def _package(spec: ReduceSpec, context: Context, to: Path) -> Package:
-    data = shipped_packages().get(spec.digest)
-    if data is None:
-        archive = context.scratch / f"{spec.digest}.tar"
-        context.blobs.get_file(PACKAGES, archive.name, archive, spec.digest)
-        data = archive.read_bytes()
-        archive.unlink()
-    return unpack(data, to)
-
-
-def _bounds(package: Package, context: Context) -> SandboxLimits:
+def _bounds(package: Package, settings: Settings) -> SandboxLimits:
     """Return the package's own limits, capped at those of an attempt."""
     wanted = package.resources
     return SandboxLimits(
-        memory=int(min(wanted.memory_gb, context.settings.attempt_memory_gb) * _GB),
+        memory=int(min(wanted.memory_gb, settings.attempt_memory_gb) * _GB),
         seconds=wanted.timeout_seconds,
         processes=wanted.processes,
         output=int(wanted.output_gb * _GB),

@@ -59,6 +59,7 @@ def options_of(spec: ReprojectSpec) -> Options:
         units=spec.units,
         codes=spec.codes,
         extra_bands=_EXTRA.validate_python(spec.extra_bands),
+        clamp=spec.clamp,
         driver=_driver(spec.driver),
     )
 

@@ -1,0 +1,157 @@
+"""The pages of packages: the list with the upload, and one package with all that its owner does."""
+
+import tempfile
+from pathlib import Path
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Form, Request, Response
+from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import RedirectResponse
+from starlette.datastructures import UploadFile
+
+from portal.core.identity import Caller, person
+from portal.core.packages import MOST_UPLOADED, keep_upload, offered, push
+from portal.core.problems import TooLargeError
+from portal.core.tokens import Person
+from portal.web.context import CurrentPortal, Portal, portal_of
+from portal.web.packages_api import look
+from tasks.model.packages import PackageError
+from tasks.tables import package_operations
+from tasks.tables.package_operations import PackageConflictError
+from tasks.tables.package_table import Visibility
+
+router = APIRouter(include_in_schema=False)
+
+_FORM_BYTES = 64 * 2**10  # of a form besides its file
+_SHARING = (
+    (Visibility.PRIVATE, "Me alone"),
+    (Visibility.LINK, "Whoever has a link"),
+    (Visibility.EVERYONE, "Everyone"),
+)
+
+
+@router.get("/packages")
+def packages(caller: Caller, portal: CurrentPortal) -> Response:
+    """List the packages that the caller may run, with a form to upload one."""
+    return _list(portal, caller)
+
+
+@router.post("/packages")
+async def upload(request: Request, caller: Annotated[Person, Depends(person)]) -> Response:
+    """Store an uploaded package, and show it; or show what is wrong with it."""
+    portal = portal_of(request)
+    length = request.headers.get("content-length", "")
+    if not length.isdigit() or int(length) > MOST_UPLOADED + _FORM_BYTES:
+        raise TooLargeError(
+            f"The file is larger than {MOST_UPLOADED >> 20} MiB, or does not say its size.",
+            "Make the package smaller.",
+        )
+    async with request.form(max_files=1, max_fields=4) as form:
+        file = form.get("file")
+        if not isinstance(file, UploadFile) or not file.filename:
+            return _list(portal, caller, wrong="Choose a file: a zip or a tar of your package.")
+        return await run_in_threadpool(_push, portal, caller, file)
+
+
+def _push(portal: Portal, caller: Person, file: UploadFile) -> Response:
+    with tempfile.TemporaryDirectory(prefix="swathmill-") as folder:
+        path = Path(folder) / "upload"
+        keep_upload(file.file, path)
+        try:
+            row, _ = push(
+                portal.runtime,
+                caller.owner,
+                path,
+                free=lambda: portal.uploading.acquire(blocking=False),
+                done=portal.uploading.release,
+            )
+        except (PackageError, PackageConflictError) as error:
+            return _list(portal, caller, wrong=str(error))
+    return RedirectResponse(f"/packages/{row.id}", 303)
+
+
+@router.get("/packages/open")
+def ask_to_open(caller: Caller, portal: CurrentPortal, link: str = "") -> Response:
+    """Ask whoever follows a package's link whether to take it up."""
+    return portal.pages.page("package_open.html", caller, "packages", 200, link=link[:200])
+
+
+@router.post("/packages/open")
+def open_link(
+    caller: Caller, portal: CurrentPortal, link: Annotated[str, Form(max_length=200)] = ""
+) -> RedirectResponse:
+    """Add the package of a link to those that the caller may run."""
+    package, _, secret = link.partition(".")
+    row = package_operations.open_link(portal.runtime, caller.owner, package, secret)
+    return RedirectResponse(f"/packages/{row.id}", 303)
+
+
+@router.get("/packages/{package_id}")
+def package(package_id: str, caller: Caller, portal: CurrentPortal) -> Response:
+    """Show a package: what it computes, its versions, who sees it."""
+    view, versions = look(portal, caller, package_id)
+    chosen = next((one for one in versions if one.version == view.newest), None)
+    chosen = chosen or next(iter(versions), None)
+    return portal.pages.page(
+        "package.html",
+        caller,
+        "packages",
+        200,
+        package=view,
+        versions=versions,
+        manifest=chosen.manifest if chosen else None,
+        sharing=_SHARING,
+    )
+
+
+@router.post("/packages/{package_id}/share")
+def share(
+    package_id: str,
+    caller: Caller,
+    portal: CurrentPortal,
+    visibility: Annotated[Visibility, Form()],
+    renew: Annotated[bool, Form()] = False,
+) -> RedirectResponse:
+    """Say who sees a package."""
+    row = package_operations.own(portal.runtime, caller.owner, package_id)
+    package_operations.share(portal.runtime, row, visibility, renew=renew)
+    return RedirectResponse(f"/packages/{package_id}", 303)
+
+
+@router.post("/packages/{package_id}/deprecate")
+def deprecate(
+    package_id: str,
+    caller: Caller,
+    portal: CurrentPortal,
+    version: Annotated[str, Form(max_length=40)],
+    why: Annotated[str, Form(max_length=500)] = "",
+) -> RedirectResponse:
+    """Deprecate a version, or take that back."""
+    row = package_operations.own(portal.runtime, caller.owner, package_id)
+    package_operations.deprecate(portal.runtime, row, version, why)
+    return RedirectResponse(f"/packages/{package_id}", 303)
+
+
+@router.post("/packages/{package_id}/delete")
+def delete(
+    package_id: str,
+    caller: Caller,
+    portal: CurrentPortal,
+    version: Annotated[str, Form(max_length=40)] = "",
+) -> RedirectResponse:
+    """Delete a version, or the whole package."""
+    row = package_operations.own(portal.runtime, caller.owner, package_id)
+    package_operations.delete(portal.runtime, row, version)
+    left = portal.runtime.packages.package(row.id)
+    return RedirectResponse(f"/packages/{package_id}" if left else "/packages", 303)
+
+
+def _list(portal: Portal, caller: Person, *, wrong: str = "") -> Response:
+    return portal.pages.page(
+        "packages.html",
+        caller,
+        "packages",
+        422 if wrong else 200,
+        packages=offered(portal.runtime, portal.local_packages, caller.owner),
+        wrong=wrong,
+    )

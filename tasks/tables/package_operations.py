@@ -1,0 +1,457 @@
+"""What can be done with packages: push, find, list, share, deprecate, open and delete them.
+
+A package that a person may not see is to that person as one that does not exist: every answer is
+the same. Only its owner changes a package. The archive's blob is stored before the version's row,
+and goes once no version and no live request names it.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from hmac import compare_digest
+from pathlib import Path
+
+import structlog
+
+from tasks.errors import BlobMissingError, RequestRefusedError, StoreError, SwathmillError
+from tasks.model.package_reference import PackageReference
+from tasks.model.package_uploads import Upload
+from tasks.model.packages import (
+    IN_FOLDER,
+    OURS,
+    FoundPackage,
+    NoPackageError,
+    PackageError,
+    Packages,
+    blob_of,
+)
+from tasks.request.checks import nearest_names
+from tasks.request.document import Request
+from tasks.storage.blobs import PACKAGES
+from tasks.storage.store import Delete, Operation, Row
+from tasks.tables.package_table import (
+    PACKAGE,
+    UNNAMED,
+    PackageRow,
+    PackageTable,
+    Unnamed,
+    VersionRow,
+    Visibility,
+    package_id,
+    package_row,
+    remove_package,
+    remove_version,
+    unnamed_row,
+    write_package,
+    write_unnamed,
+    write_version,
+)
+from tasks.tables.runtime import Runtime
+
+log = structlog.get_logger("packages")
+
+MOST_VERSIONS = 30  # of a package: all its rows go in one transaction
+MOST_PACKAGES = 200  # of an owner
+_SECRET_BITS = 128
+
+
+class NoSuchPackageError(SwathmillError):
+    """There is no such package, or the caller may not see it."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"there is no package {what}, or you may not see it")
+
+
+class PackageConflictError(SwathmillError):
+    """The package is not in a state that allows the change; says what to do."""
+
+
+def push(runtime: Runtime, owner: str, upload: Upload, archive: Path) -> VersionRow:
+    """Store an uploaded package as a version of its owner's; the same content again is success.
+
+    Raises:
+        PackageConflictError: the version has other content, or there are too many.
+        StoreError: storage failed; push it again.
+    """
+    _put(runtime, upload.digest, archive)
+    table = runtime.packages
+    name = upload.package.name
+    new = VersionRow(
+        package=package_id(owner, name),
+        version=upload.package.version,
+        digest=upload.digest,
+        size=upload.size,
+        files=upload.files,
+        manifest=upload.package,
+        pushed=runtime.clock.now(),
+    )
+
+    def change(found: Row | None) -> tuple[Operation, ...]:
+        there = table.version(new.package, new.version)
+        if there is not None and there.digest != new.digest:
+            raise PackageConflictError(
+                f"Version {new.version} of {name} is there with other content. "
+                f"Raise `version` in package.yaml: a version never changes."
+            )
+        if there is not None:
+            return ()
+        if found is None and len(table.owned(owner)) >= MOST_PACKAGES:
+            raise PackageConflictError(
+                f"You have {MOST_PACKAGES} packages, the most there may be. Delete one."
+            )
+        if len(table.versions(new.package)) >= MOST_VERSIONS:
+            raise PackageConflictError(
+                f"{name} has {MOST_VERSIONS} versions, the most there may be. Delete one."
+            )
+        row = PACKAGE.load(found) if found else PackageRow(owner=owner, name=name)
+        row = replace(
+            row,
+            description=upload.package.description,
+            newest=new.version,
+            changed=new.pushed,
+        )
+        return (
+            *write_package(found, row),
+            write_version(new),
+            *_named_again(table, new.digest),
+        )
+
+    table.update(runtime.clock, package_row(new.package), change)
+    # It may have gone between the first call and the row that names it.
+    _put(runtime, upload.digest, archive)
+    stored = table.version(new.package, new.version)
+    if stored is None:
+        raise StoreError(f"{name} was deleted while it was pushed; push it again")
+    return stored
+
+
+def share(
+    runtime: Runtime, row: PackageRow, visibility: Visibility, *, renew: bool = False
+) -> PackageRow:
+    """Say who sees a package. A link that was withdrawn opens nothing any more; `renew` makes one.
+
+    Raises NoSuchPackageError when it was deleted meanwhile.
+    """
+    secret = f"{runtime.random.getrandbits(_SECRET_BITS):032x}"
+
+    def change(current: PackageRow) -> PackageRow:
+        if visibility is not Visibility.LINK:
+            return replace(current, visibility=visibility, secret="")
+        kept = current.secret if current.secret and not renew else secret
+        return replace(current, visibility=visibility, secret=kept)
+
+    return _change(runtime, row, change)
+
+
+def deprecate(runtime: Runtime, row: PackageRow, version: str, why: str) -> PackageRow:
+    """Deprecate a version, or with "" take that back. Requests that name it still run it.
+
+    Raises NoSuchPackageError when there is no such version.
+    """
+
+    def change(found: Row | None) -> tuple[Operation, ...]:
+        current = _present(found, row)
+        versions = runtime.packages.versions(row.id)
+        one = next((each for each in versions if each.version == version), None)
+        if one is None:
+            raise NoSuchPackageError(f"{row.name}@{version}")
+        after = replace(one, deprecated=why[:500])
+        newest = _newest([after if each is one else each for each in versions])
+        if after == one and newest == current.newest:
+            return ()
+        changed = replace(current, newest=newest, changed=runtime.clock.now())
+        return *write_package(found, changed), write_version(after)
+
+    runtime.packages.update(runtime.clock, package_row(row.id), change)
+    return _load(runtime, row.id, row.name)
+
+
+def delete(runtime: Runtime, row: PackageRow, version: str = "") -> None:
+    """Delete a version, or the whole package; what runs by now goes on.
+
+    Raises NoSuchPackageError when there is no such version.
+    """
+    gone: list[str] = []
+
+    def change(found: Row | None) -> tuple[Operation, ...]:
+        if found is None:
+            return ()
+        current = PACKAGE.load(found)
+        versions = runtime.packages.versions(row.id)
+        going = [each for each in versions if version in ("", each.version)]
+        if version and not going:
+            if gone:  # by an earlier call, whose answer was lost
+                return ()
+            raise NoSuchPackageError(f"{row.name}@{version}")
+        gone[:] = sorted({each.digest for each in going})
+        left = [each for each in versions if each not in going]
+        removed = tuple(remove_version(each) for each in going)
+        noted = tuple(
+            write_unnamed(Unnamed(digest=digest, since=runtime.clock.now())) for digest in gone
+        )
+        if not left:
+            return *remove_package(current), *removed, *noted
+        after = replace(current, newest=_newest(left), changed=runtime.clock.now())
+        return *write_package(found, after), *removed, *noted
+
+    runtime.packages.update(runtime.clock, package_row(row.id), change)
+
+
+def collect(runtime: Runtime) -> int:
+    """Delete the archives that no version names and no live request runs; how many there were."""
+    waiting = runtime.packages.all_unnamed()
+    if not waiting:
+        return 0
+    used = runtime.packages.digests()
+    for request in runtime.requests.live():
+        row = runtime.requests.request(request)
+        if row is None or row.state.unplanned:
+            return 0  # it may be about to name one
+        used.add(row.package.rpartition(" ")[2])
+    return sum(_remove_archive(runtime, one, used) for one in waiting)
+
+
+def _remove_archive(runtime: Runtime, one: Unnamed, used: set[str]) -> bool:
+    if one.digest in used:
+        return False
+
+    def claim(found: Row | None) -> tuple[Operation, ...]:
+        going = found is not None and not UNNAMED.load(found).going
+        return (write_unnamed(replace(one, going=True)),) if going else ()
+
+    def forget(found: Row | None) -> tuple[Operation, ...]:
+        return () if found is None else (Delete(row=found.row, etag=found.etag),)
+
+    row = unnamed_row(one.digest)
+    runtime.packages.update(runtime.clock, row, claim)
+    now = runtime.packages.unnamed(one.digest)
+    if now is None or not now.going or one.digest in runtime.packages.digests():
+        return False
+    runtime.blobs.delete(PACKAGES, blob_of(one.digest))
+    runtime.packages.update(runtime.clock, row, forget)
+    log.info("package's archive deleted", digest=one.digest)
+    return True
+
+
+def may_see(runtime: Runtime, person: str, row: PackageRow) -> bool:
+    """Tell whether a person sees a package, and may run and download it."""
+    if not person:
+        return False
+    if row.owner == person or row.visibility is Visibility.EVERYONE:
+        return True
+    if row.visibility is not Visibility.LINK or not row.secret:
+        return False
+    opened = runtime.packages.opened_by(person, row.id)
+    return compare_digest(opened.encode(), row.secret.encode())
+
+
+def load_for(runtime: Runtime, person: str, package: str) -> PackageRow:
+    """Load a package that a person sees, by its id; raise NoSuchPackageError."""
+    row = runtime.packages.package(package)
+    if row is None or not may_see(runtime, person, row):
+        raise NoSuchPackageError(package)
+    return row
+
+
+def own(runtime: Runtime, person: str, package: str) -> PackageRow:
+    """Load a person's own package, by its id, to change it; raise NoSuchPackageError."""
+    row = runtime.packages.package(package)
+    if row is None or not person or row.owner != person:
+        raise NoSuchPackageError(package)
+    return row
+
+
+def visible(runtime: Runtime, person: str) -> Iterator[PackageRow]:
+    """Yield the packages that a person sees: own ones, those opened by a link, everyone's."""
+    table = runtime.packages
+    ids = dict.fromkeys([*table.owned(person), *table.opened(person), *table.for_everyone()])
+    for package in ids:
+        row = table.package(package)
+        if row is not None and may_see(runtime, person, row):
+            yield row
+
+
+def open_link(runtime: Runtime, person: str, package: str, secret: str) -> PackageRow:
+    """Give a person who has a package's link the package.
+
+    Raises NoSuchPackageError for a wrong link or one that was withdrawn.
+    """
+    row = runtime.packages.package(package)
+    if (
+        row is None
+        or not person
+        or row.visibility is not Visibility.LINK
+        or not row.secret
+        or not compare_digest(row.secret.encode(), secret.encode())
+    ):
+        raise NoSuchPackageError("of this link")
+    if row.owner != person:
+        runtime.packages.open(runtime.clock, person, package, secret)
+    return row
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stored:
+    """A version of an uploaded package, with its package."""
+
+    row: PackageRow
+    version: VersionRow
+
+    @property
+    def found(self) -> FoundPackage:
+        """The version as something that can be run."""
+        return FoundPackage(
+            package=self.version.manifest, owner=self.row.owner, digest=self.version.digest
+        )
+
+
+def stored(runtime: Runtime, person: str, reference: PackageReference) -> Stored | None:
+    """Return the version that a reference means to a person; None: there is none to see."""
+    row = runtime.packages.package(package_id(reference.owner or person, reference.name))
+    if row is None or not may_see(runtime, person, row):
+        return None
+    if reference.digest:
+        versions = runtime.packages.versions(row.id)
+        found = next((each for each in versions if each.digest == reference.digest), None)
+    else:
+        chosen = reference.version or row.newest
+        found = runtime.packages.version(row.id, chosen) if chosen else None
+    return Stored(row=row, version=found) if found else None
+
+
+class PackagesOf:
+    """The packages that a person may name: own ones, those of the installation, shared ones."""
+
+    def __init__(self, runtime: Runtime, local: Packages, person: str) -> None:
+        self._runtime = runtime
+        self._local = local
+        self._person = person
+
+    def names(self) -> tuple[str, ...]:
+        found = {*self._local.names()}
+        for row in visible(self._runtime, self._person):
+            found.add(row.name if row.owner == self._person else f"{row.owner}/{row.name}")
+        return tuple(sorted(found))
+
+    def find(self, reference: str) -> FoundPackage:
+        try:
+            asked = PackageReference.parse(reference)
+        except ValueError as error:
+            raise NoPackageError(f"{error}.", "See the page of packages.") from None
+        if asked.owner not in (OURS, IN_FOLDER):
+            found = stored(self._runtime, self._person, asked)
+            if found is not None:
+                return found.found
+        if asked.owner in ("", OURS, IN_FOLDER):
+            try:
+                return self._local.find(reference)
+            except NoPackageError:
+                log.debug("no package of the installation", reference=reference)
+        remedy = nearest_names(reference, self.names())
+        raise NoPackageError(f"there is no package {reference!r}.", remedy)
+
+
+class ExactPackages:
+    """The packages of requests whose reference `pinned` has made exact: nobody is asked for."""
+
+    def __init__(self, runtime: Runtime, local: Packages) -> None:
+        self._runtime = runtime
+        self._local = local
+
+    def names(self) -> tuple[str, ...]:
+        return self._local.names()
+
+    def find(self, reference: str) -> FoundPackage:
+        asked = PackageReference.parse(reference)
+        if not asked.digest:
+            return self._local.find(reference)
+        found = stored(self._runtime, asked.owner, asked)
+        if found is None:
+            raise PackageError(f"the package {reference} was deleted. Push it again.")
+        if not self._runtime.blobs.exists(PACKAGES, blob_of(asked.digest)):
+            raise PackageError(f"storage has lost the package {reference}. Push it again.")
+        return found.found
+
+
+def pinned(runtime: Runtime, owner: str, request: Request) -> Request:
+    """Return a request whose reduction names the very version that its owner's reference means.
+
+    A reference to a package of the installation stays as it is.
+
+    Raises:
+        RequestRefusedError: the owner may not run such a package, or there is none.
+    """
+    reduction = request.reduction
+    if reduction is None:
+        return request
+    asked = PackageReference.parse(reduction.package)
+    if asked.owner in (OURS, IN_FOLDER):
+        return request
+    found = stored(runtime, owner, asked)
+    if found is None:
+        if asked.owner or asked.digest:
+            raise RequestRefusedError(
+                "reduction.package",
+                f"there is no package {reduction.package!r}.",
+                "Name one that the page of packages lists.",
+            )
+        return request
+    exact = PackageReference(
+        owner=found.row.owner, name=found.row.name, digest=found.version.digest
+    )
+    changed = reduction.model_copy(update={"package": str(exact)})
+    return request.model_copy(update={"reduction": changed})
+
+
+def _put(runtime: Runtime, digest: str, archive: Path) -> None:
+    """Store an archive unless it is there whole; a damaged one is stored again."""
+    name = blob_of(digest)
+    try:
+        if runtime.blobs.size(PACKAGES, name) == archive.stat().st_size:
+            return
+        runtime.blobs.delete(PACKAGES, name)
+    except BlobMissingError:
+        pass
+    runtime.blobs.put_file(PACKAGES, name, archive)
+
+
+def _named_again(table: PackageTable, digest: str) -> tuple[Operation, ...]:
+    """Take an archive off those that no version names."""
+    found = table.unnamed(digest)
+    if found is None:
+        return ()
+    if found.going:
+        raise StoreError("the archive of the same content is being deleted; try again")
+    return (Delete(row=unnamed_row(digest), etag=found.etag),)
+
+
+def _newest(versions: list[VersionRow]) -> str:
+    """Return the version last pushed of those that are not deprecated; "" when there is none."""
+    left = [version for version in versions if not version.deprecated]
+    return max(left, key=lambda version: version.pushed).version if left else ""
+
+
+def _present(found: Row | None, row: PackageRow) -> PackageRow:
+    if found is None:
+        raise NoSuchPackageError(row.name)
+    return PACKAGE.load(found)
+
+
+def _change(
+    runtime: Runtime, row: PackageRow, change: Callable[[PackageRow], PackageRow]
+) -> PackageRow:
+    def changing(found: Row | None) -> tuple[Operation, ...]:
+        current = _present(found, row)
+        after = change(current)
+        if after == current:
+            return ()
+        return write_package(found, replace(after, changed=runtime.clock.now()))
+
+    runtime.packages.update(runtime.clock, package_row(row.id), changing)
+    return _load(runtime, row.id, row.name)
+
+
+def _load(runtime: Runtime, package: str, name: str) -> PackageRow:
+    row = runtime.packages.package(package)
+    if row is None:
+        raise NoSuchPackageError(name)
+    return row

@@ -1,0 +1,238 @@
+"""The table `packages`: uploaded packages, their versions, and who sees them.
+
+Its RowKeys are spelt here alone. By RowKey, in one partition:
+
+| row | is |
+|---|---|
+| `p|id` | a package: owner, name, who sees it, its newest version |
+| `v|id|version` | a version, with its manifest and the digest of its archive |
+| `o|owner|name` | a package's place in the list of its owner's |
+| `e|name|id` | its place in the list of those that everyone sees |
+| `s|person|id` | somebody has opened its link, and which |
+| `x|digest` | no version names this archive any more, so its blob may go |
+
+An id is computed from owner and name. A change to a package is one transaction on its row's ETag.
+"""
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from tasks.model.packages import Package
+from tasks.storage.clock import Clock
+from tasks.storage.codec import Codec, Form, cut
+from tasks.storage.store import Delete, Operation, Row, Store, Upsert
+from tasks.tables import updates
+from tasks.tables.updates import prefix_range, write
+
+TABLE = "packages"
+PARTITION = "packages"
+
+
+class Visibility(StrEnum):
+    """Who sees a package, and may run and download it, besides its owner."""
+
+    PRIVATE = "private"
+    LINK = "link"  # whoever has opened its link, signed in
+    EVERYONE = "everyone"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PackageRow:
+    """An uploaded package. `secret` is in its link; another secret ends the link."""
+
+    owner: str
+    name: str
+    description: str = ""
+    visibility: Visibility = Visibility.PRIVATE
+    secret: str = ""
+    newest: str = ""  # the version that its name alone means; "": all are deprecated
+    changed: float = 0.0
+    etag: str = field(default="", compare=False)
+
+    @property
+    def id(self) -> str:
+        """What tells this package from all others."""
+        return package_id(self.owner, self.name)
+
+
+@dataclass(frozen=True, kw_only=True)
+class VersionRow:
+    """A version of a package; its content never changes. `deprecated` says why, "": it is not."""
+
+    package: str  # its id
+    version: str
+    digest: str
+    size: int  # bytes of its archive
+    files: int
+    manifest: Package
+    pushed: float
+    deprecated: str = ""
+    etag: str = field(default="", compare=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Place:
+    """A row that names a package; `secret` is that of the link that was opened."""
+
+    package: str
+    secret: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unnamed:
+    """An archive that no version names any more. `going`: its blob is being deleted."""
+
+    digest: str
+    since: float
+    going: bool = False
+    etag: str = field(default="", compare=False)
+
+
+PACKAGE = Codec(PackageRow, "package", {"description": cut(2000)})
+VERSION = Codec(
+    VersionRow,
+    "package version",
+    {
+        "manifest": Form(
+            write=lambda manifest: manifest.model_dump_json().encode(),
+            read=Package.model_validate_json,
+        ),
+        "deprecated": cut(500, sparse=True),
+    },
+)
+PLACE = Codec(_Place, "package place")
+UNNAMED = Codec(Unnamed, "unnamed archive")
+
+
+def package_id(owner: str, name: str) -> str:
+    """Return the id of an owner's package."""
+    return hashlib.sha256(f"{owner}\0{name}".encode()).hexdigest()[:20]
+
+
+def package_row(package: str) -> str:
+    """Return the RowKey of a package."""
+    return f"p|{package}"
+
+
+class PackageTable:
+    """The table `packages` in a store. Every call may raise StoreError."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def update(self, clock: Clock, row: str, change: updates.Change) -> None:
+        """Change a row, and others of its transaction, under its ETag, as `updates.update`."""
+        updates.update(self._store, clock, TABLE, PARTITION, row, change)
+
+    def package(self, package: str) -> PackageRow | None:
+        """Return a package by its id."""
+        found = self._get(package_row(package))
+        return PACKAGE.load(found) if found else None
+
+    def version(self, package: str, version: str) -> VersionRow | None:
+        """Return a version of a package."""
+        found = self._get(f"v|{package}|{version}")
+        return VERSION.load(found) if found else None
+
+    def versions(self, package: str) -> list[VersionRow]:
+        """Return a package's versions, the last one pushed first."""
+        found = map(VERSION.load, self._scan(f"v|{package}|"))
+        return sorted(found, key=lambda version: version.pushed, reverse=True)
+
+    def owned(self, owner: str) -> list[str]:
+        """Return the ids of an owner's packages, by name."""
+        return [PLACE.load(row).package for row in self._scan(f"o|{_hash(owner)}|")]
+
+    def for_everyone(self) -> list[str]:
+        """Return the ids of the packages that everyone sees, by name."""
+        return [PLACE.load(row).package for row in self._scan("e|")]
+
+    def opened(self, person: str) -> dict[str, str]:
+        """Return the packages whose link a person has opened: their ids, each with the secret."""
+        found = (PLACE.load(row) for row in self._scan(f"s|{_hash(person)}|"))
+        return {place.package: place.secret for place in found}
+
+    def opened_by(self, person: str, package: str) -> str:
+        """Return the secret by which a person has opened a package's link; "": he has not."""
+        found = self._get(f"s|{_hash(person)}|{package}")
+        return PLACE.load(found).secret if found else ""
+
+    def open(self, clock: Clock, person: str, package: str, secret: str) -> None:
+        """Note that a person has opened a package's link."""
+        row = f"s|{_hash(person)}|{package}"
+        entity = PLACE.dump(_Place(package=package, secret=secret))
+        self.update(clock, row, lambda _found: (Upsert(row=row, entity=entity),))
+
+    def unnamed(self, digest: str) -> Unnamed | None:
+        """Return the note that no version names an archive any more."""
+        found = self._get(f"x|{digest}")
+        return UNNAMED.load(found) if found else None
+
+    def all_unnamed(self) -> list[Unnamed]:
+        """Return all archives that no version names any more."""
+        return [UNNAMED.load(row) for row in self._scan("x|")]
+
+    def digests(self) -> set[str]:
+        """Return the digests of all versions."""
+        return {VERSION.load(row).digest for row in self._scan("v|")}
+
+    def _get(self, row: str) -> Row | None:
+        return self._store.get(TABLE, PARTITION, row)
+
+    def _scan(self, prefix: str) -> Iterator[Row]:
+        return self._store.scan(TABLE, PARTITION, *prefix_range(prefix))
+
+
+def write_package(found: Row | None, new: PackageRow) -> tuple[Operation, ...]:
+    """Write a package over what was found of it, with its places in the lists."""
+    old = PACKAGE.load(found) if found else None
+    place = PLACE.dump(_Place(package=new.id))
+    shown = f"e|{new.name}|{new.id}"
+    operations: list[Operation] = [write(found, package_row(new.id), PACKAGE.dump(new))]
+    if old is None:
+        operations.append(Upsert(row=f"o|{_hash(new.owner)}|{new.name}", entity=place))
+    was = old is not None and old.visibility is Visibility.EVERYONE
+    if new.visibility is Visibility.EVERYONE and not was:
+        operations.append(Upsert(row=shown, entity=place))
+    if new.visibility is not Visibility.EVERYONE and was:
+        operations.append(Delete(row=shown))
+    return tuple(operations)
+
+
+def remove_package(row: PackageRow) -> tuple[Operation, ...]:
+    """Remove a package's row and its places in the lists."""
+    operations: list[Operation] = [
+        Delete(row=package_row(row.id), etag=row.etag),
+        Delete(row=f"o|{_hash(row.owner)}|{row.name}"),
+    ]
+    if row.visibility is Visibility.EVERYONE:
+        operations.append(Delete(row=f"e|{row.name}|{row.id}"))
+    return tuple(operations)
+
+
+def write_version(version: VersionRow) -> Operation:
+    """Write a version; its package's ETag guards the transaction."""
+    row = f"v|{version.package}|{version.version}"
+    return Upsert(row=row, entity=VERSION.dump(version))
+
+
+def remove_version(version: VersionRow) -> Operation:
+    """Remove a version; its package's ETag guards the transaction."""
+    return Delete(row=f"v|{version.package}|{version.version}")
+
+
+def write_unnamed(unnamed: Unnamed) -> Operation:
+    """Note that no version names an archive any more, or how far its removal is."""
+    return Upsert(row=unnamed_row(unnamed.digest), entity=UNNAMED.dump(unnamed))
+
+
+def unnamed_row(digest: str) -> str:
+    """Return the RowKey of the note that no version names an archive."""
+    return f"x|{digest}"
+
+
+def _hash(person: str) -> str:
+    """Return what stands for a person's name, which may have any length and any characters."""
+    return hashlib.sha256(person.encode()).hexdigest()[:32]

@@ -1,0 +1,118 @@
+"""The development kit: skeletons run, `check` says what an upload would, `try` runs as a worker."""
+
+import shutil
+import subprocess
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+import rasterio
+from typer.testing import CliRunner, Result
+
+from swathmill.cli import application
+from swathmill.errors import ArgumentError
+from swathmill.kit import Language, checked, write_group, write_skeleton
+from tasks.model.packages import PackageError
+
+NEEDS = {Language.C: "cc", Language.R: "Rscript", Language.MATLAB: "mcc"}
+
+
+def command(*words: str) -> Result:
+    return CliRunner().invoke(application(("package",)), ["package", *words])
+
+
+def expected(folder: Path) -> np.ndarray:
+    """The mean of the made-up group by plain numpy."""
+    write_group(folder)
+    with rasterio.open(folder / "Lai_1km.tif") as stack:
+        stored = stack.read()
+    values = np.ma.masked_equal(stored, 255) * 0.1
+    return np.asarray(values.mean(axis=0).filled(np.nan))
+
+
+@pytest.mark.parametrize("language", [Language.PYTHON, Language.C, Language.R, Language.MATLAB])
+def test_a_skeleton_runs_and_computes_what_it_says(tmp_path: Path, language: Language) -> None:
+    package = tmp_path / "my-mean"
+    said = command("new", str(package), "--language", language.value)
+    assert said.exit_code == 0, said.output
+    if language in NEEDS and shutil.which(NEEDS[language]) is None:
+        pytest.skip(f"{NEEDS[language]} is not installed")
+    if language is Language.C:
+        with pytest.raises(PackageError, match="which it does not hold"):
+            checked(package)
+        subprocess.run(["make", "-s", "-C", str(package)], check=True, timeout=60)
+    tried = command("try", str(package), "--out", str(tmp_path / "out"))
+    assert tried.exit_code == 0, tried.output
+    with rasterio.open(tmp_path / "out" / "Lai_1km_mean.tif") as out:
+        found = out.read(1)
+    (tmp_path / "group").mkdir()
+    np.testing.assert_allclose(found, expected(tmp_path / "group"), rtol=1e-6)
+    assert "swathmill: it took" in tried.output
+
+
+def test_the_shell_skeleton_lists_the_layers(tmp_path: Path) -> None:
+    write_skeleton(tmp_path / "own", Language.SHELL)
+    tried = command("try", str(tmp_path / "own"), "--out", str(tmp_path / "out"))
+    assert tried.exit_code == 0, tried.output
+    lines = (tmp_path / "out" / "layers.csv").read_text().splitlines()
+    assert lines == ["file,days,columns_and_rows", "Lai_1km.tif,4,40x60"]
+
+
+def test_check_says_what_an_upload_would(tmp_path: Path) -> None:
+    write_skeleton(tmp_path / "own", Language.PYTHON)
+    said = command("check", str(tmp_path / "own"))
+    assert said.exit_code == 0
+    assert f"own@1  {checked(tmp_path / 'own').digest}" in said.output
+    archive = shutil.make_archive(str(tmp_path / "zipped"), "zip", tmp_path, "own")
+    assert checked(Path(archive)).digest == checked(tmp_path / "own").digest
+    (tmp_path / "own" / "package.yaml").write_text("name: own\n")
+    with pytest.raises(PackageError, match="command"):
+        checked(tmp_path / "own")
+
+
+def test_a_program_that_cannot_be_run_is_refused(tmp_path: Path) -> None:
+    write_skeleton(tmp_path / "own", Language.C)
+    (tmp_path / "own" / "mean_of_days").write_text("x")
+    with pytest.raises(PackageError, match="chmod"):
+        checked(tmp_path / "own")
+
+
+def test_inputs_of_a_run_are_tried_as_a_zip_with_their_parameters(tmp_path: Path) -> None:
+    write_skeleton(tmp_path / "own", Language.PYTHON)
+    (tmp_path / "group").mkdir()
+    write_group(tmp_path / "group")
+    (tmp_path / "group" / "parameters.json").write_text('{"least": "99"}')
+    with zipfile.ZipFile(tmp_path / "inputs.zip", "w") as archive:
+        for path in (tmp_path / "group").iterdir():
+            archive.write(path, path.name)
+    words = ("try", str(tmp_path / "own"), "--on", str(tmp_path / "inputs.zip"))
+    tried = command(*words, "--out", str(tmp_path / "out"))
+    assert "0% of pixels have a value" in tried.output
+    tried = command(*words, "-p", "least=0", "--out", str(tmp_path / "out"))
+    assert "95% of pixels have a value" in tried.output
+
+
+def test_what_would_fail_on_a_worker_fails_here(tmp_path: Path) -> None:
+    write_skeleton(tmp_path / "own", Language.SHELL)
+    program = tmp_path / "own" / "run.sh"
+    program.write_text("echo the reason >&2; exit 3\n")
+    tried = command("try", str(tmp_path / "own"), "--out", str(tmp_path / "out"))
+    assert tried.exit_code == 1
+    assert "user code failed" in tried.output
+    assert "exit code 3: the reason" in tried.output
+    program.write_text("cat /etc/shadow; touch ../outside; echo > $2/layers.csv\n")
+    assert command("try", str(tmp_path / "own"), "--out", str(tmp_path / "out")).exit_code == 0
+    assert not (tmp_path / "outside").exists()
+
+
+def test_wrong_folders_and_names_are_named(tmp_path: Path) -> None:
+    write_skeleton(tmp_path / "own", Language.PYTHON)
+    with pytest.raises(ArgumentError, match="is there already"):
+        write_skeleton(tmp_path / "own", Language.PYTHON)
+    with pytest.raises(ArgumentError, match="name"):
+        write_skeleton(tmp_path / "My Package", Language.PYTHON)
+    assert not (tmp_path / "My Package").exists()
+    (tmp_path / "empty").mkdir()
+    tried = command("try", str(tmp_path / "own"), "--on", str(tmp_path / "empty"))
+    assert "no inputs of a group" in str(tried.exception)

@@ -1,0 +1,117 @@
+"""A granule that arrives damaged is fetched once more, where its source may have it whole."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from archives.model import Fetched, GranuleRecord, Progress
+from reprojection.errors import UnreadableGranuleError
+from reprojection.read.granule import open_granule
+from reprojection.sample.hdfeos_write import write_granule
+from tasks.model.spec import CollectSpec
+from tests.reprojection.reading_samples import small_tile
+from tests.worker.mill import Mill
+from worker.phases import collect as phase
+from worker.sandbox.messages import Failed, Succeeded
+
+NAME = small_tile().local_name
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    path = tmp_path_factory.mktemp("whole") / NAME
+    write_granule(path, small_tile(side=240))
+    return path.read_bytes()
+
+
+@pytest.fixture(scope="module")
+def damaged(whole: bytes, tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """The granule with one byte of compressed values inverted, which only reading them tells."""
+    folder = tmp_path_factory.mktemp("damaged")
+    for place in range(400, len(whole), 97):
+        data = whole[:place] + bytes([whole[place] ^ 0xFF]) + whole[place + 1 :]
+        path = folder / f"{place}.hdf"
+        path.write_bytes(data)
+        try:
+            phase.check_granule(path)
+        except UnreadableGranuleError:
+            continue
+        try:
+            with open_granule(path) as granule:
+                granule.verify()
+        except UnreadableGranuleError:
+            return data
+    raise AssertionError("no byte of compressed values was found")
+
+
+@dataclass(kw_only=True)
+class Source:
+    """Gives the answers in turn, the last one from then on."""
+
+    answers: list[bytes]
+    asked: int = field(default=0)
+
+    def fetch(self, record: GranuleRecord, to: Path, progress: Progress | None = None) -> Fetched:
+        del record, progress
+        to.write_bytes(self.answers[min(self.asked, len(self.answers) - 1)])
+        self.asked += 1
+        return Fetched(path=to, size=to.stat().st_size, sha256="")
+
+
+Attempt = Callable[..., Succeeded | Failed]
+
+
+@pytest.fixture
+def attempt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Attempt:
+    def run(given: Source, **changes: Any) -> Succeeded | Failed:
+        monkeypatch.setattr(phase, "open_archive", lambda *_: given)
+        spec = CollectSpec(
+            product="MCD15A2",
+            collection="5",
+            granule=NAME,
+            production="2012153130500",
+            **{"source": "laads", **changes},
+        )
+        return Mill(tmp_path / "mill", tmp_path).attempt(spec)
+
+    return run
+
+
+def test_a_damaged_file_is_fetched_once_more(
+    attempt: Attempt, whole: bytes, damaged: bytes
+) -> None:
+    source = Source(answers=[damaged, whole])
+    said = attempt(source)
+    assert isinstance(said, Succeeded)
+    assert source.asked == 2
+    assert said.files[0].size == len(whole)
+
+
+def test_a_file_that_stays_damaged_is_refused(attempt: Attempt, damaged: bytes) -> None:
+    source = Source(answers=[damaged])
+    said = attempt(source)
+    assert isinstance(said, Failed)
+    assert said.category.value == "unreadable input file"
+    assert source.asked == 2
+
+
+def test_a_truncated_file_is_fetched_once_more(attempt: Attempt, whole: bytes) -> None:
+    source = Source(answers=[whole[: len(whole) // 2], whole])
+    assert isinstance(attempt(source, checksum="12", checksum_type="cksum"), Succeeded)
+    assert source.asked == 2
+
+
+def test_a_folders_file_is_what_it_is(attempt: Attempt, whole: bytes, damaged: bytes) -> None:
+    source = Source(answers=[damaged, whole])
+    said = attempt(source, source="folder")
+    assert isinstance(said, Succeeded)  # reading its values refuses them, when they are needed
+    assert source.asked == 1
+
+
+def test_a_folders_file_that_is_cut_is_refused(attempt: Attempt, whole: bytes) -> None:
+    source = Source(answers=[whole[: len(whole) // 2], whole])
+    assert isinstance(attempt(source, source=""), Failed)
+    assert source.asked == 1

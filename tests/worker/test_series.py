@@ -1,0 +1,288 @@
+"""The shipped packages over series of days, against plain numpy on the same group."""
+
+import datetime as dt
+import json
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import rasterio
+from scipy.signal import savgol_filter
+from scipy.stats import linregress
+
+from swathmill.kit import try_package
+from tasks.model.packages import SERIES, Packages, unpack
+from tasks.run.classify import AttemptError
+from tasks.settings import Settings
+
+ROWS, COLUMNS = 7, 9
+NODATA = -9999
+DAYS = [dt.date(2011, 1, 1) + dt.timedelta(days=23 * n) for n in range(40)]
+Group = dict[str, np.ndarray]
+
+
+@pytest.fixture(autouse=True)
+def _empty_pixels() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        yield
+
+
+def write(
+    folder: Path, layers: list[str], days: list[dt.date], window: str, scale: float = 0.01
+) -> Group:
+    """Write a group, and return the physical values of its layers, NaN where there is none."""
+    source = np.random.default_rng(1)
+    bands, values = [], {}
+    for layer in layers:
+        stored = source.integers(-50, 16_000, (len(days), ROWS, COLUMNS)).astype(np.int16) // 2
+        stored[source.random(stored.shape) < 0.3] = NODATA
+        stored[:, 0, 0] = NODATA  # never a value
+        stored[1:, 0, 1] = NODATA  # one value
+        profile = {
+            "driver": "GTiff",
+            "dtype": "int16",
+            "nodata": NODATA,
+            "count": len(days),
+            "height": ROWS,
+            "width": COLUMNS,
+            "crs": "EPSG:4326",
+            "transform": rasterio.Affine(0.1, 0, 10, 0, -0.1, 50),
+            "photometric": "minisblack",
+        }
+        with rasterio.open(folder / f"{layer}.tif", "w", **profile) as out:
+            out.write(stored)
+            out.scales, out.offsets = [scale] * len(days), [0.0] * len(days)
+        values[layer] = np.where(stored == NODATA, np.nan, stored * scale)
+        bands += [
+            {
+                "file": f"{layer}.tif",
+                "band": number,
+                "product": "P",
+                "collection": "6",
+                "layer": layer,
+                "date": day.isoformat(),
+                "weight": 1.0,
+            }
+            for number, day in enumerate(days, 1)
+        ]
+    manifest = {
+        "group": f"here {window}",
+        "cell": "here",
+        "window": window,
+        "grid": {
+            "crs": "EPSG:4326",
+            "transform": [0.1, 0, 10, 0, -0.1, 50],
+            "width": COLUMNS,
+            "height": ROWS,
+        },
+        "bands": bands,
+    }
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    return values
+
+
+def run(tmp_path: Path, name: str, file: str, **parameters: str) -> tuple[np.ndarray, list[str]]:
+    """Run a package over the group; return an output and the names of its bands."""
+    try_package(SERIES / name, tmp_path / "group", parameters, tmp_path / "out")
+    with rasterio.open(tmp_path / "out" / file) as out:
+        return out.read(), list(out.descriptions)
+
+
+@pytest.fixture
+def group(tmp_path: Path) -> Path:
+    (tmp_path / "group").mkdir()
+    return tmp_path / "group"
+
+
+Statistic = Callable[[np.ndarray], object]
+STATISTICS: dict[str, Statistic] = {
+    "median": lambda series: np.median(series),
+    "minimum": lambda series: series.min(),
+    "maximum": lambda series: series.max(),
+    "count": len,
+    "percentile": lambda series: np.percentile(series, 90),
+    "standard-deviation": lambda series: series.std(ddof=1) if len(series) > 1 else np.nan,
+}
+
+
+def at_each_pixel(values: np.ndarray, compute: Statistic) -> np.ndarray:
+    """Compute of each pixel's valid values, NaN where it has none."""
+    found = np.full(values.shape[1:], np.nan)
+    for place in np.ndindex(*found.shape):
+        series = values[(slice(None), *place)]
+        series = series[np.isfinite(series)]
+        if len(series) or compute is len:
+            found[place] = compute(series)
+    return found
+
+
+@pytest.mark.parametrize("name", STATISTICS)
+def test_a_statistic_over_time(tmp_path: Path, group: Path, name: str) -> None:
+    values = write(group, ["A", "B"], DAYS[:12], "2011")
+    for layer in values:
+        found, _ = run(tmp_path, name, f"{layer}_{name.replace('-', '_')}.tif")
+        expected = at_each_pixel(values[layer], STATISTICS[name])
+        np.testing.assert_allclose(found[0], expected, rtol=1e-6)
+
+
+def test_another_percentile(tmp_path: Path, group: Path) -> None:
+    values = write(group, ["A"], DAYS[:12], "2011")
+    found, _ = run(tmp_path, "percentile", "A_percentile.tif", percentile="25")
+    expected = at_each_pixel(values["A"], lambda series: np.percentile(series, 25))
+    np.testing.assert_allclose(found[0], expected, rtol=1e-6)
+    with pytest.raises(AttemptError, match="percentile is '120'; it should be from 0 to 100"):
+        run(tmp_path, "percentile", "A_percentile.tif", percentile="120")
+
+
+@pytest.mark.parametrize("statistic", ["mean", "maximum"])
+def test_an_eight_day_composite(tmp_path: Path, group: Path, statistic: str) -> None:
+    days = [dt.date(2012, 1, 1) + dt.timedelta(days=5 * n) for n in range(30)]
+    values = write(group, ["A"], days, "2012")["A"]
+    found, names = run(tmp_path, "eight-day-composite", "A_composite.tif", statistic=statistic)
+    assert len(found) == 46
+    assert (names[1], names[-1]) == (f"{statistic} 2012-01-09", f"{statistic} 2012-12-26")
+    compute: Statistic = np.mean if statistic == "mean" else np.max
+    for number in range(46):
+        of = [n for n, day in enumerate(days) if (day.timetuple().tm_yday - 1) // 8 == number]
+        np.testing.assert_allclose(found[number], at_each_pixel(values[of], compute), rtol=1e-6)
+
+
+def test_a_seasonal_composite(tmp_path: Path, group: Path) -> None:
+    values = write(group, ["A"], DAYS, "2011-01-01_2013-06-30")["A"]
+    found, names = run(tmp_path, "seasonal-composite", "A_composite.tif", statistic="median")
+    assert names[:2] == ["median 2011 DJF", "median 2011 MAM"]
+    assert names[-1] == "median 2013 JJA"
+    winter = [
+        n
+        for n, day in enumerate(DAYS)
+        if (day.year, day.month) in ((2011, 12), (2012, 1), (2012, 2))
+    ]
+    expected = at_each_pixel(values[winter], np.median)
+    np.testing.assert_allclose(found[names.index("median 2012 DJF")], expected, rtol=1e-6)
+    assert len(found) == 11
+
+
+@pytest.mark.parametrize("name", ["ndvi", "evi"])
+def test_a_vegetation_index(tmp_path: Path, group: Path, name: str) -> None:
+    labels = ["sur_refl_b01", "sur_refl_b02", "sur_refl_b03"]
+    values = write(group, labels, DAYS[:5], "2011", 0.0002)
+    red, nir, blue = [np.where((v < -0.01) | (v > 1.6), np.nan, v) for v in values.values()]
+    if name == "ndvi":
+        days = (nir - red) / (nir + red)
+    else:
+        days = 2.5 * (nir - red) / (nir + 6 * red - 7.5 * blue + 1)
+    days[~(np.abs(days) <= 1)] = np.nan
+    found, _ = run(tmp_path, name, f"{name}.tif")
+    assert np.isfinite(found).any()
+    np.testing.assert_allclose(found[0], np.nanmean(days, axis=0), rtol=1e-5)
+    with pytest.raises(AttemptError, match="0 layers can be red"):
+        run(tmp_path, name, f"{name}.tif", red="b07")
+    swapped, _ = run(tmp_path, "ndvi", "ndvi.tif", red="sur_refl_b02", nir="sur_refl_b01")
+    if name == "ndvi":
+        np.testing.assert_allclose(swapped, -found, rtol=1e-6)
+
+
+def test_a_maximum_value_composite(tmp_path: Path, group: Path) -> None:
+    values = write(group, ["A", "NDVI"], DAYS[:6], "2011")
+    found, _ = run(tmp_path, "maximum-value-composite", "A_mvc.tif")
+    day, _ = run(tmp_path, "maximum-value-composite", "day_of_maximum.tif")
+    best, _ = run(tmp_path, "maximum-value-composite", "NDVI_mvc.tif")
+    for place in np.ndindex(ROWS, COLUMNS):
+        series = values["NDVI"][(slice(None), *place)]
+        if not np.isfinite(series).any():
+            assert np.isnan([found[0][place], day[0][place], best[0][place]]).all()
+            continue
+        n = int(np.nanargmax(series))
+        assert best[0][place] == np.float32(series[n])
+        assert day[0][place] == DAYS[n].timetuple().tm_yday
+        np.testing.assert_equal(found[0][place], np.float32(values["A"][(n, *place)]))
+
+
+def test_a_linear_trend_with_its_significance(tmp_path: Path, group: Path) -> None:
+    values = write(group, ["A"], DAYS, "2011-01-01_2013-06-30")["A"]
+    found, names = run(tmp_path, "linear-trend", "A_trend.tif")
+    assert names[:2] == ["change per year", "p"]
+    years = np.array([(day - DAYS[0]).days / 365.25 for day in DAYS])
+    for place in np.ndindex(ROWS, COLUMNS):
+        series = values[(slice(None), *place)]
+        known = np.isfinite(series)
+        assert found[(3, *place)] == known.sum()
+        if known.sum() < 3:
+            assert np.isnan(found[(slice(3), *place)]).all()
+            continue
+        fit = linregress(years[known], series[known])
+        expected = fit.slope, fit.pvalue, fit.stderr
+        np.testing.assert_allclose(found[(slice(3), *place)], expected, rtol=1e-4)
+
+
+def test_a_trend_needs_as_many_values_as_it_is_told(tmp_path: Path, group: Path) -> None:
+    write(group, ["A"], DAYS[:10], "2011")
+    found, _ = run(tmp_path, "linear-trend", "A_trend.tif", least="8")
+    assert (np.isnan(found[0]) == (found[3] < 8)).all()
+    assert (found[3] < 8).any()
+    assert np.isfinite(found[0]).any()
+
+
+def of_month(values: np.ndarray, year: int, month: int) -> np.ndarray:
+    of = [n for n, day in enumerate(DAYS) if (day.year, day.month) == (year, month)]
+    return np.nanmean(values[of], axis=0) if of else np.full(values.shape[1:], np.nan)
+
+
+def test_a_climatology_counts_each_year_once(tmp_path: Path, group: Path) -> None:
+    values = write(group, ["A"], DAYS, "2011-01-01_2013-06-30")["A"]
+    found, names = run(tmp_path, "climatology", "A_climatology.tif")
+    assert names[6] == "July"
+    for month in range(1, 13):
+        years = np.stack([of_month(values, year, month) for year in (2011, 2012, 2013)])
+        np.testing.assert_allclose(found[month - 1], np.nanmean(years, axis=0), rtol=1e-6)
+
+
+def test_an_anomaly_is_against_the_other_years(tmp_path: Path, group: Path) -> None:
+    values = write(group, ["A"], DAYS, "2011-01-01_2013-06-30")["A"]
+    found, names = run(tmp_path, "anomaly", "A_anomaly.tif", month="2012-03")
+    assert names == ["anomaly 2012-03", "2012-03 in standard deviations"]
+    others = np.stack([of_month(values, 2011, 3), of_month(values, 2013, 3)])
+    away = of_month(values, 2012, 3) - np.nanmean(others, axis=0)
+    np.testing.assert_allclose(found[0], away, rtol=1e-4, atol=1e-5)
+    spread = np.nanstd(others, axis=0, ddof=1)
+    np.testing.assert_allclose(found[1], np.where(spread > 0, away / spread, np.nan), rtol=1e-4)
+    with pytest.raises(AttemptError, match="it should be like 2012-07"):
+        run(tmp_path, "anomaly", "A_anomaly.tif", month="July")
+
+
+def test_savitzky_golay_fills_gaps_and_smooths(tmp_path: Path, group: Path) -> None:
+    days = [dt.date(2012, 1, 1) + dt.timedelta(days=16 * n) for n in range(23)]
+    values = write(group, ["A"], days, "2012")["A"]
+    found, names = run(tmp_path, "savitzky-golay", "A_smooth.tif", length="7", order="3")
+    assert (len(found), names[1]) == (46, "2012-01-09")
+    at, steps = np.arange(23) * 16, np.arange(46) * 8
+    for place in np.ndindex(ROWS, COLUMNS):
+        series = values[(slice(None), *place)]
+        known = np.isfinite(series)
+        expected = np.full(46, np.nan)
+        if known.any():
+            inside = (steps >= at[known][0]) & (steps <= at[known][-1])
+            if inside.sum() >= 7:
+                filled = np.interp(steps[inside], at[known], series[known])
+                expected[inside] = savgol_filter(filled, 7, 3)
+        np.testing.assert_allclose(found[(slice(None), *place)], expected, rtol=1e-4, atol=1e-4)
+    with pytest.raises(AttemptError, match="length is odd"):
+        run(tmp_path, "savitzky-golay", "A_smooth.tif", length="4")
+
+
+def test_blocks_of_rows_give_what_the_whole_gives(tmp_path: Path, group: Path) -> None:
+    write(group, ["A"], DAYS[:6], "2011")
+    whole, _ = run(tmp_path, "median", "A_median.tif")
+    packages = {found.package.name: found for found in Packages.of(Settings()).every()}
+    archive = packages["median"].archive()
+    assert archive is not None
+    (tmp_path / "median").mkdir()
+    unpack(archive.data, tmp_path / "median")
+    script = tmp_path / "median" / "series.py"
+    script.write_text(script.read_text().replace("BLOCK_BYTES = 48e6", "BLOCK_BYTES = 100"))
+    try_package(tmp_path / "median", group, {}, tmp_path / "blocks")
+    with rasterio.open(tmp_path / "blocks" / "A_median.tif") as out:
+        np.testing.assert_array_equal(out.read(), whole)

@@ -1,0 +1,175 @@
+"""Read a group's layers as series of days, and write rasters on its grid.
+
+The packages of this family share it; it is part of each one's archive. Values are float64 in
+physical units, NaN where there is none, read in blocks of rows, so that memory does not grow with
+the raster.
+"""
+
+import datetime as dt
+import json
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+import numpy as np
+import rasterio
+from rasterio.windows import Window
+
+Write = Callable[[np.ndarray, Window], None]
+BLOCK_BYTES = 48e6  # of values that are looked at together
+
+
+def refuse(problem: str) -> NoReturn:
+    """End the program; the problem is its last line, by which the request tells it."""
+    print(problem)
+    sys.exit(1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layer:
+    """A layer of a group: its stack, and the days of its bands in order of time."""
+
+    label: str
+    path: Path
+    numbers: tuple[int, ...]
+    days: tuple[dt.date, ...]
+    units: str
+
+    def values(self, rows: Window) -> np.ndarray:
+        """Return the values of all days in a block of rows: days, rows, columns."""
+        with rasterio.open(self.path) as stack:
+            return np.stack([_physical(stack, number, rows) for number in self.numbers])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Group:
+    """A run's inputs, and the folder of its outputs."""
+
+    layers: tuple[Layer, ...]
+    parameters: dict[str, str]
+    window: str
+    target: Path
+    shape: tuple[int, int]
+
+    def blocks(self, depth: int) -> Iterator[Window]:
+        """Yield the blocks of rows in which `depth` values of each pixel are looked at."""
+        rows, columns = self.shape
+        many = max(1, int(BLOCK_BYTES / (8 * columns * max(1, depth))))
+        for row in range(0, rows, many):
+            yield Window(0, row, columns, min(many, rows - row))
+
+    def number(self, name: str, default: float, least: float, most: float) -> float:
+        """Return a parameter that is a number; end the program for one that cannot be used."""
+        text = self.parameters.get(name, "")
+        try:
+            value = float(text) if text else default
+        except ValueError:
+            value = np.nan
+        if not least <= value <= most:
+            refuse(f"{name} is {text!r}; it should be from {least:g} to {most:g}")
+        return value
+
+    def first_day(self) -> dt.date:
+        """Return the first day of the group's window."""
+        first, _, _ = self.window.partition("_")
+        return dt.date.fromisoformat(f"{first}-01-01"[:10] if len(first) < 10 else first)
+
+    def last_day(self) -> dt.date:
+        """Return the last day of the group's window."""
+        _, _, last = self.window.rpartition("_")
+        if len(last) == 10:
+            return dt.date.fromisoformat(last)
+        if len(last) == 4:
+            return dt.date(int(last), 12, 31)
+        month = dt.date.fromisoformat(f"{last}-01")
+        return (month + dt.timedelta(days=31)).replace(day=1) - dt.timedelta(days=1)
+
+
+def read_group(source: Path, target: Path) -> Group:
+    """Read manifest and parameters of a run."""
+    manifest = json.loads((source / "manifest.json").read_text("utf-8"))
+    files = dict.fromkeys(band["file"] for band in manifest["bands"])
+    layers = []
+    shape = (0, 0)
+    for file in files:
+        bands = sorted(
+            (band for band in manifest["bands"] if band["file"] == file),
+            key=lambda band: band["date"],
+        )
+        with rasterio.open(source / file) as stack:
+            units, shape = stack.units[bands[0]["band"] - 1] or "", stack.shape
+        layers.append(
+            Layer(
+                label=Path(file).stem,
+                path=source / file,
+                numbers=tuple(band["band"] for band in bands),
+                days=tuple(dt.date.fromisoformat(band["date"]) for band in bands),
+                units=units,
+            )
+        )
+    return Group(
+        layers=tuple(layers),
+        parameters=json.loads((source / "parameters.json").read_text("utf-8")),
+        window=manifest["window"],
+        target=target,
+        shape=shape,
+    )
+
+
+@contextmanager
+def raster(group: Group, name: str, bands: list[str], units: str = "") -> Iterator[Write]:
+    """Yield a function that writes a block of rows (bands, rows, columns) of an output."""
+    with rasterio.open(group.layers[0].path) as like:
+        profile = {
+            "driver": "GTiff",
+            "dtype": "float32",
+            "count": len(bands),
+            "nodata": float("nan"),
+            "width": like.width,
+            "height": like.height,
+            "crs": like.crs,
+            "transform": like.transform,
+            "interleave": "band",
+            "tiled": True,
+            "blockxsize": 256,
+            "blockysize": 256,
+            "compress": "deflate",
+            "predictor": 3,
+            "photometric": "minisblack",
+            "BIGTIFF": "IF_SAFER",
+        }
+    with rasterio.open(group.target / name, "w", **profile) as out:
+        for number, text in enumerate(bands, 1):
+            out.set_band_description(number, text)
+        if units:
+            out.units = [units] * len(bands)
+
+        def write(values: np.ndarray, rows: Window) -> None:
+            out.write(values.astype(np.float32), window=rows)
+
+        yield write
+    with rasterio.open(group.target / name) as made:
+        print(f"{name}: {made.count} bands, {bands[0]} to {bands[-1]}")
+
+
+@contextmanager
+def empty_pixels() -> Iterator[None]:
+    """Let pixels without any value pass: numpy warns of each block that has one."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings(
+            "ignore", "All-NaN|Mean of empty|Degrees of freedom", RuntimeWarning
+        )
+        yield
+
+
+def _physical(stack: rasterio.DatasetReader, number: int, rows: Window) -> np.ndarray:
+    stored = stack.read(number, window=rows)
+    value = stored * float(stack.scales[number - 1]) + float(stack.offsets[number - 1])
+    if stack.nodata is not None:
+        value[stored == stack.nodata] = np.nan
+    value[~np.isfinite(value)] = np.nan
+    return value

@@ -1,0 +1,54 @@
+"""The files of a package on this machine, unpacked once for all attempts."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import lru_cache
+from pathlib import Path
+from socket import gethostname
+
+from tasks.model.packages import SERIES, SHIPPED, Packages, blob_of, unpack
+from tasks.storage.blobs import PACKAGES
+from worker.files.unpacked import Unpacked
+from worker.phases.context import Context
+
+_GB = 10**9
+_SHARE = 0.25  # of the bound of the cache, for unpacked packages
+
+
+@lru_cache(maxsize=1)
+def shipped_packages() -> Mapping[str, bytes]:
+    """Return the archives of the packages that come with Swathmill, by their SHA-256.
+
+    By this alone a package counts as ours, whatever its name: the same content does the same.
+    """
+    found = (package.archive() for package in Packages((SHIPPED, SERIES)).every())
+    return {archive.digest: archive.data for archive in found if archive is not None}
+
+
+@contextmanager
+def unpacked(digest: str, context: Context) -> Iterator[Path]:
+    """Yield the unpacked package, which all attempts share; no tier lets a program change it."""
+
+    def unpack_to(folder: Path) -> None:
+        ours = shipped_packages().get(digest)
+        if ours is not None:
+            unpack(ours, folder)
+            return
+        archive = context.scratch / blob_of(digest)
+        try:
+            context.blobs.get_file(PACKAGES, archive.name, archive, digest)
+            unpack(archive, folder)
+        finally:
+            archive.unlink(missing_ok=True)
+
+    place = context.settings.data_dir / "packages" / gethostname()
+    bound = int(context.settings.cache_gb * _GB * _SHARE)
+    packages = _packages(place, bound, context.sandbox == "bubblewrap")
+    with packages.use(digest, unpack_to) as folder:
+        yield folder
+
+
+@lru_cache(maxsize=4)
+def _packages(folder: Path, bound: int, guarded: bool) -> Unpacked:
+    """Return the unpacked packages, with what this process has seen of them."""
+    return Unpacked(folder, bound, guarded=guarded)
