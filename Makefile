@@ -76,6 +76,12 @@ $(STAMP)/docs: requirements-docs.lock $(STAMP)/package
 	@$(PIP) -r requirements-docs.lock
 	@touch $@
 
+# Apart from .venv: it is not needed by checks and tests, which are strict about warnings.
+$(STAMP)/mutmut: requirements-mutmut.lock $(STAMP)/venv
+	@echo "Installing mutmut"
+	@$(PIP) --target build/mutmut -r requirements-mutmut.lock
+	@touch $@
+
 # --- Use ---
 
 .PHONY: demo
@@ -143,15 +149,32 @@ test-wheel: setup ## Build the wheel and run the sample request with it, outside
 simulate: $(STAMP)/dev ## Simulate histories of the task protocol with faults [SEEDS=n]
 	$(BIN)/python -m tests.simulation.run --seeds $(SEEDS)
 
+.PHONY: mutants
+mutants: $(STAMP)/dev ## Put each listed fault into the protocol, and see its test fail [ONLY=words]
+	@$(BIN)/python -m tests.mutants.run $(if $(ONLY),--only "$(ONLY)")
+
+.PHONY: mutate
+mutate: $(STAMP)/dev $(STAMP)/mutmut ## Mutate a module by mutmut [MODULE=file] [MUTATE_TESTS=files]
+	@sh tools/mutate.sh $(BIN)/python $(or $(MODULE),tasks/tables/transitions.py) \
+	    $(or $(MUTATE_TESTS),tests/tasks/test_transitions.py)
+
 .PHONY: chaos
 chaos: $(STAMP)/dev ## Run the real stack under faults [MINUTES=n] [SEED=n] [STORAGE=azurite] [ARCHIVE=folder of leaf area]
 	$(BIN)/python -m bench.chaos --minutes $(or $(MINUTES),10) --seed $(or $(SEED),1) \
 	    --storage $(or $(STORAGE),embedded) $(if $(ARCHIVE),--archive "$(ARCHIVE)")
 
+.PHONY: cuts
+cuts: $(STAMP)/dev ## Cut three worker hosts off the network by a script, for 5 to 120 s, on Azurite [SEED=n]
+	$(BIN)/python -m bench.chaos.cuts --seed $(or $(SEED),1)
+
 .PHONY: fuzz
 fuzz: $(STAMP)/dev ## Feed damaged granules to the reader [COUNT=n, 100000 is a full run; VALUES=n, 10000]
 	@$(BIN)/python -m bench.fuzz_granules --count $(or $(COUNT),2000) --jobs 2
 	@$(BIN)/python -m bench.fuzz_values --count $(or $(VALUES),500) --jobs 2
+
+.PHONY: every-layer
+every-layer: $(STAMP)/dev ## Request every layer of every product and collection, on generated granules
+	@SWATHMILL_EVERY_LAYER=1 $(BIN)/python -m pytest -q tests/worker/test_every_layer.py
 
 .PHONY: sanitize
 sanitize: $(STAMP)/dev ## Run the kernels' tests under address and undefined-behaviour sanitizers (needs gcc)
@@ -172,6 +195,14 @@ bench-plan: $(STAMP)/dev ## Measure planning: ten years of a continent [ARGS=--q
 bench-tasks: $(STAMP)/dev ## Drive tasks that do nothing through the protocol, bare Celery beside it [COUNT=n]
 	@$(BIN)/python -m bench.tasks --count $(or $(COUNT),3000)
 
+.PHONY: kills
+kills: $(STAMP)/dev ## Kill processes of the stack at random and stop it, round after round [ROUNDS=n] [STORAGE=azurite]
+	$(BIN)/python -m bench.kills --rounds $(or $(ROUNDS),20) --storage $(or $(STORAGE),embedded)
+
+.PHONY: bench-sandbox
+bench-sandbox: $(STAMP)/dev ## Measure what each tier of the sandbox adds to the start of a program
+	$(BIN)/python -m bench.sandbox
+
 .PHONY: bench-request
 bench-request: $(STAMP)/dev ## Measure whole requests beside a script, warm and cold [ROUNDS=n] [ONLY=Q1,Q4] [ARCHIVE=leaf area]
 	@$(BIN)/python -m bench.request --rounds $(or $(ROUNDS),5) $(if $(ONLY),--only $(ONLY)) \
@@ -180,6 +211,10 @@ bench-request: $(STAMP)/dev ## Measure whole requests beside a script, warm and 
 .PHONY: bench-warm
 bench-warm: $(STAMP)/dev ## Run attempts of all kinds in one warm child: equal bytes, steady memory [ATTEMPTS=n]
 	@$(BIN)/python -m bench.warm_child --attempts $(or $(ATTEMPTS),2000)
+
+.PHONY: bench-package
+bench-package: $(STAMP)/dev ## Measure what a package of 150 MB costs a run [ARGS=...]
+	@$(BIN)/python -m bench.package_cost $(ARGS)
 
 .PHONY: bench-pages
 bench-pages: $(STAMP)/dev ## Measure the portal's pages at 1,000 requests: CPU and bytes sent [ARGS=...]
@@ -225,6 +260,8 @@ lock: ## Write the requirements locks again, with the newest versions that fit
 	printf 'furo>=2024.8\nmyst-parser>=4\nsphinx>=8\n' | \
 	    $(LOCK) - --constraint requirements-dev.lock --output-file requirements-docs.lock
 	echo 'checkov' | $(LOCK) - --output-file requirements-policy.lock
+	echo 'mutmut>=3.8' | \
+	    $(LOCK) - --constraint requirements-dev.lock --output-file requirements-mutmut.lock
 
 .PHONY: clean
 clean: ## Remove what set-up and tests made; a data folder (.swathmill) stays

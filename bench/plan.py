@@ -1,6 +1,6 @@
 """Planning at scale: ten years of the continental US, nine products, from a synthetic catalogue.
 
-    python -m bench.plan [--quick]
+    python -m bench.plan [--quick] [--whole] [--azurite]
 
 Prints tasks per second, of wall and of CPU time, and peak memory above what the process had before
 it began: planned into frozen stretches, planned again by another request of the same document (from
@@ -27,8 +27,6 @@ from service_manager.plans import stored_plan
 from service_manager.plans.plan_jobs import COLLECT
 from service_manager.plans.plan_writer import PlanWriter
 from swathmill.stack.azurite import Account, AzuriteServer
-from tasks.messages.queues import MemoryQueue
-from tasks.messages.wakeups import MemoryWakeUps
 from tasks.model.packages import Packages
 from tasks.request.document import parse_request
 from tasks.run.connect import connect_storage
@@ -36,9 +34,7 @@ from tasks.settings import Settings
 from tasks.storage.blobs import CONTAINERS, Blobs, MemoryBlobs
 from tasks.storage.clock import SystemClock
 from tasks.storage.file_blobs import FileBlobs
-from tasks.storage.memory_store import MemoryStore
-from tasks.storage.store import Store
-from tasks.tables.runtime import Runtime
+from tasks.tables.runtime import Runtime, memory_runtime
 
 OUT = Path(__file__).parent / "out" / "plan.json"
 START = date(2003, 1, 1)
@@ -106,12 +102,9 @@ def course(days: int, *, ever_new: bool = True) -> PlanStream:
     return PlanStream(parse_request(document), archive, Packages.of(settings), settings)
 
 
-def write(store: Store, blobs: Blobs, request: str, days: int, found: Measured) -> None:
+def write(runtime: Runtime, blobs: Blobs, request: str, days: int, found: Measured) -> None:
     """Plan so many days and write them to a store."""
     plan = stored_plan.freeze(blobs, request, course(days))
-    runtime = Runtime(
-        store=store, blobs=blobs, queue=MemoryQueue(), wakeups=MemoryWakeUps(), clock=SystemClock()
-    )
     for written in PlanWriter(runtime, request, plan.sections()).batches():
         found.tasks += len(written.tasks)
 
@@ -131,7 +124,8 @@ def main() -> None:
     """Run all stages and print a table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="one year; weeks for the stores")
-    parser.add_argument("--whole", action="store_true", help="all of it into the memory store")
+    parser.add_argument("--whole", action="store_true", help="write all of it to embedded storage")
+    parser.add_argument("--azurite", action="store_true", help="write a tenth to Azurite, too")
     parser.add_argument("--stored", type=int, help="days written to stores; a tenth of all")
     asked = parser.parse_args()
     days = 365 if asked.quick else 3653
@@ -153,20 +147,24 @@ def main() -> None:
                 again = stored_plan.freeze(blobs, text, course(days, ever_new=ever_new))
                 stage.tasks = again.counts.tasks
             assert [s.name for s in again.stretches] == [s.name for s in plan.stretches]
+        part = days if asked.whole else tenth
         with measured("written to the memory store", found) as stage:
-            part = days if asked.whole else tenth
-            write(MemoryStore(), folder_blobs(folder / "memory"), "memory", part, stage)
-        store = connect_storage(f"file:{folder / 'embedded'}").store
+            memory = memory_runtime(SystemClock())
+            write(memory, folder_blobs(folder / "memory"), "memory", tenth, stage)
+        embedded = connect_storage(f"file:{folder / 'embedded'}")
         with measured("written to embedded storage", found) as stage:
-            write(store, folder_blobs(folder / "files"), "embedded", part, stage)
+            write(embedded, folder_blobs(folder / "files"), "embedded", part, stage)
+        if not asked.azurite:
+            report(plan, found)
+            return
         server = AzuriteServer.on_free_ports(
             folder=folder / "azurite", log=folder / "azurite.log", account=Account.new()
         )
         child = server.start()
         try:
-            store = connect_storage(server.connection_string).store
+            azurite = connect_storage(server.connection_string)
             with measured("written to Azurite", found) as stage:
-                write(store, folder_blobs(folder / "tables"), "azurite", tenth, stage)
+                write(azurite, folder_blobs(folder / "tables"), "azurite", tenth, stage)
         finally:
             child.stop()
     report(plan, found)

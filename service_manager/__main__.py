@@ -34,6 +34,7 @@ from tasks.run import exits, logs
 from tasks.run.connect import SettingMissingError, connect
 from tasks.run.sources import open_sources
 from tasks.settings import WrongSettingError, read_settings
+from tasks.tables.package_operations import ExactPackages
 
 
 def main() -> int:
@@ -60,7 +61,7 @@ def main() -> int:
         log.error("cannot start: storage does not answer", error=str(error))
         return exits.UNAVAILABLE
     options = ManagerOptions.of(settings, name)
-    packages = Packages.of(settings)
+    packages = ExactPackages(runtime, Packages.of(settings))
     scale = RedisWantedSlots(settings.redis_url.get_secret_value())
     sender = Sender(make_app(settings.redis_url.get_secret_value()))
     postman = Postman(runtime.store, runtime.clock, MailServer.of(settings), Signing.of(settings))

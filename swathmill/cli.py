@@ -28,6 +28,7 @@ COMMANDS = {
     "up": ("up",),
     "requests": ("submit", "status", "results"),
     "orders": ("pause", "resume", "cancel", "confirm", "retry"),
+    "package": ("package", "inputs"),
     "granules": ("sample", "reproject"),
     "find": ("find",),
     "inspection": ("inspect",),

@@ -128,6 +128,34 @@ class ResultFile(_Answer):
     valid_share: float | None = None  # share of a raster's pixels with a value
 
 
+class PackageVersion(_Answer):
+    """A version of a package; `deprecated` says why it should not be used, "": it may be."""
+
+    version: str
+    digest: str = ""
+    size: int = 0
+    files: int = 0
+    pushed: dt.datetime | None = None
+    deprecated: str = ""
+    manifest: Mapping[str, JsonValue] = Field(default_factory=dict)
+    archive_url: str = ""
+
+
+class SharedPackage(_Answer):
+    """A package that one may run. `reference` is what a request names."""
+
+    id: str
+    reference: str
+    owner: str
+    name: str
+    description: str = ""
+    source: str = "uploaded"
+    visibility: str = "private"
+    newest: str = ""
+    link: str = ""
+    versions: tuple[PackageVersion, ...] = ()
+
+
 class Problem(_Answer):
     """An error from the portal (RFC 9457), with the field and what to do."""
 
@@ -147,6 +175,8 @@ _REQUESTS = TypeAdapter(list[RequestStatus])
 _GAPS = TypeAdapter(list[Gap])
 _FAILURES = TypeAdapter(list[Failure])
 _RESULTS = TypeAdapter(list[ResultFile])
+_PACKAGE = TypeAdapter(SharedPackage)
+_PACKAGES = TypeAdapter(list[SharedPackage])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -288,6 +318,119 @@ class Client:
             parameters={"category": category, "task": task},
         )
         return self._read(_STATUS, answer)
+
+    def inputs(self, task: str, to: Path, *, request: str = "") -> None:
+        """Download what a run of a reduction was given, as a ZIP, whole or not at all.
+
+        Args:
+            task: The run's task key.
+            to: The file.
+            request: The request that the run is of; "", the default, means one of your newest.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
+        name = quote(task, safe="")
+        place = f"{_path(request, f'runs/{name}')}" if request else f"/api/tasks/{name}"
+        draft = to.with_name(f".{to.name}.part")
+        try:
+            self._fetch(f"{place}/inputs.zip", draft, lambda _: None)
+            draft.replace(to)
+        finally:
+            draft.unlink(missing_ok=True)
+
+    def push_package(self, archive: Path) -> SharedPackage:
+        """Upload a package, as a version of one's own; a new package is private.
+
+        Args:
+            archive: A zip or a tar of the package's folder.
+        """
+        with archive.open("rb") as content:
+            try:
+                answer = self._http.post("/api/packages", content=content)
+            except httpx.TransportError as error:
+                raise self._unreachable(error) from error
+        _raise_for(answer)
+        return self._read(_PACKAGE, answer.content)
+
+    def packages(self) -> list[SharedPackage]:
+        """List the packages that one may run, without their versions."""
+        return self._read(_PACKAGES, self._call("GET", "/api/packages"))
+
+    def package(self, reference: str) -> SharedPackage:
+        """Find a package with its versions, or with the one version that is named.
+
+        Args:
+            reference: NAME or OWNER/NAME, each perhaps with @VERSION.
+        """
+        found = self._call("GET", "/api/packages/find", parameters={"reference": reference})
+        return self._read(_PACKAGE, found)
+
+    def open_package(self, link: str) -> SharedPackage:
+        """Take up a package that somebody shares by a link.
+
+        Args:
+            link: The link.
+        """
+        found = self._call("POST", "/api/packages/open", parameters={"link": link})
+        return self._read(_PACKAGE, found)
+
+    def share_package(
+        self, package: SharedPackage, visibility: str, *, renew: bool = False
+    ) -> SharedPackage:
+        """Say who sees one's package.
+
+        Args:
+            package: The package.
+            visibility: "private", "link" or "everyone".
+            renew: Whether a new link takes the place of the old one; False by default.
+        """
+        answer = self._call(
+            "POST",
+            f"/api/packages/{package.id}/share",
+            parameters={"visibility": visibility, "renew": str(renew).lower()},
+        )
+        return self._read(_PACKAGE, answer)
+
+    def deprecate_package(self, package: SharedPackage, version: str, why: str) -> SharedPackage:
+        """Advise against a version of one's package.
+
+        Args:
+            package: The package.
+            version: The version.
+            why: The reason; "" takes it back.
+        """
+        path = f"/api/packages/{package.id}/versions/{quote(version, safe='')}/deprecate"
+        return self._read(_PACKAGE, self._call("POST", path, parameters={"why": why}))
+
+    def delete_package(self, package: SharedPackage, version: str = "") -> None:
+        """Delete one's package, or one version of it.
+
+        Args:
+            package: The package.
+            version: The version; "", the default, means all.
+        """
+        one = f"/versions/{quote(version, safe='')}" if version else ""
+        self._call("DELETE", f"/api/packages/{package.id}{one}")
+
+    def download_package(self, version: PackageVersion, to: Path) -> None:
+        """Download the archive of a version, a tar, whole or not at all.
+
+        Args:
+            version: A version of a package.
+            to: The file.
+
+        Raises:
+            ApiError: it arrived damaged, or the portal cannot be reached.
+            OSError: the file cannot be written.
+        """
+        draft = to.with_name(f".{to.name}.part")
+        try:
+            if self._fetch(version.archive_url, draft, lambda _: None) != version.digest:
+                raise ApiError("The package arrived damaged.", "Fetch it again.")
+            draft.replace(to)
+        finally:
+            draft.unlink(missing_ok=True)
 
     def download(
         self, result: ResultFile, folder: Path, *, progress: Callable[[int], None] = lambda _: None

@@ -55,7 +55,11 @@ class Settings(BaseSettings):
     partial_gb: Positive = Field(
         5.0, description="Bound of a worker's downloads that were cut, in GB; the oldest go first."
     )
-    packages: str = Field("", description="Folder of further reduction packages.")
+    packages: str = Field(
+        "",
+        description="Folder of further reduction packages, to develop them; uploaded ones need "
+        "none.",
+    )
     portal_url: str = Field("http://127.0.0.1:8000", description="The portal's public address.")
     portal_host: str = Field("127.0.0.1", description="Address the portal binds to.")
     portal_port: int = Field(8000, ge=0, le=65535, description="Port the portal binds to.")
@@ -74,16 +78,21 @@ class Settings(BaseSettings):
 
     slots: Count = Field(2, description="Attempts a worker runs at once.")
     worker_name: str = Field("", description="Name of this worker; empty: host name and process.")
-    cache_gb: Positive = Field(5.0, description="Bound of a machine's local granule cache, in GB.")
+    cache_gb: Positive = Field(
+        5.0,
+        description="Bound of a machine's local granule cache, in GB; a quarter more for unpacked "
+        "packages.",
+    )
     disk_quota_gb: Positive = Field(20.0, description="Bound of the data folder, in GB.")
     attempt_memory_gb: Positive = Field(4.0, description="Memory an attempt may use, in GB.")
     grace_seconds: float = Field(
         30.0, ge=0, description="Time running attempts have to end when a worker is told to stop."
     )
     sandbox: str = Field(
-        "auto",
-        pattern="^(auto|bubblewrap|limits)$",
-        description="How a reduction is shut in: auto takes the strongest there is.",
+        "bubblewrap",
+        pattern="^(bubblewrap|limits)$",
+        description="The weakest tier of the sandbox in which a reduction may run: `bubblewrap`, "
+        "or also `limits`, where bubblewrap does not work. The strongest that works is taken.",
     )
 
     heartbeat_seconds: Positive = Field(5.0, description="Time between a worker's heartbeats.")

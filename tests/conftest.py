@@ -14,6 +14,8 @@ from swathmill.stack.redis_server import RedisServer
 # A shell starts background commands with SIGINT ignored, and children would inherit that: stacks
 # that tests stop as Ctrl-C does would never end.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+# Tests of other things also run where bubblewrap does not work.
+os.environ.setdefault("SWATHMILL_SANDBOX", "limits")
 
 
 SLOWEST = ("slow", "integration", "browser")

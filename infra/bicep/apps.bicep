@@ -100,18 +100,22 @@ var secrets = [
     identity: identityId
   }
   {
+    name: 'earthdata-token'
+    keyVaultUrl: '${vaultUri}secrets/earthdata-token'
+    identity: identityId
+  }
+]
+var signingSecrets = [
+  {
     name: 'signing-secret'
     keyVaultUrl: '${vaultUri}secrets/signing-secret'
     identity: identityId
   }
+]
+var mailSecrets = [
   {
     name: 'smtp-password'
     keyVaultUrl: '${vaultUri}secrets/smtp-password'
-    identity: identityId
-  }
-  {
-    name: 'earthdata-token'
-    keyVaultUrl: '${vaultUri}secrets/earthdata-token'
     identity: identityId
   }
 ]
@@ -162,34 +166,6 @@ var settings = [
     value: string(portalPort)
   }
   {
-    name: 'SWATHMILL_SECRET'
-    secretRef: 'signing-secret'
-  }
-  {
-    name: 'SWATHMILL_SMTP_HOST'
-    value: smtpHost
-  }
-  {
-    name: 'SWATHMILL_SMTP_PORT'
-    value: string(smtpPort)
-  }
-  {
-    name: 'SWATHMILL_SMTP_USER'
-    value: smtpUser
-  }
-  {
-    name: 'SWATHMILL_SMTP_PASSWORD'
-    secretRef: 'smtp-password'
-  }
-  {
-    name: 'SWATHMILL_SMTP_TLS'
-    value: 'starttls'
-  }
-  {
-    name: 'SWATHMILL_MAIL_FROM'
-    value: mailFrom
-  }
-  {
     name: 'SWATHMILL_SLOTS'
     value: string(slots)
   }
@@ -212,6 +188,43 @@ var settings = [
   {
     name: 'SWATHMILL_LOG_LEVEL'
     value: 'info'
+  }
+  {
+    name: 'SWATHMILL_SANDBOX' // a container of Container Apps can make no namespaces
+    value: 'limits'
+  }
+]
+// Secrets go only where they are used: a worker runs other people's programs.
+var signing = [
+  {
+    name: 'SWATHMILL_SECRET'
+    secretRef: 'signing-secret'
+  }
+  {
+    name: 'SWATHMILL_SMTP_HOST'
+    value: smtpHost
+  }
+]
+var mail = [
+  {
+    name: 'SWATHMILL_SMTP_PORT'
+    value: string(smtpPort)
+  }
+  {
+    name: 'SWATHMILL_SMTP_USER'
+    value: smtpUser
+  }
+  {
+    name: 'SWATHMILL_SMTP_PASSWORD'
+    secretRef: 'smtp-password'
+  }
+  {
+    name: 'SWATHMILL_SMTP_TLS'
+    value: 'starttls'
+  }
+  {
+    name: 'SWATHMILL_MAIL_FROM'
+    value: mailFrom
   }
 ]
 
@@ -248,7 +261,7 @@ resource portal 'Microsoft.App/containerApps@2024-03-01' = {
     workloadProfileName: 'Consumption'
     configuration: {
       activeRevisionsMode: 'Single'
-      secrets: secrets
+      secrets: concat(secrets, signingSecrets)
       registries: registries
       ingress: {
         external: true
@@ -268,7 +281,7 @@ resource portal 'Microsoft.App/containerApps@2024-03-01' = {
             '-m'
             'portal'
           ]
-          env: settings
+          env: concat(settings, signing)
           resources: {
             cpu: json('0.5')
             memory: '1Gi'
@@ -316,7 +329,7 @@ resource manager 'Microsoft.App/containerApps@2024-03-01' = {
     workloadProfileName: 'Consumption'
     configuration: {
       activeRevisionsMode: 'Single'
-      secrets: secrets
+      secrets: concat(secrets, signingSecrets, mailSecrets)
       registries: registries
     }
     template: {
@@ -330,7 +343,7 @@ resource manager 'Microsoft.App/containerApps@2024-03-01' = {
             '-m'
             'service_manager'
           ]
-          env: settings
+          env: concat(settings, signing, mail)
           resources: {
             cpu: json('1')
             memory: '2Gi'

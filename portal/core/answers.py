@@ -113,6 +113,8 @@ class RequestAnswer(_Answer):
     gap_count: int
     gaps: tuple[GapAnswer, ...] = ()
     failures: tuple[FailureAnswer, ...] = ()
+    package: str = Field("", description="The version that its reduction runs: OWNER/NAME@VERSION.")
+    package_digest: str = Field("", description="SHA-256 of that version's archive.")
     retry_of: str = Field("", description="The ended request that this one tries again.")
     retried_as: str = Field("", description="The request that tries this one again.")
     url: str
@@ -146,6 +148,8 @@ class RequestAnswer(_Answer):
             gap_count=row.gap_count,
             gaps=tuple(GapAnswer(what=gap.what, why=gap.reason) for gap in row.gaps),
             failures=tuple(FailureAnswer.of(interest) for interest in failures),
+            package=row.package.rpartition(" ")[0],
+            package_digest=row.package.rpartition(" ")[2],
             retry_of=row.retry_of,
             retried_as=row.retried_as,
             url=f"/requests/{row.id}",

@@ -5,7 +5,7 @@ import io
 import itertools
 import re
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import PurePosixPath
@@ -104,13 +104,26 @@ def send_file(request: Request, reader: ResultReader, result: ResultFile) -> Res
     )
 
 
-def send_archive(reader: ResultReader, files: Iterable[ResultFile], name: str) -> Response:
-    """Send all files as one ZIP without compression (COGs are already compressed)."""
+def send_archive(
+    reader: ResultReader,
+    files: Iterable[ResultFile],
+    name: str,
+    texts: Mapping[str, str] | None = None,
+) -> Response:
+    """Send all files, and `texts` by name, as one ZIP.
+
+    It is not compressed, because COGs already are.
+    """
     headers = {"Content-Disposition": attachment(name), "Cache-Control": "no-store"}
-    return _streaming(zip_chunks(reader, files), HTTPStatus.OK, headers, "application/zip")
+    chunks = zip_chunks(reader, files, texts)
+    return _streaming(chunks, HTTPStatus.OK, headers, "application/zip")
 
 
-def zip_chunks(reader: ResultReader, files: Iterable[ResultFile]) -> Iterator[bytes]:
+def zip_chunks(
+    reader: ResultReader,
+    files: Iterable[ResultFile],
+    texts: Mapping[str, str] | None = None,
+) -> Iterator[bytes]:
     """Yield the bytes of a ZIP archive while its files are read from storage.
 
     Entries have a fixed time stamp. A blob that ends early or is damaged breaks the stream off, so
@@ -118,6 +131,8 @@ def zip_chunks(reader: ResultReader, files: Iterable[ResultFile]) -> Iterator[by
     """
     sink = _Sink()
     with zipfile.ZipFile(sink, "w", zipfile.ZIP_STORED) as archive:
+        for name, text in (texts or {}).items():
+            archive.writestr(zipfile.ZipInfo(name, date_time=_ZIP_EPOCH), text)
         for result in files:
             entry = zipfile.ZipInfo(result.path, date_time=_ZIP_EPOCH)
             entry.external_attr = 0o644 << 16

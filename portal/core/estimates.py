@@ -13,7 +13,7 @@ _MOST_TILES = 24
 
 @dataclass(frozen=True, kw_only=True)
 class Estimate:
-    """The raster's size in pixels, the pixel's side and unit, the cells and tiles it touches."""
+    """The largest raster's size in pixels, the pixel's side and unit, cells and tiles touched."""
 
     width: int
     height: int
@@ -46,9 +46,10 @@ def estimate(resolved: ResolvedRequest, limits: Limits) -> Estimate:
     request, made = resolved.request, resolved.target
     tiles = sorted(region_tiles(request.region), key=lambda tile: (tile.v, tile.h))
     crs = parse_crs(made.lattice.crs)
+    largest = max((part.grid for part in made.parts), key=lambda grid: grid.pixels)
     return Estimate(
-        width=made.grid.width,
-        height=made.grid.height,
+        width=largest.width,
+        height=largest.height,
         pixel=made.lattice.resolution,
         unit="degree" if crs.is_geographic else _unit(crs.axis_info[0].unit_name),
         cells=_cells(made),
@@ -63,10 +64,14 @@ def estimate(resolved: ResolvedRequest, limits: Limits) -> Estimate:
 def _cells(made: Target) -> int:
     if made.is_one_cell:
         return 1
-    (col, row), size = made.lattice.index(made.grid), made.lattice.cell_size
-    across = (col + made.grid.width - 1) // size - col // size + 1
-    down = (row + made.grid.height - 1) // size - row // size + 1
-    return across * down
+    size = made.lattice.cell_size
+    found = 0
+    for part in made.parts:
+        col, row = made.lattice.index(part.grid)
+        across = (col + part.grid.width - 1) // size - col // size + 1
+        down = (row + part.grid.height - 1) // size - row // size + 1
+        found += across * down
+    return found
 
 
 def _unit(name: str) -> str:

@@ -23,7 +23,9 @@ from tasks.errors import (
     StoreError,
     SwathmillError,
 )
+from tasks.model.packages import NoPackageError, PackageError
 from tasks.refusal_wording import sentence
+from tasks.tables.package_operations import NoSuchPackageError, PackageConflictError
 
 log = structlog.get_logger(__name__)
 
@@ -98,6 +100,12 @@ class TooLargeError(PortalError):
     status = HTTPStatus.REQUEST_ENTITY_TOO_LARGE
 
 
+class BusyError(PortalError):
+    """Too many such calls are being answered."""
+
+    status = HTTPStatus.SERVICE_UNAVAILABLE
+
+
 class StillPlanningError(PortalError):
     """The counts of a dry run are not ready within the time a call may take."""
 
@@ -142,6 +150,8 @@ def problem_of(error: Exception) -> Problem:
                 remedy=error.remedy,
                 field=error.field,
             )
+        case NoSuchPackageError() | PackageConflictError() | PackageError():
+            return _package_problem(error)
         case RequestValidationError():
             first = error.errors()[0]
             return Problem(
@@ -200,6 +210,37 @@ def problem_of(error: Exception) -> Problem:
                 title="The portal failed",
                 detail="Something went wrong inside the portal; its log has the traceback.",
                 remedy="Try again; if it persists, report it to whoever runs this portal.",
+            )
+
+
+def _package_problem(
+    error: NoSuchPackageError | PackageConflictError | PackageError,
+) -> Problem:
+    match error:
+        case NoSuchPackageError():
+            return Problem(
+                status=HTTPStatus.NOT_FOUND,
+                title="No such package",
+                detail=f"{str(error)[0].upper()}{str(error)[1:]}.",
+                remedy="The page of packages lists those that you may run.",
+            )
+        case NoPackageError():
+            return Problem(
+                status=HTTPStatus.NOT_FOUND,
+                title="No such package",
+                detail=f"{error.problem[0].upper()}{error.problem[1:]}",
+                remedy=error.remedy,
+            )
+        case PackageConflictError():
+            return Problem(
+                status=HTTPStatus.CONFLICT, title="Package not stored", detail=str(error)
+            )
+        case _:
+            return Problem(
+                status=HTTPStatus.UNPROCESSABLE_ENTITY,
+                title="Package refused",
+                detail=str(error),
+                remedy="docs/reductions.md tells what a package is.",
             )
 
 

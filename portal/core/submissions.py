@@ -7,7 +7,7 @@ from portal.core.problems import IdempotencyError, NoManagerError, NotFoundError
 from portal.core.tokens import Person
 from tasks.errors import FencedError, RequestRefusedError
 from tasks.model.model import RequestState
-from tasks.model.packages import PackageError, Packages
+from tasks.model.packages import NoPackageError, PackageError, PackageSource
 from tasks.request.checks import Limits, check_request, nearest_names
 from tasks.request.document import Request, dump_request
 from tasks.request.resolved import ResolvedRequest
@@ -21,21 +21,16 @@ LONGEST_KEY = 255
 _POLL_SECONDS = 0.25
 
 
-def check(resolved: ResolvedRequest, limits: Limits, packages: Packages) -> None:
+def check(resolved: ResolvedRequest, limits: Limits, packages: PackageSource) -> None:
     """Refuse a request that its document rules out; RequestRefusedError names the field."""
     check_request(resolved, limits)
     reduction = resolved.request.reduction
     if reduction is None:
         return
-    names = packages.names()
-    if reduction.package not in names:
-        raise RequestRefusedError(
-            "reduction.package",
-            f"there is no package {reduction.package!r}.",
-            nearest_names(reduction.package, names),
-        )
     try:
         package = packages.find(reduction.package).package
+    except NoPackageError as error:
+        raise RequestRefusedError("reduction.package", error.problem, error.remedy) from None
     except PackageError as error:
         raise RequestRefusedError(
             "reduction.package",

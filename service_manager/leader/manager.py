@@ -82,7 +82,7 @@ class Manager:
         self._ready = ReadyTasks(runtime, options, self.cache, self._dispatch)
         self._dependents = Dependents(runtime, self._find, self._locations)
         self._events = CompletionEvents(runtime, self.cache, self._dependents, epoch)
-        self._attempts = Attempts(runtime, options, self.cache, self._dispatch, self._events.notice)
+        self._attempts = Attempts(runtime, options, self.cache, self._dispatch)
         self._dispatch.expected = self._attempts.expected
         self._lifecycle = Lifecycle(
             runtime,

@@ -1,20 +1,21 @@
 """The tasks of cubes: each layer of the results over all its dates in one file."""
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 from service_manager.planner.draft import Draft, PlannedRaster
 from service_manager.planner.expected import Dates
-from tasks.model.spec import CubeSpec, GridSpec, Input
+from service_manager.planner.layers import RasterPart
+from tasks.model.spec import CubeSpec, Input
 
 
 class Cubes:
     """The rasters planned so far, by the folder of the results they go to."""
 
-    def __init__(self, form: Literal["netcdf", "zarr"], grid: GridSpec) -> None:
+    def __init__(self, form: Literal["netcdf", "zarr"], parts: Sequence[RasterPart]) -> None:
         self._form = form
-        self._grid = grid
+        self._parts = parts
         self._folders: dict[str, list[PlannedRaster]] = defaultdict(list)
 
     def add(self, rasters: Iterable[PlannedRaster]) -> None:
@@ -26,6 +27,7 @@ class Cubes:
         """Take in the draft's rasters, the last, and add a cube for each folder to it."""
         self.add(draft.rasters)
         for folder, found in self._folders.items():
+            part = next(one for one in self._parts if folder.endswith(one.folder("")))
             rasters = sorted(found, key=lambda raster: raster.day)
             named, unnamed = dates.absent(folder, (raster.day for raster in rasters))
             spec = CubeSpec(
@@ -34,7 +36,7 @@ class Cubes:
                 missing_unnamed=unnamed,
                 name=folder.replace("/", "."),
                 form=self._form,
-                grid=self._grid,
+                grid=part.grid,
                 days=tuple(raster.day for raster in rasters),
             )
             draft.add(spec, folder)

@@ -2,19 +2,16 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import date, timedelta
+from datetime import date
 from typing import Any
 
 from archives.model import Holding, Misnamed
 from modis.collection import Collection
+from modis.composites import MONTHLY, YEARLY
 from modis.tile import Tile
 from service_manager.planner.naming import product_name
-from service_manager.planner.windows import MONTHLY
 from tasks.model.plan import Gap
 from tasks.request.document import ProductChoice, Time
-
-_YEARLY = 365
-
 
 Seen = dict[date, frozenset[Tile]]
 """The days on which the archive has granules, with their tiles; of swaths those that touch."""
@@ -67,16 +64,10 @@ def tile_gaps(
     start day, `wanted` are the tiles that the region enters.
     """
     name = product_name(choice)
-    tiles = sorted(wanted, key=lambda tile: (tile[1], tile[0]))
     wrong = {(one.day, one.tile): one for one in misnamed}
     present = {*frozenset().union(*found.values())} | {tile for _, tile in wrong}
-    for tile in tiles:
-        if tile not in present:
-            yield Gap(
-                what=f"{name} {tile.name}",
-                reason="the archive has no granule of this tile in the whole time span",
-            )
-    there = [tile for tile in tiles if tile in present]
+    yield from absent_tiles(choice, wanted, present)
+    there = [tile for tile in _by_row(wanted) if tile in present]
     named = {day for day, tile in wrong if tile in there}
     for day in sorted({*expected_days(period, span, found, phase), *named}):
         lacking = [tile for tile in there if tile not in found.get(day, frozenset())]
@@ -95,20 +86,36 @@ def tile_gaps(
             )
 
 
+def absent_tiles(
+    choice: ProductChoice, wanted: Iterable[Tile], present: Iterable[Tile | None]
+) -> Iterator[Gap]:
+    """Yield a gap for each tile that the region enters and the archive never has."""
+    for tile in _by_row({*wanted}.difference(present)):
+        yield Gap(
+            what=f"{product_name(choice)} {tile.name}",
+            reason="the archive has no granule of this tile in the whole time span",
+        )
+
+
 def swath_gaps(
-    choice: ProductChoice, span: Time, found: Iterable[date], misnamed: Iterable[Misnamed] = ()
+    choice: ProductChoice,
+    span: Time,
+    found: Iterable[date],
+    misnamed: Iterable[Misnamed] = (),
+    companion: str = "",
 ) -> Iterator[Gap]:
     """Yield the gaps of a swath product.
 
     A gap is a day on which no granule touches the region, or a file that only has the name of a
-    granule.
+    granule. `companion` is the product whose granules say where these lie.
     """
     days = frozenset(found)
-    for day in _days(span):
+    placed = f" and has its {companion}" if companion else ""
+    for day in span.each_day():
         if day not in days:
             yield Gap(
                 what=f"{product_name(choice)} {day.isoformat()}",
-                reason="the archive has no granule of this day that touches the region",
+                reason=f"the archive has no granule of this day that touches the region{placed}",
             )
     for one in misnamed:
         yield Gap(what=f"{product_name(choice)} {one.day.isoformat()}", reason=misnaming(one))
@@ -134,6 +141,10 @@ def globe_gaps(
         yield Gap(what=f"{product_name(choice)} {one.day.isoformat()}", reason=misnaming(one))
 
 
+def _by_row(tiles: Iterable[Tile]) -> list[Tile]:
+    return sorted(tiles, key=lambda tile: (tile.v, tile.h))
+
+
 def misnaming(found: Misnamed) -> str:
     """Describe a file that has another granule's name."""
     holds = found.holds
@@ -156,9 +167,9 @@ def expected_days(period: int, span: Time, found: Iterable[date], phase: int = 0
     are expected, too.
     """
     if period <= 1:
-        yield from _days(span)
+        yield from span.each_day()
         return
-    seen = sorted({day for day in found if span.start <= day <= span.end})
+    seen = sorted({day for day in found if span.holds(day)})
     yield from starts(period, phase_of(period, seen, phase), span, seen)
 
 
@@ -173,18 +184,13 @@ def phase_of(period: int, seen: Iterable[date], usual: int) -> int:
 
 def starts(period: int, phase: int, span: Time, seen: Iterable[date]) -> list[date]:
     """List the days in a span on which a product starts, and those seen there out of step."""
-    there = {day for day in seen if span.start <= day <= span.end}
-    return sorted(there.union(d for d in _days(span) if _starts(d, period, phase)))
+    there = {day for day in seen if span.holds(day)}
+    return sorted(there.union(d for d in span.each_day() if _starts(d, period, phase)))
 
 
 def _starts(day: date, period: int, phase: int) -> bool:
-    if period >= _YEARLY:
-        return (day.month, day.day) == (1, 1)
+    if period >= YEARLY:
+        return day.timetuple().tm_yday - 1 == phase
     if period in MONTHLY:
         return day.day == 1
     return (day.timetuple().tm_yday - 1) % period == phase
-
-
-def _days(span: Time) -> Iterator[date]:
-    for offset in range(span.days):
-        yield span.start + timedelta(days=offset)

@@ -1,6 +1,6 @@
 """The tasks of one product on one day: granules, their reprojection onto each cell, mosaics."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from functools import cached_property, lru_cache
@@ -9,12 +9,13 @@ from archives.model import GranuleRecord
 from modis.tile import Tile
 from reprojection.catalogue import Geometry
 from reprojection.grid.grids import Grid
+from reprojection.resampling import TRAITS, MethodTraits
 from service_manager.planner.cells import WindowCell
 from service_manager.planner.counts import CountedClass, kind_of, raster_bytes
 from service_manager.planner.draft import Draft, Line
 from service_manager.planner.granules import collected, tile_of
 from service_manager.planner.located import Locator, Reach
-from service_manager.planner.naming import layer_names, mosaic_name, product_name
+from service_manager.planner.naming import layer_names, product_name
 from tasks.model.absence import Absent, bounded
 from tasks.model.classes import sized
 from tasks.model.model import Phase
@@ -22,12 +23,16 @@ from tasks.model.patterns import Given, Pattern, grid_texts, quoted, together
 from tasks.model.spec import Driver, GridSpec, MosaicSpec, ReprojectSpec
 from tasks.model.task_keys import canonical
 from tasks.request.document import ProductChoice, Request
+from tasks.request.joins import Join
 from tasks.request.regions import area_geojson, region_tiles
 from tasks.request.resolved import ResolvedLayer, ResolvedProduct, ResolvedRequest
+from tasks.request.target import Part
 
 CELL_FILE = "cell.tif"
 NOT_THERE = "not in the archive"
 _PLAIN: Reach = (0.0, False)
+_UNKNOWN = MethodTraits()
+"""Of a method that a worker chooses: never one that overshoots."""
 _SOMETHING = {"missing": (Absent(part="", what="", why=""),)}
 """What makes of a specification the pattern of those that lack something."""
 
@@ -47,6 +52,27 @@ class Made:
 
 
 @dataclass(frozen=True, kw_only=True)
+class RasterPart:
+    """A raster of each layer and date: its grid, its places, and the patterns of its mosaics."""
+
+    name: str
+    grid: GridSpec
+    places: frozenset[int]
+    mosaic: Pattern
+    mosaic_lacking: Pattern
+    """Of mosaics that do without some cells."""
+    mosaic_kind: CountedClass
+
+    def folder(self, folder: str) -> str:
+        """Return the folder of its files, one of its own where there are several parts."""
+        return f"{folder}/{self.name}" if self.name else folder
+
+    def file(self, name: str, window: str) -> str:
+        """Return the name of a file without its ending."""
+        return f"{name}.{self.name}.{window}" if self.name else f"{name}.{window}"
+
+
+@dataclass(frozen=True, kw_only=True)
 class Layout:
     """What all products of a request share: the target and its cells."""
 
@@ -60,10 +86,7 @@ class Layout:
     """The cells' grids as text."""
     pixels: tuple[int, ...]
     """How many pixels each cell has."""
-    mosaic: Pattern
-    mosaic_lacking: Pattern
-    """Of mosaics that do without some cells."""
-    mosaic_kind: CountedClass
+    parts: tuple[RasterPart, ...]
 
     @cached_property
     def tile_places(self) -> dict[Tile, tuple[int, ...]]:
@@ -90,20 +113,41 @@ class Layout:
         request, target = resolved.request, resolved.target
         clip = area_geojson(target.area) if request.region.clip else ""
         cells = tuple(grid_spec(place.grid) for place in places)
-        whole = MosaicSpec(name="", grid=grid_spec(target.grid), clip=clip, day=date.min)
-        lacking = whole.model_copy(update=_SOMETHING)
         return cls(
             request=request,
             places=places,
             clip=clip,
-            grid=whole.grid,
+            grid=grid_spec(target.grid),
             cells=cells,
             grids=tuple(map(grid_texts, cells)),
             pixels=tuple(cell.pixels for cell in cells),
-            mosaic=Pattern(whole, "inputs", "name", "day"),
-            mosaic_lacking=Pattern(lacking, "inputs", "name", "day", "missing"),
-            mosaic_kind=kind_of(whole),
+            parts=tuple(_raster_part(part, clip, places) for part in target.parts),
         )
+
+
+def _overlap(one: Grid, other: Grid) -> bool:
+    """Whether two grids of a lattice share a pixel."""
+    half = 0.5 * one.transform[0]
+    west, south, east, north = one.bounds
+    left, bottom, right, top = other.bounds
+    return bool(
+        min(east, right) - max(west, left) > half and min(north, top) - max(south, bottom) > half
+    )
+
+
+def _raster_part(part: Part, clip: str, places: Sequence[WindowCell]) -> RasterPart:
+    whole = MosaicSpec(name="", grid=grid_spec(part.grid), clip=clip, day=date.min)
+    lacking = whole.model_copy(update=_SOMETHING)
+    return RasterPart(
+        name=part.name,
+        grid=whole.grid,
+        places=frozenset(
+            index for index, place in enumerate(places) if _overlap(part.grid, place.window)
+        ),
+        mosaic=Pattern(whole, "inputs", "name", "day"),
+        mosaic_lacking=Pattern(lacking, "inputs", "name", "day", "missing"),
+        mosaic_kind=kind_of(whole),
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,9 +158,9 @@ class ProductLayers:
     layout: Layout
     product: str = field(init=False)
     names: dict[str, str] = field(init=False)
-    patterns: tuple[Pattern, ...] = field(init=False)
-    """Of each layer's cells."""
-    patterns_lacking: tuple[Pattern, ...] = field(init=False)
+    patterns: tuple[tuple[Pattern, ...], ...] = field(init=False)
+    """Of each layer's cells; of a layer that holds several days, of each day's."""
+    patterns_lacking: tuple[tuple[Pattern, ...], ...] = field(init=False)
     """Of those that do without some granules."""
     cells: tuple[ReprojectSpec, ...] = field(init=False)
     """One cell of each layer, without inputs."""
@@ -125,11 +169,17 @@ class ProductLayers:
         object.__setattr__(self, "product", product_name(self.choice))
         object.__setattr__(self, "names", layer_names(self.choice.layers))
         cells = [_cell(self, layer) for layer in self.layers]
-        patterns = tuple(Pattern(cell, "inputs", "grid", "day") for cell in cells)
+        of_days = [[*_of_each_day(cell, self.resolved.stack)] for cell in cells]
+        patterns = tuple(
+            tuple(Pattern(cell, "inputs", "grid", "day") for cell in days) for days in of_days
+        )
         object.__setattr__(self, "patterns", patterns)
         lacking = tuple(
-            Pattern(cell.model_copy(update=_SOMETHING), "inputs", "grid", "day", "missing")
-            for cell in cells
+            tuple(
+                Pattern(cell.model_copy(update=_SOMETHING), "inputs", "grid", "day", "missing")
+                for cell in days
+            )
+            for days in of_days
         )
         object.__setattr__(self, "patterns_lacking", lacking)
         object.__setattr__(self, "cells", tuple(cells))
@@ -153,6 +203,11 @@ class ProductLayers:
     def period(self) -> int:
         """Days between two granules of one place."""
         return self.resolved.period
+
+    @property
+    def join(self) -> Join:
+        """Which of its dates the windows of a reduction take."""
+        return self.resolved.join
 
     @property
     def phase(self) -> int:
@@ -197,19 +252,34 @@ def _cell(wanted: ProductLayers, layer: ResolvedLayer) -> ReprojectSpec:
         driver=Driver(layer=leads.name, resampling=leads.resampling, qa=leads.qa)
         if follows
         else None,
+        clamp=request.clamp and TRAITS.get(layer.resampling, _UNKNOWN).overshoots,
     )
 
 
-def plan_day(
+def _of_each_day(cell: ReprojectSpec, days: int) -> Iterator[ReprojectSpec]:
+    """Yield the cell of each band of a layer that holds several days; of others the cell itself."""
+    if days == 1:
+        yield cell
+        return
+    for band in range(days):
+        yield cell.model_copy(update={"layer": f"{cell.layer}[{band}]"})
+
+
+def plan_date(
     wanted: ProductLayers,
     day: date,
+    band: int,
     records: Sequence[GranuleRecord],
     locator: Locator,
     draft: Draft,
+    *,
+    mosaics: bool,
 ) -> list[Made] | None:
-    """Add the tasks of one product's granules of a day, sorted by name, to the draft.
+    """Add the tasks of one date of a product's granules, sorted by name, to the draft.
 
-    Returns the cells, where a reduction groups them; None when no granule touches a place.
+    `band` is the date's in granules that hold several. Without `mosaics` the cells are not put
+    together. Returns the cells, where a reduction groups them; None when no granule touches a
+    place.
     """
     near = {reach: _near(records, locator, reach) for reach in {_PLAIN, *wanted.reaches}}
     touched = sorted(near[_PLAIN])  # where one is really there; the halo alone makes no cell
@@ -223,13 +293,19 @@ def plan_day(
         }
         for reach in reaches
     }
-    numbers = {reach: {place: len(near[reach][place]) for place in touched} for reach in reaches}
+    granules = [1 if record.companion is None else 2 for record in records]
+    numbers = {
+        reach: {place: sum(granules[index] for index in near[reach][place]) for place in touched}
+        for reach in reaches
+    }
     lacking = lacking_tiles(wanted, day, records)
     made: list[Made] = []
     for number, layer in enumerate(wanted.layers):
         reach = layer.reach, layer.whole_pixel
-        keys = _cells(wanted, number, day, inputs[reach], numbers[reach], lacking, draft)
-        _mosaic(wanted, layer.name, day, keys, lacking, draft)
+        keys = _cells(wanted, number, band, day, inputs[reach], numbers[reach], lacking, draft)
+        if mosaics:
+            for part in wanted.layout.parts:
+                _mosaic(wanted, layer.name, part, day, keys, lacking, draft)
         if wanted.layout.request.reduction is not None:
             made += [
                 Made(choice=wanted.number, layer=number, place=place, day=day, key=key)
@@ -295,15 +371,22 @@ def _collected(
     given = {}
     for index in sorted(needed):
         record = records[index]
-        key, line = collected(record)
-        draft.put(key, line)
-        given[index] = Given.of(key, record.name)
+        mine = []
+        for one in (record, record.companion):
+            if one is not None:
+                key, line = collected(one)
+                draft.put(key, line)
+                mine.append(Given.of(key, one.name))
+        given[index] = Given(
+            ",".join(one.identity for one in mine), ",".join(one.text for one in mine)
+        )
     return given
 
 
 def _cells(
     wanted: ProductLayers,
     number: int,
+    band: int,
     day: date,
     inputs: dict[int, Given],
     numbers: Mapping[int, int],
@@ -318,13 +401,13 @@ def _cells(
     keys = {}
     for place, given in inputs.items():
         grid = layout.grids[place]
-        pattern, absent = wanted.patterns[number], ""
+        pattern, absent = wanted.patterns[number][band], ""
         if place in lacking:
-            pattern, absent = wanted.patterns_lacking[number], _text(lacking[place])
+            pattern, absent = wanted.patterns_lacking[number][band], _text(lacking[place])
         key = keys[place] = pattern.key(given.identity, grid.identity, quoted_day, absent)
         text = pattern.text(given.text, grid.text, quoted_day, absent)
         output = ""
-        if layout.request.cells:
+        if layout.request.cells and layout.request.time.holds(day):
             output = f"{wanted.product}/{layer}/cells/{day}/{layout.places[place].name}"
         kind = _kind(work, layout.pixels[place], numbers[place])
         draft.put(key, Line(output, text, kind))
@@ -340,29 +423,32 @@ def _kind(work: str, pixels: int, inputs: int) -> CountedClass:
 def _mosaic(
     wanted: ProductLayers,
     layer: str,
+    part: RasterPart,
     day: date,
     keys: Mapping[int, str],
     lacking: Mapping[int, Sequence[Absent]],
     draft: Draft,
 ) -> None:
     layout, when = wanted.layout, day.isoformat()
-    cells = together(
-        [
-            Given.of(key, f"{layout.places[place].name} {when}", CELL_FILE)
-            for place, key in keys.items()
-        ]
-    )
-    name = mosaic_name(wanted.product, wanted.names[layer], day)
-    folder = f"{wanted.product}/{wanted.names[layer]}"
+    given = [
+        Given.of(key, f"{layout.places[place].name} {when}", CELL_FILE)
+        for place, key in keys.items()
+        if place in part.places
+    ]
+    if not given:
+        return
+    cells = together(given)
+    name = part.file(f"{wanted.product}.{wanted.names[layer]}", when)
+    folder = part.folder(f"{wanted.product}/{wanted.names[layer]}")
     absent = [
         one.model_copy(update={"part": f"{layout.places[place].name} {when}"})
         for place in sorted(lacking)
-        if place not in keys
+        if place not in keys and place in part.places
         for one in lacking[place]
     ]
-    pattern = layout.mosaic_lacking if absent else layout.mosaic
+    pattern = part.mosaic_lacking if absent else part.mosaic
     values = quoted(name), quoted(when), _text(absent)
     key = pattern.key(cells.identity, *values)
     text = pattern.text(cells.text, *values)
-    draft.put(key, Line(folder, text, layout.mosaic_kind))
+    draft.put(key, Line(folder, text, part.mosaic_kind))
     draft.result(key, name, folder, day)

@@ -8,7 +8,7 @@ import hashlib
 import heapq
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from itertools import groupby
 from operator import attrgetter, itemgetter
@@ -17,8 +17,8 @@ from archives.model import Archive, GranuleRecord
 from modis.box import LonLatBox
 from modis.sphere import METRES_PER_DEGREE, wrap_longitude
 from service_manager.planner.granules import is_lit
-from tasks.request.document import Request
 from tasks.request.regions import Area
+from tasks.request.resolved import ResolvedProduct, ResolvedRequest
 
 STRETCH = 5000  # tasks, about
 _AROUND = 2.0  # degrees about the region: the archive's boundaries are not exact to a kilometre
@@ -50,37 +50,40 @@ class Stretch:
         found = hashlib.sha256()
         for day in self.days:
             for number, records in day.records.items():
-                lines = [f"{r.name} {r.size} {r.checksum}" for r in records]
+                every = [one for r in records for one in (r, r.companion) if one is not None]
+                lines = [f"{r.name} {r.size} {r.checksum}" for r in every]
                 found.update(f"{day.day} {number}\n".encode())
                 found.update("\n".join(lines).encode())
         return found.hexdigest()
 
 
 def stretches(
-    request: Request,
+    resolved: ResolvedRequest,
     archive: Archive,
     weights: Sequence[int],
     box: LonLatBox,
     first: date,
     searched: Callable[[date], None] = lambda _day: None,
 ) -> Iterator[Stretch]:
-    """Stretches from a day to the request's last, at least one, without a day left out.
+    """Stretches from a day to the last that is searched, at least one, without a day left out.
 
+    A granule whose product needs a companion to say where it lies, and has none, is left out.
     `weights` is by product choice the most tasks that a day with granules adds beside theirs;
     `searched` is told of each day up to which the archive has listed all.
     Raises ArchiveError as the archive does.
     """
     held: list[Day] = []
     count = 0
-    for day in _days(request, archive, box, first):
+    end = max(product.join.last for product in resolved.products)
+    for day in _days(resolved, archive, box, first):
         searched(day.day)
         if count >= STRETCH:
             yield Stretch(first=first, last=held[-1].day, final=False, days=tuple(held))
             first, held, count = held[-1].day + timedelta(days=1), [], 0
         held.append(day)
         count += sum(len(day.records[number]) + weights[number] for number in day.records)
-    searched(request.time.end)
-    yield Stretch(first=first, last=request.time.end, final=True, days=tuple(held))
+    searched(end)
+    yield Stretch(first=first, last=end, final=True, days=tuple(held))
 
 
 def search_box(area: Area, reach: float) -> LonLatBox:
@@ -98,28 +101,50 @@ def search_box(area: Area, reach: float) -> LonLatBox:
     return LonLatBox(wrap_longitude(west - across), south, wrap_longitude(east + across), north)
 
 
-def _days(request: Request, archive: Archive, box: LonLatBox, first: date) -> Iterator[Day]:
-    if first > request.time.end:
-        return
+def _days(
+    resolved: ResolvedRequest, archive: Archive, box: LonLatBox, first: date
+) -> Iterator[Day]:
     merged = heapq.merge(
-        *(
-            _of_choice(request, number, archive, box, first)
-            for number in range(len(request.products))
-        ),
+        *(_of_product(resolved, product, archive, box, first) for product in resolved.products),
         key=itemgetter(0, 1),
     )
     for day, group in groupby(merged, key=itemgetter(0)):
         yield Day(day=day, records={number: records for _, number, records in group})
 
 
-def _of_choice(
-    request: Request, number: int, archive: Archive, box: LonLatBox, first: date
+def _of_product(
+    resolved: ResolvedRequest,
+    product: ResolvedProduct,
+    archive: Archive,
+    box: LonLatBox,
+    first: date,
 ) -> Iterator[tuple[date, int, tuple[GranuleRecord, ...]]]:
-    choice, last = request.products[number], request.time.end
+    choice, last = product.choice, product.join.last
+    first = max(first, product.first_start)
+    if first > last:
+        return
     found = archive.search(choice.name, choice.collection, first, last, box)
     for day, records in groupby(found, key=attrgetter("start_day")):
+        if not first <= day <= last or not resolved.dates_of(product.number, day):
+            continue
         lit = sorted(records, key=attrgetter("name"))
         if choice.day_night != "any":
             lit = [record for record in lit if is_lit(record, choice)]
-        if lit and first <= day <= last:
-            yield day, number, tuple(lit)
+        if product.companion and lit:
+            lit = _accompanied(lit, product.companion, archive, box)
+        if lit:
+            yield day, product.number, tuple(lit)
+
+
+def _accompanied(
+    records: Sequence[GranuleRecord], product: str, archive: Archive, box: LonLatBox
+) -> list[GranuleRecord]:
+    """Give granules of one day their companions: those of a product that start with them."""
+    first, day = records[0], records[0].start_day
+    found = archive.search(product, first.collection, day, day, box)
+    there = {record.start: record for record in found}
+    return [
+        replace(record, companion=there[record.start])
+        for record in records
+        if record.start in there
+    ]

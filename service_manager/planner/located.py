@@ -23,16 +23,15 @@ class Locator:
         self._swaths: dict[str, tuple[int, ...]] = {}  # by granule name
 
     def look_up(self, records: Iterable[GranuleRecord]) -> None:
-        """Find the places of these swaths, and forget those before: many at once are cheap."""
+        """Find the places of these swaths: many at once are cheap."""
         fresh: list[GranuleRecord] = []
         numbers: dict[object, int] = {}  # products of one swath share a boundary
         names: dict[str, int] = {}
         for record in records:
-            if record.tile is None:
+            if record.tile is None and record.name not in self._swaths:
                 number = names[record.name] = numbers.setdefault(record.boundary, len(fresh))
                 if number == len(fresh):
                     fresh.append(record)
-        self._swaths.clear()
         if not fresh:
             return
         if self._lookup is None:
@@ -42,6 +41,15 @@ class Locator:
         touched = places.tolist()
         spans = [tuple(touched[start:end]) for start, end in pairwise(ends)]
         self._swaths.update((name, spans[number]) for name, number in names.items())
+
+    def forget(self) -> None:
+        """Forget the places of all swaths."""
+        self._swaths.clear()
+
+    def touches(self, record: GranuleRecord) -> bool:
+        """Whether a granule is in any place; it is located first where it has not been."""
+        self.look_up((record,))
+        return bool(self.of(record, (0.0, False)))
 
     def of(self, record: GranuleRecord, reach: Reach) -> tuple[int, ...]:
         """Return the places where a kernel of this reach may look at the granule, in order.

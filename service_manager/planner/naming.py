@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Sequence
-from datetime import date
 
 from modis.collection import Collection
 from tasks.request.document import ProductChoice
@@ -30,8 +29,3 @@ def layer_names(layers: Sequence[str]) -> dict[str, str]:
             name, number = f"{safe(layer)}_{number}", number + 1
         names[layer] = name
     return names
-
-
-def mosaic_name(product: str, layer: str, day: date) -> str:
-    """ "MCD15A2.005.Lai_1km.2012-01-01"."""
-    return f"{product}.{layer}.{day.isoformat()}"

@@ -19,33 +19,40 @@ from service_manager.planner.counts import Counts
 from service_manager.planner.cubes import Cubes
 from service_manager.planner.draft import Draft, Line, PlannedRaster
 from service_manager.planner.expected import Dates
-from service_manager.planner.gaps import Seen, globe_gaps, swath_gaps, tile_gaps, unserved
+from service_manager.planner.gaps import (
+    Seen,
+    absent_tiles,
+    globe_gaps,
+    swath_gaps,
+    tile_gaps,
+    unserved,
+)
 from service_manager.planner.granules import geometry, misnamed, nothing_found, tile_of
-from service_manager.planner.layers import Layout, Made, ProductLayers, plan_day
+from service_manager.planner.layers import Layout, ProductLayers, plan_date
 from service_manager.planner.listing import Stretch, search_box, stretches
 from service_manager.planner.located import Locator
 from service_manager.planner.reductions import Groups, chosen
 from tasks.errors import RequestRefusedError
-from tasks.model.packages import Packages
+from tasks.model.packages import PackageSource
 from tasks.model.plan import Gap, PlannedTask
-from tasks.model.spec import ReprojectSpec, load_spec
+from tasks.model.spec import load_spec
 from tasks.model.task_keys import canonical, digest_of
 from tasks.request.checks import Limits, check_request, request_notes
-from tasks.request.document import Request
+from tasks.request.document import Request, Time
 from tasks.request.regions import region_tiles
 from tasks.request.resolved import ResolvedRequest, resolve
 from tasks.request.taking import taking_notes
 
 MOST_CELLS = 20_000  # of the lattice: only a raster that is all edge has more
-VERSION = 5  # raise it when the same request on the same listing would be planned otherwise
+VERSION = 6  # raise it when the same request on the same listing would be planned otherwise
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlanOutcome:
     """What is known of a planned stretch without its tasks.
 
-    `geometries` are those of products the catalogue does not know; `cells` name, by task index,
-    what a reduction groups: product choice, layer and place; `rasters` are the inputs of cubes.
+    `geometries` are those of products the catalogue does not know; `rasters` are the inputs of
+    cubes; `gaps` are what windows of a reduction lack.
     """
 
     first: date
@@ -55,8 +62,8 @@ class PlanOutcome:
     counts: Counts
     seen: dict[int, Seen]
     geometries: dict[int, Geometry]
-    cells: tuple[tuple[int, int, int, int], ...]
     rasters: tuple[PlannedRaster, ...] = ()
+    gaps: tuple[Gap, ...] = ()
 
 
 @runtime_checkable
@@ -102,7 +109,7 @@ class PlanStream:
     """
 
     def __init__(
-        self, request: Request, archive: Archive, packages: Packages, limits: Limits
+        self, request: Request, archive: Archive, packages: PackageSource, limits: Limits
     ) -> None:
         resolved = resolve(request)
         check_request(resolved, limits)
@@ -117,44 +124,60 @@ class PlanStream:
         self._wanted = [
             ProductLayers(resolved=one, layout=self._layout) for one in resolved.products
         ]
-        self._groups = Groups(self._layout, reduction) if reduction else None
         self._package = reduction.package if reduction else None
-        self._cubes = Cubes(request.cube, self._layout.grid) if request.cube != "none" else None
+        self._cubes = Cubes(request.cube, self._layout.parts) if request.cube != "none" else None
         self._locator = Locator(self._layout.places)
+        self._groups = (
+            Groups(resolved, self._layout, reduction, self._locator) if reduction else None
+        )
         reach = max(layer.reach for wanted in self._wanted for layer in wanted.layers)
         self._box = search_box(goal.area, reach)
         self._failures = _failures(archive)
         self._seen: dict[int, Seen] = {}
         self._same: dict[frozenset[Tile], frozenset[Tile]] = {}
         self._geometries: dict[int, Geometry] = {}
+        self._window_gaps: list[Gap] = []
         self.days_searched = 0  # of the request's; other threads may read it
         self.counts = Counts()
         self.package = reduction.archive if reduction else None
+        self.exact_package = reduction.exact if reduction else ""
         taking = taking_notes(resolved, reduction.package) if reduction else ()
-        self.notes = (*request_notes(resolved), *taking, *_unknown(resolved))
+        self._notes = (*request_notes(resolved), *taking, *_unknown(resolved))
 
     @property
     def identity(self) -> str:
         """What is planned, whoever asks: equal for requests that equal listings plan equally."""
         asked = self.request.model_dump(
-            mode="json", exclude={"title", "notify", "on_missing"}, exclude_none=True
+            mode="json",
+            exclude={"title": True, "notify": True, "on_missing": True, "reduction": {"rehearse"}},
+            exclude_none=True,
         )
         products = repr(self._resolved.products)
-        package = self.package.digest if self.package else ""
+        package = self.exact_package.rpartition(" ")[2]
         return digest_of(canonical([VERSION, asked, products, package]).decode("ascii"))
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the scientist should know; all of it once the stretches are planned."""
+        windows = self._groups.note if self._groups is not None else ""
+        return (*self._notes, windows) if windows else self._notes
 
     def stamp(self) -> str:
         """Return a text that changes when the archive lists anything else for the request.
 
         It is empty when the archive cannot say, and after a search in which a source failed.
         """
-        archive, span = self._archive, self.request.time
+        archive = self._archive
         if not isinstance(archive, Stamped) or _failures(archive) != self._failures:
             return ""
         try:
             found = [
-                archive.stamp(choice.name, choice.collection, span.start, span.end, self._box)
-                for choice in self.request.products
+                archive.stamp(
+                    name, one.choice.collection, one.first_start, one.join.last, self._box
+                )
+                for one in self._resolved.products
+                for name in (one.choice.name, one.companion)
+                if name
             ]
         except ArchiveError:
             return ""  # the search will say so, if it fails too
@@ -166,45 +189,39 @@ class PlanStream:
         """Yield the plan, stretch by stretch.
 
         Stretches of `known` are used as long as the archive lists the same for their days (or
-        `trusted` says so); fresh ones follow.
+        `trusted` says so, where no reduction joins them); fresh ones follow.
 
         Raises:
             RequestRefusedError: nothing matches, or there is too much.
             ArchiveError: the archive could not be searched.
         """
         waiting = [*known]
-        kept: list[Planned] = []
-        first = self.request.time.start
-        if trusted:
-            kept, waiting = waiting, []
-            if kept:
-                first = kept[-1].outcome.last + timedelta(days=1)
-        for stretch in kept:
-            self._take(stretch.outcome)
-            yield stretch
-        if kept and kept[-1].outcome.final:
-            return
-        same = bool(waiting)
-        if not same:
-            self._remember(kept)
+        first = min(product.first_start for product in self._resolved.products)
+        if trusted and self._groups is None:
+            for stretch in waiting:
+                self._take(stretch.outcome)
+                yield stretch
+            if waiting and waiting[-1].outcome.final:
+                return
+            if waiting:
+                first = waiting[-1].outcome.last + timedelta(days=1)
+            waiting = []
         for listed in self._listing(first):
             digest = listed.digest()
-            if same and waiting and _matches(waiting[0].outcome, listed, digest):
-                old = waiting.pop(0)
+            old = waiting.pop(0) if waiting else None
+            if old is not None and not _matches(old.outcome, listed, digest):
+                old, waiting = None, []
+            if old is not None and self._groups is None:
                 self._take(old.outcome)
-                kept.append(old)
                 yield old
                 continue
-            if same:
-                same = False
-                self._remember(kept)
-            yield self._plan(listed, digest)
+            fresh = self._plan(listed, digest)  # the windows of later stretches need its cells
+            yield old or fresh
         if not self.counts.tasks:
             raise nothing_found(self.request, self._archive)
 
     def gaps(self) -> Iterator[Gap]:
         """Yield what the request asks for and the archive does not have."""
-        span = self.request.time
         for wanted in self._wanted:
             seen = self._seen.get(wanted.number, {})
             if not seen:
@@ -212,9 +229,16 @@ class PlanStream:
                 if absent:
                     yield from absent
                     continue
+            if self._groups is not None and wanted.join.chooses and self.request.deliver != "both":
+                if wanted.geometry == "tile" and seen:
+                    tiles = region_tiles(self.request.region)
+                    present = frozenset().union(*seen.values())
+                    yield from absent_tiles(wanted.choice, tiles, present)
+                continue  # what a window chose in place of an absent date is no gap
+            span = self._expected_span(wanted)
             wrong = misnamed(wanted.choice, span, self._archive)
-            if wanted.geometry == "swath":
-                yield from swath_gaps(wanted.choice, span, seen, wrong)
+            if wanted.geometry in ("swath", "outlined"):
+                yield from swath_gaps(wanted.choice, span, seen, wrong, wanted.resolved.companion)
             elif wanted.geometry == "globe":
                 yield from globe_gaps(wanted.choice, wanted.period, span, seen, wrong, wanted.phase)
             else:
@@ -222,14 +246,18 @@ class PlanStream:
                 yield from tile_gaps(
                     wanted.choice, wanted.period, span, tiles, seen, wrong, wanted.phase
                 )
+        yield from self._window_gaps
 
     def _listing(self, first: date) -> Iterator[Stretch]:
         everywhere = len(self._layout.places) + 1
         weights = [len(choice.layers) * everywhere for choice in self.request.products]
-        return stretches(self.request, self._archive, weights, self._box, first, self._searched)
+        return stretches(self._resolved, self._archive, weights, self._box, first, self._searched)
 
     def _searched(self, day: date) -> None:
-        self.days_searched = (day - self.request.time.start).days + 1
+        pieces = self.request.time.pieces
+        self.days_searched = sum(
+            max(0, (min(day, last) - first).days + 1) for first, last in pieces
+        )
 
     def _look_at(self, number: int, record: GranuleRecord) -> None:
         """Learn the geometry of a product the catalogue does not know from its first granule."""
@@ -243,10 +271,10 @@ class PlanStream:
 
     def _plan(self, listed: Stretch, digest: str) -> Fresh:
         draft = Draft(limit=self._limit - self.counts.tasks)
+        self._locator.forget()
         self._locator.look_up(
             record for day in listed.days for found in day.records.values() for record in found
         )
-        made: list[Made] = []
         seen: dict[int, Seen] = {}
 
         def so_far(number: int) -> Seen:
@@ -257,20 +285,16 @@ class PlanStream:
                 self._groups.close(day.day, self._wanted, so_far, draft)
             for number, records in day.records.items():
                 self._look_at(number, records[0])
-                wanted = self._wanted[number]
-                cells = plan_day(wanted, day.day, records, self._locator, draft)
-                if self._groups is not None and cells:
-                    self._groups.add(cells, self._wanted)
-                    made.extend(cells)
-                if cells is not None or wanted.geometry == "tile":
-                    seen.setdefault(number, {})[day.day] = self._tiles(wanted, records)
+                for band, when in self._resolved.dates_of(number, day.day):
+                    if self._plan_date(number, when, band, records, draft):
+                        tiles = self._tiles(self._wanted[number], records)
+                        seen.setdefault(number, {})[when] = tiles
         if self._groups is not None and listed.final:
             self._groups.close(None, self._wanted, so_far, draft)
         if self._cubes is not None and listed.final:
             self._cubes.plan(draft, Dates.of(self._wanted, self._package, so_far))
         counts = Counts()
         counts.add_kinds((line.kind, line.output) for line in draft.lines.values())
-        index = {key: i for i, key in enumerate(draft.lines)} if made else {}
         outcome = PlanOutcome(
             first=listed.first,
             last=listed.last,
@@ -279,11 +303,41 @@ class PlanStream:
             counts=counts,
             seen=seen,
             geometries=dict(self._geometries),
-            cells=tuple((index[cell.key], cell.choice, cell.layer, cell.place) for cell in made),
             rasters=tuple(draft.rasters) if self._cubes is not None else (),
+            gaps=self._groups.take_gaps() if self._groups is not None else (),
         )
         self._take(outcome)
         return Fresh(outcome=outcome, lines=draft.lines)
+
+    def _plan_date(
+        self, number: int, day: date, band: int, records: Sequence[GranuleRecord], draft: Draft
+    ) -> bool:
+        """Plan what a date is certain to be used for; whether it has anything in the region."""
+        wanted, groups = self._wanted[number], self._groups
+        delivered = self.request.delivers(day)
+        used = groups is not None and wanted.join.wants(day)
+        if not delivered and not (used and groups is not None and groups.is_certain(wanted)):
+            there = any(self._locator.touches(record) for record in records)
+            if there and used and groups is not None:
+                groups.hold(number, day, band, records)
+            return there or wanted.geometry == "tile"
+        cells = plan_date(wanted, day, band, records, self._locator, draft, mosaics=delivered)
+        if used and cells and groups is not None:
+            groups.add(wanted, day, cells)
+        return cells is not None or wanted.geometry == "tile"
+
+    def _expected_span(self, wanted: ProductLayers) -> Time:
+        """Return the days on which dates of a product choice are expected.
+
+        It begins earlier for composites that cover the first day asked for.
+        """
+        span, join = self.request.time, wanted.join
+        if join.use != "covering":
+            return span
+        first = next(
+            day for day in Time(start=join.first, end=span.start).each_day() if join.wants(day)
+        )
+        return Time(start=first, end=span.end) if span.every is None else span
 
     def _tiles(self, wanted: ProductLayers, records: Sequence[GranuleRecord]) -> frozenset[Tile]:
         if wanted.geometry != "tile":
@@ -292,8 +346,9 @@ class PlanStream:
         return self._same.setdefault(found, found)
 
     def _take(self, outcome: PlanOutcome) -> None:
-        """Know what a stretch knew, but for the cells that wait for their window."""
+        """Know what a stretch knew."""
         self.counts.merge(outcome.counts)
+        self._window_gaps += outcome.gaps
         for number, days in outcome.seen.items():
             mine = self._seen.setdefault(number, {})
             for day, tiles in days.items():
@@ -303,24 +358,6 @@ class PlanStream:
                 self._learn(number, kind)
         if self._cubes is not None and not outcome.final:
             self._cubes.add(outcome.rasters)
-
-    def _remember(self, kept: Iterable[Planned]) -> None:
-        """Take in the cells of stretches that are kept, whose windows have not ended."""
-        if self._groups is None:
-            return
-        for stretch in kept:
-            if not stretch.outcome.cells:
-                continue
-            tasks = [*stretch.tasks()]
-            cells = []
-            for index, choice, layer, place in stretch.outcome.cells:
-                spec = tasks[index].spec
-                if isinstance(spec, ReprojectSpec):
-                    key = tasks[index].key
-                    made = Made(choice=choice, layer=layer, place=place, day=spec.day, key=key)
-                    cells.append(made)
-            self._groups.add(cells, self._wanted)
-            self._groups.forget(stretch.outcome.last)
 
 
 def _failures(archive: Archive) -> int:

@@ -9,13 +9,13 @@ import structlog
 
 from service_manager.options import ManagerOptions
 from service_manager.planner.plan_stream import PlanStream
-from service_manager.plans import stored_plan
+from service_manager.plans import rehearsal, stored_plan
 from service_manager.plans.forecast import LOOKED_AT, Forecast, forecast, prices
 from tasks.messages.wakeups import LOOK
 from tasks.model.model import State
-from tasks.model.plan import Plan
+from tasks.model.plan import Plan, PlannedTask
 from tasks.request.document import Request
-from tasks.tables import history, request_operations, workers
+from tasks.tables import history, package_operations, request_operations, workers
 from tasks.tables.expectation import Times
 from tasks.tables.request_table import RequestRow
 from tasks.tables.runtime import Runtime, new_id
@@ -34,10 +34,11 @@ Run = Callable[[Job], "Future[MadePlan]"]
 
 @dataclass(frozen=True, kw_only=True)
 class MadePlan:
-    """A plan that is frozen, and what it will take."""
+    """A plan that is frozen, what it will take, and whether one run of it goes first."""
 
     plan: stored_plan.Frozen
     forecast: Forecast
+    rehearsed: bool = False
 
 
 def inline(job: Job) -> "Future[MadePlan]":
@@ -112,10 +113,15 @@ class PlanJobs:
             job.stop.set()
 
     def _freeze(self, row: RequestRow, run: str, job: _UnderWay) -> MadePlan:
-        planned = self._plan(request_operations.document_of(row))
+        request = request_operations.document_of(row)
+        planned = self._plan(package_operations.pinned(self._runtime, row.owner, request))
         if isinstance(planned, PlanStream):
             job.course = planned
         plan = stored_plan.freeze(self._runtime.blobs, row.id, planned, run, job.stop.is_set)
+        rehearsed: list[PlannedTask] = []
+        if plan.package and not row.dry_run and rehearsal.is_wanted(request, plan.package):
+            rehearsed = rehearsal.choose(plan.tasks())
+            rehearsal.store(self._runtime.blobs, row.id, rehearsed)
         store, tasks = self._runtime.store, self._runtime.tasks
 
         def there(key: str) -> bool:
@@ -125,6 +131,7 @@ class PlanJobs:
         slots = sum(worker.slots for worker in workers.list_workers(store))
         return MadePlan(
             plan=plan,
+            rehearsed=bool(rehearsed),
             forecast=forecast(
                 plan.counts,
                 plan.sample(LOOKED_AT),

@@ -24,7 +24,7 @@ from tasks.model.spec import (
 )
 from tasks.model.task_keys import shard
 from tasks.storage.limits import operation_size
-from tasks.storage.store import BATCH_BYTES, BATCH_OPERATIONS, Operation
+from tasks.storage.store import BATCH_BYTES, Operation
 from tasks.tables import transitions
 from tasks.tables.runtime import Runtime
 from tasks.tables.task_rows import Edge, Interest
@@ -97,19 +97,18 @@ class PlanWriter:
                     yield from self._shard(number, members[number])
 
     def _shard(self, number: str, steps: Sequence[_Item]) -> Iterator[Written]:
+        most = self._runtime.most_operations
         for step in steps:
             early = [put_edge(edge) for edge in step.edges[_TOGETHER:]]
-            for start in range(0, len(early), BATCH_OPERATIONS):
-                self._put(early[start : start + BATCH_OPERATIONS], number)
+            for start in range(0, len(early), most):
+                self._put(early[start : start + most], number)
         batch: list[_Item] = []
         count = size = 0
         for step in steps:
             operations = self._expected(step)
             more = sum(operation_size(number, op) for op in operations)
             # Room for the fence, and one more operation each: an existing row's markers change.
-            if batch and (
-                count + len(operations) + len(batch) + 2 > BATCH_OPERATIONS or size + more > _BYTES
-            ):
+            if batch and (count + len(operations) + len(batch) + 2 > most or size + more > _BYTES):
                 yield self._write(number, batch)
                 batch, count, size = [], 0, 0
             batch.append(step)

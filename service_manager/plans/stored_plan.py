@@ -84,6 +84,8 @@ class Frozen:
     stretches: tuple[StoredPart, ...] = ()
     stamp: str = ""
     """What the archive said of its list, before and after it was planned from it."""
+    package: str = ""
+    """The package that its reduction runs: owner, name and version, and the archive's digest."""
 
     def sections(self, first: int = 0) -> Iterator[list[PlannedTask]]:
         """Yield the tasks in sections from section `first` on, each after those its tasks need."""
@@ -155,7 +157,14 @@ def freeze(
     if not trusted and planned.stamp() != stamp:  # it changed meanwhile
         stamp = ""
     frozen = _manifest(
-        blobs, request, names, planned.counts, gaps, planned.notes, "" if trusted else stamp
+        blobs,
+        request,
+        names,
+        planned.counts,
+        gaps,
+        planned.notes,
+        "" if trusted else stamp,
+        planned.exact_package,
     )
     _point_at(blobs, request, planned.identity)
     return frozen
@@ -164,7 +173,16 @@ def freeze(
 def _taken_over(blobs: Blobs, request: str, planned: PlanStream, same: Frozen) -> Frozen:
     """Freeze a plan that is that of another request."""
     names = [stretch.name for stretch in same.stretches]
-    frozen = _manifest(blobs, request, names, same.counts, same.gaps, planned.notes, same.stamp)
+    frozen = _manifest(
+        blobs,
+        request,
+        names,
+        same.counts,
+        same.gaps,
+        same.notes,
+        same.stamp,
+        planned.exact_package,
+    )
     _point_at(blobs, request, planned.identity)
     return frozen
 
@@ -187,6 +205,7 @@ def thaw(blobs: Blobs, request: str) -> Frozen | None:
         notes=tuple(head["notes"]),
         stretches=tuple(StoredPart(blobs, name) for name in head["stretches"]),
         stamp=str(head.get("stamp", "")),
+        package=str(head.get("package", "")),
     )
 
 
@@ -209,11 +228,12 @@ def _freeze_plan(blobs: Blobs, request: str, plan: Plan, run: str) -> Frozen:
         counts=counts,
         seen={},
         geometries={},
-        cells=(),
     )
     lines = [f"{t.key}\t{t.output}\t{t.spec.model_dump_json()}" for t in plan.tasks]
     blobs.put_bytes(PLANS, name, _dump(outcome, lines, ""))
-    return _manifest(blobs, request, [name], counts, plan.gaps, plan.notes)
+    return _manifest(
+        blobs, request, [name], counts, plan.gaps, plan.notes, package=plan.exact_package
+    )
 
 
 def _manifest(
@@ -224,6 +244,7 @@ def _manifest(
     gaps: Sequence[Gap],
     notes: Sequence[str],
     stamp: str = "",
+    package: str = "",
 ) -> Frozen:
     """Make the plan valid; where another run was faster, its plan is the one."""
     head = {
@@ -232,6 +253,7 @@ def _manifest(
         "counts": counts.to_json(),
         "notes": notes,
         "stamp": stamp,
+        "package": package,
     }
     lines = [json.dumps(head), *(json.dumps([gap.what, gap.reason]) for gap in gaps)]
     data = gzip.compress("\n".join(lines).encode(), mtime=0)
@@ -248,6 +270,7 @@ def _manifest(
         notes=tuple(notes),
         stretches=tuple(StoredPart(blobs, name) for name in names),
         stamp=stamp,
+        package=package,
     )
 
 
@@ -300,8 +323,8 @@ def _dump_outcome(outcome: PlanOutcome) -> dict[str, object]:
         "counts": outcome.counts.to_json(),
         "seen": dump_seen(outcome.seen),
         "geometries": {str(number): kind for number, kind in outcome.geometries.items()},
-        "cells": outcome.cells,
         "rasters": [[r.key, r.file, r.folder, r.day.isoformat()] for r in outcome.rasters],
+        "gaps": [[gap.what, gap.reason] for gap in outcome.gaps],
     }
 
 
@@ -317,11 +340,11 @@ def _load_outcome(data: dict[str, Any]) -> PlanOutcome:
             int(number): "tile" if kind == "tile" else "swath"
             for number, kind in data["geometries"].items()
         },
-        cells=tuple((int(i), int(c), int(n), int(p)) for i, c, n, p in data["cells"]),
         rasters=tuple(
             PlannedRaster(key=key, file=file, folder=folder, day=date.fromisoformat(day))
             for key, file, folder, day in data.get("rasters", ())
         ),
+        gaps=tuple(Gap(what=what, reason=reason) for what, reason in data.get("gaps", ())),
     )
 
 

@@ -160,7 +160,7 @@ def end(
             live.policy,
             interests,
             plan.gaps,
-            package=request.reduction.package if request.reduction else "",
+            package=request.reduction.name if request.reduction else "",
             phases=counted.phases,
         )
     gaps = lacking(interests, plan.gaps)

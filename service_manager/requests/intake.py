@@ -7,7 +7,7 @@ import structlog
 
 from archives.errors import ArchiveError
 from service_manager.options import ManagerOptions
-from service_manager.plans import stored_plan
+from service_manager.plans import rehearsal, stored_plan
 from service_manager.plans.plan_jobs import MadePlan, PlanJobs, Planner, Run, inline
 from service_manager.plans.plan_writer import PlanWriter, Written
 from service_manager.requests import ending, notify
@@ -16,7 +16,14 @@ from service_manager.tasks.manager_cache import Live
 from tasks.errors import RequestRefusedError, StoreError
 from tasks.model.model import MissingPolicy, RequestOrder, RequestState, TaskOutcome
 from tasks.tables import request_operations
-from tasks.tables.request_table import GAPS_ON_ROW, PhaseCount, Preparation, Preview, RequestRow
+from tasks.tables.request_table import (
+    GAPS_ON_ROW,
+    PhaseCount,
+    Preparation,
+    Preview,
+    Rehearsal,
+    RequestRow,
+)
 from tasks.tables.runtime import Runtime
 from tasks.tables.task_rows import Interest
 
@@ -118,7 +125,9 @@ class Intake:
         def confirmed(current: RequestRow) -> RequestRow:
             if current.state is not RequestState.HELD or current.order is not RequestOrder.CONFIRM:
                 return current
-            return _to_write(replace(current, order=None, message=""))
+            failed = current.rehearsal is Rehearsal.RUNS
+            after = Rehearsal.OVER if failed else current.rehearsal
+            return _to_write(replace(current, order=None, message="", rehearsal=after))
 
         return request_operations.change_request(self._runtime, live.id, confirmed)
 
@@ -128,6 +137,9 @@ class Intake:
         Raises:
             StoreError: storage failed; begin again.
         """
+        if live.row.rehearsal is Rehearsal.DUE:
+            yield from self._write_rehearsal(live)
+            return
         plan = stored_plan.thaw(self._runtime.blobs, live.id)
         if plan is None:
             raise StoreError(f"the plan of {live.id} is not in storage")
@@ -147,6 +159,53 @@ class Intake:
             return replace(current, state=RequestState.RUNNING, preparation=None)
 
         live.row = request_operations.change_request(self._runtime, live.id, running)
+
+    def _write_rehearsal(self, live: Live) -> Generator[Written]:
+        """Write the tasks of the rehearsal alone, a batch for each item taken."""
+        writer = PlanWriter(self._runtime, live.id, [rehearsal.load(self._runtime.blobs, live.id)])
+        for written in writer.batches():
+            for _, interest in written.tasks:
+                live.note(interest)
+            yield written
+
+        def running(current: RequestRow) -> RequestRow:
+            if current.state is not RequestState.WRITING:
+                return current
+            return replace(
+                current, state=RequestState.RUNNING, preparation=None, rehearsal=Rehearsal.RUNS
+            )
+
+        live.row = request_operations.change_request(self._runtime, live.id, running)
+
+    def rehearsed(self, live: Live, failure: str) -> RequestRow:
+        """Go on after the rehearsal, or hold the request if its package failed.
+
+        Raises:
+            StoreError: storage failed; it is tried again.
+        """
+        full = request_operations.load(self._runtime, live.id)
+
+        def held(row: RequestRow) -> RequestRow:
+            message = (
+                f"the rehearsal failed, and nothing else was run: {failure}. Mend the package and "
+                "go on, go on anyway, or give up"
+            )
+            return replace(row, state=RequestState.HELD, message=message)
+
+        def gone_on(row: RequestRow) -> RequestRow:
+            return _to_write(replace(row, rehearsal=Rehearsal.OVER))
+
+        becomes = held if failure else gone_on
+        if failure:
+            notify.ask(
+                self._runtime, held(full), portal_url=self._options.portal_url, kind="rehearsal"
+            )
+
+        def after(current: RequestRow) -> RequestRow:
+            runs = current.rehearsal is Rehearsal.RUNS and current.state is RequestState.RUNNING
+            return becomes(current) if runs else current
+
+        return request_operations.change_request(self._runtime, live.id, after)
 
     def _ready(self, row: RequestRow) -> MadePlan | RequestRow | None:
         """Return the plan, None while planning is running, or the row of a request that has ended.
@@ -268,6 +327,8 @@ def _counted(row: RequestRow, ready: MadePlan) -> RequestRow:
         row,
         phases=phases,
         outputs=plan.counts.results,
+        package=plan.package,
+        rehearsal=Rehearsal.DUE if ready.rehearsed else Rehearsal.NONE,
         preview=Preview(
             granules=plan.counts.granules,
             tasks=plan.counts.tasks,

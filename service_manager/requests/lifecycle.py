@@ -8,6 +8,7 @@ import structlog
 from service_manager.options import ManagerOptions
 from service_manager.plans.plan_turns import PlanTurns
 from service_manager.plans.plan_writer import Written
+from service_manager.plans.rehearsal import PROGRAM
 from service_manager.requests import ending
 from service_manager.requests.intake import Intake, recount
 from service_manager.requests.release import Dropping, what_ended
@@ -18,9 +19,9 @@ from service_manager.tasks.input_locations import InputLocations
 from service_manager.tasks.manager_cache import Live, ManagerCache
 from service_manager.tasks.ready import ReadyTasks
 from tasks.errors import FencedError, StoreError
-from tasks.model.model import RequestOrder, RequestState, State
+from tasks.model.model import Phase, RequestOrder, RequestState, State
 from tasks.tables import request_operations
-from tasks.tables.request_table import RequestRow
+from tasks.tables.request_table import Rehearsal, RequestRow
 from tasks.tables.runtime import Runtime
 from tasks.tables.task_rows import Interest
 
@@ -292,7 +293,9 @@ class Lifecycle:
                 continue
             if live.id in self._work:
                 continue
-            if live.fails:
+            if live.row.rehearsal is Rehearsal.RUNS:
+                self._rehearsed(live)
+            elif live.fails:
                 self._drop(live)
             elif not live.pending and not live.row.retry_orders:
                 stored = request_operations.load(self._runtime, live.id)
@@ -300,6 +303,22 @@ class Lifecycle:
                 if not live.pending:
                     self._end(live, stored, interests)
         return False
+
+    def _rehearsed(self, live: Live) -> None:
+        """Once the rehearsal has ended, go on or hold the request."""
+        if live.pending or live.row.retry_orders:
+            return
+        interests = recount(self._runtime, live)
+        if live.pending:
+            return
+        failed = [
+            interest
+            for interest in interests
+            if interest.phase is Phase.REDUCTION and interest.category in PROGRAM
+        ]
+        why = f"{failed[0].category}: {failed[0].message}" if failed else ""
+        self._take_row(live, self._intake.rehearsed(live, why))
+        self._look_at.add(live.id)
 
     def _end(self, live: Live, stored: RequestRow, interests: list[Interest]) -> None:
         row = ending.end(

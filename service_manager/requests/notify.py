@@ -69,8 +69,10 @@ def compose(
     )
 
 
-def ask(runtime: Runtime, row: RequestRow, *, portal_url: str) -> None:
-    """Write to the owner of a request that waits for confirmation, once. `row` has its document.
+def ask(runtime: Runtime, row: RequestRow, *, portal_url: str, kind: str = ASK) -> None:
+    """Write to the owner of a request that waits for confirmation, once for each kind of reason.
+
+    `row` has its document.
 
     Raises StoreError.
     """
@@ -78,7 +80,7 @@ def ask(runtime: Runtime, row: RequestRow, *, portal_url: str) -> None:
     to = request_operations.document_of(row).notify
     mail = compose(row, (), row.gaps, to=to, portal_url=portal_url, now=now, notes=row.notes)
     if mail is not None:
-        outbox.put(runtime.store, runtime.clock, replace(mail, kind=ASK))
+        outbox.put(runtime.store, runtime.clock, replace(mail, kind=kind))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -241,7 +241,6 @@ class Reviving:
                 dropping.one(fallback, guard)
             except (ConflictError, write_fence.FenceChangedError):
                 continue
-            live.forget(fallback)
             return
         raise StoreError(f"interest of {live.id} in {fallback}: gave up after {_TRIES} tries")
 

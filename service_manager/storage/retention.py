@@ -16,7 +16,7 @@ from tasks.errors import FencedError
 from tasks.model.model import State, Task
 from tasks.model.task_keys import SHARDS
 from tasks.storage.blobs import ARTIFACTS, GRANULES
-from tasks.tables import history, outbox, request_operations, transitions
+from tasks.tables import history, outbox, package_operations, request_operations, transitions
 from tasks.tables.expectation import Times
 from tasks.tables.protocol import change_task
 from tasks.tables.runtime import Runtime
@@ -61,13 +61,14 @@ class Retention:
     def passing(self, shard: str) -> Iterator[bool]:
         """Run both passes; yield true for each task expired or blob deleted.
 
-        Once in a turn of all shards, old mails are deleted, too.
+        Once in a turn of all shards, old mails and archives of deleted packages are deleted, too.
         """
         yield from self.expiring(shard)
         yield from self.collecting(shard)
         if shard == SHARDS[-1]:
             number = outbox.drop_old(self._runtime.store, self._runtime.clock.now())
             log.debug("old mails deleted", count=number)
+            package_operations.collect(self._runtime)
 
     def expiring(self, shard: str) -> Iterator[bool]:
         """`expire`, with points at which to pause."""

@@ -110,6 +110,9 @@ def reproject_files(
     no_mask: Annotated[
         bool, typer.Option("--no-mask", help="Keep all but fill values; not with --qa.")
     ] = False,
+    clamp: Annotated[
+        bool, typer.Option("--clamp", help="Hold cubic values to the layer's valid range.")
+    ] = False,
     codes: Annotated[
         Codes, typer.Option(help="Codes become nodata, or also a band of their own.")
     ] = Codes.MASK,
@@ -140,6 +143,7 @@ def reproject_files(
         codes=codes.value,
         search=search.value,
         extra_bands=tuple(band.value for band in extra or ()),
+        clamp=clamp,
     )
 
     def make() -> str:

@@ -30,6 +30,14 @@ def exit_code(delivery: Delivery) -> int:
     return EXIT_CODES.get(delivery.summary.state, EXIT_FAILED)
 
 
+def _unrehearsed(document: Request) -> Request:
+    """Have a request go on when its package fails in a first run: nobody is asked here."""
+    if document.reduction is None:
+        return document
+    reduction = document.reduction.model_copy(update={"rehearse": False})
+    return document.model_copy(update={"reduction": reduction})
+
+
 def carry_out(
     stack: Stack, options: StackOptions, document: Request, out: Path, console: Console
 ) -> Delivery:
@@ -44,7 +52,7 @@ def carry_out(
     if request_id:
         console.print(f"Request {request_id} continues where it was interrupted.")
     else:
-        request_id = client.submit(document).id
+        request_id = client.submit(_unrehearsed(document)).id
         unfinished.remember(request_id)
         console.print(f"Request {request_id}: {document.title or 'no title'}", markup=False)
     with ProgressView(console) as view:

@@ -6,7 +6,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from http import HTTPStatus
 from pathlib import Path
-from types import FrameType
 from typing import Annotated
 
 import typer
@@ -172,8 +171,3 @@ def stack_options(
         fork=True,
         settings=settings,
     )
-
-
-def interrupt(_number: int, _frame: FrameType | None) -> None:
-    """Handle SIGTERM like Ctrl-C."""
-    raise KeyboardInterrupt

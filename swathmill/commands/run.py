@@ -1,6 +1,5 @@
 """`swathmill run`: take one request from its document to its files, in one command."""
 
-import signal
 from pathlib import Path
 from typing import Annotated
 
@@ -13,11 +12,11 @@ from swathmill.commands.options import (
     StorageOption,
     WorkersOption,
     has_source,
-    interrupt,
     stack_options,
 )
 from swathmill.commands.paths import output_folder
 from swathmill.errors import ArgumentError
+from swathmill.stack import interruption
 from swathmill.stack.stack import Stack, StackOptions
 from tasks.request.document import load_request
 
@@ -62,7 +61,7 @@ def run(
             "Name a folder of granules with --archive, or set SWATHMILL_SOURCES "
             "(docs/archives.md). `swathmill sample FOLDER` makes one to try things out.",
         )
-    signal.signal(signal.SIGTERM, interrupt)
+    interruption.listen()
     stack = Stack(options, say=lambda text: console.print(text, markup=False))
     try:
         stack.launch()  # it forks, and a status is a thread

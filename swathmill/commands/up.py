@@ -1,6 +1,5 @@
 """`swathmill up`: run the stack until Ctrl-C."""
 
-import signal
 import time
 from typing import Annotated
 
@@ -14,11 +13,11 @@ from swathmill.commands.options import (
     SlotsOption,
     StorageOption,
     WorkersOption,
-    interrupt,
     stack_options,
     with_some_source,
 )
 from swathmill.errors import StackError
+from swathmill.stack import interruption
 from swathmill.stack.stack import Stack, StackOptions
 
 TICK_SECONDS = 0.2
@@ -62,7 +61,7 @@ def up(
     )
     options, chosen = with_some_source(options, console.print)
     stack = Stack(options, say=lambda text: console.print(text, markup=False))
-    signal.signal(signal.SIGTERM, interrupt)
+    interruption.listen()
     stack.launch()  # it forks, and a status is a thread
     with console.status("Starting the stack"):
         stack.await_ready()

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
@@ -21,16 +22,18 @@ LEASH = Path(__file__).with_name("leash.py")
 LOG_TAIL_BYTES = 2000
 LOG_LIMIT_BYTES = 20 * 1024 * 1024
 POLL_SECONDS = 0.02
+REAP_SECONDS = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class ChildSpec:
     """How one child is started and stopped.
 
-    `argv[0]` is an absolute path. `env` is added to the supervisor's environment; a value of None
-    removes a name. `orphan_signal` is the signal that the child gets when the supervisor dies.
-    `says_ready` means that it says so itself (`processes/ready.py`). `forks` is a module and its
-    arguments: the module's `main()` does what `argv` does, in a fork of the supervisor.
+    `argv[0]` is an absolute path. `env` is added to the supervisor's environment without its
+    `SECRETS`; a value of None removes a name. `orphan_signal` is the signal that the child gets
+    when the supervisor dies. `says_ready` means that it says so itself (`processes/ready.py`).
+    `forks` is a module and its arguments: the module's `main()` does what `argv` does, in a fork of
+    the supervisor.
     """
 
     name: str
@@ -166,17 +169,20 @@ class Child:
             self._asked = True
             self._process.send_signal(signal.SIGTERM)
 
-    def stop(self) -> None:
-        """Send SIGTERM, after the grace SIGKILL to the whole group; return when it is reaped."""
+    def stop(self, *, waited: float = 0.0) -> None:
+        """Send SIGTERM, after the grace SIGKILL to the whole group; return when it is reaped.
+
+        `waited` seconds of the grace are over already.
+        """
         if self._process is None:
             return
         self._close_pipe()
         self.ask_to_stop()
         try:
-            self._process.wait(self.spec.grace_seconds)
+            self._process.wait(max(0.0, self.spec.grace_seconds - waited))
         except subprocess.TimeoutExpired:
             self._process.kill()
-            self._process.wait()
+            self._reap()
         kill_group(self._process.pid)
 
     def kill(self) -> None:
@@ -184,8 +190,14 @@ class Child:
         self._close_pipe()
         if self._process is not None:
             self._process.kill()
-            self._process.wait()
+            self._reap()
             kill_group(self._process.pid)
+
+    def _reap(self) -> None:
+        """Wait for a child that was killed; one that the kernel does not let end is given up."""
+        assert self._process is not None
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(REAP_SECONDS)
 
     def log_tail(self) -> str:
         """Return the end of the child's log, for messages."""
@@ -200,8 +212,12 @@ class Child:
         return self.log_tail().splitlines()[-1]
 
 
+SECRETS = ("SWATHMILL_SECRET", "SWATHMILL_SMTP_PASSWORD", "SWATHMILL_EARTHDATA_TOKEN")
+"""The settings that a child has only where its specification names them."""
+
+
 def _environment(changes: Mapping[str, str | None]) -> dict[str, str]:
-    merged = dict(os.environ)
+    merged = {name: value for name, value in os.environ.items() if name not in SECRETS}
     for name, value in changes.items():
         if value is None:
             merged.pop(name, None)

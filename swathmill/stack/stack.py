@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from swathmill.errors import StackError
-from swathmill.stack import forked, ports, storage
+from swathmill.stack import forked, interruption, ports, storage
 from swathmill.stack.azurite import READY_SECONDS as AZURITE_SECONDS
 from swathmill.stack.azurite import AzuriteServer
 from swathmill.stack.children import ChildSpec
@@ -160,7 +160,9 @@ class Stack:
         Raises:
             StackError: a child cannot work with its settings, or ended too often and the options
                 say to give up.
+            KeyboardInterrupt: the order to stop was given, and its exception was lost.
         """
+        interruption.check()
         for sentence in self._supervisor.tick():
             self._tell(sentence)
         self._refuse_settings()
@@ -211,13 +213,15 @@ class Stack:
             self._supervisor.child("azurite").wait_until(
                 azurite.is_ready, limit_seconds=AZURITE_SECONDS
             )
-        self._start_services(self._environment(azurite, redis, secrets))
+        signing = self._options.settings.secret.get_secret_value() or secrets.signing_key
+        self._start_services(self._environment(azurite, redis), signing)
         if self._options.catch_mail:
             self._start_mail_catcher(folder, smtp_port)
         answers = self._supervisor.child("redis").wait_until
         self._awaited.append(partial(answers, redis.is_ready, limit_seconds=READY_SECONDS))
 
-    def _start_services(self, env: Mapping[str, str]) -> None:
+    def _start_services(self, env: Mapping[str, str], signing: str) -> None:
+        """Start workers, portal and managers, each with the secrets that it uses."""
         for name in self.worker_names:
             self._service(
                 name,
@@ -227,9 +231,12 @@ class Stack:
             )
         if self._options.fork:
             forked.load(_FORKED.values())  # while the workers start
+        env = {**env, "SWATHMILL_SECRET": signing}
         self._service("portal", "portal", env, says_ready=True)
+        password = self._options.settings.smtp_password.get_secret_value()
         for name in self.manager_names:
-            self._service(name, "service_manager", env)
+            sends = {**env, "SWATHMILL_SMTP_PASSWORD": password}
+            self._service(name, "service_manager", sends)
 
     def _start_azurite(
         self, folder: DataFolder, secrets: Secrets, before: StackState
@@ -274,9 +281,7 @@ class Stack:
             )
         return port
 
-    def _environment(
-        self, azurite: AzuriteServer | None, redis: RedisServer, secrets: Secrets
-    ) -> Mapping[str, str]:
+    def _environment(self, azurite: AzuriteServer | None, redis: RedisServer) -> Mapping[str, str]:
         state = self._state
         settings = self._options.settings
         via = self._options.via
@@ -292,7 +297,7 @@ class Stack:
             "SWATHMILL_PORTAL_URL": state.portal_url,
             "SWATHMILL_PORTAL_HOST": ports.LOOPBACK,
             "SWATHMILL_PORTAL_PORT": str(state.portal_port),
-            "SWATHMILL_SECRET": settings.secret.get_secret_value() or secrets.signing_key,
+            "SWATHMILL_EARTHDATA_TOKEN": settings.earthdata_token.get_secret_value(),
             "SWATHMILL_SLOTS": str(self._options.slots or _cores()),
             "SWATHMILL_GRACE_SECONDS": str(self._options.grace_seconds),
         }

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from swathmill.stack import interruption
 from swathmill.stack.children import Child, ChildSpec
 from tasks.run import exits
 
@@ -45,8 +46,9 @@ class Supervisor:
     def start(self, spec: ChildSpec, *, fork: bool = False) -> Child:
         """Start a child and watch it; with `fork`, fork it if that can be done."""
         child = Child(spec)
-        child.start(fork=fork)
-        self.adopt(child)
+        with interruption.held_back():
+            child.start(fork=fork)
+            self.adopt(child)
         return child
 
     def names(self) -> list[str]:
@@ -89,9 +91,7 @@ class Supervisor:
         """Stop children, and leave them stopped until `resume`."""
         for name in names:
             self._watched[name].paused = True
-            self._watched[name].child.ask_to_stop()
-        for name in names:
-            self._watched[name].child.stop()
+        self._stop_together(names)
 
     def resume(self, names: Sequence[str]) -> None:
         """Start paused children again."""
@@ -107,12 +107,19 @@ class Supervisor:
             child.ask_to_stop()
 
     def stop(self, order: Sequence[Sequence[str]]) -> None:
-        """Stop group after group; ask all children of a group first, then wait for them."""
+        """Stop group after group; ask all children of a group first, then wait for them.
+
+        A group takes no longer than the longest grace among its children, and a second for each.
+        """
         for group in order:
-            self.ask_to_stop(group)
-            for child in self._present(group):
-                child.stop()
+            self._stop_together(group)
         self._watched.clear()
+
+    def _stop_together(self, names: Sequence[str]) -> None:
+        self.ask_to_stop(names)
+        asked = time.monotonic()
+        for child in self._present(names):
+            child.stop(waited=time.monotonic() - asked)
 
     def kill(self) -> None:
         """End everything at once."""
@@ -142,7 +149,8 @@ class Supervisor:
 
     def _start_again(self, watched: Watched) -> None:
         watched.again_at = None
-        watched.child = Child(watched.child.spec)
-        watched.child.start()
+        with interruption.held_back():
+            watched.child = Child(watched.child.spec)
+            watched.child.start()
         watched.started = self.clock()
         watched.restarts += 1

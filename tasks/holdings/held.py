@@ -49,10 +49,19 @@ def check_held(resolved: ResolvedRequest, held: Holdings) -> None:
     for product in resolved.products:
         _check_product(product.number, product.choice, held)
         _check_layers(product, held)
-    found = [item for choice in request.products if (item := _of(choice, held)) is not None]
-    there = [each for each in found if each.has_days(request.time.start, request.time.end)]
+    found = {
+        product.number: item
+        for product in resolved.products
+        if (item := _of(product.choice, held)) is not None
+    }
+    there = [
+        each
+        for number, each in found.items()
+        for product in [resolved.products[number]]
+        if each.has_days(product.first_start, product.join.last)
+    ]
     if not there:
-        raise _no_day(request, found)
+        raise _no_day(request, [*found.values()])
     if not any(each.anywhere for each in there):
         tiles, cells = _touched(resolved.target)
         if not any(each.tiles & tiles or each.cells & cells for each in there):
@@ -126,6 +135,8 @@ def _check_layers(product: ResolvedProduct, held: Holdings) -> None:
         base, index = split_index(layer)
         if layer in found.layers:
             base, index = layer, ()
+        if known is not None and (known.days_in(layer) > 1 or known.orbits_of(layer)):
+            continue
         if base in found.layers:
             check_bands(field, choice.name, base, index, found.layers[base])
         elif known is None or not is_listed(known, layer):

@@ -44,6 +44,7 @@ class Plan:
     gaps: tuple[Gap, ...] = ()
     notes: tuple[str, ...] = ()
     package: PackageArchive | None = None
+    exact_package: str = ""  # its owner, name and version, and the archive's digest
 
     def __iter__(self) -> Iterator[PlannedTask]:
         return iter(self.tasks)

@@ -77,21 +77,12 @@ def _text(value: object) -> str:
 
 
 @cache
-def _frame(
-    kind: type[BaseModel], left_out: frozenset[str], algorithm: int
-) -> tuple[tuple[str, str], ...]:
-    """Return the fields of an identity in their order, each with the text before its value."""
-    names = sorted({*kind.model_fields, "algorithm"} - left_out)
-    frame = []
-    before = "{"
-    for name in names:
-        before += f'"{name}":'
-        if name == "algorithm":
-            before += f"{algorithm},"
-            continue
-        frame.append((name, before))
-        before = ","
-    return tuple(frame)
+def _frame(kind: type[BaseModel], left_out: frozenset[str]) -> tuple[tuple[str, str], ...]:
+    """Return the fields of an identity in their order, each with the text before its value.
+
+    Before them all comes "algorithm", the first by the alphabet.
+    """
+    return tuple((name, f',"{name}":') for name in sorted({*kind.model_fields} - left_out))
 
 
 class _Spec(_Model, ABC):
@@ -137,8 +128,8 @@ class _Spec(_Model, ABC):
         Where very many keys are needed, `tasks.patterns` makes them.
         """
         values = self.__dict__
-        parts = []
-        for name, before in _frame(type(self), self.not_identity, self.algorithm):
+        parts = [f'{{"algorithm":{self.algorithm}']
+        for name, before in _frame(type(self), self.not_identity):
             value = values[name]
             if not value and name in self.later:
                 continue
@@ -228,9 +219,11 @@ class ReprojectSpec(_Spec):
 
     # 2: numbers in text are read, codes that the catalogue lacked are masked, and rasters name the
     # convention of scale and offset.
-    algorithm: ClassVar[int] = 2
+    # 3: on the tiles' own grid pixels beyond the map's rim are kept.
+    # 4: averages of swaths look at every footprint of a pixel, not from 16 x 16 points at most.
+    algorithm: ClassVar[int] = 4
 
-    later: ClassVar[frozenset[str]] = frozenset({"missing", "missing_unnamed", "driver"})
+    later: ClassVar[frozenset[str]] = frozenset({"missing", "missing_unnamed", "driver", "clamp"})
 
     kind: Literal["reproject"] = "reproject"
     product: str
@@ -247,6 +240,7 @@ class ReprojectSpec(_Spec):
     extra_bands: tuple[str, ...] = ()
     day_night: Literal["any", "day", "night"] = "any"
     driver: Driver | None = None
+    clamp: bool = Field(default=False, exclude_if=lambda value: not value)
 
     @property
     def phase(self) -> Phase:

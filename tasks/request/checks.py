@@ -10,7 +10,7 @@ from reprojection.catalogue import LayerEntry, Product, products
 from reprojection.catalogue.layers import LayerKind, split_index
 from reprojection.errors import ChoiceRefusedError
 from reprojection.read.qa import check_values, named_bits, values_of
-from reprojection.resampling import CLASS_METHODS, SWATH_METHODS
+from reprojection.resampling import CLASS_METHODS, STATISTICS, SWATH_METHODS, TRAITS
 from tasks.errors import RequestRefusedError
 from tasks.refusal_wording import listed, nearest
 from tasks.request.document import ProductChoice, Request
@@ -88,6 +88,12 @@ def request_notes(resolved: ResolvedRequest) -> tuple[str, ...]:
             f"The catalogue has no QA rule {request.qa!r} for these layers, so they keep all their "
             f"data: {', '.join(without)}."
         )
+    parts = resolved.target.parts
+    if len(parts) > 1:
+        notes.append(
+            f"The tiles lie apart, so each layer and date has {len(parts)} rasters, named by their "
+            "first tile."
+        )
     method = request.resampling
     own = [
         _named(product, layer)
@@ -138,10 +144,21 @@ def _check_product(product: ResolvedProduct) -> None:
         if not is_listed(known, layer):
             _check_unlisted(field, choice, known, layer)
             continue
-        if axes := known.axes_of(layer):
-            what = " by ".join(axis.of for axis in axes)
-            lengths = known.bands_of(layer)
+        if known.days_in(layer) > 1:
+            _check_days(field, product)
+        elif lengths := known.bands_of(layer):
+            what = " by ".join(axis.of for axis in known.axes_of(layer))
             check_bands(field, choice.name, *split_index(layer), lengths, what)
+
+
+def _check_days(field: str, product: ResolvedProduct) -> None:
+    """Refuse a layer of several days beside layers of one: they have other dates."""
+    if product.stack == 1:
+        raise RequestRefusedError(
+            field,
+            "stands for the days that a granule holds, and other layers asked for are of one date.",
+            "Name the others under the same product in an entry of their own.",
+        )
 
 
 def _check_unlisted(field: str, choice: ProductChoice, known: Product, layer: str) -> None:
@@ -254,7 +271,13 @@ def _check_resampling(resolved: ResolvedRequest) -> None:
 
 def _check_method(field: str, product: ResolvedProduct, layer: ResolvedLayer, method: str) -> None:
     known, entry = product.entry, layer.entry
-    if entry is not None and entry.kind is not LayerKind.CONTINUOUS and method not in CLASS_METHODS:
+    if known is not None and known.geometry != "swath" and method in STATISTICS:
+        raise RequestRefusedError(
+            field,
+            f"{method} is a statistic of footprints, and {product.choice.name} lies on a grid.",
+            "Choose another method, or leave the layer out of resampling.",
+        )
+    if entry is not None and entry.kind is not LayerKind.CONTINUOUS and TRAITS[method].blends:
         what = "classes" if entry.kind is LayerKind.CLASS else "bit fields"
         raise RequestRefusedError(
             field,
@@ -364,8 +387,9 @@ def _check_values(field: str, name: str, values: tuple[int, ...], held: range | 
 
 
 def _check_size(resolved: ResolvedRequest, limits: Limits) -> None:
-    request, grid = resolved.request, resolved.target.grid
-    pixels = grid.width * grid.height
+    request = resolved.request
+    grid = max((part.grid for part in resolved.target.parts), key=lambda grid: grid.pixels)
+    pixels = grid.pixels
     if pixels > limits.max_pixels:
         raise RequestRefusedError(
             "grid.resolution" if request.grid.modis is None else "grid.modis",

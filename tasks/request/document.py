@@ -2,6 +2,9 @@
 
 import datetime as dt
 import json
+import re
+from collections.abc import Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -19,14 +22,22 @@ from pydantic import (
 
 import modis.collection
 from modis.tile import Tile
-from reprojection.resampling import Method
+from reprojection.resampling import Method, Statistic
 from tasks.errors import RequestRefusedError
+from tasks.model.package_reference import PATTERN, PackageReference
 from tasks.refusal_wording import refusal
 from tasks.request.request_guide import RequestGuide
 from tasks.request.yaml_text import load_yaml
 
 Merge = Literal["nadir", "latest", "mean", "first"]
+Use = Literal["same-day", "covering", "nearest", "previous", "static"]
+Deliver = Literal["both", "results"]
 
+WINDOW = re.compile(
+    "date|month|season|year|all|day-of-year|month-of-year|season-of-year|"
+    "([2-9]|[1-9][0-9]|[12][0-9]{2}|3[0-5][0-9]|36[0-6])-day(-of-year)?"
+)
+"""The kinds of windows of time (tasks/request/windows.py)."""
 
 _EVERY = "[*]"
 _MOST_LAYERS = 64
@@ -48,7 +59,11 @@ Collection = Annotated[str, BeforeValidator(_collection), Field(pattern=r"^[0-9]
 
 
 class ProductChoice(_Document):
-    """A product and the layers wanted of it; `Name[*]` stands for every band of a layer."""
+    """A product and the layers wanted of it; `Name[*]` stands for every band of a layer.
+
+    `use` says which dates of it a window of a reduction takes. `look_back` and `look_ahead` are
+    the days around a window in which `nearest`, `previous` and `static` look for a date.
+    """
 
     name: str = Field(pattern=r"^[A-Za-z0-9_]{3,20}$")
     collection: Collection
@@ -56,6 +71,9 @@ class ProductChoice(_Document):
         min_length=1, max_length=_MOST_LAYERS
     )
     day_night: Literal["any", "day", "night"] = "any"
+    use: Use = "same-day"
+    look_back: Annotated[int, Field(ge=0, le=3700)] | None = None
+    look_ahead: Annotated[int, Field(ge=0, le=3700)] | None = None
 
     @field_validator("layers")
     @classmethod
@@ -70,6 +88,17 @@ class ProductChoice(_Document):
                 "name fewer bands"
             )
         return every
+
+    @model_validator(mode="after")
+    def _looks(self) -> Self:
+        given = [n for n in ("look_back", "look_ahead") if getattr(self, n) is not None]
+        takes = {"nearest": 2, "previous": 1, "static": 2}.get(self.use, 0)
+        if (given and not takes) or (self.look_ahead is not None and takes == 1):
+            raise ValueError(
+                f"{given[-1]} has no meaning with use: {self.use}; leave it out, or choose nearest "
+                "or static"
+            )
+        return self
 
     def is_same_product(self, other: "ProductChoice") -> bool:
         """Whether another choice is of the same product and half of the day."""
@@ -154,11 +183,41 @@ class Region(_Document):
         return self
 
 
+def _day_of_year(value: object) -> object:
+    """Check a day of any year, MM-DD; YAML may have read it as something else."""
+    text = str(value)
+    try:
+        dt.date.fromisoformat(f"2000-{text}")
+    except ValueError:
+        raise ValueError(f"{text!r} is not a day of a year; write month and day: 06-01") from None
+    return text
+
+
+DayOfYear = Annotated[str, BeforeValidator(_day_of_year), Field(pattern=r"^[0-9]{2}-[0-9]{2}$")]
+
+
+class Season(_Document):
+    """A part of each year: days `from` and `to`, both included; it may pass New Year."""
+
+    model_config = ConfigDict(serialize_by_alias=True)
+
+    first: DayOfYear = Field(alias="from")
+    last: DayOfYear = Field(alias="to")
+
+    def holds(self, day: dt.date) -> bool:
+        """Whether a day lies in the season."""
+        name = f"{day:%m-%d}"
+        if self.first <= self.last:
+            return self.first <= name <= self.last
+        return name >= self.first or name <= self.last
+
+
 class Time(_Document):
-    """Inclusive days, UTC, by a granule's nominal start day."""
+    """Inclusive days, UTC, by a granule's nominal start day; with `every` only a season of each."""
 
     start: dt.date
     end: dt.date
+    every: Season | None = None
 
     @field_validator("end")
     @classmethod
@@ -168,10 +227,45 @@ class Time(_Document):
             raise ValueError(f"{end} is before the first day, {start}; swap the two")
         return end
 
+    @model_validator(mode="after")
+    def _some(self) -> Self:
+        if not self.pieces:
+            raise ValueError(
+                f"no day from {self.start} to {self.end} lies in the season of `every`; "
+                "choose other days or leave `every` out"
+            )
+        return self
+
     @property
     def days(self) -> int:
         """How many days there are, both ends included."""
-        return (self.end - self.start).days + 1
+        return sum((last - first).days + 1 for first, last in self.pieces)
+
+    def holds(self, day: dt.date) -> bool:
+        """Whether a day is among those asked for."""
+        return self.start <= day <= self.end and (self.every is None or self.every.holds(day))
+
+    @cached_property
+    def pieces(self) -> tuple[tuple[dt.date, dt.date], ...]:
+        """The days without a break: the first and last of each piece."""
+        if self.every is None:
+            return ((self.start, self.end),)
+        found: list[tuple[dt.date, dt.date]] = []
+        for offset in range((self.end - self.start).days + 1):
+            day = self.start + dt.timedelta(days=offset)
+            if not self.every.holds(day):
+                continue
+            if found and found[-1][1] == day - dt.timedelta(days=1):
+                found[-1] = found[-1][0], day
+            else:
+                found.append((day, day))
+        return tuple(found)
+
+    def each_day(self) -> Iterator[dt.date]:
+        """Yield the days."""
+        for first, last in self.pieces:
+            for offset in range((last - first).days + 1):
+                yield first + dt.timedelta(days=offset)
 
 
 class GridChoice(_Document):
@@ -195,23 +289,37 @@ class GridChoice(_Document):
         return self
 
 
+def _text(value: object) -> object:
+    """Convert a number or a truth value of YAML or JSON to text, as packages get parameters."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, int | float) else value
+
+
 class Reduction(_Document):
     """The scientist's own computation: a package, and what one run of it gets."""
 
-    package: str = Field(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")
-    group_by: tuple[Literal["cell", "date", "month", "year", "all"], ...] = ("cell", "month")
-    parameters: dict[str, str] = Field(default_factory=dict)
+    package: str = Field(pattern=PATTERN)
+    group_by: tuple[str, ...] = ("cell", "month")
+    parameters: dict[str, Annotated[str, BeforeValidator(_text)]] = Field(default_factory=dict)
+    rehearse: bool = True  # one run of an own package first, before anything else is spent
 
     @field_validator("group_by")
     @classmethod
     def _groups(cls, groups: tuple[str, ...]) -> tuple[str, ...]:
         windows = [g for g in groups if g != "cell"]
-        if "cell" not in groups or len(windows) != 1:
+        if "cell" not in groups or len(windows) != 1 or not WINDOW.fullmatch(windows[0]):
             raise ValueError(
-                f"[{', '.join(groups)}] is not a way to group; name cell and one of date, month, "
-                "year, all: [cell, month]"
+                f"[{', '.join(groups)}] is not a way to group; name cell and one of date, 8-day "
+                "(or another number of days), month, season, year, all, or of a climatology: "
+                "day-of-year, 8-day-of-year, month-of-year, season-of-year: [cell, month]"
             )
         return groups
+
+    @property
+    def name(self) -> str:
+        """The package's name, without owner and version."""
+        return PackageReference.parse(self.package).name
 
 
 class Request(_Document):
@@ -230,11 +338,14 @@ class Request(_Document):
         units: As in `Options`.
         codes: As in `Options`.
         extra_bands: As in `Options`.
+        clamp: As in `Options`.
         cells: Whether the cells are delivered too; False by default.
         cube: "netcdf" or "zarr" also delivers each layer over time; "none" by default.
         weight: "days" weighs composites by their days in reductions; "none" by default.
         on_missing: Whether results lack what is missing ("skip", the default) or fail ("fail").
         reduction: Package, grouping and parameters; None by default.
+        deliver: "results" delivers what the reduction makes alone; "both", the default, also the
+            layers on the grid.
         notify: Address of a mail at the end; "" by default: none.
     """
 
@@ -243,19 +354,46 @@ class Request(_Document):
     region: Region
     time: Time
     grid: GridChoice
-    resampling: Method | dict[str, Method] | None = None
+    resampling: Method | Statistic | dict[str, Method | Statistic] | None = None
     merge: Merge = "nadir"
     qa: Literal["best", "good"] | dict[str, dict[str, tuple[int, ...]]] | None = None
     mask: bool = True
     units: Literal["stored", "physical"] = "stored"
     codes: Literal["mask", "keep"] = "mask"
     extra_bands: tuple[Literal["count", "source", "reason"], ...] = ()
+    clamp: bool = False
     cells: bool = False  # deliver the cells too
     cube: Literal["none", "netcdf", "zarr"] = "none"  # deliver each layer over time, too
     weight: Literal["none", "days"] = "none"
     on_missing: Literal["skip", "fail"] = "skip"
     reduction: Reduction | None = None
+    deliver: Deliver = "both"
     notify: str = Field("", pattern=r"^$|^[^@\s]+@[^@\s]+$", max_length=254)
+
+    @model_validator(mode="after")
+    def _joined(self) -> Self:
+        if self.reduction is not None:
+            return self
+        if self.deliver == "results":
+            raise ValueError(
+                "`deliver: results` delivers what a reduction makes, and there is no reduction; "
+                "name one or leave `deliver` out"
+            )
+        for choice in self.products:
+            if choice.use != "same-day":
+                raise ValueError(
+                    f"`use: {choice.use}` of {choice.name} says which dates a reduction takes, and "
+                    "there is no reduction; name one or leave `use` out"
+                )
+        return self
+
+    def delivers(self, day: dt.date) -> bool:
+        """Say whether the layers of a day are delivered.
+
+        Args:
+            day: A day, in UTC.
+        """
+        return self.deliver == "both" and self.time.holds(day)
 
 
 GUIDE = RequestGuide(
@@ -264,6 +402,7 @@ GUIDE = RequestGuide(
         "products.*": tuple(ProductChoice.model_fields),
         "region": tuple(Region.model_fields),
         "time": tuple(Time.model_fields),
+        "time.every": ("from", "to"),
         "grid": tuple(GridChoice.model_fields),
         "reduction": tuple(Reduction.model_fields),
     }

@@ -19,6 +19,7 @@ _QA = "Write best, good, or a rule by QA layer: {FparLai_QC: {MODLAND: [0]}}."
 _DAY = ExpectedValue(what="a day", remedy="Write year, month and day, like 2012-01-31.")
 _LONGITUDE = ExpectedValue(what="a longitude", remedy=f"Longitudes go from -180 to 180. {_BBOX}")
 _LATITUDE = ExpectedValue(what="a latitude", remedy=f"Latitudes go from -90 to 90. {_BBOX}")
+_LOOK = ExpectedValue(what="a number of days", remedy="Write a whole number from 0 to 3700.")
 _YES_NO = ExpectedValue(what="true or false", remedy="Write true or false.")
 
 WANTED: Mapping[str, ExpectedValue] = {
@@ -42,6 +43,12 @@ WANTED: Mapping[str, ExpectedValue] = {
     "products.*.layers.*": ExpectedValue(
         what="the name of a layer", remedy="Name each layer as its granules do: [Lai_1km]."
     ),
+    "products.*.use": ExpectedValue(
+        what="a way to use dates",
+        remedy="Choose same-day, covering, previous, nearest or static.",
+    ),
+    "products.*.look_back": _LOOK,
+    "products.*.look_ahead": _LOOK,
     "region": ExpectedValue(
         what="a region",
         remedy="Give one of bbox, tiles or geojson: {bbox: [-8.0, 50.5, 6.0, 58.5]}.",
@@ -60,6 +67,9 @@ WANTED: Mapping[str, ExpectedValue] = {
     ),
     "time.start": _DAY,
     "time.end": _DAY,
+    "time.every": ExpectedValue(
+        what="a season", remedy='Write {from: "06-01", to: "08-31"}: month and day.'
+    ),
     "grid": ExpectedValue(
         what="a grid", remedy='Write {crs: "EPSG:4326", resolution: 0.01} or {modis: 500}.'
     ),
@@ -80,6 +90,7 @@ WANTED: Mapping[str, ExpectedValue] = {
         what="a value of a QA field", remedy=f"Values are whole numbers. {_QA}"
     ),
     "mask": _YES_NO,
+    "clamp": _YES_NO,
     "cells": _YES_NO,
     "extra_bands": ExpectedValue(
         what="a list of bands", remedy="Choose any of count, source, reason: [count]."
@@ -93,7 +104,7 @@ WANTED: Mapping[str, ExpectedValue] = {
     ),
     "reduction.group_by": ExpectedValue(
         what="a way to group",
-        remedy="Write cell and one of date, month, year, all: [cell, month].",
+        remedy="Write cell and a window of time, like date, 8-day, month, season: [cell, month].",
     ),
     "reduction.parameters": ExpectedValue(
         what="a list of parameters", remedy="Write names with values as text: {name: value}."
@@ -124,8 +135,14 @@ _LABELS: Mapping[str, str] = {
     "region.tiles": "Tiles",
     "region.geojson": "Polygon",
     "time": "Time",
+    "products.*.use": "Dates of a product",
+    "products.*.look_back": "Days before",
+    "products.*.look_ahead": "Days after",
     "time.start": "First day",
     "time.end": "Last day",
+    "time.every": "Season",
+    "time.every.from": "First day of the season",
+    "time.every.to": "Last day of the season",
     "grid": "Grid",
     "grid.crs": "Coordinate system",
     "grid.resolution": "Pixel side",
@@ -137,6 +154,7 @@ _LABELS: Mapping[str, str] = {
     "units": "Values",
     "codes": "Special codes",
     "extra_bands": "Extra bands",
+    "clamp": "Hold to the valid range",
     "cells": "Cells",
     "cube": "Layers over time",
     "weight": "Composites",
@@ -145,6 +163,7 @@ _LABELS: Mapping[str, str] = {
     "reduction.package": "Package",
     "reduction.group_by": "Group",
     "reduction.parameters": "Parameters",
+    "deliver": "Deliver",
     "notify": "Mail",
 }
 

@@ -5,13 +5,16 @@ The checks, the estimate, the planner and the specifications of tasks carry it.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from datetime import date, timedelta
 from typing import Literal
 
+from modis.composites import composite_end
 from reprojection.catalogue import Geometry, LayerEntry, Product, default_resampling, product
 from reprojection.catalogue.layers import LayerKind
-from reprojection.resampling import METHODS, MethodTraits
+from reprojection.resampling import STATISTICS, TRAITS, MethodTraits
 from tasks.model.task_keys import canonical
 from tasks.request.document import ProductChoice, Request
+from tasks.request.joins import Join
 from tasks.request.target import Target, target
 
 _LEFT_TO_WORKER = MethodTraits(reach=1.0)
@@ -45,8 +48,10 @@ class ResolvedProduct:
 
     `entry` is its catalogue entry, None: the catalogue does not know it. `period` counts the days
     between two granules of one place, `phase` those from January 1st to the first of a year, where
-    no granule tells. `driver` is the layer by whose values the granules of swaths are chosen; it
-    may be of another choice of the same product and half of the day.
+    no granule tells. `stack` is the number of days of which a granule holds a band each, 1 if it is
+    of one date; then `period` is 1, too. `driver` is the layer by whose values the granules of
+    swaths are chosen; it may be of another choice of the same product and half of the day. `join`
+    says which of its dates a reduction's windows take.
     """
 
     number: int
@@ -55,8 +60,20 @@ class ResolvedProduct:
     geometry: Geometry
     period: int
     phase: int
+    stack: int
     layers: tuple[ResolvedLayer, ...]
     driver: ResolvedLayer
+    join: Join
+
+    @property
+    def companion(self) -> str:
+        """The product whose granules say where those of this one lie, or an empty text."""
+        return self.entry.geolocation if self.entry is not None else ""
+
+    @property
+    def first_start(self) -> date:
+        """The first day on which granules may start that belong to the request."""
+        return self.join.first - timedelta(days=self.stack - 1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +83,22 @@ class ResolvedRequest:
     request: Request
     target: Target
     products: tuple[ResolvedProduct, ...]
+
+    def dates_of(self, number: int, start: date) -> list[tuple[int, date]]:
+        """List the dates of granules that start on a day, each with its band.
+
+        Dates are left out that are neither delivered nor taken by a window of a reduction.
+        """
+        product = self.products[number]
+        dates = [(0, start)]
+        if product.stack > 1:
+            count = (composite_end(start, product.stack) - start).days + 1
+            dates = [(band, start + timedelta(days=band)) for band in range(count)]
+        return [
+            (band, day)
+            for band, day in dates
+            if self.request.delivers(day) or product.join.wants(day)
+        ]
 
     def with_geometry(self, number: int, geometry: Geometry) -> ResolvedProduct:
         """Resolve again a product that the catalogue does not know.
@@ -103,8 +136,11 @@ def suits(known: Product | None, entry: LayerEntry | None, method: str) -> bool:
     nearest = entry is not None and entry.resampling == "nearest"
     classes = entry is not None and (nearest or entry.kind is not LayerKind.CONTINUOUS)
     swath = known is not None and known.geometry == "swath"
-    traits = METHODS[method]
-    return (traits.swaths or not swath) and not (traits.blends and classes)
+    traits = TRAITS[method]
+    tiled = known is not None and not swath
+    if (swath and not traits.swaths) or (tiled and method in STATISTICS):
+        return False
+    return not (traits.blends and classes)
 
 
 def says_quality(entry: LayerEntry) -> bool:
@@ -124,15 +160,19 @@ def _product(
     }
     if geometry == "swath":
         every = _of_equal_reach(every)
+    stack = min((known.days_in(name) for name in choice.layers), default=1) if known else 1
+    period = known.period if known and stack == 1 else 1
     return ResolvedProduct(
         number=number,
         choice=choice,
         entry=known,
         geometry=geometry,
-        period=known.period if known else 1,
-        phase=known.phase if known else 0,
+        period=period,
+        phase=known.phase if known and stack == 1 else 0,
+        stack=stack,
         layers=tuple(every[name] for name in choice.layers),
         driver=every[alike[0].layers[0]],
+        join=Join.of(choice, period, request),
     )
 
 
@@ -143,16 +183,17 @@ def _layer(
     own = (entry.resolution if entry else None) or (known.resolution if known else None)
     coarser = goal.pixel_metres / own if own else 1.0
     method = _method(request, known, entry, name, coarser, geometry)
+    overlaps = geometry == "swath" or (known is not None and known.orbits_of(name) is not None)
     return ResolvedLayer(
         name=name,
         entry=entry,
         resampling=method,
-        merge=_merge(request, entry) if geometry == "swath" else "nadir",
+        merge=_merge(request, entry) if overlaps else "nadir",
         qa=_qa(request, known, entry),
         mask=request.mask,
         units=request.units,
         reach=_reach(method, own, coarser, goal),
-        whole_pixel=METHODS.get(method, _LEFT_TO_WORKER).whole_pixel,
+        whole_pixel=TRAITS.get(method, _LEFT_TO_WORKER).whole_pixel,
     )
 
 
@@ -220,7 +261,7 @@ def _reach(method: str, own: float | None, coarser: float, goal: Target) -> floa
 
     A widened kernel looks as far in target pixels as a plain kernel does in source pixels.
     """
-    half = METHODS.get(method, _LEFT_TO_WORKER).reach
+    half = TRAITS.get(method, _LEFT_TO_WORKER).reach
     if own is None:
         return half * max(goal.pixel_metres, 1000.0)
     if goal.modis is not None and own == goal.modis:

@@ -1,5 +1,6 @@
 """The target of a request: its lattice, the grid of its results, and the region's outline."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -36,21 +37,32 @@ _COARSE = 1000.0  # metres: coarser source pixels count as these, so that granul
 
 
 @dataclass(frozen=True, kw_only=True)
+class Part:
+    """A raster of the results: its grid, and its name where there are several."""
+
+    name: str
+    grid: Grid
+
+
+@dataclass(frozen=True, kw_only=True)
 class Target:
     """Where a request's pixels lie.
 
-    The side of the lattice's cells is that for the request. `grid` is the grid of every mosaic;
-    `widened` the same in whole blocks, a quarter of a smallest cell's side, so that requests of
-    nearly the same region agree in it. `area` is the region in degrees (longitudes may pass 180).
-    `modis` is the nominal resolution in metres of the sinusoidal tile grid, else None. If
-    `is_one_cell`, the widened grid is one cell, wherever it lies: it is small, and not of tiles.
-    With `whole_cells` all cells that the grid touches are made whole.
+    The side of the lattice's cells is that for the request. `grid` holds all results; `parts`
+    are the grids of the mosaics of a layer and date: `grid`, or one for each group of tiles
+    that lie apart from the others; `widened` is `grid` in whole blocks, a quarter of a smallest
+    cell's side, so that requests of nearly the same region agree in it. `area` is the region in
+    degrees (longitudes may pass 180). `modis` is the nominal resolution in metres of the
+    sinusoidal tile grid, else None. If `is_one_cell`, the widened grid is one cell, wherever it
+    lies: it is small, and not of tiles. With `whole_cells` all cells that the grid touches are
+    made whole.
     """
 
     lattice: Lattice
     grid: Grid
     widened: Grid
     area: Area
+    parts: tuple[Part, ...]
     modis: int | None = None
     is_one_cell: bool = False
     whole_cells: bool = False
@@ -87,6 +99,7 @@ def target(request: Request) -> Target:
         grid=grid,
         widened=widened,
         area=area,
+        parts=_parts(request, lattice, grid),
         modis=request.grid.modis,
         is_one_cell=small and request.grid.modis is None and not request.cells,
         whole_cells=request.cells,
@@ -208,7 +221,7 @@ def _pixel_metres(lattice: Lattice) -> float:
 def _bounds(request: Request, lattice: Lattice, area: Area) -> Extent:
     """Return the box in CRS units that holds the region."""
     if request.region.tiles is not None and request.grid.modis is not None:
-        return _tile_bounds(request.region.tiles, lattice)
+        return _tile_bounds(map(Tile.parse, request.region.tiles), lattice)
     if is_plain_lonlat(lattice.crs):
         return Extent(*area.bounds)
     if request.region.bbox is not None:
@@ -237,9 +250,36 @@ def _unit(crs: str) -> str:
     return parse_crs(crs).axis_info[0].unit_name or "unit"
 
 
-def _tile_bounds(tiles: tuple[str, ...], lattice: Lattice) -> Extent:
+def _parts(request: Request, lattice: Lattice, grid: Grid) -> tuple[Part, ...]:
+    """Return the grids of the results: tiles of the tile grid that do not touch lie apart."""
+    if request.region.tiles is None or request.grid.modis is None:
+        return (Part(name="", grid=grid),)
+    groups = _touching(map(Tile.parse, request.region.tiles))
+    if len(groups) == 1:
+        return (Part(name="", grid=grid),)
+    return tuple(
+        Part(name=tiles[0].name, grid=lattice.snap(_tile_bounds(tiles, lattice)))
+        for tiles in groups
+    )
+
+
+def _touching(tiles: Iterable[Tile]) -> list[list[Tile]]:
+    """Divide tiles into groups that touch, also at a corner; by row, then column."""
+    left = sorted(set(tiles), key=lambda tile: (tile.v, tile.h))
+    groups = []
+    while left:
+        group = [left.pop(0)]
+        for one in group:
+            near = [tile for tile in left if max(abs(tile.h - one.h), abs(tile.v - one.v)) == 1]
+            group += near
+            left = [tile for tile in left if tile not in near]
+        groups.append(sorted(group, key=lambda tile: (tile.v, tile.h)))
+    return groups
+
+
+def _tile_bounds(tiles: Iterable[Tile], lattice: Lattice) -> Extent:
     boxes = []
-    for tile in map(Tile.parse, tiles):
+    for tile in tiles:
         boxes.append(lattice.cell_grid(tile.col, tile.row).bounds)
     west, south, east, north = zip(*boxes, strict=True)
     return Extent(min(west), min(south), max(east), max(north))

@@ -42,7 +42,7 @@ from tasks.storage.store import (
     Store,
     Upsert,
 )
-from tasks.tables import history, outbox, request_table, task_table, workers
+from tasks.tables import history, outbox, package_table, request_table, task_table, workers
 from tasks.tables.request_table import RESTORING, RequestTable
 from tasks.tables.task_table import TaskTable
 
@@ -50,9 +50,10 @@ FORMAT = 1
 PARTITIONS: Mapping[str, Sequence[str]] = {
     task_table.TABLE: SHARDS,
     request_table.TABLE: (request_table.PARTITION,),
-    workers.TABLE: (workers.PARTITION,),
+    workers.TABLE: workers.PARTITIONS,
     outbox.TABLE: (outbox.PARTITION,),
     history.TABLE: (history.PARTITION,),
+    package_table.TABLE: (package_table.PARTITION,),
 }
 CONTAINERS = (blobs.PLANS, blobs.PACKAGES, blobs.RESULTS)
 _KEYS = ({"t", "p", "r", "e"}, {"c", "n", "b64"}, {"rows", "blobs"})  # of each line but the first

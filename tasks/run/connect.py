@@ -16,8 +16,8 @@ from tasks.storage.clock import SystemClock
 from tasks.storage.file_blobs import FileBlobs
 from tasks.storage.sqlite_file import SqliteFile
 from tasks.storage.sqlite_queue import SqliteQueue
-from tasks.storage.sqlite_store import SqliteStore
-from tasks.storage.store import Store
+from tasks.storage.sqlite_store import MOST_OPERATIONS, SqliteStore
+from tasks.storage.store import BATCH_OPERATIONS, Store
 from tasks.tables.runtime import Runtime
 
 EMBEDDED = "file:"
@@ -66,7 +66,15 @@ def storage_modules(settings: Settings) -> tuple[str, ...]:
 
 def _runtime(storage: str, wakeups: WakeUps, *, create: bool) -> Runtime:
     store, blobs, queue = _clients(storage, create=create)
-    return Runtime(store=store, blobs=blobs, queue=queue, wakeups=wakeups, clock=SystemClock())
+    embedded = storage.startswith(EMBEDDED)
+    return Runtime(
+        store=store,
+        blobs=blobs,
+        queue=queue,
+        wakeups=wakeups,
+        clock=SystemClock(),
+        most_operations=MOST_OPERATIONS if embedded else BATCH_OPERATIONS,
+    )
 
 
 def _clients(storage: str, *, create: bool) -> tuple[Store, Blobs, RequestQueue]:

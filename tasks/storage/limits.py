@@ -38,10 +38,15 @@ def _utf16(text: str) -> int:
     return len(text.encode("utf-16-le"))
 
 
-def check_transaction(partition: str, operations: Sequence[Operation]) -> None:
-    """Raise ValueError when Azure refuses the transaction whatever is stored."""
-    if not 1 <= len(operations) <= BATCH_OPERATIONS:
-        raise ValueError(f"a transaction of {len(operations)} operations; 1 to 100 are allowed")
+def check_transaction(
+    partition: str, operations: Sequence[Operation], most: int = BATCH_OPERATIONS
+) -> None:
+    """Raise ValueError when Azure refuses the transaction whatever is stored.
+
+    `most` is how many operations it may have, if that is not Azure's limit.
+    """
+    if not 1 <= len(operations) <= most:
+        raise ValueError(f"a transaction of {len(operations)} operations; 1 to {most} are allowed")
     check_key(partition)
     if len({op.row for op in operations}) < len(operations):
         raise ValueError("a transaction changes a row twice")

@@ -21,6 +21,7 @@ from tasks.storage.store import (
     Value,
 )
 
+MOST_OPERATIONS = 1000  # of one transaction: a large plan waits for the disk a tenth as often
 PAGE = 1000  # rows of one read, which is over before the first is handed out
 _ROW = 'WHERE "table" = ? AND partition = ? AND row = ?'
 _GET = f"SELECT entity, etag FROM rows {_ROW}"
@@ -58,7 +59,7 @@ class SqliteStore:
     def transact(
         self, table: str, partition: str, operations: Sequence[Operation]
     ) -> tuple[str, ...]:
-        check_transaction(partition, operations)
+        check_transaction(partition, operations, MOST_OPERATIONS)
         # What no row had before; that the rows of a transaction share it does no harm.
         etag = secrets.randbits(63)
         texts = ["" if isinstance(one, Delete) else _encode(one.entity) for one in operations]

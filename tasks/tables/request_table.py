@@ -22,6 +22,7 @@ import hashlib
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from typing import Literal
 
 from tasks.model.model import Phase, RequestOrder, RequestState
@@ -98,6 +99,15 @@ class Preparation:
         return f"{self.done:,} of {self.total:,} {self.unit}"
 
 
+class Rehearsal(StrEnum):
+    """How far the rehearsal of a request's package is."""
+
+    NONE = "none"
+    DUE = "due"  # it is planned
+    RUNS = "runs"  # it is all that runs; HELD: it has failed
+    OVER = "over"
+
+
 @dataclass(frozen=True, kw_only=True)
 class RequestRow:
     """A request as everybody sees it. `document` is the request as JSON text."""
@@ -127,6 +137,8 @@ class RequestRow:
     retry_of: str = ""  # the ended request that this one tries again
     retried_as: str = ""  # the request that tries this one again
     retried: bool = False  # something of it was to be tried again while it ran
+    rehearsal: Rehearsal = Rehearsal.NONE
+    package: str = ""  # the version that its reduction runs, and the digest
     etag: str = field(default="", compare=False)
 
 
@@ -156,6 +168,8 @@ REQUEST = Codec(
         "notes": in_json(tuple[str, ...], lambda notes: tuple(note[:300] for note in notes[:20])),
         "message": cut(2000),
         "retry_orders": in_json(tuple[str, ...]),
+        "package": cut(500, sparse=True),
+        "rehearsal": Form(write=str, read=Rehearsal, sparse=True),
     },
 )
 

@@ -9,14 +9,18 @@ from tasks.messages.wakeups import MemoryWakeUps, WakeUps
 from tasks.storage.blobs import Blobs, MemoryBlobs
 from tasks.storage.clock import Clock, ManualClock
 from tasks.storage.memory_store import MemoryStore
-from tasks.storage.store import Store
+from tasks.storage.store import BATCH_OPERATIONS, Store
+from tasks.tables.package_table import PackageTable
 from tasks.tables.request_table import RequestTable
 from tasks.tables.task_table import TaskTable
 
 
 @dataclass(frozen=True, kw_only=True)
 class Runtime:
-    """The outside world as arguments."""
+    """The outside world as arguments.
+
+    `most_operations` is how many operations the store takes in one transaction.
+    """
 
     store: Store
     blobs: Blobs
@@ -24,6 +28,7 @@ class Runtime:
     wakeups: WakeUps
     clock: Clock
     random: Random = field(default_factory=SystemRandom)
+    most_operations: int = BATCH_OPERATIONS
 
     @cached_property
     def tasks(self) -> TaskTable:
@@ -34,6 +39,11 @@ class Runtime:
     def requests(self) -> RequestTable:
         """The table `requests`."""
         return RequestTable(self.store)
+
+    @cached_property
+    def packages(self) -> PackageTable:
+        """The table `packages`."""
+        return PackageTable(self.store)
 
 
 def memory_runtime(clock: Clock | None = None, seed: int = 0) -> Runtime:

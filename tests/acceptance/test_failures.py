@@ -131,7 +131,7 @@ def test_a_reduction_that_hangs_is_killed_and_the_rest_delivered(stack: Running)
         "region": {"bbox": [1.0, 52.0, 3.0, 54.0]},
         "grid": {"crs": "EPSG:4326", "resolution": 0.02},
         "time": {"start": "2012-04-13", "end": "2012-04-15"},
-        "reduction": {"package": "hang", "group_by": ["cell", "month"]},
+        "reduction": {"package": "hang", "group_by": ["cell", "month"], "rehearse": False},
     }
     request = stack.client.submit(parse_request(document)).id
     until(

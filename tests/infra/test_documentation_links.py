@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from swathmill.cli import application
+from tests.swathmill.command_names import command_names
 
 ROOT = Path(__file__).parents[2]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("**/*.md"))]
@@ -40,9 +40,6 @@ def test_make_targets_that_pages_name_exist(page: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_commands_that_pages_name_exist(page: Path) -> None:
-    commands = {
-        one.name or getattr(one.callback, "__name__", "")
-        for one in application().registered_commands
-    }
+    commands = command_names()
     for command in re.findall(r"`swathmill ([a-z-]+)", page.read_text()):
         assert command in commands, command

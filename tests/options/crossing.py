@@ -69,6 +69,7 @@ FACTORS: dict[str, list[Any]] = {
     "merge": ["nadir", "latest", "mean", "first"],
     "qa": [None, "good", "best", "rule"],
     "mask": [True, False],
+    "clamp": [False, True],
     "units": ["stored", "physical"],
     "codes": ["mask", "keep"],
     "extra_bands": [[], ["source"], ["count", "reason"], ["count", "reason", "source"]],

@@ -103,10 +103,12 @@ def works(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Works]:
 
 
 def test_every_field_of_a_request_is_crossed() -> None:
-    fields = {*Request.model_fields} - {"title", "notify"}
+    # What is delivered is planned only, and so is which dates a window takes:
+    # tests/service_manager/test_planner_joins.py.
+    fields = {*Request.model_fields} - {"title", "notify", "deliver"}
     assert {*FACTORS} - {"day_night", "place"} == fields - {"region", "grid"}
     choices = {*ProductChoice.model_fields} - {"name", "collection", "layers"}
-    assert choices == {"day_night"}
+    assert choices == {"day_night", "use", "look_back", "look_ahead"}
     assert {case["resampling"] for case in CASES} == {None, "by layer", *METHODS}
 
 

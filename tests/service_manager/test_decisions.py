@@ -478,6 +478,24 @@ def test_a_silent_worker_is_lost_after_its_lease_and_a_beating_one_is_not() -> N
     assert seen.slots == 0
 
 
+@pytest.mark.parametrize(("retries", "killed"), [(0, 1), (1, 0)])
+def test_an_attempt_may_take_longer_with_each_try(retries: int, killed: int) -> None:
+    seen = ManagerCache()
+    one = seen.running["k"] = running(retries=retries)
+    monitor = Monitor(OPTIONS, seen)
+    statistics = {"class": ClassStatistics(task_class="class", count=5, mean=100.0)}
+    monitor.hear([worker(1, listed(one, 500.0))], 500.0)
+    assert len(monitor.look(statistics, 500.0).kills) == killed
+
+
+def test_a_worker_that_was_not_heard_of_yet_is_not_lost_at_once() -> None:
+    """A manager that takes over reads what runs before it reads the workers' beats."""
+    seen = ManagerCache()
+    seen.running["k"] = running()
+    monitor = Monitor(OPTIONS, seen)
+    assert [len(monitor.look({}, second).given_up) for second in (0.0, 40.0, 41.0)] == [0, 0, 1]
+
+
 def test_a_claim_its_worker_never_lists_is_lost() -> None:
     seen = ManagerCache()
     seen.running["k"] = running()

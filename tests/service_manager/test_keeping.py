@@ -72,3 +72,25 @@ def test_it_looks_while_the_context_lasts(runtime: Runtime, acting: Leadership) 
         turn()
         assert others()
     assert not others()
+
+
+def test_who_was_taken_over_from_gives_nothing_up(runtime: Runtime, acting: Leadership) -> None:
+    standby = Leadership(runtime, LEASE)
+    assert not standby.acquire()
+    runtime.clock.sleep(LEASE + 1)
+    assert standby.acquire()
+    acting.release()
+    third = Leadership(runtime, LEASE)
+    assert not third.acquire()
+    standby.renew()
+    assert (acting.epoch, standby.epoch) == (1, 2)
+
+
+def test_a_lease_that_is_given_up_is_free_at_once(runtime: Runtime, acting: Leadership) -> None:
+    standby = Leadership(runtime, LEASE)
+    assert not standby.acquire()
+    acting.release()
+    assert standby.acquire()
+    runtime.clock.sleep(LEASE)
+    with pytest.raises(FencedError):
+        acting.renew()

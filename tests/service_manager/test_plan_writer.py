@@ -9,7 +9,9 @@ import pytest
 from service_manager.plans import write_fence
 from service_manager.plans.plan_writer import PlanWriter
 from tasks.errors import ConflictError, FencedError, StoreError
-from tasks.model.model import Task
+from tasks.model.categories import Category
+from tasks.model.model import RequestState, State, Task
+from tasks.model.spec import Spec
 from tasks.model.task_keys import SHARDS
 from tasks.storage.clock import ManualClock
 from tasks.storage.memory_store import MemoryStore
@@ -18,6 +20,7 @@ from tasks.tables import task_table
 from tasks.tables.runtime import Runtime, memory_runtime
 from tasks.tables.task_table import TaskTable
 from tasks.tables.transitions import Change
+from tests.service_manager.scene import Scene
 from tests.service_manager.workbench import collect, mosaic, plan_of
 
 MANY = [collect(f"m{i}") for i in range(400)]
@@ -105,3 +108,76 @@ def test_who_read_the_gate_before_another_passed_it_writes_nothing() -> None:
     write_fence.close(tasks, clock, "r")
     with pytest.raises(FencedError):
         write_fence.passing(tasks, "0", "r")
+
+
+A, B = collect("a"), collect("b")
+CELL = mosaic("cell", A, B)
+
+
+def plan(scene: Scene, *sections: Sequence[Spec], request: str = "r") -> PlanWriter:
+    return PlanWriter(scene.runtime, request, [plan_of(*some).tasks for some in sections])
+
+
+def test_an_input_that_another_request_has_running_is_waited_for() -> None:
+    scene = Scene()
+    scene.request("other")
+    for spec in (A, B):
+        scene.write(spec, "other")
+    scene.run(B)
+    scene.claim(A)
+    list(plan(scene, [A, B, CELL]).batches())
+    assert (scene.task(CELL).state, scene.task(CELL).missing) == (State.WAITING, 1)
+
+
+def test_an_input_of_a_section_before_that_failed_meanwhile_is_looked_at() -> None:
+    """Its event was processed when it had no dependent to wait for."""
+    scene = Scene()
+    live = scene.request("r", RequestState.WRITING)
+    batches = plan(scene, [A, B], [CELL]).batches()
+    for _ in range(2):
+        next(batches)
+    scene.run(A, Category.BAD_IMAGE_FORMAT)
+    scene.run(B)
+    scene.process()
+    assert scene.left(A) == []
+    for written in batches:
+        for _, interest in written.tasks:
+            live.note(interest)
+    live.row = replace(live.row, state=RequestState.RUNNING)
+    scene.process()
+    assert scene.told("r", CELL).fallback
+
+
+def test_an_input_that_is_named_twice_is_one_dependent_with_two_places() -> None:
+    scene = Scene()
+    scene.request("r")
+    twice = mosaic("twice", A, A)
+    list(plan(scene, [A, twice]).batches())
+    assert scene.task(twice).missing == 3
+    scene.run(A)
+    scene.process()
+    assert scene.task(twice).state is State.READY
+
+
+def test_a_task_that_two_sections_have_is_told_to_the_dependents_of_both() -> None:
+    """The request has an interest in it already when the second one is written."""
+    scene = Scene()
+    scene.request("r")
+    other = mosaic("other", A)
+    list(plan(scene, [A, mosaic("first", A)], [A, other]).batches())
+    scene.run(A)
+    scene.process()
+    assert scene.task(other).state is State.READY
+
+
+def test_many_tasks_over_an_input_that_failed_fit_their_transactions() -> None:
+    """Each of them writes an event, besides the rows that a new task has."""
+    scene = Scene()
+    scene.request("r")
+    cells = [mosaic(f"cell{i}", A) for i in range(70)]
+    assert len({cell.key[0] for cell in cells}) == 1
+    batches = plan(scene, [A], cells).batches()
+    next(batches)
+    scene.run(A, Category.BAD_IMAGE_FORMAT)
+    list(batches)
+    assert all(scene.task(cell).state is State.WAITING for cell in cells)

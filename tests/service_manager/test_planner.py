@@ -3,13 +3,27 @@
 import datetime as dt
 from collections import Counter
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
+from modis.tile import Tile
+from tasks.errors import RequestRefusedError
+from tasks.model.packages import Packages
 from tasks.model.plan import Plan
 from tasks.model.spec import CollectSpec, CubeSpec, GroupSpec, MosaicSpec, ReduceSpec, ReprojectSpec
-from tests.service_manager.shelf import composites, made, outputs, specs, tile_granule
+from tasks.request.document import parse_request
+from tasks.settings import Settings
+from tests.service_manager.shelf import (
+    REQUEST,
+    Shelf,
+    composites,
+    made,
+    outputs,
+    plan,
+    specs,
+    tile_granule,
+)
 
 
 def test_the_tasks_of_tiles_of_sixteen_dates() -> None:
@@ -260,3 +274,57 @@ def test_a_cube_has_all_dates_of_a_layer_and_all_windows_of_a_reduction() -> Non
     assert [day.month for day in cubes["monthly-mean/Lai_1km_mean"].days] == [1, 2, 3, 4]
     without = lai.over({0: lai.inputs[0], 5: lai.inputs[5]})
     assert without.days == (lai.days[0], lai.days[5])
+
+
+class TestScatteredTiles:
+    """Tiles of the tile grid that do not touch are rasters of their own."""
+
+    TILES = ("h00v08", "h15v07", "h16v08", "h18v05")
+    CHANGES: ClassVar[dict[str, Any]] = {
+        "region": {"tiles": TILES},
+        "grid": {"modis": 500},
+        "time": {"start": "2012-01-01", "end": "2012-01-31"},
+        "cube": "netcdf",
+        "reduction": {"package": "monthly-mean", "group_by": ["cell", "month"]},
+    }
+    RECORDS = composites([(0, 8), (15, 7), (16, 8), (18, 5)])
+
+    def test_each_group_has_rasters_of_its_own(self) -> None:
+        found = made(self.RECORDS, **self.CHANGES)
+        daily = [s for s in specs(found, MosaicSpec) if s.day == dt.date(2012, 1, 1)]
+        sizes = {(s.name.split(".")[3], s.grid.width, s.grid.height) for s in daily}
+        assert sizes == {
+            ("h00v08", 2400, 2400),
+            ("h15v07", 4800, 4800),  # h16v08 touches it at a corner
+            ("h18v05", 2400, 2400),
+        }
+        assert {(len(s.inputs), s.name.split(".")[3]) for s in daily} == {
+            (1, "h00v08"),
+            (2, "h15v07"),
+            (1, "h18v05"),
+        }
+        folder = "MCD15A2.005/Lai_1km/h00v08"
+        assert f"{folder}/MCD15A2.005.Lai_1km.h00v08.2012-01-01.tif" in outputs(found)
+        assert "monthly-mean/Lai_1km_mean/h18v05/Lai_1km_mean.h18v05.2012-01.tif" in outputs(found)
+        assert any("each layer and date has 3 rasters" in note for note in found.notes)
+
+    def test_cubes_and_lacks_go_by_group(self) -> None:
+        there = [r for r in self.RECORDS if (r.tile, r.start_day.day) != (Tile(16, 8), 9)]
+        there = [r for r in there if (r.tile, r.start_day.day) != (Tile(18, 5), 17)]
+        found = made(there, **self.CHANGES)
+        cubes = {s.name: s for s in specs(found, CubeSpec)}
+        assert cubes["MCD15A2.005.Lai_1km.h15v07"].grid.width == 4800
+        days = {
+            name.split(".")[-1]: len(s.days) for name, s in cubes.items() if "Lai_1km.h" in name
+        }
+        assert days == {"h00v08": 4, "h15v07": 4, "h18v05": 3}
+        lacking = [s.name for s in specs(found, MosaicSpec) if s.missing and s.day]
+        assert lacking == [f"MCD15A2.005.{x}.h15v07.2012-01-09" for x in ("Lai_1km", "Fpar_1km")]
+
+    def test_one_of_them_may_have_as_many_pixels_as_one_raster(self) -> None:
+        limits = Settings(max_pixels=4800 * 4800)
+        request = parse_request({**REQUEST, **self.CHANGES})
+        assert plan(request, Shelf(records=self.RECORDS), Packages.of(limits), limits).tasks
+        tight = Settings(max_pixels=4800 * 4800 - 1)
+        with pytest.raises(RequestRefusedError, match="4,800 x 4,800"):
+            plan(request, Shelf(records=self.RECORDS), Packages.of(tight), tight)

@@ -1,15 +1,10 @@
-"""Composites over time: their expected days, gaps, and shares of windows of time."""
+"""Composites over time: their expected days and gaps."""
 
 import datetime as dt
-
-import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from archives.model import Misnamed
 from modis.tile import Tile
 from service_manager.planner.gaps import expected_days, tile_gaps
-from service_manager.planner.windows import shares, window_of
 from tasks.model.plan import Gap
 from tasks.request.document import ProductChoice, Time
 from tests.service_manager.shelf import composites, made, outputs, tile_granule
@@ -45,37 +40,6 @@ def test_monthly_and_yearly_products() -> None:
     assert [d.month for d in expected_days(30, YEAR, [])] == [*range(1, 13)]
     assert [*expected_days(365, YEAR, [])] == [dt.date(2012, 1, 1)]
     assert len([*expected_days(1, YEAR, [])]) == 366
-
-
-@pytest.mark.parametrize(
-    ("kind", "name"),
-    [
-        ("date", "2012-03-05"),
-        ("month", "2012-03"),
-        ("year", "2012"),
-        ("all", "2012-01-01_2012-12-31"),
-    ],
-)
-def test_names_of_windows(kind: str, name: str) -> None:
-    assert window_of(dt.date(2012, 3, 5), kind, YEAR) == name
-
-
-@given(
-    day=st.dates(dt.date(2011, 12, 20), dt.date(2012, 12, 31)),
-    period=st.sampled_from([1, 4, 8, 16, 30]),
-    kind=st.sampled_from(["date", "month", "year"]),
-)
-def test_shares_of_a_composite_are_one_in_all(day: dt.date, period: int, kind: str) -> None:
-    endless = Time(start=day, end=dt.date(2014, 1, 1))
-    found = dict(shares(day, period, kind, endless, "days"))
-    assert sum(found.values()) == pytest.approx(1.0)
-    assert next(iter(found)) == window_of(day, kind, endless)
-    assert dict(shares(day, period, kind, endless, "none")) == {window_of(day, kind, endless): 1.0}
-
-
-def test_a_composite_that_begins_on_the_last_day_gives_no_window_beyond_the_span() -> None:
-    span = Time(start=dt.date(2012, 1, 1), end=dt.date(2012, 4, 30))
-    assert dict(shares(dt.date(2012, 4, 30), 8, "month", span, "days")) == {"2012-04": 1 / 8}
 
 
 def test_gaps_of_tiles_and_dates() -> None:

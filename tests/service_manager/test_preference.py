@@ -3,6 +3,7 @@
 from collections import defaultdict
 from dataclasses import dataclass, field
 from random import Random
+from time import process_time
 
 import pytest
 
@@ -10,7 +11,7 @@ from service_manager.leader.manager import Manager
 from service_manager.options import ManagerOptions
 from service_manager.tasks.dispatch import Dispatch
 from service_manager.tasks.input_locations import REMEMBERED, InputLocations
-from service_manager.tasks.manager_cache import ManagerCache
+from service_manager.tasks.manager_cache import ManagerCache, WatchedAttempt
 from service_manager.tasks.preference import LOOK
 from tasks.model.model import ArtifactFile, Phase
 from tasks.model.plan import Plan
@@ -285,3 +286,39 @@ def test_short_tasks_and_long_ones_take_no_longer(length: float) -> None:
     preferring = Fleet(prefers=True, length=length)
     without, seconds = plain.run("all"), preferring.run("all")
     assert seconds <= without * 1.1
+
+
+@pytest.mark.parametrize("busy", [False, True])
+def test_choosing_a_message_takes_no_longer_with_ten_thousand_hosts(busy: bool) -> None:
+    """It took 18 ms when each message looked at all hosts."""
+    seen = ManagerCache(slots=20_000)
+    seen.workers = {f"w{i}": (f"host{i}", 2) for i in range(10_000)}
+    locations = InputLocations(seen)
+    dispatch = Dispatch(window=100, resend=30.0, locations=locations)
+    for i in range(1000):
+        dispatch.add(f"{i:064x}", "r")
+        for n in range(2):
+            locations.made(f"{i:064x}", f"input{i}-{n}", f"w{7 * i + n}", 100)
+    for i in range(20_000 if busy else 0):
+        seen.running[f"k{i}"] = _running(f"k{i}", f"w{i // 2}")
+    began = process_time()
+    chosen = dispatch.choose(seen, 0.0)
+    took = process_time() - began
+    assert len(chosen) == (66 if busy else 1000)
+    assert all(dispatch.host(keys[0]) for keys in chosen)
+    assert took < 0.2 + 0.001 * len(chosen)
+
+
+def _running(key: str, worker: str) -> WatchedAttempt:
+    return WatchedAttempt(
+        key=key,
+        claim=key,
+        worker=worker,
+        attempt=1,
+        retries=0,
+        phase=Phase.COLLECTION,
+        task_class="class",
+        sponsor="other",
+        claimed_at=0.0,
+        since=0.0,
+    )

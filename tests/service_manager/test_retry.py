@@ -4,19 +4,34 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise
+from unittest.mock import Mock
 
 import pytest
 
 from service_manager.leader.manager import Manager
-from tasks.errors import FencedError, StoreError
+from service_manager.plans import write_fence
+from service_manager.requests.retrying import Reviving
+from service_manager.tasks.dispatch import Dispatch
+from service_manager.tasks.manager_cache import Live
+from tasks.errors import ConflictError, FencedError, StoreError
 from tasks.model.categories import Category
 from tasks.model.model import RequestOrder, RequestState, State, TaskOutcome
+from tasks.request.document import dump_request
 from tasks.storage.store import Operation, Row, Store
-from tasks.tables import outbox, protocol, request_operations, retrying
+from tasks.tables import (
+    outbox,
+    protocol,
+    request_operations,
+    request_table,
+    retrying,
+    task_table,
+    transitions,
+)
 from tasks.tables.retrying import NothingToRetryError, Scope
 from tasks.tables.task_rows import Interest
 from tasks.tables.task_table import TaskTable
-from tests.service_manager.workbench import Bench, collect, mosaic, plan_of
+from tests.service_manager.scene import Scene
+from tests.service_manager.workbench import Bench, collect, document, mosaic, plan_of
 
 G = [collect(f"g{i}") for i in range(5)]
 A, B = mosaic("a", G[0], G[1]), mosaic("b", G[2], G[3])
@@ -509,3 +524,128 @@ def test_a_server_gets_the_pause_it_asks_for_up_to_hours(asked: float, after: fl
     pauses = [later - sooner for sooner, later in pairwise(times)]
     assert len(pauses) == b.options.retry.budget - 1
     assert all(after <= pause < after + 200 for pause in pauses)
+
+
+def test_orders_that_another_manager_obeyed_are_not_obeyed_again() -> None:
+    """The answer to its last write was lost, say, and what this one remembers is out of date."""
+    b = held(ABSENT)
+    request = b.submit("p")
+    b.rounds(8)
+    live = b.manager.cache.requests[request]
+    retrying.retry(b.runtime, request, Scope())
+    ordered = request_operations.load(b.runtime, request)
+    b.rounds(8)
+    before = interests(b, request)
+    live.row = ordered
+    assert list(b.manager._lifecycle._reviving.batches(live)) == []
+    assert live.row.retry_orders == ()
+    assert interests(b, request) == before
+
+
+A_GRANULE, B_GRANULE = collect("a"), collect("b")
+CELL = mosaic("cell", A_GRANULE, B_GRANULE)
+
+
+def reviving(scene: Scene) -> Reviving:
+    dispatch = Dispatch(window=8, resend=30.0)
+    find = scene.cache.requests.get
+    return Reviving(scene.runtime, scene.cache, dispatch, scene.dependents, find, Mock())
+
+
+def a_cell(category: Category | None = Category.BAD_IMAGE_FORMAT) -> Scene:
+    """A cell over two granules, of which the first has failed, before any event is processed."""
+    scene = Scene()
+    scene.request("r")
+    for spec in (A_GRANULE, B_GRANULE):
+        scene.write(spec)
+    scene.write(CELL, over=[A_GRANULE, B_GRANULE])
+    scene.run(A_GRANULE, category)
+    scene.run(B_GRANULE)
+    return scene
+
+
+def ordered(scene: Scene) -> Live:
+    """Store an order to try everything again."""
+    live = scene.cache.requests["r"]
+    row = replace(live.row, retry_orders=(str(Scope()),), document=dump_request(document("p")))
+    operations = request_table.insert_request(row)
+    scene.store.transact(request_table.TABLE, request_table.PARTITION, operations)
+    return live
+
+
+def test_a_dependent_that_was_about_to_be_superseded_waits_again() -> None:
+    """The manager before ended when it had noted that an input is lacking, and no further."""
+    scene = a_cell()
+    told, bad = TaskOutcome.FAILED, Category.BAD_IMAGE_FORMAT
+    failed = replace(scene.told("r", A_GRANULE), outcome=told, category=bad)
+    scene.tasks.transact(A_GRANULE.key[0], [task_table.put_interest(failed)])
+    live = ordered(scene)
+    live.note(failed)
+    scene.change(CELL, lambda task: transitions.tell(task, 3, 1))
+    list(reviving(scene).batches(live))
+    assert (scene.task(CELL).state, scene.task(CELL).missing) == (State.WAITING, 1)
+    assert scene.task(A_GRANULE).state is State.READY
+
+
+def test_an_input_that_was_lost_is_made_again_for_a_retry() -> None:
+    """Nobody would report its end: it is neither there nor under way."""
+    scene = a_cell()
+    scene.process()
+    (file,) = scene.task(B_GRANULE).files
+    protocol.lose(scene.runtime, B_GRANULE.key, file.blob)
+    list(reviving(scene).batches(ordered(scene)))
+    assert (scene.task(CELL).state, scene.task(CELL).missing) == (State.WAITING, 3)
+    assert scene.task(A_GRANULE).state is scene.task(B_GRANULE).state is State.READY
+
+
+@pytest.mark.parametrize(("members", "bits"), [((), (0, 1)), ((A_GRANULE.key,), (1, 0))])
+def test_an_input_that_failed_lacks_unless_it_is_tried_again(
+    members: tuple[str, ...], bits: tuple[int, int]
+) -> None:
+    scene = a_cell()
+    assert reviving(scene)._inputs(CELL.key, frozenset(members)) == bits
+
+
+def test_a_fallback_task_goes_with_all_that_was_planned_over_it() -> None:
+    scene = a_cell()
+    top = mosaic("top", CELL)
+    scene.write(top, over=[CELL])
+    scene.process()
+    scene.process()
+    fallback, over = scene.told("r", CELL).fallback, scene.told("r", top).fallback
+    assert fallback
+    assert over
+    for spec in (CELL, top):  # both wait again, and `top` names no fallback task any more
+        interest = replace(scene.told("r", spec), fallback="")
+        scene.change(spec, lambda t, w=interest: transitions.retry(t, [w], 1))  # type: ignore[misc]
+    reviving(scene)._drop(scene.cache.requests["r"], fallback, CELL.key)
+    for key in (fallback, over):
+        assert scene.tasks.interest("r", key) is None
+        assert scene.task(key).state is State.CANCELLED
+        assert key not in scene.cache.requests["r"].ledger
+
+
+def test_a_fallback_task_that_was_planned_anew_stays() -> None:
+    scene = a_cell()
+    scene.process()
+    fallback = scene.told("r", CELL).fallback
+    reviving(scene)._drop(scene.cache.requests["r"], fallback, CELL.key)
+    assert scene.tasks.interest("r", fallback) is not None
+
+
+def test_who_is_about_to_supersede_a_task_that_is_tried_again_has_to_read_it_again() -> None:
+    scene = a_cell()
+    before = scene.task(CELL)
+    assert not reviving(scene)._superseded(CELL.key)
+    after = scene.task(CELL)
+    assert after == replace(before, etag=after.etag)
+    assert after.etag != before.etag
+
+
+def test_who_is_about_to_write_a_fallback_task_that_is_withdrawn_is_refused() -> None:
+    scene = a_cell()
+    shard = CELL.key[0]
+    guard = write_fence.passing(scene.tasks, shard, "r")
+    reviving(scene)._drop(scene.cache.requests["r"], CELL.key[0] + "f" * 63, CELL.key)
+    with pytest.raises(ConflictError):
+        scene.tasks.transact(shard, [guard])

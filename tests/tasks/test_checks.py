@@ -234,7 +234,6 @@ def test_a_layer_the_catalogue_does_not_list_is_left_to_the_granules() -> None:
     ("name", "layer", "count", "what"),
     [
         ("MYD04_L2", "Corrected_Optical_Depth_Land", 3, "wavelength"),
-        ("MOD14A1", "FireMask", 8, "day"),
         ("MCD43A1", "BRDF_Albedo_Parameters_Band1", 3, "parameter"),
         ("MOD07_L2", "Retrieved_Temperature_Profile", 20, "pressure level"),
     ],

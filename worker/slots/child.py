@@ -1,6 +1,7 @@
 """The warm child: does the work of one phase after the other and reports how each ended."""
 
 import faulthandler
+import os
 import pickle
 import resource
 import shutil
@@ -46,6 +47,7 @@ class WarmChild:
     def __init__(self, given: ChildSettings) -> None:
         self._given = given
         faulthandler.enable()
+        os.umask(0o022)  # a reduction with a user id of its own reads its inputs
         limit = int(2 * given.settings.attempt_memory_gb * _GB)
         # The guard ends an attempt at its limit; an absurd allocation fails here with a traceback.
         resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))

@@ -7,7 +7,7 @@ copied: about 100 ms and 80 MB per attempt. gc.freeze exempts the objects that e
 
 import gc
 
-from worker.phases.reduce import shipped_packages
+from worker.phases.package_files import shipped_packages
 
 shipped_packages()
 gc.collect()

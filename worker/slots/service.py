@@ -28,7 +28,6 @@ from worker.files.scratch import Scratch
 from worker.sandbox import sandbox
 from worker.sandbox.children import PRELOADED, Children, start_forkserver
 from worker.sandbox.messages import ChildSettings
-from worker.sandbox.sandbox import SandboxError
 from worker.slots import attempt
 from worker.slots.heartbeat import Heartbeat
 from worker.slots.supervisor import AttemptOrder, Supervisor
@@ -56,7 +55,7 @@ def main() -> int:
         confinement = sandbox.report(settings)
         scratch = Scratch(settings.data_dir, name)
         runtime = connect(settings)
-    except (KernelsAbsentError, SandboxError, WrongSettingError, SettingMissingError) as error:
+    except (KernelsAbsentError, WrongSettingError, SettingMissingError) as error:
         sys.stderr.write(f"The worker cannot start: {error}\n")
         return exits.CONFIGURATION
     except SwathmillError as error:
