@@ -23,9 +23,9 @@ from reprojection.errors import BadFormatError, GridError
 from reprojection.grid.grids import Grid
 from reprojection.read.raster import Description, Pixels, Raster
 from reprojection.write.overviews import averaged, picked
-from reprojection.write.tiff import TILE, write_tiff
+from reprojection.write.tiff import TILE, deflate_halves, write_tiff
 
-Compression = Literal["deflate", "zstd", "none"]
+Compression = Literal["deflate", "zstd", "none", "quick"]
 
 TAG = "SWATHMILL"
 
@@ -50,7 +50,8 @@ def write_cog(
         overviews: Whether halved levels are added, True by default. They average continuous values,
             leaving nodata out, and pick single pixels of everything else (with "zstd", of all
             bands if one of them is not of values).
-        compress: "deflate" (the default), "none", or "zstd", which GDAL writes.
+        compress: "deflate" (the default), "none", "zstd", which GDAL writes, or "quick" for a file
+            that is soon read again: DEFLATE where it about halves the pixels, otherwise none.
         threads: How many threads compress, 1 by default. The bytes do not depend on it.
 
     Raises:
@@ -62,11 +63,12 @@ def write_cog(
             _write_by_gdal(raster, beside, overviews=overviews)
         else:
             with beside.open("w+b") as file:
+                quick = compress == "quick"
                 write_tiff(
                     file,
                     _levels(raster) if overviews else [list(raster.data)],
                     _template(raster),
-                    deflate=compress == "deflate",
+                    deflate=deflate_halves(list(raster.data)) if quick else compress == "deflate",
                     threads=threads,
                 )
         beside.replace(path)

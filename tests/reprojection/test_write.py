@@ -30,7 +30,7 @@ def same(one: Raster, other: Raster) -> bool:
     )
 
 
-@pytest.mark.parametrize("compress", ["deflate", "zstd", "none"])
+@pytest.mark.parametrize("compress", ["deflate", "zstd", "none", "quick"])
 def test_a_raster_comes_back_whole(tmp_path: Path, compress: Compression) -> None:
     write_cog(hills(), tmp_path / "hills.tif", compress=compress)
     assert same(read_raster(tmp_path / "hills.tif"), hills())
@@ -85,7 +85,23 @@ def test_equal_rasters_give_equal_bytes_and_nothing_else_remains(tmp_path: Path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["elsewhere", "one.tif"]
 
 
-@pytest.mark.parametrize("compress", ["deflate", "zstd", "none"])
+@pytest.mark.parametrize("dtype", ["uint8", "int16", "float32"])
+def test_quick_compresses_where_that_halves_the_pixels(tmp_path: Path, dtype: str) -> None:
+    some = np.random.default_rng(5)
+    noise = some.normal(100, 20, (600, 1100)).astype(dtype)
+    if dtype == "int16":
+        noise = some.integers(-32000, 32000, (600, 1100)).astype(dtype)
+    mostly_empty = noise.copy()
+    mostly_empty[:, :900] = 0
+    for values, expected in ((noise, None), (mostly_empty, "deflate")):
+        raster = plain(values, 0.0 if dtype == "float32" else 0)
+        write_cog(raster, tmp_path / "r.tif", overviews=False, compress="quick")
+        with rasterio.open(tmp_path / "r.tif") as dataset:
+            assert dataset.profile.get("compress") == expected
+        assert same(read_raster(tmp_path / "r.tif"), raster)
+
+
+@pytest.mark.parametrize("compress", ["deflate", "zstd", "none", "quick"])
 def test_nothing_remains_of_a_file_that_cannot_be_written(
     tmp_path: Path, compress: Compression
 ) -> None:

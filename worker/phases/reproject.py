@@ -39,7 +39,7 @@ def reproject(spec: ReprojectSpec, context: Context) -> tuple[ArtifactFile, ...]
     context.tell(0.8, f"writing {CELL}")
     path = context.folder("cell") / CELL
     said = completeness_of(spec, [WHOLE] * len(paths))
-    write_cog(replace(raster, completeness=said), path, overviews=False)
+    write_cog(replace(raster, completeness=said), path, overviews=False, compress="quick")
     context.tell(0.9, f"storing {CELL}")
     return (context.upload(path, completeness=said, valid_share=raster.valid_share),)
 
