@@ -77,6 +77,7 @@ BOXES = st.builds(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(st.floats(0, 5900), st.floats(-180, 180), BOXES, st.sampled_from([3, 24]))
 def test_a_box_with_pixels_in_it_is_never_missed(
@@ -88,6 +89,7 @@ def test_a_box_with_pixels_in_it_is_never_missed(
         assert touches(record(boundary=corners_of(seconds, node)), box)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("points", [3, 24, None])
 def test_hardly_any_granule_is_taken_in_vain(points: int | None) -> None:
     """Over one day's granules and 10 degree cells everywhere, at most 10% too many."""
@@ -175,6 +177,7 @@ def test_every_place_lies_in_the_tile_the_formula_says(lon: float, lat: float) -
     assert touches(record(tile=Tile(h, v)), here)
 
 
+@pytest.mark.slow
 @given(BOXES, st.floats(0, 1), st.floats(0, 1))
 def test_every_place_in_a_box_lies_in_its_tiles(box: LonLatBox, right: float, up: float) -> None:
     lon = (box.west + right * ((box.east - box.west) % 360) + 180) % 360 - 180

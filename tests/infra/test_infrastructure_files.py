@@ -14,6 +14,7 @@ Files = dict[str, dict[str, Any]]
 LOCKS = sorted([*ROOT.glob("requirements*.lock"), ROOT / "package-lock.json"])
 
 
+@pytest.mark.slow
 def test_bicep_parses(bicep: Files) -> None:
     assert {path.name for path in (ROOT / "infra/bicep").glob("*.bicep")} == set(bicep)
     for name, parsed in bicep.items():

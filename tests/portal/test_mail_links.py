@@ -40,6 +40,8 @@ from tests.portal.scripted import (
 from tests.portal.submissions import DOCUMENT, submitted
 from tests.service_manager.test_notify import Catcher, serve
 
+pytestmark = pytest.mark.slow
+
 DAY = 86_400.0
 OWNER = "ada@example.org"
 READER = "reader@example.org"

@@ -284,6 +284,7 @@ def plain(answer: httpx.Response, made: dict[str, Any]) -> tuple[int, str]:
     return answer.status_code, text.replace("nosuch", "secret")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("withdrawn", [False, True], ids=["never shared", "withdrawn"])
 def test_a_private_package_is_to_others_as_one_that_does_not_exist(

@@ -11,6 +11,8 @@ from reprojection.grid.grids import Grid, Lattice
 from reprojection.grid.pixel_coordinates import Chunk, centres
 from tests.reprojection.warp_samples import target, tile
 
+pytestmark = pytest.mark.slow
+
 WITHIN = 0.01
 """Source pixels; the evaluator is held to it everywhere, and far below it in practice."""
 

@@ -2,8 +2,12 @@
 
 from collections import Counter
 
+import pytest
+
 from bench import fuzz_values
 from bench.fuzz_granules import run_batch
+
+pytestmark = pytest.mark.slow
 
 
 def test_damaged_granules_end_in_a_result_or_a_named_error() -> None:

@@ -43,12 +43,14 @@ def write(node: odl.Node, depth: int = 0) -> list[str]:
     return [*lines, f"{pad}END_GROUP={node.name}"]
 
 
+@pytest.mark.slow
 @given(nodes())
 def test_what_is_written_is_read(node: odl.Node) -> None:
     text = "\n".join([*write(node), "END", "text after the end, ("])
     assert odl.parse(text).children == [node]
 
 
+@pytest.mark.slow
 @given(nodes(), st.data())
 def test_a_cut_text_is_read_or_named_damaged(node: odl.Node, data: st.DataObject) -> None:
     text = "\n".join(write(node))

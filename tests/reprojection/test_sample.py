@@ -17,6 +17,8 @@ from reprojection.sample.sample import (
     write_sample_archive,
 )
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def sample(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:

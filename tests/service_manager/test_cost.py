@@ -4,6 +4,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+import pytest
+
 from service_manager.options import ManagerOptions
 from tasks.model.model import RequestState
 from tasks.model.spec import Spec
@@ -154,6 +156,7 @@ def test_planning_is_batched() -> None:
     assert max(store.reads[spec.key] for spec in (*granules, *cells)) <= 1  # is it there already?
 
 
+@pytest.mark.slow
 def test_five_thousand_inputs_take_one_write_of_their_dependent_a_tick() -> None:
     granules = [collect(f"g{i}") for i in range(5000)]
     top = mosaic("top", *granules)

@@ -3,6 +3,8 @@
 import datetime as dt
 from typing import Any
 
+import pytest
+
 from archives.model import GranuleRecord
 from tasks.model.absence import NAMED
 from tasks.model.spec import CubeSpec, GroupSpec, MosaicSpec, ReprojectSpec, load_spec
@@ -111,6 +113,7 @@ def test_of_swaths_whole_days_are_missing_from_a_cube() -> None:
     assert all(s.missing == () for s in specs(found, MosaicSpec))
 
 
+@pytest.mark.slow
 def test_three_years_without_most_tiles_fit_into_rows() -> None:
     days = [FIRST + dt.timedelta(days=n) for n in range(3 * 365)]
     found = made(

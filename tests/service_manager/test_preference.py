@@ -162,6 +162,7 @@ class Fleet:
         return self.hits / (self.hits + self.misses)
 
 
+@pytest.mark.slow
 def test_inputs_are_at_hand_more_often_and_nothing_waits_for_it() -> None:
     plain, preferring = (Fleet(prefers=prefers, granules=48) for prefers in (False, True))
     without, seconds = plain.run("all"), preferring.run("all")
@@ -280,6 +281,7 @@ def test_what_was_heard_of_first_is_forgotten_first() -> None:
     assert [locations.host(key, {"a"}) for key in ("k0", "k1")] == ["", "a"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("length", [0.1, 4.0])
 def test_short_tasks_and_long_ones_take_no_longer(length: float) -> None:
     plain = Fleet(prefers=False, length=length)

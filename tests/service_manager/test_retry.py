@@ -286,6 +286,7 @@ class Breaking:
         return self._inner.transact(table, partition, operations)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lands", [False, True])
 def test_a_manager_that_dies_at_any_write_leaves_nothing_undone(lands: bool) -> None:
     at = 0
@@ -363,6 +364,7 @@ def stalls(b: Held, at: int, meanwhile: Callable[[], None]) -> bool:
     return stalled
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("published", [False, True])
 def test_a_manager_that_stalls_at_any_write_while_another_tries_again(published: bool) -> None:
     """It plans without what failed, for two requests, when the other takes that back."""
@@ -391,6 +393,7 @@ def test_a_manager_that_stalls_at_any_write_while_another_tries_again(published:
     assert at > 10, at
 
 
+@pytest.mark.slow
 def test_a_manager_that_stalls_at_any_write_of_a_retry_while_another_obeys_it() -> None:
     """What it tries again has failed again, and is made without, when it goes on."""
     at, stalled = 0, True

@@ -123,6 +123,7 @@ class Fleet:
         self.peak = max(self.peak, self.replicas)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seconds", [5, 30, 180])
 @pytest.mark.parametrize("start_up", [60, 600, 1020])
 def test_a_backlog_is_worked_off_by_the_whole_fleet(seconds: int, start_up: int) -> None:

@@ -34,7 +34,9 @@ def _in_memory(seed: int) -> Outcome:
 def in_a_file(seed: int) -> Outcome:
     """Run a history on an SQLite file."""
     memory = Path("/dev/shm")
-    with TemporaryDirectory(dir=memory if memory.is_dir() else None) as folder:
+    with TemporaryDirectory(
+        prefix="simulation-", dir=memory if memory.is_dir() else None
+    ) as folder:
         file = SqliteFile(Path(folder) / "tables.sqlite")
         file.create()
         try:

@@ -14,6 +14,8 @@ from swathmill.diagnosis import Verdict, sources_finding
 from swathmill.errors import RefusedError
 from tasks.settings import Settings
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def archive(sample_archive: Path) -> Path:

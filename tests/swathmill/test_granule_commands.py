@@ -21,6 +21,8 @@ from swathmill.errors import RefusedError
 from tasks.errors import SwathmillError
 from tests.swathmill.command_names import command_names
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def sample(sample_archive: Path) -> list[Path]:

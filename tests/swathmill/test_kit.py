@@ -15,6 +15,8 @@ from swathmill.errors import ArgumentError
 from swathmill.kit import Language, checked, write_group, write_skeleton
 from tasks.model.packages import PackageError
 
+pytestmark = pytest.mark.slow
+
 NEEDS = {Language.C: "cc", Language.R: "Rscript", Language.MATLAB: "mcc"}
 
 

@@ -35,6 +35,8 @@ from tests.portal.scripted import (
 )
 from tests.portal.submissions import DOCUMENT
 
+pytestmark = pytest.mark.slow
+
 OWNER = "operator@localhost"
 PROGRAM = Path(sys.executable).with_name("swathmill")
 

@@ -23,6 +23,8 @@ from swathmill.stack.stack import Stack, StackOptions
 from swathmill.stack.supervisor import Supervisor
 from tasks.run import exits
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 LIMIT_SECONDS = 200.0
 

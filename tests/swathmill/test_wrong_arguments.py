@@ -14,6 +14,8 @@ import pytest
 from reprojection.sample.sample import write_sample_archive
 from swathmill.cli import COMMANDS
 
+pytestmark = pytest.mark.slow
+
 REFUSED, FAILED = 2, 1
 NO_STACK = ("status", "results", "pause", "resume", "cancel", "confirm", "retry")
 

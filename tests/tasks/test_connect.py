@@ -74,6 +74,7 @@ def test_calls_go_through_the_proxy_of_the_environment(monkeypatch: pytest.Monke
     assert asked[0].startswith(b"GET http://storage.invalid/mill")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "module",
     ["portal.app", "service_manager.__main__", "worker.slots.service", "worker.slots.child"],

@@ -16,6 +16,8 @@ import pytest
 from processes import proctree
 from worker.sandbox.messages import Ended, Message, Progress, encode
 
+pytestmark = pytest.mark.slow
+
 # Everything here needs a process whose forkserver was started before its threads: a program of its
 # own for each test, which is also what can be killed.
 PROGRAM = """

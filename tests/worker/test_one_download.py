@@ -95,6 +95,7 @@ def attempt(bench: Bench, key: str, archive: WebFolder, folder: Path, slot: str)
     protocol.commit(bench.runtime, done, [file])
 
 
+@pytest.mark.slow
 def test_two_hundred_requests_for_a_granule_are_one_download(tmp_path: Path) -> None:
     spec = collect(GRANULE)
     plans = {f"p{n}": plan_of(spec, mosaic(f"m{n}", spec)) for n in range(200)}

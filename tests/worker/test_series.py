@@ -17,6 +17,8 @@ from tasks.model.packages import SERIES, Packages, unpack
 from tasks.run.classify import AttemptError
 from tasks.settings import Settings
 
+pytestmark = pytest.mark.slow
+
 ROWS, COLUMNS = 7, 9
 NODATA = -9999
 DAYS = [dt.date(2011, 1, 1) + dt.timedelta(days=23 * n) for n in range(40)]

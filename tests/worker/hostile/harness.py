@@ -27,6 +27,7 @@ GRID = GridSpec(crs="EPSG:4326", transform=(0.5, 0, 10, 0, -0.5, 50), width=6, h
 MANIFEST = Manifest(group="c 2012", cell="c", window="2012", grid=GRID, bands=())
 _IPC = tuple(Path("/proc/sysvipc") / kind for kind in ("shm", "sem", "msg"))
 _SHARED_MEMORY = Path("/dev/shm")
+_OTHERS = ("simulation-", "sem.mp-")  # of tests that run beside these
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +101,9 @@ class Neighbours:
             (path.stat().st_mode, path.stat().st_mtime_ns, path.stat().st_uid)
             for path in (self.data, self.secret)
         ]
-        shared = sorted(path.name for path in _SHARED_MEMORY.iterdir())
+        shared = sorted(
+            path.name for path in _SHARED_MEMORY.iterdir() if not path.name.startswith(_OTHERS)
+        )
         ipc = [path.read_text() for path in _IPC if path.exists()]
         priority = os.getpriority(os.PRIO_PROCESS, pid)
         return limits, files, shared, ipc, priority, os.sched_getaffinity(pid), self.data_files()

@@ -15,6 +15,8 @@ from tests.worker.hostile.packages import ALL, FILES, PROCESSES, Hostile
 from worker.sandbox import sandbox
 from worker.sandbox.sandbox import SandboxLimits
 
+pytestmark = pytest.mark.slow
+
 _OWN = sandbox.own_user("limits") is not None
 WAYS = {
     "bubblewrap": Way(tier="bubblewrap"),
