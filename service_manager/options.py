@@ -36,6 +36,7 @@ class ManagerOptions:
     scale_seconds: float = 300.0  # in which the slots wanted would finish the ready tasks
     scale_least: int = 0  # slots wanted without any work
     scale_most: int = 0  # 0: no limit
+    scale_in: float = 0.0  # seconds with too many slots, after which workers leave; 0: never
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     orphans: float = 3600.0  # between two looks at all blobs, and before a useless one is deleted
     slice: float = 0.5  # of one tick, spent on writing plans
@@ -70,6 +71,7 @@ class ManagerOptions:
             scale_seconds=settings.scale_seconds,
             scale_least=settings.scale_least,
             scale_most=settings.scale_most,
+            scale_in=settings.scale_in_seconds,
             retry=RetryPolicy(
                 budget=settings.retry_budget,
                 base=settings.retry_base,

@@ -118,6 +118,12 @@ class Settings(BaseSettings):
     )
     scale_least: int = Field(0, ge=0, description="Slots wanted when there is no work.")
     scale_most: int = Field(0, ge=0, description="Most slots ever wanted. 0: no limit.")
+    scale_in_seconds: float = Field(
+        0.0,
+        ge=0,
+        description="Seconds with more slots than wanted, after which workers are told to end when "
+        "they run nothing. 0: never, the platform ends workers.",
+    )
     retry_budget: Count = Field(3, description="Attempts of a task before it has failed.")
     retry_base: Positive = Field(5.0, description="First back-off, in seconds; it doubles.")
     retry_ceiling: Positive = Field(600.0, description="Largest back-off, in seconds.")

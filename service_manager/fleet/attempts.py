@@ -1,7 +1,11 @@
 """The running attempts as the manager watches them: kills ordered, lost ones given up."""
 
+from collections import Counter
+from collections.abc import Sequence
+
 import structlog
 
+from service_manager.fleet.leaving import Leaving
 from service_manager.fleet.machines import DrainOrder
 from service_manager.fleet.monitor import GiveUp, Kill, Monitor
 from service_manager.options import ManagerOptions
@@ -15,6 +19,9 @@ from tasks.tables.runtime import Runtime
 from tasks.tables.task_rows import CompletionEvent
 
 log = structlog.get_logger("manager.attempts")
+
+_FORGOTTEN = 86400.0
+"""Seconds for which the row of a lost worker is kept, so that operators see it."""
 
 
 class Attempts:
@@ -34,8 +41,10 @@ class Attempts:
         self._cache = cache
         self._dispatch = dispatch
         self._monitor = Monitor(options, cache)
+        self._leaving = Leaving(options.scale_in)
         self._statistics: dict[str, history.ClassStatistics] = {}
         self._statistics_due = 0.0
+        self._workers: list[workers.WorkerRow] = []
         self._strays: dict[str, int] = {}  # beats that listed a claim nobody knows
 
     def look(self) -> bool:
@@ -46,6 +55,8 @@ class Attempts:
             self._statistics_due = now + self._options.sweep
         found = workers.list_workers(self._store)
         self._monitor.hear(found, now)
+        self._workers = found
+        self._forget(found, now)
         self._strays_of(found, now)
         for running in self._cache.running.values():
             self._dispatch.remove(running.key)
@@ -61,6 +72,21 @@ class Attempts:
         for verdict in verdicts.given_up:
             self._give_up(verdict)
         return False
+
+    def scale_in(self, wanted: int) -> None:
+        """Tell the workers to leave that are more than the slots wanted. Raises StoreError."""
+        now = self._clock.monotonic()
+        beating = [w for w in self._workers if not self._monitor.lost(w.name, now)]
+        running = Counter(running.worker for running in self._cache.running.values())
+        for worker in self._leaving.choose(beating, running, wanted, now):
+            log.info("worker told to leave", worker=worker.name, wanted=wanted)
+            workers.order_leave(self._store, self._clock, worker.name, worker.started)
+
+    def _forget(self, found: Sequence[workers.WorkerRow], now: float) -> None:
+        """Delete the rows of workers that were lost long ago."""
+        for worker in found:
+            if self._monitor.lost(worker.name, now, _FORGOTTEN):
+                workers.leave(self._store, self._clock, worker.name, worker.started)
 
     def ended(self, event: CompletionEvent) -> None:
         """Count an ended attempt in the statistics of its class and of its worker."""

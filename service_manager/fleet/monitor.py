@@ -90,13 +90,15 @@ class Monitor:
         self._statistics.hear(one.task_class for some in in_hand.values() for one in some)
         beating = [w for w in present.values() if not self.lost(w.name, now)]
         self._orders = self._machines.hear(beating, in_hand, now)
-        self._cache.workers = {w.name: (w.host, self._machines.slots(w)) for w in beating}
+        self._cache.workers = {
+            w.name: (w.host, self._machines.slots(w)) for w in beating if not w.draining
+        }
         self._cache.slots = sum(slots for _, slots in self._cache.workers.values())
 
-    def lost(self, worker: str, now: float) -> bool:
-        """Whether a worker has been silent for longer than it goes on by itself."""
+    def lost(self, worker: str, now: float, since: float = 0.0) -> bool:
+        """Whether a worker has been silent for `since`, and longer than it goes on by itself."""
         seen = self._seen.get(worker)
-        return seen is None or now - seen.at > self._silence
+        return seen is None or now - seen.at > max(self._silence, since)
 
     def ended(
         self,

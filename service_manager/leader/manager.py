@@ -225,6 +225,7 @@ class Manager:
     def _scaling(self) -> bool:
         self.wanted_slots = self._wanted.count(self.cache, self._dispatch.backlog(self.cache))
         self._scale(self.wanted_slots)
+        self._attempts.scale_in(self.wanted_slots)
         return False
 
     def _cleaning(self) -> bool:

@@ -153,7 +153,7 @@ class ManagerCache:
     running: dict[str, WatchedAttempt] = field(default_factory=dict)  # by key
     slots: int = 0
     workers: dict[str, tuple[str, int]] = field(default_factory=dict)
-    """Host, and slots that take attempts, of each worker that beats."""
+    """Host, and slots that take attempts, of each worker that beats and does not leave."""
     reviving: set[str] = field(default_factory=set)  # requests whose retry orders are being obeyed
 
     @property

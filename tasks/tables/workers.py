@@ -103,11 +103,12 @@ WORKER = Codec(
 
 @dataclass(frozen=True, kw_only=True)
 class Orders:
-    """What a worker reads with its beat: claims to kill, claims to hand back, and its hold."""
+    """What a worker reads with its beat: claims to kill or hand back, its hold, its leave."""
 
     kill: tuple[str, ...] = ()
     move: tuple[str, ...] = ()
     hold: Hold = Hold.NONE
+    leave: bool = False
 
 
 def beat(store: Store, clock: Clock, worker: WorkerRow, until: float = math.inf) -> Orders:
@@ -134,6 +135,7 @@ def beat(store: Store, clock: Clock, worker: WorkerRow, until: float = math.inf)
             kill=tuple(claim for claim in old.orders if claim in mine),
             move=tuple(claim for claim in old.moves if claim in mine),
             hold=old.hold if same else Hold.NONE,
+            leave=same and old.draining,
         )
         new = replace(
             worker,
@@ -143,7 +145,7 @@ def beat(store: Store, clock: Clock, worker: WorkerRow, until: float = math.inf)
             hold_why=old.hold_why if same else "",
             hold_since=old.hold_since if same else 0.0,
             hold_until=old.hold_until if same else 0.0,
-            draining=worker.draining or (same and old.draining),
+            draining=worker.draining or orders.leave,
         )
         if old == new:
             return ()
@@ -195,6 +197,15 @@ def order_hold(
         since = old.hold_since if old.hold is not Hold.NONE and old.hold_since else now
         until = now + wait if wait else 0.0
         return replace(old, hold=hold, hold_why=why[:_WHY], hold_since=since, hold_until=until)
+
+    return _order(store, clock, worker, change)
+
+
+def order_leave(store: Store, clock: Clock, worker: str, started: float) -> bool:
+    """Order this incarnation of a worker to take no more, and to end when it has none."""
+
+    def change(old: WorkerRow) -> WorkerRow:
+        return replace(old, draining=True) if old.started == started else old
 
     return _order(store, clock, worker, change)
 

@@ -258,3 +258,35 @@ def test_a_task_of_a_paused_request_runs_for_another_that_wants_it(
     assert scene.task(A).sponsor == "other"
     assert scene.task(A).state is State.READY
     assert [key for batch in dispatch.choose(scene.cache, 0.0) for key in batch] == [A.key]
+
+
+def test_the_row_of_a_lost_worker_is_kept_for_a_day(scene: Scene, dispatch: Dispatch) -> None:
+    attempts = looking(scene, dispatch)
+    beat(scene, 1)
+    for hours, left in ((0, 1), (23, 1), (2, 0)):
+        scene.runtime.clock.sleep(hours * 3600)
+        attempts.look()
+        assert len(workers.list_workers(scene.store)) == left
+
+
+def test_idle_workers_are_told_to_leave_and_lost_ones_count_for_nothing(
+    scene: Scene, dispatch: Dispatch
+) -> None:
+    options = ManagerOptions(scale_in=300.0)
+    attempts = Attempts(scene.runtime, options, scene.cache, dispatch)
+    clock = scene.runtime.clock
+    for name in ("lost", "idle", "needed"):
+        some = WorkerRow(name=name, host=name, slots=1, started=1.0, beat_at=1.0)
+        workers.beat(scene.store, clock, some)
+    for sequence in range(2, 12):
+        clock.sleep(60)
+        for name in ("idle", "needed"):
+            row = WorkerRow(
+                name=name, host=name, slots=1, started=1.0, beat_at=1.0, sequence=sequence
+            )
+            workers.beat(scene.store, clock, row)
+        attempts.look()
+        attempts.scale_in(1)
+    told = {row.name for row in workers.list_workers(scene.store) if row.draining}
+    assert len(told) == 1
+    assert told < {"idle", "needed"}

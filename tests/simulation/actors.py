@@ -189,6 +189,7 @@ class SimWorker:
     batches: list[_Batch] = field(default_factory=list)
     sequence: int = 0
     hold: Hold = Hold.NONE
+    leaving: bool = False
 
     @property
     def name(self) -> str:
@@ -240,6 +241,7 @@ class SimWorker:
                     for claim, slot in self._running().items()
                 ),
                 waiting=self._waiting(),
+                draining=self.leaving,
             )
             try:
                 orders = workers.beat(self.runtime.store, clock, row, now + self.lease.deadline)
@@ -248,6 +250,9 @@ class SimWorker:
             else:
                 self.lease.renew(now)
                 self._obey(orders)
+            if self.leaving and not self.batches:
+                workers.leave(self.runtime.store, clock, self.name, self.started)
+                self.world.kill(self.process)
             clock.sleep(self.options.heartbeat)
 
     def _lease_watch(self) -> None:
@@ -266,6 +271,9 @@ class SimWorker:
         if orders.hold is not self.hold:
             self.hold = orders.hold
             self.world.faults[f"worker {self.hold.value or 'released'}"] += 1
+        if orders.leave and not self.leaving:
+            self.leaving = True
+            self.world.faults["worker told to leave"] += 1
         running = self._running()
         for claim in orders.kill:
             if claim in running:
@@ -289,12 +297,12 @@ class SimWorker:
                     self._write(batch)
 
     def _takes(self) -> bool:
-        if not self.lease.fresh:
+        if self.leaving or not self.lease.fresh:
             return False
         return self.hold is Hold.NONE or (self.hold is Hold.PROBE and not self.batches)
 
     def _stops(self, batch: _Batch) -> bool:
-        if batch.stopped or self.hold is Hold.DRAINED or not self.lease.fresh:
+        if batch.stopped or self.leaving or self.hold is Hold.DRAINED or not self.lease.fresh:
             return True
         return self.hold is Hold.PROBE and batch.begun > 0
 

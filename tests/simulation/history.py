@@ -2,8 +2,9 @@
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
+from random import Random
 
 from service_manager.options import ManagerOptions
 from tasks.errors import RequestRefusedError, StoreError
@@ -130,6 +131,9 @@ class History:
         self.parts = random.random() < 0.5  # hosts are cut off, their clocks jump
         self.shrinks = random.random() < 0.3  # all workers but one leave for good
         self.gone: set[str] = set()
+        # Of its own numbers, so that the other histories stay as they are.
+        scales = Random(f"scale {self.seed}").random() < 0.25
+        self.options = replace(OPTIONS, scale_in=15.0, scale_least=1) if scales else OPTIONS
 
     # --- processes ---
 
@@ -167,7 +171,7 @@ class History:
         def run() -> None:
             manager(
                 runtime,
-                OPTIONS,
+                self.options,
                 self.plan,
                 partial(self.broker.send, process),
                 partial(self.broker.recall, process),

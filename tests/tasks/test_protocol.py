@@ -500,6 +500,22 @@ def test_a_worker_gets_its_own_orders_only(runtime: Runtime, store: Unreliable) 
     assert workers.beat(store, clock, again).hold is workers.Hold.NONE
 
 
+def test_a_worker_told_to_leave_stays_told_and_its_next_incarnation_is_not(
+    runtime: Runtime, store: Unreliable
+) -> None:
+    clock = runtime.clock
+    assert not workers.order_leave(store, clock, "w", 5.0), "there is no such worker"
+    assert not workers.beat(store, clock, row()).leave
+    workers.order_leave(store, clock, "w", 4.0)
+    assert not workers.beat(store, clock, row(sequence=2)).leave
+    workers.order_leave(store, clock, "w", 5.0)
+    assert workers.list_workers(store)[0].draining
+    for sequence in (3, 4):
+        assert workers.beat(store, clock, row(sequence=sequence)).leave
+        assert workers.list_workers(store)[0].draining
+    assert not workers.beat(store, clock, replace(row(), started=6.0)).leave
+
+
 def test_the_cursor_names_what_may_still_have_events(store: Unreliable) -> None:
     history.take_over(store, 1)
     first, second = [event(1)], [event(2)]

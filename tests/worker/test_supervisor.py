@@ -407,6 +407,23 @@ def test_a_hold_is_read_with_the_beat_and_obeyed(bench: Bench) -> None:
     assert bench.supervisor.takes()
 
 
+def test_a_worker_told_to_leave_takes_no_more_and_ends_what_it_runs(bench: Bench) -> None:
+    beating, runtime = heartbeat(bench), bench.world.runtime
+    beating.beat()
+    (row,) = workers.list_workers(runtime.store)
+    bench.child.hangs = True
+    key, thread = bench.in_background()
+    workers.order_leave(runtime.store, runtime.clock, "w", row.started)
+    beating.beat()
+    assert bench.supervisor.leaving
+    assert not bench.supervisor.takes()
+    assert bench.supervisor.busy()
+    beating.beat()
+    assert not runtime.tasks.attempts(key), "its attempt goes on"
+    bench.supervisor.kill_all(AttemptOrder.HAND_BACK)
+    thread.join(10)
+
+
 def test_a_worker_does_not_inherit_the_end_of_a_dead_namesake(bench: Bench) -> None:
     runtime = bench.world.runtime
     dead = WorkerRow(name="w", host="h", slots=1, started=1.0, beat_at=1.0, draining=True)

@@ -246,3 +246,33 @@ def test_a_forkserver_that_was_killed_is_replaced(stack: Stack, process: Process
         stack.send(second)
         task = stack.settled(second)
     assert task.state is State.DONE
+
+
+def test_a_worker_told_to_leave_ends_its_attempt_and_then_itself(stack: Stack) -> None:
+    store, clock = stack.world.runtime.store, stack.world.runtime.clock
+
+    def row(name: str) -> workers.WorkerRow | None:
+        return next((row for row in workers.list_workers(store) if row.name == name), None)
+
+    def hold(wanted: workers.Hold) -> None:
+        runner = row("runner")
+        assert runner is not None
+        assert workers.order_hold(store, clock, "runner", runner.started, wanted)
+        until(
+            lambda: (found := row("runner")) is not None and found.sequence > runner.sequence + 1,
+            20,
+        )
+
+    process = stack.worker("leaver")
+    until(lambda: row("leaver") is not None, 30, "it beats")
+    hold(workers.Hold.DRAINED)
+    key = reduction(stack, "last", f"import time\ntime.sleep(6)\nx = 'last'\n{GOOD}")
+    stack.send(key)
+    stack.running(key)
+    leaver = row("leaver")
+    assert leaver is not None
+    assert workers.order_leave(store, clock, "leaver", leaver.started)
+    assert stack.settled(key).state is State.DONE
+    assert process.popen.wait(20) == 0
+    assert row("leaver") is None
+    hold(workers.Hold.NONE)

@@ -2,6 +2,7 @@
 
 import os
 import re
+import signal
 import socket
 import sys
 import threading
@@ -142,6 +143,9 @@ class _Pulse(bootsteps.StartStopStep):  # type: ignore[misc]
         hub.call_repeatedly(_PULSE_SECONDS, self._turn, consumer)
 
     def _turn(self, consumer: Consumer) -> None:
+        if self.supervisor.leaving and not self.supervisor.busy():
+            self.supervisor.leaving = False
+            os.kill(os.getpid(), signal.SIGTERM)  # as a platform asks a worker to end
         taking = consumer.task_consumer
         if taking is None:
             return
@@ -166,7 +170,7 @@ def consume(app: Celery, supervisor: Supervisor) -> int:
 
     def stopping(**_: object) -> None:
         # Celery waits for the slots without a limit, so the grace period is limited here.
-        supervisor.draining = True
+        supervisor.draining, supervisor.leaving = True, False
         threading.Thread(target=_end_of_grace, args=(supervisor,), daemon=True).start()
 
     def no_logging(**_: object) -> None:

@@ -107,6 +107,7 @@ class Supervisor:
     scratch: Scratch
     start: Callable[[Job], AttemptProcess]
     draining: bool = False
+    leaving: bool = False  # the manager wants it to end when it runs nothing
     hold: Hold = Hold.NONE
     _batches: list[_Batch] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
