@@ -17,6 +17,12 @@ NETCDF = "netCDF"
 """The one structure of a netCDF-4 file, which names none."""
 
 
+LATITUDES = ("lat", "latitude", "latitude_1d")
+LONGITUDES = ("lon", "longitude", "longitude_1d")
+"""Names, in lower case, of the coordinates of a netCDF-4 grid's rows and columns: mapped ocean
+colour, continuity clouds (CLDPROP), Deep Blue aerosol (AERDB)."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class DataSet:
     """One stored array.

@@ -15,7 +15,16 @@ from reprojection.sample.products import layouts
 PAGE = Path(__file__).parent.parent / "docs" / "products.md"
 
 Form = Literal[
-    "tile", "globe", "swath", "netcdf swath", "netcdf grid", "hdf5 tile", "hdf5 globe", ""
+    "tile",
+    "globe",
+    "swath",
+    "netcdf swath",
+    "netcdf grid",
+    "netcdf northward grid",
+    "netcdf grid of groups",
+    "hdf5 tile",
+    "hdf5 globe",
+    "",
 ]
 
 REAL = (
@@ -88,9 +97,15 @@ OTHERS = (
     Other("VNP43IA2 VJ143IA2 VNP43MA2 VJ143MA2", "BRDF quality (VIIRS)", "hdf5 tile"),
     Other("VNP43C1 VNP43C2 VNP43C3 VNP43C4", "BRDF and albedo (VIIRS), 0.05 degrees", "hdf5 globe"),
     Other("VNP46A3 VNP46A4 VJ146A3 VJ146A4", "night lights, monthly and yearly", "hdf5 tile"),
-    Other("AERDB_L2_VIIRS_SNPP AERDT_L2_VIIRS_SNPP", "aerosol (VIIRS), 6 minutes", "netcdf swath"),
     Other(
-        "CLDMSK_L2_VIIRS_SNPP CLDPROP_L2_VIIRS_SNPP", "clouds (VIIRS), 6 minutes", "netcdf swath"
+        "AERDB_L2_VIIRS_SNPP AERDT_L2_VIIRS_SNPP AERDB_L2_VIIRS_NOAA20 AERDT_L2_VIIRS_NOAA20",
+        "aerosol (VIIRS), 6 minutes",
+        "netcdf swath",
+    ),
+    Other(
+        "CLDMSK_L2_VIIRS_SNPP CLDPROP_L2_VIIRS_SNPP CLDMSK_L2_VIIRS_NOAA20 CLDPROP_L2_VIIRS_NOAA20",
+        "clouds (VIIRS), 6 minutes",
+        "netcdf swath",
     ),
     Other(
         "CLDMSK_L2_MODIS_Aqua CLDPROP_L2_MODIS_Aqua",
@@ -99,16 +114,15 @@ OTHERS = (
     ),
     Other("WATVP_L2_VIIRS_SNPP", "water vapour (VIIRS), 6 minutes", "netcdf swath"),
     Other(
-        "AERDB_D3_VIIRS_SNPP AERDB_M3_VIIRS_SNPP",
+        "AERDB_D3_VIIRS_SNPP AERDB_M3_VIIRS_SNPP AERDB_D3_VIIRS_NOAA20 AERDB_M3_VIIRS_NOAA20",
         "aerosol (VIIRS), 1 degree",
-        "",
-        "rows run northward, in a layout that was not tried",
+        "netcdf northward grid",
     ),
     Other(
-        "CLDPROP_D3_VIIRS_SNPP CLDPROP_M3_VIIRS_SNPP",
-        "clouds (VIIRS), 1 degree",
-        "",
-        "rows run northward, in a layout that was not tried",
+        "CLDPROP_D3_VIIRS_SNPP CLDPROP_M3_VIIRS_SNPP CLDPROP_D3_VIIRS_NOAA20 "
+        "CLDPROP_M3_VIIRS_NOAA20 CLDPROP_D3_MODIS_Aqua CLDPROP_M3_MODIS_Aqua",
+        "clouds (continuity), 1 degree",
+        "netcdf grid of groups",
     ),
     Other(
         "MODISA_L2_OC MODIST_L2_OC VIIRSN_L2_OC VIIRSJ1_L2_OC",
@@ -136,8 +150,8 @@ OTHERS = (
 )
 
 
-def rows() -> Iterator[tuple[str, str, str, str]]:
-    """Yield name, title, state and evidence of every product, those of the catalogue first."""
+def rows() -> Iterator[tuple[str, str, str, str, str]]:
+    """Yield name, title, state, evidence and source of each product; the catalogue's first."""
     seen = set()
     for product in catalogue.products():
         if product.name not in seen:
@@ -146,19 +160,19 @@ def rows() -> Iterator[tuple[str, str, str, str]]:
             form = layouts().get(product.name)
             made = "generated granule of its layout" if form else "generated granule"
             evidence = f"real granule, {made}" if real else made
-            yield product.name, product.title, "read, in the catalogue", evidence
+            yield product.name, product.title, "read, in the catalogue", evidence, product.source
     for other in OTHERS:
         for name in other.names.split():
             if other.why:
-                yield name, other.title, f"not read: {other.why}", ""
+                yield name, other.title, f"not read: {other.why}", "", ""
             else:
-                yield name, other.title, "read from attributes", f"generated {other.form}"
+                yield name, other.title, "read from attributes", f"generated {other.form}", ""
 
 
 def share_read() -> float:
     """Return the share of products that are read."""
     every = [*rows()]
-    return sum(not state.startswith("not") for _, _, state, _ in every) / len(every)
+    return sum(not state.startswith("not") for _, _, state, *_ in every) / len(every)
 
 
 _HEAD = """# Products
@@ -171,8 +185,8 @@ one that is generated in the form of the product's files (`reprojection/sample/p
 `tests/reprojection/test_products_page.py` reads each of the others.
 `python -m tools.products_table` makes this page.
 
-| product | is | state | evidence |
-|---|---|---|---|
+| product | is | state | evidence | described by |
+|---|---|---|---|---|
 """
 
 

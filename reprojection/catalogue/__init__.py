@@ -129,12 +129,13 @@ class Product(_Entry):
     product whose granules say where this one's pixels lie. `bands` holds the axes that layers have
     besides rows and columns, as far as known. Each band is a layer of its own, `Name[0]`.
     `keywords` are words by which people search for the family's products, besides those of the
-    title.
+    title. `source` names the document that the entry is taken from, and the part of it.
     """
 
     name: str
     collections: tuple[str, ...]
     family: str
+    source: str = ""
     keywords: str = ""
     title: str
     geometry: Geometry
@@ -236,6 +237,7 @@ class _Group(_Entry):
     names: list[str]
     collections: list[str]
     title: str
+    source: str = ""
     geometry: Geometry
     resolution: float
     period: int = 1
@@ -259,6 +261,7 @@ class _Group(_Entry):
 
 class _Family(_Entry):
     family: str
+    source: str
     keywords: str = ""
     scaling: Scaling = Scaling.ADD
     products: list[_Group]
@@ -287,6 +290,7 @@ def _read_family(file_name: str) -> tuple[Product, ...]:
             name=name,
             collections=tuple(map(Collection, group.collections)),
             family=family.family,
+            source=group.source or family.source,
             keywords=family.keywords,
             title=group.title,
             geometry=group.geometry,

@@ -1,5 +1,6 @@
-"""Read HDF5-EOS files (VIIRS land tiles) and netCDF-4 files (VIIRS swaths) through h5py."""
+"""Read HDF5-EOS files (VIIRS land tiles) and netCDF-4 files (VIIRS, ocean colour) through h5py."""
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -8,18 +9,31 @@ import h5py
 import numpy as np
 import numpy.typing as npt
 
-from reprojection.container import MAX_ELEMENTS, NETCDF, AttributeValue, DataSet
-from reprojection.errors import UnreadableGranuleError
+from reprojection.container import (
+    LATITUDES,
+    LONGITUDES,
+    MAX_ELEMENTS,
+    NETCDF,
+    AttributeValue,
+    DataSet,
+)
+from reprojection.errors import BadFormatError, UnreadableGranuleError
 from reprojection.read.hdf4 import join_metadata
 
+_ROWS = "YDim"
+_BINS = "level-3_binned_data"
 _DAMAGE = (OSError, ValueError, TypeError, KeyError, RuntimeError, UnicodeError, OverflowError)
 
 
 class Hdf5Container:
-    """An open HDF5-EOS file; raises UnreadableGranuleError if its directory cannot be read."""
+    """An open HDF5-EOS file; raises UnreadableGranuleError if its directory cannot be read.
+
+    Raises BadFormatError for a file whose values form no raster.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._northward = False  # whether row 0 of the file's grid is its southernmost
         try:
             self._file = h5py.File(path, "r")
         except _DAMAGE as problem:
@@ -30,7 +44,7 @@ class Hdf5Container:
         except _DAMAGE as problem:
             self._file.close()
             raise self._damaged(str(problem)) from problem
-        except UnreadableGranuleError:
+        except (UnreadableGranuleError, BadFormatError):
             self._file.close()
             raise
 
@@ -47,10 +61,18 @@ class Hdf5Container:
     def read(
         self, dataset: DataSet, start: tuple[int, ...], count: tuple[int, ...]
     ) -> npt.NDArray[np.generic]:
-        """Read the block of shape `count` that begins at `start`, as stored."""
+        """Read the block of shape `count` that begins at `start`, as stored.
+
+        Rows of a grid that are stored from south to north are given, and counted, from the north.
+        """
+        upward = dataset.dims.index(_ROWS) if self._northward and _ROWS in dataset.dims else None
+        if upward is not None:
+            first = dataset.shape[upward] - start[upward] - count[upward]
+            start = (*start[:upward], first, *start[upward + 1 :])
         block = tuple(slice(at, at + size) for at, size in zip(start, count, strict=True))
         try:
-            return np.asarray(self._file[dataset.key][block]).astype(dataset.dtype, copy=False)
+            values = np.asarray(self._file[dataset.key][block]).astype(dataset.dtype, copy=False)
+            return values if upward is None else np.flip(values, upward)
         except (*_DAMAGE, MemoryError) as problem:
             raise UnreadableGranuleError(
                 f"{self._path.name}: layer {dataset.name!r} cannot be decoded ({problem}); the "
@@ -86,6 +108,11 @@ class Hdf5Container:
                     inner = group.get(fields) if isinstance(group, h5py.Group) else None
                     if isinstance(inner, h5py.Group):
                         found += self._fields(str(structure), inner, kind == "GRIDS")
+        if _BINS in self._file:
+            raise BadFormatError(
+                f"{self._path.name} holds ocean colour in bins on rings of the sphere (level 3 "
+                "binned, L3b), which form no raster; take the mapped product (L3m) of the same day"
+            )
         if "HDFEOS" not in self._file:
             found += self._netcdf_fields()
         return found
@@ -96,18 +123,41 @@ class Hdf5Container:
         There are none in a file that neither has coordinates nor says what product it is.
 
         Rows and columns of a grid, whose coordinates are the root's variables lat and lon, are
-        named as HDF-EOS does.
+        named as HDF-EOS does. Where groups have variables of one name (CLDPROP_D3: Mean), a
+        variable bears its group's name, too: Cloud_Fraction_Mean.
         """
-        groups = [
-            self._file,
-            *(item for item in self._file.values() if isinstance(item, h5py.Group)),
+        root = self._fields(NETCDF, self._file, False)
+        inner = [
+            (str(name), one)
+            for name, item in self._file.items()
+            if isinstance(item, h5py.Group)
+            for one in self._fields(NETCDF, item, False)
         ]
-        found = [one for group in groups for one in self._fields(NETCDF, group, False)]
-        if not {"lat", "lon"} <= {one.name for one in found if len(one.shape) == 1}:
+        times = Counter(one.name for one in (*root, *(one for _, one in inner)))
+        found = root + [
+            replace(one, name=f"{group}_{one.name}") if times[one.name] > 1 else one
+            for group, one in inner
+        ]
+        axes = [
+            next((one for one in root if len(one.shape) == 1 and one.name.lower() in names), None)
+            for names in (LATITUDES, LONGITUDES)
+        ]
+        lat, lon = axes
+        if lat is None or lon is None:
             placed = {"latitude", "longitude"} <= {one.name.lower() for one in found}
             return found if placed or "ShortName" in self._attributes else []
-        words = {"lat": "YDim", "lon": "XDim"}
-        return [replace(one, dims=tuple(words.get(dim, dim) for dim in one.dims)) for one in found]
+        south, north = self._file[lat.key][[0, -1]] if lat.shape[0] > 1 else (0.0, 0.0)
+        self._northward = bool(south < north)
+        # A variable that is a dimension's scale bears the dimension's name.
+        words = {
+            axis.name if axis.dims[0].startswith("axis") else axis.dims[0]: word
+            for axis, word in ((lat, _ROWS), (lon, "XDim"))
+        }
+        own = {lat.key: (_ROWS,), lon.key: ("XDim",)}
+        return [
+            replace(one, dims=own.get(one.key) or tuple(words.get(dim, dim) for dim in one.dims))
+            for one in found
+        ]
 
     def _fields(self, structure: str, group: h5py.Group, on_grid: bool) -> list[DataSet]:
         found = []

@@ -1,9 +1,10 @@
 """The structure and inventory of netCDF-4 files: VIIRS L1B and L2, ocean colour L2 and mapped L3.
 
 Such a file has no StructMetadata. Pixels of a swath lie where its variables latitude and longitude
-say, in whatever group. A mapped grid has the centres of its columns and rows in the variables lon
-and lat (CF conventions, section 5.1). The inventory is in global attributes, named as in LAADS's
-files (VIIRS Level 1B Product User's Guide, global attributes) or by ACDD (time_coverage_start).
+say, in whatever group. A grid has the centres of its columns and rows in one-dimensional variables
+of the root, lon and lat or longitude and latitude (CF conventions, section 5.1). The inventory is
+in global attributes, named as in LAADS's files (VIIRS Level 1B Product User's Guide, global
+attributes) or by ACDD (time_coverage_start).
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,7 +12,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from reprojection.container import NETCDF, AttributeValue, Container, DataSet
+from reprojection.container import LATITUDES, LONGITUDES, NETCDF, AttributeValue, Container, DataSet
 from reprojection.errors import UnreadableGranuleError
 from reprojection.read import odl
 from reprojection.read.structmetadata import FieldInfo, GridInfo, Structure, SwathInfo
@@ -41,9 +42,12 @@ def netcdf_structure(container: Container) -> Structure:
     mine = [one for one in container.datasets if one.structure == NETCDF]
     if not mine:
         return Structure(grids=(), swaths=())
-    axes = {one.name: one for one in mine if one.name in ("lat", "lon") and len(one.shape) == 1}
-    if len(axes) == 2:
-        return Structure(grids=(_grid(container, axes["lon"], axes["lat"], mine),), swaths=())
+    lat, lon = (
+        next((one for one in mine if one.dims == (dim,) and one.name.lower() in names), None)
+        for dim, names in (("YDim", LATITUDES), ("XDim", LONGITUDES))
+    )
+    if lat is not None and lon is not None:
+        return Structure(grids=(_grid(container, lon, lat, mine),), swaths=())
     fields = {
         one.name: FieldInfo(name=one.name, dtype=str(one.dtype), dims=one.dims) for one in mine
     }
@@ -80,8 +84,6 @@ def netcdf_inventory(
 
 def _grid(container: Container, lon: DataSet, lat: DataSet, fields: Sequence[DataSet]) -> GridInfo:
     across, down = _centres(container, lon), _centres(container, lat)
-    if down[0] < down[-1]:
-        raise UnreadableGranuleError("rows run northward, which no mapped product of NASA does")
     wide, high = (
         (across[-1] - across[0]) / (len(across) - 1),
         (down[0] - down[-1]) / (len(down) - 1),

@@ -65,7 +65,7 @@ class ProductChoice(_Document):
     the days around a window in which `nearest`, `previous` and `static` look for a date.
     """
 
-    name: str = Field(pattern=r"^[A-Za-z0-9_]{3,20}$")
+    name: str = Field(pattern=r"^[A-Za-z0-9_]{3,40}$")
     collection: Collection
     layers: tuple[Annotated[str, Field(min_length=1)], ...] = Field(
         min_length=1, max_length=_MOST_LAYERS

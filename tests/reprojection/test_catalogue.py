@@ -257,3 +257,13 @@ def test_axes_have_the_lengths_of_real_granules(granules: Path) -> None:
             for name, layer in found.layers.items():
                 lengths = tuple(length for _, length in layer.bands)
                 assert found.entry.bands_of(name) == lengths, (folder.name, name)
+
+
+def test_each_entry_names_the_document_it_is_taken_from_and_the_part_of_it() -> None:
+    for product in catalogue.products():
+        document, _, part = product.source.partition(", ")
+        assert len(document) > 10, product.name
+        words = ("section", "table", "field", "page", "bits")
+        assert any(word in part for word in words), f"{product.name}: {product.source}"
+        if product.name.startswith(("VNP", "VJ")):
+            assert "VIIRS" in document or "VNP" in document or "Black Marble" in document

@@ -10,10 +10,12 @@ import pytest
 from reprojection import catalogue
 from reprojection.catalogue import LayerEntry, Product
 from reprojection.catalogue.layers import Scaling
+from reprojection.errors import BadFormatError
 from reprojection.grid.grids import Lattice
 from reprojection.reproject import Options, reproject
 from reprojection.sample import products
 from reprojection.sample.products import Layout, write_product
+from tasks.request.document import ProductChoice
 from tools.products_table import OTHERS, PAGE, REAL, Form, page, share_read
 
 DAY = date(2020, 1, 1)
@@ -34,15 +36,31 @@ def test_real_granules_are_those_at_hand(granules: Path) -> None:
     assert there >= set(REAL)
 
 
-def write_mapped(path: Path) -> Path:
-    """A mapped netCDF-4 grid of one degree."""
+def write_mapped(path: Path, form: Form) -> Path:
+    """A netCDF-4 grid of one degree, in the form of the product's files."""
+    lat, lon = ("lat", "lon") if form == "netcdf grid" else ("latitude", "longitude")
+    north = 89.5 - np.arange(180)
+    values = np.broadcast_to(np.arange(180.0)[:, None], (180, 360))
     with netCDF4.Dataset(path, "w") as file:
         file.Conventions = "CF-1.6"
-        file.createDimension("lat", 180)
-        file.createDimension("lon", 360)
-        file.createVariable("lat", "f4", ("lat",))[:] = 89.5 - np.arange(180)
-        file.createVariable("lon", "f4", ("lon",))[:] = -179.5 + np.arange(360)
-        file.createVariable("Data", "f4", ("lat", "lon"), fill_value=-32767.0)[:] = 1.0
+        file.createDimension(lat, 180)
+        file.createDimension(lon, 360)
+        rows = file.createVariable(lat, "f4", (lat,))
+        file.createVariable(lon, "f4", (lon,))[:] = -179.5 + np.arange(360)
+        if form == "netcdf grid":
+            rows[:] = north
+            file.createVariable("Data", "f4", (lat, lon), fill_value=-32767.0)[:] = values
+            return path
+        rows[:] = north[::-1]
+        if form == "netcdf northward grid":
+            file.createVariable("Data", "f4", (lat, lon), fill_value=-999.0)[:] = values[::-1]
+            return path
+        for number, name in enumerate(("Data", "Cloud_Fraction")):
+            group = file.createGroup(name)
+            mean = group.createVariable("Mean", "f8", (lon, lat), fill_value=-9999.0)
+            mean[:] = values[::-1].T + 1000.0 * number
+            counts = group.createVariable("Pixel_Counts", "i4", (lon, lat), fill_value=-9999)
+            counts[:] = 7
     return path
 
 
@@ -51,8 +69,10 @@ def test_products_outside_the_catalogue_are_read_by_their_attributes(
     name: str, form: Form, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert catalogue.product(name, "1") is None
-    if form == "netcdf grid":
-        path = write_mapped(tmp_path / f"{name}.nc")
+    layer = "Data"
+    if form.startswith("netcdf") and "grid" in form:
+        path = write_mapped(tmp_path / f"{name}.A2020001.011.2020100000000.nc", form)
+        layer = "Data_Mean" if form == "netcdf grid of groups" else layer
     else:
         kind, _, geometry = form.rpartition(" ")
         formats = {"hdf5": "hdf5", "netcdf": "netcdf"}
@@ -76,5 +96,23 @@ def test_products_outside_the_catalogue_are_read_by_their_attributes(
             layers={"Data": LayerEntry()},
         )
         path = write_product(tmp_path, plain, "1", DAY)
-    found = reproject([path], "Data", GRID, Options(resampling="nearest"))
+    found = reproject([path], layer, GRID, Options(resampling="nearest"))
     assert found.valid().mean() > 0.9
+    if "grid" in form:  # rows count from the north, however the file stores them
+        assert (found.data[0, :4] == 44.0).all()
+        assert (found.data[0, -4:] == 46.0).all()
+
+
+def test_products_may_be_requested_by_name() -> None:
+    for name in (name for other in OTHERS for name in other.names.split()):
+        ProductChoice(name=name, collection="1", layers=("Data",))
+
+
+def test_binned_ocean_colour_is_refused_with_the_reason(tmp_path: Path) -> None:
+    path = tmp_path / "AQUA_MODIS.20200101.L3b.DAY.CHL.nc"
+    with netCDF4.Dataset(path, "w") as file:
+        group = file.createGroup("level-3_binned_data")
+        group.createDimension("binListDim", 10)
+        group.createVariable("chlor_a", "f4", ("binListDim",))[:] = 1.0
+    with pytest.raises(BadFormatError, match=r"bins on rings of the sphere.*mapped product"):
+        reproject([path], "chlor_a", GRID, Options())
