@@ -1,4 +1,4 @@
-"""Swaths onto a grid (S1) and coarse geolocation to fine (S2), against their peers.
+"""Swaths onto a grid (S1, S3) and coarse geolocation to fine (S2), against their peers.
 
     python -m bench.swath [--rounds N]
 
@@ -9,6 +9,10 @@ rule asks. Its tree searches with OpenMP, which takes all processors unless told
 process starts: each number of threads has a process of its own, and both sides that many. S2: the
 5 km geolocation of one granule to 1 km, against python-geotiepoints. Each side takes what it needs
 from latitudes and longitudes on; all take turns and are judged by medians.
+
+S3: the mean of all footprints of one 1 km granule in each pixel of 0.1 degrees, through `reproject`
+of a file that is held open, against pyresample's bucket average (needs dask), which counts a
+footprint whole where its centre lies.
 
 Memory: the three granules as files, through `reproject`, in a process of its own; its peak above
 what its imports take, beside the bound: decoded layers with geolocation, output, and 64 MiB.
@@ -21,7 +25,7 @@ import subprocess
 import sys
 import tempfile
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
 from importlib.util import find_spec
@@ -33,12 +37,12 @@ import numpy.typing as npt
 
 from bench.turns import Took, peak_mib, take_turns
 from modis.sphere import SPHERE_RADIUS
-from reprojection.grid.grids import Grid, modis_tile_grid
+from reprojection.grid.grids import Grid, Lattice, modis_tile_grid
 from reprojection.grid.orbit import SCAN_SECONDS, swath
 from reprojection.grid.targets import pixel_centres
 from reprojection.read.geolocation import Geolocation
 from reprojection.read.interpolation import AxisMap, interpolate_positions
-from reprojection.reproject import Options, reproject
+from reprojection.reproject import KEPT_BYTES, Options, keep_granules, reproject
 from reprojection.sample.hdfeos_write import (
     FieldToWrite,
     GranuleToWrite,
@@ -213,15 +217,61 @@ def s2(rounds: int) -> list[Row]:
     ]
 
 
+def s3(rounds: int) -> list[Row]:
+    """The exact average of one granule at 0.1 degrees."""
+    place = granule(*PASSES[0])
+    bounds = (place.lon.min(), place.lat.min(), place.lon.max(), place.lat.max())
+    grid = Lattice(crs="EPSG:4326", resolution=0.1).snap(bounds)
+    peer = "pyresample, bucket average"
+    with tempfile.TemporaryDirectory() as name:
+        (path,) = write_passes(Path(name), PASSES[:1])
+        keep_granules(KEPT_BYTES)
+        sides: dict[str, Callable[[], object]] = {
+            "ours": lambda: reproject([path], "Value", grid, Options(resampling="average"))
+        }
+        if find_spec("pyresample") is not None and find_spec("dask") is not None:
+            sides[peer] = _bucket_average(place, grid)
+        took = take_turns(sides, rounds)
+        keep_granules(0)
+    return [
+        Row(
+            case=f"S3 average of a 1 km swath onto {grid.width} x {grid.height}",
+            threads=1,
+            ours=took["ours"],
+            peer=peer,
+            theirs=took.get(peer),
+            goal=0.0,
+        )
+    ]
+
+
+def _bucket_average(place: Geolocation, grid: Grid) -> Callable[[], object]:
+    import dask
+    import dask.array
+    from pyresample.bucket import BucketResampler
+    from pyresample.geometry import AreaDefinition
+
+    shape = grid.width, grid.height
+    area = AreaDefinition("all", "all", "all", "EPSG:4326", *shape, grid.bounds)
+    values = (np.arange(place.lat.size) % 9973).reshape(place.lat.shape).astype(np.float64)
+
+    def average() -> object:
+        lon, lat, data = (dask.array.from_array(one, -1) for one in (place.lon, place.lat, values))
+        with dask.config.set(scheduler="synchronous"):
+            return BucketResampler(area, lon, lat).get_average(data).compute()
+
+    return average
+
+
 def _vectors(lat: npt.NDArray[np.float64], lon: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     phi, lam = np.radians(lat), np.radians(lon)
     return np.stack([np.cos(phi) * np.cos(lam), np.cos(phi) * np.sin(lam), np.sin(phi)], axis=-1)
 
 
-def write_passes(folder: Path) -> list[Path]:
+def write_passes(folder: Path, passes: Sequence[tuple[float, float]] = PASSES) -> list[Path]:
     """The granules of S1 as files of one int16 layer."""
     paths = []
-    for number, one in enumerate(PASSES):
+    for number, one in enumerate(passes):
         place = granule(*one)
         start = datetime(2012, 6, 1, 12, 5 * number, tzinfo=UTC)
         name = f"MYD99_L2.A{start:%Y%j.%H%M}.061.2012170000000.hdf"
@@ -309,7 +359,11 @@ def main() -> None:
         return
     rows = [
         row
-        for part in (*(s1_apart(threads, options.rounds) for threads in (1, 2)), s2(options.rounds))
+        for part in (
+            *(s1_apart(threads, options.rounds) for threads in (1, 2)),
+            s2(options.rounds),
+            s3(options.rounds),
+        )
         for row in part
     ]
     held = memory()

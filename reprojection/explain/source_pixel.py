@@ -14,7 +14,7 @@ from reprojection.grid.targets import pixel_centres, pixel_metres
 from reprojection.read.granule import Granule
 from reprojection.read.granule_layer import GranuleHeader, located
 from reprojection.read.qa import Reason
-from reprojection.warp.from_swaths import points_along, points_grid
+from reprojection.warp.from_swaths import corners_grid, squares_along
 from reprojection.warp.swath import Swath, nearest
 
 Why = npt.NDArray[np.uint8]
@@ -53,7 +53,7 @@ def counting_pixel(
     if place.grid is not None:
         return _counting_in_tile(place.grid, pixel, why)
     swath = Swath.of(located(granule, place))
-    finer = points_grid(pixel, points_along(swath, pixel))
+    finer = corners_grid(pixel, squares_along(swath, pixel))
     seen = np.unique(nearest(swath, pixel_centres(finer)))
     seen = seen[(seen >= 0) & (why.ravel()[seen] == Reason.VALID)]
     if not seen.size:

@@ -23,7 +23,7 @@ REMEDY = (
 )
 """What to do where the kernels are absent."""
 
-_VERSION = 7
+_VERSION = 8
 _LIBRARY = Path(__file__).with_name("libkernels.so")
 _log = logging.getLogger(__name__)
 

@@ -1,10 +1,7 @@
 """Statistics of a swath's footprints in each pixel: average, count, std, min, max and mode.
 
-Every footprint counts by its share of the pixel's ground: the part that is nearest to it, by the
-rule that heads `reprojection/warp/swath.py`. Shares are measured at points spread evenly over the
-pixel, at least two along the side of the granule's smallest footprints, however large the pixel is.
-So no footprint inside a pixel is left out, and a share errs by less than a quarter of a small
-footprint's outline.
+Every footprint counts by its share of the pixel's ground, the part that is nearest to it
+(`reprojection/warp/footprint_shares.py`), however large the pixel is.
 """
 
 from dataclasses import dataclass, field
@@ -15,16 +12,17 @@ import numpy.typing as npt
 
 from reprojection.read.qa import Reason
 from reprojection.read.raster import Pixels
+from reprojection.warp.footprint_shares import Shares
 
 Statistic = Literal["average", "count", "std", "min", "max", "mode"]
 
-Index = npt.NDArray[np.intp]
+Index = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
 
 @dataclass(kw_only=True)
 class FootprintStatistics:
-    """Takes in what points see, some at a time, for a number of pixels; then gives a statistic.
+    """Takes in shares of footprints, some at a time, for some pixels; then gives a statistic.
 
     `values`, `why` and `zenith` are those of the granule's footprints, flat.
     """
@@ -34,7 +32,7 @@ class FootprintStatistics:
     why: npt.NDArray[np.uint8]
     zenith: npt.NDArray[np.float32]
     method: Statistic
-    _points: list[tuple[Index, Index, Floats]] = field(default_factory=list, init=False)
+    _shares: list[tuple[Index, Index, Floats]] = field(default_factory=list, init=False)
     _reasons: npt.NDArray[np.uint8] = field(init=False)
     _seen: npt.NDArray[np.bool_] = field(init=False)
 
@@ -42,26 +40,19 @@ class FootprintStatistics:
         self._reasons = np.zeros(self.pixels, np.uint8)
         self._seen = np.zeros(self.pixels, np.bool_)
 
-    def add_pixels(self, numbers: Index, seen: npt.NDArray[np.int32]) -> None:
-        """Add points of some pixels, by number: a row of footprints for each."""
-        ordered = np.sort(seen, axis=1)
-        first = np.ones(ordered.shape, np.bool_)
-        first[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
-        at = np.flatnonzero(first.ravel())
-        counts = np.diff(np.append(at, ordered.size)).astype(np.float64)
-        footprints = ordered.ravel()[at].astype(np.intp)
-        pixels = numbers[at // ordered.shape[1]]
-        there = footprints >= 0
-        pixels, footprints, counts = pixels[there], footprints[there], counts[there]
-        self._seen[pixels] = True
-        np.maximum.at(self._reasons, pixels, self.why[footprints])
-        good = self.why[footprints] == Reason.VALID
-        self._points.append((pixels[good], footprints[good], counts[good]))
+    def add(self, found: Shares) -> None:
+        """Add shares of footprints in pixels, by number."""
+        self._seen[found.pixel] = True
+        why = self.why[found.footprint]
+        np.maximum.at(self._reasons, found.pixel, why)
+        good = why == Reason.VALID
+        self._shares.append((found.pixel[good], found.footprint[good], found.share[good]))
 
     def result(self) -> tuple[Index, Pixels, npt.NDArray[np.uint8], npt.NDArray[np.float32]]:
         """Return the pixels that see anything: their numbers, statistic, reason and mean zenith."""
+        nothing = np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0)
         pixels, footprints, shares = (
-            np.concatenate(part) for part in zip(*self._points, strict=True)
+            np.concatenate(part) for part in zip(nothing, *self._shares, strict=True)
         )
         total = np.bincount(pixels, shares, self.pixels)
         some = np.maximum(total, 1.0)
@@ -74,7 +65,7 @@ class FootprintStatistics:
     def _statistic(self, pixels: Index, footprints: Index, shares: Floats, some: Floats) -> Pixels:
         stored = self.values[footprints]
         if self.method == "count":
-            # A pixel's points may have been added in parts: a footprint counts once all the same.
+            # A pixel's shares may have been added in parts: a footprint counts once all the same.
             both = np.unique(pixels * self.values.size + footprints)
             return np.bincount(both // self.values.size, minlength=self.pixels).astype(np.float64)
         if self.method in ("min", "max"):

@@ -20,6 +20,7 @@ from reprojection.read.granule_layer import UNDATED, GranuleHeader, Rule, locate
 from reprojection.read.kept import Memory, nbytes, opened
 from reprojection.read.qa import Reason
 from reprojection.read.raster import Pixels
+from reprojection.warp.footprint_shares import footprint_shares
 from reprojection.warp.footprint_statistics import FootprintStatistics, Statistic
 from reprojection.warp.merge import Follower, Merged, Merger, nominal_zenith
 from reprojection.warp.swath import Swath, nearest
@@ -252,12 +253,12 @@ class _Look:
         return nearest(swath, self._targets, candidates=candidates, threads=self.threads).ravel()
 
 
-def points_along(swath: Swath, grid: Grid) -> int:
-    """Return the number of points along a pixel's side: two per finest footprint across it."""
+def squares_along(swath: Swath, grid: Grid) -> int:
+    """Return the number of squares along a pixel's side: three per two finest footprints."""
     if not swath.finest > 0.0:
         return 4
     side = pixel_metres(grid) / SPHERE_RADIUS
-    return max(4, math.ceil(2.0 * side / swath.finest))
+    return max(4, math.ceil(1.5 * side / swath.finest))
 
 
 def _statistic(
@@ -265,10 +266,10 @@ def _statistic(
 ) -> _Seen:
     """Compute a statistic of what a granule shows in some rows, as `_Look.at` returns it."""
     swath = granule.footprints.swath
-    per = points_along(swath, grid)
-    centres = Centres(points_grid(grid, per))
+    per = squares_along(swath, grid)
+    centres = Centres(corners_grid(grid, per))
     parts = []
-    # A row of pixels at a time, or several where points are few; of large pixels a part of a row.
+    # A row of pixels at a time, or several where squares are few; of large pixels a part of a row.
     rows_at_once = max(1, _POINTS_AT_ONCE // (grid.width * per * per))
     lines_at_once = max(1, _POINTS_AT_ONCE // (grid.width * per))
     for top in range(first, last, rows_at_once):
@@ -280,41 +281,28 @@ def _statistic(
             zenith=granule.footprints.zenith,
             method=method,
         )
-        for line in range(top * per, bottom * per, max(lines_at_once, per)):
-            end = min(line + max(lines_at_once, per), bottom * per)
-            for some in range(line, end, lines_at_once):
-                until = min(some + lines_at_once, end)
-                targets = centres.rows(some, until)
-                seen = nearest(swath, targets, candidates=granule.candidates, threads=threads)
-                _add_lines(found, seen, some - top * per, per)
+        for line in range(top * per, bottom * per, lines_at_once):
+            end = min(line + lines_at_once, bottom * per)
+            corners = centres.rows(line, end + 1)
+            seen = nearest(swath, corners, candidates=granule.candidates, threads=threads)
+            if (seen >= 0).any():
+                begun = line - top * per
+                found.add(
+                    footprint_shares(swath, corners, seen, per=per, begun=begun, threads=threads)
+                )
         at, *rest = found.result()
         parts.append((at + (top - first) * grid.width, *rest))
     at, value, reason, angle = (np.concatenate(column) for column in zip(*parts, strict=True))
     return at, value, reason, angle
 
 
-def _add_lines(
-    found: FootprintStatistics, seen: npt.NDArray[np.int32], line: int, per: int
-) -> None:
-    """Add lines of points, the first of which has this number in the rows of pixels."""
-    width = seen.shape[1] // per
-    while len(seen):
-        row, begun = divmod(line, per)
-        whole = 0 if begun else len(seen) // per
-        many = per - begun if not whole else whole * per
-        part, seen, line = seen[:many], seen[many:], line + many
-        rows = whole or 1
-        by_pixel = part.reshape(rows, -1, width, per).transpose(0, 2, 1, 3)
-        numbers = row * width + np.arange(rows * width)
-        found.add_pixels(numbers, by_pixel.reshape(rows * width, -1))
-
-
-def points_grid(grid: Grid, per: int) -> Grid:
-    """Make a grid with `per` x `per` pixels in each pixel of another; its centres are points."""
+def corners_grid(grid: Grid, per: int) -> Grid:
+    """Make a grid whose pixel centres are the corners of `per` x `per` squares in each pixel."""
     a, b, c, d, e, f = grid.transform
+    a, b, d, e = a / per, b / per, d / per, e / per
     return Grid(
         crs=grid.crs,
-        transform=(a / per, b / per, c, d / per, e / per, f),
-        width=grid.width * per,
-        height=grid.height * per,
+        transform=(a, b, c - 0.5 * (a + b), d, e, f - 0.5 * (d + e)),
+        width=grid.width * per + 1,
+        height=grid.height * per + 1,
     )

@@ -220,7 +220,7 @@ class ReprojectSpec(_Spec):
     # 2: numbers in text are read, codes that the catalogue lacked are masked, and rasters name the
     # convention of scale and offset.
     # 3: on the tiles' own grid pixels beyond the map's rim are kept.
-    # 4: averages of swaths look at every footprint of a pixel, not from 16 x 16 points at most.
+    # 4: averages of swaths take every footprint by its area, not 16 x 16 points at most.
     algorithm: ClassVar[int] = 4
 
     later: ClassVar[frozenset[str]] = frozenset({"missing", "missing_unnamed", "driver", "clamp"})

@@ -8,12 +8,15 @@ from numpy.typing import NDArray
 
 from reprojection.grid.grids import Grid, Lattice
 from reprojection.grid.targets import Centres
+from reprojection.kernels import kernels
+from reprojection.read.geolocation import Geolocation
 from reprojection.read.granule import open_granule
 from reprojection.read.qa import reasons
 from reprojection.reproject import Options, reproject
 from reprojection.sample.hdfeos_write import FieldToWrite, SwathToWrite, write_granule
 from reprojection.warp import from_swaths
-from reprojection.warp.from_swaths import points_grid
+from reprojection.warp.footprint_shares import Shares, footprint_shares
+from reprojection.warp.from_swaths import corners_grid, squares_along
 from reprojection.warp.swath import Swath, nearest
 from tests.reprojection.reading_samples import wrap_up
 
@@ -51,6 +54,83 @@ def swath(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("swath") / granule.local_name
     write_granule(path, granule)
     return path
+
+
+def points_grid(grid: Grid, per: int) -> Grid:
+    """A grid with `per` x `per` pixels in each pixel of another; their centres are points."""
+    a, b, c, d, e, f = grid.transform
+    return Grid(
+        crs=grid.crs,
+        transform=(a / per, b / per, c, d / per, e / per, f),
+        width=grid.width * per,
+        height=grid.height * per,
+    )
+
+
+def shares_of(footprints: Swath, grid: Grid, *, threads: int = 1) -> tuple[Shares, int]:
+    """Shares of footprints in the pixels of a grid, and the squares of a pixel."""
+    per = squares_along(footprints, grid)
+    squares = corners_grid(grid, per)
+    corners = Centres(squares).rows(0, squares.height)
+    seen = nearest(footprints, corners)
+    found = footprint_shares(footprints, corners, seen, per=per, begun=0, threads=threads)
+    return found, per * per
+
+
+def footprints_of(path: Path) -> Swath:
+    with open_granule(path) as granule:
+        return Swath.of(granule.geolocation("Depth"))
+
+
+def test_shares_are_those_of_very_many_points(swath: Path) -> None:
+    footprints = footprints_of(swath)
+    found, squares = shares_of(footprints, GRID)
+    points = points_grid(GRID, 4 * DENSE)
+    seen = nearest(footprints, Centres(points).rows(0, 4 * DENSE))[:, : 4 * DENSE]
+    truth = np.bincount(seen[seen >= 0], minlength=footprints.lat.size) / (4 * DENSE) ** 2
+    mine = np.zeros(footprints.lat.size)
+    first = found.pixel == 0
+    mine[found.footprint[first]] = found.share[first] / squares
+    some = (truth > 0) | (mine > 0)
+    error = (mine - truth)[some] / truth[some].mean()
+    # Two points along a footprint's side gave 0.2 and 0.6.
+    assert error.std() < 0.03
+    assert np.abs(error).max() < 0.15
+    assert np.isclose(found.share[first].sum(), squares)
+
+
+def test_shares_of_a_regular_lattice_are_rectangles() -> None:
+    rows, columns = np.indices((80, 90)).astype(np.float64)
+    lat, lon = 2.0 - 0.05 * rows, 10.0 + 0.05 * columns
+    place = Geolocation(lat=lat, lon=lon, sensor_zenith=None, scan_lines=1)
+    # Pixels of 2.4 by 2.4 footprints, the first of which begins a tenth inside a footprint.
+    grid = Grid(crs="EPSG:4326", transform=(0.12, 0, 10.98, 0, -0.12, 1.02), width=2, height=2)
+    found, squares = shares_of(Swath.of(place), grid)
+    half = np.array([-0.025, 0.025])
+    for pixel, west, north in ((0, 10.98, 1.02), (3, 11.1, 0.9)):
+        at = found.pixel == pixel
+        for number, share in zip(found.footprint[at], found.share[at], strict=True):
+            row, column = divmod(int(number), 90)
+            wide = np.clip(lon[row, column] + half, west, west + 0.12)
+            high = np.clip(lat[row, column] + half, north - 0.12, north)
+            exact = np.diff(wide)[0] * np.diff(high)[0] / 0.0144
+            assert abs(share / squares - exact) < 0.003
+
+
+def test_shares_are_the_same_without_kernels_and_in_threads(
+    swath: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    footprints = footprints_of(swath)
+    # Over the granule's corner, so that its rim is there, too.
+    grid = Lattice(crs="EPSG:4326", resolution=0.2).snap((7.3, 45.6, 8.1, 46.2))
+    compiled, _ = shares_of(footprints, grid)
+    threads, _ = shares_of(footprints, grid, threads=2)
+    monkeypatch.setattr(kernels, "available", lambda: False)
+    plain, _ = shares_of(footprints, grid)
+    for name in ("pixel", "footprint", "share"):
+        assert np.array_equal(getattr(compiled, name), getattr(plain, name))
+        assert np.array_equal(np.sort(getattr(compiled, name)), np.sort(getattr(threads, name)))
+    assert len(compiled.pixel) > 500
 
 
 def seen_by_pixel(path: Path, layer: str, grid: Grid) -> list[NDArray[np.generic]]:
