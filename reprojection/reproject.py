@@ -25,8 +25,9 @@ from reprojection.grid.grids import Grid
 from reprojection.grid.targets import pixel_metres
 from reprojection.read.encoding import Encoding, floating_encoding, stored_encoding
 from reprojection.read.granule_layer import UNDATED, GranuleHeader, find_places, place_in
-from reprojection.read.kept import KEPT_BYTES, keep_granules, one_call
+from reprojection.read.kept import KEPT_BYTES, keep_granules, one_call, opened
 from reprojection.read.raster import Band, Parameter, Pixels, Provenance, Raster
+from reprojection.read.temperatures import has_temperatures, temperatures
 from reprojection.resampling import METHODS, STATISTICS, SWATH_METHODS, TRAITS, Method
 from reprojection.warp.from_swaths import Driving, newest_of_each_swath, swaths_onto_grid
 from reprojection.warp.from_tiles import newest_of_each_place, tiles_onto_grid, window_of
@@ -41,12 +42,14 @@ __all__ = [
     "Merge",
     "Options",
     "Raster",
+    "Units",
     "keep_granules",
     "reproject",
 ]
 
 Merge = Literal["nadir", "latest", "mean", "first"]
 ExtraBand = Literal["count", "source", "reason"]
+Units = Literal["stored", "physical", "brightness"]
 
 ALGORITHM = "5"
 """Version of the pixels, recorded in provenance.
@@ -94,7 +97,8 @@ class Options:
         mask: Whether pixels with codes, or outside the valid range, are empty; True by default.
             False leaves only fill empty, and allows no `qa`.
         units: "stored" (the default) keeps the granule's integers with scale and offset;
-            "physical" gives float32 in the layer's units.
+            "physical" gives float32 in the layer's units; "brightness" the same, and brightness
+            temperatures in kelvin for the radiances of level 1B's thermal bands.
         codes: "mask" (the default) leaves pixels with a code empty; "keep" adds a band of codes.
         search: For the nearest source pixel: "footprint" (the default) takes it whatever it holds;
             "valid" takes the nearest with a value, within the footprint's radius.
@@ -112,7 +116,7 @@ class Options:
     merge: Merge = "nadir"
     qa: str | Mapping[str, Mapping[str, Sequence[int]]] | None = None
     mask: bool = True
-    units: Literal["stored", "physical"] = "stored"
+    units: Units = "stored"
     codes: Literal["mask", "keep"] = "mask"
     search: Literal["footprint", "valid"] = "footprint"
     extra_bands: tuple[ExtraBand, ...] = ()
@@ -176,7 +180,7 @@ def _reproject(
     product: Product | None,
     threads: int,
 ) -> Raster:
-    places = _agreeing(find_places(paths, layer))
+    places = _agreeing(find_places(paths, layer), options)
     if places[0].grid is None:
         places = newest_of_each_swath(places)
     else:
@@ -234,21 +238,25 @@ def _driving(places: Sequence[GranuleHeader], options: Options) -> Driving | Non
     return Driving(places=theirs, rule=driver.qa, resampling=method)
 
 
-def _agreeing(places: list[GranuleHeader]) -> list[GranuleHeader]:
-    """Check that granules are of one product and one kind of layer, and tiles of one date."""
+def _agreeing(places: list[GranuleHeader], options: Options) -> list[GranuleHeader]:
+    """Check that granules are of one product and one kind of layer, and tiles of one date.
+
+    Scales may differ between granules of level 1B: physical values of all belong together.
+    """
     first = places[0]
     for place in places[1:]:
         same = (
             (place.product, place.collection) == (first.product, first.collection)
             and (place.grid is None) == (first.grid is None)
             and place.layer.dtype == first.layer.dtype
-            and (place.layer.scale, place.layer.offset) == (first.layer.scale, first.layer.offset)
+            and (_scale(place) == _scale(first) or _may_differ(place, options))
             and place.layer.scale_problem == first.layer.scale_problem
         )
         if not same:
             raise ChoiceRefusedError(
                 f"{place.name} and {first.name} do not belong in one raster: product, collection, "
                 "type and scale of the layer must agree"
+                + (", or units be physical" if _may_differ(place, _PHYSICAL) else "")
             )
         if first.grid is not None and place.start.date() != first.start.date():
             raise ChoiceRefusedError(
@@ -256,6 +264,17 @@ def _agreeing(places: list[GranuleHeader]) -> list[GranuleHeader]:
                 f"{place.start:%Y-%m-%d}; give the tiles of one date at a time"
             )
     return places
+
+
+_PHYSICAL = Options(units="physical")
+
+
+def _scale(place: GranuleHeader) -> tuple[float, float]:
+    return place.layer.scale, place.layer.offset
+
+
+def _may_differ(place: GranuleHeader, options: Options) -> bool:
+    return bool(place.layer.band_scales) and _is_physical(place, options)
 
 
 def _resampling(place: GranuleHeader, entry: Product | None, grid: Grid, options: Options) -> str:
@@ -298,6 +317,11 @@ def _check(place: GranuleHeader, method: str, options: Options) -> None:
             f"physical units of layer {name!r} are unknown: {place.layer.scale_problem}; ask for "
             "units: stored, and scale the values by the product's user guide"
         )
+    if options.units == "brightness" and method == "std" and _is_radiance(place):
+        raise ChoiceRefusedError(
+            f"the standard deviation of layer {name!r} is of radiances, which is no temperature; "
+            "choose average, min or max, or units: physical"
+        )
     if kind is not LayerKind.CONTINUOUS and TRAITS[method].blends:
         raise ChoiceRefusedError(
             f"{method!r} would blend layer {name!r}, whose values are a {kind.value}; choose "
@@ -308,6 +332,11 @@ def _check(place: GranuleHeader, method: str, options: Options) -> None:
             f"merge 'mean' would blend layer {name!r}, whose values are a {kind.value}; choose "
             "nadir, latest or first"
         )
+
+
+def _is_radiance(place: GranuleHeader) -> bool:
+    entry = catalogue.product(place.product, place.collection)
+    return has_temperatures(entry.layer(place.layer.name) if entry else None)
 
 
 def _words(choices: Sequence[str]) -> str:
@@ -334,7 +363,7 @@ def _encoding(places: Sequence[GranuleHeader], options: Options, method: str) ->
 
 
 def _is_physical(place: GranuleHeader, options: Options) -> bool:
-    return options.units == "physical" and place.layer.kind is LayerKind.CONTINUOUS
+    return options.units != "stored" and place.layer.kind is LayerKind.CONTINUOUS
 
 
 def _raster(
@@ -349,7 +378,15 @@ def _raster(
     values: Pixels = merged.values
     scale, offset = encoding.scale, encoding.offset
     dtype = encoding.dtype
-    if _is_physical(places[0], options):
+    units = encoding.units
+    by_stored = _temperatures(places[0], options, method)
+    if by_stored is not None:
+        # Means are of radiances, which are linear in stored values; temperatures are not.
+        dtype, units = np.dtype(np.float32), "K"
+        values = np.interp(values.astype(np.float64), np.arange(len(by_stored)), by_stored)
+        values = values.astype(np.float32)
+        scale, offset = 1.0, 0.0
+    elif _is_physical(places[0], options):
         dtype = np.dtype(np.float32)
         values = _physical(values, scale, offset)
         scale, offset = 1.0, 0.0
@@ -382,11 +419,21 @@ def _raster(
         bands=tuple(bands),
         scale=scale,
         offset=offset,
-        units=encoding.units,
+        units=units,
         codes={} if counted else {**(layer.classes if is_class else {}), **layer.codes},
         colours=colours_of(layer.classes) if is_class and dtype.kind == "u" else {},
         provenance=_provenance(places, grid, options, method),
     )
+
+
+def _temperatures(
+    place: GranuleHeader, options: Options, method: str
+) -> npt.NDArray[np.float64] | None:
+    """Return the brightness temperature of each stored value, if such are asked for."""
+    if options.units != "brightness" or method == "count" or not _is_radiance(place):
+        return None
+    with opened(place.path) as (granule, _):
+        return temperatures(granule, place.layer)
 
 
 def _physical(values: Pixels, scale: float, offset: float) -> npt.NDArray[np.float32]:
@@ -414,13 +461,15 @@ def _provenance(
         parameters=_parameters(options, method, is_swath=places[0].grid is None),
         operation=used.description,
         accuracy=used.accuracy,
-        scaling=_scaling(places[0]),
+        scaling=_scaling(places[0], options, method),
         software=_software(),
     )
 
 
-def _scaling(place: GranuleHeader) -> str:
+def _scaling(place: GranuleHeader, options: Options, method: str) -> str:
     problem = place.layer.scale_problem
+    if options.units == "brightness" and method != "count" and _is_radiance(place):
+        return f"brightness temperature of the radiance {place.layer.convention}"
     return f"unknown: {problem}" if problem else place.layer.convention
 
 

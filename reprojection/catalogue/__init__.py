@@ -79,7 +79,10 @@ class LayerEntry(_Entry):
 
     `codes` are stored values that are not data, `classes` name the values of a class layer.
     `resolution` is the layer's own in metres if it differs from its product's. `scaled_by` says by
-    which scales and offsets of each band (`reflectance_scales`) physical values are made.
+    which scales and offsets of each band (`reflectance_scales`) physical values are made. Of
+    radiances, `planck` has the central wavenumber (1/cm), slope and intercept (K) of each band, by
+    the first three letters of the product; `temperatures` names the file's own table of brightness
+    temperatures, with `*` for the layer's name.
     """
 
     kind: LayerKind = LayerKind.CONTINUOUS
@@ -97,6 +100,8 @@ class LayerEntry(_Entry):
     valid_range: tuple[int | float, int | float] | None = None
     resolution: float | None = Field(None, gt=0)
     scaled_by: Literal["reflectance", "radiance"] | None = None
+    planck: dict[str, tuple[tuple[float, float, float], ...]] = Field(default_factory=dict)
+    temperatures: str = ""
     title: str = ""
 
     @field_validator("codes", "classes", mode="before")

@@ -23,7 +23,7 @@ from reprojection.read.granule import Granule, open_granule
 from reprojection.read.granule_layer import GranuleHeader, find_places, located
 from reprojection.read.qa import DecodedField, Reason
 from reprojection.read.raster import Description
-from reprojection.reproject import Driver, ExtraBand, Merge, Options, reproject
+from reprojection.reproject import Driver, ExtraBand, Merge, Options, Units, reproject
 from reprojection.write.write import open_raster
 
 _Rule = str | None
@@ -247,7 +247,7 @@ def options_of(said: Description) -> Options:
         if isinstance(rule, str) and rule.startswith("{")
         else cast(_Rule, rule),
         mask=bool(chosen.get("mask", True)),
-        units=cast(Literal["stored", "physical"], chosen.get("units", "stored")),
+        units=cast(Units, chosen.get("units", "stored")),
         codes=cast(Literal["mask", "keep"], chosen.get("codes", "mask")),
         search=cast(Literal["footprint", "valid"], chosen.get("search", "footprint")),
         extra_bands=cast(tuple[ExtraBand, ...], tuple(extra.split(",")) if extra else ()),

@@ -134,7 +134,9 @@ def _notes(
             notes.append("GDAL does not apply the QA rule")
     if on_tiles and chosen.get("search") == "valid":
         notes.append("GDAL leaves a pixel empty where the nearest source pixel is fill")
-    if chosen.get("units") == "physical" and (layer.scale, layer.offset) != (1.0, 0.0):
+    if chosen.get("units") == "brightness":
+        notes.append("GDAL gives stored values; the raster's are physical or, of radiances, kelvin")
+    elif chosen.get("units") == "physical" and (layer.scale, layer.offset) != (1.0, 0.0):
         notes.append(
             f"GDAL gives stored values; the raster's are stored * {layer.scale} + {layer.offset}"
         )

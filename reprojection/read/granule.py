@@ -167,6 +167,18 @@ class Granule:
             [self.read(replace(base, index=index)) for index in np.ndindex(*sizes)], axis=0
         )
 
+    def read_table(self, name: str) -> npt.NDArray[np.float64]:
+        """Read a data set that is no raster, whole, as float64.
+
+        Raises UnknownLayerError for an unknown name, and UnreadableGranuleError if the values
+        cannot be decoded.
+        """
+        for dataset in self._container.datasets:
+            if dataset.name == name:
+                start = (0,) * len(dataset.shape)
+                return self._container.read(dataset, start, dataset.shape).astype(np.float64)
+        raise UnknownLayerError(name, self.others)
+
     def verify(self) -> None:
         """Read every value of every data set, some rows at a time; keep none.
 

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from typing import cast
@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from modis.axes import Shape
 from modis.sphere import SPHERE_RADIUS
+from reprojection.catalogue.layers import Layer
 from reprojection.grid.grids import Grid
 from reprojection.grid.targets import Centres, Targets, pixel_metres
 from reprojection.read.encoding import Encoding
@@ -99,7 +100,9 @@ def swaths_onto_grid(
     out = Merged.empty(grid.shape, encoding.dtype, encoding.nodata, codes=codes, extra=extra)
     rows = max(1, _PIXELS_AT_ONCE // grid.width)
     read: Iterable[tuple[_Granule, _Granule | None]] = (
-        _read_pair(place, rule, driving, number, mask=mask, search_valid=search_valid)
+        _read_pair(
+            place, rule, driving, number, encoding=encoding, mask=mask, search_valid=search_valid
+        )
         for number, place in enumerate(places)
     )
     read = read if rows >= grid.height else list(read)
@@ -186,17 +189,30 @@ def _read_pair(
     driving: Driving | None,
     number: int,
     *,
+    encoding: Encoding,
     mask: bool,
     search_valid: bool,
 ) -> tuple[_Granule, _Granule | None]:
     """Read a granule's layer and its driving layer, which may share their footprints."""
-    granule = _read(place, rule, mask=mask, search_valid=search_valid)
+    granule = _rescaled(
+        _read(place, rule, mask=mask, search_valid=search_valid), place.layer, encoding
+    )
     theirs = driving.places[number] if driving is not None else None
     if driving is None or theirs is None:
         return granule, None
     known = granule.footprints
     leader = _read(theirs, driving.rule, mask=mask, search_valid=search_valid, known=known)
     return granule, leader
+
+
+def _rescaled(granule: _Granule, layer: Layer, encoding: Encoding) -> _Granule:
+    """Bring stored values to the raster's scale; scales of level 1B differ between granules."""
+    if not layer.band_scales or (layer.scale, layer.offset) == (encoding.scale, encoding.offset):
+        return granule
+    if np.dtype(encoding.dtype).kind != "f":
+        raise AssertionError(f"values of {layer.name} are brought to another scale as floats alone")
+    physical = granule.values.astype(np.float64) * layer.scale + layer.offset
+    return replace(granule, values=(physical - encoding.offset) / encoding.scale)
 
 
 _Seen = tuple[npt.NDArray[np.intp], Pixels, Reasons, npt.NDArray[np.float32]]

@@ -107,6 +107,10 @@ def reproject_files(
         ),
     ] = None,
     physical: Annotated[bool, typer.Option("--physical", help="float32 in units.")] = False,
+    brightness: Annotated[
+        bool,
+        typer.Option("--brightness", help="float32: kelvin for thermal bands of level 1B."),
+    ] = False,
     no_mask: Annotated[
         bool, typer.Option("--no-mask", help="Keep all but fill values; not with --qa.")
     ] = False,
@@ -139,7 +143,7 @@ def reproject_files(
         merge=merge.value,
         qa=quality_rule(qa or []),
         mask=not no_mask,
-        units="physical" if physical else "stored",
+        units="brightness" if brightness else "physical" if physical else "stored",
         codes=codes.value,
         search=search.value,
         extra_bands=tuple(band.value for band in extra or ()),

@@ -235,7 +235,7 @@ class ReprojectSpec(_Spec):
     merge: str = "nadir"
     qa: str = ""  # canonical JSON of the QA rule, or a preset's name
     mask: bool = True
-    units: Literal["stored", "physical"] = "stored"
+    units: Literal["stored", "physical", "brightness"] = "stored"
     codes: Literal["mask", "keep"] = "mask"
     extra_bands: tuple[str, ...] = ()
     day_night: Literal["any", "day", "night"] = "any"

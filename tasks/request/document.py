@@ -358,7 +358,7 @@ class Request(_Document):
     merge: Merge = "nadir"
     qa: Literal["best", "good"] | dict[str, dict[str, tuple[int, ...]]] | None = None
     mask: bool = True
-    units: Literal["stored", "physical"] = "stored"
+    units: Literal["stored", "physical", "brightness"] = "stored"
     codes: Literal["mask", "keep"] = "mask"
     extra_bands: tuple[Literal["count", "source", "reason"], ...] = ()
     clamp: bool = False

@@ -37,7 +37,7 @@ class ResolvedLayer:
     merge: str
     qa: str
     mask: bool
-    units: Literal["stored", "physical"]
+    units: Literal["stored", "physical", "brightness"]
     reach: float
     whole_pixel: bool
 

@@ -7,12 +7,14 @@ import h5py
 import netCDF4
 import numpy as np
 import pytest
+from pyhdf.SD import SD, SDC
 
 from reprojection import catalogue
-from reprojection.errors import NoGeolocationError, UnknownLayerError
+from reprojection.errors import ChoiceRefusedError, NoGeolocationError, UnknownLayerError
 from reprojection.grid.grids import Lattice
 from reprojection.read.granule import open_granule
 from reprojection.read.outline import outline
+from reprojection.read.temperatures import monochromatic
 from reprojection.reproject import Options, reproject
 from reprojection.sample.products import write_product
 
@@ -50,6 +52,75 @@ def test_radiance_of_emissive_bands(tmp_path: Path) -> None:
     path = generated(tmp_path, "MYD021KM", "61")
     found = reproject([path], "EV_1KM_Emissive[10]", GRID, Options(units="physical"))
     assert found.provenance.scaling.startswith("radiance_scales * (stored - radiance_offsets)")
+
+
+def test_brightness_temperature_of_modis_is_that_of_its_radiance(tmp_path: Path) -> None:
+    path = generated(tmp_path, "MYD021KM", "61")
+    name = "EV_1KM_Emissive[10]"  # band 31
+    radiance = reproject([path], name, GRID, Options(units="physical"))
+    found = reproject([path], name, GRID, Options(units="brightness"))
+    there = found.valid()
+    assert there.any()
+    assert np.array_equal(there, radiance.valid() & (radiance.data[0] > 0.0))
+    # Planck's law at the wavelength of the band, as the inverse gives it back.
+    metres = 1e-2 / 907.6813
+    kelvin = 0.9995270 * found.data[0][there].astype(float) + 0.1343433
+    h, c, k = 6.6260755e-34, 2.9979246e8, 1.380658e-23
+    planck = 2e-6 * h * c**2 / metres**5 / np.expm1(h * c / (metres * k * kelvin))
+    assert np.allclose(planck, radiance.data[0][there], rtol=2e-3)
+    assert (found.units, found.scale, found.data.dtype.name) == ("K", 1.0, "float32")
+    assert found.provenance.scaling.startswith("brightness temperature of the radiance")
+    # Reflective bands have none, and stay what they are in physical units.
+    other = "EV_1KM_RefSB[3]"
+    one, two = (
+        reproject([path], other, GRID, Options(units=u)) for u in ("physical", "brightness")
+    )
+    assert np.array_equal(one.data, two.data, equal_nan=True)
+    with pytest.raises(ChoiceRefusedError, match="no temperature"):
+        reproject([path], name, GRID, Options(units="brightness", resampling="std"))
+
+
+def test_a_worked_brightness_temperature() -> None:
+    # Some 9.5 W/m2/um/sr are what a black body of 300 K radiates at 11 um.
+    metres = 1e-2 / 908.0884
+    h, c, k = 6.6260755e-34, 2.9979246e8, 1.380658e-23
+    radiance = 2e-6 * h * c**2 / metres**5 / np.expm1(h * c / (metres * k * 300.0))
+    assert 9.0 < radiance < 10.0
+    assert np.allclose(monochromatic(np.array([radiance]), 908.0884), 300.0)
+
+
+def test_brightness_temperature_of_viirs_is_that_of_the_file_s_table(tmp_path: Path) -> None:
+    path, place = generated(tmp_path, "VNP02MOD", "2"), generated(tmp_path, "VNP03MOD", "2")
+    with h5py.File(path, "a") as file:
+        table = 200.0 + np.arange(65536) / 500.0
+        table[:10] = -999.9
+        file["observation_data/M15_brightness_temperature_lut"] = table.astype(np.float32)
+    stored = reproject([path, place], "M15", GRID, Options())
+    found = reproject([path, place], "M15", GRID, Options(units="brightness"))
+    there = stored.valid()
+    assert np.allclose(found.data[0][there], 200.0 + stored.data[0][there] / 500.0, atol=1e-4)
+
+
+def test_granules_of_level_1b_whose_scales_differ_are_one_raster_in_physical_units(
+    tmp_path: Path,
+) -> None:
+    known = catalogue.product("MOD02HKM", "61")
+    assert known is not None
+    first = write_product(tmp_path / "first", known, "61", DAY)
+    later = write_product(tmp_path / "later", known, "61", date(2020, 1, 2))
+    name = "EV_500_RefSB"
+    before = reproject([first], f"{name}[1]", GRID, Options(units="physical"))
+    file = SD(str(later), SDC.WRITE)
+    layer = file.select(name)
+    scales = layer.attributes()["reflectance_scales"]
+    layer.attr("reflectance_scales").set(SDC.FLOAT32, [2.0 * one for one in scales])
+    layer.endaccess()
+    file.end()
+    found = reproject([first, later], f"{name}[1]", GRID, Options(units="physical", merge="latest"))
+    there = found.valid()
+    assert np.allclose(found.data[0][there], 2.0 * before.data[0][there], rtol=1e-5)
+    with pytest.raises(ChoiceRefusedError, match="or units be physical"):
+        reproject([first, later], f"{name}[1]", GRID, Options())
 
 
 def test_bits_of_the_cloud_mask_are_never_blended(tmp_path: Path) -> None:
