@@ -1,6 +1,7 @@
 """The development kit of packages: skeletons that run, and runs on this machine without a stack."""
 
 import json
+import os
 import shutil
 import tempfile
 import zipfile
@@ -16,8 +17,9 @@ import rasterio
 
 from swathmill.errors import ArgumentError
 from tasks.model.package_uploads import Upload, repack
-from tasks.model.packages import PackageError, load_package, pack, unpack
+from tasks.model.packages import PackageError, load_package, pack, unpack, unpack_environment
 from tasks.model.spec import GridSpec, Input, ReduceSpec
+from tasks.run.python_environments import resolve
 from tasks.settings import Settings
 from worker.phases.group import MANIFEST, Manifest, ManifestBand
 from worker.phases.reduce import (
@@ -76,7 +78,16 @@ def checked(package: Path) -> Upload:
             archive = folder / "packed"
             archive.write_bytes(pack(package).data)
         (folder / "files").mkdir()
-        return repack(archive, folder / "files", folder / "archive.tar")
+        upload = repack(archive, folder / "files", folder / "archive.tar")
+        if upload.needs is None:
+            return upload
+        made = folder / "archive.tar"
+        return resolve(upload, made, folder / "environment", Settings(), _wheels())[0]
+
+
+def _wheels() -> Path:
+    """Return the folder that keeps wheels between tries on this machine."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "swathmill/wheels"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,9 +125,10 @@ def try_package(
         here = _Here(
             sandbox=report(Settings()).tier, settings=Settings(), place=Path(name).resolve()
         )
-        upload = _taken(package, here)
+        upload, environment = _taken(package, here)
         places = Places(
             package=here.place / "package",
+            environment=environment,
             inputs=here.folder("input"),
             outputs=here.folder("output"),
             temporary=here.folder("temporary"),
@@ -144,15 +156,20 @@ def try_package(
         )
 
 
-def _taken(package: Path, here: _Here) -> Upload:
-    """Unpack a package as a worker would have it."""
+def _taken(package: Path, here: _Here) -> tuple[Upload, Path | None]:
+    """Unpack a package as a worker would have it, with its Python dependencies."""
     archive = package
     if package.is_dir():
         archive = here.place / "packed"
         archive.write_bytes(pack(package).data)
-    upload = repack(archive, here.folder("files"), here.place / "archive.tar")
-    unpack(here.place / "archive.tar", here.folder("package"))
-    return upload
+    made = here.place / "archive.tar"
+    upload, environment = repack(archive, here.folder("files"), made), None
+    if upload.needs is not None:
+        upload, packed = resolve(upload, made, here.place / "resolved", here.settings, _wheels())
+        environment = here.folder("environment")
+        unpack_environment(packed, environment)
+    unpack(made, here.folder("package"))
+    return upload, environment
 
 
 @contextmanager

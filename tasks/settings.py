@@ -60,6 +60,11 @@ class Settings(BaseSettings):
         description="Folder of further reduction packages, to develop them; uploaded ones need "
         "none.",
     )
+    python_index: str = Field(
+        "https://pypi.org/simple",
+        description="Registry from which the Python dependencies of uploaded packages are "
+        "resolved; empty: such packages are refused.",
+    )
     portal_url: str = Field("http://127.0.0.1:8000", description="The portal's public address.")
     portal_host: str = Field("127.0.0.1", description="Address the portal binds to.")
     portal_port: int = Field(8000, ge=0, le=65535, description="Port the portal binds to.")

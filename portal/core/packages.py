@@ -23,9 +23,11 @@ from tasks.model.packages import (
     Packages,
     blob_of,
 )
+from tasks.run.python_environments import resolve
+from tasks.settings import Settings
 from tasks.storage.blobs import PACKAGES
 from tasks.tables import package_operations
-from tasks.tables.package_operations import NoSuchPackageError
+from tasks.tables.package_operations import NoSuchPackageError, PackageConflictError
 from tasks.tables.package_table import PackageRow, VersionRow, Visibility, package_id
 from tasks.tables.runtime import Runtime
 
@@ -45,6 +47,7 @@ class VersionView:
     files: int = 0
     pushed: float = 0.0
     deprecated: str = ""
+    dependencies: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,6 +139,7 @@ def version_view(version: VersionRow) -> VersionView:
         files=version.files,
         pushed=version.pushed,
         deprecated=version.deprecated,
+        dependencies=version.dependencies,
     )
 
 
@@ -202,6 +206,7 @@ def _turn(free: Callable[[], bool], done: Callable[[], None]) -> Iterator[None]:
 
 def push(
     runtime: Runtime,
+    settings: Settings,
     person: str,
     file: Path,
     *,
@@ -213,7 +218,7 @@ def push(
     Only so many are read at once as `free` says; `done` ends a turn.
 
     Raises:
-        PackageError: it cannot be used; says why.
+        PackageError: it cannot be used, or its dependencies cannot be had; says why.
         PackageConflictError: the version is there with other content, or there are too many.
         BusyError: other uploads are being read.
     """
@@ -224,9 +229,28 @@ def push(
         (folder / "files").mkdir()
         archive = folder / "archive.tar"
         upload: Upload = repack(file, folder / "files", archive)
-        version = package_operations.push(runtime, person, upload, archive)
+        environment: Path | None = None
+        version = _there(runtime, person, upload)
+        if version is None:
+            if upload.needs is not None:
+                upload, environment = resolve(upload, archive, folder / "environment", settings)
+            version = package_operations.push(runtime, person, upload, archive, environment)
     row = package_operations.own(runtime, person, version.package)
     return row, version
+
+
+def _there(runtime: Runtime, person: str, upload: Upload) -> VersionRow | None:
+    """Return the version that has been uploaded before, with what it needs; None: there is none.
+
+    Raises PackageConflictError if it has other content: nothing is resolved then.
+    """
+    package = upload.package
+    found = runtime.packages.version(package_id(person, package.name), package.version)
+    if upload.needs is None or found is None:
+        return None
+    if package_operations.content_of(found) != upload.source:
+        raise PackageConflictError(package_operations.OTHER_CONTENT.format(package=package))
+    return found
 
 
 def id_of(found: FoundPackage) -> str:

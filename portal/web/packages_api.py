@@ -57,6 +57,9 @@ class VersionAnswer(_Answer):
     files: int
     pushed: dt.datetime | None
     deprecated: str = Field("", description="Why; empty if it is not.")
+    dependencies: tuple[str, ...] = Field(
+        (), description="The Python packages that were resolved for it, NAME==VERSION."
+    )
     manifest: Package
     archive_url: str
 
@@ -70,6 +73,7 @@ class VersionAnswer(_Answer):
             files=view.files,
             pushed=moment(view.pushed) if view.pushed else None,
             deprecated=view.deprecated,
+            dependencies=view.dependencies,
             manifest=view.manifest,
             archive_url=f"/api/packages/{package}/versions/{view.version}/archive.tar",
         )
@@ -140,6 +144,7 @@ def upload(body: Uploaded, caller: Caller, portal: CurrentPortal) -> PackageAnsw
     """
     row, _ = push(
         portal.runtime,
+        portal.settings,
         caller.owner,
         body,
         free=lambda: portal.uploading.acquire(blocking=False),

@@ -60,6 +60,7 @@ def _push(portal: Portal, caller: Person, file: UploadFile) -> Response:
         try:
             row, _ = push(
                 portal.runtime,
+                portal.settings,
                 caller.owner,
                 path,
                 free=lambda: portal.uploading.acquire(blocking=False),

@@ -99,6 +99,8 @@ def check(
     console.print(f"{manifest.name}@{manifest.version}  {found.digest}", markup=False)
     console.print(f"{found.files:,} files, {size_text(found.size)}", markup=False)
     outputs = ", ".join(f"{one.name} ({one.kind})" for one in manifest.outputs)
+    if found.environment is not None:
+        console.print(f"depends on {', '.join(found.environment.packages)}", markup=False)
     console.print(f"runs {' '.join(manifest.command)}, makes {outputs}", markup=False)
 
 

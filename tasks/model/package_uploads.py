@@ -32,6 +32,13 @@ from tasks.model.packages import (
     write_archive,
     wrong_path,
 )
+from tasks.model.python_dependencies import (
+    ENVIRONMENT,
+    DeclarationError,
+    Environment,
+    Needs,
+    declared,
+)
 
 LONGEST_MANIFEST = 32 * 2**10  # bytes of package.yaml
 _CHUNK = 2**20
@@ -50,12 +57,19 @@ _RUNNABLE = 0o700
 
 @dataclass(frozen=True, kw_only=True)
 class Upload:
-    """A package as it will be kept: its manifest, and its archive's digest, bytes and files."""
+    """A package as it will be kept: its manifest, and its archive's digest, bytes and files.
+
+    `source` is the digest of what was uploaded. The archive has another one where it says which
+    Python dependencies were resolved for what the package `needs`.
+    """
 
     package: Package
     digest: str
     size: int
     files: int
+    source: str
+    needs: Needs | None = None
+    environment: Environment | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,17 +98,30 @@ def repack(upload: Path, folder: Path, to: Path) -> Upload:
             raise PackageError(f"it has no {MANIFEST}; add one, see docs/reductions.md")
         if place.content.stat().st_size > LONGEST_MANIFEST:
             raise PackageError(f"its {MANIFEST} is longer than {LONGEST_MANIFEST >> 10} KiB")
+        members.pop(PurePosixPath(ENVIRONMENT), None)  # of a version that was downloaded
     except PackageError as error:
         raise PackageError(f"The package is refused: {error}.") from None
     package = _manifest(place.content, folder)
     _check_command(package, members)
+    try:
+        contents = {path: member.content for path, member in members.items()}
+        needs = declared(package.command, contents)
+    except DeclarationError as error:
+        raise PackageError(f"The package is refused: {error}.") from None
     for member in members.values():
         member.content.chmod(_RUNNABLE if member.runs else _READABLE)
     with to.open("xb") as out:
-        write_archive({path: member.content for path, member in members.items()}, out)
+        write_archive(contents, out)
     with to.open("rb") as made:
         digest = hashlib.file_digest(made, "sha256").hexdigest()
-    return Upload(package=package, digest=digest, size=to.stat().st_size, files=len(members))
+    return Upload(
+        package=package,
+        digest=digest,
+        size=to.stat().st_size,
+        files=len(members),
+        source=digest,
+        needs=needs,
+    )
 
 
 def check_version(package: Package) -> None:

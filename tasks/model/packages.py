@@ -21,6 +21,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from tasks.errors import SwathmillError
 from tasks.model.package_reference import NAME, PackageReference
+from tasks.model.python_dependencies import DeclarationError, declared
 from tasks.model.spec import Band
 from tasks.refusal_wording import NoGuide, refusal
 from tasks.settings import Settings
@@ -31,6 +32,8 @@ SERIES = SHIPPED / "series"  # shipped packages that have some files in common
 _SHARED = "shared"  # the folder of those
 MAX_BYTES = 512 * 2**20  # of a package's files together
 MAX_FILES = 10_000
+MOST_ENVIRONMENT_BYTES = 2**30  # of a package's Python dependencies, unpacked
+MOST_ENVIRONMENT_FILES = 40_000
 OURS = "swathmill"
 """The owner of the packages that come with Swathmill."""
 IN_FOLDER = "folder"
@@ -185,8 +188,24 @@ class FoundPackage:
         return f"{self.owner}/{self.package.name}@{self.package.version}"
 
     def archive(self) -> PackageArchive | None:
-        """Pack a package in a folder; None for one that is stored."""
-        return pack(self.folder) if self.folder is not None else None
+        """Pack a package in a folder; None for one that is stored.
+
+        Raises:
+            PackageError: it cannot be packed, or has to be uploaded for its Python dependencies.
+        """
+        if self.folder is None:
+            return None
+        archive = pack(self.folder)
+        try:
+            needs = declared(self.package.command, _files(self.folder))
+        except DeclarationError as error:
+            raise PackageError(f"{self.folder}: {error}.") from None
+        if needs is not None:
+            raise PackageError(
+                f"{self.folder} declares Python dependencies in {needs.said_in}, which are "
+                "resolved when a package is uploaded: `swathmill package push`."
+            )
+        return archive
 
 
 class PackageSource(Protocol):
@@ -348,9 +367,19 @@ def unpack(archive: bytes | Path, to: Path) -> Package:
         PackageError: the archive is damaged, too large, or holds anything but plain files below
             the folder.
     """
+    _extract(archive, to, MAX_BYTES, MAX_FILES)
+    return load_package(to)
+
+
+def unpack_environment(archive: Path, to: Path) -> None:
+    """Unpack the archive of a package's Python dependencies into an empty folder, as `unpack`."""
+    _extract(archive, to, MOST_ENVIRONMENT_BYTES, MOST_ENVIRONMENT_FILES)
+
+
+def _extract(archive: bytes | Path, to: Path, most_bytes: int, most_files: int) -> None:
     try:
         with _opened(archive) as file, tarfile.open(fileobj=file, mode="r:") as tar:
-            for path, member in _checked(tar).items():
+            for path, member in _checked(tar, most_bytes, most_files).items():
                 place = to / path
                 place.parent.mkdir(parents=True, exist_ok=True)
                 content = tar.extractfile(member)
@@ -360,14 +389,15 @@ def unpack(archive: bytes | Path, to: Path) -> Package:
                 place.chmod(_EXECUTABLE if member.mode & 0o100 else _PLAIN)
     except (tarfile.TarError, ValueError) as error:  # ValueError: a number in a header is none
         raise PackageError(f"the package archive is damaged: {error}. Submit again.") from error
-    return load_package(to)
 
 
 def _opened(archive: bytes | Path) -> IO[bytes]:
     return io.BytesIO(archive) if isinstance(archive, bytes) else archive.open("rb")
 
 
-def _checked(members: Iterable[tarfile.TarInfo]) -> dict[PurePosixPath, tarfile.TarInfo]:
+def _checked(
+    members: Iterable[tarfile.TarInfo], most_bytes: int, most_files: int
+) -> dict[PurePosixPath, tarfile.TarInfo]:
     """Check the members and return them by their paths below the package's folder.
 
     Raises PackageError for anything that `pack` does not write. Each member is checked as soon as
@@ -387,10 +417,10 @@ def _checked(members: Iterable[tarfile.TarInfo]) -> dict[PurePosixPath, tarfile.
             why = "is there twice"
         elif found.keys() & {*path.parents}:
             why = "lies below a file"
-        elif member.size < 0 or total > MAX_BYTES:
-            why = f"makes the package larger than {MAX_BYTES >> 20} MiB"
-        elif len(found) >= MAX_FILES:
-            why = f"is one file more than the {MAX_FILES:,} that are allowed"
+        elif member.size < 0 or total > most_bytes:
+            why = f"makes the package larger than {most_bytes >> 20} MiB"
+        elif len(found) >= most_files:
+            why = f"is one file more than the {most_files:,} that are allowed"
         else:
             found[path] = member
             folders.update(path.parents)

@@ -24,6 +24,7 @@ from tasks.model.packages import (
     Packages,
     blob_of,
 )
+from tasks.model.python_dependencies import environment_blob
 from tasks.request.checks import nearest_names
 from tasks.request.document import Request
 from tasks.storage.blobs import PACKAGES
@@ -51,6 +52,10 @@ log = structlog.get_logger("packages")
 
 MOST_VERSIONS = 30  # of a package: all its rows go in one transaction
 MOST_PACKAGES = 200  # of an owner
+OTHER_CONTENT = (
+    "Version {package.version} of {package.name} is there with other content. "
+    "Raise `version` in package.yaml: a version never changes."
+)
 _SECRET_BITS = 128
 
 
@@ -65,14 +70,18 @@ class PackageConflictError(SwathmillError):
     """The package is not in a state that allows the change; says what to do."""
 
 
-def push(runtime: Runtime, owner: str, upload: Upload, archive: Path) -> VersionRow:
+def push(
+    runtime: Runtime, owner: str, upload: Upload, archive: Path, environment: Path | None = None
+) -> VersionRow:
     """Store an uploaded package as a version of its owner's; the same content again is success.
+
+    `environment` is the archive of its Python dependencies.
 
     Raises:
         PackageConflictError: the version has other content, or there are too many.
         StoreError: storage failed; push it again.
     """
-    _put(runtime, upload.digest, archive)
+    _put(runtime, upload.digest, archive, environment)
     table = runtime.packages
     name = upload.package.name
     new = VersionRow(
@@ -83,15 +92,14 @@ def push(runtime: Runtime, owner: str, upload: Upload, archive: Path) -> Version
         files=upload.files,
         manifest=upload.package,
         pushed=runtime.clock.now(),
+        source=upload.source if upload.environment else "",
+        dependencies=upload.environment.packages if upload.environment else (),
     )
 
     def change(found: Row | None) -> tuple[Operation, ...]:
         there = table.version(new.package, new.version)
-        if there is not None and there.digest != new.digest:
-            raise PackageConflictError(
-                f"Version {new.version} of {name} is there with other content. "
-                f"Raise `version` in package.yaml: a version never changes."
-            )
+        if there is not None and content_of(there) != upload.source:
+            raise PackageConflictError(OTHER_CONTENT.format(package=upload.package))
         if there is not None:
             return ()
         if found is None and len(table.owned(owner)) >= MOST_PACKAGES:
@@ -117,7 +125,7 @@ def push(runtime: Runtime, owner: str, upload: Upload, archive: Path) -> Version
 
     table.update(runtime.clock, package_row(new.package), change)
     # It may have gone between the first call and the row that names it.
-    _put(runtime, upload.digest, archive)
+    _put(runtime, upload.digest, archive, environment)
     stored = table.version(new.package, new.version)
     if stored is None:
         raise StoreError(f"{name} was deleted while it was pushed; push it again")
@@ -227,6 +235,7 @@ def _remove_archive(runtime: Runtime, one: Unnamed, used: set[str]) -> bool:
     if now is None or not now.going or one.digest in runtime.packages.digests():
         return False
     runtime.blobs.delete(PACKAGES, blob_of(one.digest))
+    runtime.blobs.delete(PACKAGES, environment_blob(one.digest))
     runtime.packages.update(runtime.clock, row, forget)
     log.info("package's archive deleted", digest=one.digest)
     return True
@@ -402,9 +411,20 @@ def pinned(runtime: Runtime, owner: str, request: Request) -> Request:
     return request.model_copy(update={"reduction": changed})
 
 
-def _put(runtime: Runtime, digest: str, archive: Path) -> None:
+def content_of(version: VersionRow) -> str:
+    """Return the digest of what was uploaded as a version."""
+    return version.source or version.digest
+
+
+def _put(runtime: Runtime, digest: str, archive: Path, environment: Path | None) -> None:
+    """Store an archive, and first its environment's."""
+    if environment is not None:
+        _put_file(runtime, environment_blob(digest), environment)
+    _put_file(runtime, blob_of(digest), archive)
+
+
+def _put_file(runtime: Runtime, name: str, archive: Path) -> None:
     """Store an archive unless it is there whole; a damaged one is stored again."""
-    name = blob_of(digest)
     try:
         if runtime.blobs.size(PACKAGES, name) == archive.stat().st_size:
             return

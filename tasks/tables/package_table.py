@@ -16,12 +16,12 @@ An id is computed from owner and name. A change to a package is one transaction 
 
 import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from tasks.model.packages import Package
 from tasks.storage.clock import Clock
-from tasks.storage.codec import Codec, Form, cut
+from tasks.storage.codec import WORDS_IN_BYTES, Codec, Form, cut
 from tasks.storage.store import Delete, Operation, Row, Store, Upsert
 from tasks.tables import updates
 from tasks.tables.updates import prefix_range, write
@@ -59,7 +59,11 @@ class PackageRow:
 
 @dataclass(frozen=True, kw_only=True)
 class VersionRow:
-    """A version of a package; its content never changes. `deprecated` says why, "": it is not."""
+    """A version of a package; its content never changes. `deprecated` says why, "": it is not.
+
+    `source` is the digest of what was uploaded, "" where that is `digest`; `dependencies` are its
+    Python packages with their versions.
+    """
 
     package: str  # its id
     version: str
@@ -69,6 +73,8 @@ class VersionRow:
     manifest: Package
     pushed: float
     deprecated: str = ""
+    source: str = ""
+    dependencies: tuple[str, ...] = ()
     etag: str = field(default="", compare=False)
 
 
@@ -100,6 +106,8 @@ VERSION = Codec(
             read=Package.model_validate_json,
         ),
         "deprecated": cut(500, sparse=True),
+        "source": cut(64, sparse=True),
+        "dependencies": replace(WORDS_IN_BYTES, sparse=True),
     },
 )
 PLACE = Codec(_Place, "package place")

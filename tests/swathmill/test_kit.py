@@ -14,6 +14,7 @@ from swathmill.cli import application
 from swathmill.errors import ArgumentError
 from swathmill.kit import Language, checked, write_group, write_skeleton
 from tasks.model.packages import PackageError
+from tests.tasks.wheels import registry, write_wheel
 
 pytestmark = pytest.mark.slow
 
@@ -118,3 +119,25 @@ def test_wrong_folders_and_names_are_named(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     tried = command("try", str(tmp_path / "own"), "--on", str(tmp_path / "empty"))
     assert "no inputs of a group" in str(tried.exception)
+
+
+def test_python_dependencies_are_there_when_it_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_wheel(tmp_path / "registry", "parcel", "1.5", {"parcel.py": "SIZE = 42\n"})
+    write_skeleton(tmp_path / "own", Language.PYTHON)
+    script = tmp_path / "own" / "mean_of_days.py"
+    inline = '# /// script\n# dependencies = ["parcel"]\n# ///\n'
+    used = "import parcel, sys\nsys.stdout.write(f'size {parcel.SIZE} {parcel.__cached__}\\n')\n"
+    script.write_text(inline + script.read_text() + used)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    with registry(tmp_path / "registry") as address:
+        monkeypatch.setenv("SWATHMILL_PYTHON_INDEX", address)
+        assert "parcel==1.5" in command("check", str(tmp_path / "own")).output
+        tried = command("try", str(tmp_path / "own"), "--out", str(tmp_path / "out"))
+    assert tried.exit_code == 0, tried.output
+    assert "size 42" in tried.output
+    script.write_text(script.read_text().replace("parcel", "no-such"))
+    monkeypatch.setenv("SWATHMILL_PYTHON_INDEX", "")
+    refused = command("check", str(tmp_path / "own"))
+    assert "resolves no Python dependencies" in str(refused.exception)

@@ -6,7 +6,18 @@ from functools import lru_cache
 from pathlib import Path
 from socket import gethostname
 
-from tasks.model.packages import SERIES, SHIPPED, Packages, blob_of, unpack
+from tasks.model.categories import Category
+from tasks.model.packages import (
+    SERIES,
+    SHIPPED,
+    Packages,
+    blob_of,
+    unpack,
+    unpack_environment,
+)
+from tasks.model.python_dependencies import Environment, environment_blob, read_environment
+from tasks.run.classify import AttemptError
+from tasks.run.python_environments import this_platform, this_python
 from tasks.storage.blobs import PACKAGES
 from worker.files.unpacked import Unpacked
 from worker.phases.context import Context
@@ -26,8 +37,14 @@ def shipped_packages() -> Mapping[str, bytes]:
 
 
 @contextmanager
-def unpacked(digest: str, context: Context) -> Iterator[Path]:
-    """Yield the unpacked package, which all attempts share; no tier lets a program change it."""
+def unpacked(digest: str, context: Context) -> Iterator[tuple[Path, Path | None]]:
+    """Yield the unpacked package and its Python dependencies, if it has any.
+
+    All attempts share them; no tier lets a program change them.
+
+    Raises:
+        AttemptError: choice refused: the dependencies were resolved for another Python.
+    """
 
     def unpack_to(folder: Path) -> None:
         ours = shipped_packages().get(digest)
@@ -45,7 +62,33 @@ def unpacked(digest: str, context: Context) -> Iterator[Path]:
     bound = int(context.settings.cache_gb * _GB * _SHARE)
     packages = _packages(place, bound, context.sandbox == "bubblewrap")
     with packages.use(digest, unpack_to) as folder:
-        yield folder
+        environment = None if digest in shipped_packages() else read_environment(folder)
+        if environment is None:
+            yield folder, None
+            return
+        check_environment(environment)
+
+        def unpack_dependencies(to: Path) -> None:
+            archive = context.scratch / environment_blob(digest)
+            try:
+                context.blobs.get_file(PACKAGES, archive.name, archive, environment.sha256)
+                unpack_environment(archive, to)
+            finally:
+                archive.unlink(missing_ok=True)
+
+        with packages.use(environment.sha256, unpack_dependencies) as dependencies:
+            yield folder, dependencies
+
+
+def check_environment(environment: Environment) -> None:
+    """Raise AttemptError if Python dependencies were resolved for another Python or machine."""
+    made_for, here = (environment.python, environment.platform), (this_python(), this_platform())
+    if made_for != here:
+        raise AttemptError(
+            Category.CHOICE_REFUSED,
+            f"the package's Python dependencies were resolved for Python {' on '.join(made_for)}, "
+            f"and this worker has {' on '.join(here)}: push it again with another version",
+        )
 
 
 @lru_cache(maxsize=4)

@@ -33,12 +33,13 @@ _GB = 10**9
 def reduce(spec: ReduceSpec, context: Context) -> tuple[ArtifactFile, ...]:
     """Run the package and store the outputs it declares."""
     fetched = context.fetch_inputs(until=0.1)
-    with unpacked(spec.digest, context) as package_folder:
+    with unpacked(spec.digest, context) as (package_folder, dependencies):
         places = Places(
             package=package_folder,
             inputs=context.folder("input"),
             outputs=context.folder("output"),
             temporary=context.folder("temporary"),
+            environment=dependencies,
         )
         given = {path.name: path for files in fetched.values() for path in files}
         package = load_package(package_folder)

@@ -70,12 +70,16 @@ class SandboxLimits:
 
 @dataclass(frozen=True, kw_only=True)
 class Places:
-    """The folders of a program: its package, inputs (read-only), outputs and a temporary one."""
+    """The folders of a program: its package, inputs (read-only), outputs and a temporary one.
+
+    `environment` has the Python packages that it depends on (read-only), if it depends on any.
+    """
 
     package: Path
     inputs: Path
     outputs: Path
     temporary: Path
+    environment: Path | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -213,7 +217,8 @@ def environment(tier: Tier, places: Places) -> dict[str, str]:
     """Build the program's whole environment, which has nothing of ours but the path to Python."""
     seen = inside(tier, places)
     path = (sysconfig.get_path("scripts"), "/usr/local/bin", "/usr/bin", "/bin")
-    return {
+    python = {} if seen.environment is None else {"PYTHONPATH": str(seen.environment)}
+    return python | {
         "PATH": ":".join(path),
         "HOME": str(seen.temporary),
         "TMPDIR": str(seen.temporary),
@@ -239,7 +244,8 @@ def command_line(
     if tier == "bubblewrap":
         launcher = [sys.executable, "-I", "-S", "/swathmill/confine.py"]
         return [*_bubblewrap(places), "--", *launcher, *policy, "--", *program]
-    read = (*_readable(), str(places.package), str(places.inputs), *_KERNEL)
+    folders = (places.package, places.inputs, places.environment)
+    read = (*_readable(), *(str(folder) for folder in folders if folder is not None), *_KERNEL)
     policy += [f"read={path}" for path in read]
     policy += [f"write={path}" for path in (places.outputs, places.temporary, *_DEVICES)]
     policy += ["one_group", "shared" if user is None else "search"]
@@ -256,6 +262,7 @@ def inside(tier: Tier, places: Places) -> Places:
         inputs=root / "input",
         outputs=root / "output",
         temporary=Path("/tmp"),  # the attempt's own temporary folder is mounted there
+        environment=root / "environment" if places.environment is not None else None,
     )
 
 
@@ -325,6 +332,8 @@ def _bubblewrap(places: Places) -> list[str]:
     command += ["--ro-bind", str(_CONFINE), "/swathmill/confine.py"]
     command += ["--ro-bind", str(places.package), str(seen.package)]
     command += ["--ro-bind", str(places.inputs), str(seen.inputs)]
+    if places.environment is not None:
+        command += ["--ro-bind", str(places.environment), str(seen.environment)]
     command += ["--bind", str(places.outputs), str(seen.outputs)]
     command += ["--remount-ro", "/dev", "--remount-ro", "/"]
     return [*command, "--chdir", str(seen.package)]
