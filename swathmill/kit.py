@@ -16,6 +16,7 @@ import numpy as np
 import rasterio
 
 from swathmill.errors import ArgumentError
+from tasks.model.model import RunUse
 from tasks.model.package_uploads import Upload, repack
 from tasks.model.packages import PackageError, load_package, pack, unpack, unpack_environment
 from tasks.model.spec import GridSpec, Input, ReduceSpec
@@ -43,6 +44,8 @@ class Language(StrEnum):
     PYTHON = "python"
     C = "c"
     R = "r"
+    JULIA = "julia"
+    FORTRAN = "fortran"
     MATLAB = "matlab"
     SHELL = "shell"
 
@@ -97,6 +100,14 @@ class _Here:
     sandbox: Tier | None
     settings: Settings
     place: Path
+
+    @property
+    def processors(self) -> Path:
+        """A folder that no other run shares."""
+        return self.place / "processors"
+
+    def note_use(self, _used: RunUse) -> None:
+        """Keep nothing: the log's last line says it."""
 
     def tell(self, _fraction: float, _note: str) -> None:
         """Say nothing: the program's own output is shown."""

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from portal.core.expected import Expected
 from portal.core.results import ResultFile
 from tasks.model.categories import RULES
-from tasks.model.model import Attempt, Phase, State, Task
+from tasks.model.model import Attempt, Phase, RunUse, State, Task
 from tasks.tables.request_table import RequestRow
 from tasks.tables.task_rows import Interest
 
@@ -256,7 +256,10 @@ class ManifestAnswer(_Answer):
 
 
 class AttemptAnswer(_Answer):
-    """One ended execution of a task; durations in seconds, memory in bytes."""
+    """One ended execution of a task; durations in seconds, memory in bytes.
+
+    `used` is what a package's run has used, beside what it might have used.
+    """
 
     key: str
     number: int
@@ -269,6 +272,7 @@ class AttemptAnswer(_Answer):
     outcome: str
     message: str
     peak_memory: int
+    used: RunUse | None = None
     log: str = ""
 
     @classmethod
@@ -286,6 +290,7 @@ class AttemptAnswer(_Answer):
             outcome=attempt.category.value if attempt.category else "success",
             message=attempt.message,
             peak_memory=attempt.peak_memory,
+            used=attempt.used,
             log=attempt.log if with_log else "",
         )
 

@@ -10,7 +10,8 @@ from tasks.errors import StoreError
 from tasks.model.categories import RULES
 from tasks.model.model import Phase, Task
 from tasks.model.spec import Spec
-from tasks.tables import request_operations
+from tasks.tables import history, request_operations
+from tasks.tables.expectation import Times
 from tasks.tables.request_table import RequestRow
 
 router = APIRouter(include_in_schema=False)
@@ -45,12 +46,20 @@ def show_task(portal: Portal, caller: Person, found: Task, inputs_url: str = "")
         rules=RULES,
         wanted=_wanted(portal, caller, found.interests),
         inputs_url=inputs_url,
+        usual=_usual(portal, found),
     )
+
+
+def _usual(portal: Portal, task: Task) -> float:
+    """Return the usual seconds of a run of the same class; 0: not known, or no run."""
+    if task.phase is not Phase.REDUCTION:
+        return 0.0
+    return Times(history.class_statistics(portal.runtime.store)).mean(task.task_class) or 0.0
 
 
 def _facts(spec: Spec) -> tuple[tuple[str, str], ...]:
     """List the fields of a specification, without its inputs, bands and grid."""
-    said = spec.model_dump(mode="json", exclude={"inputs", "bands", "grid", "clip"})
+    said = spec.model_dump(mode="json", exclude={"inputs", "bands", "grid", "clip", "region"})
     return tuple((name.replace("_", " "), str(value)) for name, value in said.items() if value)
 
 

@@ -163,7 +163,7 @@ def _clip(
     shapely.prepare(polygon)
     for first in range(0, grid.height, _ROWS_AT_ONCE):
         rows = slice(first, min(first + _ROWS_AT_ONCE, grid.height))
-        outside = ~_inside(polygon, _strip(grid, rows))
+        outside = ~inside_polygon(polygon, _strip(grid, rows))
         for band, about in enumerate(said.bands):
             data[band, rows][outside] = about.empty(nodata)
 
@@ -178,7 +178,7 @@ def _strip(grid: Grid, rows: slice) -> Grid:
     )
 
 
-def _inside(polygon: Polygon | MultiPolygon, grid: Grid) -> npt.NDArray[np.bool_]:
+def inside_polygon(polygon: Polygon | MultiPolygon, grid: Grid) -> npt.NDArray[np.bool_]:
     """Tell which pixel centres are in the polygon, whose longitudes may exceed 180."""
     centres = pixel_centres(grid)
     lat, lon = np.broadcast_arrays(centres.lat, centres.lon)

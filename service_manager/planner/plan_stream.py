@@ -44,7 +44,7 @@ from tasks.request.resolved import ResolvedRequest, resolve
 from tasks.request.taking import taking_notes
 
 MOST_CELLS = 20_000  # of the lattice: only a raster that is all edge has more
-VERSION = 6  # raise it when the same request on the same listing would be planned otherwise
+VERSION = 7  # raise it when the same request on the same listing would be planned otherwise
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,6 +22,7 @@ from tasks.model.packages import (
 from tasks.model.plan import Gap
 from tasks.model.spec import Band, GroupSpec, Input, MosaicSpec, ReduceSpec
 from tasks.request.document import Reduction
+from tasks.request.regions import area_geojson
 from tasks.request.resolved import ResolvedRequest
 from tasks.request.taking import check_taken, takes
 from tasks.request.windows import Window, window_kind, windows
@@ -96,6 +97,7 @@ class Groups:
         self._gaps: list[Gap] = []
         self._run: list[str] = []  # windows with a run, by name
         self._asked = len(self._windows)
+        self._region = area_geojson(resolved.target.area)
 
     @property
     def note(self) -> str:
@@ -239,11 +241,13 @@ class Groups:
         for index in sorted(places):
             name = layout.places[index].name
             members = sorted(places[index])  # by product, day, layer
+            stacked = [(name, member) for member in members]
+            stacked += self._around(index, members, places)
             named, unnamed = bands(lacks.at(index, _dates(members)), wanted, chosen.package)
             group = GroupSpec(
                 inputs=tuple(
-                    Input(key=key.hex(), name=f"{name} {day}", file=CELL_FILE)
-                    for _, day, _, key, _ in members
+                    Input(key=key.hex(), name=f"{cell} {day}", file=CELL_FILE)
+                    for cell, (_, day, _, key, _) in stacked
                 ),
                 missing=named,
                 missing_unnamed=unnamed,
@@ -251,7 +255,9 @@ class Groups:
                 cell=name,
                 window=window.name,
                 grid=layout.cells[index],
-                bands=tuple(_band(wanted, name, member) for member in members),
+                bands=tuple(_band(wanted, cell, member) for cell, member in stacked),
+                halo=chosen.package.inputs.halo,
+                region=self._region if chosen.package.inputs.region else "",
             )
             for file, given in _reduce(layout, chosen, group, draft):
                 rasters[file].append((index, given))
@@ -278,6 +284,23 @@ class Groups:
                     clip=layout.clip,
                 )
                 draft.raster(spec, part.folder(f"{chosen.package.name}/{stem}"), window.first)
+
+    def _around(
+        self, index: int, members: Sequence[_Member], places: Mapping[int, Sequence[_Member]]
+    ) -> list[tuple[str, _Member]]:
+        """Return what the neighbouring cells have of a cell's days, each with its cell's name."""
+        halo = self._chosen.package.inputs.halo
+        if not halo:
+            return []
+        wide = self._layout.cells[index].widened(halo)
+        own = {(choice, day, layer) for choice, day, layer, _, _ in members}
+        return [
+            (self._layout.places[other].name, member)
+            for other in sorted(places)
+            if other != index and wide.meets(self._layout.cells[other])
+            for member in sorted(places[other])
+            if member[:3] in own
+        ]
 
 
 def _dates(members: Iterable[_Member]) -> list[tuple[int, date]]:

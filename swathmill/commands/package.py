@@ -78,6 +78,7 @@ def new(
         console.print(str(path), markup=False)
     first = {
         Language.C: f"make -C {folder}, then ",
+        Language.FORTRAN: f"make -C {folder}, then ",
         Language.MATLAB: "mcc -m mean_of_days.m, then ",
     }
     console.print(f"Next: {first.get(language, '')}swathmill package try {folder}", markup=False)

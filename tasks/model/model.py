@@ -123,6 +123,23 @@ class Task:
 
 
 @dataclass(frozen=True, kw_only=True)
+class RunUse:
+    """What a package's run has used, in seconds and bytes, and what it might have used.
+
+    `seconds` are those of the run alone, after it had its `cores`; `waited` those before.
+    """
+
+    seconds: float
+    cpu_seconds: float
+    written: int
+    cores: int
+    waited: float
+    most_seconds: float
+    most_written: int
+    most_memory: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class Attempt:
     """One execution of a task that has ended; kept for good."""
 
@@ -139,6 +156,7 @@ class Attempt:
     message: str = ""  # one line for people
     log: str = ""  # the tail of what the attempt printed, traceback included
     peak_memory: int = 0  # bytes, the attempt's whole process tree
+    used: RunUse | None = None  # of a reduction: what the package's run has used
 
 
 class RequestState(StrEnum):

@@ -34,6 +34,7 @@ MAX_BYTES = 512 * 2**20  # of a package's files together
 MAX_FILES = 10_000
 MOST_ENVIRONMENT_BYTES = 2**30  # of a package's Python dependencies, unpacked
 MOST_ENVIRONMENT_FILES = 40_000
+MOST_HALO = 256  # pixels: of a cell there are at least four times as many
 OURS = "swathmill"
 """The owner of the packages that come with Swathmill."""
 IN_FOLDER = "folder"
@@ -98,8 +99,12 @@ def _output(value: object) -> object:
 
 
 class Resources(_Model):
-    """What one run may use; beyond it the run is ended."""
+    """What one run may use; beyond it the run is ended.
 
+    `cores` are processors of the worker that no other run of a package has at the time.
+    """
+
+    cores: Annotated[int, Field(ge=1, le=256)] = 1
     memory_gb: Annotated[float, Field(gt=0, le=1024)] = 2.0
     timeout_seconds: Annotated[float, Field(gt=0, le=7 * 86400)] = 600.0
     processes: Annotated[int, Field(ge=1, le=4096)] = 64
@@ -107,9 +112,16 @@ class Resources(_Model):
 
 
 class Inputs(_Model):
-    """How a package gets its rasters: as GeoTIFFs, or as flat files with ENVI headers."""
+    """How a package gets its rasters.
 
-    format: Literal["geotiff", "envi"] = "geotiff"
+    `format`: GeoTIFFs as stored; or flat files with ENVI headers, or NetCDF, in physical units.
+    `halo`: so many pixels of the neighbouring cells around each cell, which are cut off the
+    outputs. `region`: a mask of the request's region, too.
+    """
+
+    format: Literal["geotiff", "envi", "netcdf"] = "geotiff"
+    halo: Annotated[int, Field(ge=0, le=MOST_HALO)] = 0
+    region: bool = False
 
 
 class Package(_Model):
@@ -133,6 +145,8 @@ class Package(_Model):
     """What a group must have for a run: any date, one of every product, or this share of the dates
     that are expected."""
     inputs: Inputs = Inputs()
+    manifest: Literal[1] = 1
+    """The version of `manifest.json` that it reads."""
     resources: Resources = Resources()
     parameters: dict[str, str] | None = Field(None, max_length=64)
 

@@ -54,6 +54,26 @@ class GridSpec(_Model):
         """Columns times rows."""
         return self.width * self.height
 
+    def widened(self, pixels: int) -> "GridSpec":
+        """Return the grid with so many pixels more on each side; fewer if it is negative."""
+        a, b, c, d, e, f = self.transform
+        return GridSpec(
+            crs=self.crs,
+            transform=(a, b, c - pixels * (a + b), d, e, f - pixels * (d + e)),
+            width=self.width + 2 * pixels,
+            height=self.height + 2 * pixels,
+        )
+
+    def offset(self, other: "GridSpec") -> tuple[int, int]:
+        """Return the column and row here at which another grid of the same lattice begins."""
+        a, _, c, _, e, f = self.transform
+        return round((other.transform[2] - c) / a), round((other.transform[5] - f) / e)
+
+    def meets(self, other: "GridSpec") -> bool:
+        """Tell whether another grid of the same lattice shares a pixel with this one."""
+        column, row = self.offset(other)
+        return -other.width < column < self.width and -other.height < row < self.height
+
     @cached_property
     def text(self) -> str:
         """The grid as canonical JSON; thousands of tasks share one grid."""
@@ -320,15 +340,26 @@ class Band(_Model):
     cell: str
     weight: float = 1.0  # days of the composite inside the window, as a share
 
+    @property
+    def of(self) -> tuple[str, str, str, date]:
+        """What it holds, in whichever cell."""
+        return self.product, self.collection, self.layer, self.day
+
 
 class GroupSpec(_Spec):
     """Group reprojected cells for one run of a reduction.
 
     The files are `manifest.json` and, for each layer, a GeoTIFF with one band per day, so that the
     artifact stands alone. `bands` runs parallel to `inputs`.
+
+    With a `halo` of pixels around the cell, bands of neighbouring cells are among them. With a
+    `region`, GeoJSON in longitude and latitude, there is a mask of it, too.
     """
 
-    algorithm: ClassVar[int] = 2
+    # 2: kinds, units and codes of the layers. 3: a version, scale, offset and valid shares.
+    algorithm: ClassVar[int] = 3
+
+    later: ClassVar[frozenset[str]] = frozenset({"missing", "missing_unnamed", "halo", "region"})
 
     kind: Literal["group"] = "group"
     group: str  # "r4c-1 2012-01": cell and window
@@ -336,6 +367,8 @@ class GroupSpec(_Spec):
     window: str
     grid: GridSpec | None
     bands: tuple[Band, ...]
+    halo: int = Field(default=0, exclude_if=lambda value: not value)
+    region: str = Field(default="", exclude_if=lambda value: not value)
 
     @property
     def phase(self) -> Phase:
@@ -346,14 +379,25 @@ class GroupSpec(_Spec):
         return "aggregation group"
 
     @property
+    def own(self) -> tuple[int, ...]:
+        """Which of the bands are the cell's own."""
+        return tuple(i for i, band in enumerate(self.bands) if band.cell == self.cell)
+
+    @property
     def amount(self) -> int:
-        return self.grid.pixels * len(self.bands) if self.grid is not None else 0
+        if self.grid is None:
+            return 0
+        many = len(self.own) if self.halo else len(self.bands)
+        return self.grid.widened(self.halo).pixels * many
 
     def part(self, index: int) -> str:
         band = self.bands[index]
         return f"{band.product}.{band.collection} {band.layer} {band.day}"
 
     def over(self, kept: Mapping[int, Input], lost: Absence = NOTHING) -> Self:
+        if self.halo:  # what lies around a day that the cell itself lacks is of no use
+            days = {self.bands[i].of for i in self.own if i in kept}
+            kept = {i: given for i, given in kept.items() if self.bands[i].of in days}
         bands = tuple(self.bands[i] for i in sorted(kept))
         return super().over(kept, lost).model_copy(update={"bands": bands})
 

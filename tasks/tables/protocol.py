@@ -13,7 +13,7 @@ import structlog
 
 from tasks.errors import FencedError, StoreError
 from tasks.model.categories import Category
-from tasks.model.model import ArtifactFile, Attempt, State, Task
+from tasks.model.model import ArtifactFile, Attempt, RunUse, State, Task
 from tasks.model.spec import Spec
 from tasks.model.task_keys import shard
 from tasks.storage.store import Operation, Row
@@ -48,6 +48,7 @@ class Claimed:
         message: str = "",
         log: str = "",
         peak_memory: int = 0,
+        used: RunUse | None = None,
     ) -> Attempt:
         """Return the record of this attempt, for `commit` or `fail`."""
         return Attempt(
@@ -64,6 +65,7 @@ class Claimed:
             message=message,
             log=log,
             peak_memory=peak_memory,
+            used=used,
         )
 
 

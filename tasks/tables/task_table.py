@@ -23,11 +23,11 @@ from typing import Any
 
 from tasks.errors import StoreError
 from tasks.model.categories import Category
-from tasks.model.model import ArtifactFile, Attempt, State, Task, TaskOutcome
+from tasks.model.model import ArtifactFile, Attempt, RunUse, State, Task, TaskOutcome
 from tasks.model.spec import Spec, load_spec
 from tasks.model.task_keys import shard
 from tasks.storage.clock import Clock
-from tasks.storage.codec import BITS, WORDS, WORDS_IN_BYTES, Codec, Form, cut
+from tasks.storage.codec import BITS, WORDS, WORDS_IN_BYTES, Codec, Form, cut, in_json
 from tasks.storage.schema import SCHEMA
 from tasks.storage.store import (
     PROPERTY_BYTES,
@@ -120,7 +120,15 @@ COMPLETION_EVENT = Codec(
     apart={"row": lambda row: row.row},
 )
 EDGE = Codec(Edge, "edge", {"bits": BITS})
-ATTEMPT = Codec(Attempt, "attempt", {"log": Form(write=_tail), "message": _BRIEF})
+ATTEMPT = Codec(
+    Attempt,
+    "attempt",
+    {
+        "log": Form(write=_tail),
+        "message": _BRIEF,
+        "used": replace(in_json(RunUse | None), sparse=True),
+    },
+)
 WRITE_FENCE = Codec(WriteFence, "write fence")
 READY = Codec(ReadyMarker, "ready", apart={"request": lambda row: row.row.split("|")[1]})
 LATER = Codec(LaterMarker, "later", apart={"due": lambda row: int(row.row.split("|")[1]) / 1000})

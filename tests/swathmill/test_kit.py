@@ -18,7 +18,13 @@ from tests.tasks.wheels import registry, write_wheel
 
 pytestmark = pytest.mark.slow
 
-NEEDS = {Language.C: "cc", Language.R: "Rscript", Language.MATLAB: "mcc"}
+NEEDS = {
+    Language.C: "cc",
+    Language.FORTRAN: "gfortran",
+    Language.R: "Rscript",
+    Language.JULIA: "julia",
+    Language.MATLAB: "mcc",
+}
 
 
 def command(*words: str) -> Result:
@@ -34,7 +40,7 @@ def expected(folder: Path) -> np.ndarray:
     return np.asarray(values.mean(axis=0).filled(np.nan))
 
 
-@pytest.mark.parametrize("language", [Language.PYTHON, Language.C, Language.R, Language.MATLAB])
+@pytest.mark.parametrize("language", [Language.PYTHON, *NEEDS])
 def test_a_skeleton_runs_and_computes_what_it_says(tmp_path: Path, language: Language) -> None:
     package = tmp_path / "my-mean"
     said = command("new", str(package), "--language", language.value)
@@ -44,6 +50,7 @@ def test_a_skeleton_runs_and_computes_what_it_says(tmp_path: Path, language: Lan
     if language is Language.C:
         with pytest.raises(PackageError, match="which it does not hold"):
             checked(package)
+    if (package / "Makefile").is_file():
         subprocess.run(["make", "-s", "-C", str(package)], check=True, timeout=60)
     tried = command("try", str(package), "--out", str(tmp_path / "out"))
     assert tried.exit_code == 0, tried.output

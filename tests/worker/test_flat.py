@@ -11,8 +11,7 @@ from swathmill.kit import write_group
 from tasks.model.packages import Package
 from tasks.model.spec import GridSpec
 from tasks.run.classify import AttemptError
-from worker.phases.flat import flat_manifest, take_flat, write_flat
-from worker.phases.group import Manifest
+from worker.phases.flat import take_flat, write_flat
 
 GRID = GridSpec(crs="EPSG:4326", transform=(0.1, 0, 10, 0, -0.1, 50), width=4, height=3)
 
@@ -36,8 +35,6 @@ def test_a_flat_file_has_the_values_of_its_stack(tmp_path: Path) -> None:
         assert (flat.driver, flat.count, flat.shape) == ("ENVI", 4, shape)
         assert flat.transform.almost_equals(transform)
         np.testing.assert_array_equal(flat.read(), found)
-    manifest = Manifest.model_validate_json((tmp_path / "manifest.json").read_text())
-    assert {band.file for band in flat_manifest(manifest).bands} == {"Lai_1km.bin"}
 
 
 @pytest.mark.parametrize("bands", [1, 2])

@@ -47,11 +47,12 @@ def group(tmp_path: Path) -> Path:
     spec = GroupSpec(group="h17v03 all", cell="h17v03", window="all", grid=grid, bands=tuple(bands))
     folder = tmp_path / "group"
     folder.mkdir()
-    layers = sort_layers(bands, paths)
-    for one in layers:
-        for number, file in one.files:
-            stack(one, number, folder / file)
-    (folder / "manifest.json").write_text(manifest(spec, layers).model_dump_json(), "utf-8")
+    layers = sort_layers(spec, paths)
+    shares = {
+        file: stack(one, number, folder / file) for one in layers for number, file in one.files
+    }
+    text = manifest(spec, layers, shares).model_dump_json()
+    (folder / "manifest.json").write_text(text, "utf-8")
     return folder
 
 
@@ -67,6 +68,10 @@ def test_codes_and_extra_bands_reach_a_reduction(group: Path, tmp_path: Path) ->
         for day in DAYS
     ]
     assert found[0]["units"] == "m^2/m^2"
+    assert (found[0]["scale"], found[0]["offset"], found[0]["applied"]) == (0.1, 0.0, False)
+    with rasterio.open(group / "Lai_1km.tif") as values:
+        shares = [np.mean(values.read(n) != values.nodata) for n in (1, 2)]
+    assert [found[n]["valid_share"] for n in (0, 1)] == pytest.approx(shares, rel=1e-5)
     assert found[0]["codes"]["250"] == "urban, built-up"
     for band in found:
         assert [one["role"] for one in band["further"]] == ["codes", *EXTRA]

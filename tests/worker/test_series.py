@@ -1,5 +1,6 @@
 """The shipped packages over series of days, against plain numpy on the same group."""
 
+import csv
 import datetime as dt
 import json
 import warnings
@@ -13,7 +14,7 @@ from scipy.signal import savgol_filter
 from scipy.stats import linregress
 
 from swathmill.kit import try_package
-from tasks.model.packages import SERIES, Packages, unpack
+from tasks.model.packages import SERIES, SHIPPED, Packages, unpack
 from tasks.run.classify import AttemptError
 from tasks.settings import Settings
 
@@ -288,3 +289,126 @@ def test_blocks_of_rows_give_what_the_whole_gives(tmp_path: Path, group: Path) -
     try_package(tmp_path / "median", group, {}, tmp_path / "blocks")
     with rasterio.open(tmp_path / "blocks" / "A_median.tif") as out:
         np.testing.assert_array_equal(out.read(), whole)
+
+
+def test_whittaker_is_the_least_penalised_series(tmp_path: Path, group: Path) -> None:
+    days = [dt.date(2012, 1, 1) + dt.timedelta(days=16 * n) for n in range(23)]
+    values = write(group, ["A"], days, "2012")["A"]
+    found, names = run(tmp_path, "whittaker", "A_smooth.tif", smoothness="25")
+    assert (len(found), names[1]) == (46, "2012-01-09")
+    second = np.diff(np.eye(46), 2, axis=0)
+    for place in np.ndindex(ROWS, COLUMNS):
+        series = np.full(46, np.nan)
+        series[::2] = values[(slice(None), *place)]
+        known = np.flatnonzero(np.isfinite(series))
+        expected = np.full(46, np.nan)
+        if len(known) > 1:
+            weights = np.diag(np.isfinite(series).astype(float))
+            solved = np.linalg.solve(
+                weights + 25 * second.T @ second, weights @ np.nan_to_num(series)
+            )
+            inside = slice(known[0], known[-1] + 1)
+            expected[inside] = solved[inside]
+        np.testing.assert_allclose(found[(slice(None), *place)], expected, rtol=1e-4, atol=1e-4)
+    with pytest.raises(AttemptError, match="three are needed"):
+        run(tmp_path, "whittaker", "A_smooth.tif", step="200")
+
+
+def test_several_values_in_a_step_count_with_their_mean(tmp_path: Path, group: Path) -> None:
+    days = [dt.date(2012, 1, 1) + dt.timedelta(days=4 * n) for n in range(91)]
+    values = write(group, ["A"], days, "2012")["A"]
+    found, _ = run(tmp_path, "whittaker", "A_smooth.tif", smoothness="1e-6")
+    pairs = np.stack([np.nanmean(values[n : n + 2], axis=0) for n in range(0, 91, 2)])
+    known = np.isfinite(pairs)
+    np.testing.assert_allclose(found[known], pairs[known], rtol=1e-3, atol=1e-3)
+
+
+def test_phenology_finds_start_peak_and_end(tmp_path: Path, group: Path) -> None:
+    days = [dt.date(2012, 1, 1) + dt.timedelta(days=8 * n) for n in range(46)]
+    values = write(group, ["A"], days, "2012", scale=0.0001)["A"]
+    at = np.arange(46) * 8
+    stored = np.full(values.shape, NODATA, np.int16)
+    peaks = 150 + 10 * np.arange(COLUMNS)
+    stored[:, 0] = np.round(
+        2000 + 6000 * np.exp(-(((at[:, np.newaxis] - peaks) / 40.0) ** 2))
+    ).astype(np.int16)
+    with rasterio.open(group / "A.tif", "r+") as stack:
+        stack.write(stored)
+    found, names = run(tmp_path, "phenology", "A_phenology.tif", smoothness="1e-3")
+    assert names == [
+        "start of season",
+        "peak of season",
+        "end of season",
+        "length in days",
+        "amplitude",
+    ]
+    half = 40.0 * np.sqrt(np.log(2.0))  # where the curve is half its height
+    np.testing.assert_allclose(found[0, 0], peaks - half + 1, atol=1.5)
+    np.testing.assert_allclose(found[1, 0], peaks + 1, atol=4.1)
+    np.testing.assert_allclose(found[2, 0], peaks + half + 1, atol=1.5)
+    np.testing.assert_allclose(found[3], found[2] - found[0], rtol=1e-5)
+    np.testing.assert_allclose(found[4, 0], 0.6, atol=0.02)
+    assert np.isnan(found[:, 1:]).all()
+    found, _ = run(tmp_path, "phenology", "A_phenology.tif", least="0.7")
+    assert np.isnan(found).all()
+
+
+def polygons() -> dict[str, object]:
+    """Two whole pixels and the half of a third one, and a polygon elsewhere."""
+    ring = [[10.1, 49.9], [10.35, 49.9], [10.35, 49.8], [10.1, 49.8], [10.1, 49.9]]
+    far = [[x + 50, y] for x, y in ring]
+    return {
+        "type": "FeatureCollection",
+        "features": [
+            {
+                "type": "Feature",
+                "properties": {"field": name},
+                "geometry": {"type": "Polygon", "coordinates": [one]},
+            }
+            for name, one in (("north", ring), ("far", far))
+        ],
+    }
+
+
+def test_zonal_statistics_count_shares_of_pixels(tmp_path: Path, group: Path) -> None:
+    pytest.importorskip("exactextract")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    values = write(group, ["A", "B"], DAYS[:4], "2011")
+    given = {"zones": json.dumps(polygons()), "name": "field"}
+    try_package(SERIES / "zonal-statistics", group, given, tmp_path / "out")
+    with (tmp_path / "out" / "zones.csv").open() as file:
+        rows = [*csv.DictReader(file)]
+    assert len(rows) == 2 * 4
+    shares = np.array([1.0, 1.0, 0.5])
+    for row in rows:
+        assert row["zone"] == "north"
+        number = [day.isoformat() for day in DAYS].index(row["date"])
+        pixels = values[row["layer"]][number, 1, 1:4]
+        known = np.isfinite(pixels)
+        assert float(row["pixels"]) == pytest.approx(shares[known].sum())
+        if known.any():
+            assert float(row["mean"]) == pytest.approx(
+                np.average(pixels[known], weights=shares[known])
+            )
+            assert float(row["sum"]) == pytest.approx((pixels * shares)[known].sum())
+            assert float(row["minimum"]) == pytest.approx(pixels[known].min())
+    table = parquet.read_table(tmp_path / "out" / "zones.parquet").to_pylist()
+    assert [row["pixels"] for row in table] == [float(row["pixels"]) for row in rows]
+
+
+def test_zones_of_the_packages_own_folder_and_wrong_ones(tmp_path: Path, group: Path) -> None:
+    pytest.importorskip("exactextract")
+    write(group, ["A"], DAYS[:2], "2011")
+    with pytest.raises(AttemptError, match="there are no zones"):
+        try_package(SERIES / "zonal-statistics", group, {}, tmp_path / "out")
+    point = '{"type": "Point", "coordinates": [10, 50]}'
+    with pytest.raises(AttemptError, match="is a Point"):
+        try_package(SERIES / "zonal-statistics", group, {"zones": point}, tmp_path / "out")
+    archive = Packages((SHIPPED, SERIES)).find("zonal-statistics").archive()
+    assert archive is not None
+    (tmp_path / "mine").mkdir()
+    unpack(archive.data, tmp_path / "mine")
+    (tmp_path / "mine" / "zones.geojson").write_text(json.dumps(polygons()))
+    try_package(tmp_path / "mine", group, {}, tmp_path / "out")
+    lines = (tmp_path / "out" / "zones.csv").read_text().splitlines()
+    assert [line.split(",")[0] for line in lines] == ["zone", "1", "1"]

@@ -51,7 +51,7 @@ def run_script(places: Places, text: str, bounds: SandboxLimits = LIMITS) -> Non
 
 def test_all_shipped_packages_are_scripts_that_python_runs() -> None:
     folders = [path.parent for path in SHIPPED.glob("**/package.yaml")]
-    assert len(folders) == 17
+    assert len(folders) == 20
     assert shipped_packages().keys() == {pack(folder).digest for folder in folders}
     for folder in folders:
         python, script, *_ = load_package(folder).command
@@ -81,7 +81,7 @@ os.environ["LEAKED"] = "yes"
     ("script", "words"),
     [
         ("raise ValueError('no days')", "exit code 1: ValueError: no days"),
-        ("import sys; sys.exit('no days')", "exit code 1"),
+        ("import sys; sys.exit('no days')", "exit code 1: no days"),
         ("print('so far'); raise SystemExit(3)", "exit code 3: so far"),
         ("import os; os.kill(os.getpid(), 9)", "SIGKILL"),
     ],

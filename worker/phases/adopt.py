@@ -50,13 +50,17 @@ class OutputOrigin:
 def adopt(found: Found, data: Pixels, to: Path, origin: OutputOrigin) -> float:
     """Write a package's raster to `to` with provenance; return the valid share of its pixels.
 
+    The halo around the cell is cut off.
     Pixels, nodata, scale, offset, units and band names are the package's own.
     """
     if origin.manifest.grid is None:
         raise failed(to.name, "has no grid to lie on: its group has none")
+    halo = origin.manifest.halo
+    if halo:
+        data = np.ascontiguousarray(data[:, halo:-halo, halo:-halo])
     raster = Raster(
         data=data,
-        grid=grid_of(origin.manifest.grid),
+        grid=grid_of(origin.manifest.grid.widened(-halo)),
         nodata=found.nodata,
         kind="continuous",
         bands=tuple(Band(name=name) for name in found.bands),

@@ -3,11 +3,12 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from socket import gethostname
 
 from reprojection.read.completeness import WHOLE, Completeness
 from tasks.errors import BlobMissingError, CorruptBlobError
 from tasks.model.categories import Category
-from tasks.model.model import ArtifactFile
+from tasks.model.model import ArtifactFile, RunUse
 from tasks.run.classify import AttemptError
 from tasks.settings import Settings
 from tasks.storage.blobs import ARTIFACTS, Blobs, artifact_name, is_damaged, split_blob
@@ -34,6 +35,16 @@ class Context:
     cache: Cache | None
     tell: Tell
     sandbox: Tier | None
+    used: RunUse | None = None  # what a package's run has used, once it is over
+
+    @property
+    def processors(self) -> Path:
+        """The folder by which the runs of packages on this machine share its processors."""
+        return self.settings.data_dir / "processors" / gethostname()
+
+    def note_use(self, used: RunUse) -> None:
+        """Note what a package's run has used."""
+        self.used = used
 
     def fetch_inputs(self, until: float = 0.5) -> dict[int, tuple[Path, ...]]:
         """Fetch all inputs as verified local files, by input index and in their order.

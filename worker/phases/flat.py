@@ -7,9 +7,10 @@ of layers are in physical units; codes, counts and the like are as they are stor
 
 import os
 import stat
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import rasterio
 from rasterio.windows import Window
 
@@ -17,33 +18,11 @@ from tasks.model.categories import Category
 from tasks.model.packages import Package
 from tasks.model.spec import GridSpec
 from tasks.run.classify import AttemptError
-from worker.phases.group import Manifest
 
 SUFFIX = ".bin"
 _TYPE = np.dtype("<f4")
 _ENVI_FLOAT = 4  # ENVI's number of the type
 _ROWS = 512
-
-
-def flat_manifest(manifest: Manifest) -> Manifest:
-    """Return a manifest that names flat files in place of GeoTIFFs."""
-    bands = tuple(
-        band.model_copy(
-            update={
-                "file": flat_name(band.file),
-                "further": tuple(
-                    one.model_copy(update={"file": flat_name(one.file)}) for one in band.further
-                ),
-            }
-        )
-        for band in manifest.bands
-    )
-    return manifest.model_copy(update={"bands": bands})
-
-
-def flat_name(file: str) -> str:
-    """Return the name of a raster's flat file."""
-    return str(PurePosixPath(file).with_suffix(SUFFIX))
 
 
 def write_flat(source: Path, to: Path) -> None:
@@ -52,18 +31,23 @@ def write_flat(source: Path, to: Path) -> None:
         shape = (stack.count, stack.height, stack.width)
         values = np.memmap(to, _TYPE, "w+", shape=shape)
         for number in stack.indexes:
-            scale, offset = stack.scales[number - 1], stack.offsets[number - 1]
             for row in range(0, stack.height, _ROWS):
                 rows = min(_ROWS, stack.height - row)
                 window = Window(0, row, stack.width, rows)
-                stored = stack.read(number, window=window)
-                value = stored.astype(np.float64) * scale + offset
-                if stack.nodata is not None:
-                    value[stored == stack.nodata] = np.nan
-                values[number - 1, row : row + rows] = value
+                values[number - 1, row : row + rows] = physical(stack, number, window)
         values.flush()
         header = _header(shape, stack.transform, [text or "" for text in stack.descriptions])
     to.with_suffix(".hdr").write_text(header, "ascii", "replace")
+
+
+def physical(stack: rasterio.DatasetReader, number: int, window: Window) -> npt.NDArray[np.float64]:
+    """Read a part of a band in physical units, NaN where it has no value."""
+    stored = stack.read(number, window=window)
+    value: npt.NDArray[np.float64] = stored.astype(np.float64)
+    value = value * stack.scales[number - 1] + stack.offsets[number - 1]
+    if stack.nodata is not None:
+        value[stored == stack.nodata] = np.nan
+    return value
 
 
 def _header(shape: tuple[int, int, int], transform: rasterio.Affine, names: list[str]) -> str:
@@ -97,7 +81,7 @@ def take_flat(package: Package, grid: GridSpec | None, outputs: Path) -> None:
     Raises:
         AttemptError: user code failed: a flat file is not a number of whole bands.
     """
-    if package.inputs.format != "envi" or grid is None:
+    if package.inputs.format == "geotiff" or grid is None:
         return
     for flat in sorted(outputs.glob(f"*{SUFFIX}")):
         raster = flat.with_suffix(".tif")

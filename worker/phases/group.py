@@ -5,16 +5,20 @@ one for each further band of its cells (codes, count, source, reason).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import date
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
 import rasterio
 from pydantic import BaseModel, ConfigDict, Field
 from rasterio.windows import Window
+from shapely import MultiPolygon, Polygon, from_geojson
 
 from reprojection.read.completeness import Completeness, Missing
-from reprojection.read.raster import Description
+from reprojection.read.raster import Description, Pixels
+from reprojection.write.mosaic import inside_polygon
 from reprojection.write.write import open_raster
 from tasks.model.categories import Category
 from tasks.model.model import ArtifactFile
@@ -23,8 +27,10 @@ from tasks.model.spec import Band, GridSpec, GroupSpec
 from tasks.run.classify import AttemptError
 from worker.phases.completeness import completeness_of
 from worker.phases.context import Context
+from worker.phases.reproject import grid_of
 
 MANIFEST = "manifest.json"
+REGION = "region.tif"
 FurtherRole = Literal["codes", "count", "source", "reason"]
 _BLOCK = 256
 _ROWS = 1024
@@ -61,7 +67,9 @@ class ManifestBand(_Model):
 
     `start` and `end` are those of its granules, ISO 8601 in UTC; `date` is the nominal start day.
     `kind` and `units` describe the layer, `codes` gives the meanings of single stored values.
-    `completeness` is the share of its expected granules that it was made from.
+    A stored value is worth `stored * scale + offset`; with `applied` the file has these values
+    already, and scale and offset are 1 and 0. `valid_share` is the share of its pixels that have a
+    value. `completeness` is the share of its expected granules that it was made from.
     """
 
     file: str
@@ -76,6 +84,10 @@ class ManifestBand(_Model):
     granules: tuple[Granule, ...] = ()
     kind: LayerKind = "continuous"
     units: str = ""
+    scale: float = 1.0
+    offset: float = 0.0
+    applied: bool = False
+    valid_share: float | None = None
     codes: dict[int, str] = Field(default_factory=dict)
     further: tuple[FurtherBand, ...] = ()
     completeness: float = Field(default=1.0, exclude_if=lambda share: share == 1.0)
@@ -89,14 +101,19 @@ class ManifestBand(_Model):
 class Manifest(_Model):
     """The document a package reads: the group, its grid, its bands.
 
+    The grid has a `halo` of so many pixels on each side around the cell, which are cut off the
+    outputs. `region` is the file with the mask of the request's region: 1 inside, 0 outside.
     If expected inputs are missing, it holds the share of inputs that exist, the names of missing
     ones, and the number of missing ones without a name here.
     """
 
+    version: Literal[1] = 1
     group: str
     cell: str
     window: str
     grid: GridSpec | None
+    halo: int = 0
+    region: str = ""
     bands: tuple[ManifestBand, ...]
     completeness: float = Field(default=1.0, exclude_if=lambda share: share == 1.0)
     missing: tuple[Lacking, ...] = Field(default=(), exclude_if=lambda value: not value)
@@ -113,11 +130,13 @@ class Manifest(_Model):
 class Layer:
     """One stack to be written: its file, and its bands with their rasters, by day.
 
-    `further` lists the stacks of the rasters' further bands, by the band's number there.
+    `around` has the rasters of neighbouring cells by day. `further` lists the stacks of the
+    rasters' further bands, by the band's number there.
     """
 
     file: str
     bands: tuple[tuple[Band, Path], ...]
+    around: Mapping[date, tuple[Path, ...]] = field(default_factory=dict)
     further: tuple[tuple[int, FurtherRole, str], ...] = ()
 
     @property
@@ -129,34 +148,72 @@ class Layer:
 def group(spec: GroupSpec, context: Context) -> tuple[ArtifactFile, ...]:
     """Stack the cells by layer and write the manifest."""
     fetched = context.fetch_inputs()
-    layers = sort_layers(spec.bands, {index: files[0] for index, files in fetched.items()})
+    layers = sort_layers(spec, {index: files[0] for index, files in fetched.items()})
+    if not layers:
+        raise AttemptError(
+            Category.CHOICE_REFUSED,
+            f"{spec.group} has nothing in the cell itself: its own granules are missing",
+        )
     folder = context.folder("group")
+    grid = spec.grid.widened(spec.halo) if spec.grid is not None and spec.halo else None
+    shares: dict[str, tuple[float, ...]] = {}
     for n, layer in enumerate(layers):
         context.tell(0.5 + 0.4 * n / len(layers), f"stacking {layer.file}")
         for number, file in layer.files:
-            stack(layer, number, folder / file)
-    text = manifest(spec, layers).model_dump_json(indent=1)
+            shares[file] = stack(layer, number, folder / file, grid)
+    text = manifest(spec, layers, shares).model_dump_json(indent=1)
     (folder / MANIFEST).write_text(text + "\n", "utf-8")
+    names = [MANIFEST, *(file for layer in layers for _, file in layer.files)]
+    if spec.region and spec.grid is not None:
+        write_region(spec.region, spec.grid.widened(spec.halo), folder / REGION)
+        names.append(REGION)
     context.tell(0.9, f"storing {spec.group}")
-    names = [file for layer in layers for _, file in layer.files]
-    return tuple(context.upload(folder / name) for name in (MANIFEST, *names))
+    return tuple(context.upload(folder / name) for name in names)
 
 
-def sort_layers(bands: Sequence[Band], paths: Mapping[int, Path]) -> tuple[Layer, ...]:
+def sort_layers(spec: GroupSpec, paths: Mapping[int, Path]) -> tuple[Layer, ...]:
     """Arrange the bands into stacks, each with its days in order; `paths` are by band index."""
-    labels = layer_labels(bands)
+    own = set(spec.own) if spec.halo else set(range(len(spec.bands)))
+    labels = layer_labels([spec.bands[index] for index in sorted(own)])
     chosen: dict[str, list[tuple[Band, Path]]] = {label: [] for label in labels.values()}
-    for index, band in enumerate(bands):
-        label = labels[band.product, band.collection, band.layer]
-        chosen[label].append((band, paths[index]))
+    around: dict[str, dict[date, tuple[Path, ...]]] = {label: {} for label in labels.values()}
+    for index, band in enumerate(spec.bands):
+        label = labels.get((band.product, band.collection, band.layer), "")
+        if index in own:
+            chosen[label].append((band, paths[index]))
+        elif label:
+            others = around[label].get(band.day, ())
+            around[label][band.day] = (*others, paths[index])
     return tuple(
         Layer(
             file=f"{label}.tif",
             bands=tuple(sorted(found, key=lambda item: item[0].day)),
+            around=around[label],
             further=tuple(_further(label, found[0][1])),
         )
         for label, found in chosen.items()
     )
+
+
+def write_region(geojson: str, grid: GridSpec, to: Path) -> None:
+    """Write the mask of a region on a grid: 1 where a pixel's centre is inside, else 0."""
+    shape = from_geojson(geojson)
+    if not isinstance(shape, Polygon | MultiPolygon):
+        raise ValueError(f"a region is a polygon, not a {shape.geom_type}")
+    with rasterio.open(
+        to,
+        "w",
+        driver="GTiff",
+        dtype="uint8",
+        count=1,
+        width=grid.width,
+        height=grid.height,
+        crs=grid.crs,
+        transform=rasterio.Affine(*grid.transform),
+        compress="deflate",
+        photometric="MINISBLACK",
+    ) as out:
+        out.write(inside_polygon(shape, grid_of(grid)).astype("uint8"), 1)
 
 
 def _further(label: str, path: Path) -> Iterator[tuple[int, FurtherRole, str]]:
@@ -167,8 +224,13 @@ def _further(label: str, path: Path) -> Iterator[tuple[int, FurtherRole, str]]:
             yield number, role, f"{label}.{role}.tif"
 
 
-def manifest(spec: GroupSpec, layers: Sequence[Layer]) -> Manifest:
-    """Write down what the package reads: the group, its grid, each band's position and meaning."""
+def manifest(
+    spec: GroupSpec, layers: Sequence[Layer], shares: Mapping[str, Sequence[float]]
+) -> Manifest:
+    """Write down what the package reads: the group, its grid, each band's position and meaning.
+
+    `shares` are the valid shares of the bands of each file.
+    """
     opened = [
         (layer, n, band, open_raster(path).said)
         for layer in layers
@@ -179,15 +241,22 @@ def manifest(spec: GroupSpec, layers: Sequence[Layer]) -> Manifest:
         group=spec.group,
         cell=spec.cell,
         window=spec.window,
-        grid=spec.grid,
-        bands=tuple(_described(layer, n, band, said) for layer, n, band, said in opened),
+        grid=spec.grid.widened(spec.halo) if spec.grid is not None else None,
+        halo=spec.halo,
+        region=REGION if spec.region else "",
+        bands=tuple(
+            _described(layer, n, band, said, shares[layer.file][n - 1])
+            for layer, n, band, said in opened
+        ),
         completeness=whole.share,
         missing=tuple(Lacking(what=one.what, why=one.why) for one in whole.missing),
         missing_unnamed=whole.unnamed,
     )
 
 
-def _described(layer: Layer, number: int, band: Band, raster: Description) -> ManifestBand:
+def _described(
+    layer: Layer, number: int, band: Band, raster: Description, valid_share: float
+) -> ManifestBand:
     said = raster.provenance
     return ManifestBand(
         file=layer.file,
@@ -202,6 +271,9 @@ def _described(layer: Layer, number: int, band: Band, raster: Description) -> Ma
         granules=tuple(Granule(name=g.name, produced=g.produced) for g in said.granules),
         kind=raster.kind,
         units=raster.units,
+        scale=raster.scale,
+        offset=raster.offset,
+        valid_share=valid_share,
         codes=raster.codes,
         further=tuple(
             FurtherBand(role=role, file=file, band=number) for _, role, file in layer.further
@@ -210,8 +282,11 @@ def _described(layer: Layer, number: int, band: Band, raster: Description) -> Ma
     )
 
 
-def stack(layer: Layer, number: int, to: Path) -> None:
-    """Copy one band of each day's raster, by its number there, into one file, in blocks of rows.
+def stack(layer: Layer, number: int, to: Path, grid: GridSpec | None = None) -> tuple[float, ...]:
+    """Copy one band of each day's raster, by its number there, into one file.
+
+    With a `grid`, which is wider than the cell, what the neighbouring cells have of it is copied,
+    too. Returns the share of pixels with a value, by band.
 
     Raises:
         AttemptError: choice refused, if the cells differ in shape, type or nodata.
@@ -223,10 +298,10 @@ def stack(layer: Layer, number: int, to: Path) -> None:
             "dtype": like.dtypes[0],
             "count": len(layer.bands),
             "nodata": like.nodata,
-            "width": like.width,
-            "height": like.height,
+            "width": like.width if grid is None else grid.width,
+            "height": like.height if grid is None else grid.height,
             "crs": like.crs,
-            "transform": like.transform,
+            "transform": like.transform if grid is None else rasterio.Affine(*grid.transform),
             "interleave": "band",
             "tiled": True,
             "blockxsize": _BLOCK,
@@ -236,7 +311,7 @@ def stack(layer: Layer, number: int, to: Path) -> None:
             "BIGTIFF": "IF_SAFER",
         }
         shown = (like.dtypes[0], repr(like.nodata), like.width, like.height)
-    scales, offsets, units = [], [], []
+    scales, offsets, units, shares = [], [], [], []
     with rasterio.open(to, "w", **profile) as out:
         for n, (band, path) in enumerate(layer.bands, 1):
             with rasterio.open(path, driver="GTiff") as cell:
@@ -247,11 +322,53 @@ def stack(layer: Layer, number: int, to: Path) -> None:
                         f"{layer.file}: {band.day} has type, nodata and shape {found}, the first "
                         f"day has {shown}",
                     )
-                for row in range(0, cell.height, _ROWS):
-                    rows = Window(0, row, cell.width, min(_ROWS, cell.height - row))
-                    out.write(cell.read(number, window=rows), n, window=rows)
+                valid = 0
+                if grid is None:
+                    for row in range(0, cell.height, _ROWS):
+                        rows = Window(0, row, cell.width, min(_ROWS, cell.height - row))
+                        values = cell.read(number, window=rows)
+                        valid += _valid(values, cell.nodata)
+                        out.write(values, n, window=rows)
+                else:
+                    values = _around(number, grid, [path, *layer.around.get(band.day, ())])
+                    valid = _valid(values, cell.nodata)
+                    out.write(values, n)
+                shares.append(float(f"{valid / (out.width * out.height):.6g}"))
                 scales.append(cell.scales[number - 1])
                 offsets.append(cell.offsets[number - 1])
                 units.append(cell.units[number - 1] or "")
             out.set_band_description(n, band.day.isoformat())
         out.scales, out.offsets, out.units = scales, offsets, units
+    return tuple(shares)
+
+
+def _valid(values: Pixels, nodata: float | int | None) -> int:
+    """Count the pixels that have a value."""
+    if nodata is None:
+        return values.size
+    if np.isnan(nodata):
+        return int((~np.isnan(values)).sum())
+    return int((values != nodata).sum())
+
+
+def _around(number: int, grid: GridSpec, paths: Sequence[Path]) -> Pixels:
+    """Put a band of some cells together on a grid; the first cell is the group's own."""
+    said = open_raster(paths[0])
+    empty = said.said.bands[number - 1].empty(said.nodata)
+    plane = np.full((grid.height, grid.width), 0 if empty is None else empty, said.dtype)
+    for path in reversed(paths):
+        with rasterio.open(path, driver="GTiff") as cell:
+            here = GridSpec(
+                crs=grid.crs,
+                transform=tuple(cell.transform)[:6],
+                width=cell.width,
+                height=cell.height,
+            )
+            column, row = grid.offset(here)
+            left, top = max(0, column), max(0, row)
+            right = min(grid.width, column + cell.width)
+            bottom = min(grid.height, row + cell.height)
+            if left < right and top < bottom:
+                window = Window(left - column, top - row, right - left, bottom - top)
+                plane[top:bottom, left:right] = cell.read(number, window=window)
+    return plane

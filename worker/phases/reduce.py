@@ -4,13 +4,14 @@ import json
 import os
 import shutil
 import stat
-from collections.abc import Mapping
-from dataclasses import dataclass
-from pathlib import Path
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
 from typing import Protocol
 
 from tasks.model.categories import Category
-from tasks.model.model import ArtifactFile
+from tasks.model.model import ArtifactFile, RunUse
 from tasks.model.packages import Package, load_package
 from tasks.model.spec import ReduceSpec
 from tasks.request.taking import kinds_taken
@@ -18,11 +19,13 @@ from tasks.run.classify import AttemptError
 from tasks.settings import Settings
 from worker.phases.adopt import OutputOrigin, Reader, adopt, failed, read_confined, read_here
 from worker.phases.context import Context, Tell
-from worker.phases.flat import flat_manifest, flat_name, take_flat, write_flat
-from worker.phases.group import MANIFEST, Manifest
+from worker.phases.flat import SUFFIX, take_flat, write_flat
+from worker.phases.group import MANIFEST, Manifest, ManifestBand
+from worker.phases.netcdf import write_netcdf
 from worker.phases.package_files import shipped_packages, unpacked
 from worker.phases.used import told_use
 from worker.sandbox.confined import run_confined, run_shipped
+from worker.sandbox.processors import processors
 from worker.sandbox.reading.read_rasters import plain
 from worker.sandbox.sandbox import Places, SandboxLimits, Tier
 
@@ -68,6 +71,15 @@ class Surroundings(Protocol):
         ...
 
     @property
+    def processors(self) -> Path:
+        """The folder by which runs on this machine share its processors."""
+        ...
+
+    def note_use(self, used: RunUse) -> None:
+        """Note what the run has used."""
+        ...
+
+    @property
     def tell(self) -> Tell:
         """How to tell the progress."""
         ...
@@ -86,15 +98,22 @@ def run_package(
         AttemptError: user code failed, user code timed out, out of memory, or choice refused.
     """
     bounds, manifest = _bounds(package, around.settings), read_manifest(places)
-    around.tell(0.1, f"running {package.name}")
-    if spec.digest in shipped_packages():
-        with told_use(places, bounds):
-            run_shipped(package.command, places, bounds)
+    places = replace(places, parameters=spec.parameters)
+    ours = spec.digest in shipped_packages()
+    tier = None if ours else _tier(package, around)
+    around.tell(0.1, f"waiting for {package.resources.cores} processors")
+    since = time.monotonic()
+    with processors(around.processors, package.resources.cores) as own:
+        bounds = replace(bounds, processors=own)
+        around.tell(0.1, f"running {package.name}")
+        with told_use(places, bounds, around.note_use, time.monotonic() - since):
+            if tier is None:
+                run_shipped(package.command, places, bounds)
+            else:
+                run_confined(tier, package.command, places, bounds)
+    if tier is None:
         read = read_here(places.outputs, manifest, bounds.memory // 2)
     else:
-        tier = _tier(package, around)
-        with told_use(places, bounds):
-            run_confined(tier, package.command, places, bounds)
         read = read_confined(tier, places.outputs, manifest, bounds, around.folder("reading"))
     take_flat(package, manifest.grid, places.outputs)
     around.tell(0.8, "checking outputs")
@@ -126,16 +145,54 @@ def give_inputs(package: Package, given: Mapping[str, Path], to: Path, *, copied
             Category.CHOICE_REFUSED,
             f"{package.name} takes layers of {kinds_taken(package)}; the group has {held}",
         )
-    manifest = whole.model_copy(update={"bands": bands})
-    flat = package.inputs.format == "envi"
-    text = (flat_manifest(manifest) if flat else manifest).model_dump_json(indent=1)
+    form = FORMS.get(package.inputs.format)
+    text = _as_given(whole, bands, form).model_dump_json(indent=1)
     (to / MANIFEST).write_text(text + "\n", "utf-8")
     place = shutil.copyfile if copied else shutil.move
-    for name in {file for band in bands for file in band.files}:
-        if flat:
-            write_flat(given[name], to / flat_name(name))
-        else:
+    region = (whole.region,) if whole.region else ()
+    for name in {*region, *(file for band in bands for file in band.files)}:
+        if form is None:
             place(given[name], to / name)
+        else:
+            form.write(given[name], to / form.name(name))
+
+
+@dataclass(frozen=True)
+class Form:
+    """A format of inputs in physical units: how its files end, and how a stack is written."""
+
+    suffix: str
+    write: Callable[[Path, Path], None]
+
+    def name(self, file: str) -> str:
+        """Return the name of a stack's file."""
+        return str(PurePosixPath(file).with_suffix(self.suffix))
+
+
+FORMS = {"envi": Form(SUFFIX, write_flat), "netcdf": Form(".nc", write_netcdf)}
+"""The formats of inputs beside GeoTIFF."""
+
+
+def _as_given(whole: Manifest, bands: tuple[ManifestBand, ...], form: Form | None) -> Manifest:
+    """Return the manifest for the bands that a package gets, in the format in which it does."""
+    if form is None:
+        return whole.model_copy(update={"bands": bands})
+    given = tuple(
+        band.model_copy(
+            update={
+                "file": form.name(band.file),
+                "scale": 1.0,
+                "offset": 0.0,
+                "applied": True,
+                "further": tuple(
+                    one.model_copy(update={"file": form.name(one.file)}) for one in band.further
+                ),
+            }
+        )
+        for band in bands
+    )
+    region = form.name(whole.region) if whole.region else ""
+    return whole.model_copy(update={"bands": given, "region": region})
 
 
 @dataclass(frozen=True, kw_only=True)

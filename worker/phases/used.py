@@ -1,19 +1,22 @@
-"""What a package's run has used, told in its log."""
+"""What a package's run has used: told in its log, and kept with its attempt."""
 
 import os
 import resource
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from tasks.model.model import RunUse
 from worker.sandbox.sandbox import Places, SandboxLimits
 
 
 @contextmanager
-def told_use(places: Places, bounds: SandboxLimits) -> Iterator[None]:
-    """Print a last line that says what the run within the block has used, however it ends.
+def told_use(
+    places: Places, bounds: SandboxLimits, note: Callable[[RunUse], None], waited: float
+) -> Iterator[None]:
+    """Print a last line that says what the run within the block has used, and note it.
 
     CPU time is that of all its processes which have ended, as all have when the run is over.
     """
@@ -21,11 +24,22 @@ def told_use(places: Places, bounds: SandboxLimits) -> Iterator[None]:
     try:
         yield
     finally:
-        took, cpu = time.monotonic() - start, _cpu() - before
+        used = RunUse(
+            seconds=round(time.monotonic() - start, 3),
+            cpu_seconds=round(_cpu() - before, 3),
+            written=_written(places),
+            cores=len(bounds.processors),
+            waited=round(waited, 3),
+            most_seconds=bounds.seconds,
+            most_written=bounds.output,
+            most_memory=bounds.memory,
+        )
+        note(used)
         sys.stdout.write(
-            f"swathmill: it took {took:.1f} s of the {bounds.seconds:g} s it may take, {cpu:.1f} s "
-            f"of CPU, and left {_written(places) / 1e6:,.1f} MB of the {bounds.output / 1e6:,g} MB "
-            "it may write\n"
+            f"swathmill: it took {used.seconds:.1f} s of the {bounds.seconds:g} s it may take, "
+            f"{used.cpu_seconds:.1f} s of CPU on {used.cores} "
+            f"core{'s' if used.cores != 1 else ''}, and left {used.written / 1e6:,.1f} MB of the "
+            f"{bounds.output / 1e6:,g} MB it may write\n"
         )
         sys.stdout.flush()
 

@@ -5,6 +5,7 @@ The words of POLICY:
 - `RLIMIT_NAME=NUMBER`: a resource limit.
 - `tasks=NUMBER`: processes and threads that the user may have beyond those that are there.
 - `user=NUMBER`: the user id to take; `search` with it: it may pass folders that are closed to it.
+- `processor=NUMBER`: a processor that it may run on; without any, all that there are.
 - `read=PATH`, `write=PATH`: files for Landlock; without any there is no Landlock.
 - `shared`: others have the same user id, so calls that would change their files are refused.
 - `one_group`: no process leaves the program's group.
@@ -209,6 +210,8 @@ def main() -> None:
                 [value for name, value in given if name == "write"],
             )
         os.setpriority(os.PRIO_PROCESS, 0, NICE)
+        if "processor" in words:
+            os.sched_setaffinity(0, [int(value) for name, value in given if name == "processor"])
         refuse_calls(shared=shared, one_group="one_group" in words)
     except OSError as error:
         sys.stderr.write(f"the sandbox could not be made: {error}\n")

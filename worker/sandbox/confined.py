@@ -30,6 +30,7 @@ from worker.sandbox.sandbox import (
     environment,
     give_folders,
     inside,
+    variables_of,
 )
 
 POLL_SECONDS = 0.1
@@ -133,7 +134,7 @@ def run_confined(
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             cwd=places.package,
-            env=environment(tier, places),
+            env=environment(tier, places, bounds),
             start_new_session=True,
         )
 
@@ -150,6 +151,9 @@ def run_shipped(command: tuple[str, ...], places: Places, bounds: SandboxLimits)
 
     def program() -> None:
         os.chdir(places.package)
+        os.environ.update(variables_of(places, bounds))
+        if bounds.processors:
+            os.sched_setaffinity(0, bounds.processors)
         os.environ["TMPDIR"] = tempfile.tempdir = str(places.temporary)
         sys.argv = [script, *arguments, str(places.inputs), str(places.outputs)]
         runpy.run_path(script, run_name="__main__")
@@ -171,6 +175,8 @@ def _be_program(parent: int, output: int, program: Callable[[], None]) -> NoRetu
             code = 0
     except SystemExit as error:
         code = error.code if isinstance(error.code, int) else int(error.code is not None)
+        if isinstance(error.code, str):
+            sys.stderr.write(error.code + "\n")
     except BaseException:  # noqa: BLE001 - the caller is only a forked copy of the child
         traceback.print_exc()
     finally:

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from tasks.model.categories import Category
-from tasks.model.model import ArtifactFile
+from tasks.model.model import ArtifactFile, RunUse
 from tasks.model.spec import Spec
 from tasks.settings import Settings
 from worker.sandbox.sandbox import Tier
@@ -54,6 +54,7 @@ class Succeeded(_Message):
 
     kind: Literal["succeeded"] = "succeeded"
     files: tuple[ArtifactFile, ...]
+    used: RunUse | None = None
 
 
 class Failed(_Message):
@@ -69,6 +70,7 @@ class Failed(_Message):
     log: str = ""
     asked: float = 0.0
     healing: int = 0
+    used: RunUse | None = None
 
 
 class Ended(_Message):

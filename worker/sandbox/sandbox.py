@@ -8,12 +8,14 @@ report says it of this machine.
 """
 
 import os
+import re
 import shutil
 import subprocess
 import sys
 import sysconfig
 import tempfile
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -55,17 +57,23 @@ _NEEDED = 1 << 0 | 1 << 1 | 1 << 5 | 1 << 6 | 1 << 7 | 1 << 19
 _SYS_ADMIN = 1 << 21
 OWN_PROCESSES = 3
 """Processes of a program's tree that are ours: two of bubblewrap and the launcher."""
+_LONGEST_VARIABLE = 16 * 2**10  # bytes
+_NOT_IN_NAMES = re.compile(r"[^A-Z0-9]")
 _MOST_LINKS = 40  # the limit of Linux, path_resolution(7)
 
 
 @dataclass(frozen=True, kw_only=True)
 class SandboxLimits:
-    """What a program may use, including its descendants, in bytes and seconds."""
+    """What a program may use, including its descendants, in bytes and seconds.
+
+    `processors` are the numbers of those that it runs on; without any, all that there are.
+    """
 
     memory: int
     seconds: float
     processes: int
     output: int
+    processors: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +81,7 @@ class Places:
     """The folders of a program: its package, inputs (read-only), outputs and a temporary one.
 
     `environment` has the Python packages that it depends on (read-only), if it depends on any.
+    `parameters` are variables of its environment.
     """
 
     package: Path
@@ -80,6 +89,7 @@ class Places:
     outputs: Path
     temporary: Path
     environment: Path | None = None
+    parameters: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -213,22 +223,37 @@ def give_folders(tier: Tier, *folders: Path) -> None:
             os.chown(folder, user, user)
 
 
-def environment(tier: Tier, places: Places) -> dict[str, str]:
+def variables_of(places: Places, bounds: SandboxLimits) -> dict[str, str]:
+    """Return the variables that differ from run to run: parameters, and how many threads to start.
+
+    The parameter `least-share` is `PARAMETER_LEAST_SHARE`. One that is very long is left out.
+    """
+    threads = str(max(1, len(bounds.processors)))
+    found = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), threads)
+    for name, value in places.parameters.items():
+        if len(value.encode()) <= _LONGEST_VARIABLE and "\0" not in value:
+            found[f"PARAMETER_{_NOT_IN_NAMES.sub('_', name.upper())}"] = value
+    return found
+
+
+def environment(tier: Tier, places: Places, bounds: SandboxLimits) -> dict[str, str]:
     """Build the program's whole environment, which has nothing of ours but the path to Python."""
     seen = inside(tier, places)
     path = (sysconfig.get_path("scripts"), "/usr/local/bin", "/usr/bin", "/bin")
     python = {} if seen.environment is None else {"PYTHONPATH": str(seen.environment)}
-    return python | {
-        "PATH": ":".join(path),
-        "HOME": str(seen.temporary),
-        "TMPDIR": str(seen.temporary),
-        "LANG": "C.UTF-8",
-        "TZ": "UTC",
-        "PYTHONDONTWRITEBYTECODE": "1",
-        "PYTHONHASHSEED": "0",
-        "OMP_NUM_THREADS": "1",
-        "OPENBLAS_NUM_THREADS": "1",
-    }
+    return (
+        python
+        | variables_of(places, bounds)
+        | {
+            "PATH": ":".join(path),
+            "HOME": str(seen.temporary),
+            "TMPDIR": str(seen.temporary),
+            "LANG": "C.UTF-8",
+            "TZ": "UTC",
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "PYTHONHASHSEED": "0",
+        }
+    )
 
 
 def command_line(
@@ -239,11 +264,12 @@ def command_line(
     program = [*command, str(seen.inputs), str(seen.outputs)]
     policy = [f"{name}={value}" for name, value in _rlimits(bounds).items()]
     policy += [f"tasks={_TASKS * (bounds.processes + OWN_PROCESSES)}"]
+    policy += [f"processor={number}" for number in bounds.processors]
     if (user := own_user(tier)) is not None:
         policy += [f"user={user}"]
     if tier == "bubblewrap":
         launcher = [sys.executable, "-I", "-S", "/swathmill/confine.py"]
-        return [*_bubblewrap(places), "--", *launcher, *policy, "--", *program]
+        return [*_bubblewrap(places, bounds), "--", *launcher, *policy, "--", *program]
     folders = (places.package, places.inputs, places.environment)
     read = (*_readable(), *(str(folder) for folder in folders if folder is not None), *_KERNEL)
     policy += [f"read={path}" for path in read]
@@ -303,7 +329,7 @@ def _links_outside(mounted: list[str]) -> dict[str, str]:
     }
 
 
-def _bubblewrap(places: Places) -> list[str]:
+def _bubblewrap(places: Places, bounds: SandboxLimits) -> list[str]:
     seen = inside("bubblewrap", places)
     # Own namespaces of every kind, an own terminal, and an end with this process.
     command = [shutil.which("bwrap") or "bwrap", "--die-with-parent", "--new-session"]
@@ -314,7 +340,7 @@ def _bubblewrap(places: Places) -> list[str]:
         command += ["--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts"]
         command += ["--unshare-cgroup-try", "--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
     command += ["--hostname", "swathmill", "--clearenv"]
-    for name, value in environment("bubblewrap", places).items():
+    for name, value in environment("bubblewrap", places, bounds).items():
         command += ["--setenv", name, value]
     command += ["--proc", "/proc", "--dev", "/dev"]
     command += ["--perms", "1777", "--size", str(_SHARED_MEMORY), "--tmpfs", SHARED_MEMORY]

@@ -80,6 +80,7 @@ def perform(
     job: Job, given: ChildSettings, tell: Tell, blobs: Callable[[], Blobs]
 ) -> Succeeded | Failed:
     """Do the job and return its outcome; every exception becomes a failure with its category."""
+    context: Context | None = None
     try:
         storage = blobs()
         local = isinstance(storage, FileBlobs)
@@ -94,9 +95,10 @@ def perform(
             tell=tell,
             sandbox=given.sandbox,
         )
-        return Succeeded(files=make(job, context))
+        return Succeeded(files=make(job, context), used=context.used)
     except Exception as error:  # noqa: BLE001 - here exceptions become categories
-        return _failed(classify(error), job.scratch)
+        failed = _failed(classify(error), job.scratch)
+        return failed.model_copy(update={"used": context.used}) if context else failed
 
 
 def make(job: Job, context: Context) -> tuple[ArtifactFile, ...]:

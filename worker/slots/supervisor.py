@@ -15,7 +15,7 @@ import structlog
 
 from tasks.errors import StoreError
 from tasks.model.categories import Category
-from tasks.model.model import ArtifactFile, State
+from tasks.model.model import ArtifactFile, RunUse, State
 from tasks.run.classify import Diagnosis, classify, classify_exit
 from tasks.settings import Settings
 from tasks.tables import protocol, task_table
@@ -95,6 +95,7 @@ class _End:
     diagnosis: Diagnosis | None = None
     log: str = ""
     peak_memory: int = 0
+    used: RunUse | None = None
 
 
 @dataclass(kw_only=True)
@@ -308,7 +309,12 @@ class Supervisor:
         """Decide how the attempt ended: by the child's report, by an order, or by how it died."""
         said = slot.report
         if isinstance(said, Succeeded):
-            return _End(files=said.files, log=ended.log, peak_memory=ended.peak_memory)
+            return _End(
+                files=said.files,
+                log=ended.log,
+                peak_memory=ended.peak_memory,
+                used=said.used,
+            )
         if slot.order is not None:
             diagnosis = self._ordered(slot, slot.order)
         elif ended.over_memory:
@@ -324,7 +330,12 @@ class Supervisor:
             )
         else:
             diagnosis = _without_report(ended)
-        return _End(diagnosis=diagnosis, log=ended.log, peak_memory=ended.peak_memory)
+        return _End(
+            diagnosis=diagnosis,
+            log=ended.log,
+            peak_memory=ended.peak_memory,
+            used=said.used if said is not None else None,
+        )
 
     def _ordered(self, slot: _Slot, order: AttemptOrder) -> Diagnosis:
         if order is AttemptOrder.HAND_BACK:
@@ -371,6 +382,7 @@ class Supervisor:
             message=diagnosis.message if diagnosis else "",
             log=end.log,
             peak_memory=end.peak_memory,
+            used=end.used,
         )
         ended = protocol.End(
             attempt=attempt,

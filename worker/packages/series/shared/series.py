@@ -39,6 +39,11 @@ class Layer:
     days: tuple[dt.date, ...]
     units: str
 
+    def one(self, number: int, rows: Window) -> np.ndarray:
+        """Return the values of a band of the stack in a block of rows."""
+        with rasterio.open(self.path) as stack:
+            return _physical(stack, number, rows)
+
     def values(self, rows: Window) -> np.ndarray:
         """Return the values of all days in a block of rows: days, rows, columns."""
         with rasterio.open(self.path) as stack:
