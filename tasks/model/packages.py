@@ -136,9 +136,9 @@ class Package(_Model):
     version: str = Field("1", max_length=40)
     description: str = Field("", max_length=2000)
     command: tuple[str, ...] = Field(min_length=1, max_length=64)
-    outputs: tuple[Annotated[Output, BeforeValidator(_output)], ...] = Field(
-        min_length=1, max_length=64
-    )
+    outputs: tuple[
+        Annotated[Output, BeforeValidator(_output, json_schema_input_type=str | Output)], ...
+    ] = Field(min_length=1, max_length=64)
     takes: tuple[LayerKind, ...] = Field(("continuous", "class", "bitfield"), min_length=1)
     """The kinds of layers it gets; others of a request are left out of its groups."""
     requires: Literal["any", "all"] | Annotated[float, Field(gt=0.0, le=1.0)] = "any"
@@ -150,7 +150,7 @@ class Package(_Model):
     resources: Resources = Resources()
     parameters: dict[str, str] | None = Field(None, max_length=64)
 
-    @field_validator("version", mode="before")
+    @field_validator("version", mode="before", json_schema_input_type=str | int | float)
     @classmethod
     def _as_text(cls, version: object) -> object:
         return str(version) if isinstance(version, int | float) else version

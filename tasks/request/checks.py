@@ -40,6 +40,11 @@ class Limits(Protocol):
         """Largest raster among the results, in pixels."""
         ...
 
+    @property
+    def attempt_memory_gb(self) -> float:
+        """Memory that a run of a package may use, in GB."""
+        ...
+
 
 def check_request(resolved: ResolvedRequest, limits: Limits) -> None:
     """Refuse a request that cannot mean anything, by what the document alone says.

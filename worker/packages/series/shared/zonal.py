@@ -82,7 +82,8 @@ def main() -> None:
     group = read_group(Path(sys.argv[1]), Path(sys.argv[2]))
     features = []
     with rasterio.open(group.layers[0].path) as like:
-        crs, bounds = CRS.from_user_input(like.crs.to_wkt()), like.bounds
+        crs = CRS.from_user_input(like.crs.to_wkt())
+        corner, side = np.array(like.bounds[:2]), np.array(like.res)
     if not crs.is_geographic:
         forward = Transformer.from_crs("EPSG:4326", crs, always_xy=True)
     for zone in zones(group):
@@ -93,11 +94,14 @@ def main() -> None:
             refuse(
                 f"zone {zone['zone']} cannot be put onto the grid: give it in longitude, latitude"
             )
-        if shape.intersects(shapely.box(*bounds)):
+        # In columns and rows, to a millionth: exactextract loses pixels, and takes a neighbour for
+        # the least value, where an edge passes a pixel's corner or side by a rounding error.
+        shape = shapely.transform(shape, lambda points: ((points - corner) / side).round(6))
+        if shape.intersects(shapely.box(0, 0, *reversed(group.shape))):
             geometry = shapely.geometry.mapping(shape)
             properties = {"zone": zone["zone"]}
             features.append({"type": "Feature", "properties": properties, "geometry": geometry})
-    rows = [row for layer in group.layers for row in _rows(layer, group, features, bounds)]
+    rows = [row for layer in group.layers for row in _rows(layer, group, features)]
     with (group.target / "zones.csv").open("w", encoding="utf-8", newline="") as file:
         table = csv.DictWriter(file, COLUMNS, lineterminator="\n")
         table.writeheader()
@@ -110,7 +114,7 @@ def main() -> None:
 
 
 def _rows(
-    layer: Layer, group: Group, features: list[dict[str, Any]], bounds: Any
+    layer: Layer, group: Group, features: list[dict[str, Any]]
 ) -> Iterator[dict[str, object]]:
     if not features:
         return
@@ -119,7 +123,7 @@ def _rows(
     whole = Window(0, 0, columns, rows)
     for number, day in zip(layer.numbers, layer.days, strict=True):
         values = layer.one(number, whole)
-        source = NumPyRasterSource(values, *bounds, nodata=float("nan"))
+        source = NumPyRasterSource(values, 0, 0, columns, rows, nodata=float("nan"))
         for found in exact_extract(source, features, statistics, include_cols=["zone"]):
             said = found["properties"]
             row: dict[str, object] = {"zone": said["zone"], "layer": layer.label}
