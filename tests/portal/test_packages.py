@@ -121,6 +121,27 @@ def test_a_request_names_a_package_of_ones_own(portal: LivePortal) -> None:
         assert refused["field"] == "reduction.parameters.high"
 
 
+def test_a_package_that_needs_more_memory_than_a_run_gets_is_refused(portal: LivePortal) -> None:
+    push(portal, more="resources: {memory_gb: 1000}\n")
+    with portal.client() as client:
+        refused = client.post("/api/requests", json={**DOCUMENT, "reduction": {"package": "own"}})
+        assert refused.status_code == 422, refused.text
+        assert refused.json()["field"] == "reduction.package"
+        assert "needs 1000 GB of memory, and a run here has 4 GB" in refused.text
+
+
+def test_a_package_whose_dependencies_cannot_be_had_is_refused_at_once(portal: LivePortal) -> None:
+    made = tar_of(
+        ("package.yaml", b"name: needy\ncommand: [python, run.py]\noutputs: [a.txt]\n"),
+        ("run.py", b"# /// script\n# dependencies = ['x @ file:///etc']\n# ///\n"),
+    )
+    with portal.client() as client:
+        refused = client.post("/api/packages", content=made)
+        assert refused.status_code == 422, refused.text
+        assert "run.py: x is given by an address" in refused.text
+        assert "needy" not in client.get("/api/packages").text
+
+
 def test_a_link_gives_a_package_to_who_opens_it(portal: LivePortal) -> None:
     made = push(portal)
     with portal.client() as ada, portal.browser(BEN) as ben:

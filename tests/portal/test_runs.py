@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from tasks.model.categories import Category
-from tasks.model.model import ArtifactFile, RequestState, TaskOutcome
+from tasks.model.model import ArtifactFile, RequestState, RunUse, TaskOutcome
 from tasks.model.spec import GridSpec, GroupSpec, Input, MosaicSpec, ReduceSpec, Spec
 from tasks.model.task_keys import shard
 from tasks.request.document import parse_request
@@ -23,6 +23,16 @@ from tests.portal.submissions import DOCUMENT
 
 ADA, BEN = "ada@example.org", "ben@example.org"
 GRID = GridSpec(crs="EPSG:4326", transform=(1, 0, 0, 0, -1, 0), width=8, height=8)
+USED = RunUse(
+    seconds=1.5,
+    cpu_seconds=1.25,
+    written=12_000_000,
+    cores=2,
+    waited=0.0,
+    most_seconds=600.0,
+    most_written=8_000_000_000,
+    most_memory=2_000_000_000,
+)
 RASTER = "own/Lai_1km_mean/Lai_1km_mean.2012-01.tif"
 
 
@@ -58,6 +68,7 @@ def put(
         message=said,
         log=f"it says: {spec.kind}\nswathmill: it took 2.0 s\n",
         peak_memory=10**6,
+        used=USED if spec.kind == "reduce" else None,
     )
     made = []
     for name, data in files.items():
@@ -211,3 +222,17 @@ def test_others_see_neither_runs_nor_inputs(portal: LivePortal, story: Story) ->
         for key in ("0" * 64, story.mosaic.key, "x"):
             got = client.get(f"/api/requests/{story.request}/runs/{key}/inputs.zip")
             assert got.status_code == 404
+
+
+def test_what_a_run_has_used_is_beside_what_it_may_use(portal: LivePortal, story: Story) -> None:
+    with portal.client() as ada:
+        found = ada.get(f"/api/requests/{story.request}/runs").json()["runs"]
+        assert {run["attempts"][0]["used"]["cpu_seconds"] for run in found} == {1.25}
+        assert found[0]["attempts"][0]["used"]["most_memory"] == 2_000_000_000
+    with portal.browser(ADA) as browser:
+        page = " ".join(
+            browser.get(f"/requests/{story.request}/runs/{story.good.key}").text.split()
+        )
+        assert "CPU time on 2 cores" in page
+        assert "12 MB" in page
+        assert "12 MB" in browser.get(f"/requests/{story.request}/runs").text
