@@ -23,6 +23,7 @@ from tasks.storage.blobs import split_blob
 from tasks.storage.file_blobs import FileBlobs
 
 TIMEOUT_SECONDS = 60.0
+PUSH_SECONDS = 420.0  # of an upload, whose Python dependencies are resolved meanwhile
 CHUNK_BYTES = 1 << 20
 KEPT_SECONDS = 2.0  # of an idle connection: fewer than the portal keeps it
 WAIT_SECONDS = 20.0  # for a change
@@ -345,9 +346,10 @@ class Client:
         Args:
             archive: A zip or a tar of the package's folder.
         """
+        seconds = max(self.timeout, PUSH_SECONDS)
         with archive.open("rb") as content:
             try:
-                answer = self._http.post("/api/packages", content=content)
+                answer = self._http.post("/api/packages", content=content, timeout=seconds)
             except httpx.TransportError as error:
                 raise self._unreachable(error) from error
         _raise_for(answer)

@@ -6,7 +6,6 @@ without times or owners, so that equal environments have equal digests. It is pu
 before Swathmill's own packages.
 """
 
-import compileall
 import hashlib
 import os
 import platform
@@ -19,7 +18,6 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
-from py_compile import PycInvalidationMode
 
 import structlog
 from packaging.specifiers import SpecifierSet
@@ -37,8 +35,8 @@ from tasks.settings import Settings
 
 log = structlog.get_logger("packages")
 
-SECONDS = 300.0
-"""How long an upload waits for its dependencies."""
+SECONDS = 120.0
+"""How long an upload waits for each of three steps: to choose, to unpack, to compile."""
 _LOOK = 0.2
 _TOLD = 1500  # characters of what uv says
 _LINE = re.compile(r"^([A-Za-z0-9._-]+)==([^\s;\\]+)", re.MULTILINE)
@@ -136,12 +134,17 @@ def _lock(needs: Needs, folder: Path, settings: Settings, cache: Path | None) ->
 def _install(
     lock: Path, target: Path, folder: Path, settings: Settings, cache: Path | None
 ) -> None:
-    """Unpack the wheels of a lock, and compile them without running them."""
+    """Unpack the wheels of a lock, and compile them without running them.
+
+    The compiler works in a process of its own, which a hostile source may crash.
+    """
     own = ["--target", str(target), "--require-hashes", "--link-mode", "copy"]
     _uv(["install", "--requirements", str(lock), *own], folder, settings, cache)
-    # By content, not by time, so that a file is used wherever and whenever it is unpacked.
-    mode = PycInvalidationMode.UNCHECKED_HASH
-    compileall.compile_dir(target, quiet=2, invalidation_mode=mode, stripdir=target)
+    target.mkdir(exist_ok=True)
+    # By content, not by time, so that a file is used wherever and whenever it is unpacked; and
+    # with the same hashes, so that the same source makes the same file.
+    mode = ("--invalidation-mode", "unchecked-hash", "-qq", "-s", str(target), str(target))
+    _run([sys.executable, "-S", "-m", "compileall", *mode], {"PYTHONHASHSEED": "0"}, folder)
     _check_size(folder)
 
 
@@ -153,22 +156,27 @@ def _uv(command: list[str], folder: Path, settings: Settings, cache: Path | None
         *("--only-binary", ":all:", "--no-config", "--quiet", "--python", sys.executable),
         *("--default-index", settings.python_index, "--cache-dir", str(kept)),
     ]
-    (folder / "home").mkdir(exist_ok=True)
-    own = {"PATH": "/usr/bin:/bin", "HOME": str(folder / "home"), "NO_COLOR": "1"}
     passed = {name: value for name, value in os.environ.items() if name in _PASSED}
+    code, text = _run(words, passed | {"NO_COLOR": "1"}, folder)
+    if code:
+        raise _refused(_SECRET.sub("//", text.replace(str(folder), "").strip())[-_TOLD:])
+
+
+def _run(words: list[str], environment: dict[str, str], folder: Path) -> tuple[int, str]:
+    """Run a program with bounds of time and disk; return its exit code and what it printed."""
+    (folder / "home").mkdir(exist_ok=True)
+    own = {"PATH": "/usr/bin:/bin", "HOME": str(folder / "home")} | environment
     said = folder / "said.txt"
     with said.open("wb") as out:
         process = subprocess.Popen(
-            words, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=own | passed, cwd=folder
+            words, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=own, cwd=folder
         )
         try:
             _wait(process, folder)
         finally:
             process.kill()
             process.wait()
-    if process.returncode:
-        text = said.read_text("utf-8", "replace").replace(str(folder), "").strip()
-        raise _refused(_SECRET.sub("//", text)[-_TOLD:])
+    return process.returncode, said.read_text("utf-8", "replace")
 
 
 def _wait(process: subprocess.Popen[bytes], folder: Path) -> None:

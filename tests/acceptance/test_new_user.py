@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Iterator
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -144,7 +145,7 @@ def test_an_edited_version_and_one_that_is_mended(stack: Running, tmp_path: Path
         "the rehearsal has failed",
         stack.log,
     )
-    assert "No module named 'numpie'" in stack.page(f"/requests/{third}")
+    assert "No module named 'numpie'" in unescape(stack.page(f"/requests/{third}"))
     assert stack.client.status(third).phases["reduction"].done == 0
     edit("4", "import numpie as np", "import numpy as np")
     fourth = stack.client.order(third, "mended").id
