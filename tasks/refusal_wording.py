@@ -210,6 +210,8 @@ def _place(loc: Path, kind: str, document: object) -> tuple[Path, tuple[str, ...
         elif isinstance(at, list | tuple) and isinstance(part, int):
             path.append(part)
             at = at[part] if part < len(at) else None
+        elif part == 0 and isinstance(at, Mapping):
+            continue  # a mapping in the place of a list of one
         elif document is None or (last and kind in ("missing", *_EXTRA)):
             path.append(part)
             at = None

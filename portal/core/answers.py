@@ -11,6 +11,7 @@ from portal.core.expected import Expected
 from portal.core.results import ResultFile
 from tasks.model.categories import RULES
 from tasks.model.model import Attempt, Phase, RunUse, State, Task
+from tasks.model.plan import named_packages
 from tasks.tables.request_table import RequestRow
 from tasks.tables.task_rows import Interest
 
@@ -148,12 +149,22 @@ class RequestAnswer(_Answer):
             gap_count=row.gap_count,
             gaps=tuple(GapAnswer(what=gap.what, why=gap.reason) for gap in row.gaps),
             failures=tuple(FailureAnswer.of(interest) for interest in failures),
-            package=row.package.rpartition(" ")[0],
-            package_digest=row.package.rpartition(" ")[2],
+            package=", ".join(name for name, _ in named_packages(row.package)),
+            package_digest=", ".join(digest for _, digest in named_packages(row.package)),
             retry_of=row.retry_of,
             retried_as=row.retried_as,
             url=f"/requests/{row.id}",
         )
+
+
+class WindowAnswer(_Answer):
+    """One window of a step of the reduction."""
+
+    step: str
+    window: str
+    runs: int = Field(description="The cells in which the package runs; 0: it is not run.")
+    has: str = Field(description="The number of dates of each product and earlier step.")
+    lacks: str = Field(description="What is missing, by name; empty: nothing.")
 
 
 class PreviewAnswer(_Answer):
@@ -180,6 +191,10 @@ class PreviewAnswer(_Answer):
     notes: tuple[str, ...] = Field((), description="What both are based on and leave out.")
     message: str = Field("", description="Also says whether it would wait for confirmation.")
     missing: tuple[str, ...] = Field((), description="The first gaps, each with its reason.")
+    windows: tuple[WindowAnswer, ...] = Field(
+        (), description="The first windows of the reduction's steps."
+    )
+    window_count: int = Field(0, description="The number of all windows.")
 
     @classmethod
     def of(cls, row: RequestRow) -> Self:
@@ -206,6 +221,8 @@ class PreviewAnswer(_Answer):
             notes=expected.notes,
             message=row.message,
             missing=tuple(f"{gap.what}: {gap.reason}" for gap in row.gaps),
+            windows=tuple(WindowAnswer(**asdict(window)) for window in counts.windows),
+            window_count=counts.window_count,
         )
 
 

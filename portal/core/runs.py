@@ -74,8 +74,8 @@ def run_keys(runtime: Runtime, row: RequestRow, result: str = "") -> list[str]:
     A request that has ended keeps interests in its results and failures alone; a run is then found
     by what was made of it.
     """
-    reduction = request_operations.document_of(row).reduction
-    if reduction is None:
+    steps = {step.label for step in request_operations.document_of(row).steps}
+    if not steps:
         return []
     keys: dict[str, None] = {}
     for number in SHARDS:
@@ -84,9 +84,26 @@ def run_keys(runtime: Runtime, row: RequestRow, result: str = "") -> list[str]:
                 continue
             if interest.phase is Phase.REDUCTION:
                 keys[interest.key] = None
-            elif interest.output.startswith(f"{reduction.name}/"):
+            elif interest.output.partition("/")[0] in steps:
                 keys.update(dict.fromkeys(_inputs(runtime, interest.key)))
+    if len(steps) > 1:
+        for key in [*keys]:
+            _add_earlier(runtime, key, keys)
     return sorted(keys)
+
+
+def _add_earlier(runtime: Runtime, key: str, found: dict[str, None]) -> None:
+    """Add the runs of earlier steps whose rasters a run was given."""
+    waiting = [key]
+    while waiting:
+        spec = runtime.tasks.spec(waiting.pop())
+        group = runtime.tasks.spec(spec.inputs[0].key) if isinstance(spec, ReduceSpec) else None
+        if not isinstance(group, GroupSpec):
+            continue
+        for given, band in zip(group.inputs, group.bands, strict=True):
+            if band.window and given.key not in found:
+                found[given.key] = None
+                waiting.append(given.key)
 
 
 def _inputs(runtime: Runtime, key: str) -> list[str]:

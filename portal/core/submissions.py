@@ -7,11 +7,12 @@ from portal.core.problems import IdempotencyError, NoManagerError, NotFoundError
 from portal.core.tokens import Person
 from tasks.errors import FencedError, RequestRefusedError
 from tasks.model.model import RequestState
-from tasks.model.packages import OURS, NoPackageError, PackageError, PackageSource
+from tasks.model.packages import OURS, NoPackageError, Package, PackageError, PackageSource
 from tasks.request.checks import Limits, check_request, nearest_names
 from tasks.request.document import Request, dump_request
 from tasks.request.resolved import ResolvedRequest
-from tasks.request.taking import check_taken
+from tasks.request.steps import Step
+from tasks.request.taking import raster_outputs
 from tasks.tables import request_operations
 from tasks.tables.request_operations import NoSuchRequestError
 from tasks.tables.request_table import RequestRow
@@ -25,38 +26,42 @@ _MODEST = 2.0  # GB of memory, as packages have that name no number
 def check(resolved: ResolvedRequest, limits: Limits, packages: PackageSource) -> None:
     """Refuse a request that its document rules out; RequestRefusedError names the field."""
     check_request(resolved, limits)
-    reduction = resolved.request.reduction
-    if reduction is None:
-        return
+    found = [_package(step, limits, packages) for step in resolved.steps]
+    raster_outputs(resolved, found)
+    for step, package in zip(resolved.steps, found, strict=True):
+        known = package.parameters
+        for name in step.reduction.parameters:
+            if known is not None and name not in known:
+                raise RequestRefusedError(
+                    f"{step.field}.parameters.{name}",
+                    f"the package {package.name} has no parameter {name!r}.",
+                    nearest_names(name, known) if known else "It has none: leave parameters out.",
+                )
+
+
+def _package(step: Step, limits: Limits, packages: PackageSource) -> Package:
+    name = step.reduction.package
     try:
-        found = packages.find(reduction.package)
+        found = packages.find(name)
     except NoPackageError as error:
-        raise RequestRefusedError("reduction.package", error.problem, error.remedy) from None
+        raise RequestRefusedError(f"{step.field}.package", error.problem, error.remedy) from None
     except PackageError as error:
         raise RequestRefusedError(
-            "reduction.package",
-            f"{reduction.package} cannot be used: {error}",
+            f"{step.field}.package",
+            f"{name} cannot be used: {error}",
             "Choose another package, or have this one corrected.",
         ) from None
     package = found.package
-    check_taken(resolved, package)
     # A shipped package gets by with less: it looks at blocks of rows.
     if found.owner != OURS and package.resources.memory_gb > max(limits.attempt_memory_gb, _MODEST):
         raise RequestRefusedError(
-            "reduction.package",
+            f"{step.field}.package",
             f"{package.name} needs {package.resources.memory_gb:g} GB of memory, and a run here "
             f"has {limits.attempt_memory_gb:g} GB.",
             "Lower `memory_gb` in its package.yaml, or ask the operator for more "
             "(SWATHMILL_ATTEMPT_MEMORY_GB).",
         )
-    known = package.parameters
-    for name in reduction.parameters:
-        if known is not None and name not in known:
-            raise RequestRefusedError(
-                f"reduction.parameters.{name}",
-                f"the package {package.name} has no parameter {name!r}.",
-                nearest_names(name, known) if known else "It has none: leave parameters out.",
-            )
+    return package
 
 
 def resent(

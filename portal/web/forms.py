@@ -11,7 +11,7 @@ from starlette.datastructures import FormData
 from modis.collection import Collection
 from tasks.errors import RequestRefusedError
 from tasks.refusal_wording import listed
-from tasks.request.document import Request, other_notation, parse_request
+from tasks.request.document import Reduction, Request, other_notation, parse_request
 from tasks.request.request_guide import WANTED
 
 Document = dict[str, object]
@@ -73,6 +73,7 @@ class Form:
     package: str = ""
     window: str = "month"
     parameters: str = ""
+    steps: str = ""  # as YAML, if there is more to them than the fields above show
     deliver: str = "both"
     notify: str = ""
     submission: str = field(default_factory=lambda: secrets.token_hex(8))
@@ -195,13 +196,15 @@ def _with_choices(form: Form, request: Request) -> Form:
         form = replace(form, qa="rule", qa_rule=yaml.safe_dump(rule, default_flow_style=None))
     elif request.qa:
         form = replace(form, qa=request.qa)
-    if request.reduction is not None:
-        window = next(g for g in request.reduction.group_by if g != "cell")
+    if request.steps and not _is_plain(request.steps):
+        steps = request.model_dump(mode="json", exclude_defaults=True)["reduction"]
+        return replace(form, steps=yaml.safe_dump(steps, sort_keys=False))
+    for step in request.steps:
         form = replace(
             form,
-            package=request.reduction.package,
-            window=window,
-            parameters=_lines(request.reduction.parameters),
+            package=step.package,
+            window=step.window_kind,
+            parameters=_lines(step.parameters),
         )
     return form
 
@@ -240,7 +243,7 @@ def read_document(form: Form) -> Read:
         "cube": form.cube or "none",
         "weight": form.weight or "none",
         "on_missing": form.on_missing or "skip",
-        "deliver": (form.deliver if form.package else "") or "both",
+        "deliver": (form.deliver if form.package or form.steps else "") or "both",
         "notify": form.notify,
     }
     parts: tuple[tuple[str, Callable[[Form], object]], ...] = (
@@ -314,7 +317,7 @@ def _products(form: Form) -> list[Document]:
     made, refused = [], []
     for index, card in enumerate(form.products):
         try:
-            made.append(_product(index, card, reduced=bool(form.package)))
+            made.append(_product(index, card, reduced=bool(form.package or form.steps)))
         except RequestRefusedError as error:
             refused.append(error)
     if refused:
@@ -333,7 +336,18 @@ def _qa(form: Form) -> object:
     return _yaml_mapping("qa", form.qa_rule) if form.qa == "rule" else form.qa or None
 
 
-def _reduction(form: Form) -> Document | None:
+def _is_plain(steps: Sequence[Reduction]) -> bool:
+    """Whether the form's own fields show all of a reduction."""
+    first = steps[0]
+    plain = Reduction(
+        package=first.package, group_by=("cell", first.window_kind), parameters=first.parameters
+    )
+    return tuple(steps) == (plain,)
+
+
+def _reduction(form: Form) -> object:
+    if form.steps:
+        return _yaml_mapping("reduction", form.steps)
     if not form.package:
         return None
     return {

@@ -4,18 +4,18 @@ Expected are the tiles that the region enters, on each day on which their produc
 only whole days are: nothing says how many were taken.
 """
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 
+from service_manager.planner.chosen import Chosen
 from service_manager.planner.gaps import Seen, expected_days, phase_of, starts
 from service_manager.planner.layers import NOT_THERE, ProductLayers
 from tasks.model.absence import Absence, Absent, bounded
-from tasks.model.packages import Package
 from tasks.request.document import Time
-from tasks.request.taking import takes
-from tasks.request.windows import Window, window_kind, windows
+from tasks.request.joins import StepJoin
+from tasks.request.taking import band_layer
+from tasks.request.windows import Window, windows
 
 SeenOf = Callable[[int], Seen]
 """The days on which there are granules of a product choice, by its number."""
@@ -36,11 +36,11 @@ class WindowLacks:
     def __init__(
         self,
         wanted: Sequence[ProductLayers],
-        package: Package,
+        chosen: Chosen,
         window: Window,
         seen: SeenOf,
     ) -> None:
-        wanted = [one for one in wanted if taken(one, package)]
+        wanted = chosen.used(wanted)
         self._wanted = wanted
         self._seen = {one.number: seen(one.number) for one in wanted}
         self._days = {
@@ -65,6 +65,21 @@ class WindowLacks:
             if names
         ]
 
+    def everywhere(self) -> list[str]:
+        """Name what is missing anywhere in the window."""
+        found: list[str] = []
+        for one in self._wanted:
+            seen = self._seen[one.number]
+            for day in self._days[one.number]:
+                whole = f"{one.product} {day.isoformat()}"
+                if day not in seen:
+                    found.append(whole)
+                elif one.geometry == "tile":
+                    there = seen[day]
+                    tiles = [tile for tile, at in one.layout.tile_places.items() if at]
+                    found += [f"{whole} {tile.name}" for tile in tiles if tile not in there]
+        return found
+
     def _names(self, wanted: ProductLayers, place: int, day: date) -> tuple[str, ...]:
         seen = self._seen[wanted.number]
         whole = f"{wanted.product} {day.isoformat()}"
@@ -76,53 +91,43 @@ class WindowLacks:
         return tuple(f"{whole} {tile.name}" for tile in tiles if tile not in seen[day])
 
 
-def taken(wanted: ProductLayers, package: Package) -> list[str]:
-    """List the layers of a product choice that a reduction's package takes."""
-    return [layer.name for layer in wanted.layers if takes(package, layer)]
+def bands(
+    lacks: Iterable[Lack],
+    wanted: Sequence[ProductLayers],
+    chosen: Chosen,
+    more: Iterable[Absent] = (),
+) -> Absence:
+    """Name the missing bands of a group.
 
-
-def bands(lacks: Iterable[Lack], wanted: Sequence[ProductLayers], package: Package) -> Absence:
-    """Name the missing bands of a group: each layer its package takes, for each missing day."""
-    found = []
+    They are each layer that the step takes, for each missing day, and those of earlier steps in
+    `more`.
+    """
+    found = [*more]
     for lack in lacks:
         one = wanted[lack.choice]
-        for layer in taken(one, package):
-            name = f"{one.choice.name}.{one.choice.collection} {layer}{half(one)}"
+        for layer in chosen.taken(one):
+            name = f"{one.choice.name}.{one.choice.collection} {band_layer(one.choice, layer)}"
             part = f"{name} {lack.day}"
             found += [Absent(part=part, what=what, why=NOT_THERE) for what in lack.names]
     return bounded(found)
-
-
-def cells(part: str, lacks: Iterable[Lack]) -> tuple[Absent, ...]:
-    """Name the missing inputs of a reduction's mosaic in a place that has no group."""
-    return tuple(
-        Absent(part=part, what=name, why=NOT_THERE) for lack in lacks for name in lack.names
-    )
-
-
-def half(wanted: ProductLayers) -> str:
-    """Return what tells day and night of one layer apart; a package sees them as two layers."""
-    return "" if wanted.choice.day_night == "any" else f".{wanted.choice.day_night}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Dates:
     """The dates that cubes expect, with the names of what each is made of.
 
-    The names of layers are kept by folder; `windows` holds the names of reductions' windows.
+    The names of layers are kept by folder; `windows` holds those of a reduction's windows, by step.
     """
 
     layers: Mapping[str, Mapping[date, tuple[str, ...]]]
-    windows: Mapping[date, tuple[str, ...]]
+    windows: Mapping[str, Mapping[date, tuple[str, ...]]]
 
     @classmethod
-    def of(cls, wanted: Sequence[ProductLayers], package: Package | None, seen: SeenOf) -> "Dates":
+    def of(cls, wanted: Sequence[ProductLayers], steps: Sequence[Chosen], seen: SeenOf) -> "Dates":
         """Return the dates of a request whose whole span has been seen."""
         layers: dict[str, dict[date, tuple[str, ...]]] = {}
-        found: dict[date, list[str]] = defaultdict(list)
         for one in wanted:
-            request = one.layout.request
-            span = request.time
+            span = one.layout.request.time
             days = [*expected_days(one.period, span, seen(one.number), one.phase)]
             names: dict[date, tuple[str, ...]] = {
                 day: (f"{one.product} {day.isoformat()}",) for day in days
@@ -130,19 +135,33 @@ class Dates:
             for layer in one.layers:
                 folder = f"{one.product}/{one.names[layer.name]}"
                 layers.update((part.folder(folder), names) for part in one.layout.parts)
-            if request.reduction is None or package is None or not taken(one, package):
-                continue
-            for window in windows(window_kind(request.reduction), span):
-                found[window.first] += [
+        found: dict[str, dict[date, tuple[str, ...]]] = {}
+        for step in steps:
+            request = wanted[0].layout.request
+            kind = step.step.reduction.window_kind
+            earlier = [
+                (found[steps[number].name], StepJoin(other, kind, request))
+                for number in step.steps
+                for other in [steps[number].step.reduction.window_kind]
+            ]
+            found[step.name] = {}
+            for window in windows(kind, request.time):
+                own = [
                     f"{one.product} {day.isoformat()}"
+                    for one in step.used(wanted)
                     for day in window_days(one, window, seen(one.number))
                 ]
-        return cls(layers=layers, windows={day: tuple(names) for day, names in found.items()})
+                for names, join in earlier:
+                    own += [what for there, _ in join.pick(window) for what in names[there.first]]
+                found[step.name][window.first] = tuple(dict.fromkeys(own))
+        return cls(layers=layers, windows=found)
 
     def absent(self, folder: str, there: Iterable[date]) -> Absence:
         """Name the inputs that a cube lacks when its rasters are those of the days `there`."""
         present = set(there)
-        expected = self.layers.get(folder, self.windows)
+        expected = self.layers.get(folder)
+        if expected is None:
+            expected = self.windows.get(folder.partition("/")[0], {})
         return bounded(
             Absent(part=day.isoformat(), what=name, why=NOT_THERE)
             for day in sorted(expected)

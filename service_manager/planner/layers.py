@@ -306,7 +306,7 @@ def plan_date(
         if mosaics:
             for part in wanted.layout.parts:
                 _mosaic(wanted, layer.name, part, day, keys, lacking, draft)
-        if wanted.layout.request.reduction is not None:
+        if wanted.layout.request.steps:
             made += [
                 Made(choice=wanted.number, layer=number, place=place, day=day, key=key)
                 for place, key in keys.items()
@@ -407,7 +407,7 @@ def _cells(
         key = keys[place] = pattern.key(given.identity, grid.identity, quoted_day, absent)
         text = pattern.text(given.text, grid.text, quoted_day, absent)
         output = ""
-        if layout.request.cells and layout.request.time.holds(day):
+        if layout.request.hands_over_cells and layout.request.delivers_layers(day):
             output = f"{wanted.product}/{layer}/cells/{day}/{layout.places[place].name}"
         kind = _kind(work, layout.pixels[place], numbers[place])
         draft.put(key, Line(output, text, kind))

@@ -15,6 +15,7 @@ from archives.model import Archive, GranuleRecord, Stamped
 from modis.tile import Tile
 from reprojection.catalogue import Geometry
 from service_manager.planner.cells import places
+from service_manager.planner.chosen import archives, chosen
 from service_manager.planner.counts import Counts
 from service_manager.planner.cubes import Cubes
 from service_manager.planner.draft import Draft, Line, PlannedRaster
@@ -31,10 +32,10 @@ from service_manager.planner.granules import geometry, misnamed, nothing_found, 
 from service_manager.planner.layers import Layout, ProductLayers, plan_date
 from service_manager.planner.listing import Stretch, search_box, stretches
 from service_manager.planner.located import Locator
-from service_manager.planner.reductions import Groups, chosen
+from service_manager.planner.reductions import Groups
 from tasks.errors import RequestRefusedError
 from tasks.model.packages import PackageSource
-from tasks.model.plan import Gap, PlannedTask
+from tasks.model.plan import Gap, PlannedTask, PlannedWindow
 from tasks.model.spec import load_spec
 from tasks.model.task_keys import canonical, digest_of
 from tasks.request.checks import Limits, check_request, request_notes
@@ -52,7 +53,7 @@ class PlanOutcome:
     """What is known of a planned stretch without its tasks.
 
     `geometries` are those of products the catalogue does not know; `rasters` are the inputs of
-    cubes; `gaps` are what windows of a reduction lack.
+    cubes; `windows` are those of a reduction that closed, and `gaps` what they lack.
     """
 
     first: date
@@ -64,6 +65,7 @@ class PlanOutcome:
     geometries: dict[int, Geometry]
     rasters: tuple[PlannedRaster, ...] = ()
     gaps: tuple[Gap, ...] = ()
+    windows: tuple[PlannedWindow, ...] = ()
 
 
 @runtime_checkable
@@ -117,18 +119,17 @@ class PlanStream:
         self._resolved = resolved
         self._archive = archive
         self._limit = limits.max_tasks
-        reduction = chosen(resolved, packages)
+        self._steps = chosen(resolved, packages)
         goal = resolved.target
         _check_cells(len(goal.lattice.cells(goal.grid)))
         self._layout = Layout.of(resolved, places(goal, request.region))
         self._wanted = [
             ProductLayers(resolved=one, layout=self._layout) for one in resolved.products
         ]
-        self._package = reduction.package if reduction else None
         self._cubes = Cubes(request.cube, self._layout.parts) if request.cube != "none" else None
         self._locator = Locator(self._layout.places)
         self._groups = (
-            Groups(resolved, self._layout, reduction, self._locator) if reduction else None
+            Groups(resolved, self._layout, self._steps, self._locator) if self._steps else None
         )
         reach = max(layer.reach for wanted in self._wanted for layer in wanted.layers)
         self._box = search_box(goal.area, reach)
@@ -139,9 +140,10 @@ class PlanStream:
         self._window_gaps: list[Gap] = []
         self.days_searched = 0  # of the request's; other threads may read it
         self.counts = Counts()
-        self.package = reduction.archive if reduction else None
-        self.exact_package = reduction.exact if reduction else ""
-        taking = taking_notes(resolved, reduction.package) if reduction else ()
+        self.windows: list[PlannedWindow] = []
+        self.archives = tuple(archives(self._steps))
+        self.packages = ", ".join(dict.fromkeys(step.exact for step in self._steps))
+        taking = taking_notes(resolved, [step.package for step in self._steps])
         self._notes = (*request_notes(resolved), *taking, *_unknown(resolved))
 
     @property
@@ -149,18 +151,22 @@ class PlanStream:
         """What is planned, whoever asks: equal for requests that equal listings plan equally."""
         asked = self.request.model_dump(
             mode="json",
-            exclude={"title": True, "notify": True, "on_missing": True, "reduction": {"rehearse"}},
+            exclude={
+                "title": True,
+                "notify": True,
+                "on_missing": True,
+                "steps": {"__all__": {"rehearse"}},
+            },
             exclude_none=True,
         )
         products = repr(self._resolved.products)
-        package = self.exact_package.rpartition(" ")[2]
-        return digest_of(canonical([VERSION, asked, products, package]).decode("ascii"))
+        digests = [step.digest for step in self._steps]
+        return digest_of(canonical([VERSION, asked, products, digests]).decode("ascii"))
 
     @property
     def notes(self) -> tuple[str, ...]:
         """What the scientist should know; all of it once the stretches are planned."""
-        windows = self._groups.note if self._groups is not None else ""
-        return (*self._notes, windows) if windows else self._notes
+        return (*self._notes, *(self._groups.notes if self._groups is not None else ()))
 
     def stamp(self) -> str:
         """Return a text that changes when the archive lists anything else for the request.
@@ -229,7 +235,11 @@ class PlanStream:
                 if absent:
                     yield from absent
                     continue
-            if self._groups is not None and wanted.join.chooses and self.request.deliver != "both":
+            if (
+                self._groups is not None
+                and self.request.deliver != "both"
+                and (wanted.join.chooses or not self._groups.takes(wanted))
+            ):
                 if wanted.geometry == "tile" and seen:
                     tiles = region_tiles(self.request.region)
                     present = frozenset().union(*seen.values())
@@ -292,7 +302,7 @@ class PlanStream:
         if self._groups is not None and listed.final:
             self._groups.close(None, self._wanted, so_far, draft)
         if self._cubes is not None and listed.final:
-            self._cubes.plan(draft, Dates.of(self._wanted, self._package, so_far))
+            self._cubes.plan(draft, Dates.of(self._wanted, self._steps, so_far))
         counts = Counts()
         counts.add_kinds((line.kind, line.output) for line in draft.lines.values())
         outcome = PlanOutcome(
@@ -305,6 +315,7 @@ class PlanStream:
             geometries=dict(self._geometries),
             rasters=tuple(draft.rasters) if self._cubes is not None else (),
             gaps=self._groups.take_gaps() if self._groups is not None else (),
+            windows=self._groups.take_windows() if self._groups is not None else (),
         )
         self._take(outcome)
         return Fresh(outcome=outcome, lines=draft.lines)
@@ -315,13 +326,14 @@ class PlanStream:
         """Plan what a date is certain to be used for; whether it has anything in the region."""
         wanted, groups = self._wanted[number], self._groups
         delivered = self.request.delivers(day)
-        used = groups is not None and wanted.join.wants(day)
+        used = groups is not None and wanted.join.wants(day) and groups.takes(wanted)
         if not delivered and not (used and groups is not None and groups.is_certain(wanted)):
             there = any(self._locator.touches(record) for record in records)
             if there and used and groups is not None:
                 groups.hold(number, day, band, records)
             return there or wanted.geometry == "tile"
-        cells = plan_date(wanted, day, band, records, self._locator, draft, mosaics=delivered)
+        mosaics = self.request.makes_rasters and self.request.delivers_layers(day)
+        cells = plan_date(wanted, day, band, records, self._locator, draft, mosaics=mosaics)
         if used and cells and groups is not None:
             groups.add(wanted, day, cells)
         return cells is not None or wanted.geometry == "tile"
@@ -349,6 +361,7 @@ class PlanStream:
         """Know what a stretch knew."""
         self.counts.merge(outcome.counts)
         self._window_gaps += outcome.gaps
+        self.windows += outcome.windows
         for number, days in outcome.seen.items():
             mine = self._seen.setdefault(number, {})
             for day, tiles in days.items():

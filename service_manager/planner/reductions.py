@@ -1,31 +1,34 @@
-"""The tasks of a reduction: groups of cells, a run for each, and a mosaic of each raster output."""
+"""The tasks of a reduction: in each step groups of cells, a run for each, and mosaics."""
 
-from collections import defaultdict, deque
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import date
+from itertools import accumulate
+from typing import NamedTuple
 
 from archives.model import GranuleRecord
+from service_manager.planner.chosen import Chosen
 from service_manager.planner.draft import Draft
-from service_manager.planner.expected import Lack, SeenOf, WindowLacks, bands, cells, half, taken
-from service_manager.planner.layers import CELL_FILE, Layout, Made, ProductLayers, plan_date
-from service_manager.planner.located import Locator
-from tasks.errors import RequestRefusedError
-from tasks.model.absence import bounded
-from tasks.model.packages import (
-    Package,
-    PackageArchive,
-    PackageError,
-    PackageSource,
-    layer_labels,
+from service_manager.planner.expected import SeenOf, WindowLacks, bands
+from service_manager.planner.layers import (
+    CELL_FILE,
+    NOT_THERE,
+    Layout,
+    Made,
+    ProductLayers,
+    plan_date,
 )
-from tasks.model.plan import Gap
+from service_manager.planner.located import Locator
+from tasks.model.absence import Absent, bounded
+from tasks.model.packages import layer_labels
+from tasks.model.plan import Gap, PlannedWindow
 from tasks.model.spec import Band, GroupSpec, Input, MosaicSpec, ReduceSpec
-from tasks.request.document import Reduction
+from tasks.request.joins import StepJoin
 from tasks.request.regions import area_geojson
 from tasks.request.resolved import ResolvedRequest
-from tasks.request.taking import check_taken, takes
-from tasks.request.windows import Window, window_kind, windows
+from tasks.request.taking import band_layer
+from tasks.request.windows import Window, windows
 
 _Member = tuple[int, date, int, bytes, float]
 """A cell in a window: product choice, day, layer, task key, weight."""
@@ -36,46 +39,125 @@ _Held = tuple[int, Sequence[GranuleRecord]]
 _Cell = tuple[int, int, bytes]
 """A planned cell of a date: place, layer, task key."""
 
+_Roots = dict[str, str]
+"""What is missing at the root, by name, and why."""
+
+
+class _Output(NamedTuple):
+    """A raster of an earlier step: the step, its window's first day and name, file, key, weight."""
+
+    step: int
+    day: date
+    window: str
+    file: str
+    key: str
+    weight: float
+
 
 @dataclass(frozen=True, kw_only=True)
-class Chosen:
-    """The reduction a request asks for, with its package.
+class _Closed:
+    """What a window of a step made, for the steps that take it.
 
-    `exact` is the package's owner, name and version with the digest of its archive. The archive is
-    None if storage has it.
+    `runs` have the rasters of each place by name, each with the key of its run. `missing` is what
+    the window lacks in a place.
     """
 
-    reduction: Reduction
-    package: Package
-    digest: str
-    archive: PackageArchive | None
-    exact: str
+    runs: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
+    missing: Mapping[int, _Roots] = field(default_factory=dict)
 
 
-def chosen(resolved: ResolvedRequest, packages: PackageSource) -> Chosen | None:
-    """Return the request's reduction.
+class _Course:
+    """A step under way: the windows that are still open, and what was made in closed ones.
 
-    Raises RequestRefusedError when its package is absent or unusable.
+    `before` are the steps before it.
     """
-    reduction = resolved.request.reduction
-    if reduction is None:
-        return None
-    try:
-        found = packages.find(reduction.package)
-        archive = found.archive()
-    except PackageError as error:
-        raise RequestRefusedError(
-            "reduction.package", f"{error}", "Name a package that can be used."
-        ) from None
-    check_taken(resolved, found.package)
-    digest = archive.digest if archive is not None else found.digest
-    return Chosen(
-        reduction=reduction,
-        package=found.package,
-        digest=digest,
-        archive=archive,
-        exact=f"{found.name} {digest}",
-    )
+
+    def __init__(
+        self, resolved: ResolvedRequest, chosen: Chosen, before: Sequence["_Course"]
+    ) -> None:
+        request = resolved.request
+        kind = chosen.step.reduction.window_kind
+        found = windows(kind, request.time)
+        self.chosen = chosen
+        self.windows = deque(found)
+        self.asked = len(found)
+        self.run: list[str] = []  # windows with a run, by name
+        self.closed: dict[str, _Closed] = {}
+        self.wanted: Counter[str] = Counter()  # own windows, by open windows of later steps
+        self.joins = [one.join for one in resolved.products if one.number in chosen.step.layers]
+        # The first day of this window and all after it, which end later but may begin earlier.
+        firsts = accumulate((window.first for window in reversed(found)), min)
+        self._firsts = [*reversed([*firsts]), date.max]
+        earlier = [before[number] for number in chosen.steps]
+        joins = [
+            (one, StepJoin(one.chosen.step.reduction.window_kind, kind, request)) for one in earlier
+        ]
+        self._picks: dict[str, list[_Pick]] = {
+            window.name: [
+                _Pick(course=one, window=there, weight=weight)
+                for one, join in joins
+                for there, weight in join.pick(window)
+            ]
+            for window in found
+        }
+        for picks in self._picks.values():
+            for pick in picks:
+                pick.course.wanted[pick.window.name] += 1
+
+    @property
+    def first(self) -> date:
+        """The first day of all open windows."""
+        return self._firsts[self.asked - len(self.windows)]
+
+    def is_ready(self, window: Window, before: date | None) -> bool:
+        """Whether all that a window may take has been seen before a day, or planned."""
+        if before and any(join.waits_for(window) >= before for join in self.joins):
+            return False
+        return all(pick.window.name in pick.course.closed for pick in self.picks(window))
+
+    def picks(self, window: Window) -> Sequence["_Pick"]:
+        """Return the windows of earlier steps that a window takes."""
+        return self._picks[window.name]
+
+    def close(self, window: Window, closed: _Closed) -> None:
+        """Keep what a window made while it is wanted; forget what it was the last to take."""
+        self.closed[window.name] = closed if self.wanted[window.name] else _Closed()
+        for pick in self._picks.pop(window.name):
+            pick.course.wanted[pick.window.name] -= 1
+            if not pick.course.wanted[pick.window.name]:
+                pick.course.closed[pick.window.name] = _Closed()
+
+    @property
+    def note(self) -> str:
+        """Which windows are run, for the scientist."""
+        if not self.run:
+            return ""
+        first, last = self.run[0], self.run[-1]
+        names = first if first == last else f"{first} to {last}"
+        return (
+            f"{self.chosen.name} runs in {len(self.run):,} of {self.asked:,} windows of "
+            f"time: {names}."
+        )
+
+
+class _Pick(NamedTuple):
+    """A window of an earlier step that a window takes, with its weight there."""
+
+    course: _Course
+    window: Window
+    weight: float
+
+    def made(self, place: int) -> Mapping[str, str]:
+        """Return the rasters of a place, each with the key of its run."""
+        return self.course.closed[self.window.name].runs.get(place, {})
+
+    def part(self, output: str) -> str:
+        """Name an output as part of a group (`Band.text`)."""
+        return f"{self.course.chosen.name} {output} {self.window.name}"
+
+    def missing(self, place: int) -> _Roots:
+        """Return what the window lacks in a place."""
+        return self.course.closed[self.window.name].missing.get(place, {})
 
 
 class Groups:
@@ -86,39 +168,42 @@ class Groups:
     """
 
     def __init__(
-        self, resolved: ResolvedRequest, layout: Layout, chosen: Chosen, locator: Locator
+        self,
+        resolved: ResolvedRequest,
+        layout: Layout,
+        chosen: Sequence[Chosen],
+        locator: Locator,
     ) -> None:
         self._layout = layout
-        self._chosen = chosen
         self._locator = locator
         self._joins = [product.join for product in resolved.products]
-        self._windows = deque(windows(window_kind(chosen.reduction), layout.request.time))
+        self._courses: list[_Course] = []
+        for one in chosen:
+            self._courses.append(_Course(resolved, one, self._courses))
         self._days: dict[int, dict[date, _Held | list[_Cell]]] = {}
         self._gaps: list[Gap] = []
-        self._run: list[str] = []  # windows with a run, by name
-        self._asked = len(self._windows)
+        self._told: list[PlannedWindow] = []
         self._region = area_geojson(resolved.target.area)
 
     @property
-    def note(self) -> str:
+    def notes(self) -> tuple[str, ...]:
         """Which windows are run, for the scientist."""
-        if not self._run:
-            return ""
-        first, last = self._run[0], self._run[-1]
-        names = first if first == last else f"{first} to {last}"
-        return (
-            f"{self._chosen.package.name} runs in {len(self._run):,} of {self._asked:,} windows of "
-            f"time: {names}."
-        )
+        return tuple(filter(None, (course.note for course in self._courses)))
 
     def is_certain(self, wanted: ProductLayers) -> bool:
         """Whether every date of a product choice that a window may take is used by one."""
-        certain = self._chosen.package.requires == "any" and not wanted.join.chooses
-        return certain and bool(taken(wanted, self._chosen.package))
+        return not wanted.join.chooses and any(
+            course.chosen.requires.dates == "any" and course.chosen.taken(wanted)
+            for course in self._courses
+        )
+
+    def takes(self, wanted: ProductLayers) -> bool:
+        """Whether a step takes a layer of a product choice."""
+        return any(course.chosen.taken(wanted) for course in self._courses)
 
     def add(self, wanted: ProductLayers, day: date, made: Iterable[Made]) -> None:
-        """Take in the planned cells of a date, of the layers that the package takes."""
-        self._days.setdefault(wanted.number, {})[day] = self._cells(wanted, made)
+        """Take in the planned cells of a date."""
+        self._days.setdefault(wanted.number, {})[day] = _cells(made)
 
     def hold(self, number: int, day: date, band: int, records: Sequence[GranuleRecord]) -> None:
         """Take in the granules of a date that is planned when a window takes it."""
@@ -132,81 +217,94 @@ class Groups:
         Each cell gets a group and a run, and each window its mosaics. `seen` are the days of a
         product choice so far.
         """
-        while self._windows:
-            window = self._windows[0]
-            if before and max(join.waits_for(window) for join in self._joins) >= before:
-                return
-            self._plan(self._windows.popleft(), wanted, seen, draft)
-            self._forget()
+        for course in self._courses:
+            while course.windows and course.is_ready(course.windows[0], before):
+                window = course.windows.popleft()
+                course.close(window, self._plan(course, window, wanted, seen, draft))
+                self._forget()
 
     def take_gaps(self) -> tuple[Gap, ...]:
         """Return what windows lack, of those closed since the last call."""
         found, self._gaps = tuple(self._gaps), []
         return found
 
+    def take_windows(self) -> tuple[PlannedWindow, ...]:
+        """Return what there is of the windows closed since the last call."""
+        found, self._told = tuple(self._told), []
+        return found
+
     def _forget(self) -> None:
         """Leave out the dates that no open window may take."""
-        first = min((window.first for window in self._windows), default=date.max)
         for number, days in self._days.items():
+            first = min(
+                (one.first for one in self._courses if number in one.chosen.step.layers),
+                default=date.max,
+            )
             needed = self._joins[number].needed_from(first) if first < date.max else date.max
             for day in [day for day in days if day < needed]:
                 del days[day]
 
     def _plan(
-        self, window: Window, wanted: Sequence[ProductLayers], seen: SeenOf, draft: Draft
-    ) -> None:
-        package = self._chosen.package
-        used = [one for one in wanted if taken(one, package)]
+        self,
+        course: _Course,
+        window: Window,
+        wanted: Sequence[ProductLayers],
+        seen: SeenOf,
+        draft: Draft,
+    ) -> _Closed:
+        """Plan a window of a step; return what it makes and where it makes nothing."""
+        chosen = course.chosen
+        used = chosen.used(wanted)
         picked = {one.number: one.join.pick(window, self._days.get(one.number, ())) for one in used}
-        self._tell_none(window, [one for one in used if not picked[one.number]])
-        if package.requires == "all" and not all(picked.values()):
-            self._tell_lacking(window.name, [one for one in used if not picked[one.number]])
-            return
-        places: dict[int, list[_Member]] = {}
-        for one in used:
-            for day, weight in picked[one.number]:
-                for place, layer, key in self._planned(one, day, draft):
-                    member = one.number, day, layer, key, weight
-                    places.setdefault(place, []).append(member)
-        lacks = WindowLacks(wanted, package, window, seen)
-        for index in [*places]:
-            if not self._has_enough(places[index], lacks.at(index, _dates(places[index])), used):
-                name = f"{window.name} {self._layout.places[index].name}"
-                there = {member[0] for member in places.pop(index)}
-                self._tell_lacking(name, [one for one in used if one.number not in there])
-        if places:
-            self._run.append(window.name)
-            self._group(window, places, wanted, lacks, draft)
-
-    def _has_enough(
-        self, members: Sequence[_Member], lacks: Sequence[Lack], used: Sequence[ProductLayers]
-    ) -> bool:
-        """Whether a place has what the package requires."""
-        requires = self._chosen.package.requires
-        if requires == "any":
-            return True
-        if requires == "all":
-            return {member[0] for member in members} == {one.number for one in used}
-        there = len({*_dates(members)})
-        return there >= requires * (there + len(lacks))
+        without = [one for one in used if not picked[one.number]]
+        self._tell_none(window, without)
+        lacks = WindowLacks(wanted, chosen, window, seen)
+        there = _There(course, window, self._layout, lacks)
+        if chosen.requires.dates == "all" and without:
+            self._tell_lacking(course, window.name, [one.product for one in without])
+        else:
+            for one in used:
+                for day, weight in picked[one.number]:
+                    for place, layer, key in self._planned(one, day, draft):
+                        if chosen.takes(one.number, one.layers[layer]):
+                            member = one.number, day, layer, key, weight
+                            there.members.setdefault(place, []).append(member)
+            there.take_outputs()
+            for index in there.places:
+                lacking = there.lacking(index, used)
+                if lacking is not None:
+                    there.drop(index)
+                    if lacking:
+                        name = f"{window.name} {self._layout.places[index].name}"
+                        self._tell_lacking(course, name, lacking)
+        has = {one.product: len(picked[one.number]) for one in used}
+        self._told.append(there.told(has))
+        runs: dict[int, dict[str, str]] = {}
+        if there.places:
+            course.run.append(window.name)
+            if self._layout.request.deliver != "inputs":
+                runs = self._group(there, wanted, draft)
+            else:
+                runs = {index: dict.fromkeys(there.rasters, "") for index in there.places}
+        missing = there.missing() if course.wanted[window.name] else {}
+        return _Closed(runs=runs, missing=missing)
 
     def _tell_none(self, window: Window, lacking: Iterable[ProductLayers]) -> None:
         for one in lacking:
             if one.join.chooses:
                 reason = f"the archive has no date of it {one.join.reach_text}"
-                self._gaps.append(Gap(what=f"{one.product} for {window.name}", reason=reason))
+                gap = Gap(what=f"{one.product} for {window.name}", reason=reason)
+                if gap not in self._gaps:  # of another step
+                    self._gaps.append(gap)
 
-    def _tell_lacking(self, name: str, lacking: Sequence[ProductLayers]) -> None:
-        package = self._chosen.package
-        if package.requires == "all":
-            absent = " and ".join(one.product for one in lacking)
-            reason = f"not run: {package.name} needs every product, and {absent} has no date"
+    def _tell_lacking(self, course: _Course, name: str, lacking: Sequence[str]) -> None:
+        step, dates = course.chosen.name, course.chosen.requires.dates
+        if dates == "all":
+            absent = " and ".join(lacking)
+            reason = f"not run: {step} needs every product, and {absent} has no date"
         else:
-            reason = (
-                f"not run: {package.name} needs {package.requires:.0%} of the dates, and fewer are "
-                "there"
-            )
-        self._gaps.append(Gap(what=f"{package.name} {name}", reason=reason))
+            reason = f"not run: {step} needs {dates:.0%} of the dates, and fewer are there"
+        self._gaps.append(Gap(what=f"{step} {name}", reason=reason))
 
     def _planned(self, wanted: ProductLayers, day: date, draft: Draft) -> list[_Cell]:
         """Return the cells of a date, which are planned unless they have been."""
@@ -216,60 +314,28 @@ class Groups:
             return there
         band, records = there
         self._locator.look_up(records)
-        made = plan_date(wanted, day, band, records, self._locator, draft, mosaics=False)
-        cells = days[day] = self._cells(wanted, made or ())
-        return cells
-
-    def _cells(self, wanted: ProductLayers, made: Iterable[Made]) -> list[_Cell]:
-        package = self._chosen.package
-        return [
-            (cell.place, cell.layer, bytes.fromhex(cell.key))
-            for cell in made
-            if takes(package, wanted.layers[cell.layer])
-        ]
+        asked = self._layout.request.deliver == "inputs"
+        made = plan_date(wanted, day, band, records, self._locator, draft, mosaics=asked)
+        found = days[day] = _cells(made or ())
+        return found
 
     def _group(
-        self,
-        window: Window,
-        places: Mapping[int, list[_Member]],
-        wanted: Sequence[ProductLayers],
-        lacks: WindowLacks,
-        draft: Draft,
-    ) -> None:
-        layout, chosen = self._layout, self._chosen
+        self, there: "_There", wanted: Sequence[ProductLayers], draft: Draft
+    ) -> dict[int, dict[str, str]]:
+        """Plan the groups, runs and mosaics of a window; return the runs' rasters by place."""
+        layout, chosen, window = self._layout, there.course.chosen, there.window
         rasters: dict[str, list[tuple[int, Input]]] = defaultdict(list)
-        for index in sorted(places):
-            name = layout.places[index].name
-            members = sorted(places[index])  # by product, day, layer
-            stacked = [(name, member) for member in members]
-            stacked += self._around(index, members, places)
-            named, unnamed = bands(lacks.at(index, _dates(members)), wanted, chosen.package)
-            group = GroupSpec(
-                inputs=tuple(
-                    Input(key=key.hex(), name=f"{cell} {day}", file=CELL_FILE)
-                    for cell, (_, day, _, key, _) in stacked
-                ),
-                missing=named,
-                missing_unnamed=unnamed,
-                group=f"{name} {window.name}",
-                cell=name,
-                window=window.name,
-                grid=layout.cells[index],
-                bands=tuple(_band(wanted, cell, member) for cell, member in stacked),
-                halo=chosen.package.inputs.halo,
-                region=self._region if chosen.package.inputs.region else "",
-            )
+        runs: dict[int, dict[str, str]] = {}
+        for index in there.places:
+            group = there.group(index, wanted, self._region)
+            runs[index] = {}
             for file, given in _reduce(layout, chosen, group, draft):
                 rasters[file].append((index, given))
+                runs[index][file] = given.key
+        if not chosen.step.delivered or not layout.request.makes_rasters:
+            return runs
         for part in layout.parts:
-            empty = bounded(
-                absent
-                for index in lacks.places
-                if index not in places and index in part.places
-                for absent in cells(
-                    f"{layout.places[index].name} {window.name}", lacks.at(index, ())
-                )
-            )
+            empty = bounded(there.absent_cells(part.places))
             for file, inputs in rasters.items():
                 mine = tuple(given for index, given in inputs if index in part.places)
                 if not mine:
@@ -283,28 +349,196 @@ class Groups:
                     grid=part.grid,
                     clip=layout.clip,
                 )
-                draft.raster(spec, part.folder(f"{chosen.package.name}/{stem}"), window.first)
+                draft.raster(spec, part.folder(f"{chosen.name}/{stem}"), window.first)
+        return runs
 
-    def _around(
-        self, index: int, members: Sequence[_Member], places: Mapping[int, Sequence[_Member]]
-    ) -> list[tuple[str, _Member]]:
-        """Return what the neighbouring cells have of a cell's days, each with its cell's name."""
-        halo = self._chosen.package.inputs.halo
-        if not halo:
-            return []
-        wide = self._layout.cells[index].widened(halo)
-        own = {(choice, day, layer) for choice, day, layer, _, _ in members}
-        return [
-            (self._layout.places[other].name, member)
-            for other in sorted(places)
-            if other != index and wide.meets(self._layout.cells[other])
-            for member in sorted(places[other])
-            if member[:3] in own
+
+class _There:
+    """What is there and what is missing in one window of a step, by place."""
+
+    def __init__(self, course: _Course, window: Window, layout: Layout, lacks: WindowLacks) -> None:
+        self.course = course
+        self.window = window
+        self.members: dict[int, list[_Member]] = {}
+        self.outputs: dict[int, list[_Output]] = {}
+        self._layout = layout
+        self._lacks = lacks
+
+    @property
+    def places(self) -> list[int]:
+        """The places with a run."""
+        return sorted({*self.members, *self.outputs})
+
+    @property
+    def rasters(self) -> list[str]:
+        """The files of the rasters that a run makes at most."""
+        return [f"{name}.tif" for name in self.course.chosen.rasters]
+
+    def take_outputs(self) -> None:
+        """Take the rasters of earlier steps."""
+        step = self.course.chosen.step
+        for pick in self.course.picks(self.window):
+            number = pick.course.chosen.number
+            for index, made in pick.course.closed[pick.window.name].runs.items():
+                found = [
+                    _Output(number, pick.window.first, pick.window.name, file, key, pick.weight)
+                    for file, key in made.items()
+                    if step.takes_output(number, _stem(file))
+                ]
+                if found:
+                    self.outputs.setdefault(index, []).extend(found)
+
+    def drop(self, index: int) -> None:
+        """Make no run of a place."""
+        self.members.pop(index, None)
+        self.outputs.pop(index, None)
+
+    def lacking(self, index: int, used: Sequence[ProductLayers]) -> list[str] | None:
+        """Say what a place lacks that a run requires; None if it has all.
+
+        The list is empty where only steps are lacking, whose own gaps have been named.
+        """
+        dates = self.course.chosen.requires.dates
+        if dates == "any":
+            return None
+        members, outputs = self.members.get(index, ()), self.outputs.get(index, ())
+        if dates == "all":
+            there = {member[0] for member in members}
+            absent = [one.product for one in used if one.number not in there]
+            complete = {one.step for one in outputs}.issuperset(self.course.chosen.steps)
+            return None if complete and not absent else absent
+        made = {*_dates(members), *((one.step, one.window) for one in outputs)}
+        lost = len(self._lacks.at(index, _dates(members)))
+        lost += len({pick.window.name for pick, _ in self._absent_outputs(index)})
+        return None if len(made) >= dates * (len(made) + lost) else [""]
+
+    def group(self, index: int, wanted: Sequence[ProductLayers], region: str) -> GroupSpec:
+        """Return the specification of a place's group; `region` is the request's, as GeoJSON."""
+        name = self._layout.places[index].name
+        members = sorted(self.members.get(index, ()))  # by product, day, layer
+        outputs = sorted(self.outputs.get(index, ()))
+        inputs = self.course.chosen.package.inputs
+        around = list(self._around(index, inputs.halo))
+        stacked = [(name, one) for one in members]
+        stacked += [
+            (cell, one)
+            for cell, other in around
+            for one in sorted(self.members.get(other, ()))
+            if one[:3] in {member[:3] for member in members}
         ]
+        made = [(name, one) for one in outputs]
+        made += [
+            (cell, one)
+            for cell, other in around
+            for one in sorted(self.outputs.get(other, ()))
+            if one[:4] in {output[:4] for output in outputs}
+        ]
+        steps = {
+            pick.course.chosen.number: pick.course.chosen.name
+            for pick in self.course.picks(self.window)
+        }
+        absent = bands(
+            self._lacks.at(index, _dates(members)),
+            wanted,
+            self.course.chosen,
+            (
+                Absent(part=pick.part(output), what=what, why=why)
+                for pick, output in self._absent_outputs(index)
+                for what, why in pick.missing(index).items()
+            ),
+        )
+        cells = (
+            Input(key=key.hex(), name=f"{cell} {day}", file=CELL_FILE)
+            for cell, (_, day, _, key, _) in stacked
+        )
+        rasters = (
+            Input(key=one.key, name=f"{steps[one.step]} {cell} {one.window}", file=one.file)
+            for cell, one in made
+        )
+        return GroupSpec(
+            inputs=(*cells, *rasters),
+            missing=absent.named,
+            missing_unnamed=absent.unnamed,
+            group=f"{name} {self.window.name}",
+            cell=name,
+            window=self.window.name,
+            grid=self._layout.cells[index],
+            bands=(
+                *(_band(wanted, cell, member) for cell, member in stacked),
+                *(_output_band(steps[one.step], cell, one) for cell, one in made),
+            ),
+            halo=inputs.halo,
+            region=region if inputs.region else "",
+        )
+
+    def _around(self, index: int, halo: int) -> Iterator[tuple[str, int]]:
+        """Yield name and number of the places within the halo of a cell."""
+        if not halo:
+            return
+        wide = self._layout.cells[index].widened(halo)
+        for other in self.places:
+            if other != index and wide.meets(self._layout.cells[other]):
+                yield self._layout.places[other].name, other
+
+    def absent_cells(self, places: Iterable[int]) -> Iterator[Absent]:
+        """Name what mosaics lack in places without a run."""
+        there = {*self.places}
+        expected = {*self._lacks.places}
+        for index in places:
+            if index in there:
+                continue
+            part = f"{self._layout.places[index].name} {self.window.name}"
+            for what, why in self._roots(index, tiled=index in expected).items():
+                yield Absent(part=part, what=what, why=why)
+
+    def missing(self) -> dict[int, _Roots]:
+        """Return what the window lacks in each place, by what is missing at the root."""
+        places = range(len(self._layout.places))
+        return {index: roots for index in places if (roots := self._roots(index))}
+
+    def told(self, has: Mapping[str, int]) -> PlannedWindow:
+        """Return the window as a preview tells it; `has` are the dates of each product."""
+        there, lost = dict(has), self._lacks.everywhere()
+        for pick in self.course.picks(self.window):
+            name = pick.course.chosen.name
+            made = bool(pick.course.closed[pick.window.name].runs)
+            there[name] = there.get(name, 0) + made
+            if not made:
+                lost.append(f"{name} {pick.window.name}")
+        return PlannedWindow.of(
+            self.course.chosen.name, self.window.name, len(self.places), there, lost
+        )
+
+    def _absent_outputs(self, index: int) -> Iterator[tuple[_Pick, str]]:
+        """Yield the outputs of earlier steps that a place is expected to have and has not."""
+        for pick in self.course.picks(self.window):
+            made = pick.made(index)
+            if pick.missing(index):
+                for output in pick.course.chosen.rasters:
+                    wanted = self.course.chosen.step.takes_output(pick.course.chosen.number, output)
+                    if wanted and f"{output}.tif" not in made:
+                        yield pick, output
+
+    def _roots(self, index: int, *, tiled: bool = True) -> _Roots:
+        found: _Roots = {}
+        if tiled:
+            lacks = self._lacks.at(index, _dates(self.members.get(index, ())))
+            found = {name: NOT_THERE for lack in lacks for name in lack.names}
+        for pick in self.course.picks(self.window):
+            found |= pick.missing(index)
+        return found
+
+
+def _stem(file: str) -> str:
+    return file.rpartition(".")[0]
 
 
 def _dates(members: Iterable[_Member]) -> list[tuple[int, date]]:
     return [(choice, day) for choice, day, _, _, _ in members]
+
+
+def _cells(made: Iterable[Made]) -> list[_Cell]:
+    return [(cell.place, cell.layer, bytes.fromhex(cell.key)) for cell in made]
 
 
 def _band(wanted: Sequence[ProductLayers], cell: str, member: _Member) -> Band:
@@ -313,10 +547,22 @@ def _band(wanted: Sequence[ProductLayers], cell: str, member: _Member) -> Band:
     return Band(
         product=choice.name,
         collection=choice.collection,
-        layer=wanted[number].layers[layer].name + half(wanted[number]),
+        layer=band_layer(choice, wanted[number].layers[layer].name),
         day=day,
         cell=cell,
         weight=weight,
+    )
+
+
+def _output_band(step: str, cell: str, output: _Output) -> Band:
+    return Band(
+        product=step,
+        collection="",
+        layer=_stem(output.file),
+        day=output.day,
+        cell=cell,
+        weight=output.weight,
+        window=output.window,
     )
 
 
@@ -326,16 +572,18 @@ def _reduce(
     """Add one group and its run; the raster files it makes, each as a mosaic's input."""
     outputs = chosen.package.expand_outputs(layer_labels(group.bands).values())
     plain_files = any(output.kind == "file" for _, output in outputs)
-    folder = f"{chosen.package.name}/cells/{group.window}/{group.cell}"
+    asked = chosen.step.delivered and (plain_files or layout.request.hands_over_cells)
     spec = ReduceSpec(
         inputs=(draft.input(group, group.group),),
         package=chosen.package.name,
         digest=chosen.digest,
         outputs=tuple(name for name, _ in outputs),
-        parameters=chosen.reduction.parameters,
+        parameters=chosen.step.reduction.parameters,
         pixels=group.amount,
+        least_valid=chosen.requires.pixels,
     )
-    key = draft.add(spec, folder if plain_files or layout.request.cells else "")
+    folder = f"{chosen.name}/cells/{group.window}/{group.cell}"
+    key = draft.add(spec, folder if asked else "")
     return [
         (name, Input(key=key, name=group.group, file=name))
         for name, output in outputs

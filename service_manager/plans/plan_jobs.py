@@ -119,8 +119,9 @@ class PlanJobs:
             job.course = planned
         plan = stored_plan.freeze(self._runtime.blobs, row.id, planned, run, job.stop.is_set)
         rehearsed: list[PlannedTask] = []
-        if plan.package and not row.dry_run and rehearsal.is_wanted(request, plan.package):
-            rehearsed = rehearsal.choose(plan.tasks())
+        own = rehearsal.wanted(request, plan.packages)
+        if own and not row.dry_run:
+            rehearsed = rehearsal.choose(plan.tasks(), own)
             rehearsal.store(self._runtime.blobs, row.id, rehearsed)
         store, tasks = self._runtime.store, self._runtime.tasks
 

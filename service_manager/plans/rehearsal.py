@@ -1,22 +1,25 @@
-"""The rehearsal: one run of a request's own package, before anything else is spent on it.
+"""The rehearsal: one run of each of a request's own packages, before anything else is spent on it.
 
-It is the smallest run among the first tasks of the plan, with all that goes into it. Its tasks are
-kept in the blob `rehearsal/REQUEST` of `plans`, so that any manager writes the same. Packages that
-come with Swathmill, and plans with a single run, need none.
+It is the smallest run among the first tasks of the plan, with all that goes into it; of a later
+step the run that needs the fewest tasks more, unless these are too many. The tasks are kept in the
+blob `rehearsal/REQUEST` of `plans`, so that any manager writes the same. Packages that come with
+Swathmill, and plans in which no package has two runs, need none.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import islice
 
 from tasks.errors import BlobMissingError
 from tasks.model.categories import Category
 from tasks.model.packages import OURS
-from tasks.model.plan import PlannedTask
+from tasks.model.plan import PlannedTask, named_packages
 from tasks.model.spec import ReduceSpec, load_spec
+from tasks.model.task_keys import canonical
 from tasks.request.document import Request
 from tasks.storage.blobs import PLANS, Blobs
 
 SEARCHED = 50_000  # tasks of a plan among which the smallest run is looked for
+MOST_MORE = 200  # tasks for the run of a further step
 PROGRAM = frozenset(
     {
         Category.USER_CODE_FAILED,
@@ -29,31 +32,66 @@ PROGRAM = frozenset(
 """The failures of a run that say something of the package, and not of its inputs or the machine."""
 
 
-def is_wanted(request: Request, package: str) -> bool:
-    """Tell whether a request that runs a package, by its exact name, is to be rehearsed."""
-    reduction = request.reduction
-    return reduction is not None and reduction.rehearse and not package.startswith(f"{OURS}/")
+def wanted(request: Request, packages: str) -> frozenset[str]:
+    """Return the digests of the packages that a request rehearses, of those that its plan names."""
+    if not any(step.rehearse for step in request.steps):
+        return frozenset()
+    return frozenset(
+        digest for name, digest in named_packages(packages) if not name.startswith(f"{OURS}/")
+    )
 
 
-def choose(tasks: Iterable[PlannedTask]) -> list[PlannedTask]:
-    """Return the tasks of a plan's rehearsal, inputs first; none if it has fewer than two runs."""
+def choose(tasks: Iterable[PlannedTask], own: Collection[str]) -> list[PlannedTask]:
+    """Return the tasks of a plan's rehearsal, inputs first.
+
+    Packages of the digests `own` are rehearsed that have at least two runs.
+    """
     known = {task.key: task for task in islice(tasks, SEARCHED)}
-    runs = [task for task in known.values() if isinstance(task.spec, ReduceSpec)]
-    if len(runs) < 2:
-        return []
-    smallest = min(runs, key=lambda task: (task.spec.amount, _inputs(known, task)))
-    wanted = {smallest.key}
-    waiting = [smallest.key]
+    runs: dict[tuple[str, str], list[PlannedTask]] = {}
+    for task in known.values():
+        if isinstance(task.spec, ReduceSpec) and task.spec.digest in own:
+            said = canonical(task.spec.parameters).decode("ascii")
+            runs.setdefault((task.spec.digest, said), []).append(task)
+    chosen: set[str] = set()
+    for of_package in reversed(runs.values()):  # later steps first: they need earlier ones
+        if len(of_package) < 2 or any(task.key in chosen for task in of_package):
+            continue
+        first = _fewest(known, of_package)
+        more = _needs(known, first.key)
+        if len(more - chosen) <= MOST_MORE or not _runs_beneath(known, first):
+            chosen |= more
+    return [task for key, task in known.items() if key in chosen]
+
+
+def _fewest(known: Mapping[str, PlannedTask], runs: Sequence[PlannedTask]) -> PlannedTask:
+    """Return the smallest run of those with the fewest runs beneath."""
+
+    def cost(task: PlannedTask) -> tuple[int, int, int]:
+        return _runs_beneath(known, task), task.spec.amount, len(_given(known, task))
+
+    return min(runs, key=cost)
+
+
+def _given(known: Mapping[str, PlannedTask], run: PlannedTask) -> list[PlannedTask]:
+    """Return what the group of a run is made of."""
+    groups = [known[given.key] for given in run.spec.inputs]
+    return [known[one.key] for group in groups for one in group.spec.inputs]
+
+
+def _runs_beneath(known: Mapping[str, PlannedTask], run: PlannedTask) -> int:
+    return sum(isinstance(task.spec, ReduceSpec) for task in _given(known, run))
+
+
+def _needs(known: Mapping[str, PlannedTask], key: str) -> set[str]:
+    """Return a task and all that goes into it."""
+    found = {key}
+    waiting = [key]
     while waiting:
         for given in known[waiting.pop()].spec.inputs:
-            if given.key not in wanted:
-                wanted.add(given.key)
+            if given.key not in found:
+                found.add(given.key)
                 waiting.append(given.key)
-    return [task for key, task in known.items() if key in wanted]
-
-
-def _inputs(known: dict[str, PlannedTask], task: PlannedTask) -> int:
-    return sum(len(known[given.key].spec.inputs) for given in task.spec.inputs)
+    return found
 
 
 def store(blobs: Blobs, request: str, tasks: Iterable[PlannedTask]) -> None:

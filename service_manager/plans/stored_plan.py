@@ -15,7 +15,7 @@ import gzip
 import json
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import date
 from typing import Any
 
@@ -27,11 +27,14 @@ from service_manager.planner.gaps import dump_seen, load_seen
 from service_manager.planner.plan_stream import Fresh, Planned, PlanOutcome, PlanStream
 from tasks.errors import BlobExistsError, BlobMissingError, SwathmillError
 from tasks.model.packages import PackageArchive
-from tasks.model.plan import Gap, Plan, PlannedTask
+from tasks.model.plan import Gap, Plan, PlannedTask, PlannedWindow
 from tasks.model.spec import load_spec
 from tasks.storage.blobs import PACKAGES, PLANS, Blobs
 
 FORMAT = 2
+WINDOWS_TOLD = 40
+"""The most windows of a reduction that a preview names."""
+
 _SAMPLED = 8  # stretches that stand for all
 _GZIP = 31  # zlib's name for the format
 _LEVEL = 1  # of compression: keys do not compress, the rest does at any level
@@ -84,8 +87,11 @@ class Frozen:
     stretches: tuple[StoredPart, ...] = ()
     stamp: str = ""
     """What the archive said of its list, before and after it was planned from it."""
-    package: str = ""
-    """The package that its reduction runs: owner, name and version, and the archive's digest."""
+    packages: str = ""
+    """The packages that its reduction runs: owner, name and version, and the archive's digest."""
+    windows: tuple[PlannedWindow, ...] = ()
+    """The first windows of its reduction, of `window_count`."""
+    window_count: int = 0
 
     def sections(self, first: int = 0) -> Iterator[list[PlannedTask]]:
         """Yield the tasks in sections from section `first` on, each after those its tasks need."""
@@ -130,8 +136,8 @@ def freeze(
     there = thaw(blobs, request)
     if there is not None:
         return there
-    if planned.package is not None:
-        store_package(blobs, planned.package)
+    for archive in planned.archives:
+        store_package(blobs, archive)
     if isinstance(planned, Plan):
         return _freeze_plan(blobs, request, planned, run)
     stamp = planned.stamp()
@@ -164,7 +170,8 @@ def freeze(
         gaps,
         planned.notes,
         "" if trusted else stamp,
-        planned.exact_package,
+        planned.packages,
+        planned.windows,
     )
     _point_at(blobs, request, planned.identity)
     return frozen
@@ -181,7 +188,9 @@ def _taken_over(blobs: Blobs, request: str, planned: PlanStream, same: Frozen) -
         same.gaps,
         same.notes,
         same.stamp,
-        planned.exact_package,
+        planned.packages,
+        same.windows,
+        same.window_count,
     )
     _point_at(blobs, request, planned.identity)
     return frozen
@@ -205,7 +214,9 @@ def thaw(blobs: Blobs, request: str) -> Frozen | None:
         notes=tuple(head["notes"]),
         stretches=tuple(StoredPart(blobs, name) for name in head["stretches"]),
         stamp=str(head.get("stamp", "")),
-        package=str(head.get("package", "")),
+        packages=str(head.get("package", "")),
+        windows=tuple(PlannedWindow(**window) for window in head.get("windows", ())),
+        window_count=int(head.get("window_count", 0)),
     )
 
 
@@ -232,7 +243,14 @@ def _freeze_plan(blobs: Blobs, request: str, plan: Plan, run: str) -> Frozen:
     lines = [f"{t.key}\t{t.output}\t{t.spec.model_dump_json()}" for t in plan.tasks]
     blobs.put_bytes(PLANS, name, _dump(outcome, lines, ""))
     return _manifest(
-        blobs, request, [name], counts, plan.gaps, plan.notes, package=plan.exact_package
+        blobs,
+        request,
+        [name],
+        counts,
+        plan.gaps,
+        plan.notes,
+        packages=plan.packages,
+        windows=plan.windows,
     )
 
 
@@ -244,16 +262,22 @@ def _manifest(
     gaps: Sequence[Gap],
     notes: Sequence[str],
     stamp: str = "",
-    package: str = "",
+    packages: str = "",
+    windows: Sequence[PlannedWindow] = (),
+    window_count: int | None = None,
 ) -> Frozen:
     """Make the plan valid; where another run was faster, its plan is the one."""
+    count = len(windows) if window_count is None else window_count
+    shown = tuple(windows[:WINDOWS_TOLD])
     head = {
         "format": FORMAT,
         "stretches": names,
         "counts": counts.to_json(),
         "notes": notes,
         "stamp": stamp,
-        "package": package,
+        "package": packages,
+        "windows": [asdict(window) for window in shown],
+        "window_count": count,
     }
     lines = [json.dumps(head), *(json.dumps([gap.what, gap.reason]) for gap in gaps)]
     data = gzip.compress("\n".join(lines).encode(), mtime=0)
@@ -270,7 +294,9 @@ def _manifest(
         notes=tuple(notes),
         stretches=tuple(StoredPart(blobs, name) for name in names),
         stamp=stamp,
-        package=package,
+        packages=packages,
+        windows=shown,
+        window_count=count,
     )
 
 
@@ -325,6 +351,7 @@ def _dump_outcome(outcome: PlanOutcome) -> dict[str, object]:
         "geometries": {str(number): kind for number, kind in outcome.geometries.items()},
         "rasters": [[r.key, r.file, r.folder, r.day.isoformat()] for r in outcome.rasters],
         "gaps": [[gap.what, gap.reason] for gap in outcome.gaps],
+        "windows": [asdict(window) for window in outcome.windows],
     }
 
 
@@ -345,6 +372,7 @@ def _load_outcome(data: dict[str, Any]) -> PlanOutcome:
             for key, file, folder, day in data.get("rasters", ())
         ),
         gaps=tuple(Gap(what=what, reason=reason) for what, reason in data.get("gaps", ())),
+        windows=tuple(PlannedWindow(**window) for window in data.get("windows", ())),
     )
 
 

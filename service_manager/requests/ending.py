@@ -1,7 +1,7 @@
 """How a request ends: recounted from its interest rows, with what it lacks and why, and a mail."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
@@ -38,12 +38,12 @@ def judge(
     interests: Sequence[Interest],
     gaps: Sequence[Gap],
     *,
-    package: str = "",
+    steps: Collection[str] = (),
     phases: Mapping[Phase, PhaseCount] = MappingProxyType({}),
 ) -> Verdict:
     """Judge how a request ends whose tasks have all ended.
 
-    `interests` may leave out intermediate tasks that were made. `package` is its reduction's,
+    `interests` may leave out intermediate tasks that were made. `steps` are those of its reduction,
     `phases` are all its tasks in numbers. A request for a reduction has failed when no result of
     the reduction was made, whatever else was made.
     """
@@ -65,12 +65,12 @@ def judge(
             message=f"none of the {len(planned)} results could be made{cause}",
         )
     empty = str(empty_rasters(made))
-    reductions = [w for w in planned if package and w.output.startswith(f"{package}/")]
+    reductions = [w for w in planned if w.output.partition("/")[0] in steps]
     if reductions and not any(w.outcome is TaskOutcome.DONE for w in reductions):
         return Verdict(
             state=RequestState.FAILED,
             message=_joined(
-                f"no result of the reduction {package} could be made{cause}",
+                f"no result of the reduction {' and '.join(steps)} could be made{cause}",
                 f"{len(made)} other {'result is' if len(made) == 1 else 'results are'} there",
                 empty,
             ),
@@ -160,7 +160,7 @@ def end(
             live.policy,
             interests,
             plan.gaps,
-            package=request.reduction.name if request.reduction else "",
+            steps=[step.label for step in request.steps],
             phases=counted.phases,
         )
     gaps = lacking(interests, plan.gaps)

@@ -327,7 +327,7 @@ def _counted(row: RequestRow, ready: MadePlan) -> RequestRow:
         row,
         phases=phases,
         outputs=plan.counts.results,
-        package=plan.package,
+        package=plan.packages,
         rehearsal=Rehearsal.DUE if ready.rehearsed else Rehearsal.NONE,
         preview=Preview(
             granules=plan.counts.granules,
@@ -342,6 +342,8 @@ def _counted(row: RequestRow, ready: MadePlan) -> RequestRow:
             unmeasured=found.unmeasured,
             elapsed=found.elapsed,
             cost=found.cost,
+            windows=plan.windows,
+            window_count=plan.window_count,
         ),
         gaps=plan.gaps[:GAPS_ON_ROW],
         gap_count=len(plan.gaps),

@@ -5,6 +5,18 @@ from pydantic import BaseModel, ConfigDict
 from portal.core.quantities import size_text
 
 
+class WindowCounts(BaseModel):
+    """A window of a reduction's step, as the portal answers it."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    step: str
+    window: str
+    runs: int
+    has: str
+    lacks: str
+
+
 class Counts(BaseModel):
     """The counts of a dry run as the portal answers them (`portal.answers.PreviewAnswer`)."""
 
@@ -22,6 +34,8 @@ class Counts(BaseModel):
     notes: tuple[str, ...] = ()
     message: str = ""
     missing: tuple[str, ...] = ()
+    windows: tuple[WindowCounts, ...] = ()
+    window_count: int = 0
 
 
 def lines_of(counts: Counts) -> list[str]:
@@ -39,6 +53,17 @@ def lines_of(counts: Counts) -> list[str]:
     ]
     if counts.gaps > len(counts.missing) > 0:
         lines.append(f"  and {counts.gaps - len(counts.missing):,} more")
+    if counts.windows:
+        lines.append(f"Windows   {counts.window_count:,}:")
+        lines += [_window_line(window) for window in counts.windows]
+    if counts.window_count > len(counts.windows):
+        lines.append(f"  and {counts.window_count - len(counts.windows):,} more")
     if counts.message:
         lines.append(counts.message)
     return lines
+
+
+def _window_line(window: WindowCounts) -> str:
+    runs = f"{window.runs:,} {'run' if window.runs == 1 else 'runs'}" if window.runs else "no run"
+    lacks = f"; lacks {window.lacks}" if window.lacks else ""
+    return f"  {window.step} {window.window}: {runs}; has {window.has or 'nothing'}{lacks}"

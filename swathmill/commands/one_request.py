@@ -32,10 +32,8 @@ def exit_code(delivery: Delivery) -> int:
 
 def _unrehearsed(document: Request) -> Request:
     """Have a request go on when its package fails in a first run: nobody is asked here."""
-    if document.reduction is None:
-        return document
-    reduction = document.reduction.model_copy(update={"rehearse": False})
-    return document.model_copy(update={"reduction": reduction})
+    steps = tuple(step.model_copy(update={"rehearse": False}) for step in document.steps)
+    return document.model_copy(update={"steps": steps})
 
 
 def carry_out(

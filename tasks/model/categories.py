@@ -27,6 +27,7 @@ class Category(StrEnum):
     CREDENTIALS_REFUSED = "credentials refused"
     UPSTREAM_FAILED = "upstream failed"
     CHOICE_REFUSED = "choice refused"
+    TOO_FEW_VALUES = "too few values"
     USER_CODE_FAILED = "user code failed"
     USER_CODE_TIMED_OUT = "user code timed out"
     CANCELLED = "cancelled"
@@ -153,6 +154,11 @@ RULES: dict[Category, Rule] = {
         cause="The request's options do not suit what its granules or rasters turned out to hold.",
         retry=Retry.NEVER,
         remedy="Change what the message names in the request and submit it again.",
+    ),
+    Category.TOO_FEW_VALUES: Rule(
+        cause="Fewer pixels of a group hold a value than its package or step requires.",
+        retry=Retry.NEVER,
+        remedy="Nothing, or set a smaller share of pixels in `requires` of the reduction's step.",
     ),
     Category.USER_CODE_FAILED: Rule(
         cause="The reduction's executable ended with an error or without its declared outputs.",

@@ -22,6 +22,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from tasks.errors import SwathmillError
 from tasks.model.package_reference import NAME, PackageReference
 from tasks.model.python_dependencies import DeclarationError, declared
+from tasks.model.requires import Requires, RequiresField
 from tasks.model.spec import Band
 from tasks.refusal_wording import NoGuide, refusal
 from tasks.settings import Settings
@@ -141,9 +142,8 @@ class Package(_Model):
     ] = Field(min_length=1, max_length=64)
     takes: tuple[LayerKind, ...] = Field(("continuous", "class", "bitfield"), min_length=1)
     """The kinds of layers it gets; others of a request are left out of its groups."""
-    requires: Literal["any", "all"] | Annotated[float, Field(gt=0.0, le=1.0)] = "any"
-    """What a group must have for a run: any date, one of every product, or this share of the dates
-    that are expected."""
+    requires: RequiresField = Requires()
+    """What a group must have for a run, unless the request's step says otherwise."""
     inputs: Inputs = Inputs()
     manifest: Literal[1] = 1
     """The version of `manifest.json` that it reads."""
@@ -463,7 +463,9 @@ def layer_labels(bands: Iterable[Band]) -> dict[tuple[str, str, str], str]:
     layers = list(dict.fromkeys((b.product, b.collection, b.layer) for b in bands))
     plain = [_clean(layer) for _, _, layer in layers]
     return {
-        key: label if plain.count(label) == 1 else f"{_clean(key[0])}.{key[1]}.{label}"
+        key: label
+        if plain.count(label) == 1
+        else ".".join(filter(None, (_clean(key[0]), key[1], label)))
         for key, label in zip(layers, plain, strict=True)
     }
 

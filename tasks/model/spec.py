@@ -331,7 +331,14 @@ class CubeSpec(_Spec):
 
 
 class Band(_Model):
-    """One input raster of a group: which layer of which product, on which day, in which cell."""
+    """One input raster of a group: which layer of which product, on which day, in which cell.
+
+    Of an earlier step's output, `product` is the step's name, `layer` the output's without ending,
+    `window` the name of its window and `day` the first day of that; it has no collection.
+    """
+
+    later: ClassVar[frozenset[str]] = frozenset({"window"})
+    """Part of an identity only where it is not empty, so that older keys stay."""
 
     product: str
     collection: str
@@ -339,6 +346,14 @@ class Band(_Model):
     day: date
     cell: str
     weight: float = 1.0  # days of the composite inside the window, as a share
+    window: str = Field(default="", exclude_if=lambda value: not value)
+
+    @property
+    def text(self) -> str:
+        """Name it for people."""
+        if self.window:
+            return f"{self.product} {self.layer} {self.window}"
+        return f"{self.product}.{self.collection} {self.layer} {self.day}"
 
     @property
     def of(self) -> tuple[str, str, str, date]:
@@ -391,8 +406,7 @@ class GroupSpec(_Spec):
         return self.grid.widened(self.halo).pixels * many
 
     def part(self, index: int) -> str:
-        band = self.bands[index]
-        return f"{band.product}.{band.collection} {band.layer} {band.day}"
+        return self.bands[index].text
 
     def over(self, kept: Mapping[int, Input], lost: Absence = NOTHING) -> Self:
         if self.halo:  # what lies around a day that the cell itself lacks is of no use
@@ -407,12 +421,16 @@ class ReduceSpec(_Spec):
 
     not_identity: ClassVar[frozenset[str]] = frozenset({"pixels"})
 
+    later: ClassVar[frozenset[str]] = frozenset({"missing", "missing_unnamed", "least_valid"})
+
     kind: Literal["reduce"] = "reduce"
     package: str  # name, for people
     digest: str  # SHA-256 of the package archive, which is the blob packages/<digest>.tar
     outputs: tuple[str, ...]  # file names the package declares for this group
     parameters: dict[str, str] = Field(default_factory=dict)
     pixels: int = 0  # of its group, in all bands
+    least_valid: float = Field(default=0.0, exclude_if=lambda value: not value)
+    """The share of its group's pixels that must hold a value; with fewer it is not run."""
 
     @property
     def phase(self) -> Phase:

@@ -3,7 +3,7 @@
 import datetime as dt
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -14,8 +14,10 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    SerializerFunctionWrapHandler,
     ValidationError,
     ValidationInfo,
+    field_serializer,
     field_validator,
     model_validator,
 )
@@ -24,14 +26,15 @@ import modis.collection
 from modis.tile import Tile
 from reprojection.resampling import Method, Statistic
 from tasks.errors import RequestRefusedError
-from tasks.model.package_reference import PATTERN, PackageReference
+from tasks.model.package_reference import NAME, PATTERN, PackageReference
+from tasks.model.requires import RequiresField
 from tasks.refusal_wording import refusal
 from tasks.request.request_guide import RequestGuide
 from tasks.request.yaml_text import load_yaml
 
 Merge = Literal["nadir", "latest", "mean", "first"]
 Use = Literal["same-day", "covering", "nearest", "previous", "static"]
-Deliver = Literal["both", "results"]
+Deliver = Literal["both", "results", "inputs", "cells"]
 
 WINDOW = re.compile(
     "date|month|season|year|all|day-of-year|month-of-year|season-of-year|"
@@ -297,12 +300,23 @@ def _text(value: object) -> object:
 
 
 class Reduction(_Document):
-    """The scientist's own computation: a package, and what one run of it gets."""
+    """One step of the scientist's own computation: a package, and what one run of it gets.
 
+    `takes` names products (`MOD11A1`), layers of them (`MOD11A1/LST_Day_1km`), earlier steps
+    (`daily`) or outputs of them (`daily/et`); if it is empty, the first step takes all products and
+    each later one all outputs of the step before it.
+    """
+
+    name: str = Field("", pattern=rf"^$|^{NAME}$")
     package: str = Field(pattern=PATTERN)
     group_by: tuple[str, ...] = ("cell", "month")
+    takes: tuple[Annotated[str, Field(min_length=1, max_length=200)], ...] = Field(
+        (), max_length=100
+    )
+    requires: RequiresField | None = None
     parameters: dict[str, Annotated[str, BeforeValidator(_text)]] = Field(default_factory=dict)
     rehearse: bool = True  # one run of an own package first, before anything else is spent
+    deliver: bool = False  # also if a later step takes its outputs
 
     @field_validator("group_by")
     @classmethod
@@ -317,9 +331,21 @@ class Reduction(_Document):
         return groups
 
     @property
-    def name(self) -> str:
-        """The package's name, without owner and version."""
-        return PackageReference.parse(self.package).name
+    def label(self) -> str:
+        """Its name, or the package's without owner and version: a folder of the results."""
+        return self.name or PackageReference.parse(self.package).name
+
+    @property
+    def window_kind(self) -> str:
+        """The unit of time by which it groups."""
+        return next(group for group in self.group_by if group != "cell")
+
+
+def _steps(value: object) -> object:
+    """Read a single step, which needs no list, as a list of one."""
+    if value is None:
+        return ()
+    return (value,) if isinstance(value, Mapping | Reduction) else value
 
 
 class Request(_Document):
@@ -343,9 +369,11 @@ class Request(_Document):
         cube: "netcdf" or "zarr" also delivers each layer over time; "none" by default.
         weight: "days" weighs composites by their days in reductions; "none" by default.
         on_missing: Whether results lack what is missing ("skip", the default) or fail ("fail").
-        reduction: Package, grouping and parameters; None by default.
+        steps: The field `reduction`: package, grouping and parameters, or a list of such steps;
+            none by default.
         deliver: "results" delivers what the reduction makes alone; "both", the default, also the
-            layers on the grid.
+            layers on the grid; "inputs" the layers that the reduction takes, and nothing is run;
+            "cells" the cells of the results, which are not put together.
         notify: Address of a mail at the end; "" by default: none.
     """
 
@@ -366,13 +394,31 @@ class Request(_Document):
     cube: Literal["none", "netcdf", "zarr"] = "none"  # deliver each layer over time, too
     weight: Literal["none", "days"] = "none"
     on_missing: Literal["skip", "fail"] = "skip"
-    reduction: Reduction | None = None
+    steps: Annotated[
+        tuple[Reduction, ...],
+        BeforeValidator(_steps, json_schema_input_type=Reduction | tuple[Reduction, ...] | None),
+    ] = Field((), alias="reduction", max_length=20)
     deliver: Deliver = "both"
     notify: str = Field("", pattern=r"^$|^[^@\s]+@[^@\s]+$", max_length=254)
 
+    model_config = ConfigDict(serialize_by_alias=True)
+
+    @field_serializer("steps", mode="wrap")
+    def _one_or_many(
+        self, steps: tuple[Reduction, ...], handler: SerializerFunctionWrapHandler
+    ) -> object:
+        """Write a single step without a list."""
+        found = handler(steps)
+        return found[0] if len(steps) == 1 else found
+
     @model_validator(mode="after")
     def _joined(self) -> Self:
-        if self.reduction is not None:
+        if self.deliver == "cells" and self.cube != "none":
+            raise ValueError(
+                f"`cube: {self.cube}` is made of the rasters that `deliver: cells` leaves out; "
+                "leave one of them out, or write `cells: true` for both"
+            )
+        if self.steps:
             return self
         if self.deliver == "results":
             raise ValueError(
@@ -388,23 +434,42 @@ class Request(_Document):
         return self
 
     def delivers(self, day: dt.date) -> bool:
-        """Say whether the layers of a day are delivered.
+        """Say whether the layers of a day are delivered, whatever a reduction takes.
 
         Args:
             day: A day, in UTC.
         """
-        return self.deliver == "both" and self.time.holds(day)
+        return (self.deliver == "both" or not self.steps) and self.time.holds(day)
+
+    def delivers_layers(self, day: dt.date) -> bool:
+        """Say whether the layers of a day are delivered, which is planned for whatever purpose.
+
+        Args:
+            day: A day, in UTC.
+        """
+        return self.delivers(day) or self.deliver == "inputs"
+
+    @property
+    def hands_over_cells(self) -> bool:
+        """Say whether cells are among the results."""
+        return self.cells or self.deliver == "cells"
+
+    @property
+    def makes_rasters(self) -> bool:
+        """Say whether cells are put together into rasters."""
+        return self.deliver != "cells"
 
 
 GUIDE = RequestGuide(
     {
-        "": tuple(Request.model_fields),
+        "": tuple(field.alias or name for name, field in Request.model_fields.items()),
         "products.*": tuple(ProductChoice.model_fields),
         "region": tuple(Region.model_fields),
         "time": tuple(Time.model_fields),
         "time.every": ("from", "to"),
         "grid": tuple(GridChoice.model_fields),
         "reduction": tuple(Reduction.model_fields),
+        "reduction.*": tuple(Reduction.model_fields),
     }
 )
 

@@ -1,13 +1,14 @@
 """Which dates of a product a window of a reduction takes, where products differ in time."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 
 from modis.composites import composite_end, longest_composite
 from tasks.request.document import ProductChoice, Request, Time, Use
-from tasks.request.windows import Window, overlap, window_kind, windows
+from tasks.request.windows import Piece, Window, length, overlap, windows
 
+_DAY = timedelta(days=1)
 _STATIC_BACK = 366  # days: a yearly product has a date in any such time
 
 Picked = tuple[date, float]
@@ -47,8 +48,9 @@ class Join:
         if ahead is None:
             ahead = longest_composite(period) if use == "nearest" else 0
         first, last = span.start, span.end
-        if use in ("nearest", "previous") and request.reduction is not None:
-            found = windows(window_kind(request.reduction), span)
+        if use in ("nearest", "previous"):
+            kinds = {step.window_kind for step in request.steps}
+            found = [window for kind in sorted(kinds) for window in windows(kind, span)]
             first = min([first, *(window.first for window in found)])
             last = max([last, *(window.last for window in found)]) if use == "nearest" else last
         return cls(
@@ -136,3 +138,51 @@ class Join:
     def _middle(self, day: date) -> int:
         """Return twice the middle of a composite, as an ordinal."""
         return day.toordinal() + composite_end(day, self.period).toordinal()
+
+
+class StepJoin:
+    """Which windows of an earlier step go to the windows of a later one.
+
+    A window takes those that begin in it; if the earlier step's are longer (a climatology's month
+    for a day), those that share a day with it. With `weight: days`, shorter ones count by the share
+    of their days in it. A window that began before `time` begins on its first day.
+    """
+
+    def __init__(self, earlier: str, later: str, request: Request) -> None:
+        span = self._span = request.time
+        self._longer = length(earlier, span) > length(later, span)
+        self._weighted = request.weight == "days" and not self._longer
+        self._of_day: dict[date, Window] = {}
+        self._begun: set[date] = set()
+        self._days: dict[str, int] = {}
+        for window in windows(earlier, span):
+            for piece in window.pieces:
+                days = [*_days([piece], span)]
+                self._begun.update(days[:1])
+                self._of_day.update(dict.fromkeys(days, window))
+                self._days[window.name] = self._days.get(window.name, 0) + len(days)
+
+    def pick(self, window: Window) -> list[tuple[Window, float]]:
+        """Return the earlier step's windows that a window takes, in order, with their weights."""
+        shared: dict[str, int] = {}
+        found: dict[str, Window] = {}
+        for day in _days(window.pieces, self._span):
+            one = self._of_day[day]
+            if self._weighted or self._longer or day in self._begun:
+                found[one.name] = one
+                shared[one.name] = shared.get(one.name, 0) + 1
+        ordered = sorted(found.values(), key=lambda one: (one.first, one.name))
+        return [
+            (one, shared[one.name] / self._days[one.name] if self._weighted else 1.0)
+            for one in ordered
+        ]
+
+
+def _days(pieces: Iterable[Piece], span: Time) -> Iterator[date]:
+    """Yield the days of a window that the request asks for."""
+    for first, last in pieces:
+        for begin, end in span.pieces:
+            day = max(first, begin)
+            while day <= min(last, end):
+                yield day
+                day += _DAY

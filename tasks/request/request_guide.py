@@ -22,6 +22,40 @@ _LATITUDE = ExpectedValue(what="a latitude", remedy=f"Latitudes go from -90 to 9
 _LOOK = ExpectedValue(what="a number of days", remedy="Write a whole number from 0 to 3700.")
 _YES_NO = ExpectedValue(what="true or false", remedy="Write true or false.")
 
+_STEP = {
+    "name": ExpectedValue(
+        what="the name of a step",
+        remedy="A name has small letters, digits and dashes, like daily-et.",
+    ),
+    "package": ExpectedValue(
+        what="the name of a package",
+        remedy="A name has small letters, digits and dashes, like monthly-mean.",
+    ),
+    "group_by": ExpectedValue(
+        what="a way to group",
+        remedy="Write cell and a window of time, like date, 8-day, month, season: [cell, month].",
+    ),
+    "takes": ExpectedValue(
+        what="a list of products, layers and earlier steps",
+        remedy="Write a list: [MOD11A1, MCD15A2H/Lai_500m, daily-et].",
+    ),
+    "requires": ExpectedValue(
+        what="what a run must have",
+        remedy="Write any, all, a share of the dates like 0.75, or {dates: 0.75, pixels: 0.5}.",
+    ),
+    "parameters": ExpectedValue(
+        what="a list of parameters", remedy="Write names with values as text: {name: value}."
+    ),
+    "parameters.*": ExpectedValue(
+        what="text", remedy='Write each value as text, in quotes: {name: "5"}.'
+    ),
+    "deliver": _YES_NO,
+    "rehearse": _YES_NO,
+}
+_OF_A_STEP = {
+    f"{at}.{name}": value for at in ("reduction", "reduction.*") for name, value in _STEP.items()
+}
+
 WANTED: Mapping[str, ExpectedValue] = {
     "": ExpectedValue(
         what="a request document",
@@ -96,22 +130,14 @@ WANTED: Mapping[str, ExpectedValue] = {
         what="a list of bands", remedy="Choose any of count, source, reason: [count]."
     ),
     "reduction": ExpectedValue(
-        what="a reduction", remedy="Write {package: monthly-mean, group_by: [cell, month]}."
+        what="a reduction",
+        remedy="Write {package: monthly-mean, group_by: [cell, month]}, or a list of such steps.",
     ),
-    "reduction.package": ExpectedValue(
-        what="the name of a package",
-        remedy="A name has small letters, digits and dashes, like monthly-mean.",
+    "reduction.*": ExpectedValue(
+        what="a step of a reduction",
+        remedy="Write {name: monthly, package: monthly-mean, group_by: [cell, month]}.",
     ),
-    "reduction.group_by": ExpectedValue(
-        what="a way to group",
-        remedy="Write cell and a window of time, like date, 8-day, month, season: [cell, month].",
-    ),
-    "reduction.parameters": ExpectedValue(
-        what="a list of parameters", remedy="Write names with values as text: {name: value}."
-    ),
-    "reduction.parameters.*": ExpectedValue(
-        what="text", remedy='Write each value as text, in quotes: {name: "5"}.'
-    ),
+    **_OF_A_STEP,
     "notify": ExpectedValue(
         what="an e-mail address", remedy="Write one address, like scientist@example.org."
     ),

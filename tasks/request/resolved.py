@@ -15,6 +15,7 @@ from reprojection.resampling import STATISTICS, TRAITS, MethodTraits
 from tasks.model.task_keys import canonical
 from tasks.request.document import ProductChoice, Request
 from tasks.request.joins import Join
+from tasks.request.steps import Step, steps_of
 from tasks.request.target import Target, target
 
 _LEFT_TO_WORKER = MethodTraits(reach=1.0)
@@ -78,11 +79,15 @@ class ResolvedProduct:
 
 @dataclass(frozen=True, kw_only=True)
 class ResolvedRequest:
-    """A request with all that follows from its document and the catalogue."""
+    """A request with all that follows from its document and the catalogue.
+
+    `steps` are those of its reduction.
+    """
 
     request: Request
     target: Target
     products: tuple[ResolvedProduct, ...]
+    steps: tuple[Step, ...]
 
     def dates_of(self, number: int, start: date) -> list[tuple[int, date]]:
         """List the dates of granules that start on a day, each with its band.
@@ -115,7 +120,8 @@ def resolve(request: Request) -> ResolvedRequest:
     says otherwise.
 
     Raises:
-        RequestRefusedError: naming the field, for a CRS, resolution or region that cannot be.
+        RequestRefusedError: naming the field, for a CRS, resolution or region that cannot be, or a
+            step that takes what is not there.
     """
     goal = target(request)
     return ResolvedRequest(
@@ -124,6 +130,7 @@ def resolve(request: Request) -> ResolvedRequest:
         products=tuple(
             _product(request, goal, number, "swath") for number in range(len(request.products))
         ),
+        steps=steps_of(request),
     )
 
 

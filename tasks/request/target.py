@@ -191,7 +191,7 @@ def _cell_side(request: Request, lattice: Lattice, pixels: int) -> int:
     whole tiles in memory.
     """
     side = lattice.cell_size
-    if request.grid.modis is not None or request.cells or request.reduction is not None:
+    if request.grid.modis is not None or request.hands_over_cells or request.steps:
         return side
     most = (_MOST_SOURCE * _source_metres(request) - 2 * TILE_SIZE) / _pixel_metres(lattice)
     for _ in range(_DOUBLED):

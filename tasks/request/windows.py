@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date, timedelta
 
-from tasks.request.document import Reduction, Time
+from tasks.request.document import Time
 
 _SEASONS = ("DJF", "MAM", "JJA", "SON")
 _DAY = timedelta(days=1)
@@ -53,9 +53,14 @@ def overlap(one: Piece, other: Piece) -> int:
     return max(0, (min(one[1], other[1]) - max(one[0], other[0])).days + 1)
 
 
-def window_kind(reduction: Reduction) -> str:
-    """Return the unit of time by which a reduction groups."""
-    return next(group for group in reduction.group_by if group != "cell")
+def length(kind: str, span: Time) -> int:
+    """Return how many days a piece of a window has at most."""
+    unit = kind.partition("-of-year")[0]
+    days = re.fullmatch(r"([0-9]+)-day", unit)
+    if days:
+        return int(days[1])
+    whole = (span.end - span.start).days + 1
+    return {"date": 1, "day": 1, "month": 31, "season": 92, "year": 366}.get(unit, whole)
 
 
 def windows(kind: str, span: Time) -> tuple[Window, ...]:

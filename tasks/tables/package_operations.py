@@ -26,7 +26,7 @@ from tasks.model.packages import (
 )
 from tasks.model.python_dependencies import environment_blob
 from tasks.request.checks import nearest_names
-from tasks.request.document import Request
+from tasks.request.document import Reduction, Request
 from tasks.storage.blobs import PACKAGES
 from tasks.storage.store import Delete, Operation, Row
 from tasks.tables.package_table import (
@@ -389,26 +389,27 @@ def pinned(runtime: Runtime, owner: str, request: Request) -> Request:
     Raises:
         RequestRefusedError: the owner may not run such a package, or there is none.
     """
-    reduction = request.reduction
-    if reduction is None:
-        return request
-    asked = PackageReference.parse(reduction.package)
+    changed = tuple(_pinned(runtime, owner, step) for step in request.steps)
+    return request.model_copy(update={"steps": changed})
+
+
+def _pinned(runtime: Runtime, owner: str, step: Reduction) -> Reduction:
+    asked = PackageReference.parse(step.package)
     if asked.owner in (OURS, IN_FOLDER):
-        return request
+        return step
     found = stored(runtime, owner, asked)
     if found is None:
         if asked.owner or asked.digest:
             raise RequestRefusedError(
                 "reduction.package",
-                f"there is no package {reduction.package!r}.",
+                f"there is no package {step.package!r}.",
                 "Name one that the page of packages lists.",
             )
-        return request
+        return step
     exact = PackageReference(
         owner=found.row.owner, name=found.row.name, digest=found.version.digest
     )
-    changed = reduction.model_copy(update={"package": str(exact)})
-    return request.model_copy(update={"reduction": changed})
+    return step.model_copy(update={"package": str(exact)})
 
 
 def content_of(version: VersionRow) -> str:

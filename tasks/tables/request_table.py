@@ -26,7 +26,7 @@ from enum import StrEnum
 from typing import Literal
 
 from tasks.model.model import Phase, RequestOrder, RequestState
-from tasks.model.plan import Gap
+from tasks.model.plan import Gap, PlannedWindow
 from tasks.storage.clock import Clock
 from tasks.storage.codec import Codec, Form, cut, in_json
 from tasks.storage.store import Delete, Entity, Insert, Operation, Replace, Row, Store, Upsert
@@ -80,6 +80,8 @@ class Preview:
     unmeasured: int = 0  # tasks of which nothing similar was timed, not in `busy`
     elapsed: float = 0.0  # expected seconds with the slots there were; 0: unknown
     cost: float = 0.0  # expected, in the prices' currency, with a month of storage
+    windows: tuple[PlannedWindow, ...] = ()  # the first of a reduction's
+    window_count: int = 0  # all of them
 
 
 @dataclass(frozen=True, kw_only=True)

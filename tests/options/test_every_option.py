@@ -77,9 +77,10 @@ class Works:
 
     def put(self, found: Plan) -> None:
         """Bring a plan's package into storage."""
-        if found.package is not None and found.package.digest not in self._packages:
-            self.mill.world.put_package(found.package)
-            self._packages.add(found.package.digest)
+        for archive in found.archives:
+            if archive.digest not in self._packages:
+                self.mill.world.put_package(archive)
+                self._packages.add(archive.digest)
 
 
 def _is_mean_of_classes(spec: Spec, said: Succeeded | Failed) -> bool:
@@ -196,7 +197,7 @@ def _check_reductions(request: Request, found: Plan, made: dict[str, dict[str, P
         else:
             results.check_mean(path, days)
         checked += 1
-    assert (checked > 0) == (request.reduction is not None)
+    assert (checked > 0) == bool(request.steps)
 
 
 def _layer_rasters(found: Plan, made: dict[str, dict[str, Path]]) -> dict[tuple[str, Any], Raster]:

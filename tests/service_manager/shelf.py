@@ -136,7 +136,9 @@ def plan(request: Request, archive: Archive, packages: Packages, limits: Limits)
         tasks=tuple(tasks.values()),
         gaps=tuple(course.gaps()),
         notes=course.notes,
-        package=course.package,
+        archives=course.archives,
+        packages=course.packages,
+        windows=tuple(course.windows),
     )
 
 

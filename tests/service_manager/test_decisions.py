@@ -623,7 +623,7 @@ GAP = interest("Lai_1km_own.2012-04", TaskOutcome.GAP, output="own/Lai_1km_own")
 def test_a_request_whose_every_reduction_failed_has_failed_and_says_of_what() -> None:
     stopped = [crashed(n, stopped=True, message="not run") for n in range(3, 20)]
     interests = reduction_of(*[crashed(n) for n in range(3)], *stopped, GAP)
-    found = judge(MissingPolicy.SKIP, interests, [], package="own", phases=RUNS)
+    found = judge(MissingPolicy.SKIP, interests, [], steps=["own"], phases=RUNS)
     assert found.state is RequestState.FAILED
     assert found.message == (
         "no result of the reduction own could be made: user code failed: python own.py ended with "
@@ -636,7 +636,7 @@ def test_a_reduction_that_failed_for_some_groups_is_told_beside_its_results() ->
     other = crashed(2, message="python own.py ended with exit code 3: odd")
     made = interest("Fpar_1km_own.2012-04", TaskOutcome.DONE, output="own/Fpar_1km_own")
     interests = reduction_of(crashed(0), crashed(1), other, made)
-    found = judge(MissingPolicy.SKIP, interests, [], package="own", phases=RUNS)
+    found = judge(MissingPolicy.SKIP, interests, [], steps=["own"], phases=RUNS)
     assert found.state is RequestState.GAPS
     assert "2 of 2 results are there; some lack an input: user code failed: python own.py" in (
         found.message
@@ -652,7 +652,7 @@ def test_without_a_result_the_failed_granules_are_the_cause() -> None:
         )
         for n in range(3)
     ]
-    found = judge(MissingPolicy.SKIP, [*granules, GAP], [], package="own")
+    found = judge(MissingPolicy.SKIP, [*granules, GAP], [], steps=["own"])
     assert found.message == (
         "none of the 1 results could be made: unreadable input file: g0.hdf is cut off (and 2 more "
         "tasks)"

@@ -175,8 +175,8 @@ def test_groups_and_runs_of_a_reduction() -> None:
     monthly = [o for o in outputs(found) if o.startswith("monthly-mean/")]
     assert len(monthly) == 8
     assert any(o.endswith(".2012-01.tif") for o in monthly)
-    assert found.package is not None
-    assert {run.digest for run in runs} == {found.package.digest}
+    assert len(found.archives) == 1
+    assert {run.digest for run in runs} == {found.archives[0].digest}
 
 
 def test_days_of_composites_are_shared_over_months() -> None:

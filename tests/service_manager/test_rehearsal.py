@@ -53,7 +53,7 @@ def plan(package: str = PACKAGE) -> Plan:
         )
         for spec in specs()
     )
-    return Plan(tasks=tasks, exact_package=package)
+    return Plan(tasks=tasks, packages=package)
 
 
 def bench_of(failing: Category | None = None, package: str = PACKAGE) -> tuple[Bench, list[Spec]]:
@@ -160,8 +160,8 @@ def test_without_a_rehearsal_all_goes_at_once(more: dict[str, object], package: 
 
 
 def test_a_plan_with_one_run_is_its_own_rehearsal() -> None:
-    assert rehearsal.choose(plan().tasks[:5]) == []
-    chosen = rehearsal.choose(plan().tasks)
+    assert rehearsal.choose(plan().tasks[:5], {"d" * 64}) == []
+    chosen = rehearsal.choose(plan().tasks, {"d" * 64})
     assert [task.spec.kind for task in chosen] == ["collect", "group", "reduce"]
 
 

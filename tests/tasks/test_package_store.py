@@ -60,7 +60,7 @@ class Shelf:
         return f"{found.name} {found.digest}"
 
     def pinned(self, person: str, reference: str) -> str:
-        reduction = package_operations.pinned(self.runtime, person, request(reference)).reduction
+        reduction = package_operations.pinned(self.runtime, person, request(reference)).steps[0]
         assert reduction is not None
         return reduction.package
 

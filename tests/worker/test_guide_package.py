@@ -30,7 +30,7 @@ def test_the_guides_reduction_counts_days_above_its_threshold(tmp_path: Path) ->
     (folder / "days_above.py").write_text(program, "utf-8")
     package = load_package(folder)
     parsed = parse_request({**DOCUMENT, **yaml.safe_load(request)})
-    assert parsed.reduction is not None
+    (step,) = parsed.steps
     assert package.expand(["Lai_1km"]) == ("Lai_1km_days.tif",)
 
     # One row: above on three days, on one of two, on none, without data; stored tenths.
@@ -44,7 +44,7 @@ def test_the_guides_reduction_counts_days_above_its_threshold(tmp_path: Path) ->
         stack.scales = [0.1] * 3
     bands = [{"file": "Lai_1km.tif", "band": number} for number in (1, 2, 3)]
     (source / "manifest.json").write_text(json.dumps({"bands": bands}))
-    (source / "parameters.json").write_text(json.dumps(parsed.reduction.parameters))
+    (source / "parameters.json").write_text(json.dumps(step.parameters))
     command = [sys.executable, *package.command[1:], str(source), str(target)]
     subprocess.run(command, cwd=folder, check=True, timeout=60)
     with rasterio.open(target / "Lai_1km_days.tif") as out:

@@ -32,7 +32,7 @@ def unnamed_of(spec: ReprojectSpec | MosaicSpec | CubeSpec | GroupSpec) -> int:
 
 
 def without_file(
-    spec: MosaicSpec | CubeSpec, fetched: Mapping[int, tuple[Path, ...]]
+    spec: MosaicSpec | CubeSpec | GroupSpec, fetched: Mapping[int, tuple[Path, ...]]
 ) -> tuple[Missing, ...]:
     """List the inputs that do not contain the file that the task joins.
 

@@ -25,7 +25,7 @@ from tasks.model.model import ArtifactFile
 from tasks.model.packages import LayerKind, layer_labels
 from tasks.model.spec import Band, GridSpec, GroupSpec
 from tasks.run.classify import AttemptError
-from worker.phases.completeness import completeness_of
+from worker.phases.completeness import completeness_of, without_file
 from worker.phases.context import Context
 from worker.phases.reproject import grid_of
 
@@ -69,7 +69,9 @@ class ManifestBand(_Model):
     `kind` and `units` describe the layer, `codes` gives the meanings of single stored values.
     A stored value is worth `stored * scale + offset`; with `applied` the file has these values
     already, and scale and offset are 1 and 0. `valid_share` is the share of its pixels that have a
-    value. `completeness` is the share of its expected granules that it was made from.
+    value. `completeness` is the share of its expected granules that it was made from. Of an output
+    of an earlier step, `step` and `window` are its step and window, `layer` is the output and
+    `date` the first day of the window.
     """
 
     file: str
@@ -91,6 +93,8 @@ class ManifestBand(_Model):
     codes: dict[int, str] = Field(default_factory=dict)
     further: tuple[FurtherBand, ...] = ()
     completeness: float = Field(default=1.0, exclude_if=lambda share: share == 1.0)
+    step: str = Field(default="", exclude_if=lambda name: not name)
+    window: str = Field(default="", exclude_if=lambda name: not name)
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -148,7 +152,10 @@ class Layer:
 def group(spec: GroupSpec, context: Context) -> tuple[ArtifactFile, ...]:
     """Stack the cells by layer and write the manifest."""
     fetched = context.fetch_inputs()
-    layers = sort_layers(spec, {index: files[0] for index, files in fetched.items()})
+    without = without_file(spec, fetched)
+    paths = {spec.inputs[index]: files[0] for index, files in fetched.items() if files}
+    spec = spec.over({i: given for i, given in enumerate(spec.inputs) if given in paths})
+    layers = sort_layers(spec, {index: paths[given] for index, given in enumerate(spec.inputs)})
     if not layers:
         raise AttemptError(
             Category.CHOICE_REFUSED,
@@ -161,7 +168,7 @@ def group(spec: GroupSpec, context: Context) -> tuple[ArtifactFile, ...]:
         context.tell(0.5 + 0.4 * n / len(layers), f"stacking {layer.file}")
         for number, file in layer.files:
             shares[file] = stack(layer, number, folder / file, grid)
-    text = manifest(spec, layers, shares).model_dump_json(indent=1)
+    text = manifest(spec, layers, shares, without).model_dump_json(indent=1)
     (folder / MANIFEST).write_text(text + "\n", "utf-8")
     names = [MANIFEST, *(file for layer in layers for _, file in layer.files)]
     if spec.region and spec.grid is not None:
@@ -219,13 +226,22 @@ def write_region(geojson: str, grid: GridSpec, to: Path) -> None:
 def _further(label: str, path: Path) -> Iterator[tuple[int, FurtherRole, str]]:
     """Yield a raster's bands other than values: number, role and the file of the stack."""
     for number, band in enumerate(open_raster(path).said.bands, 1):
+        if number > 1 and band.role == "data":
+            raise AttemptError(
+                Category.CHOICE_REFUSED,
+                f"{label}.tif has several bands of values; a later step takes rasters of one band: "
+                "write each into an output of its own",
+            )
         if band.role != "data":
             role: FurtherRole = "codes" if band.role == "class" else band.role
             yield number, role, f"{label}.{role}.tif"
 
 
 def manifest(
-    spec: GroupSpec, layers: Sequence[Layer], shares: Mapping[str, Sequence[float]]
+    spec: GroupSpec,
+    layers: Sequence[Layer],
+    shares: Mapping[str, Sequence[float]],
+    without: Sequence[Missing] = (),
 ) -> Manifest:
     """Write down what the package reads: the group, its grid, each band's position and meaning.
 
@@ -236,7 +252,7 @@ def manifest(
         for layer in layers
         for n, (band, path) in enumerate(layer.bands, 1)
     ]
-    whole = completeness_of(spec, [said.completeness for _, _, _, said in opened])
+    whole = completeness_of(spec, [said.completeness for _, _, _, said in opened], without)
     return Manifest(
         group=spec.group,
         cell=spec.cell,
@@ -279,6 +295,8 @@ def _described(
             FurtherBand(role=role, file=file, band=number) for _, role, file in layer.further
         ),
         completeness=raster.completeness.share,
+        step=band.product if band.window else "",
+        window=band.window,
     )
 
 

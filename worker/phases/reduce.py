@@ -24,6 +24,7 @@ from worker.phases.group import MANIFEST, Manifest, ManifestBand
 from worker.phases.netcdf import write_netcdf
 from worker.phases.package_files import shipped_packages, unpacked
 from worker.phases.used import told_use
+from worker.phases.valid_pixels import check_pixels
 from worker.sandbox.confined import run_confined, run_shipped
 from worker.sandbox.processors import processors
 from worker.sandbox.reading.read_rasters import plain
@@ -46,6 +47,8 @@ def reduce(spec: ReduceSpec, context: Context) -> tuple[ArtifactFile, ...]:
         )
         given = {path.name: path for files in fetched.values() for path in files}
         package = load_package(package_folder)
+        if spec.least_valid:
+            check_pixels(spec.least_valid, package, given)
         give_parameters(spec.parameters, places.inputs)
         give_inputs(package, given, places.inputs, copied=context.sandbox != "bubblewrap")
         outputs = run_package(spec, package, places, context)
