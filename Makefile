@@ -93,6 +93,13 @@ else
 	@$(BIN)/swathmill run "$(or $(REQUEST),examples/leaf-area.yaml)" --archive "$(ARCHIVE)" --out "$(OUT)"
 endif
 
+.PHONY: example-evapotranspiration
+example-evapotranspiration: setup ## Run the worked example of several steps [OUT=folder]
+	@$(BIN)/swathmill sample --evapotranspiration "$(SAMPLE)-evapotranspiration"
+	@SWATHMILL_PACKAGES=examples/evapotranspiration/packages $(BIN)/swathmill run \
+	    examples/evapotranspiration/request.yaml \
+	    --archive "$(SAMPLE)-evapotranspiration" --out "$(OUT)"
+
 .PHONY: up
 up: setup ## Run the stack until Ctrl-C, and print a sign-in link [ARCHIVE=folder, else the last one or the sample]
 	@$(BIN)/swathmill up $(if $(ARCHIVE),--archive "$(ARCHIVE)")

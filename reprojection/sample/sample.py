@@ -8,7 +8,7 @@ for byte each time. Every file says in its attributes that it is synthetic.
 
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -20,6 +20,7 @@ from modis.sphere import SPHERE_RADIUS
 from modis.tile import TILE_SIZE, Tile
 from reprojection.errors import ReprojectionError
 from reprojection.grid.orbit import SCAN_SECONDS, swath
+from reprojection.sample.evapotranspiration import evapotranspiration_granules
 from reprojection.sample.hdfeos_write import (
     FieldToWrite,
     GranuleToWrite,
@@ -47,10 +48,11 @@ _PRODUCED = datetime(2012, 6, 1, 12, 0, 0, tzinfo=UTC)
 Floats = npt.NDArray[np.float64]
 
 
-def write_sample_archive(folder: Path) -> list[Path]:
+def write_sample_archive(folder: Path, parts: Sequence[str] = ("tiles", "swaths")) -> list[Path]:
     """Write the sample granules into a folder (made if absent); return their paths by name.
 
-    This takes a few seconds and at most 15 MB. Raises ReprojectionError if the folder cannot be
+    The part "evapotranspiration" has the granules of the worked example. This takes a few seconds
+    and at most 15 MB. Raises ReprojectionError if the folder cannot be
     written.
     """
     folder.mkdir(parents=True, exist_ok=True)
@@ -64,7 +66,7 @@ def write_sample_archive(folder: Path) -> list[Path]:
             stderr=subprocess.PIPE,
             text=True,
         )
-        for part in ("tiles", "swaths")
+        for part in parts
     ]
     names: list[str] = []
     for writer in writers:
@@ -86,8 +88,7 @@ write_part({part!r})
 
 def write_part(part: str) -> None:
     """Write one product's granules into the working directory and print their names."""
-    granules = tile_granules() if part == "tiles" else swath_granules()
-    for granule in granules:
+    for granule in _PARTS[part]():
         write_granule(Path(granule.local_name), granule)
         sys.stdout.write(granule.local_name + "\n")
 
@@ -346,3 +347,10 @@ def _swath_field(
             "add_offset": 0.0,
         },
     )
+
+
+_PARTS: Mapping[str, Callable[[], Iterator[GranuleToWrite]]] = {
+    "tiles": tile_granules,
+    "swaths": swath_granules,
+    "evapotranspiration": evapotranspiration_granules,
+}

@@ -68,10 +68,15 @@ def register(app: typer.Typer) -> None:
 
 def sample(
     folder: Annotated[Path, typer.Argument(help="Folder to write the granules into.")],
+    evapotranspiration: Annotated[
+        bool,
+        typer.Option("--evapotranspiration", help="Write the granules of the worked example."),
+    ] = False,
 ) -> None:
     """Make a small archive of granules with synthetic values in the real HDF4-EOS format."""
     with _writing(folder):
-        paths = write_sample_archive(folder)
+        parts = ("evapotranspiration",) if evapotranspiration else ("tiles", "swaths")
+        paths = write_sample_archive(folder, parts)
     size = sum(path.stat().st_size for path in paths)
     _console().print(
         f"{len(paths)} synthetic granules, {size / 1e6:.1f} MB, in {folder}", markup=False
