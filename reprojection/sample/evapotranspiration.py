@@ -5,7 +5,7 @@ each eighth day, leaf area of 8 days, and land cover of the year. What has pixel
 in blocks of 1 km. Values are smooth functions of position and day, the same each time.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
@@ -33,11 +33,11 @@ _WATER, _URBAN, _CROPS, _FOREST = 17, 13, 12, 4  # classes of the IGBP
 Floats = npt.NDArray[np.float64]
 
 
-def evapotranspiration_granules() -> Iterator[GranuleToWrite]:
-    """Yield the granules, product by product, in order of their days."""
+def evapotranspiration_granules(days: Sequence[datetime] = DAYS) -> Iterator[GranuleToWrite]:
+    """Yield the granules; `days` are those of the temperature."""
     lat, lon = _places()
     cover = _cover(lat, lon)
-    for day in DAYS:
+    for day in days:
         if day != WITHOUT:
             yield _temperature(day, lat, lon)
     for day in EIGHTH_DAYS:

@@ -171,7 +171,7 @@ def test_a_season_across_new_year_of_months(make: Make) -> None:
 
 
 def test_a_window_that_lacks_a_product_is_named_once_and_said_in_later_steps(make: Make) -> None:
-    """One day without snow: one gap of the archive, one of the step; the month says what it lacks."""
+    """One day without snow: a gap of the archive and one of the step; the month says it."""
     there = [
         *of(SNOW, [day for day in days("2012-01-01", "2012-02-29") if day != dt.date(2012, 1, 3)]),
         *of(COVER, [dt.date(2012, 1, 1)]),

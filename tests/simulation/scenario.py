@@ -52,8 +52,41 @@ class Scenario:
             wanted = random.sample(tops, random.randint(1, len(tops)))
             plans[f"plan{i}"] = _plan(wanted, everything)
             policies[f"plan{i}"] = "fail" if random.random() < 0.2 else "skip"
+        # Apart, so that histories without steps stay as they are.
+        apart = Random(f"steps {sorted(everything)}")
+        if apart.random() < 0.25:
+            crashes |= _add_steps(apart, everything, cells, plans, policies)
         never = [s.key for s in granules if random.random() < random.choice([0.0, 0.0, 0.25])]
         return cls(plans=plans, policies=policies, never=frozenset(never), crashes=crashes)
+
+
+def _add_steps(
+    random: Random,
+    everything: dict[str, Spec],
+    cells: list[Spec],
+    plans: dict[str, Plan],
+    policies: dict[str, str],
+) -> dict[str, str]:
+    """Add requests for reductions of several steps that share the first; return its crashes."""
+    first: list[Spec] = [_run(100 + n, random.choice(cells)) for n in range(random.randint(2, 8))]
+    everything |= {spec.key: spec for spec in first}
+    for request in range(random.choice([2, 2, 3])):
+        given, wanted = first, random.sample(first, random.choice([0, 0, 1]))
+        for step in range(random.choice([1, 1, 2])):
+            groups = [
+                _over(
+                    f"group{request}.{step}.{n}",
+                    random.sample(given, random.randint(1, len(given))),
+                )
+                for n in range(random.randint(1, 3))
+            ]
+            given = [_run(1000 * (request + 1) + 10 * step + n, g) for n, g in enumerate(groups)]
+            everything |= {spec.key: spec for spec in [*groups, *given]}
+        last = _over(f"last{request}", given)
+        everything[last.key] = last
+        plans[f"steps{request}"] = _plan([*wanted, last], everything)
+        policies[f"steps{request}"] = random.choice(["skip", "skip", "fail"])
+    return {run.key: "odd" for run in first if random.random() < 0.3}
 
 
 def _run(number: int, given: Spec) -> ReduceSpec:
