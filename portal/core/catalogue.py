@@ -2,14 +2,14 @@
 
 import math
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import groupby
 
 from modis.collection import Collection
 from reprojection import catalogue
-from reprojection.catalogue import Product
+from reprojection.catalogue import LayerEntry, Product
 from reprojection.catalogue.layers import LayerKind
 from tasks.holdings.holdings import Holdings
 
@@ -23,15 +23,42 @@ _PLATFORMS = {
     "VJ2": "NOAA-21 VIIRS",
 }
 _FAR = 999  # a place in a title, of a word that is not in it
+# Names of layers that say how, when or how well a pixel was seen.
+_ABOUT_PIXELS = re.compile(
+    r"(^|[^a-z])(q[ac]|quality|reliability|angle?|pnt|gflags|flags?|zenith|azimuth|latitude"
+    r"|longitude|std ?dev|uncertainty|number of|day of|scan start time|view time)([^a-z]|$)"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
 class LayerItem:
-    """A layer to tick: its name, whether it may be blended, and of a band, which one it is."""
+    """A layer to tick.
+
+    `kind` says whether values may be blended, `band` which band of a layer it is. `title` and
+    `units` are empty where the catalogue does not state them; `resolution` is in metres, None if
+    unknown. `is_quality` marks layers that say how, when or how well a pixel was seen.
+    """
 
     name: str
     kind: str
     band: str = ""
+    title: str = ""
+    units: str = ""
+    resolution: float | None = None
+    is_quality: bool = False
+
+    @property
+    def about(self) -> str:
+        """Title, band, kind, unit and resolution, as far as they are known: "class, 500 m"."""
+        size = self.resolution
+        parts = (
+            self.title,
+            self.band,
+            {"class": "classes", "bitfield": "bit fields"}.get(self.kind, ""),
+            self.units,
+            "" if size is None else f"{size / 1000:g} km" if size >= 1000 else f"{size:g} m",
+        )
+        return ", ".join(part for part in parts if part)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +72,7 @@ class ProductItem:
     keywords: str
     geometry: str
     resolution: float
+    period: int
     layers: tuple[LayerItem, ...]
     has_patterns: bool
 
@@ -66,7 +94,8 @@ def items() -> tuple[ProductItem, ...]:
             keywords=product.keywords,
             geometry=product.geometry,
             resolution=product.resolution,
-            layers=tuple(_layers(product)),
+            period=product.period,
+            layers=_data_first(_layers(product)),
             has_patterns=any(set(name) & set("*?[") for name in product.layers),
         )
         for product in catalogue.products()
@@ -80,23 +109,39 @@ def product_count() -> int:
     return len({item.name for item in items()})
 
 
+def _data_first(found: Iterable[LayerItem]) -> tuple[LayerItem, ...]:
+    """Put quality and geometry last; where a product has nothing else, they are its data."""
+    every = tuple(found)
+    if all(layer.is_quality for layer in every):
+        return tuple(replace(layer, is_quality=False) for layer in every)
+    return tuple(sorted(every, key=lambda layer: layer.is_quality))
+
+
 def _layers(product: Product) -> Iterator[LayerItem]:
     """List the layers of a product; of a layer with several bands each, but for bands of days."""
+    judging = {entry.qa for name in product.layer_names if (entry := product.layer(name))}
     for name in product.layer_names:
-        entry = product.layer(name)
-        kind = entry.kind if entry is not None else LayerKind.CONTINUOUS
+        entry = product.layer(name) or LayerEntry()
+        plain = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).replace("_", " ").lower()
+        is_bits = entry.kind is LayerKind.BITFIELD
+        whole = LayerItem(
+            name=name,
+            kind=entry.kind.value,
+            title=entry.title,
+            units=entry.units or "",
+            resolution=entry.resolution or product.resolution,
+            is_quality=is_bits or name in judging or bool(_ABOUT_PIXELS.search(plain)),
+        )
         bands = product.bands_of(name)
         if product.days_in(name) > 1:
-            yield LayerItem(name=name, kind=kind.value, band="each day")
-            continue
-        if product.orbits_of(name):
-            yield LayerItem(name=name, kind=kind.value, band="all orbits of a day")
-            continue
-        if math.prod(bands) == 1 or math.prod(bands) > _MOST_BANDS:
-            yield LayerItem(name=name, kind=kind.value)
-            continue
-        for one in product.band_names(name):
-            yield LayerItem(name=one, kind=kind.value, band=product.band_named(one))
+            yield replace(whole, band="each day")
+        elif product.orbits_of(name):
+            yield replace(whole, band="all orbits of a day")
+        elif math.prod(bands) == 1 or math.prod(bands) > _MOST_BANDS:
+            yield whole
+        else:
+            for one in product.band_names(name):
+                yield replace(whole, name=one, band=product.band_named(one))
 
 
 def search(text: str, held: Holdings | None = None) -> list[tuple[ProductItem, ...]]:
@@ -166,7 +211,7 @@ def _places() -> tuple[tuple[ProductItem, _Place], ...]:
                 keywords=_words(item.keywords),
                 others=_words(
                     f"{item.platform} {item.geometry} {item.collection.dotted} "
-                    + " ".join(layer.name for layer in item.layers)
+                    + " ".join(f"{layer.name} {layer.title}" for layer in item.layers)
                 ),
             ),
         )

@@ -58,8 +58,29 @@ def test_every_product_offers_its_data_layers() -> None:
         names = [layer.name for layer in item.layers]
         assert names, item.name
         assert len(set(names)) == len(names)
-        if item.name not in ("MOD03", "MOD35_L2", "MYD35_L2"):
-            assert any(layer.kind != "bitfield" for layer in item.layers), item.name
+        assert not item.layers[0].is_quality, item.name
+        later = [layer.is_quality for layer in item.layers]
+        assert later == sorted(later), item.name
+
+
+def test_layers_say_what_they_are_and_quality_comes_last() -> None:
+    item = catalogue.find("MCD15A2H", "6.1")
+    assert item is not None
+    data = [layer.name for layer in item.layers if not layer.is_quality]
+    quality = [layer.name for layer in item.layers if layer.is_quality]
+    assert {"Lai_500m", "Fpar_500m"} <= set(data)
+    assert "FparLai_QC" in quality
+    about = {layer.name: layer.about for layer in item.layers}
+    assert about["Lai_500m"].endswith("500 m")
+    assert about["FparLai_QC"] == "bit fields, 500 m"
+    vegetation = catalogue.find("MOD13Q1", "6.1")
+    assert vegetation is not None
+    assert vegetation.layers[0].name == "250m 16 days NDVI"
+    assert {layer.name for layer in vegetation.layers if layer.is_quality} >= {
+        "250m 16 days VI Quality",
+        "250m 16 days pixel reliability",
+        "250m 16 days view zenith angle",
+    }
 
 
 def test_layers_that_only_a_pattern_describes_are_offered() -> None:
