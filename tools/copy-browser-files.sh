@@ -6,6 +6,10 @@ while read -r file; do
     cp "node_modules/$file" portal/static/vendor/
 done <<'FILES'
 htmx.org/dist/htmx.min.js
+geotiff/dist-browser/geotiff.js
+ol/dist/ol.js
+ol/ol.css
+proj4/dist/proj4.js
 topojson-client/dist/topojson-client.min.js
 world-atlas/land-50m.json
 world-atlas/countries-110m.json

@@ -8,6 +8,8 @@ from fastapi import Depends, Request
 
 from portal.core.board import Board
 from portal.core.holdings import KnownHoldings
+from portal.core.kept import Kept
+from portal.core.legends import Legend
 from portal.core.results import ResultIndex
 from portal.core.sign_in_mail import SignInDesk
 from portal.core.tokens import Person
@@ -43,6 +45,7 @@ class Portal:
     uploading: threading.BoundedSemaphore = field(
         default_factory=lambda: threading.BoundedSemaphore(MOST_UPLOADING)
     )
+    legends: Kept[Legend] = field(default_factory=lambda: Kept(256))
     stopping: threading.Event = field(default_factory=threading.Event)
 
     def packages_of(self, person: Person) -> PackagesOf:

@@ -1,17 +1,23 @@
-"""Read a result raster where it is stored, by byte ranges, as far as a picture needs it.
+"""Read a result raster where it is stored, by byte ranges, as far as a picture or a pixel needs.
 
 Imported when the first picture is asked for: GDAL takes long to load.
 """
 
 import io
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 
+import numpy as np
 import rasterio
 from pydantic import ValidationError
 from rasterio.enums import Resampling
 from rasterio.errors import RasterioError
+from rasterio.windows import Window
 
 from portal.core.problems import NotFoundError
 from portal.core.results import ResultFile, ResultReader
+from reprojection.grid.crs import from_lonlat
 from reprojection.read.raster import Description, Raster
 from reprojection.write.write import TAG
 from tasks.errors import SwathmillError
@@ -25,6 +31,48 @@ def read_picture(reader: ResultReader, result: ResultFile, side: int) -> tuple[R
 
     Raises NotFoundError for a file that is no raster of Swathmill, and what the reader raises.
     """
+    with _opened(reader, result) as (dataset, said):
+        share = min(1.0, side / max(dataset.height, dataset.width))
+        shape = max(1, round(dataset.height * share)), max(1, round(dataset.width * share))
+        smooth = said.kind == "continuous"
+        data = dataset.read(
+            [1],
+            out_shape=(1, *shape),
+            resampling=Resampling.average if smooth else Resampling.nearest,
+        )
+        nodata = _nodata(dataset)
+    first = said.model_copy(update={"bands": said.bands[:1]})
+    return first.raster(data, nodata), said
+
+
+def read_pixel(
+    reader: ResultReader, result: ResultFile, lon: float, lat: float
+) -> tuple[Raster, Description] | None:
+    """Read all bands of the pixel at a place in degrees, as a raster of one pixel.
+
+    Return None for a place outside the raster. Raises as `read_picture` does.
+    """
+    with _opened(reader, result) as (dataset, said):
+        (x,), (y,) = from_lonlat(said.grid.crs, np.array([lon]), np.array([lat]))
+        if not (math.isfinite(x) and math.isfinite(y)):
+            return None
+        row, column = dataset.index(x, y)
+        if not (0 <= row < dataset.height and 0 <= column < dataset.width):
+            return None
+        data = dataset.read(window=Window(column, row, 1, 1))
+        nodata = _nodata(dataset)
+    return said.raster(data, nodata), said
+
+
+def _nodata(dataset: "rasterio.io.DatasetReader") -> float | int | None:
+    nodata: float | int | None = dataset.nodata
+    return int(nodata) if nodata is not None and dataset.dtypes[0][0] != "f" else nodata
+
+
+@contextmanager
+def _opened(
+    reader: ResultReader, result: ResultFile
+) -> Iterator[tuple["rasterio.io.DatasetReader", Description]]:
     failures: list[Exception] = []
 
     def opener(path: str, _mode: str = "rb", **_: object) -> io.BufferedReader:
@@ -37,26 +85,13 @@ def read_picture(reader: ResultReader, result: ResultFile, side: int) -> tuple[R
             rasterio.Env(GDAL_DISABLE_READDIR_ON_OPEN="EMPTY_DIR"),
             rasterio.open(_NAME, opener=opener, driver="GTiff") as dataset,
         ):
-            said = Description.model_validate_json(dataset.tags().get(TAG, ""))
-            share = min(1.0, side / max(dataset.height, dataset.width))
-            shape = max(1, round(dataset.height * share)), max(1, round(dataset.width * share))
-            smooth = said.kind == "continuous"
-            data = dataset.read(
-                [1],
-                out_shape=(1, *shape),
-                resampling=Resampling.average if smooth else Resampling.nearest,
-            )
-            nodata = dataset.nodata
+            yield dataset, Description.model_validate_json(dataset.tags().get(TAG, ""))
     except (RasterioError, ValidationError) as error:
         if failures:
             raise failures[0] from error
         for _ in reader.whole(result):
             continue  # raises if the file is damaged
         raise refused(result, "it is no raster of Swathmill") from error
-    if nodata is not None and data.dtype.kind != "f":
-        nodata = int(nodata)
-    first = said.model_copy(update={"bands": said.bands[:1]})
-    return first.raster(data, nodata), said
 
 
 def refused(result: ResultFile, why: str) -> NotFoundError:

@@ -7,15 +7,18 @@ large enough, never the whole file. Pictures are drawn when they are first asked
 import threading
 from collections import OrderedDict
 from dataclasses import dataclass
-from pathlib import PurePosixPath
 
 import numpy as np
 
+from portal.core.layers import is_raster
 from portal.core.results import ResultFile, ResultReader
 from reprojection.read.raster import Description, Raster
 
 SMALL, LARGE = 144, 1024
 """Longest side in pixels: of a thumbnail beside a file's name, of a picture on its own page."""
+
+SAMPLED = 512
+"""Longest side in pixels of what legends and statistics are counted from."""
 
 _KEPT_BYTES = 32 * 10**6
 _AT_ONCE = 2
@@ -63,6 +66,20 @@ class Pictures:
                 self._kept.popitem(last=False)
         return drawn
 
+    def small(self, reader: ResultReader, result: ResultFile) -> tuple[Raster, Description]:
+        """Read a raster's first band, at most `SAMPLED` pixels long; raise as `png` does."""
+        with self._drawing:
+            return _read(reader, result, SAMPLED)
+
+    def pixel(
+        self, reader: ResultReader, result: ResultFile, lon: float, lat: float
+    ) -> tuple[Raster, Description] | None:
+        """Read the pixel at a place in degrees; None outside the raster; raise as `png` does."""
+        with self._drawing:
+            from portal.web.picture_reading import read_pixel
+
+            return read_pixel(reader, result, lon, lat)
+
     def shown(self, reader: ResultReader, result: ResultFile) -> Shown:
         """Return a raster's description and the ends of its scale; raise as `png` does."""
         with self._drawing:
@@ -79,18 +96,9 @@ class Pictures:
         )
 
 
-def has_picture(result: ResultFile) -> bool:
-    """Tell whether a result can have a picture: it is a raster that Swathmill wrote.
-
-    What a package handed over as a file is never opened here, whatever its name.
-    """
-    raster = PurePosixPath(result.path).suffix.lower() in (".tif", ".tiff")
-    return raster and result.file.valid_share is not None
-
-
 def _read(reader: ResultReader, result: ResultFile, side: int) -> tuple[Raster, Description]:
     from portal.web.picture_reading import read_picture, refused
 
-    if not has_picture(result):
+    if not is_raster(result):
         raise refused(result, "it is no raster")
     return read_picture(reader, result, side)

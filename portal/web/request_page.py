@@ -11,6 +11,7 @@ from fastapi.responses import RedirectResponse
 
 from portal.core.identity import Caller, Reader
 from portal.core.incomplete import IncompleteView
+from portal.core.layers import is_raster, layer_of, matrix, result_layers, without_items
 from portal.core.problems import NotFoundError
 from portal.core.results import ResultFile, ResultReader
 from portal.core.submissions import load_for, read_for
@@ -33,6 +34,7 @@ router = APIRouter(include_in_schema=False)
 PAGE = 50  # results or requests per page
 _FAILURES_SHOWN = 20  # failures shown per category
 _GAPS_SHOWN = 50  # lines
+_DATES = 50  # dates per page of the matrix
 _CALM = 2000  # number of tasks beyond which a page polls less often
 
 
@@ -114,7 +116,7 @@ class ResultView:
     @property
     def view(self) -> str:
         """The address of its page; empty if there is nothing to draw."""
-        if not pictures.has_picture(self.result):
+        if not is_raster(self.result):
             return ""
         return f"/requests/{self.request}/view/{quote(self.result.path)}"
 
@@ -170,7 +172,15 @@ def show(request_id: str, caller: Reader, portal: CurrentPortal) -> Response:
         made=made,
         **_held_to(caller, row, {**_progress(portal, row), **_lacks(portal, row)}),
         **_results(portal, row, 1, ""),
+        **_matrix(portal, row, 1),
     )
+
+
+@router.get("/requests/{request_id}/matrix")
+def matrix_part(request_id: str, caller: Reader, portal: CurrentPortal, page: int = 1) -> Response:
+    """Render the results by date and layer."""
+    row = read_for(portal.runtime, caller, request_id)
+    return portal.pages.part("matrix.html", row=row, **_matrix(portal, row, page))
 
 
 @router.get("/requests/{request_id}/progress")
@@ -232,10 +242,9 @@ def view(request_id: str, path: str, caller: Reader, portal: CurrentPortal) -> R
     reader = portal.results.reader(portal.runtime, row)
     found = reader.current(portal.results.find(portal.runtime, row, path))
     shown = _shown(portal, reader, found)
-    paths = [
-        p for p, r in portal.results.files(portal.runtime, row).items() if pictures.has_picture(r)
-    ]
+    paths = [p for p, r in portal.results.files(portal.runtime, row).items() if is_raster(r)]
     at = paths.index(found.path) if found.path in paths else -1
+    layer, date = layer_of(found.path)
     return portal.pages.page(
         "view.html",
         caller,
@@ -244,6 +253,8 @@ def view(request_id: str, path: str, caller: Reader, portal: CurrentPortal) -> R
         row=row,
         item=ResultView(result=found, request=row.id),
         shown=shown,
+        layer=layer,
+        date=date,
         incomplete=IncompleteView.of(shown.said.completeness if shown else found.file.completeness),
         before=_view_url(row.id, paths, at - 1) if at > 0 else "",
         after=_view_url(row.id, paths, at + 1) if 0 <= at < len(paths) - 1 else "",
@@ -412,8 +423,23 @@ def _groups(found: Iterable[Interest]) -> Iterable[FailureGroup]:
         )
 
 
+def _matrix(portal: Portal, row: RequestRow, page: int) -> dict[str, object]:
+    files = {} if row.state.unplanned else portal.results.files(portal.runtime, row)
+    layers = list(result_layers(files.values()).values())
+    gaps = portal.results.gaps(portal.runtime, row)[0] if layers else ()
+    failed = any(count.failed for count in row.phases.values())
+    failures = request_operations.failures(portal.runtime, row.id) if layers and failed else ()
+    found = matrix(layers, gaps, failures, max(1, page), _DATES)
+    return {
+        "matrix": found,
+        "matrix_page": max(1, page),
+        "matrix_pages": max(1, -(-found.dates // _DATES)),
+    }
+
+
 def _results(portal: Portal, row: RequestRow, page: int, find: str) -> dict[str, object]:
     files = {} if row.state.unplanned else portal.results.files(portal.runtime, row)
+    files = without_items(files)
     words = find.lower().split()
     found = [item for path, item in files.items() if all(w in path.lower() for w in words)]
     pages = max(1, -(-len(found) // PAGE))

@@ -1,0 +1,256 @@
+// The map of a request's results: rasters by range requests, dates, comparison, values at a place.
+"use strict";
+(() => {
+  const root = document.querySelector("[data-results-map]");
+  if (!root) return;
+  const get = (id) => document.getElementById(id);
+  const base = `/requests/${root.dataset.request}/map`;
+  const problem = (text) => { get("map-problem").textContent = text; get("map-problem").hidden = !text; };
+  const RAMP = ["rgb(46,20,84)", "rgb(50,64,132)", "rgb(38,108,142)", "rgb(32,150,134)", "rgb(88,188,94)", "rgb(178,216,52)", "rgb(250,232,70)"];
+  const PROJECTION = "SWATHMILL:GRID";
+  const KEPT = 16; // rasters of other dates, so that playing does not read them again
+  const STEP = 900; // ms between dates
+
+  const described = new Map();
+  const describe = async (id) => {
+    if (!described.has(id)) {
+      const answer = await fetch(`${base}/layer?layer=${encodeURIComponent(id)}`);
+      if (!answer.ok) throw new Error("The layer could not be read. Load the page again.");
+      described.set(id, await answer.json());
+    }
+    return described.get(id);
+  };
+
+  const style = (info) => {
+    const clear = [0, 0, 0, 0];
+    const value = ["band", 1];
+    let colour = clear;
+    if (!info.continuous && info.classes.length) {
+      colour = ["match", value, ...info.classes.flatMap(([code, rgba]) => [code, `rgb(${rgba.slice(0, 3).join(",")})`]), clear];
+    } else if (info.low !== null) {
+      const stops = RAMP.flatMap((one, i) => [info.low + ((info.high - info.low) * i) / (RAMP.length - 1), one]);
+      const falling = info.high < info.low;
+      colour = ["interpolate", ["linear"], falling ? ["*", value, -1] : value, ...(falling ? stops.map((one, i) => (i % 2 ? one : -one)) : stops)];
+    }
+    return { color: info.nodata === null ? colour : ["case", ["==", ["band", 2], 0], clear, colour] };
+  };
+
+  const sources = new Map();
+  const source = (info, date) => {
+    const key = info.files[date];
+    let found = sources.get(key);
+    sources.delete(key);
+    found ??= new ol.source.GeoTIFF({
+      sources: [{ url: new URL(key, location.href).href, bands: [1], ...(info.nodata === null ? {} : { nodata: info.nodata }) }],
+      normalize: false, interpolate: false, wrapX: false, projection: PROJECTION,
+      sourceOptions: { credentials: "same-origin" },
+    });
+    found.on("change", () => { if (found.getState() === "error") problem("A raster could not be read. It may have expired."); });
+    sources.set(key, found);
+    while (sources.size > KEPT) sources.delete(sources.keys().next().value);
+    return found;
+  };
+
+  // Two sides: what is shown, and what it is compared with.
+  const side = (select, slider, output, z) => {
+    const made = { select: get(select), slider: get(slider), output: get(output), layer: null, id: "", info: null, z };
+    made.dates = () => Object.keys(made.info?.files ?? {}).sort();
+    made.date = () => made.dates()[Number(made.slider.value)] ?? "";
+    return made;
+  };
+  const main = side("layer", "when", "date-shown", 1);
+  const other = side("other", "other-when", "other-date-shown", 2);
+  let map = null;
+
+  const clip = (layer) => {
+    let pixels = null;
+    layer.on("prerender", (event) => {
+      const gl = event.context;
+      const canvas = gl.canvas;
+      const left = Math.round((canvas.width * Number(get("swipe").value)) / 100);
+      pixels = gl.getParameter(gl.SCISSOR_BOX);
+      gl.enable(gl.SCISSOR_TEST);
+      gl.scissor(left, 0, canvas.width - left, canvas.height);
+    });
+    layer.on("postrender", (event) => {
+      const gl = event.context;
+      gl.disable(gl.SCISSOR_TEST);
+      if (pixels) gl.scissor(...pixels);
+    });
+  };
+
+  const show = async (one, wanted) => {
+    const id = one.select.value;
+    if (!id) {
+      if (one.layer) map.removeLayer(one.layer);
+      one.layer = null;
+      one.id = "";
+      return;
+    }
+    const info = await describe(id);
+    if (one.select.value !== id) return;
+    one.info = info;
+    const dates = one.dates();
+    one.slider.max = String(dates.length - 1);
+    if (wanted !== undefined) {
+      const before = dates.filter((date) => date <= wanted).length - 1;
+      one.slider.value = String(Math.max(0, before));
+    }
+    one.slider.setAttribute("aria-valuetext", one.date() || "without a date");
+    one.output.textContent = one.date() || "without a date";
+    if (!map) begin(info);
+    if (one.id !== id) {
+      if (one.layer) map.removeLayer(one.layer);
+      // A canvas of its own: the comparison is cut without cutting what lies below.
+      one.layer = new ol.layer.WebGLTile({ style: style(info), source: source(info, one.date()), zIndex: one.z, className: `ol-layer side-${one.z}` });
+      if (one === other) clip(one.layer);
+      map.addLayer(one.layer);
+      one.id = id;
+    } else {
+      one.layer.setSource(source(info, one.date()));
+    }
+  };
+
+  const begin = (info) => {
+    proj4.defs(PROJECTION, info.projection);
+    ol.proj.proj4.register(proj4);
+    const extent = info.extent;
+    map = new ol.Map({
+      target: "result-map",
+      controls: ol.control.defaults.defaults().extend([new ol.control.ScaleLine()]),
+      view: new ol.View({ projection: PROJECTION, center: ol.extent.getCenter(extent), resolution: 1, constrainOnlyCenter: true, maxResolution: Math.max(extent[2] - extent[0], extent[3] - extent[1]) / 150, minResolution: info.resolution / 24, extent }),
+    });
+    map.getView().fit(extent, { padding: [16, 16, 16, 16] });
+    map.on("click", (event) => read(event.coordinate));
+    get("result-map").addEventListener("keydown", (event) => {
+      if (event.key === "Enter") { event.preventDefault(); read(map.getView().getCenter()); }
+    });
+    lines(extent);
+  };
+
+  // Coastline and graticule: points inside the results' box, put into the results' projection.
+  const lines = async (extent) => {
+    const toLonLat = ol.proj.getTransform(PROJECTION, "EPSG:4326");
+    const fromLonLat = ol.proj.getTransform("EPSG:4326", PROJECTION);
+    const edge = [];
+    for (let i = 0; i <= 8; i += 1) {
+      for (let k = 0; k <= 8; k += 1) edge.push(toLonLat([extent[0] + ((extent[2] - extent[0]) * i) / 8, extent[1] + ((extent[3] - extent[1]) * k) / 8]));
+    }
+    const good = edge.filter((at) => at.every(Number.isFinite));
+    if (!good.length) return;
+    const [lons, lats] = [good.map((at) => at[0]), good.map((at) => at[1])];
+    const box = [Math.min(...lons) - 1, Math.max(-90, Math.min(...lats) - 1), Math.max(...lons) + 1, Math.min(90, Math.max(...lats) + 1)];
+    const features = [];
+    const add = (points, label) => {
+      const placed = points.map((at) => fromLonLat(at)).filter((at) => at.every(Number.isFinite));
+      if (placed.length > 1) features.push(new ol.Feature({ geometry: new ol.geom.LineString(placed), label }));
+    };
+    const span = Math.max(box[2] - box[0], box[3] - box[1]);
+    const step = [0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30].find((one) => span / one <= 10) ?? 45;
+    const degrees = (value, plus, minus) => `${Number(Math.abs(value).toFixed(1))}° ${value < 0 ? minus : plus}`;
+    for (let lon = Math.ceil(box[0] / step) * step; lon <= box[2]; lon += step) {
+      add(Array.from({ length: 41 }, (_, i) => [lon, box[1] + ((box[3] - box[1]) * i) / 40]), degrees(lon, "E", "W"));
+    }
+    for (let lat = Math.ceil(box[1] / step) * step; lat <= box[3]; lat += step) {
+      add(Array.from({ length: 41 }, (_, i) => [box[0] + ((box[2] - box[0]) * i) / 40, lat]), degrees(lat, "N", "S"));
+    }
+    const topology = await (await fetch(root.dataset.land)).json();
+    const inside = ([lon, lat]) => lon >= box[0] && lon <= box[2] && lat >= box[1] && lat <= box[3];
+    for (const line of topojson.mesh(topology, topology.objects.land).coordinates) {
+      let run = [];
+      for (const at of line) {
+        if (inside(at)) run.push(at);
+        else { add(run, ""); run = []; }
+      }
+      add(run, "");
+    }
+    const coast = [
+      new ol.style.Style({ stroke: new ol.style.Stroke({ color: "rgba(255,255,255,.8)", width: 2.5 }) }),
+      new ol.style.Style({ stroke: new ol.style.Stroke({ color: "rgba(20,20,20,.9)", width: 1 }) }),
+    ];
+    const meridian = (label) => new ol.style.Style({
+      stroke: new ol.style.Stroke({ color: "rgba(110,120,125,.6)", width: 1, lineDash: [3, 4] }),
+      text: new ol.style.Text({ text: label, placement: "line", font: "12px sans-serif", textBaseline: "bottom", textAlign: "center", fill: new ol.style.Fill({ color: "#16211f" }), stroke: new ol.style.Stroke({ color: "#fff", width: 3 }) }),
+    });
+    map.addLayer(new ol.layer.Vector({
+      zIndex: 9, source: new ol.source.Vector({ features, wrapX: false }), declutter: true,
+      style: (feature) => (feature.get("label") ? meridian(feature.get("label")) : coast),
+    }));
+    root.dataset.lines = String(features.length);
+  };
+
+  const part = (id, address) => htmx.ajax("GET", address, { target: `#${id}`, swap: "innerHTML" });
+  let at = null;
+  let marker = null;
+  const read = (coordinate) => {
+    const [lon, lat] = ol.proj.transform(coordinate, PROJECTION, "EPSG:4326");
+    get("lon").value = lon.toFixed(5);
+    get("lat").value = lat.toFixed(5);
+    values(coordinate);
+  };
+  const values = (coordinate) => {
+    const [lon, lat] = [Number(get("lon").value), Number(get("lat").value)];
+    if (!get("lon").value.trim() || !get("lat").value.trim() || !(Math.abs(lon) <= 360 && Math.abs(lat) <= 90)) {
+      get("point").textContent = "Longitude and latitude are numbers in degrees, such as 5.25 and 52.1.";
+      return;
+    }
+    at = { lon, lat };
+    if (map) {
+      marker ??= new ol.layer.Vector({ zIndex: 10, source: new ol.source.Vector(), style: new ol.style.Style({ image: new ol.style.Circle({ radius: 6, stroke: new ol.style.Stroke({ color: "#fff", width: 3 }), fill: new ol.style.Fill({ color: "#b3261e" }) }) }) });
+      if (!map.getLayers().getArray().includes(marker)) map.addLayer(marker);
+      marker.getSource().clear();
+      marker.getSource().addFeature(new ol.Feature(new ol.geom.Point(coordinate ?? ol.proj.transform([lon, lat], "EPSG:4326", PROJECTION))));
+    }
+    point();
+  };
+  const point = () => {
+    if (at) part("point", `${base}/point?${new URLSearchParams({ layer: main.select.value, date: main.date(), ...at })}`);
+  };
+
+  const query = () => new URLSearchParams({ layer: main.select.value, date: main.date() });
+  let asked = null;
+  const tell = () => {
+    history.replaceState(null, "", `?${query()}`);
+    clearTimeout(asked);
+    asked = setTimeout(() => { part("statistics", `${base}/statistics?${query()}`); point(); }, 250);
+  };
+  const guarded = async (work) => {
+    problem("");
+    try { await work(); } catch (error) { problem(error.message); }
+  };
+  const changeLayer = (first) => guarded(async () => {
+    await show(main, first ?? main.date());
+    part("legend", `${base}/legend?layer=${encodeURIComponent(main.select.value)}`);
+    tell();
+  });
+  const changeDate = () => guarded(async () => { await show(main); tell(); });
+  main.select.addEventListener("change", () => changeLayer());
+  main.slider.addEventListener("input", changeDate);
+  other.select.addEventListener("change", () => guarded(async () => {
+    for (const node of root.querySelectorAll("[data-compare]")) node.hidden = !other.select.value;
+    await show(other, main.date());
+  }));
+  other.slider.addEventListener("input", () => guarded(() => show(other)));
+  get("swipe").addEventListener("input", () => map?.render());
+  const move = (by) => {
+    const last = Number(main.slider.max);
+    const next = Number(main.slider.value) + by;
+    main.slider.value = String(next > last ? 0 : next < 0 ? last : next);
+    return changeDate();
+  };
+  get("before").addEventListener("click", () => move(-1));
+  get("after").addEventListener("click", () => move(1));
+  let playing = null;
+  get("play").addEventListener("click", (event) => {
+    if (playing) clearInterval(playing);
+    playing = playing ? null : setInterval(() => move(1), STEP);
+    event.target.textContent = playing ? "Stop" : "Play";
+    event.target.setAttribute("aria-pressed", String(Boolean(playing)));
+  });
+  get("place").addEventListener("submit", (event) => { event.preventDefault(); values(); });
+  get("map-choice").addEventListener("submit", (event) => event.preventDefault());
+
+  const canvas = document.createElement("canvas");
+  if (!canvas.getContext("webgl2") && !canvas.getContext("webgl")) problem("This browser draws no WebGL, so the map stays empty. Values, legend and statistics work.");
+  changeLayer(get("date-shown").textContent);
+})();

@@ -1,0 +1,395 @@
+"""The map of a request's results: its page, legends, values at a place, statistics of a date."""
+
+import csv
+import io
+from collections import Counter
+from dataclasses import dataclass
+from typing import Annotated
+from urllib.parse import quote
+
+import numpy as np
+import numpy.typing as npt
+from fastapi import APIRouter, Query, Response
+
+from portal.core.downloads import attachment
+from portal.core.identity import Reader
+from portal.core.layers import ResultLayer, result_layers
+from portal.core.legends import Entry, Legend
+from portal.core.problems import NotFoundError
+from portal.core.results import ResultFile
+from portal.core.submissions import read_for
+from portal.web.context import CurrentPortal, Portal
+from reprojection import catalogue
+from reprojection.catalogue.layers import LayerKind
+from reprojection.read.raster import Description, Raster
+from tasks.tables.request_table import RequestRow
+
+router = APIRouter(include_in_schema=False)
+
+# OpenLayers decodes GeoTIFF tiles in workers, which it starts from blobs.
+_POLICY = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'self'",
+        "worker-src blob:",
+        "style-src 'self'",
+        "img-src 'self' data: blob:",
+        "connect-src 'self'",
+        "form-action 'self'",
+        "base-uri 'none'",
+        "frame-ancestors 'none'",
+    )
+)
+_DATES_SAMPLED = 12  # of a layer, for a legend that holds for all dates
+_SHOWN = (2.0, 98.0)  # percentiles at the ends of the scale
+_MOST_VALUES = 64  # classes or bit patterns in a legend
+_MOST_DATES = 400  # of a series that is drawn; its file has all
+_BINS = 24
+
+Lon = Annotated[float, Query(ge=-360, le=360)]
+Lat = Annotated[float, Query(ge=-90, le=90)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class BandValue:
+    """One band of a pixel: its name, its value in words, and the decoded bit fields."""
+
+    name: str
+    text: str
+    fields: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Series:
+    """Values of a layer's first band at a place, by date; None where there is none."""
+
+    dates: tuple[str, ...]
+    values: tuple[float | None, ...]
+
+    @property
+    def known(self) -> tuple[float, ...]:
+        """The values that are there."""
+        return tuple(value for value in self.values if value is not None)
+
+    def points(self, width: float, height: float) -> list[tuple[str, float, float, float]]:
+        """Return date, value and the place in a chart of this size, of each value that is there."""
+        low, high = min(self.known, default=0.0), max(self.known, default=1.0)
+        days = [np.datetime64(day).astype("datetime64[D]").astype(int) for day in self.dates]
+        span, first = max(days[-1] - days[0], 1), days[0]
+        return [
+            (
+                date,
+                value,
+                width * float(day - first) / float(span),
+                height * (1 - (value - low) / (high - low)) if high > low else height / 2,
+            )
+            for date, day, value in zip(self.dates, days, self.values, strict=True)
+            if value is not None
+        ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Statistics:
+    """The values of a raster's first band; `bins` are shares of the highest, `edges` their ends."""
+
+    valid: float
+    facts: tuple[tuple[str, str], ...]
+    bins: tuple[float, ...]
+    edges: tuple[float, float]
+    classes: tuple[tuple[str, float], ...]
+
+
+@router.get("/requests/{request_id}/map")
+def show(
+    request_id: str, caller: Reader, portal: CurrentPortal, layer: str = "", date: str = ""
+) -> Response:
+    """Show the map of the results, at a layer and a date."""
+    row, layers = _layers(portal, caller, request_id)
+    at = layers.get(layer) or _first(layers)
+    response = portal.pages.page(
+        "map.html",
+        caller,
+        "requests",
+        200,
+        row=row,
+        layers=list(layers.values()),
+        at=at,
+        date=at.nearest(date),
+    )
+    response.headers["Content-Security-Policy"] = _POLICY
+    return response
+
+
+@router.get("/requests/{request_id}/map/layer")
+def describe(
+    request_id: str, caller: Reader, portal: CurrentPortal, layer: str
+) -> dict[str, object]:
+    """Describe how a layer is drawn: projection, extent, files by date, and colours."""
+    import pyproj
+
+    row, layers = _layers(portal, caller, request_id)
+    found = _layer(layers, layer)
+    legend = _legend(portal, row, found)
+    said = legend.said
+    grid = said.grid.grid()
+    return {
+        "id": found.id,
+        "projection": pyproj.CRS.from_user_input(grid.crs).to_proj4(),
+        "extent": grid.bounds,
+        "resolution": abs(grid.transform[0]),
+        "nodata": legend.nodata,
+        "low": None if legend.low is None else (legend.low - said.offset) / said.scale,
+        "high": None if legend.high is None else (legend.high - said.offset) / said.scale,
+        "continuous": said.kind == "continuous",
+        "classes": [[entry.value, list(entry.colour)] for entry in legend.entries],
+        "files": {
+            day: f"/api/requests/{row.id}/results/{quote(found.rasters[day].path)}"
+            for day in found.dates
+        },
+    }
+
+
+@router.get("/requests/{request_id}/map/legend")
+def legend_part(request_id: str, caller: Reader, portal: CurrentPortal, layer: str) -> Response:
+    """Render a layer's legend."""
+    row, layers = _layers(portal, caller, request_id)
+    found = _layer(layers, layer)
+    return portal.pages.part("legend.html", layer=found, legend=_legend(portal, row, found))
+
+
+@router.get("/requests/{request_id}/map/statistics")
+def statistics_part(
+    request_id: str, caller: Reader, portal: CurrentPortal, layer: str, date: str
+) -> Response:
+    """Render the histogram and the statistics of a layer on a date."""
+    row, layers = _layers(portal, caller, request_id)
+    found = _layer(layers, layer)
+    day = found.nearest(date)
+    raster, said = portal.pictures.small(
+        portal.results.reader(portal.runtime, row), _current(portal, row, found.rasters[day])
+    )
+    legend = _legend(portal, row, found)
+    return portal.pages.part(
+        "statistics.html",
+        layer=found,
+        date=day,
+        said=said,
+        reduced=raster.data.shape[1:] != (said.grid.height, said.grid.width),
+        stats=_statistics(raster, legend),
+    )
+
+
+@router.get("/requests/{request_id}/map/point")
+def point_part(
+    request_id: str,
+    caller: Reader,
+    portal: CurrentPortal,
+    layer: str,
+    date: str,
+    lon: Lon,
+    lat: Lat,
+) -> Response:
+    """Render what all layers hold at a place on a date, and one layer's series there."""
+    row, layers = _layers(portal, caller, request_id)
+    found = _layer(layers, layer)
+    day = found.nearest(date)
+    reader = portal.results.reader(portal.runtime, row)
+    values = []
+    for each in layers.values():
+        if day in each.rasters:
+            read = portal.pictures.pixel(reader, _current(portal, row, each.rasters[day]), lon, lat)
+            if read is not None:
+                values.append((each, read[1], _bands(*read)))
+    return portal.pages.part(
+        "point.html",
+        row=row,
+        layer=found,
+        date=day,
+        lon=lon,
+        lat=lat,
+        values=values,
+        is_bits=any(each.id == found.id and said.kind == "bitfield" for each, said, _ in values),
+        units=next((said.units for each, said, _ in values if each.id == found.id), ""),
+        series=_series(portal, row, found, lon, lat, _MOST_DATES) if values else None,
+        file=found.rasters[day].path.rpartition("/")[2],
+    )
+
+
+@router.get("/requests/{request_id}/map/series.csv")
+def series_file(
+    request_id: str, caller: Reader, portal: CurrentPortal, layer: str, lon: Lon, lat: Lat
+) -> Response:
+    """Return a layer's values at a place as CSV: date and value, empty where there is none."""
+    row, layers = _layers(portal, caller, request_id)
+    found = _layer(layers, layer)
+    series = _series(portal, row, found, lon, lat, len(found.dates))
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["date", "lon", "lat", found.name])
+    for day, value in zip(series.dates, series.values, strict=True):
+        writer.writerow([day, lon, lat, "" if value is None else f"{value:.7g}"])
+    name = f"{found.name}.{lon:.4f}_{lat:.4f}.csv"
+    headers = {"Content-Disposition": attachment(name), "Cache-Control": "no-store"}
+    return Response(text.getvalue(), headers=headers, media_type="text/csv")
+
+
+def _layers(
+    portal: Portal, caller: Reader, request_id: str
+) -> tuple[RequestRow, dict[str, ResultLayer]]:
+    row = read_for(portal.runtime, caller, request_id)
+    files = {} if row.state.unplanned else portal.results.files(portal.runtime, row)
+    layers = result_layers(files.values())
+    if not layers:
+        raise NotFoundError(
+            f"Request {request_id} has no finished raster yet.",
+            "Its map opens when its page shows results.",
+        )
+    return row, layers
+
+
+def _first(layers: dict[str, ResultLayer]) -> ResultLayer:
+    """Choose the layer that the map opens with: the first one that holds no quality bits."""
+    for layer in layers.values():
+        place, _, name = layer.folder.partition("/")
+        product, _, collection = place.partition(".")
+        entry = None
+        if collection[:1].isdigit() and (known := catalogue.product(product, collection)):
+            entry = known.layer(name)
+        if entry is None or entry.kind is not LayerKind.BITFIELD:
+            return layer
+    return next(iter(layers.values()))
+
+
+def _layer(layers: dict[str, ResultLayer], name: str) -> ResultLayer:
+    if name not in layers:
+        raise NotFoundError(
+            f"The results have no layer {name!r}.", f"They have: {', '.join(layers)}."
+        )
+    return layers[name]
+
+
+def _current(portal: Portal, row: RequestRow, result: ResultFile) -> ResultFile:
+    return portal.results.reader(portal.runtime, row).current(result)
+
+
+def _legend(portal: Portal, row: RequestRow, layer: ResultLayer) -> Legend:
+    """Work out the colours from some of the dates, evenly spaced."""
+    dates = layer.dates
+    step = max(1, -(-len(dates) // _DATES_SAMPLED))
+    files = [layer.rasters[day] for day in dates[::step]]
+    key = "".join(file.file.sha256[:16] for file in files)
+    return portal.legends.get(key, lambda: _new_legend(portal, row, files))
+
+
+def _new_legend(portal: Portal, row: RequestRow, files: list[ResultFile]) -> Legend:
+    reader = portal.results.reader(portal.runtime, row)
+    read = [portal.pictures.small(reader, _current(portal, row, file)) for file in files]
+    said, nodata = read[0][1], read[0][0].nodata
+    if said.kind == "continuous":
+        every = np.concatenate([_known(raster) for raster, _ in read])
+        low, high = _ends(every)
+        return Legend(said=said, nodata=nodata, low=low, high=high, entries=())
+    counts: Counter[int] = Counter()
+    for raster, _ in read:
+        values, times = np.unique(_known(raster).astype(np.int64), return_counts=True)
+        counts.update(dict(zip(values.tolist(), times.tolist(), strict=True)))
+    colours = {code: colour for _, one in read for code, colour in one.colours.items()}
+    names = {code: name for _, one in read for code, name in one.codes.items()}
+    from reprojection.write.palette import class_colour
+
+    shown = sorted(value for value, _ in counts.most_common(_MOST_VALUES))
+    entries = tuple(
+        Entry(
+            value=value,
+            text=names.get(value) or _in_words(said, value),
+            colour=colours.get(value) or class_colour(value),
+        )
+        for value in shown
+    )
+    return Legend(said=said, nodata=nodata, low=None, high=None, entries=entries)
+
+
+def _known(raster: Raster) -> npt.NDArray[np.float64]:
+    values = raster.values(0)
+    return values[np.isfinite(values)]
+
+
+def _ends(values: npt.NDArray[np.float64]) -> tuple[float | None, float | None]:
+    if not values.size:
+        return None, None
+    low, high = (float(end) for end in np.percentile(values, _SHOWN))
+    return low, high if high > low else low + 1.0
+
+
+def _fields(said: Description, value: int) -> tuple[tuple[str, str], ...]:
+    """Decode the bit fields of a stored value by the catalogue."""
+    origin = said.provenance
+    product = catalogue.product(origin.product, origin.collection)
+    entry = product.layer(origin.layer) if product else None
+    if entry is None or said.kind != "bitfield":
+        return ()
+    found = []
+    for name, bits in entry.bits.items():
+        number = (value >> bits.start) & ((1 << bits.length) - 1)
+        found.append((name, bits.values.get(number, f"value {number}")))
+    return tuple(found)
+
+
+def _in_words(said: Description, value: int) -> str:
+    return "; ".join(f"{name}: {text}" for name, text in _fields(said, value))
+
+
+def _bands(raster: Raster, said: Description) -> list[BandValue]:
+    found = []
+    for number, band in enumerate(said.bands):
+        value = float(raster.values(number)[0, 0])
+        if not np.isfinite(value):
+            found.append(BandValue(name=band.name, text="no value"))
+        elif band.role == "data" and said.kind == "continuous":
+            units = f" {said.units}" if said.units not in ("", "1") else ""
+            found.append(BandValue(name=band.name, text=f"{value:.5g}{units}"))
+        else:
+            stored = int(raster.data[number, 0, 0])
+            name = said.codes.get(stored, "") if band.role in ("data", "class") else ""
+            text = f"{stored} ({name})" if name else str(stored)
+            fields = _fields(said, stored) if band.role == "data" else ()
+            found.append(BandValue(name=band.name, text=text, fields=fields))
+    return found
+
+
+def _series(
+    portal: Portal, row: RequestRow, layer: ResultLayer, lon: float, lat: float, most: int
+) -> Series:
+    reader = portal.results.reader(portal.runtime, row)
+    dates = tuple(day for day in layer.dates if day)[:most] or layer.dates[:1]
+    values: list[float | None] = []
+    for day in dates:
+        read = portal.pictures.pixel(reader, _current(portal, row, layer.rasters[day]), lon, lat)
+        value = float("nan") if read is None else float(read[0].values(0)[0, 0])
+        values.append(value if np.isfinite(value) else None)
+    return Series(dates=dates, values=tuple(values))
+
+
+def _statistics(raster: Raster, legend: Legend) -> Statistics:
+    values = _known(raster)
+    valid = values.size / raster.data[0].size
+    if legend.low is None or legend.high is None or not values.size:
+        total = max(values.size, 1)
+        classes = tuple(
+            (f"{entry.value} {entry.text}".strip(), float((values == entry.value).sum()) / total)
+            for entry in legend.entries
+        )
+        return Statistics(valid=valid, facts=(), bins=(), edges=(0.0, 0.0), classes=classes)
+    edges = legend.low, legend.high
+    counts, _ = np.histogram(np.clip(values, *edges), _BINS, edges)
+    parts = np.percentile(values, (0, 25, 50, 75, 100))
+    names = ("least", "25th percentile", "median", "75th percentile", "greatest")
+    facts = [("mean", values.mean()), ("standard deviation", values.std())]
+    facts += list(zip(names, parts, strict=True))
+    return Statistics(
+        valid=valid,
+        facts=tuple((name, f"{value:.5g}") for name, value in facts),
+        bins=tuple((counts / max(counts.max(), 1)).tolist()),
+        edges=edges,
+        classes=(),
+    )
