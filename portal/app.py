@@ -27,6 +27,7 @@ from portal.web import (
     runs,
     session_page,
     submit_page,
+    takeaway,
     task_page,
 )
 from portal.web.context import Portal
@@ -100,6 +101,7 @@ def create_app(settings: Settings, runtime: Runtime) -> FastAPI:
     app.state.portal = portal
     for router in (
         api.router,
+        takeaway.router,
         retries.api,
         packages_api.router,
         runs.api,

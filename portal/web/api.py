@@ -25,6 +25,7 @@ from portal.core.answers import (
 from portal.core.documents import decode, read_body
 from portal.core.downloads import attachment, manifest_text, send_archive, send_file
 from portal.core.identity import Caller, Reader
+from portal.core.layers import selected
 from portal.core.problems import BadCallError, BeingCancelledError, NotFoundError, NotNowError
 from portal.core.results import ResultFile
 from portal.core.submissions import (
@@ -38,6 +39,7 @@ from portal.core.submissions import (
 )
 from portal.core.tokens import Person
 from portal.web.context import CurrentPortal, Portal
+from portal.web.takeaway import beside
 from tasks.model.model import RequestOrder, RequestState, Task
 from tasks.model.task_keys import is_key
 from tasks.request.document import parse_request
@@ -360,18 +362,35 @@ def archive(
     caller: Reader,
     portal: CurrentPortal,
     below: Annotated[str, Query(description="Only results whose path begins with this.")] = "",
+    layer: Annotated[
+        list[str] | None, Query(description="Only these layers, by folder and name without date.")
+    ] = None,
+    start: Annotated[str, Query(description="Only results of this date or later.")] = "",
+    end: Annotated[str, Query(description="Only results of this date or earlier.")] = "",
 ) -> Response:
-    """Return a ZIP without compression; it is built while it is sent."""
+    """Return a ZIP without compression; it is built while it is sent.
+
+    Beside the results it holds the request, a summary, what to cite, how to open the files,
+    scripts for curl, Python and R, and a QGIS project.
+    """
     row = read_for(portal.runtime, caller, request_id)
-    every = portal.results.files(portal.runtime, row).values()
-    found = [item for item in every if item.path.startswith(below)]
+    every = portal.results.files(portal.runtime, row)
+    found = selected(
+        {path: item for path, item in every.items() if path.startswith(below)},
+        layer or (),
+        start,
+        end,
+    )
     if not found:
+        chosen = below or layer or start or end
         raise NotFoundError(
-            f"Request {row.id} has no finished result{f' below {below!r}' if below else ''} yet.",
-            "Try again when its page shows results.",
+            f"Request {row.id} has no finished result{' of this selection' if chosen else ''} yet.",
+            "Try again when its page shows results"
+            + (", or choose other layers and dates." if chosen else "."),
         )
     reader = portal.results.reader(portal.runtime, row)
-    return send_archive(reader, found, f"swathmill-{row.id}.zip")
+    texts = beside(portal, row, found)
+    return send_archive(reader, found.values(), f"swathmill-{row.id}.zip", texts)
 
 
 @router.get("/tasks/{key}", tags=["tasks"], summary="A task and its attempts")

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import warnings
 from collections import Counter
 from dataclasses import dataclass
 from typing import Annotated
@@ -125,8 +126,6 @@ def describe(
     request_id: str, caller: Reader, portal: CurrentPortal, layer: str
 ) -> dict[str, object]:
     """Describe how a layer is drawn: projection, extent, files by date, and colours."""
-    import pyproj
-
     row, layers = _layers(portal, caller, request_id)
     found = _layer(layers, layer)
     legend = _legend(portal, row, found)
@@ -134,7 +133,7 @@ def describe(
     grid = said.grid.grid()
     return {
         "id": found.id,
-        "projection": pyproj.CRS.from_user_input(grid.crs).to_proj4(),
+        "projection": _proj_string(grid.crs),
         "extent": grid.bounds,
         "resolution": abs(grid.transform[0]),
         "nodata": legend.nodata,
@@ -231,6 +230,15 @@ def series_file(
     name = f"{found.name}.{lon:.4f}_{lat:.4f}.csv"
     headers = {"Content-Disposition": attachment(name), "Cache-Control": "no-store"}
     return Response(text.getvalue(), headers=headers, media_type="text/csv")
+
+
+def _proj_string(crs: str) -> str:
+    """Write a CRS for proj4js; a map needs no more than a PROJ string holds."""
+    import pyproj
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        return pyproj.CRS.from_user_input(crs).to_proj4()
 
 
 def _layers(

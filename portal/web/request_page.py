@@ -439,6 +439,7 @@ def _matrix(portal: Portal, row: RequestRow, page: int) -> dict[str, object]:
 
 def _results(portal: Portal, row: RequestRow, page: int, find: str) -> dict[str, object]:
     files = {} if row.state.unplanned else portal.results.files(portal.runtime, row)
+    zip_layers = list(result_layers(files.values()).values())
     files = without_items(files)
     words = find.lower().split()
     found = [item for path, item in files.items() if all(w in path.lower() for w in words)]
@@ -449,6 +450,7 @@ def _results(portal: Portal, row: RequestRow, page: int, find: str) -> dict[str,
             ResultView(result=item, request=row.id)
             for item in found[PAGE * (page - 1) : PAGE * page]
         ],
+        "zip_layers": zip_layers,
         "found": len(found),
         "file_count": len(files),
         "file_bytes": sum(item.file.size for item in files.values()),

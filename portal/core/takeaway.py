@@ -1,0 +1,222 @@
+"""What goes with downloaded results: how to open and cite them, scripts, a QGIS project."""
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from importlib.metadata import version
+from shlex import quote as shell_quote
+from urllib.parse import quote
+from xml.sax.saxutils import escape, quoteattr
+
+from portal.core.layers import result_layers
+from portal.core.results import ResultFile
+from reprojection import catalogue
+from tasks.model.gaps import incomplete_lines, join_gaps
+from tasks.model.plan import Gap
+from tasks.request.document import Request
+from tasks.tables.request_table import RequestRow
+
+
+def texts(
+    row: RequestRow,
+    request: Request,
+    yaml: str,
+    files: Mapping[str, ResultFile],
+    gaps: Iterable[Gap],
+    portal_url: str,
+) -> dict[str, str]:
+    """Return the texts that a ZIP of results holds beside them, by name."""
+    found = tuple(gaps)
+    return {
+        "README.txt": _readme(row, files),
+        "request.yaml": yaml,
+        "summary.json": _summary(row, files, found),
+        "CITATION.txt": citation(request),
+        "SHA256SUMS": "".join(f"{one.file.sha256}  {path}\n" for path, one in files.items()),
+        **{name: make(row, files, portal_url) for name, make in SCRIPTS.items()},
+    }
+
+
+def citation(request: Request) -> str:
+    """Name what to cite: the products, from the archive they come from, and Swathmill."""
+    lines = ["Cite the data products, with the DOI of each collection:", ""]
+    for choice in request.products:
+        known = catalogue.product(choice.name, choice.collection)
+        title = f" {known.title}." if known else ""
+        lines.append(
+            f"  {choice.name} collection {choice.collection}.{title} NASA. DOI and authors: search "
+            f"https://search.earthdata.nasa.gov/search?q={quote(choice.name)}"
+        )
+    lines += [
+        "",
+        "Cite the software:",
+        "",
+        f"  Swathmill {version('swathmill')}. The Swathmill developers. Apache-2.0.",
+        "",
+        "The granules of each raster are in its STAC item, the file NAME.json beside NAME.tif, in",
+        "swathmill:granules. The parameters are in swathmill:parameters and in request.yaml.",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _readme(row: RequestRow, files: Mapping[str, ResultFile]) -> str:
+    layers = result_layers(files.values()).values()
+    lines = [
+        row.title or f"Request {row.id}",
+        "",
+        "Layers",
+        *(
+            f"  {one.id}: {len(one.rasters)} raster{'s' * (len(one.rasters) != 1)}"
+            for one in layers
+        ),
+        "",
+        "Files",
+        "  NAME.tif      Cloud Optimized GeoTIFF; QGIS, GDAL, R and Python open it",
+        "  NAME.json     STAC item: granules, parameters, what the raster lacks",
+        "  NAME.nc       all dates of a layer (CF NetCDF), where the request asked for a cube",
+        "  request.yaml  the request; submit it again to get the same results",
+        "  summary.json  what the request came to: missing inputs and incomplete results",
+        "  CITATION.txt  what to cite",
+        "  SHA256SUMS    check the files with: sha256sum --check SHA256SUMS",
+        "",
+        "Open them",
+        "  QGIS          open results.qgs, or drag a .tif onto the map",
+        "  Python        open.py reads a layer of all dates into xarray",
+        "  R             open.R reads a layer of all dates with terra",
+        "  download.sh   fetches the files again, one by one, with curl",
+        "",
+        "Values",
+        "  Pixels are usually stored as integers: value = stored * scale + offset. Both are in the",
+        "  file. QGIS and terra apply them; open.py does it with mask_and_scale.",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _summary(row: RequestRow, files: Mapping[str, ResultFile], gaps: tuple[Gap, ...]) -> str:
+    incomplete = incomplete_lines((path, one.file.completeness) for path, one in files.items())
+    said = {
+        "request": row.id,
+        "title": row.title,
+        "state": row.state.value,
+        "files": len(files),
+        "bytes": sum(one.file.size for one in files.values()),
+        "incomplete": list(incomplete),
+        "gaps": [{"what": gap.what, "why": gap.reason} for gap in join_gaps(gaps)],
+    }
+    return json.dumps(said, indent=2, ensure_ascii=False) + "\n"
+
+
+def _curl(row: RequestRow, files: Mapping[str, ResultFile], portal_url: str) -> str:
+    lines = [
+        "#!/bin/sh",
+        f"# Fetch the results of request {row.id}. Interrupted downloads go on where they stopped.",
+        "# Put your API token into SWATHMILL_TOKEN; whoever runs the portal can make you one.",
+        "set -eu",
+        ': "${SWATHMILL_TOKEN:?Set SWATHMILL_TOKEN to your API token.}"',
+        "get() {",
+        "    curl --fail --location --silent --show-error --retry 3 --continue-at - \\",
+        '        --header "Authorization: Bearer $SWATHMILL_TOKEN" \\',
+        '        --create-dirs --output "$2" "$1"',
+        "}",
+    ]
+    base = f"{portal_url.rstrip('/')}/api/requests/{row.id}/results"
+    lines += [f"get {shell_quote(f'{base}/{quote(p)}')} {shell_quote(p)}" for p in files]
+    return "\n".join(lines) + "\n"
+
+
+def _first_layer(files: Mapping[str, ResultFile]) -> str:
+    return next(iter(result_layers(files.values())), "")
+
+
+def _python(row: RequestRow, files: Mapping[str, ResultFile], portal_url: str) -> str:
+    del portal_url  # the script reads the downloaded files
+    return f'''"""Read a layer of the results of request {row.id}, all dates, into xarray.
+
+Needs: pip install rioxarray xarray
+"""
+
+from pathlib import Path
+
+import rioxarray
+import xarray
+
+HERE = Path(__file__).parent
+LAYER = {_first_layer(files)!r}  # folder and name; README.txt lists them
+
+
+def read(layer=LAYER):
+    """Return the first band of all dates, in units, NaN where there is no value."""
+    found = sorted(HERE.glob(f"{{layer}}*.tif"))
+    dates = [path.stem.removeprefix(Path(layer).name).strip("._") for path in found]
+    rasters = [rioxarray.open_rasterio(path, mask_and_scale=True)[0] for path in found]
+    return xarray.concat(rasters, xarray.DataArray(dates, dims="date", name="date"))
+
+
+if __name__ == "__main__":
+    values = read()
+    print(values)
+    print(values.mean(("x", "y")).to_series())
+'''
+
+
+def _r(row: RequestRow, files: Mapping[str, ResultFile], portal_url: str) -> str:
+    del portal_url
+    folder, _, name = _first_layer(files).rpartition("/")
+    return f"""# Read a layer of the results of request {row.id}, all dates, with terra.
+# Needs: install.packages("terra"). Run it in the folder that holds it.
+library(terra)
+
+folder <- {json.dumps(folder or ".")}   # README.txt lists the layers
+name <- {json.dumps(name)}
+files <- sort(Sys.glob(file.path(folder, paste0(name, "*.tif"))))
+values <- rast(lapply(files, function(file) rast(file)[[1]]))
+names(values) <- sub(paste0("^", name, "[._]?"), "", sub("[.]tif$", "", basename(files)))
+print(values)
+print(global(values, "mean", na.rm = TRUE))
+"""
+
+
+def _qgis(row: RequestRow, files: Mapping[str, ResultFile], portal_url: str) -> str:
+    del portal_url
+    layers = list(result_layers(files.values()).values())
+    tree, maps = [], []
+    for number, layer in enumerate(layers):
+        nodes = []
+        for day in layer.dates:
+            name = f"layer_{len(maps)}"
+            path = "./" + layer.rasters[day].path
+            shown = number == 0 and day == layer.dates[0]
+            title = f"{layer.name} {day}".strip()
+            nodes.append(
+                f'<layer-tree-layer id={quoteattr(name)} name={quoteattr(title)} providerKey="gdal"'
+                f' source={quoteattr(path)} checked="{"Qt::Checked" if shown else "Qt::Unchecked"}"'
+                ' expanded="0"/>'
+            )
+            maps.append(
+                f'<maplayer type="raster"><id>{escape(name)}</id><datasource>{escape(path)}'
+                f"</datasource><layername>{escape(title)}</layername>"
+                "<provider>gdal</provider></maplayer>"
+            )
+        tree.append(
+            f'<layer-tree-group name={quoteattr(layer.title)} checked="Qt::Checked" '
+            f'expanded="{int(number == 0)}">{"".join(nodes)}</layer-tree-group>'
+        )
+    return (
+        "<!DOCTYPE qgis PUBLIC 'http://mrcc.com/qgis.dtd' 'SYSTEM'>\n"
+        f'<qgis projectname={quoteattr(row.title or row.id)} version="3.22.0">'
+        f"<title>{escape(row.title or row.id)}</title>"
+        f"<layer-tree-group>{''.join(tree)}</layer-tree-group>"
+        '<properties><Paths><Absolute type="bool">false</Absolute></Paths></properties>'
+        f"<projectlayers>{''.join(maps)}</projectlayers></qgis>\n"
+    )
+
+
+_Make = Callable[[RequestRow, Mapping[str, ResultFile], str], str]
+SCRIPTS: dict[str, _Make] = {
+    "download.sh": _curl,
+    "open.py": _python,
+    "open.R": _r,
+    "results.qgs": _qgis,
+}
+"""The files that are made for a program, by name: curl, Python, R and QGIS."""

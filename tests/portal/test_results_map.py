@@ -1,0 +1,142 @@
+"""The map of results, the matrix of dates and layers, and what goes with a download."""
+
+import io
+import json
+import subprocess
+import xml.etree.ElementTree as ET
+import zipfile
+
+import pytest
+
+from portal.core.layers import matrix, result_layers, selected, without_items
+from portal.core.results import ResultFile
+from reprojection.read.completeness import WHOLE, Completeness, Missing
+from tasks.model.model import ArtifactFile, RequestState
+from tasks.model.plan import Gap
+from tasks.tables.runtime import Runtime
+from tests.portal.scripted import LivePortal, put_result, set_row
+from tests.portal.submissions import submitted
+
+LAI = "MCD15A2.005/Lai_1km"
+LAYER = f"{LAI}/MCD15A2.005.Lai_1km"
+
+
+def result(path: str, completeness: Completeness = WHOLE) -> ResultFile:
+    raster = path.endswith(".tif")
+    file = ArtifactFile(
+        name=path.rpartition("/")[2],
+        blob="b",
+        size=1,
+        sha256="0" * 64,
+        completeness=completeness,
+        valid_share=0.5 if raster else None,
+    )
+    return ResultFile(path=path, file=file, key="k")
+
+
+def test_a_matrix_says_what_is_complete_partial_or_missing_and_why() -> None:
+    lacks = Completeness(share=0.5, missing=(Missing(what="h17v03", why="unreadable"),))
+    files = [
+        result(f"{LAYER}.2012-01-01.tif"),
+        result(f"{LAYER}.2012-01-09.tif", lacks),
+        result("mean/Lai/mean.2012-01.tif"),
+    ]
+    gap = Gap(what="MCD15A2.005 2012-01-17", reason="the archive has no granule of this date")
+    found = matrix(list(result_layers(files).values()), [gap], (), 1, 50)
+    rows = dict(found.rows)
+    assert [layer.title for layer in found.columns] == ["MCD15A2.005 Lai_1km", "mean Lai mean"]
+    assert [cell.state for cell in rows["2012-01-01"]] == ["complete", ""]
+    assert [cell.state for cell in rows["2012-01"]] == ["", "complete"]
+    assert (rows["2012-01-09"][0].state, rows["2012-01-09"][0].text) == ("partial", "50%")
+    assert rows["2012-01-17"][0].state == "missing"
+    assert found.notes[rows["2012-01-09"][0].note - 1] == "h17v03: unreadable"
+    assert found.notes[rows["2012-01-17"][0].note - 1] == gap.reason
+
+
+def test_stac_items_of_rasters_are_left_out_and_other_files_are_not() -> None:
+    paths = ("L/a.tif", "L/a.json", "L/table.json", "L/a.nc")
+    files = {path: result(path) for path in paths}
+    assert list(without_items(files)) == ["L/a.tif", "L/table.json", "L/a.nc"]
+
+
+def test_results_are_selected_by_layer_and_date() -> None:
+    paths = [f"{LAYER}.2012-01-{day}.tif" for day in ("01", "09", "17")]
+    paths += ["other/X/other.2012-01-09.tif", f"{LAYER}.nc"]
+    files = {path: result(path) for path in paths}
+    assert list(selected(files, [LAYER], "2012-01-02", "2012-01-09")) == [paths[1], paths[4]]
+    assert list(selected(files, [], "", "")) == paths
+
+
+@pytest.fixture
+def mapped(runtime: Runtime, raster: bytes) -> str:
+    name = submitted(runtime)
+    for day in ("2012-01-01", "2012-01-09"):
+        put_result(runtime, name, LAI, f"MCD15A2.005.Lai_1km.{day}.tif", raster)
+        put_result(runtime, name, LAI, f"MCD15A2.005.Lai_1km.{day}.json", b"{}")
+    set_row(runtime, name, state=RequestState.COMPLETE, outputs=2, delivered=2, ended=1e9)
+    return name
+
+
+def test_the_map_reads_values_series_legend_and_statistics(portal: LivePortal, mapped: str) -> None:
+    at = {"layer": LAYER, "date": "2012-01-09"}
+    place = {"lon": "-1.02", "lat": "55.02"}
+    with portal.browser() as client, portal.browser("bob@example.org") as other:
+        base = f"/requests/{mapped}/map"
+        page = client.get(base, params=at)
+        info = client.get(f"{base}/layer", params=at).json()
+        legend = client.get(f"{base}/legend", params=at).text
+        statistics = client.get(f"{base}/statistics", params=at).text
+        point = client.get(f"{base}/point", params={**at, **place}).text
+        outside = client.get(f"{base}/point", params={**at, "lon": "100", "lat": "0"}).text
+        table = client.get(f"{base}/series.csv", params={"layer": LAYER, **place}).text
+        assert client.get(f"{base}/legend", params={"layer": "no"}).status_code == 404
+        assert other.get(base).status_code == 404
+    assert "worker-src blob:" in page.headers["content-security-policy"]
+    assert "unsafe" not in page.headers["content-security-policy"]
+    assert "+proj=longlat" in info["projection"]
+    assert list(info["files"]) == ["2012-01-01", "2012-01-09"]
+    assert 0 <= info["low"] < info["high"] <= 100, "the ends are stored values"
+    assert "m2 m-2" in legend
+    assert "median" in statistics
+    lines = table.splitlines()
+    assert lines[0] == "date,lon,lat,MCD15A2.005.Lai_1km"
+    assert len(lines) == 3
+    value = lines[1].rpartition(",")[2]
+    assert 0 < float(value) < 10
+    assert value in point
+    assert "2 of 2 dates have a value" in point
+    assert "outside the results" in outside
+
+
+def test_a_request_without_rasters_has_no_map(portal: LivePortal, runtime: Runtime) -> None:
+    name = submitted(runtime)
+    with portal.browser() as client:
+        assert client.get(f"/requests/{name}/map").status_code == 404
+
+
+def test_a_zip_says_what_it_holds_how_to_open_and_what_to_cite(
+    portal: LivePortal, mapped: str
+) -> None:
+    with portal.client() as client:
+        address = f"/api/requests/{mapped}/archive.zip"
+        whole = zipfile.ZipFile(io.BytesIO(client.get(address).content))
+        one = {"layer": LAYER, "start": "2012-01-09", "end": "2012-01-09"}
+        part = zipfile.ZipFile(io.BytesIO(client.get(address, params=one).content))
+        none = client.get(address, params={"start": "2030-01-01"})
+        script = client.get(f"/api/requests/{mapped}/scripts/open.py").text
+        assert client.get(f"/api/requests/{mapped}/scripts/no.py").status_code == 404
+    assert none.status_code == 404
+    assert [name for name in part.namelist() if name.endswith(".tif")] == [
+        f"{LAYER}.2012-01-09.tif"
+    ]
+    assert {"README.txt", "request.yaml", "CITATION.txt"} <= set(whole.namelist())
+    assert "MCD15A2 collection 5" in whole.read("CITATION.txt").decode()
+    assert json.loads(whole.read("summary.json"))["files"] == 4
+    assert b"products:" in whole.read("request.yaml")
+    compile(script, "open.py", "exec")
+    project = ET.fromstring(whole.read("results.qgs").decode().split("\n", 1)[1])
+    sources = [node.text for node in project.iter("datasource")]
+    assert sources == [f"./{LAYER}.2012-01-{day}.tif" for day in ("01", "09")]
+    shell = whole.read("download.sh").decode()
+    assert subprocess.run(["sh", "-n"], input=shell, text=True, check=False).returncode == 0
+    assert shell.count(f"/api/requests/{mapped}/results/") == 4
