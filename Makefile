@@ -17,6 +17,7 @@ REQUEST ?=
 OUT ?= demo-results
 SAMPLE := .swathmill/sample-archive
 SEEDS ?= 200
+EXAMPLES ?= 50
 TESTS ?= tests
 PYTEST_ARGS ?=
 # Two processes, a file of tests at a time in each, the slow files first (tests/conftest.py).
@@ -151,6 +152,10 @@ wheel: setup ## Build the wheel and the source distribution from the last commit
 .PHONY: test-wheel
 test-wheel: setup ## Build the wheel and run the sample request with it, outside the checkout
 	@sh tools/test-wheel.sh
+
+.PHONY: schemathesis
+schemathesis: $(STAMP)/dev ## Hold the HTTP API to its description, as scientist, operator, nobody [EXAMPLES=n]
+	$(BIN)/python -m tests.portal.fuzz $(EXAMPLES)
 
 .PHONY: simulate
 simulate: $(STAMP)/dev ## Simulate histories of the task protocol with faults [SEEDS=n]

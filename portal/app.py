@@ -1,10 +1,13 @@
 """The portal's application: pages and API that share one set of services."""
 
 from importlib.metadata import version
+from typing import Any
 
 from fastapi import FastAPI, Request, Response
+from fastapi.routing import APIRoute
 from fastapi.staticfiles import StaticFiles
 from starlette.datastructures import MutableHeaders
+from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from portal.core.board import Board
@@ -12,25 +15,31 @@ from portal.core.holdings import KnownHoldings
 from portal.core.identity import find_person
 from portal.core.problems import ForbiddenError, Problem, register_problems
 from portal.core.results import ResultIndex
-from portal.core.sending import Compressed, Unchanged
+from portal.core.sending import Compressed, OpenToPages, Unchanged
 from portal.core.sign_in_mail import SignInDesk
+from portal.core.stac import StacIndex
 from portal.web import (
     api,
     docs_page,
     health,
     map_page,
+    openapi,
     operations_page,
     packages_api,
     packages_page,
+    processes_api,
     request_page,
     retries,
     runs,
     session_page,
+    stac_api,
+    standards,
     submit_page,
     takeaway,
     task_page,
 )
 from portal.web.context import Portal
+from portal.web.openapi import describe
 from portal.web.pages import STATIC, Pages
 from portal.web.pictures import Pictures
 from tasks.errors import StoreError
@@ -68,6 +77,31 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
 }
 _WEEK = 7 * 86400
+_ROUTERS = (
+    api.router,
+    takeaway.router,
+    retries.api,
+    packages_api.router,
+    runs.api,
+    operations_page.api,
+    standards.root,
+    standards.router,
+    processes_api.router,
+    stac_api.router,
+    health.router,
+    health.pages,
+    session_page.router,
+    submit_page.router,
+    packages_page.router,
+    retries.pages,
+    map_page.router,
+    request_page.router,
+    task_page.router,
+    runs.pages,
+    operations_page.pages,
+    docs_page.router,
+    openapi.router,
+)
 
 
 def create_app(settings: Settings, runtime: Runtime) -> FastAPI:
@@ -84,13 +118,15 @@ def create_app(settings: Settings, runtime: Runtime) -> FastAPI:
         openapi_url="/api/openapi.json",
     )
     manager = ManagerWatch(runtime, settings.lease_seconds)
+    results = ResultIndex()
     portal = Portal(
         settings=settings,
         runtime=runtime,
         local_packages=Packages.of(settings),
         holdings=KnownHoldings(runtime),
         pages=Pages(runtime.clock, manager, sample=is_sample(settings)),
-        results=ResultIndex(),
+        results=results,
+        stac=StacIndex(results),
         pictures=Pictures(),
         board=Board(runtime),
         manager=manager,
@@ -99,31 +135,21 @@ def create_app(settings: Settings, runtime: Runtime) -> FastAPI:
     app.state.settings = settings
     app.state.clock = runtime.clock
     app.state.portal = portal
-    for router in (
-        api.router,
-        takeaway.router,
-        retries.api,
-        packages_api.router,
-        runs.api,
-        operations_page.api,
-        health.router,
-        health.pages,
-        session_page.router,
-        submit_page.router,
-        packages_page.router,
-        retries.pages,
-        map_page.router,
-        request_page.router,
-        task_page.router,
-        runs.pages,
-        operations_page.pages,
-        docs_page.router,
-    ):
+    for router in _ROUTERS:
         app.include_router(router)
+    described: dict[str, Any] = {}
+
+    def description() -> dict[str, Any]:
+        if not described:
+            described.update(describe(app, _ROUTERS))
+        return described
+
+    app.openapi = description  # type: ignore[method-assign] # as FastAPI's documentation has it
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
 
     app.add_middleware(Unchanged)
     app.add_middleware(Compressed)
+    app.add_middleware(OpenToPages)
     app.add_middleware(_Headers)
 
     def error_page(request: Request, problem: Problem) -> Response:
@@ -135,8 +161,21 @@ def create_app(settings: Settings, runtime: Runtime) -> FastAPI:
         then = session_page.request_page(asked)
         return portal.pages.page("error.html", me, "", problem.status, problem=problem, then=then)
 
-    register_problems(app, error_page)
+    register_problems(app, error_page, _methods)
     return app
+
+
+def _methods(request: Request) -> set[str]:
+    """Return the methods that the address of a call has."""
+    address = ""
+    found: set[str] = set()
+    for router in _ROUTERS:
+        for route in router.routes:
+            if isinstance(route, APIRoute) and route.matches(request.scope)[0] is not Match.NONE:
+                # `/api/packages/open` is also an `/api/packages/{id}`: the first one counts.
+                address = address or route.path_format
+                found |= (route.methods or set()) if route.path_format == address else set()
+    return found
 
 
 class _Headers:

@@ -4,7 +4,7 @@ The JSON form is RFC 9457 with members of our own: `field`, `remedy`, and `also`
 other errors of a request document.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from http import HTTPStatus
 
@@ -12,6 +12,7 @@ import structlog
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from pydantic import BaseModel, ConfigDict
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
@@ -30,12 +31,14 @@ from tasks.tables.package_operations import NoSuchPackageError, PackageConflictE
 log = structlog.get_logger(__name__)
 
 PROBLEM_JSON = "application/problem+json"
+BLANK = "about:blank"
 
 
 class PortalError(SwathmillError):
     """A call that cannot be answered; says what is wrong, with which value, and what to do."""
 
-    status = HTTPStatus.BAD_REQUEST
+    status: int = HTTPStatus.BAD_REQUEST
+    type = BLANK
 
     def __init__(self, problem: str, remedy: str, *, field: str = "") -> None:
         super().__init__(f"{problem} {remedy}")
@@ -118,6 +121,30 @@ class NoManagerError(PortalError):
     status = HTTPStatus.SERVICE_UNAVAILABLE
 
 
+class AlsoAnswer(BaseModel):
+    """Another error of a request document."""
+
+    model_config = ConfigDict(frozen=True)
+
+    field: str
+    detail: str
+    remedy: str
+
+
+class ProblemAnswer(BaseModel):
+    """An error (RFC 9457), with the field that is wrong and what to do."""
+
+    model_config = ConfigDict(frozen=True)
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    field: str
+    remedy: str
+    also: tuple[AlsoAnswer, ...]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Problem:
     """An error as the caller sees it."""
@@ -128,6 +155,7 @@ class Problem:
     remedy: str = ""
     field: str = ""
     also: tuple[RequestRefusedError, ...] = ()
+    type: str = BLANK
 
 
 def problem_of(error: Exception) -> Problem:
@@ -144,18 +172,20 @@ def problem_of(error: Exception) -> Problem:
             )
         case PortalError():
             return Problem(
-                status=error.status,
-                title=error.status.phrase,
+                status=HTTPStatus(error.status),
+                title=HTTPStatus(error.status).phrase,
                 detail=error.problem,
                 remedy=error.remedy,
                 field=error.field,
+                type=error.type,
             )
         case NoSuchPackageError() | PackageConflictError() | PackageError():
             return _package_problem(error)
         case RequestValidationError():
             first = error.errors()[0]
+            body = first["loc"][0] == "body"
             return Problem(
-                status=HTTPStatus.UNPROCESSABLE_ENTITY,
+                status=HTTPStatus.UNPROCESSABLE_ENTITY if body else HTTPStatus.BAD_REQUEST,
                 title="Malformed call",
                 detail=sentence(first),
                 remedy="See /docs for what this address takes.",
@@ -261,8 +291,13 @@ _KINDS = (
 ErrorPage = Callable[[Request, Problem], Response]
 
 
-def register_problems(app: FastAPI, page: ErrorPage) -> None:
-    """Answer every exception by the table: with JSON under /api, with `page` elsewhere."""
+def register_problems(
+    app: FastAPI, page: ErrorPage, methods: Callable[[Request], Iterable[str]]
+) -> None:
+    """Answer every exception by the table: with JSON under /api, with `page` elsewhere.
+
+    `methods` tells which methods the address of a call has.
+    """
 
     async def answer(request: Request, error: Exception) -> Response:
         problem = problem_of(error)
@@ -270,7 +305,10 @@ def register_problems(app: FastAPI, page: ErrorPage) -> None:
             log.error("call failed", path=request.url.path, exc_info=error)
         if wants_page(request):
             return page(request, problem)
-        return problem_json(problem)
+        answer = problem_json(problem)
+        if problem.status is HTTPStatus.METHOD_NOT_ALLOWED:
+            answer.headers["Allow"] = ", ".join(sorted(methods(request)))
+        return answer
 
     for kind in _KINDS:
         app.add_exception_handler(kind, answer)
@@ -278,15 +316,17 @@ def register_problems(app: FastAPI, page: ErrorPage) -> None:
 
 def problem_json(problem: Problem) -> JSONResponse:
     """Encode a problem as RFC 9457 JSON."""
-    content = {
-        "type": "about:blank",
-        "title": problem.title,
-        "status": problem.status.value,
-        "detail": problem.detail,
-        "field": problem.field,
-        "remedy": problem.remedy,
-        "also": [{"field": e.field, "detail": e.problem, "remedy": e.remedy} for e in problem.also],
-    }
+    content = ProblemAnswer(
+        type=problem.type,
+        title=problem.title,
+        status=problem.status.value,
+        detail=problem.detail,
+        field=problem.field,
+        remedy=problem.remedy,
+        also=tuple(
+            AlsoAnswer(field=e.field, detail=e.problem, remedy=e.remedy) for e in problem.also
+        ),
+    ).model_dump()
     headers = {"Cache-Control": "no-store"}
     if problem.status is HTTPStatus.UNAUTHORIZED:
         headers["WWW-Authenticate"] = "Bearer"

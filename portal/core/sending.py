@@ -1,8 +1,10 @@
-"""Compress answers if that saves bytes, and send no body if nothing has changed."""
+"""How answers are sent: compressed, empty if nothing has changed, and to pages of other sites."""
 
+import hashlib
 import re
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.middleware.cors import CORSMiddleware
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -29,34 +31,101 @@ class Compressed:
         await (self._plain if plain else self._packing)(scope, receive, send)
 
 
+_TAGGED = ("text/html", "application/json", "application/geo+json")
+
+
 class Unchanged:
-    """Answer 304 without a body if the browser already has the page with this ETag."""
+    """Give whole JSON answers an ETag; answer 304 without a body to who has that already.
+
+    Pages have an ETag of their own, or none.
+    """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        had = Headers(scope=scope).get("if-none-match", "") if scope["type"] == "http" else ""
-        if not had or scope["method"] not in ("GET", "HEAD"):
+        if scope["type"] != "http" or scope["method"] not in ("GET", "HEAD"):
             await self._app(scope, receive, send)
             return
+        had = Headers(scope=scope).get("if-none-match", "")
+        start: Message | None = None
         same = False
 
         async def answer(message: Message) -> None:
-            nonlocal same
+            nonlocal start, same
             if message["type"] == "http.response.start" and message["status"] == 200:
-                headers = MutableHeaders(scope=message)
-                page = headers.get("content-type", "").startswith("text/html")
-                if page and _has(had, headers.get("etag", "")):
-                    same = True
-                    message["status"] = 304
-                    del headers["content-length"]
-                    del headers["content-type"]
-            elif same and message["type"] == "http.response.body":
+                kind = Headers(raw=message["headers"]).get("content-type", "")
+                if kind.startswith(_TAGGED):
+                    start = message  # kept until the body is known
+                    return
+            elif message["type"] == "http.response.body" and start is not None:
+                same = _tagged(start, message, had)
+                await send(start)
+                start = None
+            if same and message["type"] == "http.response.body":
                 message["body"] = b""
             await send(message)
 
         await self._app(scope, receive, answer)
+
+
+def _tagged(start: Message, body: Message, had: str) -> bool:
+    """Give an answer its ETag; tell whether the caller has it, which makes it a 304."""
+    headers = MutableHeaders(scope=start)
+    page = headers.get("content-type", "").startswith("text/html")
+    whole = not body.get("more_body", False) and body.get("body", b"")
+    if not page and whole and "etag" not in headers:
+        digest = hashlib.sha256(body["body"]).hexdigest()[:32]
+        headers["etag"] = f'W/"{digest}"'  # weak: the bytes that are sent may be compressed
+    if not _has(had, headers.get("etag", "")):
+        return False
+    start["status"] = 304
+    del headers["content-length"]
+    del headers["content-type"]
+    return True
+
+
+class OpenToPages:
+    """Let pages of other sites call the API and read results (CORS), with a token of their own.
+
+    They get no cookies: the browser does not send the caller's session to a wildcard origin.
+    """
+
+    _OPEN = re.compile(r"/(api/.*|conformance|(processes|jobs|collections|search)(/.*)?|)")
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._plain = app
+        self._open = CORSMiddleware(
+            app,
+            allow_origins=("*",),
+            allow_methods=("GET", "HEAD", "POST", "DELETE"),
+            allow_headers=(
+                "Authorization",
+                "Content-Type",
+                "Idempotency-Key",
+                "If-Match",
+                "If-None-Match",
+                "If-Range",
+                "Prefer",
+                "Range",
+            ),
+            expose_headers=(
+                "Accept-Ranges",
+                "Content-Disposition",
+                "Content-Length",
+                "Content-Range",
+                "ETag",
+                "Link",
+                "Location",
+                "Repr-Digest",
+                "Retry-After",
+            ),
+            max_age=3600,
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        is_open = scope["type"] == "http" and self._OPEN.fullmatch(scope["path"])
+        await (self._open if is_open else self._plain)(scope, receive, send)
 
 
 def _has(had: str, etag: str) -> bool:

@@ -84,7 +84,13 @@ def resent(
 
 
 def accept(
-    runtime: Runtime, person: Person, request: Request, *, key: str = "", dry_run: bool = False
+    runtime: Runtime,
+    person: Person,
+    request: Request,
+    *,
+    key: str = "",
+    dry_run: bool = False,
+    response: str = "",
 ) -> RequestRow:
     """Hand a checked request to the manager; equal keys of one owner make one request.
 
@@ -93,7 +99,12 @@ def accept(
     request_id = idempotent_id(person.owner, key) if key else None
     try:
         name = request_operations.submit(
-            runtime, person.owner, request, request_id=request_id, dry_run=dry_run
+            runtime,
+            person.owner,
+            request,
+            request_id=request_id,
+            dry_run=dry_run,
+            response=response,
         )
     except FencedError:
         raise IdempotencyError(f"The key {key!r} is taken.", "Choose another key.") from None

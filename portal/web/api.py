@@ -39,9 +39,11 @@ from portal.core.submissions import (
 )
 from portal.core.tokens import Person
 from portal.web.context import CurrentPortal, Portal
+from portal.web.openapi import REQUEST_BODY
 from portal.web.takeaway import beside
 from tasks.model.model import RequestOrder, RequestState, Task
 from tasks.model.task_keys import is_key
+from tasks.request.document import Request as Document
 from tasks.request.document import parse_request
 from tasks.request.resolved import resolve
 from tasks.tables import request_operations
@@ -56,23 +58,13 @@ _FAILURES_ON_STATUS = 100
 _LOOK_SECONDS = 0.1  # between two looks at a row that a call waits for
 
 Body = Annotated[bytes, Depends(read_body)]
-_BODY_SCHEMA = {
-    "requestBody": {
-        "required": True,
-        "description": "A request document; docs/requests.md describes each field.",
-        "content": {
-            "application/json": {"schema": {"type": "object"}},
-            "application/yaml": {"schema": {"type": "string"}},
-        },
-    }
-}
 
 
 @router.post(
     "/requests",
     status_code=202,
     response_model=RequestAnswer | PreviewAnswer,
-    openapi_extra=_BODY_SCHEMA,
+    openapi_extra=REQUEST_BODY,
     summary="Submit a request, or count what it would take",
 )
 def submit(
@@ -89,13 +81,9 @@ def submit(
 
     With `dry_run` the call waits for planning and answers with its counts.
     """
-    request = parse_request(decode(body))
-    row = resent(portal.runtime, caller, request, idempotency_key, dry_run=dry_run)
-    if row is None:
-        resolved = resolve(request)
-        check(resolved, portal.settings, portal.packages_of(caller))
-        portal.holdings.check(resolved)
-        row = accept(portal.runtime, caller, request, key=idempotency_key, dry_run=dry_run)
+    row = submitted(
+        portal, caller, parse_request(decode(body)), key=idempotency_key, dry_run=dry_run
+    )
     if not dry_run:
         response.headers["Location"] = f"/api/requests/{row.id}"
         return RequestAnswer.of(row)
@@ -110,6 +98,33 @@ def submit(
     finally:
         if patience:
             portal.waiting.release()
+
+
+def submitted(
+    portal: Portal,
+    caller: Person,
+    request: Document,
+    *,
+    key: str = "",
+    dry_run: bool = False,
+    response: str = "",
+) -> RequestRow:
+    """Check a request and hand it to the manager; return its row.
+
+    A key sent again gives the request that it made. `response` says how a job of OGC API -
+    Processes wants its results.
+
+    Raises:
+        RequestRefusedError: the request cannot work.
+        IdempotencyError: the key was used for another request.
+    """
+    row = resent(portal.runtime, caller, request, key, dry_run=dry_run)
+    if row is not None:
+        return row
+    resolved = resolve(request)
+    check(resolved, portal.settings, portal.packages_of(caller))
+    portal.holdings.check(resolved)
+    return accept(portal.runtime, caller, request, key=key, dry_run=dry_run, response=response)
 
 
 @router.get("/requests", summary="Requests, newest first")

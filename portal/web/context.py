@@ -12,6 +12,7 @@ from portal.core.kept import Kept
 from portal.core.legends import Legend
 from portal.core.results import ResultIndex
 from portal.core.sign_in_mail import SignInDesk
+from portal.core.stac import StacIndex
 from portal.core.tokens import Person
 from portal.web.pages import Pages
 from portal.web.pictures import Pictures
@@ -35,6 +36,7 @@ class Portal:
     holdings: KnownHoldings
     pages: Pages
     results: ResultIndex
+    stac: StacIndex
     pictures: Pictures
     board: Board
     manager: ManagerWatch

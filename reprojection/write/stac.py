@@ -12,10 +12,11 @@ import numpy as np
 import numpy.typing as npt
 import shapely
 from pydantic import JsonValue
-from shapely import Polygon
+from shapely import MultiPolygon, Polygon
 from shapely.affinity import translate
 from shapely.geometry import mapping
 from shapely.geometry.base import BaseGeometry
+from shapely.geometry.polygon import orient
 
 from reprojection.grid.crs import is_plain_lonlat, parse_crs
 from reprojection.grid.grids import Grid
@@ -51,8 +52,8 @@ def stac_item(
         "stac_version": "1.1.0",
         "stac_extensions": _EXTENSIONS,
         "id": item_id or path.stem,
-        "geometry": _geojson(outline),
-        "bbox": _box(outline),
+        "geometry": as_geojson(outline),
+        "bbox": outline_box(outline),
         "properties": {
             **_times(said.provenance),
             **_projection(grid),
@@ -88,17 +89,17 @@ def footprint(grid: Grid) -> BaseGeometry:
     if is_plain_lonlat(grid.crs):
         west, south, east, north = grid.bounds
         box = shapely.box(west, max(south, -90.0), min(east, west + 360.0), min(north, 90.0))
-        return _cut(box)
+        return cut_at_antimeridian(box)
     steps = np.diff(np.concatenate([ring[:, 0], ring[:1, 0]]))
     turns = np.rint(steps / 360.0)
     if np.isnan(ring).any() or turns.sum() != 0:
         return _centre_box(grid)
     lon = ring[:, 0] - 360.0 * np.concatenate([[0.0], np.cumsum(turns)[:-1]])
     polygon = Polygon(np.stack([lon, ring[:, 1]], axis=1))
-    return _cut(polygon) if polygon.is_valid else _centre_box(grid)
+    return cut_at_antimeridian(polygon) if polygon.is_valid else _centre_box(grid)
 
 
-def _cut(polygon: Polygon) -> BaseGeometry:
+def cut_at_antimeridian(polygon: BaseGeometry) -> BaseGeometry:
     """Cut the polygon at the antimeridian, and bring each part into [-180, 180]."""
     west, _, east, _ = polygon.bounds
     parts: list[BaseGeometry] = []
@@ -127,7 +128,9 @@ def _centre_box(grid: Grid) -> BaseGeometry:
         return shapely.box(-180.0, south, 180.0, north)
     west = float(spread[(widest + 1) % len(spread)])
     east = float(spread[widest])
-    return _cut(shapely.box(west, south, east + (360.0 if east < west else 0.0), north))
+    return cut_at_antimeridian(
+        shapely.box(west, south, east + (360.0 if east < west else 0.0), north)
+    )
 
 
 def _coarser(grid: Grid) -> Grid:
@@ -142,10 +145,17 @@ def _coarser(grid: Grid) -> Grid:
     )
 
 
-def _geojson(outline: BaseGeometry) -> JsonValue:
+def as_geojson(outline: BaseGeometry) -> JsonValue:
+    """Return a geometry as GeoJSON (RFC 7946): exterior rings counter-clockwise, 7 decimals."""
     rounded = shapely.set_precision(shapely.normalize(outline), 10.0**-_DIGITS)
-    found: JsonValue = _lists(mapping(rounded))
-    return found
+    return _lists(mapping(counter_clockwise(rounded)))
+
+
+def counter_clockwise(outline: BaseGeometry) -> BaseGeometry:
+    """Turn the rings of polygons as RFC 7946 wants them: exteriors counter-clockwise."""
+    if isinstance(outline, MultiPolygon):
+        return MultiPolygon([orient(part) for part in outline.geoms])
+    return orient(outline) if isinstance(outline, Polygon) else outline
 
 
 def _lists(value: object) -> JsonValue:
@@ -156,8 +166,11 @@ def _lists(value: object) -> JsonValue:
     return round(value, _DIGITS) if isinstance(value, float) else str(value)
 
 
-def _box(outline: BaseGeometry) -> JsonValue:
-    """Return west, south, east, north; west > east if the outline crosses the antimeridian."""
+def outline_box(outline: BaseGeometry) -> JsonValue:
+    """Return the box of a geometry that is cut at the antimeridian.
+
+    It is west, south, east, north; west > east if the outline crosses the antimeridian.
+    """
     west, south, east, north = outline.bounds
     parts = sorted(part.bounds for part in getattr(outline, "geoms", [outline]))
     crosses = len(parts) > 1 and parts[0][0] <= -180.0 + 1e-9 and parts[-1][2] >= 180.0 - 1e-9

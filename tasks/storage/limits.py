@@ -33,6 +33,15 @@ def check_key(key: str) -> None:
         raise ValueError(f"key of {len(key)} characters is longer than {KEY_BYTES} bytes")
 
 
+def can_be_key(key: str) -> bool:
+    """Whether a row could have this key: what callers name may be anything."""
+    try:
+        check_key(key)
+    except ValueError:
+        return False
+    return True
+
+
 def _utf16(text: str) -> int:
     """Return the bytes a text takes, as the service counts them."""
     return len(text.encode("utf-16-le"))

@@ -22,6 +22,7 @@ from enum import StrEnum
 from tasks.model.packages import Package
 from tasks.storage.clock import Clock
 from tasks.storage.codec import WORDS_IN_BYTES, Codec, Form, cut
+from tasks.storage.limits import can_be_key
 from tasks.storage.store import Delete, Operation, Row, Store, Upsert
 from tasks.tables import updates
 from tasks.tables.updates import prefix_range, write
@@ -187,7 +188,7 @@ class PackageTable:
         return {VERSION.load(row).digest for row in self._scan("v|")}
 
     def _get(self, row: str) -> Row | None:
-        return self._store.get(TABLE, PARTITION, row)
+        return self._store.get(TABLE, PARTITION, row) if can_be_key(row) else None
 
     def _scan(self, prefix: str) -> Iterator[Row]:
         return self._store.scan(TABLE, PARTITION, *prefix_range(prefix))

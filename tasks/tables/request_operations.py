@@ -41,10 +41,11 @@ def submit(
     request_id: str | None = None,
     dry_run: bool = False,
     retry_of: str = "",
+    response: str = "",
 ) -> str:
     """Store a new request and tell the manager. With an id given before, nothing happens again.
 
-    `retry_of` is the ended request that it tries again.
+    `retry_of` is the ended request that it tries again, `response` how a job wants its results.
 
     Raises:
         FencedError: the id belongs to another owner's request.
@@ -69,6 +70,7 @@ def submit(
         document=document,
         dry_run=dry_run,
         retry_of=retry_of,
+        response=response,
     )
 
     def once(found: Row | None) -> tuple[Operation, ...]:

@@ -141,6 +141,7 @@ class RequestRow:
     retried: bool = False  # something of it was to be tried again while it ran
     rehearsal: Rehearsal = Rehearsal.NONE
     package: str = ""  # the version that its reduction runs, and the digest
+    response: str = ""  # of a job of OGC API - Processes: "raw" or "document"
     etag: str = field(default="", compare=False)
 
 
@@ -171,6 +172,7 @@ REQUEST = Codec(
         "message": cut(2000),
         "retry_orders": in_json(tuple[str, ...]),
         "package": cut(500, sparse=True),
+        "response": cut(20, sparse=True),
         "rehearsal": Form(write=str, read=Rehearsal, sparse=True),
     },
 )

@@ -64,7 +64,7 @@ def test_a_request_is_paused_and_resumed_from_its_page(
         assert request_operations.load(runtime, name).order == "pause"
         set_row(runtime, name, order=None, paused=True)
         page = client.get(f"/requests/{name}").text
-        assert client.post(f"/requests/{name}/explode").status_code == 422
+        assert client.post(f"/requests/{name}/explode").status_code == 400
     assert 'id="order-resume"' in paused
     assert "Paused:" in page
     assert 'id="order-pause"' not in page

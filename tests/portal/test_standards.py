@@ -1,0 +1,429 @@
+"""OGC API - Processes and STAC API: what the programs of others get, unchanged, from a live portal.
+
+docs/standards.md lists the abstract tests of OGC API - Processes 1.0 and what is held to here.
+"""
+
+import copy
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import shapely
+from owslib.ogcapi.processes import Processes
+from pystac.validation import validate_dict
+from pystac_client import Client
+
+from portal.core import tokens
+from portal.web.standards import CONFORMANCE
+from reprojection.write.stac import stac_item
+from tasks.model.model import RequestState
+from tasks.tables import request_operations
+from tasks.tables.runtime import Runtime
+from tests.portal.scripted import (
+    SECRET,
+    LivePortal,
+    live_portal,
+    live_runtime,
+    put_interest,
+    put_result,
+    raster_bytes,
+    set_row,
+    settings,
+)
+from tests.portal.submissions import DOCUMENT, submitted
+
+ADA, BEN = "ada@example.org", "ben@example.org"
+EXCEPTION = "http://www.opengis.net/def/exceptions/ogcapi-processes-1/1.0/"
+INPUTS = {name: DOCUMENT[name] for name in ("title", "products", "region", "time", "grid")}
+DATES = ("2012-01-01", "2012-01-09", "2012-01-17")
+
+
+def header(owner: str = ADA) -> dict[str, str]:
+    return {"Authorization": f"Bearer {tokens.issue(SECRET, owner, tokens.Role.SCIENTIST)}"}
+
+
+def deliver(runtime: Runtime, request: str, folder: Path) -> None:
+    """Two layers on three dates, with items beside the rasters, and a table; all is complete."""
+    for number, date in enumerate(DATES):
+        for layer in ("Lai_1km", "Fpar_1km"):
+            image = folder / f"MCD15A2.005.{layer}.{date}.tif"
+            image.write_bytes(raster_bytes(folder, number))
+            item = stac_item(image)
+            said: Any = item["properties"]
+            said |= {
+                "datetime": None,
+                "start_datetime": f"{date}T00:00:00Z",
+                "end_datetime": f"{date}T23:59:59Z",
+            }
+            ring: Any = item["geometry"]
+            ring["coordinates"][0].reverse()  # as builds before this one wrote them
+            output = f"MCD15A2.005/{layer}"
+            put_result(runtime, request, output, image.name, image.read_bytes())
+            text = json.dumps(item).encode()
+            put_result(runtime, request, output, f"{image.stem}.json", text)
+    put_result(runtime, request, "table", "sites.csv", b"site,value\n")
+    set_row(runtime, request, state=RequestState.COMPLETE, ended=runtime.clock.now(), delivered=7)
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LivePortal, str, str]]:
+    """A portal where Ada and Ben have a complete request each; both ids."""
+    runtime = live_runtime()
+    folder = tmp_path_factory.mktemp("results")
+    names = []
+    for owner in (ADA, BEN):
+        name = submitted(runtime, owner)
+        deliver(runtime, name, folder)
+        names.append(name)
+    with live_portal(runtime, settings()) as portal:
+        yield portal, names[0], names[1]
+
+
+def test_pystac_client_finds_collections_items_and_assets(
+    shared: tuple[LivePortal, str, str],
+) -> None:
+    portal, ada, _ = shared
+    client = Client.open(portal.url, headers=header())
+    (collection,) = client.get_collections()
+    assert collection.id == ada
+    assert collection.extent.spatial.bboxes == [[-8.0, 50.5, 6.0, 58.5]]
+    items = list(collection.get_items())
+    assert {item.id for item in items} == {*DATES, "all"}
+    dated = [item for item in items if item.id != "all"]
+    assert all(set(item.assets) == {"Lai_1km", "Fpar_1km"} for item in dated)
+    with portal.client() as http:
+        for asset in (items[0].assets | dated[0].assets).values():
+            sent = http.get(asset.href)
+            assert len(sent.content) == asset.extra_fields["file:size"]
+            assert sent.headers["etag"].strip('"') == asset.extra_fields["file:checksum"][4:]
+
+
+def test_a_search_narrows_by_place_time_id_and_collection(
+    shared: tuple[LivePortal, str, str],
+) -> None:
+    portal, ada, ben = shared
+    client = Client.open(portal.url, headers=header())
+
+    def found(**asked: Any) -> set[str]:
+        got = [
+            {item.id for item in client.search(method=method, **asked).items()}
+            for method in ("GET", "POST")
+        ]
+        assert got[0] == got[1]
+        return got[0]
+
+    every = {*DATES, "all"}
+    assert found() == found(limit=1) == found(collections=[ada]) == every
+    assert found(collections=[ben]) == set()
+    assert found(ids=[DATES[1], "other"]) == {DATES[1]}
+    assert found(datetime="2012-01-09") == {DATES[1], "all"}
+    assert found(datetime="../2012-01-08T00:00:00Z") == {DATES[0], "all"}
+    assert found(datetime="2013-01-01/..") == set()
+    assert found(bbox=[0, 52, 1, 53]) == every
+    assert found(bbox=[170, -60, -170, -50]) == set()
+    point = {"type": "Point", "coordinates": [0.0, 52.0]}
+    assert found(intersects=point) == every
+    assert found(intersects={**point, "coordinates": [40.0, 52.0]}) == set()
+
+
+def test_items_are_valid_and_their_rings_counter_clockwise(
+    shared: tuple[LivePortal, str, str],
+) -> None:
+    portal, ada, _ = shared
+    with portal.client() as http:
+        answer = http.get("/search?limit=100")
+        collection = http.get(f"/collections/{ada}").json()
+        one = http.get(f"/collections/{ada}/items/{DATES[0]}")
+    assert answer.headers["content-type"] == one.headers["content-type"] == "application/geo+json"
+    features = answer.json()["features"]
+    assert one.json() in features
+    for feature in [*features, collection]:
+        plain = copy.deepcopy(feature)
+        plain["stac_extensions"] = []  # their schemas are on the network
+        assert validate_dict(plain)
+    for feature in features:
+        outline = shapely.from_geojson(json.dumps(feature["geometry"]))
+        assert isinstance(outline, shapely.Polygon)
+        assert outline.exterior.is_ccw, feature["id"]
+    (first,) = (feature for feature in features if feature["id"] == DATES[0])
+    assert first["properties"]["proj:epsg"] == 4326
+    assert first["properties"]["end_datetime"] == f"{DATES[0]}T23:59:59Z"
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "limit=0",
+        "limit=many",
+        "bbox=1,2,3",
+        "bbox=0,60,1,50",
+        "datetime=yesterday",
+        "datetime=2012-02-01/2012-01-01",
+        "datetime=../..",
+        "intersects=here",
+        'intersects={"type":"Point","coordinates":[1,2]}&bbox=0,0,1,1',
+        "token=next",
+        "sort=date",
+    ],
+)
+def test_a_wrong_parameter_is_a_400_that_names_it(
+    shared: tuple[LivePortal, str, str], query: str
+) -> None:
+    portal, _, _ = shared
+    with portal.client() as http:
+        answer = http.get(f"/search?{query}")
+    assert answer.status_code == 400, answer.text
+    assert answer.headers["content-type"] == "application/problem+json"
+
+
+def test_owslib_runs_a_job_and_reads_its_results(
+    portal: LivePortal, runtime: Runtime, tmp_path: Path
+) -> None:
+    service = Processes(portal.url, headers=header())
+    assert set(service.conformance()["conformsTo"]) == set(CONFORMANCE)
+    assert service.api()["openapi"].startswith("3.0")
+    assert [one["id"] for one in service.processes()] == ["reproject"]
+    described = service.process("reproject")
+    assert described["inputs"]["grid"]["minOccurs"] == 1
+    assert described["jobControlOptions"] == ["async-execute", "dismiss"]
+    job = service.execute("reproject", inputs=INPUTS, async_=True)
+    assert (job["status"], job["type"], job["processID"]) == ("accepted", "process", "reproject")
+    deliver(runtime, job["jobID"], tmp_path)
+    with portal.client() as http:
+        done = http.get(f"/jobs/{job['jobID']}").json()
+        (results,) = [link["href"] for link in done["links"] if link["rel"].endswith("/results")]
+        answer = http.get(results).json()
+    assert (done["status"], done["progress"]) == ("successful", 100)
+    assert {one["id"] for one in answer["items"]["value"]["features"]} == {*DATES, "all"}
+
+
+def test_inputs_are_taken_as_they_are_or_qualified(portal: LivePortal, runtime: Runtime) -> None:
+    crs84 = "http://www.opengis.net/def/crs/OGC/1.3/CRS84"
+    qualified = {
+        **{name: {"value": value} for name, value in INPUTS.items()},
+        "region": {"bbox": [-8.0, 50.5, 6.0, 58.5], "crs": crs84},
+    }
+    with portal.client() as http:
+        made = [
+            http.post("/processes/reproject/execution", json={"inputs": inputs})
+            for inputs in (INPUTS, qualified)
+        ]
+    documents = [request_operations.load(runtime, one.json()["jobID"]).document for one in made]
+    assert [one.status_code for one in made] == [201, 201]
+    assert made[0].headers["location"] == f"{portal.url}/jobs/{made[0].json()['jobID']}"
+    assert documents[0] == documents[1]
+    assert json.loads(documents[0]) == json.loads(
+        request_operations.load(runtime, submitted(runtime)).document
+    )
+
+
+@pytest.mark.parametrize(
+    ("asked", "field"),
+    [
+        ({"inputs": {**INPUTS, "grid": {"modis": 3}}}, "grid"),
+        ({"inputs": {}}, "products"),
+        ({"inputs": {**INPUTS, "region": {"href": "http://127.0.0.1/"}}}, "inputs.region"),
+        ({"inputs": INPUTS, "outputs": {"picture": {}}}, "outputs.picture"),
+        (
+            {"inputs": INPUTS, "outputs": {"items": {"transmissionMode": "reference"}}},
+            "outputs.items.transmissionMode",
+        ),
+        ({"inputs": INPUTS, "response": "letter"}, "body.response"),
+    ],
+)
+def test_wrong_inputs_and_outputs_are_refused(
+    portal: LivePortal, asked: dict[str, Any], field: str
+) -> None:
+    with portal.client() as http:
+        answer = http.post("/processes/reproject/execution", json=asked)
+    assert answer.status_code == 422
+    assert answer.json()["field"].startswith(field)
+
+
+def test_a_job_sent_again_with_its_key_is_the_same(portal: LivePortal) -> None:
+    with portal.client() as http:
+        ids = {
+            http.post(
+                "/processes/reproject/execution",
+                json={"inputs": INPUTS},
+                headers={"Idempotency-Key": "k1", "Prefer": "respond-async"},
+            ).json()["jobID"]
+            for _ in range(2)
+        }
+        listed = http.get("/jobs").json()["jobs"]
+    assert {one["jobID"] for one in listed} == ids
+    assert len(ids) == 1
+
+
+def test_results_come_bare_or_as_a_document(
+    portal: LivePortal, runtime: Runtime, tmp_path: Path
+) -> None:
+    with portal.client() as http:
+        answers = {}
+        for form in ("raw", "document"):
+            asked = {"inputs": INPUTS, "response": form}
+            job = http.post("/processes/reproject/execution", json=asked).json()["jobID"]
+            early = http.get(f"/jobs/{job}/results")
+            deliver(runtime, job, tmp_path)
+            answers[form] = http.get(f"/jobs/{job}/results")
+        assert (early.status_code, early.json()["type"]) == (404, f"{EXCEPTION}result-not-ready")
+    assert answers["raw"].headers["content-type"] == "application/geo+json"
+    assert answers["raw"].json()["type"] == "FeatureCollection"
+    assert answers["document"].json()["items"]["mediaType"] == "application/geo+json"
+
+
+def test_a_failed_job_says_so_in_place_of_results(portal: LivePortal, runtime: Runtime) -> None:
+    name = submitted(runtime)
+    set_row(runtime, name, state=RequestState.FAILED, ended=1.0, message="no granule.")
+    with portal.client() as http:
+        answer = http.get(f"/jobs/{name}/results")
+    assert (answer.status_code, answer.json()["type"]) == (410, f"{EXCEPTION}job-results-failed")
+    assert "no granule" in answer.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        ("/processes/fly", "no-such-process"),
+        ("/jobs/nothing", "no-such-job"),
+        ("/jobs/nothing/results", "no-such-job"),
+    ],
+)
+def test_what_is_not_there_has_its_exception(portal: LivePortal, path: str, kind: str) -> None:
+    with portal.client() as http:
+        answer = http.get(path)
+    assert (answer.status_code, answer.json()["type"]) == (404, EXCEPTION + kind)
+
+
+def test_a_job_is_dismissed(portal: LivePortal, runtime: Runtime) -> None:
+    name = submitted(runtime)
+    set_row(runtime, name, state=RequestState.RUNNING)
+    with portal.client() as http:
+        assert http.delete("/jobs/nothing").status_code == 404
+        answer = http.delete(f"/jobs/{name}")
+    assert (answer.status_code, answer.json()["status"]) == (200, "dismissed")
+    assert request_operations.load(runtime, name).state is RequestState.CANCELLING
+
+
+def test_the_list_of_jobs_is_filtered_and_has_pages(portal: LivePortal, runtime: Runtime) -> None:
+    names = [submitted(runtime) for _ in range(5)]
+    now = runtime.clock.now()
+    set_row(runtime, names[0], state=RequestState.COMPLETE, ended=now + 500)
+    set_row(runtime, names[1], state=RequestState.FAILED, ended=now + 50)
+    with portal.client() as http:
+
+        def jobs(query: str) -> set[str]:
+            return {one["jobID"] for one in http.get(f"/jobs?{query}").json()["jobs"]}
+
+        assert jobs("status=successful") == {names[0]}
+        assert jobs("status=successful&status=failed") == {names[0], names[1]}
+        assert jobs("minDuration=40") == {names[0], names[1]}
+        assert jobs("minDuration=40&maxDuration=100") == {names[1]}
+        assert jobs("type=process&processID=reproject") == set(names)
+        assert jobs("processID=fly") == jobs("type=map") == jobs("datetime=../2012-01-01") == set()
+        assert jobs("datetime=2012-01-01/..") == set(names)
+        assert http.get("/jobs?status=lost").status_code == 400
+        found, address = [], "/jobs?limit=2"
+        while address:
+            page = http.get(address).json()
+            assert len(page["jobs"]) <= 2
+            found += [one["jobID"] for one in page["jobs"]]
+            address = next((li["href"] for li in page["links"] if li["rel"] == "next"), "")
+    assert sorted(found) == sorted(names)
+
+
+def test_the_landing_page_is_for_programs_and_the_page_for_browsers(portal: LivePortal) -> None:
+    with portal.browser() as browser, httpx.Client(base_url=portal.url, trust_env=False) as nobody:
+        assert "<!doctype html>" in browser.get("/").text
+        landing = nobody.get("/").json()
+        links = [link for link in landing["links"] if link.get("method", "GET") == "GET"]
+        statuses = {link["href"]: nobody.get(link["href"]).status_code for link in links}
+    assert set(landing["conformsTo"]) == set(CONFORMANCE)
+    needs_sign_in = {f"{portal.url}/{name}" for name in ("jobs", "collections", "search")}
+    assert {href for href, status in statuses.items() if status == 401} == needs_sign_in
+    assert {s for href, s in statuses.items() if href not in needs_sign_in} == {200}
+
+
+ACROSS = [
+    ("GET", "/collections/{id}"),
+    ("GET", "/collections/{id}/items"),
+    ("GET", "/collections/{id}/items?limit=1"),
+    ("GET", "/collections/{id}/items/2012-01-01"),
+    ("GET", "/collections/{id}/items/all"),
+    ("GET", "/collections?token={id}"),
+    ("GET", "/search?token={id}:0"),
+    ("POST", '/search {"token": "{id}:0"}'),
+    ("GET", "/search?collections={id}"),
+    ("POST", '/search {"collections": ["{id}"]}'),
+    ("POST", '/search {"collections": ["{id}"], "token": "{id}:0"}'),
+    ("GET", "/jobs/{id}"),
+    ("DELETE", "/jobs/{id}"),
+    ("GET", "/jobs/{id}/results"),
+    ("GET", "/jobs?before={id}"),
+    ("GET", "/api/requests/{id}"),
+    ("GET", "/api/requests/{id}?wait=1"),
+    ("GET", "/api/requests/{id}/document"),
+    ("GET", "/api/requests/{id}/preview"),
+    ("GET", "/api/requests/{id}/failures"),
+    ("GET", "/api/requests/{id}/gaps"),
+    ("GET", "/api/requests/{id}/results"),
+    ("GET", "/api/requests/{id}/results/table/sites.csv"),
+    ("HEAD", "/api/requests/{id}/results/table/sites.csv"),
+    ("GET", "/api/requests/{id}/manifest"),
+    ("GET", "/api/requests/{id}/manifest?format=sha256"),
+    ("GET", "/api/requests/{id}/archive.zip"),
+    ("GET", "/api/requests/{id}/archive.zip?below=table"),
+    ("GET", "/api/requests/{id}/runs"),
+    ("GET", "/api/requests?before={id}"),
+    *(
+        ("POST", f"/api/requests/{{id}}/{what}")
+        for what in ("cancel", "pause", "resume", "confirm", "mended", "retry")
+    ),
+]
+HOW: dict[str, dict[str, str]] = {
+    "signed in": header(BEN),
+    "not signed in": {},
+    "with a forged token": {"Authorization": header()["Authorization"][:-4] + "AAAA"},
+}
+
+
+@pytest.mark.parametrize("who", HOW)
+@pytest.mark.parametrize(("method", "way"), ACROSS)
+def test_no_way_leads_to_what_is_another_owner_s(
+    shared: tuple[LivePortal, str, str], method: str, way: str, who: str
+) -> None:
+    portal, ada, _ = shared
+    path, _, body = way.replace("{id}", ada).partition(" ")
+    before = request_operations.load(portal.runtime, ada)
+    with httpx.Client(base_url=portal.url, headers=HOW[who], trust_env=False) as http:
+        answer = http.request(
+            method, path, content=body or None, headers={"Content-Type": "application/json"}
+        )
+    if who != "signed in":
+        assert answer.status_code == 401
+    elif answer.status_code == 200:
+        assert answer.json()["features"] == [], "a search finds nothing"
+    else:
+        assert answer.status_code == 404
+    assert "Lai_1km" not in answer.text
+    assert replace(request_operations.load(portal.runtime, ada), etag=before.etag) == before
+
+
+def test_a_damaged_sidecar_does_not_hide_its_raster(
+    portal: LivePortal, runtime: Runtime, tmp_path: Path
+) -> None:
+    name = submitted(runtime)
+    deliver(runtime, name, tmp_path)
+    lost = next(
+        interest
+        for interest in request_operations.results(runtime, name)
+        if interest.files[0].name.endswith(f"Lai_1km.{DATES[0]}.json")
+    )
+    put_interest(runtime, replace(lost, files=(replace(lost.files[0], blob="artifacts/gone/x"),)))
+    with portal.client() as http:
+        found = http.get(f"/collections/{name}/items/{DATES[0]}").json()
+    assert set(found["assets"]) == {"Lai_1km", "Fpar_1km"}
