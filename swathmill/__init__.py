@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from reprojection.reproject import Driver, Options, keep_granules, reproject
     from reprojection.write.write import read_grid, read_raster, write_cog
     from swathmill.client import Client
+    from swathmill.job import Job
     from tasks.request.document import Request, load_request
 
     __version__: str
@@ -24,6 +25,7 @@ __all__ = [
     "Driver",
     "Explanation",
     "Grid",
+    "Job",
     "Lattice",
     "Options",
     "Raster",
@@ -43,6 +45,7 @@ _HOMES = {
     "Driver": "reprojection.reproject",
     "Explanation": "reprojection.explain.explain",
     "Grid": "reprojection.grid.grids",
+    "Job": "swathmill.job",
     "Lattice": "reprojection.grid.grids",
     "Options": "reprojection.reproject",
     "Raster": "reprojection.read.raster",

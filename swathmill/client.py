@@ -2,9 +2,11 @@
 
 import datetime as dt
 import hashlib
+import os
+import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from http import HTTPStatus
 from importlib.metadata import version
@@ -16,9 +18,10 @@ import httpx
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
 
 from swathmill.errors import ApiError, BrokenOffError, RefusedError
+from swathmill.job import Job
 from tasks.errors import BlobMissingError, CorruptBlobError, RequestRefusedError, StoreError
 from tasks.model.model import RequestState
-from tasks.request.document import Request
+from tasks.request.document import Request, load_request, parse_request
 from tasks.storage.blobs import split_blob
 from tasks.storage.file_blobs import FileBlobs
 
@@ -27,6 +30,8 @@ PUSH_SECONDS = 420.0  # of an upload, whose Python dependencies are resolved mea
 CHUNK_BYTES = 1 << 20
 KEPT_SECONDS = 2.0  # of an idle connection: fewer than the portal keeps it
 WAIT_SECONDS = 20.0  # for a change
+AGAIN_SECONDS = 0.5  # between two tries of a portal that does not answer
+UNREACHABLE_SECONDS = 120.0
 _FETCH_AGAIN = "Fetch it again: swathmill results."
 
 
@@ -190,33 +195,70 @@ class Client:
     remedy, and ApiError when the portal cannot be reached or fails.
 
     Attributes:
-        url: The portal's address, such as "http://127.0.0.1:8000".
-        token: What `swathmill sign-in NAME --token` prints.
+        url: The portal's address; SWATHMILL_PORTAL_URL, else http://127.0.0.1:8000, by default.
+        token: What `swathmill sign-in NAME --token` prints; SWATHMILL_TOKEN by default.
         transport: How httpx sends requests; None, the default, is over the network.
         timeout: Seconds without an answer after which a call has failed, 60 by default.
         blobs: The portal's storage, if it is files of this machine: results are copied from there.
     """
 
-    url: str
-    token: str
+    url: str = field(
+        default_factory=lambda: os.environ.get("SWATHMILL_PORTAL_URL", "http://127.0.0.1:8000")
+    )
+    token: str = field(default_factory=lambda: os.environ.get("SWATHMILL_TOKEN", ""), repr=False)
     transport: httpx.BaseTransport | None = None
     timeout: float = TIMEOUT_SECONDS
     blobs: FileBlobs | None = None
 
-    def submit(self, request: Request, *, key: str = "") -> RequestStatus:
+    def submit(self, request: Request | Mapping[str, object] | Path, *, key: str = "") -> Job:
         """Hand in a request; it has been accepted when this returns.
 
         Args:
-            request: The request.
+            request: The request, its document, or the path of its document in YAML or JSON.
             key: Called again with the same non-empty key, it makes no second request.
         """
+        if isinstance(request, Path):
+            request = load_request(request)
+        elif not isinstance(request, Request):
+            request = parse_request(request)
         answer = self._call(
             "POST",
             "/api/requests",
             document=_document(request),
             headers={"Idempotency-Key": key} if key else {},
         )
-        return self._read(_STATUS, answer)
+        return Job(client=self, status=self._read(_STATUS, answer))
+
+    def job(self, request_id: str) -> Job:
+        """Return a request that was submitted before.
+
+        Args:
+            request_id: Its id.
+        """
+        return Job(client=self, status=self.status(request_id))
+
+    def follow(self, request_id: str) -> Iterator[RequestStatus]:
+        """Yield where a request stands, each time that has changed, until it has ended.
+
+        A portal that does not answer is asked again for two minutes.
+
+        Args:
+            request_id: Its id.
+        """
+        last: RequestStatus | None = None
+        heard = time.monotonic()
+        while last is None or not last.state.ended:
+            try:
+                status = self.status(request_id, unlike=last)
+            except ApiError:
+                if time.monotonic() - heard > UNREACHABLE_SECONDS:
+                    raise
+                time.sleep(AGAIN_SECONDS)
+                continue
+            heard = time.monotonic()
+            if status is not last:
+                yield status
+            last = status
 
     def preview(self, request: Request) -> Preview:
         """Ask what a request would take: granules, tasks, bytes, gaps. Nothing is kept.

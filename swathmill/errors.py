@@ -22,6 +22,10 @@ class ApiError(StackError):
     """The portal cannot be reached, or failed."""
 
 
+class JobFailedError(StackError):
+    """A request that was waited for has ended without its results, or does not go on."""
+
+
 class BrokenOffError(ApiError):
     """A download was interrupted before its end."""
 

@@ -9,15 +9,13 @@ from queue import Empty, SimpleQueue
 from threading import Thread
 
 from swathmill.client import Client, RequestStatus
-from swathmill.errors import ApiError, RefusedError
+from swathmill.errors import RefusedError
 from swathmill.progress import ProgressView
 from swathmill.stack.folder import DataFolder
 from tasks.errors import SwathmillError
 from tasks.request.document import Request, dump_request
 
-POLL_SECONDS = 0.5  # between two tries of a portal that does not answer
 TICK_SECONDS = 0.1
-UNREACHABLE_SECONDS = 120.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,22 +50,11 @@ class Follower:
         self, request_id: str, tell: Callable[[RequestStatus | SwathmillError], None]
     ) -> None:
         """Ask for one change after another, in a thread of its own."""
-        last: RequestStatus | None = None
-        last_answer = time.monotonic()
-        while last is None or not last.state.ended:
-            try:
-                status = self.client.status(request_id, unlike=last)
-            except SwathmillError as error:
-                silence = time.monotonic() - last_answer
-                if not isinstance(error, ApiError) or silence > UNREACHABLE_SECONDS:
-                    tell(error)
-                    return
-                time.sleep(POLL_SECONDS)
-                continue
-            last_answer = time.monotonic()
-            if status is not last:
+        try:
+            for status in self.client.follow(request_id):
                 tell(status)
-            last = status
+        except SwathmillError as error:
+            tell(error)
 
 
 @dataclass(frozen=True, kw_only=True)

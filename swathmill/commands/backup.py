@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -9,7 +10,7 @@ import typer
 from rich.console import Console
 
 from service_manager.leader.leadership import Leadership
-from swathmill.commands.options import DataOption, data_folder
+from swathmill.commands.options import DataOption, JsonOption, data_folder, print_json
 from swathmill.commands.paths import input_files, output_file
 from swathmill.errors import StackError
 from swathmill.stack import storage
@@ -34,6 +35,7 @@ def register(app: typer.Typer) -> None:
 
 def export(
     file: Annotated[Path, typer.Argument(help="File to write, such as tables.jsonl.gz.")],
+    as_json: JsonOption = False,
     data: DataOption = None,
 ) -> None:
     """Write all tables and plans into one file.
@@ -44,12 +46,17 @@ def export(
     with open_storage(data_folder(data), alone=False) as runtime:
         if not any(request_operations.list_requests(runtime, limit=1)):
             raise StackError("There is nothing to export: no request was made.", "See --data.")
-        totals = write(runtime, file, Settings().lease_seconds, _console().print)
+        say = _console(quiet=as_json).print
+        totals = write(runtime, file, Settings().lease_seconds, say)
+    if as_json:
+        print_json({"file": file, **asdict(totals)})
+        return
     _console().print(f"{file}: {totals.rows} rows, {totals.blobs} plans and documents")
 
 
 def restore(
     file: Annotated[Path, typer.Argument(help="File that `swathmill export` wrote.")],
+    as_json: JsonOption = False,
     data: DataOption = None,
 ) -> None:
     """Write an exported file into empty storage. Start the stack afterwards."""
@@ -58,6 +65,9 @@ def restore(
     with open_storage(data_folder(data), alone=True) as runtime:
         totals = backup.restore(runtime.store, runtime.blobs, runtime.clock, file)
         absent = backup.absent_artifacts(runtime.store, runtime.blobs)
+    if as_json:
+        print_json({"file": file, **asdict(totals), "absent": absent})
+        return
     console = _console()
     console.print(f"{totals.rows} rows, {totals.blobs} plans and documents are restored.")
     if absent:
@@ -143,5 +153,5 @@ def _started(folder: DataFolder) -> Iterator[str]:
             child.stop()
 
 
-def _console() -> Console:
-    return Console(highlight=False, soft_wrap=True)
+def _console(*, quiet: bool = False) -> Console:
+    return Console(highlight=False, soft_wrap=True, quiet=quiet)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -16,6 +17,7 @@ from reprojection.reproject import Options, reproject
 from reprojection.sample.sample import write_sample_archive
 from reprojection.write.picture import write_png
 from reprojection.write.write import write_cog
+from swathmill.commands.options import JsonOption, print_json
 from swathmill.commands.paths import input_files
 from swathmill.commands.target import refused, target_grid
 from tasks.errors import SwathmillError
@@ -72,12 +74,16 @@ def sample(
         bool,
         typer.Option("--evapotranspiration", help="Write the granules of the worked example."),
     ] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Make a small archive of granules with synthetic values in the real HDF4-EOS format."""
     with _writing(folder):
         parts = ("evapotranspiration",) if evapotranspiration else ("tiles", "swaths")
         paths = write_sample_archive(folder, parts)
     size = sum(path.stat().st_size for path in paths)
+    if as_json:
+        print_json({"folder": folder, "granules": [path.name for path in paths], "bytes": size})
+        return
     _console().print(
         f"{len(paths)} synthetic granules, {size / 1e6:.1f} MB, in {folder}", markup=False
     )
@@ -134,6 +140,7 @@ def reproject_files(
     ] = Compress.DEFLATE,
     threads: Annotated[int, typer.Option(min=1, help="Threads for kernels and compression.")] = 1,
     picture: Annotated[Path | None, typer.Option(help="Write a PNG of the result too.")] = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Reproject one layer of granules of one date onto one grid, as a Cloud Optimized GeoTIFF."""
     if no_mask and qa:
@@ -155,7 +162,7 @@ def reproject_files(
         clamp=clamp,
     )
 
-    def make() -> str:
+    def make() -> _Made:
         grid = target_grid(
             files,
             like=like,
@@ -171,10 +178,15 @@ def reproject_files(
         return _about(raster)
 
     # A damaged file can crash the HDF4 library; that must end in a message, not in a core dump.
-    _console().print(f"{out}: {run_in_fork(files, make)}", markup=False)
+    made = run_in_fork(files, make)
     if picture is not None:
         with _writing(picture):
             write_png(out, picture)
+    if as_json:
+        print_json({"file": out, "picture": picture, **asdict(made)})
+        return
+    _console().print(f"{out}: {made.text}", markup=False)
+    if picture is not None:
         _console().print(f"Picture  {picture}", markup=False)
 
 
@@ -219,12 +231,32 @@ def _writing(path: Path) -> Iterator[None]:
         ) from problem
 
 
-def _about(raster: Raster) -> str:
-    rows, columns = raster.grid.shape
-    share = float(raster.valid(0).mean())
-    return (
-        f"{columns} x {rows} pixels, {raster.data.dtype}, {share:.1%} with a value, "
-        f"from {len(raster.provenance.granules)} granules"
+@dataclass(frozen=True, kw_only=True)
+class _Made:
+    """What a raster that was written holds; `valid_share` is of its first band."""
+
+    width: int
+    height: int
+    data_type: str
+    valid_share: float
+    granules: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        return (
+            f"{self.width} x {self.height} pixels, {self.data_type}, {self.valid_share:.1%} with "
+            f"a value, from {len(self.granules)} granules"
+        )
+
+
+def _about(raster: Raster) -> _Made:
+    height, width = raster.grid.shape
+    return _Made(
+        width=width,
+        height=height,
+        data_type=str(raster.data.dtype),
+        valid_share=float(raster.valid(0).mean()),
+        granules=tuple(one.name for one in raster.provenance.granules),
     )
 
 

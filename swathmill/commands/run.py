@@ -8,10 +8,12 @@ from rich.console import Console
 
 from swathmill.commands.options import (
     DataOption,
+    JsonOption,
     SlotsOption,
     StorageOption,
     WorkersOption,
     has_source,
+    print_json,
     stack_options,
 )
 from swathmill.commands.paths import output_folder
@@ -38,6 +40,7 @@ def run(
     workers: WorkersOption = 1,
     slots: SlotsOption = 0,
     storage: StorageOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Start the stack, run one request, write its results, stop everything.
 
@@ -45,7 +48,7 @@ def run(
     """
     document = load_request(request)
     output_folder(out, "--out")
-    console = Console(highlight=False, soft_wrap=True)
+    console = Console(highlight=False, soft_wrap=True, quiet=as_json)
     options = stack_options(
         data=data,
         archive=archive,
@@ -79,6 +82,8 @@ def run(
         raise
     with console.status("Stopping the stack"):
         stack.stop()
+    if as_json:
+        print_json(delivery.summary)
     one_request.tell(console, delivery)
     one_request.tell_portal(console, data, delivery)
     raise typer.Exit(one_request.exit_code(delivery))

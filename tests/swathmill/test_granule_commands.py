@@ -270,3 +270,12 @@ def test_a_command_alone_knows_what_all_know() -> None:
             ]
             assert help_of[0] == help_of[1]
             assert "Usage" in help_of[0]
+
+
+def test_what_was_made_is_printed_as_json(tmp_path: Path, tiles: list[Path]) -> None:
+    out = tmp_path / "x.tif"
+    words = ("--layer", "Lai_1km", "--resolution", "0.5", "--out", str(out), "--json")
+    said = json.loads(run("reproject", tiles[0], *words))
+    assert (said["file"], said["picture"], said["data_type"]) == (str(out), None, "uint8")
+    assert (said["width"], said["height"]) == rasterio.open(out).shape[::-1]
+    assert said["granules"] == [Path(tiles[0]).name]

@@ -1,0 +1,201 @@
+"""A submitted request as a Python program holds it: watch it, fetch its results, open them."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
+
+from swathmill.errors import ArgumentError, JobFailedError
+from tasks.model.model import RequestState
+
+if TYPE_CHECKING:
+    import xarray
+
+    from swathmill.client import Client, RequestStatus, ResultFile
+
+_DATE = re.compile(r"\d{4}(-\d{2}){0,2}")
+_MADE = (RequestState.COMPLETE, RequestState.GAPS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """A request that was submitted, and where it stood when this was made.
+
+    Every call may raise RefusedError and ApiError, as those of `Client`.
+
+    Attributes:
+        client: The portal's client.
+        status: Where the request stood.
+    """
+
+    client: Client
+    status: RequestStatus
+
+    @property
+    def id(self) -> str:
+        """The request's id."""
+        return self.status.id
+
+    @property
+    def state(self) -> RequestState:
+        """The state in which the request was."""
+        return self.status.state
+
+    def watch(self, progress: Callable[[RequestStatus], None] = lambda _: None) -> Job:
+        """Wait until the request has ended; return the job as it is then.
+
+        A portal that is being restarted is waited for, for two minutes.
+
+        Args:
+            progress: Called with each change; by default nothing is.
+
+        Raises:
+            JobFailedError: the request failed, was refused or cancelled, or waits for somebody to
+                confirm it.
+        """
+        status = self.status
+        for status in self.client.follow(self.id):
+            progress(status)
+            if status.state is RequestState.HELD:
+                raise JobFailedError(
+                    f"Request {self.id} waits for confirmation. {status.message}".rstrip(),
+                    f'Confirm it with client.order("{self.id}", "confirm"), then watch it again.',
+                )
+        if status.state not in _MADE:
+            raise JobFailedError(
+                f"Request {self.id} is {status.state.value}. {status.message}".rstrip(),
+                f'client.failures("{self.id}") tells what failed, and why.',
+            )
+        return Job(client=self.client, status=status)
+
+    def results(self) -> list[ResultFile]:
+        """List the files that are finished."""
+        return self.client.results(self.id)
+
+    def download(
+        self, folder: Path, *, layers: Sequence[str] = (), since: str = "", until: str = ""
+    ) -> list[Path]:
+        """Download finished files into a folder, each checked by its SHA-256; return their paths.
+
+        A file that is there already is not fetched again.
+
+        Args:
+            folder: Where the files' own folders are made.
+            layers: Only these layers, by the names of their folders; by default all files.
+            since: Only files of this date or a later one, such as "2012-04-01"; "" means any.
+            until: Only files of this date or an earlier one; "" means any.
+
+        Raises:
+            OSError: a file cannot be written.
+        """
+        chosen = [
+            one
+            for one in self.results()
+            if (not layers or PurePosixPath(one.name).parent.name in layers)
+            and (not since or _date(one.name) >= since)
+            and (not until or _date(one.name)[: len(until)] <= until)
+        ]
+        return [self.client.download(one, folder) for one in chosen]
+
+    def to_xarray(
+        self,
+        layers: Sequence[str] = (),
+        *,
+        since: str = "",
+        until: str = "",
+        folder: Path | None = None,
+    ) -> xarray.Dataset:
+        """Open the rasters as one dataset over time: a variable for each layer, NaN for no data.
+
+        Variables have dimensions time, y and x, values in physical units, and the attributes of the
+        cubes that a request delivers (CF-1.11); `crs` holds the grid mapping. The package xarray is
+        needed: install swathmill[cube].
+
+        Args:
+            layers: Only these layers; by default all.
+            since: Only dates from this one on, such as "2012-04-01"; "" means any.
+            until: Only dates up to this one; "" means any.
+            folder: Where the files are kept, so that values are read when they are used; None, the
+                default, reads all values into memory and keeps no file.
+
+        Raises:
+            ArgumentError: no finished raster is among what was asked for, or xarray is missing.
+            ChoiceRefusedError: the rasters of a layer do not fit in one cube.
+        """
+        try:
+            import xarray
+        except ImportError as error:
+            raise ArgumentError(
+                "to_xarray needs the package xarray.", "Install swathmill[cube]."
+            ) from error
+        if folder is not None:
+            cubes = self._cubes(layers, since, until, folder)
+            return _merged({name: xarray.open_dataset(path) for name, path in cubes.items()})
+        parts = {}
+        with tempfile.TemporaryDirectory() as made:
+            for name, path in self._cubes(layers, since, until, Path(made)).items():
+                with xarray.open_dataset(path) as opened:
+                    parts[name] = opened.load()
+        return _merged(parts)
+
+    def _cubes(
+        self, layers: Sequence[str], since: str, until: str, folder: Path
+    ) -> dict[str, Path]:
+        """Write the rasters of each layer into a NetCDF file; return the files by name."""
+        # Reading rasters loads GDAL, which other calls do not need.
+        from reprojection.write.cube import write_cube
+
+        groups: dict[Path, list[Path]] = {}
+        for path in self.download(folder, layers=layers, since=since, until=until):
+            if path.suffix == ".tif":
+                groups.setdefault(path.parent, []).append(path)
+        if not groups:
+            raise ArgumentError(
+                f"Request {self.id} has no finished raster of what was asked for.",
+                "job.results() lists what is finished.",
+            )
+        names = Counter(group.name for group in groups)
+        cubes = {}
+        for group, members in groups.items():
+            alone = names[group.name] == 1
+            name = group.name if alone else f"{group.parent.name}.{group.name}"
+            cubes[name] = group / f"{group.name}.nc"
+            write_cube(members, cubes[name], times=_times(members))
+        return cubes
+
+
+def _merged(parts: Mapping[str, xarray.Dataset]) -> xarray.Dataset:
+    """Put cubes side by side; of layers with the same name, each is named after its product."""
+    import xarray
+
+    count = Counter(str(name) for part in parts.values() for name in part.data_vars)
+    count["crs"] = 1  # the same in all: they are on one grid
+    renamed = []
+    for name, part in parts.items():
+        twice = [str(one) for one in part.data_vars if count[str(one)] > 1]
+        names = {one: name if name.endswith(one) else f"{name}.{one}" for one in twice}
+        renamed.append(part.rename(names).set_coords("crs"))
+    return xarray.merge(renamed, join="outer", compat="override", combine_attrs="drop_conflicts")
+
+
+def _date(name: str) -> str:
+    """Return the date in a file's name, such as 2012-04-14 or 2012-04; "" if there is none."""
+    last = PurePosixPath(name).stem.rpartition(".")[2]
+    return last if _DATE.fullmatch(last) else ""
+
+
+def _times(paths: Iterable[Path]) -> list[datetime] | None:
+    """Return the dates that the names of files have, or None if one has none.
+
+    The layers of a day are of one date then, even if their granules started at different times.
+    """
+    dates = [_date(path.name) for path in paths]
+    if not all(dates):
+        return None
+    return [datetime.fromisoformat(f"{date}-01-01"[:10]).replace(tzinfo=UTC) for date in dates]

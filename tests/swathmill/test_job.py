@@ -1,0 +1,114 @@
+"""A request held by a Python program: submitted, watched, downloaded and opened in xarray."""
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from portal.core import tokens
+from swathmill import Client, Job, read_raster
+from swathmill.client import RequestStatus
+from swathmill.errors import ArgumentError, JobFailedError
+from tasks.model.model import RequestState
+from tests.portal.scripted import (
+    SECRET,
+    ScriptedManager,
+    live_portal,
+    live_runtime,
+    put_result,
+    raster_bytes,
+    set_row,
+    settings,
+)
+from tests.portal.submissions import DOCUMENT, submitted
+
+ADA = "ada@example.org"
+DATES = ("2012-01-01", "2012-01-09", "2012-01-17")
+
+
+@pytest.fixture(scope="module")
+def complete(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Job]:
+    """A complete request of two products that have a layer of the same name."""
+    runtime = live_runtime()
+    folder = tmp_path_factory.mktemp("rasters")
+    with live_portal(runtime, settings()) as portal:
+        token = tokens.issue(SECRET, ADA, tokens.Role.SCIENTIST)
+        job = Client(url=portal.url, token=token).submit(DOCUMENT)
+        for output, dates in (
+            ("MCD15A2.005/Lai_1km", DATES),
+            ("MOD15A2.005/Lai_1km", DATES[:1]),
+            ("MCD15A2.005/Fpar_1km", DATES[1:]),
+        ):
+            for number, date in enumerate(dates):
+                data = raster_bytes(folder, number)
+                put_result(runtime, job.id, output, f"{output.replace('/', '.')}.{date}.tif", data)
+        set_row(runtime, job.id, state=RequestState.COMPLETE, ended=runtime.clock.now())
+        yield job
+
+
+def test_a_request_is_submitted_watched_and_opened(tmp_path: Path) -> None:
+    runtime = live_runtime()
+    manager = ScriptedManager(runtime, tmp_path)
+    with live_portal(runtime, settings()) as portal, manager.running():
+        token = tokens.issue(SECRET, ADA, tokens.Role.SCIENTIST)
+        seen: list[RequestStatus] = []
+        job = Client(url=portal.url, token=token).submit(DOCUMENT).watch(seen.append)
+        assert job.state is RequestState.COMPLETE
+        assert seen[-1] == job.status
+        assert len(job.download(tmp_path / "out")) == len(job.results()) == 3
+
+
+def test_layers_become_variables_over_time_in_physical_units(complete: Job, tmp_path: Path) -> None:
+    opened = complete.to_xarray()
+    # The sample rasters all say that they are of Lai_1km.
+    names = {"MCD15A2.005.Lai_1km", "MOD15A2.005.Lai_1km", "Fpar_1km.Lai_1km"}
+    assert set(opened.data_vars) == names
+    assert [str(time)[:10] for time in opened.time.values] == list(DATES)
+    first = next(path for path in complete.download(tmp_path) if f"Lai_1km.{DATES[0]}" in path.name)
+    np.testing.assert_allclose(
+        opened["MCD15A2.005.Lai_1km"][0], read_raster(first).values(0), equal_nan=True
+    )
+    assert np.isnan(opened["Fpar_1km.Lai_1km"][0]).all(), "it has no such date"
+    assert "crs" in opened.coords
+
+
+def test_layers_and_dates_are_chosen_and_files_kept(complete: Job, tmp_path: Path) -> None:
+    chosen = complete.to_xarray(["Fpar_1km"], since=DATES[2], folder=tmp_path)
+    assert (set(chosen.data_vars), chosen.sizes["time"]) == ({"Lai_1km"}, 1)
+    assert len(list(tmp_path.rglob("*.tif"))) == 1
+    assert len(complete.download(tmp_path, until="2012-01-08")) == 2
+    with pytest.raises(ArgumentError, match="no finished raster"):
+        complete.to_xarray(["Nothing"])
+
+
+@pytest.mark.parametrize(
+    ("state", "says"),
+    [
+        (RequestState.FAILED, "failed. no granule"),
+        (RequestState.CANCELLED, "cancelled. no granule"),
+        (RequestState.HELD, "waits for confirmation. no granule"),
+    ],
+)
+def test_a_request_without_results_ends_the_watch(state: RequestState, says: str) -> None:
+    runtime = live_runtime()
+    name = submitted(runtime)
+    with live_portal(runtime, settings()) as portal:
+        token = tokens.issue(SECRET, ADA, tokens.Role.SCIENTIST)
+        job = Client(url=portal.url, token=token).job(name)
+        change = threading.Timer(
+            0.2, set_row, (runtime, name), {"state": state, "message": "no granule."}
+        )
+        change.start()
+        with pytest.raises(JobFailedError, match=says):
+            job.watch()
+        change.join()
+
+
+def test_address_and_token_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SWATHMILL_PORTAL_URL", "https://portal.example.org")
+    monkeypatch.setenv("SWATHMILL_TOKEN", "the-token")
+    client = Client()
+    assert (client.url, client.token) == ("https://portal.example.org", "the-token")
+    assert "the-token" not in repr(client)
