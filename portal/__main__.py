@@ -5,13 +5,16 @@ import sys
 import threading
 
 import uvicorn
+from fastapi import FastAPI
 
 from portal.app import create_app
+from portal.web.context import Portal
 from processes.ready import say_ready
 from tasks.errors import StoreError
 from tasks.run import exits, logs
 from tasks.run.connect import SettingMissingError, connect
-from tasks.settings import WrongSettingError, read_settings
+from tasks.settings import Settings, WrongSettingError, read_settings
+from tasks.tables.runtime import Runtime
 
 _GRACE_SECONDS = 5
 
@@ -22,7 +25,7 @@ def main() -> int:
         settings = read_settings()
         logs.configure(settings.log_level, process="portal")
         runtime = connect(settings)
-        app = create_app(settings, runtime)
+        app = _observed(settings, runtime) if settings.probe_port else create_app(settings, runtime)
     except (ValueError, WrongSettingError, SettingMissingError) as error:
         sys.stderr.write(f"The portal cannot start: {error}\n")
         return exits.CONFIGURATION
@@ -42,6 +45,19 @@ def main() -> int:
     server = _Server(config, stopping=app.state.portal.stopping)
     server.run()
     return 0 if server.started else exits.UNAVAILABLE
+
+
+def _observed(settings: Settings, runtime: Runtime) -> FastAPI:
+    """Build the portal, and answer probes. Raises ValueError and WrongSettingError."""
+    # Only where it is used: it takes part of the time in which a process starts.
+    from portal.core.metrics import PortalMetrics
+    from tasks.run.probes import serve_probes
+
+    metrics = PortalMetrics()
+    app = create_app(settings, runtime, metrics.count)
+    portal: Portal = app.state.portal
+    serve_probes(settings, metrics.told(portal.manager, portal.stopping))
+    return app
 
 
 class _Server(uvicorn.Server):

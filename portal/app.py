@@ -18,6 +18,7 @@ from portal.core.results import ResultIndex
 from portal.core.sending import Compressed, OpenToPages, Unchanged
 from portal.core.sign_in_mail import SignInDesk
 from portal.core.stac import StacIndex
+from portal.core.traffic import Counting, Traffic
 from portal.web import (
     api,
     docs_page,
@@ -104,8 +105,10 @@ _ROUTERS = (
 )
 
 
-def create_app(settings: Settings, runtime: Runtime) -> FastAPI:
-    """Build the portal over the given services.
+def create_app(
+    settings: Settings, runtime: Runtime, count: Counting = lambda *_call: None
+) -> FastAPI:
+    """Build the portal over the given services; `count` is told of each call.
 
     Raises ValueError for a secret too short to sign with.
     """
@@ -151,6 +154,7 @@ def create_app(settings: Settings, runtime: Runtime) -> FastAPI:
     app.add_middleware(Compressed)
     app.add_middleware(OpenToPages)
     app.add_middleware(_Headers)
+    app.add_middleware(Traffic, count=count)
 
     def error_page(request: Request, problem: Problem) -> Response:
         try:

@@ -18,6 +18,7 @@ from reprojection.read.outline import read_layers
 from service_manager.leader.lease_keeper import beside_rounds
 from service_manager.leader.manager import Manager, SendError
 from service_manager.leader.service import serve
+from service_manager.leader.watch import Watch
 from service_manager.options import ManagerOptions
 from service_manager.planner.plan_stream import PlanStream
 from service_manager.plans.plan_jobs import COLLECT
@@ -32,9 +33,11 @@ from tasks.model.packages import Packages
 from tasks.request.document import Request
 from tasks.run import exits, logs
 from tasks.run.connect import SettingMissingError, connect
+from tasks.run.probes import serve_probes
 from tasks.run.sources import open_sources
-from tasks.settings import WrongSettingError, read_settings
+from tasks.settings import Settings, WrongSettingError, read_settings
 from tasks.tables.package_operations import ExactPackages
+from tasks.tables.runtime import Runtime
 
 
 def main() -> int:
@@ -51,6 +54,7 @@ def main() -> int:
         reader = ReadingProcess()
         index = IndexFile.take(settings.data_dir)
         archive = open_sources(settings, index.path, reader.read_outline)
+        watch = _watched(settings, runtime)
     except (WrongSettingError, SettingMissingError, SourcesSettingError) as error:
         sys.stderr.write(f"The service manager cannot start: {error}\n")
         return exits.CONFIGURATION
@@ -90,7 +94,16 @@ def main() -> int:
 
     def make(epoch: int) -> Manager:
         return Manager(
-            runtime, options, planned, send, epoch, planners.submit, send_to, scale, sender.recall
+            runtime,
+            options,
+            planned,
+            send,
+            epoch,
+            planners.submit,
+            send_to,
+            scale,
+            sender.recall,
+            watch.hears,
         )
 
     keep = beside_rounds(runtime.clock, options.lease)
@@ -99,7 +112,7 @@ def main() -> int:
         postman.tick()
         teller.tick()
 
-    serve(runtime, options, make, stop, each=each, keep=keep)
+    serve(runtime, options, make, stop, each=each, keep=keep, watch=watch)
     planners.shutdown(wait=False, cancel_futures=True)
     looking.shutdown(wait=False, cancel_futures=True)
     postman.close(10.0)
@@ -107,6 +120,18 @@ def main() -> int:
     index.close()
     log.info("stopped")
     return 0
+
+
+def _watched(settings: Settings, runtime: Runtime) -> Watch:
+    """Answer probes where the settings ask for it. Raises WrongSettingError."""
+    if not settings.probe_port:
+        return Watch()
+    # Only where it is used: it takes part of the time in which a process starts.
+    from service_manager.leader.metrics import ManagerMetrics
+
+    metrics = ManagerMetrics(runtime.clock, settings.lease_seconds)
+    serve_probes(settings, metrics.told())
+    return metrics
 
 
 if __name__ == "__main__":

@@ -23,8 +23,8 @@ class Settings(BaseSettings):
     storage: SecretStr = Field(
         SecretStr(""),
         description="`file:` and a folder's absolute path (the storage of one machine); or an "
-        "Azure Storage connection string, or the account's name when the process has a managed "
-        "identity.",
+        "Azure Storage connection string; or, when the process has a managed identity, the "
+        "account's name or addresses: `BlobEndpoint=...;QueueEndpoint=...;TableEndpoint=...`.",
     )
     redis_url: SecretStr = Field(
         SecretStr(""), description="Redis, which carries Celery's messages."
@@ -68,6 +68,13 @@ class Settings(BaseSettings):
     portal_url: str = Field("http://127.0.0.1:8000", description="The portal's public address.")
     portal_host: str = Field("127.0.0.1", description="Address the portal binds to.")
     portal_port: int = Field(8000, ge=0, le=65535, description="Port the portal binds to.")
+    probe_host: str = Field("127.0.0.1", description="Address at which a process tells how it is.")
+    probe_port: int = Field(
+        0,
+        ge=0,
+        le=65535,
+        description="Port of its `/livez`, `/readyz` and `/metrics`; 0: none.",
+    )
     secret: SecretStr = Field(
         SecretStr(""),
         description="Key that signs sign-in links and sessions; at least 32 characters.",

@@ -44,7 +44,7 @@ class Attempts:
         self._leaving = Leaving(options.scale_in)
         self._statistics: dict[str, history.ClassStatistics] = {}
         self._statistics_due = 0.0
-        self._workers: list[workers.WorkerRow] = []
+        self.workers: tuple[workers.WorkerRow, ...] = ()  # that beat, at the last look
         self._strays: dict[str, int] = {}  # beats that listed a claim nobody knows
 
     def look(self) -> bool:
@@ -55,7 +55,7 @@ class Attempts:
             self._statistics_due = now + self._options.sweep
         found = workers.list_workers(self._store)
         self._monitor.hear(found, now)
-        self._workers = found
+        self.workers = tuple(one for one in found if not self._monitor.lost(one.name, now))
         self._forget(found, now)
         self._strays_of(found, now)
         for running in self._cache.running.values():
@@ -76,9 +76,8 @@ class Attempts:
     def scale_in(self, wanted: int) -> None:
         """Tell the workers to leave that are more than the slots wanted. Raises StoreError."""
         now = self._clock.monotonic()
-        beating = [w for w in self._workers if not self._monitor.lost(w.name, now)]
         running = Counter(running.worker for running in self._cache.running.values())
-        for worker in self._leaving.choose(beating, running, wanted, now):
+        for worker in self._leaving.choose(self.workers, running, wanted, now):
             log.info("worker told to leave", worker=worker.name, wanted=wanted)
             workers.order_leave(self._store, self._clock, worker.name, worker.started)
 

@@ -25,6 +25,7 @@ class Leadership:
         self._renewed = 0.0
         self.epoch = 0
         self.wanted_slots = 0  # told with each renewal
+        self.confirmed = runtime.clock.monotonic()  # when the row was last read or written
 
     def acquire(self) -> bool:
         """Try to become the acting manager; call again until it does. Raises StoreError."""
@@ -111,3 +112,4 @@ class Leadership:
             return old if new == old else replace(new, renewed=now)
 
         manager_lease.change(self._runtime, stamped)
+        self.confirmed = self._runtime.clock.monotonic()

@@ -32,6 +32,7 @@ from tasks.model.model import State
 from tasks.model.task_keys import SHARDS, shard
 from tasks.tables.runtime import Runtime
 from tasks.tables.task_rows import CompletionEvent
+from tasks.tables.workers import WorkerRow
 
 log = structlog.get_logger("manager")
 
@@ -41,6 +42,7 @@ PREPARING = 2.0  # seconds between two writings of how far planning and writing 
 Send = Callable[[Sequence[str]], None]
 Recall = Callable[[], Sequence[str]]
 SendTo = Callable[[Sequence[str], str], None]
+Heard = Callable[[Sequence[CompletionEvent]], None]
 
 
 class SendError(Exception):
@@ -53,7 +55,7 @@ class Manager:
     `send` wakes a worker for a batch of keys and raises SendError when it cannot; `send_to` wakes a
     worker of one host, and without it no host is preferred. `recall` takes back all messages that
     no slot has taken, and returns their keys. `plan` is the planner. `scale` tells autoscalers how
-    many slots are wanted.
+    many slots are wanted. `heard` is told of attempts that ended.
     """
 
     def __init__(
@@ -67,6 +69,7 @@ class Manager:
         send_to: SendTo | None = None,
         scale: Callable[[int], None] = lambda _wanted: None,
         recall: Recall = tuple,
+        heard: Heard = lambda _events: None,
     ) -> None:
         self._runtime = runtime
         self._clock = runtime.clock
@@ -74,6 +77,7 @@ class Manager:
         self._send_to = send_to
         self._scale = scale
         self._recall = recall
+        self._heard = heard
         self._wanted = WantedSlots(options)
         self.wanted_slots = options.scale_least
         self.cache = ManagerCache()
@@ -146,6 +150,16 @@ class Manager:
                 log.warning("tried again in the next round", concern=name, error=str(error))
         return busy
 
+    @property
+    def ready(self) -> int:
+        """Tasks that a slot may take."""
+        return sum(self._dispatch.backlog(self.cache).values())
+
+    @property
+    def workers(self) -> Sequence[WorkerRow]:
+        """The workers, as they beat when they were last looked at."""
+        return self._attempts.workers
+
     def close(self) -> None:
         """Let go of plans that are made beside the rounds."""
         self._lifecycle.close()
@@ -177,6 +191,7 @@ class Manager:
         if LOOK in keys:
             self._due.pop("requests", None)
         result = self._events.run()
+        self._heard([event for event in result.ended if event.number])
         for event in result.ended:
             self._ended(event)
         for event in result.returned:

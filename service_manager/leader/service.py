@@ -8,6 +8,7 @@ import structlog
 from service_manager.leader.leadership import Leadership
 from service_manager.leader.lease_keeper import Keep, Turn, between_rounds
 from service_manager.leader.manager import Manager
+from service_manager.leader.watch import Watch
 from service_manager.options import ManagerOptions
 from tasks.errors import FencedError, StoreError
 from tasks.tables import request_operations
@@ -25,21 +26,23 @@ def serve(
     stop: threading.Event,
     each: Callable[[], None] = lambda: None,
     keep: Keep = between_rounds,
+    watch: Watch | None = None,
 ) -> None:
     """Run until `stop` is set.
 
     `each` is called once in every round while this process acts. `keep` says how the lease is
-    renewed.
+    renewed. `watch` is told of each round.
     """
+    seen = watch or Watch()
     leadership = Leadership(runtime, options.lease)
     while not stop.is_set():
-        if not _wait(leadership, options, stop):
+        if not _wait(leadership, options, stop, seen):
             return
         log.info("acting", epoch=leadership.epoch)
         try:
             with keep(leadership) as turn:
                 request_operations.complete_lists(runtime)
-                _act(turn, leadership, make(leadership.epoch), runtime, options, stop, each)
+                _act(turn, leadership, make(leadership.epoch), runtime, options, stop, each, seen)
         except FencedError as error:
             log.warning("standing by", reason=str(error))
         except StoreError as error:
@@ -48,7 +51,12 @@ def serve(
     _release(leadership)
 
 
-def _wait(leadership: Leadership, options: ManagerOptions, stop: threading.Event) -> bool:
+def _wait(
+    leadership: Leadership,
+    options: ManagerOptions,
+    stop: threading.Event,
+    watch: Watch,
+) -> bool:
     told = False
     while not stop.is_set():
         try:
@@ -60,6 +68,7 @@ def _wait(leadership: Leadership, options: ManagerOptions, stop: threading.Event
             if not told:
                 log.info("standing by: another manager acts")
             told = True
+        watch.stands_by(leadership)
         stop.wait(min(1.0, options.lease / 10))
     return False
 
@@ -72,13 +81,17 @@ def _act(
     options: ManagerOptions,
     stop: threading.Event,
     each: Callable[[], None],
+    watch: Watch,
 ) -> None:
+    clock = runtime.clock
     try:
         while not stop.is_set():
             turn()
+            began = clock.monotonic()
             busy = manager.tick()
             leadership.wanted_slots = manager.wanted_slots
             each()
+            watch.acts(leadership, manager, clock.monotonic() - began)
             if not busy and not stop.is_set():
                 runtime.wakeups.wait(stop, options.tick)
     finally:

@@ -309,6 +309,14 @@ class Stack:
             env |= {"SWATHMILL_SMTP_USER": "", "SWATHMILL_SMTP_TLS": "none"}
         return env
 
+    def _probe_port(self, name: str) -> Mapping[str, str]:
+        """Give each process a port of its own, from the one of the settings on."""
+        first = self._options.settings.probe_port
+        probed = ("portal", *self.manager_names, *self.worker_names)
+        if not first or name not in probed:
+            return {}
+        return {"SWATHMILL_PROBE_PORT": str(first + probed.index(name))}
+
     def _service(
         self,
         name: str,
@@ -323,7 +331,7 @@ class Stack:
             ChildSpec(
                 name=name,
                 argv=(sys.executable, "-P", "-m", module, *arguments),
-                env={**env, "PYTHONUNBUFFERED": "1"},
+                env={**env, **self._probe_port(name), "PYTHONUNBUFFERED": "1"},
                 log=self._options.folder.log(name),
                 says_ready=says_ready,
                 forks=(_FORKED[module], *arguments) if module in _FORKED else (),

@@ -64,7 +64,7 @@ def fetch(archive: Archive, spec: CollectSpec, context: Context, path: Path) -> 
     partials = Partials(settings.data_dir / "downloads", int(settings.partial_gb * _GB))
     aside = context.scratch / "fetching"
     aside.mkdir(exist_ok=True)
-    with partials.place(spec.key, aside) as folder:
+    with context.spent.fetch(), partials.place(spec.key, aside) as folder:
         fetched = archive.fetch(_record(spec), folder / path.name, _progress(context, spec))
         shutil.move(fetched.path, path)
 

@@ -1,7 +1,9 @@
 """The surroundings of a phase: its inputs as local files, its folder, and where results go."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from socket import gethostname
 
@@ -16,6 +18,32 @@ from worker.files.cache import Cache
 from worker.sandbox.sandbox import Tier
 
 Tell = Callable[[float, str], None]
+
+
+@dataclass
+class Spent:
+    """The seconds of an attempt that went into fetching and storing; it computes in the others."""
+
+    fetching: float = 0.0
+    storing: float = 0.0
+
+    @contextmanager
+    def fetch(self) -> Iterator[None]:
+        """Count what is done meanwhile as fetching."""
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            self.fetching += time.monotonic() - began
+
+    @contextmanager
+    def store(self) -> Iterator[None]:
+        """Count what is done meanwhile as storing."""
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            self.storing += time.monotonic() - began
 
 
 @dataclass(kw_only=True)
@@ -46,6 +74,8 @@ class Context:
         """Note what a package's run has used."""
         self.used = used
 
+    spent: Spent = field(default_factory=Spent)
+
     def fetch_inputs(self, until: float = 0.5) -> dict[int, tuple[Path, ...]]:
         """Fetch all inputs as verified local files, by input index and in their order.
 
@@ -62,7 +92,8 @@ class Context:
         for n, (index, files) in enumerate(sorted(self.inputs.items())):
             self.tell(until * n / len(self.inputs), f"fetching input {n + 1} of {len(self.inputs)}")
             try:
-                fetched[index] = tuple(self._fetch(index, file) for file in files)
+                with self.spent.fetch():
+                    fetched[index] = tuple(self._fetch(index, file) for file in files)
             except BlobMissingError as error:
                 lost[index] = error
             except CorruptBlobError as error:
@@ -116,7 +147,8 @@ class Context:
         a raster's share of pixels with a value.
         """
         name = artifact_name(self.key, self.claim, path.name)
-        stored = self.blobs.put_file(container, name, path)
+        with self.spent.store():
+            stored = self.blobs.put_file(container, name, path)
         file = ArtifactFile(
             name=path.name,
             blob=f"{container}/{name}",

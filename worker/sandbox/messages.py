@@ -49,7 +49,14 @@ class Progress(_Message):
     note: str = ""
 
 
-class Succeeded(_Message):
+class _Outcome(_Message):
+    """How an attempt ended: `fetching` and `storing` are the seconds that it spent on that."""
+
+    fetching: float = 0.0
+    storing: float = 0.0
+
+
+class Succeeded(_Outcome):
     """The artifact is in storage."""
 
     kind: Literal["succeeded"] = "succeeded"
@@ -57,7 +64,7 @@ class Succeeded(_Message):
     used: RunUse | None = None
 
 
-class Failed(_Message):
+class Failed(_Outcome):
     """The attempt failed.
 
     `log` is the traceback if it helps. `asked` is the delay in seconds that a server asked for,

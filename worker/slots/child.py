@@ -21,7 +21,7 @@ from tasks.storage.blobs import Blobs
 from tasks.storage.file_blobs import FileBlobs
 from worker.files.cache import Cache
 from worker.phases.collect import collect
-from worker.phases.context import Context, Tell
+from worker.phases.context import Context, Spent, Tell
 from worker.phases.cube import cube
 from worker.phases.group import group
 from worker.phases.mosaic import mosaic
@@ -80,6 +80,7 @@ def perform(
     job: Job, given: ChildSettings, tell: Tell, blobs: Callable[[], Blobs]
 ) -> Succeeded | Failed:
     """Do the job and return its outcome; every exception becomes a failure with its category."""
+    spent = Spent()
     context: Context | None = None
     try:
         storage = blobs()
@@ -94,11 +95,13 @@ def perform(
             cache=None if local else Cache(given.cache, int(given.settings.cache_gb * _GB)),
             tell=tell,
             sandbox=given.sandbox,
+            spent=spent,
         )
-        return Succeeded(files=make(job, context), used=context.used)
+        files = make(job, context)
     except Exception as error:  # noqa: BLE001 - here exceptions become categories
-        failed = _failed(classify(error), job.scratch)
+        failed = _failed(classify(error), job.scratch, spent)
         return failed.model_copy(update={"used": context.used}) if context else failed
+    return Succeeded(files=files, used=context.used, fetching=spent.fetching, storing=spent.storing)
 
 
 def make(job: Job, context: Context) -> tuple[ArtifactFile, ...]:
@@ -122,7 +125,7 @@ def _is_full(folder: Path) -> bool:
     return shutil.disk_usage(folder).free < _FULL
 
 
-def _failed(diagnosis: Diagnosis, scratch: Path) -> Failed:
+def _failed(diagnosis: Diagnosis, scratch: Path, spent: Spent) -> Failed:
     category = diagnosis.category
     if category is Category.UNKNOWN and _is_full(scratch):
         # GDAL and HDF report a full disk in many different ways.
@@ -133,4 +136,6 @@ def _failed(diagnosis: Diagnosis, scratch: Path) -> Failed:
         message=diagnosis.message,
         asked=diagnosis.asked,
         healing=diagnosis.healing,
+        fetching=spent.fetching,
+        storing=spent.storing,
     )

@@ -31,6 +31,7 @@ class Heartbeat:
 
     def __post_init__(self) -> None:
         self._log = structlog.get_logger("worker")
+        self.turned = self.runtime.clock.monotonic()  # the latest try to beat
 
     def start(self) -> None:
         """Beat once, so that the worker is known before it claims; then continue in the background.
@@ -87,6 +88,7 @@ class Heartbeat:
 
     def _beat_on(self) -> None:
         while not self._stop.wait(self.every):
+            self.turned = self.runtime.clock.monotonic()
             one = threading.Thread(target=self._try, name="beat", daemon=True)
             one.start()
             one.join(self.supervisor.lease.deadline)

@@ -90,6 +90,11 @@ def main() -> int:
         every=settings.heartbeat_seconds,
     )
     log = structlog.get_logger("worker")
+    try:
+        _answer_probes(supervisor, heartbeat)
+    except WrongSettingError as error:
+        sys.stderr.write(f"The worker cannot start: {error}\n")
+        return exits.CONFIGURATION
     removed = scratch.clean()
     try:
         children.fill()
@@ -102,6 +107,19 @@ def main() -> int:
         children.close()
         scratch.close()
         log.info("worker ended")
+
+
+def _answer_probes(supervisor: Supervisor, heartbeat: Heartbeat) -> None:
+    """Answer probes where the settings ask for it. Raises WrongSettingError."""
+    if not supervisor.settings.probe_port:
+        return
+    # Only where it is used: it takes part of the time in which a process starts.
+    from tasks.run.probes import serve_probes
+    from worker.slots.metrics import WorkerMetrics
+
+    metrics = WorkerMetrics()
+    supervisor.heard = metrics.hears
+    serve_probes(supervisor.settings, metrics.told(supervisor, heartbeat))
 
 
 def _refuse_without_kernels() -> None:
@@ -146,6 +164,7 @@ class _Pulse(bootsteps.StartStopStep):  # type: ignore[misc]
         if self.supervisor.leaving and not self.supervisor.busy():
             self.supervisor.leaving = False
             os.kill(os.getpid(), signal.SIGTERM)  # as a platform asks a worker to end
+        self.supervisor.looked = self.supervisor.runtime.clock.monotonic()
         taking = consumer.task_consumer
         if taking is None:
             return

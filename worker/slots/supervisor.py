@@ -6,7 +6,7 @@ or is held, or when the batch takes long: other slots may be idle.
 
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
@@ -15,7 +15,7 @@ import structlog
 
 from tasks.errors import StoreError
 from tasks.model.categories import Category
-from tasks.model.model import ArtifactFile, RunUse, State
+from tasks.model.model import ArtifactFile, Phase, RunUse, State
 from tasks.run.classify import Diagnosis, classify, classify_exit
 from tasks.settings import Settings
 from tasks.tables import protocol, task_table
@@ -44,12 +44,22 @@ class AttemptOrder(Enum):
     HAND_BACK = "hand back"  # the worker is shutting down
 
 
+@dataclass(frozen=True, kw_only=True)
+class EndedAttempt:
+    """An attempt that ended; `parts` are the seconds of wait, fetch, compute and store."""
+
+    phase: Phase
+    outcome: str
+    parts: Mapping[str, float]
+
+
 @dataclass(kw_only=True)
 class _Slot:
     """One running attempt. `child` is None until it is started."""
 
     claimed: Claimed
     since: float  # monotonic
+    waited: float  # seconds between the claim and the begin
     started: float  # POSIX
     child: AttemptProcess | None = None
     progress: float = 0.0
@@ -63,6 +73,18 @@ class _Slot:
         elif isinstance(message, Succeeded | Failed):
             self.report = message
 
+    def parts(self, duration: float) -> dict[str, float]:
+        """Say where the time went: what was neither fetching nor storing was computing."""
+        fetching, storing = 0.0, 0.0
+        if self.report is not None:
+            fetching, storing = self.report.fetching, self.report.storing
+        return {
+            "wait": self.waited,
+            "fetch": fetching,
+            "compute": max(0.0, duration - fetching - storing),
+            "store": storing,
+        }
+
 
 @dataclass(frozen=True, kw_only=True)
 class _Ended:
@@ -71,6 +93,7 @@ class _Ended:
     at: float  # monotonic
     claimed: Claimed
     end: protocol.End
+    parts: Mapping[str, float]
     log: structlog.stdlib.BoundLogger
 
 
@@ -107,6 +130,7 @@ class Supervisor:
     name: str
     scratch: Scratch
     start: Callable[[Job], AttemptProcess]
+    heard: Callable[[EndedAttempt], None] = lambda _ended: None
     draining: bool = False
     leaving: bool = False  # the manager wants it to end when it runs nothing
     hold: Hold = Hold.NONE
@@ -115,6 +139,7 @@ class Supervisor:
 
     def __post_init__(self) -> None:
         self._log = structlog.get_logger("worker")
+        self.looked = self.runtime.clock.monotonic()  # at the queue
         self.lease = Lease(self.runtime.clock, self.settings.lease_seconds)
         self._policy = RetryPolicy(
             budget=self.settings.retry_budget,
@@ -170,14 +195,17 @@ class Supervisor:
             if not batch.waiting or self._stops(batch):
                 return None
             claimed = batch.waiting.popleft()
-            slot = _Slot(claimed=claimed, since=clock.monotonic(), started=clock.now())
+            now = clock.monotonic()
+            slot = _Slot(claimed=claimed, since=now, waited=now - batch.since, started=clock.now())
             batch.in_hand = slot
             batch.begun += 1
         return slot
 
     def _run_one(self, batch: _Batch, slot: _Slot) -> None:
         task = slot.claimed.task
-        log = self._log.bind(task=task.key, attempt=task.attempt, claim=task.claim)
+        log = self._log.bind(
+            request=task.sponsor, task=task.key, attempt=task.attempt, claim=task.claim
+        )
         log.info("attempt started", task_class=task.task_class)
         ended = self._ended(slot, self._run(slot), log)
         with self._lock:
@@ -391,7 +419,15 @@ class Supervisor:
             healing=diagnosis.healing if diagnosis else 0,
             first=slot.claimed.task,
         )
-        return _Ended(at=clock.monotonic(), claimed=slot.claimed, end=ended, log=log)
+        told = EndedAttempt(
+            phase=slot.claimed.task.phase,
+            outcome=attempt.category.value if attempt.category else "success",
+            parts=slot.parts(attempt.duration),
+        )
+        self.heard(told)
+        return _Ended(
+            at=clock.monotonic(), claimed=slot.claimed, end=ended, parts=told.parts, log=log
+        )
 
     def _write(self, batch: _Batch) -> None:
         """Write what has ended into the table; retry for minutes while it is unreachable."""
@@ -428,6 +464,7 @@ def _report(one: _Ended, *, own: bool) -> None:
         "attempt ended" if own else "attempt fenced",
         outcome=attempt.category.value if attempt.category else "success",
         seconds=round(attempt.duration, 3),
+        parts={part: round(seconds, 3) for part, seconds in one.parts.items()},
         peak_memory=attempt.peak_memory,
         message=attempt.message,
     )

@@ -1,0 +1,181 @@
+"""A manager's metrics for Prometheus, and whether it lives; imported only where somebody asks."""
+
+import threading
+from collections import Counter as Tally
+from collections.abc import Sequence
+
+import structlog
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    ProcessCollector,
+    generate_latest,
+)
+
+from service_manager.leader.leadership import Leadership
+from service_manager.leader.manager import Manager
+from service_manager.leader.watch import Watch
+from tasks.run.probes import Told
+from tasks.storage.clock import Clock
+from tasks.tables.task_rows import CompletionEvent
+
+log = structlog.get_logger("manager.fleet")
+
+STUCK = 20.0  # leases without a round after which the process is to be started again
+SILENT = 1.5  # leases without reading or renewing the lease after which it cannot work
+_LOOK = 5.0  # seconds between two counts of what the manager has in hand
+_LINE = 60.0  # seconds between two lines of the log that say so, for alerts that read logs
+_ATTEMPT_SECONDS = (0.1, 0.3, 1, 3, 10, 30, 100, 300, 1000, 3600)
+_ROUND_SECONDS = (0.001, 0.01, 0.1, 0.3, 1, 3, 10, 30)
+
+
+class ManagerMetrics(Watch):
+    """Counts what it is told. Its names are a contract: infra/monitoring reads them."""
+
+    def __init__(self, clock: Clock, lease: float) -> None:
+        self._clock = clock
+        self._lease = lease
+        self._turned = clock.monotonic()
+        self._due = self._line_due = 0.0
+        self._leadership: Leadership | None = None
+        self._lock = threading.Lock()
+        self._registry = registry = CollectorRegistry()
+        ProcessCollector(registry=registry)
+        self._acting = Gauge(
+            "swathmill_manager_acting", "1: it acts; 0: it stands by", [], registry=registry
+        )
+        self._epoch = Gauge(
+            "swathmill_manager_epoch", "Managers that have acted", [], registry=registry
+        )
+        self._silence = Gauge(
+            "swathmill_manager_lease_age_seconds",
+            "Time since the lease was read or renewed",
+            [],
+            registry=registry,
+        )
+        self._silence.set_function(self._age)
+        self._rounds = Histogram(
+            "swathmill_manager_round_seconds",
+            "Time of a round",
+            [],
+            buckets=_ROUND_SECONDS,
+            registry=registry,
+        )
+        self._wanted = Gauge(
+            "swathmill_slots_wanted", "Slots that the fleet should have", [], registry=registry
+        )
+        self._ready = Gauge(
+            "swathmill_tasks_ready", "Tasks that a slot may take", [], registry=registry
+        )
+        self._running = Gauge(
+            "swathmill_attempts_running", "Attempts at work", [], registry=registry
+        )
+        self._requests = Gauge(
+            "swathmill_requests",
+            "Requests that have not ended, by state",
+            ["state"],
+            registry=registry,
+        )
+        self._workers = Gauge(
+            "swathmill_workers", "Workers, by state", ["state"], registry=registry
+        )
+        self._slots = Gauge(
+            "swathmill_slots", "Slots of the workers that beat", [], registry=registry
+        )
+        self._ended = Counter(
+            "swathmill_attempts",
+            "Attempts that ended, by phase and outcome",
+            ["phase", "outcome"],
+            registry=registry,
+        )
+        self._seconds = Histogram(
+            "swathmill_attempt_seconds",
+            "Time of an attempt",
+            ["phase"],
+            buckets=_ATTEMPT_SECONDS,
+            registry=registry,
+        )
+
+    def stands_by(self, leadership: Leadership) -> None:
+        """Note that the process lives, and forget what it had in hand while it acted."""
+        self._turned = self._clock.monotonic()
+        self._leadership = leadership
+        self._acting.set(0)
+        for gauge in (self._wanted, self._ready, self._running, self._slots):
+            gauge.set(0)
+        with self._lock:
+            self._requests.clear()
+            self._workers.clear()
+
+    def acts(self, leadership: Leadership, manager: Manager, seconds: float) -> None:
+        """Note the round, and every few seconds what the manager has in hand."""
+        now = self._turned = self._clock.monotonic()
+        self._leadership = leadership
+        self._rounds.observe(seconds)
+        self._acting.set(1)
+        self._epoch.set(leadership.epoch)
+        if now < self._due:
+            return
+        self._due = now + _LOOK
+        if now >= self._line_due:
+            self._line_due = now + _LINE
+            log.info(
+                "fleet",
+                epoch=leadership.epoch,
+                ready=manager.ready,
+                running=manager.cache.busy,
+                slots=sum(worker.slots for worker in manager.workers),
+                wanted=manager.wanted_slots,
+            )
+        self._wanted.set(manager.wanted_slots)
+        self._ready.set(manager.ready)
+        self._running.set(manager.cache.busy)
+        slots = {worker.name: worker.slots for worker in manager.workers}
+        self._slots.set(sum(slots.values()))
+        with self._lock:
+            _show(
+                self._requests,
+                Tally(live.row.state.value for live in manager.cache.requests.values()),
+            )
+            _show(self._workers, Tally(worker.hold.value or "free" for worker in manager.workers))
+
+    def hears(self, events: Sequence[CompletionEvent]) -> None:
+        """Count the attempts."""
+        for event in events:
+            outcome = event.category.value if event.category else "success"
+            self._ended.labels(event.phase.value, outcome).inc()
+            self._seconds.labels(event.phase.value).observe(event.duration)
+
+    def told(self) -> Told:
+        """Return what the probes tell."""
+        return Told(live=self._dead, ready=self._unready, metrics=self._scrape)
+
+    def _scrape(self) -> bytes:
+        with self._lock:
+            return generate_latest(self._registry)
+
+    def _age(self) -> float:
+        if self._leadership is None:
+            return self._clock.monotonic() - self._turned
+        return self._clock.monotonic() - self._leadership.confirmed
+
+    def _dead(self) -> str:
+        silent = self._clock.monotonic() - self._turned
+        if silent > STUCK * self._lease:
+            return f"no round has ended for {silent:.0f} s"
+        return ""
+
+    def _unready(self) -> str:
+        if self._leadership is None:
+            return "it starts"
+        if self._age() > SILENT * self._lease:
+            return f"storage has not answered for {self._age():.0f} s"
+        return ""
+
+
+def _show(gauge: Gauge, counts: Tally[str]) -> None:
+    gauge.clear()
+    for label, number in counts.items():
+        gauge.labels(label).set(number)

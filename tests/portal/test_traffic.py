@@ -1,0 +1,75 @@
+"""Each call has an id and a line in the log, and is counted, without what is secret in it."""
+
+import threading
+
+import httpx
+import pytest
+import structlog
+from starlette.applications import Starlette
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
+
+from portal.core.metrics import PortalMetrics
+from portal.core.traffic import HEADER, Traffic
+from tasks.storage.clock import ManualClock
+from tasks.tables.manager_lease import ManagerWatch
+from tasks.tables.runtime import Runtime, memory_runtime
+from tests.portal.scripted import LivePortal
+from tests.worker.world import until
+
+
+def test_an_answer_bears_the_callers_id_or_a_new_one(portal: LivePortal) -> None:
+    with portal.client() as client:
+        assert client.get("/livez", headers={HEADER: "trace-0123"}).headers[HEADER] == "trace-0123"
+        made = client.get("/livez").headers[HEADER]
+        assert len(made) == 32
+        odd = client.get("/livez", headers={HEADER: 'x" onload="'}).headers[HEADER]
+        assert len(odd) == 32
+
+
+def test_the_log_names_routes_and_no_tokens(portal: LivePortal) -> None:
+    with structlog.testing.capture_logs() as lines, portal.client() as client:
+        client.get("/sign-in?token=secret-token", headers={HEADER: "trace-0123"})
+        client.get("/requests/none")
+        client.get("/nowhere/secret-token")
+        # The line is written when the answer has gone.
+        until(lambda: len([line for line in lines if line["event"] == "answered"]) == 3)
+    calls = [line for line in lines if line["event"] == "answered"]
+    assert [line["route"] for line in calls] == ["/sign-in", "/requests/{request_id}", "none"]
+    assert [line["status"] for line in calls] == [calls[0]["status"], 404, 404]
+    assert "secret-token" not in str(lines)
+
+
+@pytest.mark.anyio
+async def test_calls_are_counted_by_route_also_those_that_fail() -> None:
+    counted: list[tuple[str, str, int]] = []
+
+    def fails(_request: object) -> PlainTextResponse:
+        raise ValueError("oh")
+
+    app = Traffic(
+        Starlette(routes=[Route("/things/{name}", fails)]),
+        lambda method, route, status, _seconds: counted.append((method, route, status)),
+    )
+    transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)
+    async with httpx.AsyncClient(transport=transport, base_url="http://portal") as client:
+        await client.get("/things/one")
+        await client.get("/static/x.css")
+    assert [(method, status) for method, _, status in counted] == [("GET", 500), ("GET", 404)]
+    assert counted[1][1] == "/static"
+
+
+def test_the_portal_tells_of_calls_and_of_the_manager() -> None:
+    clock = ManualClock()
+    runtime: Runtime = memory_runtime(clock)
+    metrics, stopping = PortalMetrics(), threading.Event()
+    told = metrics.told(ManagerWatch(runtime, 30.0), stopping)
+    metrics.count("GET", "/new", 200, 0.02)
+    text = told.metrics().decode()
+    assert 'swathmill_portal_calls_total{method="GET",route="/new",status="200"} 1.0' in text
+    assert "swathmill_portal_manager_acts 1.0" in text
+    clock.sleep(50.0)
+    assert "swathmill_portal_manager_acts 0.0" in told.metrics().decode()
+    assert told.ready() == ""
+    stopping.set()
+    assert told.ready() == "it stops"
