@@ -37,6 +37,7 @@ COMMANDS = {
     "backup": ("export", "restore"),
     "storage": ("storage",),
     "doctor": ("doctor",),
+    "deploy": ("deploy",),
 }
 """The modules of `swathmill.commands`, in the order of the help, and the commands of each."""
 

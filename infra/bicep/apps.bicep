@@ -6,7 +6,7 @@ param identityId string
 param clientId string
 param workspaceName string
 param appSubnetId string
-param storageAccount string
+param storage string
 param vaultUri string
 param redisHost string
 param redisPort int
@@ -15,26 +15,32 @@ param redisKeySecretUri string
 param smtpHost string
 param smtpPort int
 param smtpUser string
+param smtpTls string
 param mailFrom string
 param archiveServer string
 param archiveShare string
 param archiveUrl string
 param sources string
+param leastWorkers int
 param mostWorkers int
 param managers int
 param registryServer string
 
 @description('Attempts one worker replica runs at once; it has as many processors.')
-param slots int = 2
+param slots int
+
+@description('Further settings by name, as in {SWATHMILL_RESULT_DAYS: 60}; docs/settings.md lists all.')
+param settings object
 
 var portalName = '${name}-portal'
 var portalPort = 8000
+var probePort = 8001
 
 resource workspace 'Microsoft.OperationalInsights/workspaces@2023-09-01' existing = {
   name: workspaceName
 }
 
-resource appEnvironment 'Microsoft.App/managedEnvironments@2024-03-01' = {
+resource appEnvironment 'Microsoft.App/managedEnvironments@2025-01-01' = {
   name: '${name}-env'
   location: location
   properties: {
@@ -122,109 +128,111 @@ var mailSecrets = [
 
 var archiveFolder = empty(archiveServer) ? archiveUrl : '/archive'
 
-// Named as in the class Settings and in docker-compose.yml; AZURE_CLIENT_ID tells Azure's SDKs which
-// identity to use.
-var settings = [
-  {
-    name: 'AZURE_CLIENT_ID'
-    value: clientId
-  }
-  {
-    name: 'SWATHMILL_DATA_DIR'
-    value: '/data'
-  }
-  {
-    name: 'SWATHMILL_STORAGE'
-    value: storageAccount
-  }
+// What may be set otherwise by the parameter `settings`. A replica of two processors has 8 GiB of disk: the
+// cache with unpacked packages may take 2.5 GB, downloads that were cut 0.5 GB, and the two attempts the rest.
+var defaults = {
+  SWATHMILL_PORTAL_URL: portalUrl
+  SWATHMILL_ATTEMPT_MEMORY_GB: '1.8'
+  SWATHMILL_CACHE_GB: '2'
+  SWATHMILL_PARTIAL_GB: '0.5'
+  SWATHMILL_GRACE_SECONDS: '540'
+  SWATHMILL_MAX_TASKS: '2000000'
+  SWATHMILL_LOG_LEVEL: 'info'
+  SWATHMILL_SANDBOX: 'limits' // a container of Container Apps can make no namespaces
+}
+// What the template knows. AZURE_CLIENT_ID tells Azure's SDKs which identity to use.
+var known = {
+  AZURE_CLIENT_ID: clientId
+  SWATHMILL_DATA_DIR: '/data'
+  SWATHMILL_STORAGE: storage
+  SWATHMILL_ARCHIVE: archiveFolder
+  SWATHMILL_SOURCES: sources
+  SWATHMILL_PORTAL_HOST: '0.0.0.0'
+  SWATHMILL_PORTAL_PORT: string(portalPort)
+  SWATHMILL_PROBE_HOST: '0.0.0.0'
+  SWATHMILL_PROBE_PORT: string(probePort)
+  SWATHMILL_SLOTS: string(slots)
+}
+var mailServer = {
+  SWATHMILL_SMTP_PORT: string(smtpPort)
+  SWATHMILL_SMTP_USER: smtpUser
+  SWATHMILL_SMTP_TLS: smtpTls
+  SWATHMILL_MAIL_FROM: mailFrom
+}
+// Without the host no mail is offered, neither by the portal nor by the manager.
+var signingPlain = {
+  SWATHMILL_SMTP_HOST: smtpHost
+}
+
+// Secrets go only where they are used: a worker runs other people's programs.
+var secretSettings = [
   {
     name: 'SWATHMILL_REDIS_URL'
     secretRef: 'redis-url'
   }
   {
-    name: 'SWATHMILL_ARCHIVE'
-    value: archiveFolder
-  }
-  {
-    name: 'SWATHMILL_SOURCES'
-    value: sources
-  }
-  {
     name: 'SWATHMILL_EARTHDATA_TOKEN'
     secretRef: 'earthdata-token'
   }
-  {
-    name: 'SWATHMILL_PORTAL_URL'
-    value: portalUrl
-  }
-  {
-    name: 'SWATHMILL_PORTAL_HOST'
-    value: '0.0.0.0'
-  }
-  {
-    name: 'SWATHMILL_PORTAL_PORT'
-    value: string(portalPort)
-  }
-  {
-    name: 'SWATHMILL_SLOTS'
-    value: string(slots)
-  }
-  {
-    name: 'SWATHMILL_ATTEMPT_MEMORY_GB'
-    value: '1.8'
-  }
-  {
-    name: 'SWATHMILL_CACHE_GB'
-    value: '2'
-  }
-  {
-    name: 'SWATHMILL_GRACE_SECONDS'
-    value: '540'
-  }
-  {
-    name: 'SWATHMILL_MAX_TASKS'
-    value: '2000000'
-  }
-  {
-    name: 'SWATHMILL_LOG_LEVEL'
-    value: 'info'
-  }
-  {
-    name: 'SWATHMILL_SANDBOX' // a container of Container Apps can make no namespaces
-    value: 'limits'
-  }
 ]
-// Secrets go only where they are used: a worker runs other people's programs.
-var signing = [
+var secretSigning = [
   {
     name: 'SWATHMILL_SECRET'
     secretRef: 'signing-secret'
   }
-  {
-    name: 'SWATHMILL_SMTP_HOST'
-    value: smtpHost
-  }
 ]
-var mail = [
-  {
-    name: 'SWATHMILL_SMTP_PORT'
-    value: string(smtpPort)
-  }
-  {
-    name: 'SWATHMILL_SMTP_USER'
-    value: smtpUser
-  }
+var secretMail = [
   {
     name: 'SWATHMILL_SMTP_PASSWORD'
     secretRef: 'smtp-password'
   }
+]
+
+var workerPlain = [for item in items(union(defaults, settings, known)): {
+  name: item.key
+  value: string(item.value)
+}]
+var portalPlain = [for item in items(union(defaults, settings, known, signingPlain)): {
+  name: item.key
+  value: string(item.value)
+}]
+var managerPlain = [for item in items(union(defaults, settings, known, signingPlain, mailServer)): {
+  name: item.key
+  value: string(item.value)
+}]
+var workerEnvironment = concat(workerPlain, secretSettings)
+var portalEnvironment = concat(portalPlain, secretSettings, secretSigning)
+var managerEnvironment = concat(managerPlain, secretSettings, secretSigning, secretMail)
+
+// Of manager and worker. Storage that does not answer makes them unready and
+// restarts nothing; a process whose rounds or beats have stopped is started again.
+var probes = [
   {
-    name: 'SWATHMILL_SMTP_TLS'
-    value: 'starttls'
+    type: 'Startup'
+    httpGet: {
+      path: '/livez'
+      port: probePort
+    }
+    periodSeconds: 5
+    failureThreshold: 60
   }
   {
-    name: 'SWATHMILL_MAIL_FROM'
-    value: mailFrom
+    type: 'Liveness'
+    httpGet: {
+      path: '/livez'
+      port: probePort
+    }
+    periodSeconds: 30
+    failureThreshold: 5
+  }
+  {
+    type: 'Readiness'
+    httpGet: {
+      path: '/readyz'
+      port: probePort
+    }
+    periodSeconds: 10
+    failureThreshold: 3
   }
 ]
 
@@ -252,7 +260,7 @@ var archiveMounts = empty(archiveServer) ? [] : [
 var volumes = concat([scratch], archiveVolumes)
 var mounts = concat([scratchMount], archiveMounts)
 
-resource portal 'Microsoft.App/containerApps@2024-03-01' = {
+resource portal 'Microsoft.App/containerApps@2025-01-01' = {
   name: portalName
   location: location
   identity: identity
@@ -281,7 +289,7 @@ resource portal 'Microsoft.App/containerApps@2024-03-01' = {
             '-m'
             'portal'
           ]
-          env: concat(settings, signing)
+          env: portalEnvironment
           resources: {
             cpu: json('0.5')
             memory: '1Gi'
@@ -291,8 +299,8 @@ resource portal 'Microsoft.App/containerApps@2024-03-01' = {
             {
               type: 'Readiness'
               httpGet: {
-                path: '/livez'
-                port: portalPort
+                path: '/readyz'
+                port: probePort
               }
               periodSeconds: 10
             }
@@ -320,7 +328,7 @@ resource portal 'Microsoft.App/containerApps@2024-03-01' = {
   ]
 }
 
-resource manager 'Microsoft.App/containerApps@2024-03-01' = {
+resource manager 'Microsoft.App/containerApps@2025-01-01' = {
   name: '${name}-manager'
   location: location
   identity: identity
@@ -343,12 +351,13 @@ resource manager 'Microsoft.App/containerApps@2024-03-01' = {
             '-m'
             'service_manager'
           ]
-          env: concat(settings, signing, mail)
+          env: managerEnvironment
           resources: {
             cpu: json('1')
             memory: '2Gi'
           }
           volumeMounts: mounts
+          probes: probes
         }
       ]
       scale: {
@@ -363,7 +372,7 @@ resource manager 'Microsoft.App/containerApps@2024-03-01' = {
   ]
 }
 
-resource worker 'Microsoft.App/containerApps@2024-03-01' = {
+resource worker 'Microsoft.App/containerApps@2025-01-01' = {
   name: '${name}-worker'
   location: location
   identity: identity
@@ -388,16 +397,17 @@ resource worker 'Microsoft.App/containerApps@2024-03-01' = {
             '-m'
             'worker'
           ]
-          env: settings
+          env: workerEnvironment
           resources: {
             cpu: json(string(slots))
             memory: '${slots * 2}Gi'
           }
           volumeMounts: mounts
+          probes: probes
         }
       ]
       scale: {
-        minReplicas: 1
+        minReplicas: leastWorkers
         maxReplicas: mostWorkers
         rules: [
           {
@@ -429,3 +439,7 @@ resource worker 'Microsoft.App/containerApps@2024-03-01' = {
 }
 
 output portalUrl string = portalUrl
+output portalName string = portalName
+output portalId string = portal.id
+output managerId string = manager.id
+output workerId string = worker.id

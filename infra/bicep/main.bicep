@@ -1,8 +1,8 @@
 // Swathmill in Azure: one portal, service managers, as many workers as the work wants, and what they
 // lean on. Nothing but the portal is reachable from outside; no key of the storage account exists.
 //
-//   az deployment group create --resource-group GROUP --template-file infra/bicep/main.bicep \
-//       --parameters image=REGISTRY/swathmill:0.1.0 signingSecret=... operators=GROUP_ID
+// `swathmill deploy GROUP` deploys it, with the image built by registry.bicep's registry. The parameters are in
+// development.bicepparam and production.bicepparam.
 targetScope = 'resourceGroup'
 
 @description('Region of every resource.')
@@ -13,18 +13,24 @@ param location string = resourceGroup().location
 @maxLength(11)
 param name string = 'swathmill'
 
-@description('Image made from infra/Containerfile, with its registry and tag.')
+@description('Image made from infra/Containerfile, with its registry and tag or digest.')
+@minLength(1)
 param image string
 
-@description('Registry that the identity pulls the image from, as in REGISTRY.azurecr.io; empty: the image is public. Grant the identity AcrPull there.')
+@description('Registry that the identity pulls the image from, as in REGISTRY.azurecr.io; empty: the image is public. The identity needs AcrPull there.')
 param registryServer string = ''
 
-@description('Key that signs sign-in links and sessions; at least 32 characters.')
+@description('Key that signs sign-in links and sessions; at least 32 characters. Empty with keepSecrets: the one in the vault.')
 @secure()
-@minLength(32)
-param signingSecret string
+param signingSecret string = ''
 
-@description('Mail server; empty: mail stays in the outbox.')
+@description('Leave a secret as it is in the vault when none is given here.')
+param keepSecrets bool = false
+
+@description('Take over the vault of this name that was deleted with its group.')
+param recoverVault bool = false
+
+@description('Mail server; empty: Azure Communication Services where mailApplicationId is given, else mail stays in the outbox.')
 param smtpHost string = ''
 
 @description('Port of the mail server.')
@@ -37,37 +43,89 @@ param smtpUser string = ''
 @secure()
 param smtpPassword string = ''
 
+@description('How the connection to the mail server is encrypted.')
+@allowed([
+  'none'
+  'starttls'
+  'tls'
+])
+param smtpTls string = 'starttls'
+
 @description('Sender of every mail.')
 param mailFrom string = 'swathmill@localhost'
 
-@description('NFS server of a share with granules, mounted read-only at /archive; empty: none.')
-param archiveServer string = ''
+@description('Application of Microsoft Entra that signs in at Azure Communication Services; its secret is smtpPassword.')
+param mailApplicationId string = ''
 
-@description('Path of that share on its server, as in /account/share.')
+@description('Object id of the service principal of that application.')
+param mailPrincipalId string = ''
+
+@description('Where Azure Communication Services keeps messages.')
+param mailDataLocation string = 'Europe'
+
+@description('Sources of granules in order, as in folder,cmr; the manager does not start without any.')
+@minLength(1)
+param sources string
+
+@description('Resource id of a storage account with an NFS share of granules, mounted read-only at /archive; empty: none. A private end is made for it.')
+param archiveAccountId string = ''
+
+@description('Name of that share.')
 param archiveShare string = ''
 
 @description('fsspec URL of granules, as in abfs://container/folder, where there is no share; empty: none.')
 param archiveUrl string = ''
 
-@description('Sources of granules in order, as in folder,cmr; empty: the folder alone.')
-param sources string = ''
-
 @description('NASA Earthdata Login token, for downloads from NASA.')
 @secure()
 param earthdataToken string = ''
 
-@description('Most worker replicas.')
+@description('Most worker replicas. A subscription has 100 processors for an environment until more are asked for.')
 @minValue(1)
-@maxValue(300)
+@maxValue(1000)
 param mostWorkers int = 20
+
+@description('Fewest worker replicas.')
+@minValue(0)
+param leastWorkers int = 1
+
+@description('Attempts one worker replica runs at once; it has as many processors.')
+@allowed([
+  1
+  2
+  4
+])
+param slots int = 2
 
 @description('Service managers: one acts, the others stand by.')
 @minValue(1)
 @maxValue(3)
 param managers int = 2
 
+@description('Redundancy of storage: Standard_ZRS in three zones, Standard_LRS in one.')
+param storageSku string = 'Standard_ZRS'
+
+@description('Memory and throughput of Azure Managed Redis.')
+param redisSku string = 'Balanced_B0'
+
+@description('A second copy of the Redis server.')
+param redisHighAvailability bool = true
+
+@description('Private DNS zone of Azure Managed Redis; other clouds than the public one have their own.')
+param redisZone string = 'privatelink.redis.azure.net'
+
+@description('Further settings by name, as in {SWATHMILL_RESULT_DAYS: 60}; docs/settings.md lists all.')
+param settings object = {}
+
 @description('Object id of the Microsoft Entra group whose members may read the logs and the vault; empty: nobody more.')
 param operators string = ''
+
+@description('Mail address that alerts go to; empty: no alerts.')
+param alertMail string = ''
+
+@description('Cost of a month, in the currency of the subscription, of which 80% and 100% are told by mail; 0: no budget.')
+@minValue(0)
+param monthlyBudget int = 0
 
 module identity 'identity.bicep' = {
   name: 'identity'
@@ -99,6 +157,7 @@ module storage 'storage.bicep' = {
   params: {
     location: location
     name: name
+    sku: storageSku
     principalId: identity.outputs.principalId
     workspaceId: logs.outputs.workspaceId
     endpointSubnetId: network.outputs.endpointSubnetId
@@ -115,6 +174,9 @@ module vault 'vault.bicep' = {
     workspaceId: logs.outputs.workspaceId
     endpointSubnetId: network.outputs.endpointSubnetId
     networkId: network.outputs.networkId
+    operators: operators
+    keepSecrets: keepSecrets
+    recoverVault: recoverVault
     signingSecret: signingSecret
     smtpPassword: smtpPassword
     earthdataToken: earthdataToken
@@ -126,11 +188,40 @@ module redis 'redis.bicep' = {
   params: {
     location: location
     name: name
+    sku: redisSku
+    highAvailability: redisHighAvailability
+    zone: redisZone
     vaultName: vault.outputs.vaultName
     endpointSubnetId: network.outputs.endpointSubnetId
     networkId: network.outputs.networkId
   }
 }
+
+module mail 'mail.bicep' = if (!empty(mailApplicationId)) {
+  name: 'mail'
+  params: {
+    name: name
+    applicationId: mailApplicationId
+    principalId: mailPrincipalId
+    dataLocation: mailDataLocation
+  }
+}
+
+module archiveEndpoint 'private-endpoint.bicep' = if (!empty(archiveAccountId)) {
+  name: 'endpoint-archive'
+  params: {
+    location: location
+    name: '${name}-archive-pe'
+    targetId: archiveAccountId
+    group: 'file'
+    zone: 'privatelink.file.${environment().suffixes.storage}'
+    subnetId: network.outputs.endpointSubnetId
+    networkId: network.outputs.networkId
+  }
+}
+
+var archiveAccount = last(split(archiveAccountId, '/'))
+var azureMail = !empty(mailApplicationId) && empty(smtpHost)
 
 module apps 'apps.bicep' = {
   name: 'apps'
@@ -142,24 +233,47 @@ module apps 'apps.bicep' = {
     clientId: identity.outputs.clientId
     workspaceName: logs.outputs.workspaceName
     appSubnetId: network.outputs.appSubnetId
-    storageAccount: storage.outputs.accountName
+    storage: storage.outputs.endpoints
     vaultUri: vault.outputs.vaultUri
     redisHost: redis.outputs.host
     redisPort: redis.outputs.port
     redisUrlSecretUri: redis.outputs.urlSecretUri
     redisKeySecretUri: redis.outputs.keySecretUri
-    smtpHost: smtpHost
+    smtpHost: azureMail ? mail.outputs.host : smtpHost
     smtpPort: smtpPort
-    smtpUser: smtpUser
-    mailFrom: mailFrom
-    archiveServer: archiveServer
-    archiveShare: archiveShare
+    smtpUser: azureMail ? mail.outputs.user : smtpUser
+    smtpTls: smtpTls
+    mailFrom: azureMail ? mail.outputs.sender : mailFrom
+    archiveServer: empty(archiveAccountId) ? '' : '${archiveAccount}.file.${environment().suffixes.storage}'
+    archiveShare: empty(archiveAccountId) ? '' : '/${archiveAccount}/${archiveShare}'
     archiveUrl: archiveUrl
     sources: sources
+    leastWorkers: leastWorkers
     mostWorkers: mostWorkers
     managers: managers
+    slots: slots
+    settings: settings
     registryServer: registryServer
+  }
+  dependsOn: [
+    archiveEndpoint
+  ]
+}
+
+module alerts 'alerts.bicep' = if (!empty(alertMail)) {
+  name: 'alerts'
+  params: {
+    location: location
+    name: name
+    workspaceId: logs.outputs.workspaceId
+    portalId: apps.outputs.portalId
+    managerId: apps.outputs.managerId
+    workerId: apps.outputs.workerId
+    storageId: storage.outputs.accountId
+    mail: alertMail
+    monthlyBudget: monthlyBudget
   }
 }
 
 output portalUrl string = apps.outputs.portalUrl
+output portalName string = apps.outputs.portalName

@@ -6,11 +6,14 @@ param vaultName string
 param endpointSubnetId string
 param networkId string
 
-@description('Memory and throughput of the server.')
-param sku string = 'Balanced_B0'
+@description('Private DNS zone of the service in this cloud.')
+param zone string
 
-@description('End of the secrets written now; deploying again renews them.')
-param secretsEnd int = dateTimeToEpoch(dateTimeAdd(utcNow(), 'P1Y'))
+@description('Memory and throughput of the server.')
+param sku string
+
+@description('A second copy of the server, for when the first one is maintained.')
+param highAvailability bool
 
 resource server 'Microsoft.Cache/redisEnterprise@2025-07-01' = {
   name: '${name}-${uniqueString(resourceGroup().id)}'
@@ -20,7 +23,7 @@ resource server 'Microsoft.Cache/redisEnterprise@2025-07-01' = {
   }
   properties: {
     minimumTlsVersion: '1.2'
-    highAvailability: 'Enabled'
+    highAvailability: highAvailability ? 'Enabled' : 'Disabled'
     publicNetworkAccess: 'Disabled'
   }
 }
@@ -38,33 +41,21 @@ resource database 'Microsoft.Cache/redisEnterprise/databases@2025-07-01' = {
   }
 }
 
-resource vault 'Microsoft.KeyVault/vaults@2023-07-01' existing = {
-  name: vaultName
-}
-
-resource url 'Microsoft.KeyVault/vaults/secrets@2023-07-01' = {
-  parent: vault
-  name: 'redis-url'
-  properties: {
+module url 'secret.bicep' = {
+  name: 'secret-redis-url'
+  params: {
+    vaultName: vaultName
+    name: 'redis-url'
     value: 'rediss://:${uriComponent(database.listKeys().primaryKey)}@${server.properties.hostName}:10000/0?ssl_cert_reqs=required'
-    contentType: 'text/uri-list'
-    attributes: {
-      enabled: true
-      exp: secretsEnd
-    }
   }
 }
 
-resource key 'Microsoft.KeyVault/vaults/secrets@2023-07-01' = {
-  parent: vault
-  name: 'redis-key'
-  properties: {
+module key 'secret.bicep' = {
+  name: 'secret-redis-key'
+  params: {
+    vaultName: vaultName
+    name: 'redis-key'
     value: database.listKeys().primaryKey
-    contentType: 'text/plain'
-    attributes: {
-      enabled: true
-      exp: secretsEnd
-    }
   }
 }
 
@@ -75,7 +66,7 @@ module endpoint 'private-endpoint.bicep' = {
     name: '${name}-redis-pe'
     targetId: server.id
     group: 'redisEnterprise'
-    zone: 'privatelink.redis.azure.net'
+    zone: zone
     subnetId: endpointSubnetId
     networkId: networkId
   }
@@ -83,5 +74,5 @@ module endpoint 'private-endpoint.bicep' = {
 
 output host string = server.properties.hostName
 output port int = 10000
-output urlSecretUri string = url.properties.secretUri
-output keySecretUri string = key.properties.secretUri
+output urlSecretUri string = url.outputs.uri
+output keySecretUri string = key.outputs.uri

@@ -6,6 +6,9 @@ param workspaceId string
 param endpointSubnetId string
 param networkId string
 
+@description('Redundancy: Standard_ZRS in three zones, Standard_LRS in one.')
+param sku string
+
 @description('Built-in roles: Storage Blob, Queue and Table Data Contributor.')
 var dataRoles = [
   'ba92f5b4-2d11-453d-a403-e96b0029c9fe'
@@ -26,7 +29,7 @@ resource account 'Microsoft.Storage/storageAccounts@2023-05-01' = {
   location: location
   kind: 'StorageV2'
   sku: {
-    name: 'Standard_ZRS'
+    name: sku
   }
   properties: {
     accessTier: 'Hot'
@@ -166,4 +169,6 @@ module endpoints 'private-endpoint.bicep' = [for service in services: {
   }
 }]
 
-output accountName string = account.name
+// What SWATHMILL_STORAGE is set to: without a key the processes sign in with their identity.
+output endpoints string = 'BlobEndpoint=${account.properties.primaryEndpoints.blob};QueueEndpoint=${account.properties.primaryEndpoints.queue};TableEndpoint=${account.properties.primaryEndpoints.table}'
+output accountId string = account.id

@@ -12,6 +12,18 @@ param smtpPassword string
 @secure()
 param earthdataToken string
 
+@description('Leave a secret as it is in the vault when none is given here.')
+param keepSecrets bool
+
+@description('Take over the vault of this name that was deleted with its group: its name is kept for 90 days.')
+param recoverVault bool
+
+@description('Object id of the group that may read and renew the secrets, from inside the network; empty: nobody.')
+param operators string
+
+@description('Built-in role Key Vault Secrets Officer.')
+var secretsOfficerRole = 'b86a8fe4-44ce-4948-aee5-eccb2c155cd7'
+
 @description('Built-in role Key Vault Secrets User.')
 var secretsUserRole = '4633458b-17de-408a-b874-0445c86b69e6'
 
@@ -19,6 +31,7 @@ resource vault 'Microsoft.KeyVault/vaults@2023-07-01' = {
   name: '${name}${uniqueString(resourceGroup().id)}'
   location: location
   properties: {
+    createMode: recoverVault ? 'recover' : 'default'
     tenantId: tenant().tenantId
     sku: {
       family: 'A'
@@ -36,47 +49,32 @@ resource vault 'Microsoft.KeyVault/vaults@2023-07-01' = {
   }
 }
 
-resource signing 'Microsoft.KeyVault/vaults/secrets@2023-07-01' = {
-  parent: vault
-  name: 'signing-secret'
-  properties: {
+module signing 'secret.bicep' = if (!keepSecrets || !empty(signingSecret)) {
+  name: 'secret-signing'
+  params: {
+    vaultName: vault.name
+    name: 'signing-secret'
     value: signingSecret
-    contentType: 'text/plain'
-    attributes: {
-      enabled: true
-      exp: secretsEnd
-    }
   }
 }
 
-resource smtp 'Microsoft.KeyVault/vaults/secrets@2023-07-01' = {
-  parent: vault
-  name: 'smtp-password'
-  properties: {
+module smtp 'secret.bicep' = if (!keepSecrets || !empty(smtpPassword)) {
+  name: 'secret-smtp'
+  params: {
+    vaultName: vault.name
+    name: 'smtp-password'
     value: empty(smtpPassword) ? 'none' : smtpPassword
-    contentType: 'text/plain'
-    attributes: {
-      enabled: true
-      exp: secretsEnd
-    }
   }
 }
 
-resource earthdata 'Microsoft.KeyVault/vaults/secrets@2023-07-01' = {
-  parent: vault
-  name: 'earthdata-token'
-  properties: {
+module earthdata 'secret.bicep' = if (!keepSecrets || !empty(earthdataToken)) {
+  name: 'secret-earthdata'
+  params: {
+    vaultName: vault.name
+    name: 'earthdata-token'
     value: empty(earthdataToken) ? 'none' : earthdataToken
-    contentType: 'text/plain'
-    attributes: {
-      enabled: true
-      exp: secretsEnd
-    }
   }
 }
-
-@description('End of the secrets written now; deploying again renews them.')
-param secretsEnd int = dateTimeToEpoch(dateTimeAdd(utcNow(), 'P1Y'))
 
 resource reading 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
   name: guid(vault.id, principalId, secretsUserRole)
@@ -85,6 +83,16 @@ resource reading 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
     roleDefinitionId: subscriptionResourceId('Microsoft.Authorization/roleDefinitions', secretsUserRole)
     principalId: principalId
     principalType: 'ServicePrincipal'
+  }
+}
+
+resource renewing 'Microsoft.Authorization/roleAssignments@2022-04-01' = if (!empty(operators)) {
+  name: guid(vault.id, operators, secretsOfficerRole)
+  scope: vault
+  properties: {
+    roleDefinitionId: subscriptionResourceId('Microsoft.Authorization/roleDefinitions', secretsOfficerRole)
+    principalId: operators
+    principalType: 'Group'
   }
 }
 
@@ -109,7 +117,7 @@ module endpoint 'private-endpoint.bicep' = {
     name: '${name}-vault-pe'
     targetId: vault.id
     group: 'vault'
-    zone: 'privatelink.vaultcore.azure.net'
+    zone: 'privatelink${replace(environment().suffixes.keyvaultDns, '.vault.', '.vaultcore.')}'
     subnetId: endpointSubnetId
     networkId: networkId
   }

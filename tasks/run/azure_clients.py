@@ -26,6 +26,8 @@ from tasks.storage.transfers import transfer_sizes
 
 TABLES = tuple(PARTITIONS)
 READ_TRIES = 4
+# Parts of a connection string with which no identity is needed.
+_KEYS = ("AccountKey=", "SharedAccessSignature=", "UseDevelopmentStorage=")
 _CERTIFICATES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 
 
@@ -140,7 +142,7 @@ def azure_clients(storage: str, *, create: bool) -> tuple[AzureTables, AzureBlob
 def _made_clients(storage: str) -> tuple[AzureTables, AzureBlobs, AzureQueue]:
     sizes = transfer_sizes()
     reads, writes = transport(storage, retries=READ_TRIES), transport(storage, retries=0)
-    if "=" in storage:
+    if any(word in storage for word in _KEYS):
         return (
             AzureTables(
                 TableServiceClient.from_connection_string(storage, **reads),
@@ -156,9 +158,7 @@ def _made_clients(storage: str) -> tuple[AzureTables, AzureBlobs, AzureQueue]:
     from azure.identity import DefaultAzureCredential
 
     credential = DefaultAzureCredential()
-    tables, blob, queue = (
-        f"https://{storage}.{service}.core.windows.net" for service in ("table", "blob", "queue")
-    )
+    tables, blob, queue = (_endpoint(storage, service) for service in ("Table", "Blob", "Queue"))
     return (
         AzureTables(
             TableServiceClient(tables, credential=credential, **reads),
@@ -170,3 +170,14 @@ def _made_clients(storage: str) -> tuple[AzureTables, AzureBlobs, AzureQueue]:
         ),
         AzureQueue(QueueClient(queue, queues.QUEUE, credential=credential, **reads)),
     )
+
+
+def _endpoint(storage: str, service: str) -> str:
+    """Return a service's address: the one named, or that of the account in the public cloud."""
+    if "=" not in storage:
+        return f"https://{storage}.{service.lower()}.core.windows.net"
+    for part in storage.split(";"):
+        name, _, address = part.partition("=")
+        if name == f"{service}Endpoint":
+            return address.rstrip("/")
+    raise ValueError(f"it has neither an AccountKey nor a {service}Endpoint")

@@ -1,8 +1,8 @@
 """The one place that builds clients: from settings to `Runtime`.
 
 `SWATHMILL_STORAGE` is `file:` and a folder (the storage of one machine), a connection string of
-Azure Storage (Azurite, or an account's key), or the account's name when the process has a managed
-identity.
+Azure Storage (Azurite, or an account's key), or the account's name or addresses when the process
+has a managed identity.
 """
 
 from pathlib import Path

@@ -1,6 +1,7 @@
 """The archives that the settings name, opened."""
 
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
@@ -55,4 +56,11 @@ def _options(settings: Settings) -> dict[str, object]:
     if "@" in settings.archive.partition("://")[2].partition("/")[0]:
         return {}
     storage = settings.storage.get_secret_value()
-    return {"connection_string": storage} if "=" in storage else {"account_name": storage}
+    if "=" not in storage:
+        return {"account_name": storage}
+    if "AccountKey=" in storage or "SharedAccessSignature=" in storage:
+        return {"connection_string": storage}
+    # Addresses alone: the process signs in with its identity.
+    named = dict(part.partition("=")[::2] for part in storage.split(";"))
+    host = urlsplit(named.get("BlobEndpoint", "")).netloc
+    return {"account_name": host.partition(".")[0], "account_host": host}

@@ -39,6 +39,38 @@ def test_main_uses_only_outputs_that_its_modules_give(bicep: Files) -> None:
         assert output in bicep[f"{module}.bicep"]["outputs"], f"{module}.outputs.{output}"
 
 
+def test_images_are_pulled_by_the_identity(bicep: Files) -> None:
+    """Container Apps pull anonymously unless an app names its registry and an identity."""
+    apps = bicep["apps.bicep"]["resources"]
+    for name in ("portal", "manager", "worker"):
+        assert apps[name]["config"]["properties"]["configuration"]["registries"] == "registries"
+    registry = (ROOT / "infra/bicep/registry.bicep").read_text()
+    assert "7f951dda-4ed3-4680-a7ca-43fe172d538d" in registry  # AcrPull
+    assert "adminUserEnabled: false" in registry
+
+
+def test_apps_are_of_a_version_that_knows_their_volumes(bicep: Files) -> None:
+    """The volume type NfsAzureFile came with 2025-01-01."""
+    for app in bicep["apps.bicep"]["resources"].values():
+        if app["type"].startswith("Microsoft.App/"):
+            assert app["api_version"] >= "2025-01-01"
+
+
+def test_no_cloud_is_named_but_in_what_differs_by_parameter() -> None:
+    """The suffixes of other clouds' addresses come from environment() or from the resources."""
+    for path in (ROOT / "infra/bicep").glob("*.bicep"):
+        text = path.read_text()
+        assert not re.search(r"core\.windows\.net|vault\.azure\.net|azurecr\.io'", text), path.name
+
+
+def test_a_vault_can_be_deployed_again(bicep: Files) -> None:
+    vault = (ROOT / "infra/bicep/vault.bicep").read_text()
+    assert "createMode: recoverVault ? 'recover' : 'default'" in vault
+    for secret in ("signingSecret", "smtpPassword", "earthdataToken"):
+        assert f"= if (!keepSecrets || !empty({secret}))" in vault
+    assert bicep["main.bicep"]["parameters"]["keepSecrets"]["default"] is False
+
+
 def test_compose_meets_its_schema() -> None:
     answer = subprocess.run(
         [
@@ -93,7 +125,7 @@ def _pins(lock: Path) -> dict[str, str]:
 
 
 def _config(module: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """A module's settings; those of a module in a loop lie a level deeper."""
+    """A module's settings; those of a module in a loop or under a condition lie a level deeper."""
     config = module["config"]
-    inner: dict[str, Any] = config["config"] if "loop_type" in config else config
+    inner: dict[str, Any] = config if "params" in config else config["config"]
     return inner

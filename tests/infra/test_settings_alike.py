@@ -1,11 +1,13 @@
 """docker-compose.yml, infra/bicep and the class Settings name the settings alike."""
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from swathmill.deployment.choices import MADE, SIZES, read_settings_given
 from tasks.settings import Settings
 
 ROOT = Path(__file__).parents[2]
@@ -29,17 +31,24 @@ def compose_settings(process: str) -> set[str]:
     return set(environment)
 
 
-# The lists in apps.bicep that make a process's environment.
-LISTS = {
-    "portal": ("settings", "signing"),
-    "manager": ("settings", "signing", "mail"),
-    "worker": ("settings",),
+# The objects and lists in apps.bicep that make a process's environment.
+PLAIN = {
+    "portal": ("defaults", "known", "signingPlain"),
+    "manager": ("defaults", "known", "signingPlain", "mailServer"),
+    "worker": ("defaults", "known"),
+}
+SECRET = {
+    "portal": ("secretSettings", "secretSigning"),
+    "manager": ("secretSettings", "secretSigning", "secretMail"),
+    "worker": ("secretSettings",),
 }
 
 
 def bicep_settings(bicep: Files, process: str) -> set[str]:
     variables = bicep["apps.bicep"]["variables"]
-    return {str(entry["name"]) for name in LISTS[process] for entry in variables[name]["value"]}
+    plain = {str(name) for one in PLAIN[process] for name in variables[one]["value"]}
+    secret = {str(entry["name"]) for one in SECRET[process] for entry in variables[one]["value"]}
+    return plain | secret
 
 
 @pytest.mark.parametrize("process", PROCESSES)
@@ -54,11 +63,14 @@ def test_bicep_names_settings_that_exist(process: str, bicep: Files) -> None:
 
 @pytest.mark.parametrize("process", PROCESSES)
 def test_a_process_in_azure_gets_its_own_lists(process: str) -> None:
+    """What the operator sets goes over the defaults, and under what the template knows."""
     text = (ROOT / "infra" / "bicep" / "apps.bicep").read_text("utf-8")
     own = text.partition(f"resource {process} 'Microsoft.App/containerApps")[2]
-    lists = ", ".join(LISTS[process])
-    expected = f"concat({lists})" if len(LISTS[process]) > 1 else lists
-    assert own.partition("env: ")[2].partition("\n")[0] == expected
+    assert own.partition("env: ")[2].partition("\n")[0] == f"{process}Environment"
+    merged = ", ".join(("defaults", "settings", *PLAIN[process][1:]))
+    assert f"var {process}Plain = [for item in items(union({merged})): {{" in text
+    joined = ", ".join((f"{process}Plain", *SECRET[process]))
+    assert f"var {process}Environment = concat({joined})" in text
 
 
 def test_a_worker_has_neither_the_signing_key_nor_the_mail_password(bicep: Files) -> None:
@@ -88,3 +100,92 @@ def test_every_process_of_the_stack_runs_in_both(bicep: Files) -> None:
         app = bicep["apps.bicep"]["resources"][name]["config"]["properties"]
         (container,) = app["template"]["containers"]
         assert container["command"] == ["python", "-P", "-m", module]
+
+
+def parameter_files() -> list[Path]:
+    return sorted((ROOT / "infra" / "bicep").glob("*.bicepparam"))
+
+
+def given(path: Path) -> dict[str, str]:
+    """The parameters that a file gives, and the text of each value."""
+    text = path.read_text("utf-8")
+    assert "using 'main.bicep'" in text
+    parts = text.split("\nparam ")[1:]
+    return {part.partition(" = ")[0]: part.partition(" = ")[2].strip() for part in parts}
+
+
+@pytest.mark.parametrize("path", parameter_files(), ids=lambda path: path.stem)
+def test_a_parameter_file_gives_parameters_that_exist(path: Path, bicep: Files) -> None:
+    declared = bicep["main.bicep"]["parameters"]
+    required = {name for name, one in declared.items() if one.get("default") is None}
+    assert required <= set(given(path)) <= set(declared)
+
+
+def test_there_is_a_file_for_each_size_and_both_give_the_same_parameters() -> None:
+    files = {path.stem: set(given(path)) for path in parameter_files()}
+    assert set(files) == set(SIZES)
+    assert len(set(map(frozenset, files.values()))) == 1
+
+
+@pytest.mark.parametrize("path", parameter_files(), ids=lambda path: path.stem)
+def test_secrets_of_a_parameter_file_come_from_the_environment_alone(
+    path: Path, bicep: Files
+) -> None:
+    secure = {
+        name
+        for name, one in bicep["main.bicep"]["parameters"].items()
+        if any(each["type"] == "secure" for each in one.get("decorators", ()))
+    }
+    assert secure == {"signingSecret", "smtpPassword", "earthdataToken"}
+    for name in secure:
+        assert re.fullmatch(r"readEnvironmentVariable\('SWATHMILL_\w+', ''\)", given(path)[name])
+
+
+@pytest.mark.parametrize("path", parameter_files(), ids=lambda path: path.stem)
+def test_settings_of_a_parameter_file_can_be_set(path: Path) -> None:
+    pairs = re.findall(r"(SWATHMILL_(?!DEPLOY)\w+): '([^']*)'", given(path)["settings"])
+    assert pairs
+    read_settings_given([f"{name}={value}" for name, value in pairs])
+
+
+@pytest.mark.parametrize("path", parameter_files(), ids=lambda path: path.stem)
+def test_what_a_parameter_file_reads_is_what_deploy_gives(path: Path) -> None:
+    read = set(re.findall(r"readEnvironmentVariable\('(\w+)'", path.read_text("utf-8")))
+    source = (ROOT / "swathmill" / "deployment" / "deploy.py").read_text("utf-8")
+    known = set(re.findall(r'"(SWATHMILL_\w+)"', source)) | SETTINGS
+    assert read <= known
+
+
+def test_every_setting_is_reached_by_a_parameter_or_by_its_name(bicep: Files) -> None:
+    """What `--set` refuses the template makes, or it means nothing in a container."""
+    made = {f"SWATHMILL_{name.upper()}" for name in MADE}
+    template = bicep_settings(bicep, "manager") | bicep_settings(bicep, "worker")
+    nowhere = {"SWATHMILL_WORKER_NAME", "SWATHMILL_PACKAGES", "SWATHMILL_DISK_QUOTA_GB"}
+    defaults = {str(name) for name in bicep["apps.bicep"]["variables"]["defaults"]["value"]}
+    assert made == (template - AZURE_ONLY - defaults) | nowhere
+    assert made <= SETTINGS
+
+
+def test_a_worker_keeps_within_its_disk(bicep: Files) -> None:
+    """A replica of 1 to 2 processors has 4 to 8 GiB; see also the memory of its attempts."""
+    defaults = bicep["apps.bicep"]["variables"]["defaults"]["value"]
+    kept = 1.25 * float(defaults["SWATHMILL_CACHE_GB"]) + float(defaults["SWATHMILL_PARTIAL_GB"])
+    disk = 8 * 2**30 / 1e9
+    assert disk - kept > 2 * float(defaults["SWATHMILL_ATTEMPT_MEMORY_GB"])
+
+
+@pytest.mark.parametrize("process", PROCESSES)
+def test_a_process_is_probed_where_it_answers(process: str, bicep: Files) -> None:
+    text = (ROOT / "infra" / "bicep" / "apps.bicep").read_text("utf-8")
+    own = text.partition(f"resource {process} 'Microsoft.App/containerApps")[2]
+    own = own.partition("\nresource ")[0]
+    if process == "portal":
+        assert "'/livez'" in own
+        assert "'/readyz'" in own
+    else:
+        assert "probes: probes" in own
+    assert "SWATHMILL_PROBE_PORT" in bicep_settings(bicep, process)
+    check = compose_services()[process]["healthcheck"]
+    assert isinstance(check, dict)
+    port = dict(compose_services()[process]["environment"])["SWATHMILL_PROBE_PORT"]  # type: ignore[call-overload]
+    assert f":{port}/livez" in " ".join(check["test"])

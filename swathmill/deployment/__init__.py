@@ -1,0 +1,1 @@
+"""Deployment into Azure by its own command `az`: what `swathmill deploy` does."""
