@@ -1,0 +1,69 @@
+{{- define "swathmill.image" -}}
+{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{- end }}
+
+{{- define "swathmill.labels" -}}
+app.kubernetes.io/name: swathmill
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+{{- end }}
+
+{{- define "swathmill.secret" -}}
+- name: {{ .name }}
+  valueFrom: {secretKeyRef: {name: {{ .root.Values.secretName }}, key: {{ .key }}{{ if .optional }}, optional: true{{ end }}}}
+{{- end }}
+
+{{- /* What a pod of each process has in common. Arguments: root, module, cpu, memory, grace, secrets, disk. */ -}}
+{{- define "swathmill.pod" -}}
+{{- $root := .root -}}
+terminationGracePeriodSeconds: {{ .grace }}
+automountServiceAccountToken: false
+{{- with $root.Values.image.pullSecrets }}
+imagePullSecrets: {{ toYaml . | nindent 2 }}
+{{- end }}
+securityContext: {runAsNonRoot: true, runAsUser: 10001, runAsGroup: 10001, fsGroup: 10001, seccompProfile: {type: RuntimeDefault}}
+containers:
+  - name: {{ .name }}
+    image: {{ include "swathmill.image" $root }}
+    command: [python, -P, -m, {{ .module }}]
+    envFrom:
+      - configMapRef: {name: {{ $root.Release.Name }}-settings}
+      {{- if eq .name "manager" }}
+      - configMapRef: {name: {{ $root.Release.Name }}-mail}
+      {{- end }}
+    env:
+      {{- include "swathmill.secret" (dict "root" $root "name" "SWATHMILL_STORAGE" "key" "storage") | nindent 6 }}
+      {{- include "swathmill.secret" (dict "root" $root "name" "SWATHMILL_REDIS_URL" "key" "redis-url") | nindent 6 }}
+      {{- include "swathmill.secret" (dict "root" $root "name" "SWATHMILL_EARTHDATA_TOKEN" "key" "earthdata-token" "optional" true) | nindent 6 }}
+      {{- if ne .name "worker" }}
+      {{- include "swathmill.secret" (dict "root" $root "name" "SWATHMILL_SECRET" "key" "signing-secret") | nindent 6 }}
+      - {name: SWATHMILL_SMTP_HOST, value: {{ $root.Values.smtp.host | quote }}}
+      {{- end }}
+      {{- if eq .name "manager" }}
+      {{- include "swathmill.secret" (dict "root" $root "name" "SWATHMILL_SMTP_PASSWORD" "key" "smtp-password" "optional" true) | nindent 6 }}
+      {{- end }}
+    ports:
+      - {name: probe, containerPort: 8001}
+      {{- if eq .name "portal" }}
+      - {name: http, containerPort: 8000}
+      {{- end }}
+    startupProbe: {httpGet: {path: /livez, port: probe}, periodSeconds: 5, failureThreshold: 60}
+    livenessProbe: {httpGet: {path: /livez, port: probe}, periodSeconds: 30, failureThreshold: 5}
+    readinessProbe: {httpGet: {path: /readyz, port: probe}, periodSeconds: 10}
+    resources:
+      requests: {cpu: {{ .cpu | quote }}, memory: {{ .memory }}, ephemeral-storage: {{ .disk }}}
+      limits: {memory: {{ .memory }}, ephemeral-storage: {{ .disk }}}
+    securityContext: {allowPrivilegeEscalation: false, readOnlyRootFilesystem: true, capabilities: {drop: [ALL]}}
+    volumeMounts:
+      - {name: data, mountPath: /data}
+      - {name: tmp, mountPath: /tmp}
+      {{- if $root.Values.archive.claim }}
+      - {name: archive, mountPath: /archive, readOnly: true}
+      {{- end }}
+volumes:
+  - {name: data, emptyDir: {}}
+  - {name: tmp, emptyDir: {}}
+  {{- with $root.Values.archive.claim }}
+  - {name: archive, persistentVolumeClaim: {claimName: {{ . }}, readOnly: true}}
+  {{- end }}
+{{- end }}
