@@ -62,5 +62,10 @@ def _options(settings: Settings) -> dict[str, object]:
         return {"connection_string": storage}
     # Addresses alone: the process signs in with its identity.
     named = dict(part.partition("=")[::2] for part in storage.split(";"))
-    host = urlsplit(named.get("BlobEndpoint", "")).netloc
-    return {"account_name": host.partition(".")[0], "account_host": host}
+    address = urlsplit(named.get("BlobEndpoint", ""))
+    # An account has its own host; Azurite has a path for it.
+    path = address.path.strip("/")
+    return {
+        "account_name": path or address.netloc.partition(".")[0],
+        "account_host": f"{address.netloc}/{path}" if path else address.netloc,
+    }
