@@ -38,6 +38,7 @@ COMMANDS = {
     "storage": ("storage",),
     "doctor": ("doctor",),
     "deploy": ("deploy",),
+    "upgrade": ("upgrade",),
 }
 """The modules of `swathmill.commands`, in the order of the help, and the commands of each."""
 

@@ -26,6 +26,7 @@ from tasks.errors import (
 )
 from tasks.model.packages import NoPackageError, PackageError
 from tasks.refusal_wording import sentence
+from tasks.storage.schema import OtherSchemaError
 from tasks.tables.package_operations import NoSuchPackageError, PackageConflictError
 
 log = structlog.get_logger(__name__)
@@ -218,6 +219,13 @@ def problem_of(error: Exception) -> Problem:
                 title="Storage unavailable",
                 detail="Storage does not answer, so the portal cannot tell the present state.",
                 remedy="Try again in a moment.",
+            )
+        case OtherSchemaError():
+            return Problem(
+                status=HTTPStatus.SERVICE_UNAVAILABLE,
+                title="An older build",
+                detail="A newer build of the service has written what this call reads.",
+                remedy="Whoever runs this portal has to install the newer build here, too.",
             )
         case ClientDisconnect():
             return Problem(

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from archives.kinds.coverage import Square
 from modis.tile import Tile
 from tasks.storage.clock import Clock
-from tasks.storage.schema import SCHEMA, current
+from tasks.storage.schema import current, written
 from tasks.storage.store import Entity, Operation, Row, Store, Upsert
 from tasks.tables import updates
 from tasks.tables.request_table import ASKED, HELD, HOLDINGS, TABLE
@@ -113,7 +113,7 @@ def publish(store: Store, holdings: Holdings | None, answers: int) -> None:
         data = _packed(Holdings(products=tuple(bare)))
     if len(data) > _PART * _MOST_PARTS:
         data = b""
-    entity: Entity = {"schema": SCHEMA, "answers": answers, "size": len(data)}
+    entity: Entity = {"schema": written(), "answers": answers, "size": len(data)}
     for number, start in enumerate(range(0, len(data), _PART)):
         entity[f"part{number:02d}"] = data[start : start + _PART]
     store.transact(TABLE, HOLDINGS, [Upsert(row=HELD, entity=entity)])
@@ -147,7 +147,7 @@ def ask(store: Store, clock: Clock) -> int:
     def raised(row: Row | None) -> tuple[Operation, ...]:
         nonlocal number
         number = _number(row) + 1
-        entity: Entity = {"schema": SCHEMA, "number": number}
+        entity: Entity = {"schema": written(), "number": number}
         return (updates.write(row, ASKED, entity),)
 
     updates.update(store, clock, TABLE, HOLDINGS, ASKED, raised)

@@ -31,7 +31,7 @@ from tasks.storage.blobs import Blobs
 from tasks.storage.clock import Clock
 from tasks.storage.codec import Codec
 from tasks.storage.limits import operation_size
-from tasks.storage.schema import SCHEMA
+from tasks.storage.schema import SCHEMA, written
 from tasks.storage.store import (
     BATCH_BYTES,
     BATCH_OPERATIONS,
@@ -88,7 +88,7 @@ def export(store: Store, content: Blobs, clock: Clock, file: Path) -> Iterator[T
     draft.touch(mode=0o600)
     try:
         with gzip.open(draft, "wt", encoding="utf-8", newline="\n") as out:
-            _write(out, {"swathmill": FORMAT, "schema": SCHEMA, "written": clock.now()})
+            _write(out, {"swathmill": FORMAT, "schema": written(), "written": clock.now()})
             for table, partitions in PARTITIONS.items():
                 for partition in partitions:
                     for row in _rows(store, table, partition):

@@ -14,10 +14,12 @@ from tasks.settings import Settings, WrongSettingError
 from tasks.storage.blobs import CONTAINERS, Blobs
 from tasks.storage.clock import SystemClock
 from tasks.storage.file_blobs import FileBlobs
+from tasks.storage.schema import OtherSchemaError
 from tasks.storage.sqlite_file import SqliteFile
 from tasks.storage.sqlite_queue import SqliteQueue
 from tasks.storage.sqlite_store import MOST_OPERATIONS, SqliteStore
 from tasks.storage.store import BATCH_OPERATIONS, Store
+from tasks.tables import row_schema
 from tasks.tables.runtime import Runtime
 
 EMBEDDED = "file:"
@@ -35,8 +37,8 @@ def connect(settings: Settings, *, create: bool = True) -> Runtime:
 
     Raises:
         SettingMissingError: no storage account or no Redis is named.
-        WrongSettingError: the connection string of the storage account is malformed, or the process
-            has no identity that storage accepts.
+        WrongSettingError: the connection string of the storage account is malformed, the process
+            has no identity that storage accepts, or a newer build writes its rows.
         StoreError: storage does not answer, or is damaged.
     """
     if not settings.storage.get_secret_value():
@@ -67,7 +69,7 @@ def storage_modules(settings: Settings) -> tuple[str, ...]:
 def _runtime(storage: str, wakeups: WakeUps, *, create: bool) -> Runtime:
     store, blobs, queue = _clients(storage, create=create)
     embedded = storage.startswith(EMBEDDED)
-    return Runtime(
+    made = Runtime(
         store=store,
         blobs=blobs,
         queue=queue,
@@ -75,6 +77,15 @@ def _runtime(storage: str, wakeups: WakeUps, *, create: bool) -> Runtime:
         clock=SystemClock(),
         most_operations=MOST_OPERATIONS if embedded else BATCH_OPERATIONS,
     )
+    if create:
+        try:
+            row_schema.adopt(made)
+        except OtherSchemaError as error:
+            raise WrongSettingError(
+                f"SWATHMILL_STORAGE names storage that this build cannot work with: {error}.",
+                "See docs/operations.md, Upgrading.",
+            ) from None
+    return made
 
 
 def _clients(storage: str, *, create: bool) -> tuple[Store, Blobs, RequestQueue]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, get_args, get_type_hint
 
 from pydantic import TypeAdapter
 
-from tasks.storage.schema import SCHEMA, current
+from tasks.storage.schema import current, outgoing
 from tasks.storage.store import Entity, Row, Value
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class Codec(Generic[T]):
 
     def dump(self, value: T) -> Entity:
         """Return the properties of a value's row."""
-        entity: Entity = {**vars(value), "schema": SCHEMA}
+        entity: Entity = {**vars(value)}
         for name in self._apart:
             del entity[name]
         for name, default in self._sparse:
@@ -98,7 +98,7 @@ class Codec(Generic[T]):
         for name, write in self._writes:
             if name in entity:
                 entity[name] = write(entity[name])
-        return entity
+        return outgoing(self._kind, entity)
 
     def load(self, row: Row) -> T:
         """Return the value of a row.

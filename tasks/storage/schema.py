@@ -4,6 +4,10 @@ Every row carries `schema`, the number of the build that wrote it. A row of an o
 through the upgrades of its kind, one for each number in between; it is stored again when it is next
 changed. Raise `SCHEMA` when a kind of row changes, and add the upgrade here, unless all that
 changes is a new property for which the default of its field is right.
+
+While processes of two builds run, the newer ones write rows as the older ones do: storage notes how
+its rows are written (`tasks/tables/row_schema.py`), and each process keeps to that from its start
+on. So with each upgrade comes the way back.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,6 +16,8 @@ from tasks.errors import SwathmillError
 from tasks.storage.store import Entity, Row
 
 OLDEST, SCHEMA = 2, 6
+UNNOTED = 6
+"""How rows are written in storage that does not say so: the first builds that did had this one."""
 
 Upgrade = Callable[[Entity], Entity]
 
@@ -57,6 +63,42 @@ UPGRADES: Mapping[str, Mapping[int, Upgrade]] = {
     "interest": {4: _renamed(successor="fallback")},
     "completion event": {4: _renamed(wants="interests", successor="fallback")},
 }
+
+
+# By kind of row, then by the number that the way back starts from.
+DOWNGRADES: Mapping[str, Mapping[int, Upgrade]] = {}
+
+
+class _Written:
+    """How this process writes rows."""
+
+    number = SCHEMA
+
+
+def written() -> int:
+    """Return the schema of the rows that this process writes."""
+    return _Written.number
+
+
+def write_as(number: int) -> None:
+    """Write rows of this schema from now on: this build's own, or the one before it.
+
+    Raises:
+        OtherSchemaError: this build cannot write it.
+    """
+    if number not in (SCHEMA - 1, SCHEMA):
+        raise OtherSchemaError("schema", number)
+    _Written.number = number
+
+
+def outgoing(kind: str, entity: Entity) -> Entity:
+    """Return a row's properties as they are to be written, with the number of their schema."""
+    steps = DOWNGRADES.get(kind, {})
+    for step in range(SCHEMA, _Written.number, -1):
+        if step in steps:
+            entity = steps[step](entity)
+    entity["schema"] = _Written.number
+    return entity
 
 
 def current(kind: str, row: Row) -> Entity:

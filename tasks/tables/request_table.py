@@ -12,6 +12,7 @@ Its RowKeys are spelt here alone. By RowKey, in one partition:
 | `n|time|id` | it is of an earlier build, and in no list yet |
 | `manager` | the lease of the manager that acts |
 | `restoring` | a backup is being restored |
+| `schema` | how rows are written (`row_schema.py`) |
 
 A list's row carries what lists show, so that a page is one range of rows, newest first: `time`
 counts down. It is written in the transaction that writes the request's own row, under whose ETag it
@@ -37,7 +38,7 @@ TABLE = "requests"
 PARTITION = "requests"
 HOLDINGS = "holdings"  # another partition
 HELD, ASKED = "held", "asked"  # its rows
-MANAGER, RESTORING = "manager", "restoring"
+MANAGER, RESTORING, WRITTEN = "manager", "restoring", "schema"
 GAPS_ON_ROW = 50
 INLINE = 60_000  # bytes of a request document kept on its row
 _NEWEST = 10**13  # milliseconds; RowKeys of lists count down from it

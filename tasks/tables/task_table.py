@@ -28,7 +28,7 @@ from tasks.model.spec import Spec, load_spec
 from tasks.model.task_keys import shard
 from tasks.storage.clock import Clock
 from tasks.storage.codec import BITS, WORDS, WORDS_IN_BYTES, Codec, Form, cut, in_json
-from tasks.storage.schema import SCHEMA
+from tasks.storage.schema import written
 from tasks.storage.store import (
     PROPERTY_BYTES,
     Entity,
@@ -262,7 +262,7 @@ def name_fallbacks(interest: Interest) -> MergeEntity:
     """Write the fallback tasks that an interest names, and leave the rest of its row."""
     # With the number: a row of an earlier schema has the fallback under another name.
     named: Entity = {
-        "schema": SCHEMA,
+        "schema": written(),
         "fallback": interest.fallback,
         "earlier": " ".join(interest.earlier),
     }

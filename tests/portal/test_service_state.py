@@ -9,6 +9,9 @@ from service_manager.leader.leadership import Leadership
 from tasks.errors import StoreError
 from tasks.model.model import RequestState
 from tasks.storage.clock import ManualClock
+from tasks.storage.schema import SCHEMA
+from tasks.storage.store import Replace
+from tasks.tables.request_table import PARTITION, TABLE
 from tasks.tables.runtime import Runtime, memory_runtime
 from tests.portal.scripted import LivePortal, live_portal, set_row, settings
 from tests.portal.submissions import DOCUMENT, submitted
@@ -180,3 +183,17 @@ def test_the_sample_archive_is_told_on_each_page(runtime: Runtime) -> None:
         assert "synthetic values" in client.get("/").text
     with live_portal(runtime, settings()) as running, running.browser() as client:
         assert "synthetic values" not in client.get("/").text
+
+
+def test_what_a_newer_build_wrote_is_no_failure_of_the_portal(
+    portal: LivePortal, runtime: Runtime
+) -> None:
+    request = submitted(runtime)
+    found = runtime.requests.get(f"q|{request}")
+    assert found is not None
+    newer = Replace(row=found.row, entity={**found.entity, "schema": SCHEMA + 1}, etag=found.etag)
+    runtime.store.transact(TABLE, PARTITION, [newer])
+    with portal.client() as client:
+        answer = client.get(f"/api/requests/{request}")
+    assert answer.status_code == 503
+    assert "install the newer build" in answer.json()["remedy"]

@@ -25,6 +25,7 @@ from tasks.messages.queues import FIRST
 from tasks.run import exits, logs
 from tasks.run.connect import SettingMissingError, connect, storage_modules
 from tasks.settings import Settings, WrongSettingError, read_settings
+from tasks.storage import schema
 from tasks.tables.workers import WorkerRow
 from worker.files.scratch import Scratch
 from worker.sandbox import sandbox
@@ -83,6 +84,7 @@ def main() -> int:
         beat_at=runtime.clock.now(),
         sandbox=confinement.line,
         version=version("swathmill"),
+        reads=schema.SCHEMA,
     )
     heartbeat = Heartbeat(
         runtime=runtime,

@@ -18,6 +18,7 @@ from tasks.model.categories import Category
 from tasks.model.model import ArtifactFile, Phase, RunUse, State
 from tasks.run.classify import Diagnosis, classify, classify_exit
 from tasks.settings import Settings
+from tasks.storage.schema import OtherSchemaError
 from tasks.tables import protocol, task_table
 from tasks.tables.protocol import Claimed
 from tasks.tables.runtime import Runtime
@@ -154,7 +155,7 @@ class Supervisor:
             return  # the manager sends the message again, to a worker that stays
         try:
             claimed = protocol.claim_batch(self.runtime, keys, self.name, self._policy)
-        except StoreError as error:
+        except (StoreError, OtherSchemaError) as error:
             self._log.warning("not claimed", tasks=len(keys), first=keys[0], error=str(error))
             return
         if not claimed:
