@@ -1,4 +1,4 @@
-// Who is told when something is wrong: rules over the logs and over the platform's own metrics, and a budget.
+// Who is told when something is wrong: rules over the logs and over the platform's own metrics.
 // docs/operations.md says what each one means. Rules for Prometheus are in infra/monitoring.
 param location string
 param name string
@@ -10,12 +10,6 @@ param storageId string
 
 @description('Mail address that alerts go to.')
 param mail string
-
-@description('Cost of a month, in the currency of the subscription, of which 80% and 100% are told; 0: no budget.')
-param monthlyBudget int
-
-@description('First day of the month in which the budget begins.')
-param budgetStart string = utcNow('yyyy-MM-01')
 
 var lines = 'ContainerAppConsoleLogs_CL | where ContainerAppName_s startswith "${name}-" | extend line = parse_json(Log_s)'
 
@@ -232,35 +226,5 @@ resource away 'Microsoft.Insights/metricAlerts@2018-03-01' = {
         actionGroupId: people.id
       }
     ]
-  }
-}
-
-resource budget 'Microsoft.Consumption/budgets@2023-11-01' = if (monthlyBudget > 0) {
-  name: '${name}-month'
-  properties: {
-    category: 'Cost'
-    amount: monthlyBudget
-    timeGrain: 'Monthly'
-    timePeriod: {
-      startDate: budgetStart
-    }
-    notifications: {
-      near: {
-        enabled: true
-        operator: 'GreaterThan'
-        threshold: 80
-        contactEmails: [
-          mail
-        ]
-      }
-      reached: {
-        enabled: true
-        operator: 'GreaterThan'
-        threshold: 100
-        contactEmails: [
-          mail
-        ]
-      }
-    }
   }
 }

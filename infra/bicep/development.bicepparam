@@ -26,7 +26,6 @@ param mailApplicationId = readEnvironmentVariable('SWATHMILL_DEPLOY_MAIL_APPLICA
 param mailPrincipalId = readEnvironmentVariable('SWATHMILL_DEPLOY_MAIL_PRINCIPAL', '')
 
 param alertMail = readEnvironmentVariable('SWATHMILL_DEPLOY_ALERT_MAIL', '')
-param monthlyBudget = 100
 
 param storageSku = 'Standard_LRS'
 param redisSku = 'Balanced_B0'

@@ -123,10 +123,6 @@ param operators string = ''
 @description('Mail address that alerts go to; empty: no alerts.')
 param alertMail string = ''
 
-@description('Cost of a month, in the currency of the subscription, of which 80% and 100% are told by mail; 0: no budget.')
-@minValue(0)
-param monthlyBudget int = 0
-
 module identity 'identity.bicep' = {
   name: 'identity'
   params: {
@@ -271,7 +267,6 @@ module alerts 'alerts.bicep' = if (!empty(alertMail)) {
     workerId: apps.outputs.workerId
     storageId: storage.outputs.accountId
     mail: alertMail
-    monthlyBudget: monthlyBudget
   }
 }
 

@@ -140,7 +140,7 @@ def test_processes_of_two_builds_work_together_and_the_way_back_is_open(stack: S
         stack.start(name, newer=False)
     until(stack.answers, 120.0, "the stack")
     with stack.api() as api:
-        requests = []
+        requests: list[str] = []
 
         def submit() -> None:
             answer = api.post("/api/requests", json=document(len(requests)))

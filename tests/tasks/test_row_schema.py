@@ -11,7 +11,7 @@ from tasks.settings import WrongSettingError
 from tasks.storage import schema
 from tasks.storage.codec import Codec
 from tasks.storage.schema import SCHEMA, OtherSchemaError
-from tasks.storage.store import Row, Upsert
+from tasks.storage.store import Entity, Row, Upsert
 from tasks.tables import row_schema, workers
 from tasks.tables.request_table import PARTITION, TABLE, WRITTEN
 from tasks.tables.runtime import Runtime, memory_runtime
@@ -101,7 +101,7 @@ def test_storage_of_an_earlier_build_that_noted_nothing_is_written_as_it_was(
 def test_after_the_end_an_older_build_says_why_it_cannot_start(tmp_path: Path) -> None:
     storage = f"file:{tmp_path}"
     store = connect_storage(storage).store
-    entity = {"schema": NEXT, "number": NEXT}
+    entity: Entity = {"schema": NEXT, "number": NEXT}
     store.transact(TABLE, PARTITION, [Upsert(row=WRITTEN, entity=entity)])
     with pytest.raises(WrongSettingError, match=rf"schema {NEXT}.*install the newer version"):
         connect_storage(storage)
