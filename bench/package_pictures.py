@@ -108,7 +108,8 @@ def write_group(
     days: dict[date, list[Path]] = {}
     for granule in granules:
         days.setdefault(day_of(granule), []).append(granule)
-    bands, paths = [], {}
+    bands: list[Band] = []
+    paths: dict[int, Path] = {}
     for day, files in sorted(days.items()):
         for layer in layers:
             cell = folder.parent / f"{folder.name}.{layer}.{day}.tif"
@@ -143,7 +144,9 @@ def draw(package: str, made: Path, to: Path) -> None:
     if package == "zonal-statistics":
         rows = [line.split(",") for line in (made / "zones.csv").read_text().splitlines()[1:]]
         mine = [row for row in rows if row[1] == "Lai_1km"]
-        axes.plot([date.fromisoformat(row[2]) for row in mine], [float(row[6]) for row in mine])
+        axes.plot(
+            np.array([row[2] for row in mine], "datetime64[D]"), [float(row[6]) for row in mine]
+        )
         axes.set_ylabel("mean of Lai_1km")
         axes.tick_params(axis="x", rotation=30, labelsize=7)
         title = "zones.csv: one polygon"

@@ -65,7 +65,12 @@ def measure(
         names = ("package", "inputs", "outputs", "temporary")
         for one in names:
             (folder / one).mkdir()
-        places = Places(**{one: folder / one for one in names})
+        places = Places(
+            package=folder / "package",
+            inputs=folder / "inputs",
+            outputs=folder / "outputs",
+            temporary=folder / "temporary",
+        )
         ways: dict[str, Callable[[], object]] = {
             "bare": lambda: subprocess.run([*command], check=True)
         }

@@ -38,7 +38,12 @@ def places(tmp_path: Path) -> Places:
         (tmp_path / name).mkdir()
     (tmp_path / "inputs" / "given.txt").write_text("given", "utf-8")
     (tmp_path / "secret.txt").write_text(SECRET, "utf-8")
-    return Places(**{name: tmp_path / name for name in names})
+    return Places(
+        package=tmp_path / "package",
+        inputs=tmp_path / "inputs",
+        outputs=tmp_path / "outputs",
+        temporary=tmp_path / "temporary",
+    )
 
 
 def run(

@@ -130,7 +130,12 @@ def run_package(
     names = ("package", "inputs", "outputs", "temporary", "reading", "artifact")
     for name in names:
         (folder / name).mkdir()
-    places = Places(**{name: folder / name for name in names[:4]})
+    places = Places(
+        package=folder / "package",
+        inputs=folder / "inputs",
+        outputs=folder / "outputs",
+        temporary=folder / "temporary",
+    )
     (places.inputs / "about.json").write_text(json.dumps(about), "utf-8")
     command: tuple[str, ...] = ("python", "run.py")
     if isinstance(program, Path):
