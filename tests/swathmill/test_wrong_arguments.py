@@ -93,6 +93,8 @@ CASES = (
     Case(line="restore {file}", names="{file}", code=FAILED),
     Case(line="restore {strange}", names="{strange}", code=FAILED),
     Case(line="storage --data {file}/x", names="{file}/x"),
+    Case(line="upgrade --data {file}/x", names="{file}/x"),
+    Case(line="deploy mill. --location here --operator ada --sources cmr", names="mill."),
     Case(line="sign-in ada@example.org --data {absent}", names="{absent}", code=FAILED),
     Case(line="sign-in ada@example.org --role king", names="king"),
     Case(line="doctor --data", names="--data"),
