@@ -180,7 +180,8 @@ print(global(values, "mean", na.rm = TRUE))
 def _qgis(row: RequestRow, files: Mapping[str, ResultFile], portal_url: str) -> str:
     del portal_url
     layers = list(result_layers(files.values()).values())
-    tree, maps = [], []
+    tree: list[str] = []
+    maps: list[str] = []
     for number, layer in enumerate(layers):
         nodes = []
         for day in layer.dates:

@@ -79,11 +79,10 @@ class Line:
     def plan(self, request: Request) -> Plan:
         held = FolderArchive(self.archive, self.folder / "index.sqlite", read_outline)
         found = plan(request, held, Packages.of(self.settings), self.settings)
-        if found.package is not None and not self.runtime.blobs.exists(
-            "packages", found.package.blob
-        ):
-            self.runtime.blobs.put_bytes("packages", found.package.blob, found.package.data)
-        return replace(found, package=None)
+        for archive in found.archives:
+            if not self.runtime.blobs.exists("packages", archive.blob):
+                self.runtime.blobs.put_bytes("packages", archive.blob, archive.data)
+        return replace(found, archives=())
 
     def run(self, document: dict[str, Any]) -> str:
         """Run a request to its end; its id."""

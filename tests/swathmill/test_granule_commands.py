@@ -1,5 +1,6 @@
 """Commands on granules alone: what they refuse, and what they write."""
 
+import json
 import signal
 from pathlib import Path
 
