@@ -17,8 +17,8 @@ from pydantic import (
     SerializerFunctionWrapHandler,
     ValidationError,
     ValidationInfo,
-    field_serializer,
     field_validator,
+    model_serializer,
     model_validator,
 )
 
@@ -403,13 +403,14 @@ class Request(_Document):
 
     model_config = ConfigDict(serialize_by_alias=True)
 
-    @field_serializer("steps", mode="wrap")
-    def _one_or_many(
-        self, steps: tuple[Reduction, ...], handler: SerializerFunctionWrapHandler
-    ) -> object:
+    @model_serializer(mode="wrap")
+    def _one_or_many(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Write a single step without a list."""
-        found = handler(steps)
-        return found[0] if len(steps) == 1 else found
+        found: dict[str, Any] = handler(self)
+        steps = found.get("reduction")
+        if steps is not None and len(steps) == 1:
+            (found["reduction"],) = steps
+        return found
 
     @model_validator(mode="after")
     def _joined(self) -> Self:

@@ -71,6 +71,22 @@ FULL = [
         "reduction": {"package": "mean", "group_by": ["cell", "10-day"]},
         "deliver": "results",
     },
+    {
+        **PLAIN,
+        "reduction": [
+            {"name": "daily", "package": "own", "group_by": ["cell", "date"], "requires": "all"},
+            {
+                "name": "monthly",
+                "package": "mean",
+                "takes": ["daily/et"],
+                "requires": {"dates": 0.5, "pixels": 0.25},
+                "parameters": {"least": "3"},
+                "deliver": True,
+            },
+        ],
+        "deliver": "cells",
+    },
+    {**PLAIN, "reduction": {"package": "mean", "rehearse": False}, "deliver": "inputs"},
 ]
 
 

@@ -280,6 +280,14 @@ def test_a_window_counts_where_it_begins_or_by_its_days(
         assert (january["2012-025"], february["2012-025"]) == (7 / 8, 1 / 8)
 
 
+def test_a_longer_window_goes_to_all_that_it_covers(make: Make) -> None:
+    there = of(SNOW, days("2012-01-01", "2012-01-20"))
+    span = {"start": "2012-01-01", "end": "2012-01-20"}
+    each = {"name": "each", "package": "et", "group_by": ["cell", "8-day"], "takes": ["monthly"]}
+    found = make(there, SNOW, reduction=[MONTHLY, each], time=span)
+    assert bands(found, "et.tif") == {f"2012-{n:03d}": ["monthly 2012-01"] for n in (1, 9, 17)}
+
+
 def test_a_step_takes_layers_of_products_and_outputs_by_name(make: Make) -> None:
     both = LEAF | {"layers": ["Lai_1km", "Fpar_1km"]}
     there = [*of(SNOW, days("2012-01-01", "2012-01-08")), *of(both, [dt.date(2012, 1, 1)])]

@@ -14,7 +14,7 @@ from portal.core import tokens
 from portal.core.expected import Expected
 from reprojection.read.completeness import Completeness, Missing
 from swathmill.cli import application
-from swathmill.commands.counts import Counts, lines_of
+from swathmill.commands.counts import Counts, WindowCounts, lines_of
 from swathmill.errors import ApiError, RefusedError
 from swathmill.stack.folder import DataFolder, FolderLock, StackState
 from tasks.model.categories import Category
@@ -203,6 +203,11 @@ def test_counts_are_told_in_plain_words() -> None:
         gaps=3,
         missing=("MCD15A2.005 2012-03-05 h17v03: not published",),
         message="It would wait for confirmation.",
+        windows=(
+            WindowCounts(step="et", window="2012-01", runs=0, has="A: 0, B: 1", lacks="A 2012-01"),
+            WindowCounts(step="et", window="2012-02", runs=2, has="A: 1, B: 1", lacks=""),
+        ),
+        window_count=5,
     )
     assert lines_of(counts) == [
         "Granules  32, 1.2 GB to fetch",
@@ -214,6 +219,10 @@ def test_counts_are_told_in_plain_words() -> None:
         "Gaps      3:",
         "  MCD15A2.005 2012-03-05 h17v03: not published",
         "  and 2 more",
+        "Windows   5:",
+        "  et 2012-01: no run; has A: 0, B: 1; lacks A 2012-01",
+        "  et 2012-02: 2 runs; has A: 1, B: 1",
+        "  and 3 more",
         "It would wait for confirmation.",
     ]
 
