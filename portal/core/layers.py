@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import date
 from itertools import pairwise
 from pathlib import PurePosixPath
+from typing import Self
 
 from portal.core.results import ResultFile
 from reprojection.read.completeness import WHOLE
@@ -63,6 +64,33 @@ def result_layers(files: Iterable[ResultFile]) -> dict[str, ResultLayer]:
         for (folder, name), rasters in sorted(found.items())
     ]
     return {layer.id: layer for layer in layers}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arranged:
+    """A request's results as its pages show them.
+
+    All files by path, those to list (no STAC items of rasters), the layers by id, the bytes of all
+    files, and how many are incomplete.
+    """
+
+    files: Mapping[str, ResultFile]
+    listed: Mapping[str, ResultFile]
+    layers: Mapping[str, ResultLayer]
+    size: int
+    incomplete: int
+
+    @classmethod
+    def of(cls, files: Mapping[str, ResultFile]) -> Self:
+        """Arrange the files of a request."""
+        listed = without_items(files)
+        return cls(
+            files=files,
+            listed=listed,
+            layers=result_layers(files.values()),
+            size=sum(one.file.size for one in files.values()),
+            incomplete=sum(one.file.completeness != WHOLE for one in listed.values()),
+        )
 
 
 def layer_of(path: str) -> tuple[str, str]:
@@ -182,8 +210,9 @@ def matrix(
         return notes.setdefault(why, len(notes) + 1)
 
     for layer in layers:
-        for result in layer.rasters.values():
-            counts["complete" if result.file.completeness == WHOLE else "partial"] += 1
+        partial = sum(bool(one.file.completeness.count) for one in layer.rasters.values())
+        counts["partial"] += partial
+        counts["complete"] += len(layer.rasters) - partial
     shown = dates[size * (page - 1) : size * page]
     rows = tuple((day, tuple(cell(layer, day) for layer in layers)) for day in shown)
     return Matrix(

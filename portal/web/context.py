@@ -9,6 +9,7 @@ from fastapi import Depends, Request
 from portal.core.board import Board
 from portal.core.holdings import KnownHoldings
 from portal.core.kept import Kept
+from portal.core.layers import Arranged
 from portal.core.legends import Legend
 from portal.core.results import ResultIndex
 from portal.core.sign_in_mail import SignInDesk
@@ -20,6 +21,7 @@ from tasks.model.packages import Packages
 from tasks.settings import Settings
 from tasks.tables.manager_lease import ManagerWatch
 from tasks.tables.package_operations import PackagesOf
+from tasks.tables.request_table import RequestRow
 from tasks.tables.runtime import Runtime
 
 MOST_WAITING = 8  # API calls that wait for planning at once
@@ -47,8 +49,17 @@ class Portal:
     uploading: threading.BoundedSemaphore = field(
         default_factory=lambda: threading.BoundedSemaphore(MOST_UPLOADING)
     )
+    arranged: Kept[Arranged] = field(default_factory=lambda: Kept(64))
     legends: Kept[Legend] = field(default_factory=lambda: Kept(256))
     stopping: threading.Event = field(default_factory=threading.Event)
+
+    def results_of(self, row: RequestRow) -> Arranged:
+        """Return the finished results of a request as its pages show them."""
+        files = {} if row.state.unplanned else self.results.files(self.runtime, row)
+        # The index returns the same mapping until the results have changed.
+        key = f"{row.id} {row.state.value} {row.delivered} {id(files)}"
+        found = self.arranged.get(key, lambda: Arranged.of(files))
+        return found if found.files is files else Arranged.of(files)
 
     def packages_of(self, person: Person) -> PackagesOf:
         """Return the packages that a person may name in a request."""

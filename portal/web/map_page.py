@@ -4,6 +4,7 @@ import csv
 import io
 import warnings
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
 from urllib.parse import quote
@@ -14,7 +15,7 @@ from fastapi import APIRouter, Query, Response
 
 from portal.core.downloads import attachment
 from portal.core.identity import Reader
-from portal.core.layers import ResultLayer, result_layers
+from portal.core.layers import ResultLayer
 from portal.core.legends import Entry, Legend
 from portal.core.problems import NotFoundError
 from portal.core.results import ResultFile
@@ -243,10 +244,9 @@ def _proj_string(crs: str) -> str:
 
 def _layers(
     portal: Portal, caller: Reader, request_id: str
-) -> tuple[RequestRow, dict[str, ResultLayer]]:
+) -> tuple[RequestRow, Mapping[str, ResultLayer]]:
     row = read_for(portal.runtime, caller, request_id)
-    files = {} if row.state.unplanned else portal.results.files(portal.runtime, row)
-    layers = result_layers(files.values())
+    layers = portal.results_of(row).layers
     if not layers:
         raise NotFoundError(
             f"Request {request_id} has no finished raster yet.",
@@ -255,7 +255,7 @@ def _layers(
     return row, layers
 
 
-def _first(layers: dict[str, ResultLayer]) -> ResultLayer:
+def _first(layers: Mapping[str, ResultLayer]) -> ResultLayer:
     """Choose the layer that the map opens with: the first one that holds no quality bits."""
     for layer in layers.values():
         place, _, name = layer.folder.partition("/")
@@ -268,7 +268,7 @@ def _first(layers: dict[str, ResultLayer]) -> ResultLayer:
     return next(iter(layers.values()))
 
 
-def _layer(layers: dict[str, ResultLayer], name: str) -> ResultLayer:
+def _layer(layers: Mapping[str, ResultLayer], name: str) -> ResultLayer:
     if name not in layers:
         raise NotFoundError(
             f"The results have no layer {name!r}.", f"They have: {', '.join(layers)}."

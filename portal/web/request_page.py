@@ -11,7 +11,7 @@ from fastapi.responses import RedirectResponse
 
 from portal.core.identity import Caller, Reader
 from portal.core.incomplete import IncompleteView
-from portal.core.layers import is_raster, layer_of, matrix, result_layers, without_items
+from portal.core.layers import is_raster, layer_of, matrix
 from portal.core.problems import NotFoundError
 from portal.core.results import ResultFile, ResultReader
 from portal.core.submissions import load_for, read_for
@@ -21,7 +21,6 @@ from portal.web.api import mended, order, rehearsal_failed
 from portal.web.context import CurrentPortal, Portal
 from portal.web.forms import request_yaml
 from portal.web.retries import may_retry
-from reprojection.read.completeness import WHOLE
 from tasks.model.categories import RULES, Category, Rule
 from tasks.model.gaps import join_gaps
 from tasks.model.model import Phase, RequestOrder, RequestState
@@ -424,8 +423,7 @@ def _groups(found: Iterable[Interest]) -> Iterable[FailureGroup]:
 
 
 def _matrix(portal: Portal, row: RequestRow, page: int) -> dict[str, object]:
-    files = {} if row.state.unplanned else portal.results.files(portal.runtime, row)
-    layers = list(result_layers(files.values()).values())
+    layers = list(portal.results_of(row).layers.values())
     gaps = portal.results.gaps(portal.runtime, row)[0] if layers else ()
     failed = any(count.failed for count in row.phases.values())
     failures = request_operations.failures(portal.runtime, row.id) if layers and failed else ()
@@ -438,11 +436,10 @@ def _matrix(portal: Portal, row: RequestRow, page: int) -> dict[str, object]:
 
 
 def _results(portal: Portal, row: RequestRow, page: int, find: str) -> dict[str, object]:
-    files = {} if row.state.unplanned else portal.results.files(portal.runtime, row)
-    zip_layers = list(result_layers(files.values()).values())
-    files = without_items(files)
+    every = portal.results_of(row)
+    files = every.listed
     words = find.lower().split()
-    found = [item for path, item in files.items() if all(w in path.lower() for w in words)]
+    found = [i for path, i in files.items() if all(w in path.lower() for w in words)]
     pages = max(1, -(-len(found) // PAGE))
     page = min(max(1, page), pages)
     return {
@@ -450,11 +447,11 @@ def _results(portal: Portal, row: RequestRow, page: int, find: str) -> dict[str,
             ResultView(result=item, request=row.id)
             for item in found[PAGE * (page - 1) : PAGE * page]
         ],
-        "zip_layers": zip_layers,
+        "zip_layers": list(every.layers.values()),
         "found": len(found),
         "file_count": len(files),
-        "file_bytes": sum(item.file.size for item in files.values()),
-        "incomplete": sum(item.file.completeness != WHOLE for item in files.values()),
+        "file_bytes": every.size,
+        "incomplete": every.incomplete,
         "page": page,
         "pages": pages,
         "find": find,

@@ -1,0 +1,180 @@
+"""A scientist in Chromium: find a layer, see results by date and on the map, take them away."""
+
+import re
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, Response, ViewportSize, expect
+
+from portal.web.pages import STATIC
+from reprojection.read.completeness import Completeness, Missing
+from tasks.model.model import RequestState
+from tests.portal.scripted import (
+    LivePortal,
+    live_portal,
+    live_runtime,
+    put_result,
+    raster_bytes,
+    set_row,
+    settings,
+)
+from tests.portal.submissions import submitted
+
+DAYS = ("2012-01-01", "2012-01-09", "2012-01-17")
+LAYERS = ("Fpar_1km", "Lai_1km")
+LAYER = "MCD15A2.005/Lai_1km/MCD15A2.005.Lai_1km"
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture(scope="module")
+def day(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LivePortal, str]]:
+    """A portal with one request: two layers, three dates; the last LAI is incomplete."""
+    if not (STATIC / "vendor" / "ol.js").is_file():
+        pytest.skip("portal/static/vendor is empty: run make setup")
+    runtime = live_runtime()
+    name = submitted(runtime)
+    folder = tmp_path_factory.mktemp("day")
+    lacks = Completeness(share=0.5, missing=(Missing(what="MCD15A2 h17v03", why="unreadable"),))
+    for layer in LAYERS:
+        for number, one in enumerate(DAYS):
+            said = lacks if (layer, number) == ("Lai_1km", 2) else Completeness()
+            file = f"MCD15A2.005.{layer}.{one}"
+            data = raster_bytes(folder, seed=number, width=700, height=400)
+            put_result(runtime, name, f"MCD15A2.005/{layer}", f"{file}.tif", data, said)
+            put_result(runtime, name, f"MCD15A2.005/{layer}", f"{file}.json", b"{}")
+    set_row(runtime, name, state=RequestState.GAPS, outputs=6, delivered=6, ended=1e9)
+    with live_portal(runtime, settings()) as running:
+        yield running, name
+
+
+@pytest.fixture
+def page(chromium: Browser, day: tuple[LivePortal, str]) -> Iterator[Page]:
+    """A signed-in page on which no error may come up: not in scripts, not by the policy."""
+    context = chromium.new_context(viewport=ViewportSize(width=1280, height=900))
+    page = context.new_page()
+    page.set_default_timeout(15_000)
+    complaints: list[str] = []
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("console", lambda said: complaints.append(said.text) if said.type == "error" else None)
+    page.goto(day[0].link())
+    yield page
+    context.close()
+    assert complaints == []
+
+
+def open_map(page: Page, day: tuple[LivePortal, str]) -> None:
+    portal, name = day
+    page.goto(f"{portal.url}/requests/{name}/map?layer={LAYER}&date=2012-01-09")
+    expect(page.locator("#legend")).to_contain_text("m2 m-2")
+    expect(page.locator("[data-results-map][data-lines]")).to_be_attached()
+
+
+def test_the_layer_of_a_subject_is_found_and_quality_comes_after_data(
+    page: Page, day: tuple[LivePortal, str]
+) -> None:
+    page.goto(f"{day[0].url}/new")
+    page.fill("#product-search", "NDVI")
+    page.get_by_role("button", name="Add MOD13").first.click()
+    card = page.locator("[data-card]")
+    expect(card.get_by_role("checkbox").first).to_have_attribute(
+        "value", re.compile(r"16 days NDVI$")
+    )
+    quality = card.get_by_role("checkbox", name="VI Quality")
+    expect(quality).to_be_hidden()
+    card.get_by_text("Quality, geometry and time of observation").click()
+    expect(quality).to_be_visible()
+
+
+def test_the_matrix_says_what_is_incomplete_and_leads_to_the_map(
+    page: Page, day: tuple[LivePortal, str]
+) -> None:
+    portal, name = day
+    page.goto(f"{portal.url}/requests/{name}")
+    expect(page.locator(".matrix tbody tr")).to_have_count(3)
+    expect(page.locator(".notes")).to_contain_text("MCD15A2 h17v03: unreadable")
+    expect(page.locator(".results tbody tr")).to_have_count(6)
+    page.get_by_role("link", name="partial, 50%: MCD15A2.005 Lai_1km 2012-01-17").click()
+    expect(page.locator("#date-shown")).to_have_text("2012-01-17")
+    expect(page.locator("#layer")).to_have_value(LAYER)
+
+
+def test_the_map_reads_parts_of_the_files_and_steps_through_dates(
+    page: Page, day: tuple[LivePortal, str]
+) -> None:
+    ranges: list[Response] = []
+    page.on("response", lambda one: ranges.append(one) if ".tif" in one.url else None)
+    open_map(page, day)
+    page.get_by_role("button", name="Next").click()
+    expect(page.locator("#date-shown")).to_have_text("2012-01-17")
+    expect(page.locator("#statistics")).to_contain_text("Statistics, 2012-01-17")
+    page.locator("#when").press("Home")
+    expect(page.locator("#date-shown")).to_have_text("2012-01-01")
+    page.get_by_role("button", name="Play").click()
+    expect(page.locator("#date-shown")).to_have_text("2012-01-09")
+    page.get_by_role("button", name="Stop").click()
+    expect(page.locator("#map-problem")).to_be_hidden()
+    assert ranges
+    assert {one.status for one in ranges} == {206}
+
+
+def test_a_click_gives_values_and_a_series_as_csv(page: Page, day: tuple[LivePortal, str]) -> None:
+    open_map(page, day)
+    page.locator("#result-map").click(position={"x": 200, "y": 250})
+    expect(page.locator("#point")).to_contain_text("3 of 3 dates have a value here")
+    expect(page.locator("#point tbody tr").first).to_contain_text("MCD15A2.005 Fpar_1km")
+    expect(page.locator("#point")).to_contain_text("swathmill explain")
+    with page.expect_download() as waiting:
+        page.get_by_role("link", name="Values of all dates as CSV").click()
+    lines = Path(waiting.value.path()).read_text().splitlines()
+    assert [line.partition(",")[0] for line in lines] == ["date", *DAYS]
+    assert all(0 < float(line.rpartition(",")[2]) < 10 for line in lines[1:])
+
+
+def test_two_layers_are_compared(page: Page, day: tuple[LivePortal, str]) -> None:
+    open_map(page, day)
+    expect(page.locator("#swipe")).to_be_hidden()
+    page.select_option("#other", label="MCD15A2.005 Fpar_1km")
+    expect(page.locator("#other-date-shown")).to_have_text("2012-01-09")
+    expect(page.locator(".side-2 canvas, canvas.side-2")).to_have_count(1)
+    page.locator("#swipe").press("End")
+    page.select_option("#other", label="nothing")
+    expect(page.locator("#swipe")).to_be_hidden()
+
+
+def test_a_selection_is_taken_away_with_what_to_cite(
+    page: Page, day: tuple[LivePortal, str]
+) -> None:
+    portal, name = day
+    page.goto(f"{portal.url}/requests/{name}")
+    page.get_by_text("Part of it, scripts, citation").click()
+    page.select_option("#zip-layer", label="MCD15A2.005 Lai_1km")
+    page.fill("#zip-start", "2012-01-05")
+    with page.expect_download() as waiting:
+        page.get_by_role("button", name="Download the selection as ZIP").click()
+    names = zipfile.ZipFile(waiting.value.path()).namelist()
+    assert [one for one in names if one.endswith(".tif")] == [f"{LAYER}.{d}.tif" for d in DAYS[1:]]
+    assert {"request.yaml", "CITATION.txt", "open.py", "results.qgs"} <= set(names)
+
+
+def test_the_map_works_with_the_keyboard_alone(page: Page, day: tuple[LivePortal, str]) -> None:
+    open_map(page, day)
+    place = page.locator("#result-map")
+    for _ in range(40):
+        page.keyboard.press("Tab")
+        if place.evaluate("node => node === document.activeElement"):
+            break
+    expect(place).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.locator("#point")).to_contain_text("dates have a value here")
+    page.fill("#lon", "no number")
+    page.keyboard.press("Enter")
+    expect(page.locator("#point")).to_contain_text("are numbers in degrees")
+
+
+def test_the_map_fits_a_phone(page: Page, day: tuple[LivePortal, str]) -> None:
+    page.set_viewport_size({"width": 360, "height": 740})
+    open_map(page, day)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
