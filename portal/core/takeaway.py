@@ -81,13 +81,13 @@ def _readme(row: RequestRow, files: Mapping[str, ResultFile]) -> str:
         "",
         "Open them",
         "  QGIS          open results.qgs, or drag a .tif onto the map",
-        "  Python        open.py reads a layer of all dates into xarray",
-        "  R             open.R reads a layer of all dates with terra",
+        "  Python        open_results.py reads a layer of all dates into xarray",
+        "  R             open_results.R reads a layer of all dates with terra",
         "  download.sh   fetches the files again, one by one, with curl",
         "",
         "Values",
         "  Pixels are usually stored as integers: value = stored * scale + offset. Both are in the",
-        "  file. QGIS and terra apply them; open.py does it with mask_and_scale.",
+        "  file. QGIS and terra apply them; open_results.py too.",
         "",
     ]
     return "\n".join(lines)
@@ -133,12 +133,13 @@ def _python(row: RequestRow, files: Mapping[str, ResultFile], portal_url: str) -
     del portal_url  # the script reads the downloaded files
     return f'''"""Read a layer of the results of request {row.id}, all dates, into xarray.
 
-Needs: pip install rioxarray xarray
+Needs: pip install rasterio xarray
 """
 
 from pathlib import Path
 
-import rioxarray
+import numpy
+import rasterio
 import xarray
 
 HERE = Path(__file__).parent
@@ -149,8 +150,21 @@ def read(layer=LAYER):
     """Return the first band of all dates, in units, NaN where there is no value."""
     found = sorted(HERE.glob(f"{{layer}}*.tif"))
     dates = [path.stem.removeprefix(Path(layer).name).strip("._") for path in found]
-    rasters = [rioxarray.open_rasterio(path, mask_and_scale=True)[0] for path in found]
-    return xarray.concat(rasters, xarray.DataArray(dates, dims="date", name="date"))
+    planes = []
+    for path in found:
+        with rasterio.open(path) as raster:
+            stored = raster.read(1, masked=True).astype("float64")
+            values = stored * raster.scales[0] + raster.offsets[0]
+            planes.append(values.filled(numpy.nan))
+            rows, columns = raster.shape
+            at = raster.transform
+            x = [at.c + at.a * (column + 0.5) for column in range(columns)]
+            y = [at.f + at.e * (row + 0.5) for row in range(rows)]
+            about = {{"crs": str(raster.crs), "units": raster.units[0] or ""}}
+    coords = {{"date": dates, "y": y, "x": x}}
+    return xarray.DataArray(
+        numpy.stack(planes), coords, ("date", "y", "x"), name=Path(layer).name, attrs=about
+    )
 
 
 if __name__ == "__main__":
@@ -216,8 +230,8 @@ def _qgis(row: RequestRow, files: Mapping[str, ResultFile], portal_url: str) -> 
 _Make = Callable[[RequestRow, Mapping[str, ResultFile], str], str]
 SCRIPTS: dict[str, _Make] = {
     "download.sh": _curl,
-    "open.py": _python,
-    "open.R": _r,
+    "open_results.py": _python,
+    "open_results.R": _r,
     "results.qgs": _qgis,
 }
 """The files that are made for a program, by name: curl, Python, R and QGIS."""

@@ -35,7 +35,7 @@ def beside(portal: Portal, row: RequestRow, files: Mapping[str, ResultFile]) -> 
 
 @router.get("/requests/{request_id}/scripts/{name}", summary="A script to fetch or open results")
 def script(request_id: str, name: str, caller: Reader, portal: CurrentPortal) -> Response:
-    """Return `download.sh`, `open.py`, `open.R`, `results.qgs`, `CITATION.txt` or `README.txt`."""
+    """Return a text that the ZIP holds, too, such as `open_results.py` or `results.qgs`."""
     row = read_for(portal.runtime, caller, request_id)
     made = beside(portal, row, portal.results.files(portal.runtime, row))
     if name not in made:

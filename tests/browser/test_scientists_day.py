@@ -156,7 +156,7 @@ def test_a_selection_is_taken_away_with_what_to_cite(
         page.get_by_role("button", name="Download the selection as ZIP").click()
     names = zipfile.ZipFile(waiting.value.path()).namelist()
     assert [one for one in names if one.endswith(".tif")] == [f"{LAYER}.{d}.tif" for d in DAYS[1:]]
-    assert {"request.yaml", "CITATION.txt", "open.py", "results.qgs"} <= set(names)
+    assert {"request.yaml", "CITATION.txt", "open_results.py", "results.qgs"} <= set(names)
 
 
 def test_the_map_works_with_the_keyboard_alone(page: Page, day: tuple[LivePortal, str]) -> None:

@@ -2,9 +2,11 @@
 
 import io
 import json
+import runpy
 import subprocess
 import xml.etree.ElementTree as ET
 import zipfile
+from pathlib import Path
 
 import pytest
 
@@ -115,7 +117,7 @@ def test_a_request_without_rasters_has_no_map(portal: LivePortal, runtime: Runti
 
 
 def test_a_zip_says_what_it_holds_how_to_open_and_what_to_cite(
-    portal: LivePortal, mapped: str
+    portal: LivePortal, mapped: str, tmp_path: Path
 ) -> None:
     with portal.client() as client:
         address = f"/api/requests/{mapped}/archive.zip"
@@ -123,7 +125,7 @@ def test_a_zip_says_what_it_holds_how_to_open_and_what_to_cite(
         one = {"layer": LAYER, "start": "2012-01-09", "end": "2012-01-09"}
         part = zipfile.ZipFile(io.BytesIO(client.get(address, params=one).content))
         none = client.get(address, params={"start": "2030-01-01"})
-        script = client.get(f"/api/requests/{mapped}/scripts/open.py").text
+        script = client.get(f"/api/requests/{mapped}/scripts/open_results.py").text
         assert client.get(f"/api/requests/{mapped}/scripts/no.py").status_code == 404
     assert none.status_code == 404
     assert [name for name in part.namelist() if name.endswith(".tif")] == [
@@ -133,7 +135,14 @@ def test_a_zip_says_what_it_holds_how_to_open_and_what_to_cite(
     assert "MCD15A2 collection 5" in whole.read("CITATION.txt").decode()
     assert json.loads(whole.read("summary.json"))["files"] == 4
     assert b"products:" in whole.read("request.yaml")
-    compile(script, "open.py", "exec")
+    whole.extractall(tmp_path)
+    assert (tmp_path / "open_results.py").read_text() == script
+    values = runpy.run_path(str(tmp_path / "open_results.py"))["read"]()
+    assert values.dims == ("date", "y", "x")
+    assert list(values.date.values) == ["2012-01-01", "2012-01-09"]
+    assert values.attrs == {"crs": "EPSG:4326", "units": "m2 m-2"}
+    assert 0 < float(values.mean()) < 10
+    assert bool(values.isnull().any())
     project = ET.fromstring(whole.read("results.qgs").decode().split("\n", 1)[1])
     sources = [node.text for node in project.iter("datasource")]
     assert sources == [f"./{LAYER}.2012-01-{day}.tif" for day in ("01", "09")]
