@@ -119,6 +119,7 @@ def create_app(
         docs_url=None,
         redoc_url=None,
         openapi_url="/api/openapi.json",
+        generate_unique_id_function=openapi.operation_id,
     )
     manager = ManagerWatch(runtime, settings.lease_seconds)
     results = ResultIndex()

@@ -17,3 +17,10 @@ def base_url(request: Request, settings: Settings) -> str:
     if named.netloc == request.headers.get("host", ""):
         return settings.portal_url.rstrip("/")
     return str(request.base_url).rstrip("/")
+
+
+def this_url(request: Request, settings: Settings, **changes: str) -> str:
+    """Return the address that was called, with some query parameters changed."""
+    url = request.url.include_query_params(**changes)
+    query = f"?{url.query}" if url.query else ""
+    return f"{base_url(request, settings)}{url.path}{query}"

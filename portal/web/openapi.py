@@ -49,6 +49,11 @@ _SCHEMES = {
 }
 
 
+def operation_id(route: APIRoute) -> str:
+    """Name a call after its tag and function, as generated clients name their functions."""
+    return f"{route.tags[0]}_{route.name}" if route.tags else route.name
+
+
 def describe(app: FastAPI, routers: Iterable[APIRouter]) -> Schema:
     """Return the description of an application's API (OpenAPI 3.1), which has these routers."""
     schema = get_openapi(

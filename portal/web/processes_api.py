@@ -12,7 +12,7 @@ from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.responses import JSONResponse
 from pydantic import JsonValue
 
-from portal.core.addresses import base_url
+from portal.core.addresses import base_url, this_url
 from portal.core.datetimes import Interval
 from portal.core.identity import Caller
 from portal.core.jobs import (
@@ -152,9 +152,10 @@ def jobs(
                 found.append(row)
         else:
             last = None
-    links = [Link(href=str(request.url), rel="self")]
+    links = [Link(href=this_url(request, portal.settings), rel="self")]
     if last is not None:
-        links.append(Link(href=str(request.url.include_query_params(before=last.id)), rel="next"))
+        older = this_url(request, portal.settings, before=last.id)
+        links.append(Link(href=older, rel="next"))
     return JobList(jobs=tuple(JobAnswer.of(row, base) for row in found), links=tuple(links))
 
 

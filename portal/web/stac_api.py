@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from shapely.errors import ShapelyError
 from shapely.geometry.base import BaseGeometry
 
-from portal.core.addresses import base_url
+from portal.core.addresses import base_url, this_url
 from portal.core.datetimes import Interval
 from portal.core.identity import Caller
 from portal.core.problems import BadCallError, NotFoundError
@@ -30,7 +30,7 @@ from tasks.tables.request_table import RequestRow
 MOST = 1000  # items or collections on a page
 _LOOKED_AT = 50  # requests whose items one search reads
 
-router = APIRouter(tags=["results as STAC"], dependencies=STRICT)
+router = APIRouter(tags=["stac"], dependencies=STRICT)
 
 Limit = Annotated[int, Query(ge=1, le=MOST)]
 BoxText = Annotated[str, Query(description="West, south, east, north in degrees.")]
@@ -148,9 +148,9 @@ def collections(
     base = base_url(request, portal.settings)
     after = load_for(portal.runtime, caller, token) if token else None
     rows = list(request_operations.list_requests(portal.runtime, caller.owner, limit + 1, after))
-    links = [link("self", str(request.url)), link("root", f"{base}/")]
+    links = [link("self", this_url(request, portal.settings)), link("root", f"{base}/")]
     if len(rows) > limit:
-        href = str(request.url.include_query_params(token=rows[limit - 1].id))
+        href = this_url(request, portal.settings, token=rows[limit - 1].id)
         links.append(link("next", href))
     full = (request_operations.load(portal.runtime, row.id) for row in rows[:limit])
     shown = tuple(CollectionAnswer.model_validate(collection(row, base)) for row in full)
@@ -301,9 +301,9 @@ def _answer(
     request: Request, portal: Portal, page: _Page, asked: Search | None = None
 ) -> GeoJsonAnswer:
     base = base_url(request, portal.settings)
-    links = [link("self", str(request.url), GEOJSON), link("root", f"{base}/")]
+    links = [link("self", this_url(request, portal.settings), GEOJSON), link("root", f"{base}/")]
     if page.token and asked is None:
-        href = str(request.url.include_query_params(token=page.token))
+        href = this_url(request, portal.settings, token=page.token)
         links.append(link("next", href, GEOJSON, method="GET"))
     elif page.token and asked is not None:
         body = {**asked.model_dump(mode="json", exclude_none=True), "token": page.token}

@@ -348,6 +348,19 @@ def test_the_landing_page_is_for_programs_and_the_page_for_browsers(portal: Live
     assert {s for href, s in statuses.items() if href not in needs_sign_in} == {200}
 
 
+def test_addresses_are_those_of_the_proxy_that_was_called(runtime: Runtime) -> None:
+    """The portal's own server sees plain HTTP where a proxy ends TLS."""
+    for _ in range(2):
+        submitted(runtime)
+    public = "https://portal.example.org"
+    with live_portal(runtime, settings(portal_url=public)) as behind, behind.client() as http:
+        http.headers["Host"] = "portal.example.org"
+        answers = [http.get(path).json() for path in ("/", "/jobs?limit=1", "/collections?limit=1")]
+    links = [link["href"] for answer in answers for link in answer["links"]]
+    assert all(href.startswith(f"{public}/") for href in links), links
+    assert sum("limit=1&" in href for href in links) == 2
+
+
 ACROSS = [
     ("GET", "/collections/{id}"),
     ("GET", "/collections/{id}/items"),

@@ -278,5 +278,6 @@ def test_what_was_made_is_printed_as_json(tmp_path: Path, tiles: list[Path]) -> 
     words = ("--layer", "Lai_1km", "--resolution", "0.5", "--out", str(out), "--json")
     said = json.loads(run("reproject", tiles[0], *words))
     assert (said["file"], said["picture"], said["data_type"]) == (str(out), None, "uint8")
-    assert (said["width"], said["height"]) == rasterio.open(out).shape[::-1]
+    with rasterio.open(out) as made:
+        assert (said["width"], said["height"]) == (made.width, made.height)
     assert said["granules"] == [Path(tiles[0]).name]
