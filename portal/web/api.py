@@ -341,7 +341,10 @@ def result(
 
 
 @router.get(
-    "/requests/{request_id}/manifest", response_model=ManifestAnswer, summary="Manifest of results"
+    "/requests/{request_id}/manifest",
+    response_model=ManifestAnswer,
+    responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
+    summary="Manifest of results",
 )
 def manifest(
     request_id: str,
