@@ -110,7 +110,8 @@ def control(name: str, form: Form) -> str:
     if parts[0] == "products":
         return _control_of_product(parts, form)
     if name.startswith("region"):
-        kinds = {"bbox": _edge(parts, form), "tiles": "tiles", "geojson": "geojson"}
+        own = {one: one for one in ("tiles", "geojson", "sites")}
+        kinds = {"bbox": _edge(parts, form), **own}
         return kinds.get(form.region_kind, "west")
     if parts[:2] == ["time", "every"]:
         return "every_to" if parts[-1] == "to" else "every_from"

@@ -1,5 +1,6 @@
 """The submission form: what was typed, kept as typed, and the request document it means."""
 
+import json
 import re
 import secrets
 from collections.abc import Callable, Mapping, Sequence
@@ -47,6 +48,7 @@ class Form:
     north: str = ""
     tiles: str = ""
     geojson: str = ""
+    sites: str = ""
     clip: str = ""
     start: str = ""
     end: str = ""
@@ -175,6 +177,10 @@ def _with_places(form: Form, request: Request) -> Form:
         form = replace(form, west=west, south=south, east=east, north=north)
     elif region.tiles is not None:
         form = replace(form, region_kind="tiles", tiles=", ".join(region.tiles))
+    elif region.sites is not None:
+        given = region.sites
+        text = given if isinstance(given, str) else json.dumps(given)
+        return replace(form, region_kind="sites", sites=text)
     else:
         text = yaml.safe_dump(region.geojson, default_flow_style=True, width=100)
         form = replace(form, region_kind="geojson", geojson=text.strip())
@@ -401,6 +407,12 @@ def _region(form: Form) -> Document:
         return {"tiles": tiles, **clip}
     if form.region_kind == "geojson":
         return {"geojson": _yaml_mapping("region.geojson", form.geojson), **clip}
+    if form.region_kind == "sites":
+        if not form.sites.strip():
+            raise NotFilledError(
+                "region.sites", "none is named.", "Paste a table: id,latitude,longitude."
+            )
+        return {"sites": form.sites, **clip}
     edges = {"west": form.west, "south": form.south, "east": form.east, "north": form.north}
     absent = [name for name, value in edges.items() if not value]
     if absent:
@@ -423,7 +435,9 @@ def _time(form: Form) -> Document:
     return {"start": form.start, "end": form.end, **every}
 
 
-def _grid(form: Form) -> Document:
+def _grid(form: Form) -> Document | None:
+    if form.region_kind == "sites":
+        return None
     if form.grid_kind == "modis":
         return {"modis": int(form.modis) if form.modis.isdigit() else form.modis}
     if not form.crs:

@@ -94,6 +94,28 @@ def reasons(
     return why
 
 
+def reasons_at(
+    granule: Granule,
+    layer: Layer,
+    qa_rule: QaRule,
+    stored: Array,
+    at: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]],
+    read: Callable[[Layer, npt.NDArray[np.int64], npt.NDArray[np.int64]], Array],
+) -> npt.NDArray[np.uint8]:
+    """Return a `Reason` for some pixels of a layer, as `reasons` does for all.
+
+    `stored` are their values and `at` their rows and columns; `read` gives the stored values of a
+    layer at rows and columns.
+    """
+    why = _own_reasons(stored, layer)
+    for qa_layer, clauses in _by_layer(resolve_rule(granule, layer, qa_rule)):
+        rows, columns = placement(granule, layer, qa_layer)
+        down = at[0] if rows is None else rows[at[0]]
+        across = at[1] if columns is None else columns[at[1]]
+        join(_refuse(read(qa_layer, down, across), qa_layer, clauses), why)
+    return why
+
+
 def _by_layer(selections: Sequence["Selection"]) -> list[tuple[Layer, tuple["Clause", ...]]]:
     """Collect the clauses of each QA layer, so that it is read once."""
     found: dict[str, tuple[Layer, tuple[Clause, ...]]] = {}

@@ -2,21 +2,34 @@
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
+from typing import Protocol
 
 import numpy as np
 
 from archives.kinds.lookup import Lookup
-from archives.model import GranuleRecord
+from archives.model import GranuleRecord, Ring
+from modis.box import LonLatBox
 from modis.tile import Tile
-from service_manager.planner.cells import WindowCell
 
 Reach = tuple[float, bool]  # of a kernel: metres, and whether it looks at whole pixels
+
+
+class Locatable(Protocol):
+    """A place that granules may touch."""
+
+    def tiles(self, reach: float, whole_pixel: bool) -> frozenset[Tile]:
+        """Return the MODIS tiles that a kernel of this reach in metres looks at."""
+        ...
+
+    def outline(self) -> tuple[LonLatBox | tuple[Ring, ...], ...]:
+        """Return the areas that a swath must touch, all of them, to matter here."""
+        ...
 
 
 class Locator:
     """Looks granules up among places, which it names by their index."""
 
-    def __init__(self, places: Sequence[WindowCell]) -> None:
+    def __init__(self, places: Sequence[Locatable]) -> None:
         self._places = places
         self._lookup: Lookup | None = None
         self._by_tile: dict[Reach, dict[Tile, tuple[int, ...]]] = {}

@@ -33,6 +33,7 @@ from service_manager.planner.layers import Layout, ProductLayers, plan_date
 from service_manager.planner.listing import Stretch, search_box, stretches
 from service_manager.planner.located import Locator
 from service_manager.planner.reductions import Groups
+from service_manager.planner.sites import SitesPlan
 from tasks.errors import RequestRefusedError
 from tasks.model.packages import PackageSource
 from tasks.model.plan import Gap, PlannedTask, PlannedWindow
@@ -45,7 +46,7 @@ from tasks.request.resolved import ResolvedRequest, resolve
 from tasks.request.taking import taking_notes
 
 MOST_CELLS = 20_000  # of the lattice: only a raster that is all edge has more
-VERSION = 7  # raise it when the same request on the same listing would be planned otherwise
+VERSION = 9  # raise it when the same request on the same listing would be planned otherwise
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,12 +123,15 @@ class PlanStream:
         self._steps = chosen(resolved, packages)
         goal = resolved.target
         _check_cells(len(goal.lattice.cells(goal.grid)))
-        self._layout = Layout.of(resolved, places(goal, request.region))
+        self._sites = SitesPlan.of(request)
+        self._layout = Layout.of(
+            resolved, () if self._sites is not None else places(goal, request.region)
+        )
         self._wanted = [
             ProductLayers(resolved=one, layout=self._layout) for one in resolved.products
         ]
         self._cubes = Cubes(request.cube, self._layout.parts) if request.cube != "none" else None
-        self._locator = Locator(self._layout.places)
+        self._locator = Locator(self._layout.places if self._sites is None else self._sites.places)
         self._groups = (
             Groups(resolved, self._layout, self._steps, self._locator) if self._steps else None
         )
@@ -303,6 +307,8 @@ class PlanStream:
             self._groups.close(None, self._wanted, so_far, draft)
         if self._cubes is not None and listed.final:
             self._cubes.plan(draft, Dates.of(self._wanted, self._steps, so_far))
+        if self._sites is not None and listed.final:
+            self._sites.plan_table(draft)
         counts = Counts()
         counts.add_kinds((line.kind, line.output) for line in draft.lines.values())
         outcome = PlanOutcome(
@@ -313,7 +319,7 @@ class PlanStream:
             counts=counts,
             seen=seen,
             geometries=dict(self._geometries),
-            rasters=tuple(draft.rasters) if self._cubes is not None else (),
+            rasters=tuple(draft.rasters) if self._cubes or self._sites else (),
             gaps=self._groups.take_gaps() if self._groups is not None else (),
             windows=self._groups.take_windows() if self._groups is not None else (),
         )
@@ -325,6 +331,8 @@ class PlanStream:
     ) -> bool:
         """Plan what a date is certain to be used for; whether it has anything in the region."""
         wanted, groups = self._wanted[number], self._groups
+        if self._sites is not None:
+            return self._sites.plan_date(wanted, day, band, records, self._locator, draft)
         delivered = self.request.delivers(day)
         used = groups is not None and wanted.join.wants(day) and groups.takes(wanted)
         if not delivered and not (used and groups is not None and groups.is_certain(wanted)):
@@ -371,6 +379,8 @@ class PlanStream:
                 self._learn(number, kind)
         if self._cubes is not None and not outcome.final:
             self._cubes.add(outcome.rasters)
+        if self._sites is not None and not outcome.final:
+            self._sites.add(outcome.rasters)
 
 
 def _failures(archive: Archive) -> int:

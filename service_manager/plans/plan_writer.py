@@ -16,11 +16,14 @@ from tasks.model.plan import PlannedTask
 from tasks.model.spec import (
     CollectSpec,
     CubeSpec,
+    ExtractSpec,
     GroupSpec,
     MosaicSpec,
     ReduceSpec,
     ReprojectSpec,
+    SitesSpec,
     Spec,
+    TableSpec,
 )
 from tasks.model.task_keys import shard
 from tasks.storage.limits import operation_size
@@ -314,6 +317,12 @@ def describe(spec: Spec) -> str:
             return f"{spec.name} over time"
         case GroupSpec():
             return spec.group
+        case SitesSpec():
+            return "the sites"
+        case ExtractSpec():
+            return f"{spec.product}.{spec.collection} {spec.day} at the sites"
+        case TableSpec():
+            return "table of the sites"
         case ReduceSpec():
             of = spec.inputs[0].name if spec.inputs else ""
             return f"{spec.package} {of}".strip()

@@ -448,8 +448,85 @@ class ReduceSpec(_Spec):
         return self.pixels
 
 
+class SitesSpec(_Spec):
+    """Write down the sites of a request as `sites.json`, which all its extractions take."""
+
+    kind: Literal["sites"] = "sites"
+    sites: str  # as tasks/request/sites.py formats them
+
+    @property
+    def phase(self) -> Phase:
+        return Phase.REPROJECTION
+
+    @property
+    def work(self) -> str:
+        return "extraction sites"
+
+    @property
+    def amount(self) -> int:
+        return len(self.sites)
+
+
+class ExtractSpec(_Spec):
+    """Read layers of one date's granules at sites: one table, `rows.parquet`.
+
+    Inputs are the granules' collection tasks, sorted by granule name, then the sites. `qa` runs
+    parallel to `layers`. `band` is the date's in granules that hold several, else None.
+    """
+
+    kind: Literal["extract"] = "extract"
+    product: str
+    collection: str
+    layers: tuple[str, ...]
+    qa: tuple[str, ...]
+    mask: bool
+    day: date
+    band: int | None = None
+
+    @property
+    def phase(self) -> Phase:
+        return Phase.REPROJECTION
+
+    @property
+    def work(self) -> str:
+        return f"extraction {self.product}.{self.collection}"
+
+    @property
+    def amount(self) -> int:
+        return max(1, len(self.inputs) - 1) * len(self.layers)
+
+
+class TableSpec(_Spec):
+    """Join what was read at sites into `sites.csv` and `sites.parquet`, and plot each layer.
+
+    Inputs are the extractions, then the sites.
+    """
+
+    kind: Literal["table"] = "table"
+
+    @property
+    def phase(self) -> Phase:
+        return Phase.AGGREGATION
+
+    @property
+    def work(self) -> str:
+        return "aggregation table"
+
+    @property
+    def amount(self) -> int:
+        return len(self.inputs)
+
+
 Spec = Annotated[
-    CollectSpec | ReprojectSpec | MosaicSpec | CubeSpec | GroupSpec | ReduceSpec,
+    CollectSpec
+    | ReprojectSpec
+    | MosaicSpec
+    | CubeSpec
+    | GroupSpec
+    | ReduceSpec
+    | SitesSpec
+    | ExtractSpec
+    | TableSpec,
     Field(discriminator="kind"),
 ]
 _adapter: TypeAdapter[Spec] = TypeAdapter(Spec)

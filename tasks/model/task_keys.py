@@ -70,7 +70,15 @@ def key_of(identity: str) -> str:
 _FIRST_INPUT = re.compile(r'"inputs":\[\["([0-9a-f]{64})"')
 _KIND = re.compile(r'"kind":"([a-z]+)"')
 _DATE = re.compile(r"\.A(\d{4})(\d{3})(?:\.|$)")
-_KINDS = {"collect": "0", "reproject": "1", "mosaic": "2", "group": "3", "reduce": "4", "cube": "5"}
+_KINDS = {
+    kind: f"{number:x}"
+    for number, kind in enumerate(
+        (
+            *("collect", "reproject", "mosaic", "group", "reduce", "cube"),
+            *("sites", "extract", "table"),
+        )
+    )
+}
 
 
 def _family_of_granule(identity: str, digest: str) -> str:

@@ -393,6 +393,8 @@ def _check_values(field: str, name: str, values: tuple[int, ...], held: range | 
 
 def _check_size(resolved: ResolvedRequest, limits: Limits) -> None:
     request = resolved.request
+    if request.region.sites is not None:
+        return
     grid = max((part.grid for part in resolved.target.parts), key=lambda grid: grid.pixels)
     pixels = grid.pixels
     if pixels > limits.max_pixels:

@@ -30,6 +30,7 @@ from tasks.model.package_reference import NAME, PATTERN, PackageReference
 from tasks.model.requires import RequiresField
 from tasks.refusal_wording import refusal
 from tasks.request.request_guide import RequestGuide
+from tasks.request.sites import parse_sites
 from tasks.request.yaml_text import load_yaml
 
 Merge = Literal["nadir", "latest", "mean", "first"]
@@ -132,11 +133,16 @@ Box = tuple[Longitude, Latitude, Longitude, Latitude]
 
 
 class Region(_Document):
-    """Exactly one of a longitude/latitude box, MODIS tiles, or a GeoJSON polygon."""
+    """Exactly one of a longitude/latitude box, MODIS tiles, a GeoJSON polygon, or sites.
+
+    `sites` is the text of a CSV table, or a GeoJSON FeatureCollection; in a file, also the name of
+    a file beside it.
+    """
 
     bbox: Box | None = None
     tiles: tuple[str, ...] | None = None
     geojson: dict[str, Any] | None = None
+    sites: str | dict[str, Any] | None = None
     clip: bool = False
 
     @field_validator("bbox")
@@ -167,6 +173,13 @@ class Region(_Document):
             )
         return document
 
+    @field_validator("sites")
+    @classmethod
+    def _sites(cls, given: str | dict[str, Any] | None) -> str | dict[str, Any] | None:
+        if given is not None:
+            parse_sites(given)
+        return given
+
     @field_validator("tiles")
     @classmethod
     def _tiles(cls, tiles: tuple[str, ...] | None) -> tuple[str, ...] | None:
@@ -176,11 +189,13 @@ class Region(_Document):
 
     @model_validator(mode="after")
     def _one(self) -> Self:
-        given = [n for n in ("bbox", "tiles", "geojson") if getattr(self, n) is not None]
+        given = [n for n in ("bbox", "tiles", "geojson", "sites") if getattr(self, n) is not None]
         if not given:
-            raise ValueError("names no place; give one of bbox, tiles or geojson")
+            raise ValueError("names no place; give one of bbox, tiles, geojson or sites")
         if len(given) > 1:
-            raise ValueError(f"has {' and '.join(given)}; give one of bbox, tiles or geojson")
+            raise ValueError(
+                f"has {' and '.join(given)}; give one of bbox, tiles, geojson or sites"
+            )
         if self.tiles is not None and not self.tiles:
             raise ValueError("tiles is empty; name at least one, like h18v04")
         return self
@@ -348,13 +363,21 @@ def _steps(value: object) -> object:
     return (value,) if isinstance(value, Mapping | Reduction) else value
 
 
+_SEARCH_GRID: dict[str, Any] = {"modis": 1000}
+_OF_RASTERS = (
+    *("resampling", "merge", "units", "codes", "extra_bands", "clamp", "cells", "cube", "weight"),
+    *("reduction", "deliver"),
+)
+"""What says something of rasters alone."""
+
+
 class Request(_Document):
     """Describe what a scientist submits; docs/requests.md tells every field in full.
 
     Attributes:
         title: Name for pages and mails, 200 characters at most; "" by default.
         products: Products and their layers, 1 to 20.
-        region: `bbox` (west, south, east, north in degrees), MODIS `tiles`, or `geojson`.
+        region: `bbox` (west, south, east, north in degrees), MODIS `tiles`, `geojson`, or `sites`.
         time: `start` and `end`, inclusive days in UTC.
         grid: `crs` and `resolution` in its units, or `modis` (250, 500 or 1000 m).
         resampling: Method, or method by layer; None, the default, takes each layer's own.
@@ -411,6 +434,31 @@ class Request(_Document):
         if steps is not None and len(steps) == 1:
             (found["reduction"],) = steps
         return found
+    @model_validator(mode="before")
+    @classmethod
+    def _without_grid(cls, document: object) -> object:
+        """Sites are read in the granules' own pixels: the grid serves the search alone."""
+        if not isinstance(document, dict) or "grid" in document:
+            return document
+        region = document.get("region")
+        if isinstance(region, dict) and region.get("sites") is not None:
+            return {**document, "grid": _SEARCH_GRID}
+        return document
+
+    @model_validator(mode="after")
+    def _only_sites(self) -> Self:
+        if self.region.sites is None:
+            return self
+        usual = Request.model_fields
+        given = [name for name in _OF_RASTERS if getattr(self, name) != usual[name].default]
+        given += ["grid"] if self.grid != GridChoice(**_SEARCH_GRID) else []
+        given += ["region.clip"] if self.region.clip else []
+        if given:
+            raise ValueError(
+                f"`{given[0]}` has no meaning for sites, which are read in the granules' own "
+                "pixels; leave it out"
+            )
+        return self
 
     @model_validator(mode="after")
     def _joined(self) -> Self:
@@ -527,7 +575,28 @@ def load_request(path: Path) -> Request:
             f"is not YAML: {' '.join(str(error).split())}.",
             "Mend the document; examples/ has some to copy.",
         ) from None
-    return parse_request(document)
+    return parse_request(_with_sites(document, path.parent))
+
+
+def _with_sites(document: object, folder: Path) -> object:
+    """Put the content of a file in place of its name in `region.sites`.
+
+    Raises RequestRefusedError for a file that cannot be read.
+    """
+    region = document.get("region") if isinstance(document, dict) else None
+    name = region.get("sites") if isinstance(region, dict) else None
+    if not isinstance(name, str) or "\n" in name.strip() or name.lstrip().startswith("{"):
+        return document
+    try:
+        text = (folder / name.strip()).read_text("utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise RequestRefusedError(
+            "region.sites",
+            f"{name.strip()} cannot be read: {why}.",
+            "Name a CSV or GeoJSON file by its path from the request's folder.",
+        ) from None
+    return {**document, "region": {**region, "sites": text}}  # type: ignore[dict-item]
 
 
 def dump_request(request: Request) -> str:

@@ -22,8 +22,14 @@ from tasks.errors import RequestRefusedError
 from tasks.refusal_wording import shown
 from tasks.request.document import Region
 from tasks.request.request_guide import WANTED
+from tasks.request.sites import parse_sites
 
 Area = Polygon | MultiPolygon
+
+AROUND_SITE = 0.05
+"""Degrees around a site in which granules are looked for: a swath's pixels are large."""
+
+_POINT_MARGIN = 1e-6  # degrees: a point as an area
 
 MAX_VERTICES = 20_000
 """Of a GeoJSON region: it is part of each mosaic's specification."""
@@ -40,7 +46,30 @@ def region_area(region: Region) -> Area:
         return box(asked.west, asked.south, asked.unwrapped_east, asked.north)
     if region.tiles is not None:
         return _unwrap(_union(*(tile_area(Tile.parse(tile)) for tile in region.tiles)))
+    if region.sites is not None:
+        return _unwrap(_union(*site_areas(region)))
     return _unwrap(_geojson(region.geojson or {}))
+
+
+def site_areas(region: Region, margin: float = AROUND_SITE) -> list[Area]:
+    """Return the area of each site of a region: a box around it, `margin` degrees wider.
+
+    Boxes end at the poles and at 180 degrees.
+    """
+    areas: list[Area] = []
+    for site in parse_sites(region.sites or ""):
+        west, south, east, north = (
+            site.area.bounds if site.area is not None else (site.lon, site.lat) * 2
+        )
+        areas.append(
+            box(
+                max(west - margin, -180.0),
+                max(south - margin, -90.0),
+                min(east + margin, 180.0),
+                min(north + margin, 90.0),
+            )
+        )
+    return areas
 
 
 def region_tiles(region: Region) -> frozenset[Tile]:
@@ -52,6 +81,10 @@ def region_tiles(region: Region) -> frozenset[Tile]:
         return frozenset(Tile.parse(tile) for tile in region.tiles)
     if region.bbox is not None:
         return frozenset(tiles_touching(region.bbox))
+    if region.sites is not None:
+        return frozenset().union(
+            *(tiles_touching(area) for area in site_areas(region, _POINT_MARGIN))
+        )
     return frozenset(tiles_touching(region_area(region)))
 
 

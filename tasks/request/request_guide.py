@@ -85,7 +85,7 @@ WANTED: Mapping[str, ExpectedValue] = {
     "products.*.look_ahead": _LOOK,
     "region": ExpectedValue(
         what="a region",
-        remedy="Give one of bbox, tiles or geojson: {bbox: [-8.0, 50.5, 6.0, 58.5]}.",
+        remedy="Give one of bbox, tiles, geojson or sites: {bbox: [-8.0, 50.5, 6.0, 58.5]}.",
     ),
     "region.bbox": ExpectedValue(what="a box of four numbers", remedy=_BBOX),
     "region.bbox.0": _LONGITUDE,
@@ -95,6 +95,10 @@ WANTED: Mapping[str, ExpectedValue] = {
     "region.tiles": ExpectedValue(what="a list of tiles", remedy=_TILES),
     "region.tiles.*": ExpectedValue(what="the name of a tile", remedy=_TILES),
     "region.geojson": ExpectedValue(what="a GeoJSON polygon", remedy=_GEOJSON),
+    "region.sites": ExpectedValue(
+        what="a table of sites",
+        remedy="Give a CSV table that begins with id,latitude,longitude, or a FeatureCollection.",
+    ),
     "region.clip": _YES_NO,
     "time": ExpectedValue(
         what="a span of days", remedy="Write {start: 2012-01-01, end: 2012-04-30}."
@@ -160,6 +164,7 @@ _LABELS: Mapping[str, str] = {
     "region.bbox.3": "North",
     "region.tiles": "Tiles",
     "region.geojson": "Polygon",
+    "region.sites": "Sites",
     "time": "Time",
     "products.*.use": "Dates of a product",
     "products.*.look_back": "Days before",

@@ -335,6 +335,8 @@ def _region_field(request: Request) -> str:
     region = request.region
     if region.bbox is not None:
         return "region.bbox"
+    if region.sites is not None:
+        return "region.sites"
     return "region.tiles" if region.tiles is not None else "region.geojson"
 
 

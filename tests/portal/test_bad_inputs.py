@@ -489,7 +489,7 @@ SHAPE = [
         "card-u",
     ),
     case("products as a name", {"products": "MCD15A2"}, "products", "is not a list of products"),
-    case("no edge", {"region": {}}, "region", "bbox, tiles or geojson"),
+    case("no edge", {"region": {}}, "region", "bbox, tiles, geojson or sites"),
     case(
         "three edges",
         region(bbox=[-8, 50, 6]),

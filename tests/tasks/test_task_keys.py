@@ -10,13 +10,16 @@ from tasks.model.spec import (
     CollectSpec,
     CubeSpec,
     Driver,
+    ExtractSpec,
     GridSpec,
     GroupSpec,
     Input,
     MosaicSpec,
     ReduceSpec,
     ReprojectSpec,
+    SitesSpec,
     Spec,
+    TableSpec,
 )
 from tasks.model.task_keys import SHARDS, canonical, digest_of, family, is_key, shard
 
@@ -49,6 +52,16 @@ BANDS = (Band(product="MOD13A2", collection="6", layer="NDVI", day=DAY, cell="r1
 GROUP = GroupSpec(
     inputs=MADE, group="r1c1 2012-01", cell="r1c1", window="2012-01", grid=GRID, bands=BANDS
 )
+SITES = SitesSpec(sites='[["A",51.5,-2.2,null,[]]]')
+EXTRACT = ExtractSpec(
+    inputs=(Input(key=GRANULE.key), Input(key=SITES.key, file="sites.json")),
+    product="MOD13A2",
+    collection="6",
+    layers=("NDVI",),
+    qa=("good",),
+    mask=True,
+    day=DAY,
+)
 SPECS: tuple[Spec, ...] = (
     GRANULE,
     CELL,
@@ -64,6 +77,9 @@ SPECS: tuple[Spec, ...] = (
         outputs=("a.tif", "b.csv"),
         parameters={"z": "1", "a": "\u00e9"},
     ),
+    SITES,
+    EXTRACT,
+    TableSpec(inputs=(Input(key=EXTRACT.key, file="rows.parquet"), Input(key=SITES.key))),
 )
 KEYS = (
     "86762ceb0b3527119b73622cbf337be82ea0f7c7338bd79000b424644602d961",
@@ -74,6 +90,9 @@ KEYS = (
     "86762ceb3b3527b4e62896000ac9eea626ea5c59455f215615639e76ed71b9c7",
     "86762ceb3b352733ac2dfd118b2d1c67a798e160a487cfcbed61c12fb803c4f3",
     "86762ceb4b35272e0f0020706b58b48931de8e37416123392dc0dff25dc10cc5",
+    "b0de1f5f689769b0de1f5f28976912ba9bd9457d490c2d4d6d08ba6dcb2ee76f",
+    "86762ceb7b35271c546d8c27138af0685f71f451c88ccfb4579f1e02cd39d378",
+    "86762ceb8b3527a5ed1fb3dcbf81f601e9a32f82eaea54944085787a2e147b82",
 )
 
 

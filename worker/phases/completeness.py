@@ -4,13 +4,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from reprojection.read.completeness import Completeness, Missing, of_parts
-from tasks.model.spec import CubeSpec, GroupSpec, MosaicSpec, ReprojectSpec
+from tasks.model.spec import CubeSpec, ExtractSpec, GroupSpec, MosaicSpec, ReprojectSpec, TableSpec
+
+_Made = ReprojectSpec | MosaicSpec | CubeSpec | GroupSpec | ExtractSpec | TableSpec
 
 NO_FILE = "has no raster of this layer, because all of its inputs are missing"
 
 
 def completeness_of(
-    spec: ReprojectSpec | MosaicSpec | CubeSpec | GroupSpec,
+    spec: _Made,
     parts: Sequence[Completeness],
     without: Sequence[Missing] = (),
 ) -> Completeness:
@@ -20,13 +22,13 @@ def completeness_of(
 
 
 def missing_of(
-    spec: ReprojectSpec | MosaicSpec | CubeSpec | GroupSpec,
+    spec: _Made,
 ) -> tuple[Missing, ...]:
     """Return, sorted, the missing inputs that a task names, in the form that artifacts record."""
     return tuple(sorted({Missing(what=one.what, why=one.why) for one in spec.missing}))
 
 
-def unnamed_of(spec: ReprojectSpec | MosaicSpec | CubeSpec | GroupSpec) -> int:
+def unnamed_of(spec: _Made) -> int:
     """Return how many more inputs a task lacks than it names."""
     return spec.missing_unnamed.inputs if spec.missing_unnamed else 0
 

@@ -54,7 +54,7 @@ def options_of(spec: ReprojectSpec) -> Options:
     return Options(
         resampling=_method(spec.resampling),
         merge=_MERGE.validate_python(spec.merge),
-        qa=_qa(spec.qa),
+        qa=qa_rule(spec.qa),
         mask=spec.mask,
         units=spec.units,
         codes=spec.codes,
@@ -67,14 +67,15 @@ def options_of(spec: ReprojectSpec) -> Options:
 def _driver(given: Followed | None) -> Driver | None:
     if given is None:
         return None
-    return Driver(layer=given.layer, resampling=_method(given.resampling), qa=_qa(given.qa))
+    return Driver(layer=given.layer, resampling=_method(given.resampling), qa=qa_rule(given.qa))
 
 
 def _method(text: str) -> str | None:
     return None if text == "default" else text
 
 
-def _qa(text: str) -> str | Mapping[str, Mapping[str, Sequence[int]]] | None:
+def qa_rule(text: str) -> str | Mapping[str, Mapping[str, Sequence[int]]] | None:
+    """Read the QA rule of a specification."""
     if not text or text in _PRESETS:
         return text or None
     rule: Mapping[str, Mapping[str, Sequence[int]]] = json.loads(text)

@@ -14,7 +14,17 @@ from pathlib import Path
 from reprojection.read.kept import KEPT_BYTES, keep_granules
 from tasks.model.categories import Category
 from tasks.model.model import ArtifactFile
-from tasks.model.spec import CollectSpec, CubeSpec, GroupSpec, MosaicSpec, ReduceSpec, ReprojectSpec
+from tasks.model.spec import (
+    CollectSpec,
+    CubeSpec,
+    ExtractSpec,
+    GroupSpec,
+    MosaicSpec,
+    ReduceSpec,
+    ReprojectSpec,
+    SitesSpec,
+    TableSpec,
+)
 from tasks.run.classify import Diagnosis, classify
 from tasks.run.connect import connect
 from tasks.storage.blobs import Blobs
@@ -23,10 +33,12 @@ from worker.files.cache import Cache
 from worker.phases.collect import collect
 from worker.phases.context import Context, Spent, Tell
 from worker.phases.cube import cube
+from worker.phases.extract import extract, write_sites
 from worker.phases.group import group
 from worker.phases.mosaic import mosaic
 from worker.phases.reduce import reduce
 from worker.phases.reproject import reproject
+from worker.phases.table import table
 from worker.sandbox.messages import (
     ChildSettings,
     Failed,
@@ -119,6 +131,12 @@ def make(job: Job, context: Context) -> tuple[ArtifactFile, ...]:
             return group(job.spec, context)
         case ReduceSpec():
             return reduce(job.spec, context)
+        case SitesSpec():
+            return write_sites(job.spec, context)
+        case ExtractSpec():
+            return extract(job.spec, context)
+        case TableSpec():
+            return table(job.spec, context)
 
 
 def _is_full(folder: Path) -> bool:

@@ -1,0 +1,154 @@
+"""Values at sites: those of the delivered raster, with what lies around them."""
+
+from datetime import datetime
+from pathlib import Path
+
+import numpy as np
+import pytest
+import rasterio
+import shapely
+from numpy.typing import NDArray
+
+from reprojection.grid.crs import from_lonlat
+from reprojection.grid.grids import Grid
+from reprojection.read.granule import open_granule
+from reprojection.read.granule_layer import find_places
+from reprojection.reproject import Options, reproject
+from reprojection.warp.sites import Reading, Site, Wanted, read_sites
+from reprojection.write.write import write_cog
+
+GOOD = {"FparLai_QC": {"MODLAND": [0]}}
+
+
+def scattered(count: int) -> list[Site]:
+    rng = np.random.default_rng(5)
+    places = rng.uniform((-9.0, 50.2), (9.0, 59.8), (count, 2))
+    edge = np.array([(0.0001, 52.003), (-0.0001, 55.003)])  # on both sides of two tiles' edge
+    return [
+        Site(name=str(n), lon=float(lon), lat=float(lat))
+        for n, (lon, lat) in enumerate(np.concatenate([places, edge]))
+    ]
+
+
+def grid_of_both(paths: list[Path], layer: str) -> Grid:
+    grids = [place.grid for place in find_places(paths, layer) if place.grid is not None]
+    first = min(grids, key=lambda grid: grid.transform[2])
+    width = sum(grid.width for grid in grids)
+    return Grid(crs=first.crs, transform=first.transform, width=width, height=first.height)
+
+
+def against_raster(paths: list[Path], wanted: Wanted, folder: Path) -> int:
+    """Hold sites against `rasterio.sample` of the raster on the tiles' own pixels."""
+    sites = scattered(300)
+    found = {one.site: one for one in read_sites(paths, [wanted], sites)}
+    grid = grid_of_both(paths, wanted.layer)
+    raster = reproject(paths, wanted.layer, grid, Options(resampling="nearest", qa=wanted.rule))
+    write_cog(raster, folder / "raster.tif")
+    lon, lat = np.array([s.lon for s in sites]), np.array([s.lat for s in sites])
+    x, y = from_lonlat(grid.crs, lon, lat)
+    with rasterio.open(folder / "raster.tif") as dataset:
+        scale, offset, nodata = dataset.scales[0], dataset.offsets[0], dataset.nodata
+        whole = dataset.read(1)
+        sampled = [value.item() for (value,) in dataset.sample(zip(x, y, strict=True))]
+        places = [dataset.index(*at) for at in zip(x, y, strict=True)]
+    valid = 0
+    for number, (stored, (row, col)) in enumerate(zip(sampled, places, strict=True)):
+        if not (0 <= row < grid.height and 0 <= col < grid.width):
+            assert number not in found
+            continue
+        one = found[number]
+        expected = None if stored == nodata else stored * scale + offset
+        assert one.value == (None if expected is None else pytest.approx(expected, abs=1e-12))
+        assert bool(one.reason) == (one.value is None)
+        around = whole[max(row - 1, 0) : row + 2, max(col - 1, 0) : col + 2]
+        values = around[around != nodata] * scale + offset
+        assert one.valid == values.size
+        if values.size:
+            assert one.mean == pytest.approx(values.mean())
+            assert one.std == pytest.approx(values.std(), abs=1e-9)
+            valid += 1
+        assert one.distance <= 930 / np.sqrt(2) + 20
+    return valid
+
+
+@pytest.mark.parametrize("rule", [None, GOOD, "good"])
+def test_tiles_agree_with_the_raster(
+    sample_archive: Path, tmp_path: Path, rule: str | dict[str, dict[str, list[int]]] | None
+) -> None:
+    paths = sorted(sample_archive.glob("MCD15A2.A2012105*.hdf"))
+    assert against_raster(paths, Wanted(layer="Lai_1km", rule=rule), tmp_path) > 20
+
+
+@pytest.mark.real_data
+def test_real_tiles_agree_with_the_raster(granules: Path, tmp_path: Path) -> None:
+    paths = sorted(granules.rglob("MCD15A2.A2012113*.hdf"))
+    assert against_raster(paths, Wanted(layer="Lai_1km", rule=GOOD), tmp_path) > 5
+
+
+def test_quality_is_decoded(sample_archive: Path) -> None:
+    paths = sorted(sample_archive.glob("MCD15A2.A2012105*.hdf"))
+    (one,) = read_sites(paths, [Wanted(layer="Lai_1km")], [Site(name="a", lon=-6.7, lat=56.6)])
+    assert one.quality == 0
+    assert one.decoded.startswith("MODLAND=0 (good); SENSOR=0 (Terra)")
+
+
+def in_square(paths: list[Path], layer: str, area: shapely.Polygon) -> NDArray[np.float64]:
+    values = []
+    for path in paths:
+        with open_granule(path) as granule:
+            found = granule.layer(layer)
+            where = granule.geolocation(found)
+            inside = shapely.contains_xy(area, where.lon, where.lat)
+            stored = granule.read(found)[inside]
+            values.append(stored[stored != found.fill] * found.scale + found.offset)
+    return np.concatenate(values)
+
+
+def test_each_overpass_of_a_swath_is_a_row(sample_archive: Path) -> None:
+    paths = sorted(sample_archive.glob("MYD04_L2.A2012105*.hdf"))
+    layers = [Wanted(layer="Optical_Depth_Land_And_Ocean"), Wanted(layer="Sensor_Zenith")]
+    found = read_sites(paths, layers, [Site(name="Moor", lon=-6.7, lat=56.6)])
+    passes = [one for one in found if one.layer == "Sensor_Zenith"]
+    times = [one.time for one in passes]
+    assert [f"{time:%H:%M}" for time in times if time] == ["12:38", "14:16"]
+    # Layers of one product come from one granule and footprint.
+    assert [(r.granule, r.row, r.column) for r in found[:2]] == [
+        (r.granule, r.row, r.column) for r in passes
+    ]
+    with open_granule(next(p for p in paths if p.name == passes[0].granule)) as granule:
+        where = granule.geolocation("Sensor_Zenith")
+        away = np.hypot((where.lon + 6.7) * np.cos(np.radians(56.6)), where.lat - 56.6)
+        assert divmod(int(np.argmin(away)), away.shape[1]) == (passes[0].row, passes[0].column)
+
+
+def test_two_granules_of_one_pass_give_one_row(sample_archive: Path) -> None:
+    """The site lies on the seam of two granules that follow one another."""
+    paths = sorted(sample_archive.glob("MYD04_L2.A2012105.12*.hdf"))
+    with open_granule(paths[0]) as early:
+        where = early.geolocation("Sensor_Zenith")
+        lon, lat = float(where.lon[-1, 60]), float(where.lat[-1, 60])
+    sites = [Site(name="seam", lon=lon, lat=lat)]
+    alone = [read_sites([path], [Wanted(layer="Sensor_Zenith")], sites) for path in paths]
+    both = read_sites(paths, [Wanted(layer="Sensor_Zenith")], sites)
+    nearer: Reading = min((one for some in alone for one in some), key=lambda one: one.distance)
+    assert both == [nearer]
+    assert isinstance(nearer.time, datetime)
+
+
+def test_a_polygon_takes_the_footprints_inside(sample_archive: Path) -> None:
+    paths = sorted(sample_archive.glob("MYD04_L2.A2012105.1415*.hdf"))
+    area = shapely.box(-6.5, 51.0, -5.0, 52.0)
+    site = Site(name="square", lon=-5.75, lat=51.5, area=area)
+    (one,) = read_sites(paths, [Wanted(layer="Optical_Depth_Land_And_Ocean")], [site])
+    values = in_square(paths, "Optical_Depth_Land_And_Ocean", area)
+    assert one.valid == values.size > 9
+    assert one.mean == pytest.approx(values.mean())
+
+
+def test_a_site_that_no_granule_sees_has_no_row(sample_archive: Path) -> None:
+    far = [Site(name="far", lon=100.0, lat=-30.0)]
+    for pattern, layer in (
+        ("MCD15A2.A2012105*", "Lai_1km"),
+        ("MYD04_L2.A2012105*", "Sensor_Zenith"),
+    ):
+        assert read_sites(sorted(sample_archive.glob(pattern)), [Wanted(layer=layer)], far) == []
