@@ -203,7 +203,7 @@ def load_sites(text: str) -> tuple[SiteChoice, ...]:
             name=name,
             lat=lat,
             lon=lon,
-            area=None if area is None else shape(area),
+            area=None if area is None else _area(shape(area)),
             columns=tuple((key, value) for key, value in columns),
         )
         for name, lat, lon, area, columns in json.loads(text)
