@@ -32,7 +32,7 @@ from reprojection.read import qa
 from reprojection.read.geolocation import Geolocation
 from reprojection.read.granule import Granule
 from reprojection.read.granule_layer import UNDATED, GranuleHeader, Rule, find_places, located
-from reprojection.read.kept import one_call, opened
+from reprojection.read.kept import Memory, nbytes, one_call, opened
 from reprojection.read.qa import Reason
 from reprojection.warp.from_swaths import newest_of_each_swath
 from reprojection.warp.from_tiles import newest_of_each_place
@@ -46,7 +46,7 @@ _OWN = 4  # of the nine: the pixel itself
 _SAME_PASS = timedelta(minutes=1)  # within it, two granules saw a site in one overpass
 _EDGE_STEPS = 64  # along a polygon's longer side, where its pixels are looked for
 
-REASONS: Mapping[Reason, str] = {
+REASONS: Mapping[int, str] = {
     Reason.VALID: "",
     Reason.FILL: "fill",
     Reason.CODE: "code or outside the valid range",
@@ -156,17 +156,19 @@ class _Pixels:
 class _Window:
     """Reads layers of one granule in the rows that are needed."""
 
-    def __init__(self, granule: Granule) -> None:
+    def __init__(self, granule: Granule, memory: Memory) -> None:
         self._granule = granule
-        self._read: dict[tuple[str, int, int], Stored] = {}
+        self._memory = memory
 
     def at(self, layer: Layer, rows: Whole, columns: Whole) -> Stored:
         first, last = int(rows.min()), int(rows.max()) + 1
-        key = layer.name, first, last
-        if key not in self._read:
-            cut = replace(layer, first_row=first, shape=Shape(last - first, layer.shape.cols))
-            self._read[key] = self._granule.read(cut)
-        return self._read[key][rows - first, columns]
+        cut = replace(layer, first_row=first, shape=Shape(last - first, layer.shape.cols))
+        whole = self._memory.recall(
+            ("rows", layer.name, layer.index, first, last),
+            lambda: self._granule.read(cut),
+            nbytes,
+        )
+        return whole[rows - first, columns]
 
     def pixels(
         self, layer: Layer, rule: Rule, rows: Whole, columns: Whole, *, mask: bool
@@ -204,9 +206,9 @@ def _in_grids(
         members = {n: _in_area(sites[n], grid) for n in areas}
         if not inside.any() and not any(part[0].size for part in members.values()):
             continue
-        with opened(place.path) as (granule, _):
+        with opened(place.path) as (granule, memory):
             layer = granule.layer(place.layer.name)
-            window = _Window(granule)
+            window = _Window(granule, memory)
             if inside.any():
                 seen = window.pixels(layer, wanted.rule, r[inside], c[inside], mask=mask)
                 stored[inside], why[inside] = seen.stored, seen.why
@@ -218,15 +220,17 @@ def _in_grids(
             for n, (down, across) in members.items():
                 if down.size:
                     areas[n].append(window.pixels(layer, wanted.rule, down, across, mask=mask))
-    away = _distances(space, own_row, own_col, lon, lat)
+    away = _distances(space, own_row, own_col, lon, lat).tolist()
+    nine = _Pixels(stored=stored, why=why)
+    own, summaries = _own(nine, places[0].layer), _summaries(nine, places[0].layer)
     return [
         _reading(
             n,
             place,
-            _Pixels(stored=stored[n], why=why[n]),
-            areas.get(n, []),
+            own[n],
+            _of_area(areas.get(n, ()), place.layer) or summaries[n],
             at=(row, col),
-            distance=float(away[n]),
+            distance=away[n],
             time=None,
             day_night="",
             quality=quality.get(n),
@@ -255,13 +259,15 @@ def _in_swath(
         rows, cols = own[0][:, None] + _AROUND[:, 0], own[1][:, None] + _AROUND[:, 1]
         inside = (rows >= 0) & (rows < lines) & (cols >= 0) & (cols < samples)
         layer = granule.layer(place.layer.name)
-        window = _Window(granule)
+        window = _Window(granule, memory)
         stored = np.zeros(rows.shape, layer.dtype)
         why = np.full(rows.shape, Reason.NO_GRANULE, np.uint8)
         found = window.pixels(layer, wanted.rule, rows[inside], cols[inside], mask=mask)
         stored[inside], why[inside] = found.stored, found.why
         away = _chords(lon[seen], lat[seen], swath.lon[own[0], own[1]], swath.lat[own[0], own[1]])
         told = _qualities(granule, layer, window, own[0], own[1]) or [None] * len(seen)
+        nine = _Pixels(stored=stored, why=why)
+        values, summaries = _own(nine, layer), _summaries(nine, layer)
         for number, site in enumerate(seen.tolist()):
             area = []
             if sites[site].area is not None:
@@ -271,8 +277,8 @@ def _in_swath(
             yield _reading(
                 site,
                 place,
-                _Pixels(stored=stored[number], why=why[number]),
-                area,
+                values[number],
+                _of_area(area, layer) or summaries[number],
                 at=(int(own[0][number]), int(own[1][number])),
                 distance=float(away[number]),
                 time=_moment(place, int(own[0][number]), lines),
@@ -281,11 +287,49 @@ def _in_swath(
             )
 
 
+class _Summary(NamedTuple):
+    """What is told of the pixels of one site: mean and deviation of those with a value."""
+
+    mean: float | None
+    std: float | None
+    valid: int
+    pixels: int
+
+
+def _summaries(pixels: _Pixels, layer: Layer) -> list[_Summary]:
+    """Summarise pixels, a row of them for each site."""
+    good = pixels.why == Reason.VALID
+    count = good.sum(axis=1)
+    across = pixels.why.shape[1]
+    if layer.kind is not LayerKind.CONTINUOUS:
+        return [_Summary(None, None, valid, across) for valid in count.tolist()]
+    values = np.where(good, _physical(pixels.stored, layer), 0.0)
+    with np.errstate(invalid="ignore"):
+        mean = values.sum(axis=1) / count
+        off = np.where(good, values - mean[:, None], 0.0)
+        std = np.sqrt((off**2).sum(axis=1) / count)
+    return [
+        _Summary(one, deviation, valid, across) if valid else _Summary(None, None, 0, across)
+        for one, deviation, valid in zip(mean.tolist(), std.tolist(), count.tolist(), strict=True)
+    ]
+
+
+def _of_area(parts: Sequence[_Pixels], layer: Layer) -> _Summary | None:
+    """Summarise the pixels of a polygon; return None if it holds none."""
+    if not parts:
+        return None
+    joined = _Pixels(
+        stored=np.concatenate([one.stored for one in parts])[None],
+        why=np.concatenate([one.why for one in parts])[None],
+    )
+    return _summaries(joined, layer)[0]
+
+
 def _reading(
     site: int,
     place: GranuleHeader,
-    around: _Pixels,
-    area: Sequence[_Pixels],
+    own: tuple[float, int],
+    summary: _Summary,
     *,
     at: tuple[int, int],
     distance: float,
@@ -293,33 +337,32 @@ def _reading(
     day_night: str,
     quality: tuple[int, str] | None,
 ) -> Reading:
-    layer = place.layer
-    reason = Reason(int(around.why[_OWN]))
-    taken = area or [around]
-    values = np.concatenate(
-        [_physical(one.stored[one.why == Reason.VALID], layer) for one in taken]
-    )
-    continuous = layer.kind is LayerKind.CONTINUOUS and bool(values.size)
-    own = _physical(around.stored[_OWN : _OWN + 1], layer)
+    value, reason = own
     return Reading(
         site=site,
-        layer=layer.name,
+        layer=place.layer.name,
         granule=place.name,
         time=time,
         day_night=day_night,
         row=at[0],
         column=at[1],
         distance=round(distance, 1),
-        value=float(own[0]) if reason is Reason.VALID else None,
-        units=layer.units,
-        mean=float(values.mean()) if continuous else None,
-        std=float(values.std()) if continuous else None,
-        valid=int(values.size),
-        pixels=sum(one.why.size for one in taken),
+        value=value if reason == Reason.VALID else None,
+        units=place.layer.units,
+        mean=summary.mean,
+        std=summary.std,
+        valid=summary.valid,
+        pixels=summary.pixels,
         reason=REASONS[reason],
         quality=None if quality is None else quality[0],
         decoded="" if quality is None else quality[1],
     )
+
+
+def _own(pixels: _Pixels, layer: Layer) -> list[tuple[float, int]]:
+    """Return value and reason of each site's own pixel, the middle one of nine."""
+    values = _physical(pixels.stored[:, _OWN], layer).tolist()
+    return list(zip(values, pixels.why[:, _OWN].tolist(), strict=True))
 
 
 def _physical(stored: Stored, layer: Layer) -> Floats:

@@ -72,6 +72,8 @@ def held_notes(request: Request, held: Holdings) -> Iterator[str]:
     """Yield what a scientist should know of the archive's holdings for an accepted request."""
     span = request.time
     for choice in request.products:
+        if choice.use != "same-day":
+            continue  # its dates may lie before or after these days
         found = _of(choice, held)
         if found is not None and not found.has_days(span.start, span.end):
             yield (

@@ -196,6 +196,13 @@ def sites_text(sites: Sequence[SiteChoice]) -> str:
     )
 
 
+def _area(document: Mapping[str, object]) -> Polygon | MultiPolygon:
+    made = shape(dict(document))
+    if not isinstance(made, Polygon | MultiPolygon):
+        raise ValueError(f"a site has the area of a polygon, not of a {made.geom_type}")
+    return made
+
+
 def load_sites(text: str) -> tuple[SiteChoice, ...]:
     """Read what `sites_text` wrote."""
     return tuple(
@@ -203,7 +210,7 @@ def load_sites(text: str) -> tuple[SiteChoice, ...]:
             name=name,
             lat=lat,
             lon=lon,
-            area=None if area is None else _area(shape(area)),
+            area=None if area is None else _area(area),
             columns=tuple((key, value) for key, value in columns),
         )
         for name, lat, lon, area, columns in json.loads(text)

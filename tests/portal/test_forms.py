@@ -26,6 +26,11 @@ FULL = [
     {**PLAIN, "region": {"geojson": POLYGON, "clip": True}},
     {
         **PLAIN,
+        "region": {"sites": "id,latitude,longitude\nMoor,56.6,-6.7"},
+        "grid": {"modis": 1000},
+    },
+    {
+        **PLAIN,
         "title": "All of it: ü",
         "products": [
             {"name": "MYD04_L2", "collection": "6.1", "layers": ["A", "B[1]"], "day_night": "day"},

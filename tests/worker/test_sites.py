@@ -44,8 +44,8 @@ def test_dates_become_one_tidy_table_with_equal_bytes(sample_archive: Path, tmp_
             spec = extraction(mill, listed, day)
             mill.make(spec)
             inputs.append(Input(key=spec.key, file="rows.parquet"))
-        spec = TableSpec(inputs=(*inputs, Input(key=listed.key, file="sites.json")))
-        return {file.name: mill.fetch(file).read_bytes() for file in mill.make(spec)}
+        table = TableSpec(inputs=(*inputs, Input(key=listed.key, file="sites.json")))
+        return {file.name: mill.fetch(file).read_bytes() for file in mill.make(table)}
 
     files = made(tmp_path / "one")
     assert files == made(tmp_path / "other")
