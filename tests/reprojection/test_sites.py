@@ -124,11 +124,15 @@ def test_each_overpass_of_a_swath_is_a_row(sample_archive: Path) -> None:
 def test_two_granules_of_one_pass_give_one_row(sample_archive: Path) -> None:
     """The site lies on the seam of two granules that follow one another."""
     paths = sorted(sample_archive.glob("MYD04_L2.A2012105.12*.hdf"))
-    with open_granule(paths[0]) as early:
-        where = early.geolocation("Sensor_Zenith")
-        lon, lat = float(where.lon[-1, 60]), float(where.lat[-1, 60])
+    ends = []
+    for path, line in ((paths[0], -1), (paths[1], 0)):
+        with open_granule(path) as granule:
+            where = granule.geolocation("Sensor_Zenith")
+            ends.append((where.lon[line, 60], where.lat[line, 60]))
+    lon, lat = np.mean(ends, axis=0).tolist()
     sites = [Site(name="seam", lon=lon, lat=lat)]
     alone = [read_sites([path], [Wanted(layer="Sensor_Zenith")], sites) for path in paths]
+    assert all(alone)  # both see it
     both = read_sites(paths, [Wanted(layer="Sensor_Zenith")], sites)
     nearer: Reading = min((one for some in alone for one in some), key=lambda one: one.distance)
     assert both == [nearer]
