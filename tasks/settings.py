@@ -100,12 +100,6 @@ class Settings(BaseSettings):
     grace_seconds: float = Field(
         30.0, ge=0, description="Time running attempts have to end when a worker is told to stop."
     )
-    idle_seconds: float = Field(
-        0.0,
-        ge=0,
-        description="Time without any task after which a worker ends, where it is paid or waited "
-        "for (Slurm, Batch). 0: never.",
-    )
     sandbox: str = Field(
         "bubblewrap",
         pattern="^(bubblewrap|limits)$",

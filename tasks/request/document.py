@@ -434,6 +434,7 @@ class Request(_Document):
         if steps is not None and len(steps) == 1:
             (found["reduction"],) = steps
         return found
+
     @model_validator(mode="before")
     @classmethod
     def _without_grid(cls, document: object) -> object:

@@ -7,7 +7,6 @@ import socket
 import sys
 import threading
 import warnings
-from collections.abc import Callable
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -200,9 +199,6 @@ def consume(app: Celery, supervisor: Supervisor) -> int:
 
     signals.worker_shutting_down.connect(stopping, weak=False)
     signals.setup_logging.connect(no_logging, weak=False)
-    if supervisor.settings.idle_seconds:
-        idle = partial(end_when_idle, supervisor, lambda: os.kill(os.getpid(), signal.SIGTERM))
-        threading.Thread(target=idle, name="idle", daemon=True).start()
     app.steps["consumer"].add(
         type("Pulse", (_Pulse,), {"supervisor": supervisor, "queues": queues})
     )
@@ -220,20 +216,6 @@ def consume(app: Celery, supervisor: Supervisor) -> int:
     )
     worker.start()
     return int(worker.exitcode or 0)
-
-
-def end_when_idle(supervisor: Supervisor, end: Callable[[], None]) -> None:
-    """Call `end` once the worker has had no task for the time of the settings."""
-    clock, patience = supervisor.runtime.clock, supervisor.settings.idle_seconds
-    since = clock.monotonic()
-    while not supervisor.draining:
-        if supervisor.busy():
-            since = clock.monotonic()
-        elif clock.monotonic() - since >= patience:
-            structlog.get_logger("worker").info("ends: it has been idle", seconds=patience)
-            end()
-            return
-        clock.sleep(min(1.0, patience / 4))
 
 
 def _end_of_grace(supervisor: Supervisor) -> None:
