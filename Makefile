@@ -134,11 +134,15 @@ docs: $(STAMP)/docs ## Build the documentation's site into build/docs, and check
 
 .PHONY: test
 test: $(STAMP)/dev ## Run the tests; what is skipped is listed with its reason [TESTS=...] [PYTEST_ARGS=...]
-	$(PYTEST) $(TESTS) $(PYTEST_ARGS)
+	$(PYTEST) $(TESTS) -m "not proof" $(PYTEST_ARGS)
+
+.PHONY: proofs
+proofs: $(STAMP)/dev ## Run the long tests: each shipped package and language as a user, two builds in one stack
+	$(PYTEST) -m proof $(PYTEST_ARGS)
 
 .PHONY: test-fast
 test-fast: $(STAMP)/dev ## Run the tests that need no server, browser, real granules or patience
-	$(PYTEST) $(TESTS) -m "not slow and not integration and not browser and not real_data" \
+	$(PYTEST) $(TESTS) -m "not slow and not proof and not integration and not browser and not real_data" \
 	    $(PYTEST_ARGS)
 
 .PHONY: test-pythons

@@ -75,7 +75,9 @@ def values(path: Path) -> np.ndarray[Any, Any]:
         return found
 
 
-@pytest.mark.parametrize("language", NEEDS)
+@pytest.mark.parametrize(
+    "language", ["python", *(pytest.param(one, marks=pytest.mark.proof) for one in [*NEEDS][1:])]
+)
 def test_from_new_to_a_result_within_five_minutes(
     stack: Running, tmp_path: Path, language: str
 ) -> None:
@@ -107,6 +109,7 @@ def test_from_new_to_a_result_within_five_minutes(
     assert time.monotonic() - start < MOST_SECONDS
 
 
+@pytest.mark.proof
 def test_an_edited_version_and_one_that_is_mended(stack: Running, tmp_path: Path) -> None:
     command("package", "new", "edited", cwd=tmp_path)
     manifest, script = (
@@ -155,6 +158,7 @@ def test_an_edited_version_and_one_that_is_mended(stack: Running, tmp_path: Path
     np.testing.assert_allclose(mended, after, rtol=1e-6)
 
 
+@pytest.mark.proof
 def test_the_same_in_the_weaker_sandbox(
     tmp_path: Path, granules: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

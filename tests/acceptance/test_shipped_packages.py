@@ -141,7 +141,9 @@ OVER_TIME: dict[str, Callable[[Values], object]] = {
 }
 
 
-@pytest.mark.parametrize("package", OVER_TIME)
+@pytest.mark.parametrize(
+    "package", ["mean", *(pytest.param(one, marks=pytest.mark.proof) for one in [*OVER_TIME][1:])]
+)
 def test_over_time(stack: Running, leaves: dict[str, Layer], tmp_path: Path, package: str) -> None:
     found = reduced(stack, tmp_path, LEAVES, package)
     assert len(found) == len(LAYERS)
@@ -155,6 +157,7 @@ def of_window(found: dict[str, Values], start: str) -> Values:
     return values
 
 
+@pytest.mark.proof
 def test_monthly_mean(stack: Running, leaves: dict[str, Layer], tmp_path: Path) -> None:
     found = reduced(stack, tmp_path, LEAVES, "monthly-mean", "month")
     layer = leaves["Lai_1km"]
@@ -164,6 +167,7 @@ def test_monthly_mean(stack: Running, leaves: dict[str, Layer], tmp_path: Path) 
         close(values[0], np.nanmean(layer.values[of], axis=0))
 
 
+@pytest.mark.proof
 def test_composites(stack: Running, leaves: dict[str, Layer], tmp_path: Path) -> None:
     layer = leaves["Lai_1km"]
     eight = of_window(
@@ -180,6 +184,7 @@ def test_composites(stack: Running, leaves: dict[str, Layer], tmp_path: Path) ->
     close(seasons[1], np.nanmax(layer.values[~winter], axis=0))
 
 
+@pytest.mark.proof
 def test_maximum_value_composite(stack: Running, leaves: dict[str, Layer], tmp_path: Path) -> None:
     found = reduced(stack, tmp_path, LEAVES, "maximum-value-composite", by="Fpar_1km")
     by, other = leaves["Fpar_1km"], leaves["Lai_1km"]
@@ -199,6 +204,7 @@ def sample(layer: Layer) -> list[tuple[int, int]]:
     return [(int(rows[n]), int(columns[n])) for n in chosen]
 
 
+@pytest.mark.proof
 def test_linear_trend(stack: Running, leaves: dict[str, Layer], tmp_path: Path) -> None:
     found = of_window(reduced(stack, tmp_path, LEAVES, "linear-trend"), "Lai_1km_trend")
     layer = leaves["Lai_1km"]
@@ -213,6 +219,7 @@ def test_linear_trend(stack: Running, leaves: dict[str, Layer], tmp_path: Path) 
         close(found[:3, row, column], [fit.slope, fit.pvalue, fit.stderr])
 
 
+@pytest.mark.proof
 def test_climatology(stack: Running, leaves: dict[str, Layer], tmp_path: Path) -> None:
     found = of_window(reduced(stack, tmp_path, LEAVES, "climatology"), "Lai_1km_climatology")
     layer = leaves["Lai_1km"]
@@ -222,6 +229,7 @@ def test_climatology(stack: Running, leaves: dict[str, Layer], tmp_path: Path) -
         close(found[month - 1], np.nanmean(layer.values[of], axis=0) if of else empty)
 
 
+@pytest.mark.proof
 def test_smoothing(stack: Running, leaves: dict[str, Layer], tmp_path: Path) -> None:
     layer = leaves["Lai_1km"]
     golay = of_window(reduced(stack, tmp_path / "g", LEAVES, "savitzky-golay"), "Lai_1km_smooth")
@@ -269,6 +277,7 @@ def test_zonal_statistics(stack: Running, leaves: dict[str, Layer], tmp_path: Pa
         assert float(row["mean"]) == pytest.approx(mean, rel=1e-3)
 
 
+@pytest.mark.proof
 def test_vegetation_indices(stack: Running, tmp_path: Path) -> None:
     colours = {
         label: layer.values[0]

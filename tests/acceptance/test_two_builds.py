@@ -22,7 +22,7 @@ from swathmill.stack.redis_server import RedisServer
 from tasks.storage.schema import SCHEMA
 from tests.worker.world import until
 
-pytestmark = [pytest.mark.slow, pytest.mark.integration]
+pytestmark = [pytest.mark.proof, pytest.mark.slow, pytest.mark.integration]
 
 ROOT = Path(__file__).parents[2]
 SECRET = "s" * 40
