@@ -2,10 +2,12 @@
 
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import structlog
 
 from reprojection.sample.sample import write_sample_archive
 from swathmill.stack.azurite import Account, AzuriteServer
@@ -16,6 +18,8 @@ from swathmill.stack.redis_server import RedisServer
 signal.signal(signal.SIGINT, signal.default_int_handler)
 # Tests of other things also run where bubblewrap does not work.
 os.environ.setdefault("SWATHMILL_SANDBOX", "limits")
+# What a portal in this process logs is no part of what a command prints.
+structlog.configure(logger_factory=structlog.PrintLoggerFactory(file=sys.__stderr__))
 
 
 SLOWEST = ("slow", "integration", "browser")

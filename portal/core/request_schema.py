@@ -18,12 +18,18 @@ def request_schema() -> Schema:
     """
     schema = Request.model_json_schema()
     text = schema.pop("description", "")
-    told = {name: " ".join(words.split()) for name, words in _LINE.findall(text)}
+    told = {_key(name): " ".join(words.split()) for name, words in _LINE.findall(text)}
     defined = schema.pop("$defs", {})
     inlined: Schema = _inlined(schema, defined)
     for name, field in inlined["properties"].items():
         field["description"] = told[name].replace("`", "")
     return {**inlined, "title": "Request", "description": text.partition("\n")[0]}
+
+
+def _key(name: str) -> str:
+    """Return how the document spells an attribute of the model."""
+    field = Request.model_fields.get(name)
+    return (field and field.alias) or name
 
 
 def _inlined(value: Any, defined: Schema) -> Any:

@@ -26,7 +26,6 @@ class Traffic:
     def __init__(self, app: ASGIApp, count: Counting) -> None:
         self._app = app
         self._count = count
-        self._log = structlog.get_logger("portal.calls")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -52,7 +51,7 @@ class Traffic:
                 route = _route(scope)
                 self._count(scope["method"], route, status, seconds)
                 if not route.startswith(_QUIET):
-                    self._log.info(
+                    structlog.get_logger("portal.calls").info(
                         "answered",
                         method=scope["method"],
                         route=route,

@@ -366,7 +366,7 @@ def _steps(value: object) -> object:
 _SEARCH_GRID: dict[str, Any] = {"modis": 1000}
 _OF_RASTERS = (
     *("resampling", "merge", "units", "codes", "extra_bands", "clamp", "cells", "cube", "weight"),
-    *("reduction", "deliver"),
+    *("steps", "deliver"),
 )
 """What says something of rasters alone."""
 
@@ -451,7 +451,11 @@ class Request(_Document):
         if self.region.sites is None:
             return self
         usual = Request.model_fields
-        given = [name for name in _OF_RASTERS if getattr(self, name) != usual[name].default]
+        given = [
+            usual[name].alias or name
+            for name in _OF_RASTERS
+            if getattr(self, name) != usual[name].default
+        ]
         given += ["grid"] if self.grid != GridChoice(**_SEARCH_GRID) else []
         given += ["region.clip"] if self.region.clip else []
         if given:

@@ -169,6 +169,7 @@ def test_the_manifest_of_a_later_step_tells_step_output_and_window(carried: Carr
     assert item["properties"]["swathmill:completeness"] == pytest.approx(2 / 3, abs=1e-3)
 
 
+@pytest.mark.provokes(Category.TOO_FEW_VALUES)
 @pytest.mark.parametrize(("least", "runs"), [(0.3, True), (0.95, False)])
 def test_a_run_needs_its_share_of_pixels(carried: Carried, least: float, runs: bool) -> None:
     run = next(s for s in specs(carried.plan, ReduceSpec) if s.package == "total")

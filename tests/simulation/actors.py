@@ -92,13 +92,14 @@ class Starving:
         self._slots = slots
         self._looks = 0
         self._due = 0.0
+        self._heard: object = None
 
     def look(self) -> None:
         """Count looks at which workers beat and too few are free; ViolationError after some."""
         now = self._clock.monotonic()
-        if now < self._due:
-            return
-        self._due = now + self._apart
+        if now < self._due or self._cache.workers is self._heard:
+            return  # a manager that cannot read the beats can hold and release nobody
+        self._due, self._heard = now + self._apart, self._cache.workers
         all_slots = self._slots * len(self._cache.workers)
         starved = self._cache.slots < max(1, all_slots / 4) if all_slots else False
         self._looks = self._looks + 1 if starved else 0

@@ -163,7 +163,8 @@ if os.fork() == 0:
     time.sleep(600)
 while not os.path.exists(sys.argv[3] + "/there"): time.sleep(0.01)
 """
-    run_script(places, script)
+    # Each fork counts the memory of this process once more.
+    run_script(places, script, SandboxLimits(**{**vars(LIMITS), "memory": 2**32}))
     assert not proctree.alive(int((places.outputs / "there").read_text("ascii")))
 
 
