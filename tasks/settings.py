@@ -61,9 +61,9 @@ class Settings(BaseSettings):
         "none.",
     )
     python_index: str = Field(
-        "https://pypi.org/simple",
-        description="Registry from which the Python dependencies of uploaded packages are "
-        "resolved; empty: such packages are refused.",
+        "default",
+        description="Address of the registry from which the Python dependencies of uploaded "
+        "packages are resolved. default: that of uv; empty: such packages are refused.",
     )
     portal_url: str = Field("http://127.0.0.1:8000", description="The portal's public address.")
     portal_host: str = Field("127.0.0.1", description="Address the portal binds to.")

@@ -150,11 +150,12 @@ def _install(
 
 def _uv(command: list[str], folder: Path, settings: Settings, cache: Path | None) -> None:
     """Run uv; raise PackageError with its words where it fails."""
-    kept = cache or folder / "cache"
+    kept, index = cache or folder / "cache", settings.python_index
     words = [
         *(find_uv_bin(), "pip", *command),
         *("--only-binary", ":all:", "--no-config", "--quiet", "--python", sys.executable),
-        *("--default-index", settings.python_index, "--cache-dir", str(kept)),
+        *(() if index == "default" else ("--default-index", index)),
+        *("--cache-dir", str(kept)),
     ]
     passed = {name: value for name, value in os.environ.items() if name in _PASSED}
     code, text = _run(words, passed | {"NO_COLOR": "1"}, folder)
