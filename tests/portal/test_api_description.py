@@ -18,7 +18,7 @@ from tests.portal.scripted import LivePortal, put_result
 from tests.portal.submissions import submitted
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_answers_are_as_described(portal: LivePortal, tmp_path: Path) -> None:
     """The short form of `make schemathesis`, which also calls as an operator and as nobody."""
     furnish(portal, tmp_path)
