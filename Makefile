@@ -137,7 +137,7 @@ test: $(STAMP)/dev ## Run the tests; what is skipped is listed with its reason [
 	$(PYTEST) $(TESTS) -m "not proof" $(PYTEST_ARGS)
 
 .PHONY: proofs
-proofs: $(STAMP)/dev ## Run the long tests: each shipped package and language as a user, two builds in one stack
+proofs: $(STAMP)/dev ## Run the long tests: each package and language, two builds, every mutant, every pair of options
 	$(PYTEST) -m proof $(PYTEST_ARGS)
 
 .PHONY: test-fast

@@ -284,8 +284,15 @@ def test_planning_has_a_bar_with_a_name_that_moves(
     expect(bar).to_have_count(0)
 
 
-@pytest.mark.parametrize("width", [360, 1600])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(
+    ("scheme", "width"),
+    [
+        ("light", 360),
+        ("dark", 1600),
+        pytest.param("dark", 360, marks=pytest.mark.proof),
+        pytest.param("light", 1600, marks=pytest.mark.proof),
+    ],
+)
 def test_no_page_is_wider_than_its_window_and_text_can_be_read(
     chromium: Browser,
     portal: LivePortal,

@@ -113,7 +113,13 @@ def test_every_field_of_a_request_is_crossed() -> None:
     assert {case["resampling"] for case in CASES} == {None, "by layer", *METHODS}
 
 
-@pytest.mark.parametrize("number", range(len(CASES)))
+@pytest.mark.parametrize(
+    "number",
+    [
+        pytest.param(number, marks=[pytest.mark.proof] if number % 2 else [])
+        for number in range(len(CASES))
+    ],
+)
 def test_results_of_options_together(works: Works, number: int) -> None:
     request = parse_request(document(CASES[number]))
     found = works.plan(request)
