@@ -4,7 +4,8 @@ What transfer studies of Azure storage found (Hill et al. 2010; Gillen's measure
 on one connection gets a fraction of its network, so parts go in parallel, each with an MD5 that
 the service checks; and fewer, larger calls are better than many small ones. A blob appears by the
 commit of its list of blocks, or by its one call: never in half. Digests are computed while bytes
-are on their way, not before or after.
+are on their way, not before or after. On a bad line, where large calls break and small ones still
+go through (Gillen), what broke is sent again in smaller pieces.
 """
 
 import base64
@@ -16,6 +17,8 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
+from io import BytesIO
 from itertools import islice
 from typing import BinaryIO, Generic, TypedDict, TypeVar
 
@@ -37,7 +40,10 @@ Answer = TypeVar("Answer")
 
 MIB = 2**20
 _BESIDE = MIB // 2  # bytes whose digests are worth a thread
+SMALLEST_PIECE = MIB // 4  # bytes
 _TRIES = 4
+_TRIES_BEFORE_CUT = 2
+_BROKEN = (ServiceRequestError, ServiceResponseError)
 _PAUSE = 0.3  # seconds before the second try; it doubles
 _BAD, _NO_RANGE = 400, 416
 _METADATA = "x-ms-meta-"
@@ -112,27 +118,36 @@ def upload(
 
     A blob that is sent in blocks gets the metadata made from its SHA-256. Each call is tried again
     when its failure passes; that one which took effect though its answer was lost then finds the
-    name taken.
+    name taken. What breaks twice is cut into pieces of a quarter, down to `SMALLEST_PIECE`, and so
+    is the rest of the file.
 
     Raises:
         azure.core.exceptions.ResourceExistsError: the name is taken, perhaps by this very call.
         azure.core.exceptions.AzureError: storage failed, and went on failing.
     """
+    pieces = _Pieces(max(size, 1) if size <= shape.single else shape.block(size))
     if size <= shape.single:
-        return _upload_whole(client, file.read(), sleep)
+        data = file.read()
+        try:
+            return _upload_whole(client, data, pieces, sleep)
+        except _BROKEN:
+            if not pieces.cut(size):
+                raise
+        file = BytesIO(data)
     running, blocks, total = hashlib.sha256(), list[BlobBlock](), 0
     prefix = uuid.uuid4().hex[:12]
     with ThreadPoolExecutor(shape.parallel, thread_name_prefix="block") as pool:
-        window = _Window[None](shape.parallel)
+        window = _Window[list[BlobBlock]](shape.parallel)
         try:
-            for number, data in enumerate(_blocks(file, shape.block(size))):
-                name = base64.b64encode(f"{prefix}-{number:06d}".encode()).decode()
-                window.add(pool.submit(_stage, client, name, data, sleep))
-                blocks.append(BlobBlock(name))
+            for data in _blocks(file, pieces.size):
+                name = f"{prefix}-{total:015d}"
+                call = pool.submit(_stage, client, name, data, pieces, sleep)
+                for staged in window.add(call):
+                    blocks += staged
                 running.update(data)
                 total += len(data)
-            for _ in window.rest():
-                continue
+            for staged in window.rest():
+                blocks += staged
         except BaseException:
             pool.shutdown(wait=True, cancel_futures=True)
             raise
@@ -146,7 +161,31 @@ def upload(
     return StoredBlob(size=total, sha256=digest)
 
 
-def _upload_whole(client: BlobClient, data: bytes, sleep: Callable[[float], None]) -> StoredBlob:
+@dataclass
+class _Pieces:
+    """The bytes that one call of an upload sends; fewer after calls that broke."""
+
+    size: int
+
+    @property
+    def tries(self) -> int:
+        """How often a call is made before it is cut or given up."""
+        return _TRIES_BEFORE_CUT if self.size > SMALLEST_PIECE else _TRIES
+
+    def cut(self, broke: int) -> bool:
+        """Make pieces a quarter of the `broke` bytes that did not go through, if they can be.
+
+        Return False where they are as small as can be. Another thread may have cut meanwhile.
+        """
+        if broke <= SMALLEST_PIECE:
+            return False
+        self.size = min(self.size, max(broke // 4, SMALLEST_PIECE))
+        return True
+
+
+def _upload_whole(
+    client: BlobClient, data: bytes, pieces: _Pieces, sleep: Callable[[float], None]
+) -> StoredBlob:
     """Upload in one call.
 
     TLS protects the bytes on their way and readers compare the SHA-256, so the service computes the
@@ -162,13 +201,13 @@ def _upload_whole(client: BlobClient, data: bytes, sleep: Callable[[float], None
         digests.append(hashlib.sha256(data).hexdigest())
 
     if len(data) < _BESIDE:
-        steadily(send, sleep)
+        steadily(send, sleep, pieces.tries)
         digest()
     else:
         beside = threading.Thread(target=digest, name="digest")
         beside.start()
         try:
-            steadily(send, sleep)
+            steadily(send, sleep, pieces.tries)
         finally:
             beside.join()
     return StoredBlob(size=len(data), sha256=digests[0])
@@ -296,12 +335,14 @@ class _Stream:
         raise IncompleteReadError(f"{self.client.blob_name} ends after {self.start} bytes")
 
 
-def steadily(call: Callable[[], Answer], sleep: Callable[[float], None]) -> Answer:
+def steadily(
+    call: Callable[[], Answer], sleep: Callable[[float], None], tries: int = _TRIES
+) -> Answer:
     """Make a call, and again after failures that pass; never more often than the limit."""
-    for number in range(_TRIES - 1):
+    for number in range(tries - 1):
         try:
             return call()
-        except (ServiceRequestError, ServiceResponseError):
+        except _BROKEN:
             pass
         except HttpResponseError as error:
             # Azure's code is Md5Mismatch; Azurite has InvalidOperation and says it in words.
@@ -338,8 +379,29 @@ def _blocks(file: BinaryIO, block: int) -> Iterator[bytes]:
         yield data
 
 
-def _stage(client: BlobClient, name: str, data: bytes, sleep: Callable[[float], None]) -> None:
-    steadily(lambda: client.stage_block(name, data, length=len(data), validate_content=True), sleep)
+def _stage(
+    client: BlobClient, name: str, data: bytes, pieces: _Pieces, sleep: Callable[[float], None]
+) -> list[BlobBlock]:
+    """Stage a block, in pieces where the line is bad; return the blocks in order."""
+    staged: list[BlobBlock] = []
+    start = 0
+    while start < len(data):
+        piece = data[start : start + pieces.size]
+        # The service wants names of equal length.
+        block = base64.b64encode(f"{name}-{start:09d}".encode()).decode()
+        try:
+            steadily(partial(_stage_piece, client, block, piece), sleep, pieces.tries)
+        except _BROKEN:
+            if not pieces.cut(len(piece)):
+                raise
+            continue
+        staged.append(BlobBlock(block))
+        start += len(piece)
+    return staged
+
+
+def _stage_piece(client: BlobClient, name: str, data: bytes) -> None:
+    client.stage_block(name, data, length=len(data), validate_content=True)
 
 
 def _range(client: BlobClient, start: int, length: int, sleep: Callable[[float], None]) -> bytes:

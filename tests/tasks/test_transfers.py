@@ -262,3 +262,27 @@ def test_a_stream_that_goes_on_breaking_is_given_up(client: BlobClient, wire: Wi
         download(client, parts.append, sleep=lambda _seconds: None, shape=SMALL)
     assert wire.calls.count("GET") == 4
     assert b"".join(parts) == DATA[:40]
+
+
+@pytest.mark.parametrize("size", [3 * MIB, 9 * MIB])
+def test_on_a_bad_line_smaller_pieces_go_through(client: BlobClient, wire: Wire, size: int) -> None:
+    sent: list[int] = []
+
+    def bad_line(request: Asked, send: Callable[[], Answered]) -> Answered:
+        body = request.http_request.body
+        assert isinstance(body, bytes)
+        sent.append(len(body))
+        if len(body) > 300_000:
+            raise ServiceResponseError("timed out")
+        return send()
+
+    data = os.urandom(size)
+    wire.faults = {"PUT": [bad_line] * 99, "block": [bad_line] * 99}
+    put(client, data, UP)
+    parts: list[bytes] = []
+    download(client, parts.append, sleep=lambda _seconds: None)
+    assert b"".join(parts) == data
+    arrived = [one for one in sent if one <= 300_000]
+    assert sum(arrived) == size
+    # Calls that broke: at most two of each size, for each of the blocks sent at once.
+    assert len(sent) - len(arrived) <= 3 * 2 * UP.parallel
