@@ -112,10 +112,18 @@ class Orders:
     leave: bool = False
 
 
-def beat(store: Store, clock: Clock, worker: WorkerRow, until: float = math.inf) -> Orders:
+def beat(
+    store: Store,
+    clock: Clock,
+    worker: WorkerRow,
+    until: float = math.inf,
+    *,
+    left: Callable[[], bool] = lambda: False,
+) -> Orders:
     """Write the worker's heartbeat, and return what it is ordered to do.
 
-    It is not tried again after `until`, on the monotonic clock.
+    It is not tried again after `until`, on the monotonic clock. `left` says whether the worker has
+    begun to delete its row: a beat that is under way then does not write the row anew.
 
     Raises:
         StoreError: storage does not answer. A worker that gets no beat through for a lease kills
@@ -128,6 +136,8 @@ def beat(store: Store, clock: Clock, worker: WorkerRow, until: float = math.inf)
         nonlocal orders
         orders = Orders()
         if found is None:
+            if left():
+                return ()
             new = replace(worker, orders=(), moves=(), hold=Hold.NONE)
             return (Insert(row=worker.name, entity=WORKER.dump(new)),)
         old = WORKER.load(found)

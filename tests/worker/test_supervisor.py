@@ -382,6 +382,23 @@ def test_a_beat_that_hangs_does_not_stop_the_next(
         beating.stop()
 
 
+def test_a_beat_under_way_does_not_write_the_row_again_that_the_worker_deleted(
+    bench: Bench, store: Unsteady, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    beating, written = heartbeat(bench), store.transact
+    beating.beat()
+    stops = [beating.stop]
+
+    def late(table: str, partition: str, operations: Sequence[Operation]) -> tuple[str, ...]:
+        if stops:
+            stops.pop()()  # between the beat's reading and its write
+        return written(table, partition, operations)
+
+    monkeypatch.setattr(store, "transact", late)
+    beating.beat()
+    assert workers.list_workers(store) == []
+
+
 def test_a_hold_is_read_with_the_beat_and_obeyed(bench: Bench) -> None:
     beating, runtime = heartbeat(bench), bench.world.runtime
     beating.beat()

@@ -64,7 +64,13 @@ class Heartbeat:
             waiting=self.supervisor.waiting(),
             draining=self.supervisor.draining,
         )
-        orders = workers.beat(self.runtime.store, self.runtime.clock, row, sent + lease.deadline)
+        orders = workers.beat(
+            self.runtime.store,
+            self.runtime.clock,
+            row,
+            sent + lease.deadline,
+            left=self._stop.is_set,
+        )
         # The exact time of the write is unknown: it is not before this.
         lease.renew(sent)
         if orders.hold is not self.supervisor.hold:
