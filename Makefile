@@ -170,9 +170,8 @@ mutants: $(STAMP)/dev ## Put each listed fault into the protocol, and see its te
 	@$(BIN)/python -m tests.mutants.run $(if $(ONLY),--only "$(ONLY)")
 
 .PHONY: mutate
-mutate: $(STAMP)/dev $(STAMP)/mutmut ## Mutate a module by mutmut [MODULE=file] [MUTATE_TESTS=files]
-	@sh tools/mutate.sh $(BIN)/python $(or $(MODULE),tasks/tables/transitions.py) \
-	    $(or $(MUTATE_TESTS),tests/tasks/test_transitions.py)
+mutate: $(STAMP)/dev $(STAMP)/mutmut ## Mutate the protocol's modules by mutmut, and list unseen mutants [MODULE=words of a file] [NOTE=1]
+	@$(BIN)/python -m tests.mutants.mutate $(if $(MODULE),--only "$(MODULE)") $(if $(NOTE),--note)
 
 .PHONY: chaos
 chaos: $(STAMP)/dev ## Run the real stack under faults [MINUTES=n] [SEED=n] [STORAGE=azurite] [ARCHIVE=folder of leaf area]

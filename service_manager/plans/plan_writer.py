@@ -213,7 +213,7 @@ class PlanWriter:
     def _existing(self, step: _Step, task: Task, told: Interest) -> transitions.Change:
         if self._request in task.interests:
             if task.state is State.DONE or not step.edges:
-                return transitions.Change(task=task, operations=())
+                return transitions.Change(task=task)
             return transitions.link(task, step.edges[:_TOGETHER])
         return transitions.add_interest(task, told, self._missing(step), step.edges[:_TOGETHER])
 

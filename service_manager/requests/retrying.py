@@ -253,7 +253,7 @@ class Reviving:
 
         def touch(task: Task) -> Change:
             if task.state is State.FAILED and task.fallback:
-                return Change(task=task, operations=())
+                return Change(task=task)
             return Change(task=task, operations=(replace_task(task),))
 
         task = change_task(self._runtime, key, touch)

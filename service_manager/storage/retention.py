@@ -134,7 +134,7 @@ class Retention:
 
         def decide(task: Task) -> Change:
             if task.state is State.EXPIRED or not lapsed.issuperset(task.interests):
-                return Change(task=task, operations=())
+                return Change(task=task)
             if task.interests:
                 return transitions.drop(task, task.interests[0])
             return transitions.expire(task)

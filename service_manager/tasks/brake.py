@@ -126,7 +126,7 @@ class Brake:
             if task.state is State.READY and (failure := self._failure(task, failures)):
                 stopped.append(True)
                 return transitions.stop(task, failure.category, failure.message, failure.told)
-            return Change(task=task, operations=())
+            return Change(task=task)
 
         change_task(self._runtime, key, decide)
         if stopped:

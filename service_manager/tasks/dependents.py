@@ -163,7 +163,7 @@ class Dependents:
 
     def _heal(self, task: Task, seen: Task | None, missing: int, edge: Edge) -> Change:
         if seen is None or task.state is not seen.state or task.files != seen.files:
-            return Change(task=task, operations=())
+            return Change(task=task)
         log.warning("blobs are gone; made again", task=task.key)
         return transitions.heal(task, missing, (edge,))
 
@@ -358,7 +358,7 @@ class Dependents:
             told[:] = [interest]
             if interest.request in task.interests:
                 told[:] = [self._tasks.interest(interest.request, task.key) or interest]
-                return Change(task=task, operations=())
+                return Change(task=task)
             if task.state is State.DONE:
                 told[:] = [
                     replace(interest, outcome=TaskOutcome.DONE, reused=True, files=task.files)
@@ -451,13 +451,13 @@ def _keys(spec: Spec) -> set[str]:
 
 def _link(task: Task, edge: Edge) -> Change:
     if task.state is State.DONE:
-        return Change(task=task, operations=())
+        return Change(task=task)
     return transitions.link(task, (edge,))
 
 
 def _superseded(task: Task, etag: str, fallback: str, cause: str) -> Change:
     if task.state is State.FAILED and task.fallback == fallback:
-        return Change(task=task, operations=())
+        return Change(task=task)
     if task.etag != etag:
         raise FencedError(f"task {task.key} has changed")
     return transitions.supersede(task, fallback, cause)

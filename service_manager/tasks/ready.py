@@ -55,7 +55,7 @@ class ReadyTasks:
 
             def decide(task: Task) -> Change:
                 if task.state is not State.READY or not task.not_before:
-                    return Change(task=task, operations=())
+                    return Change(task=task)
                 return transitions.wake(task, max(now, task.not_before))
 
             task = protocol.change_task(self._runtime, key, decide)
@@ -68,7 +68,7 @@ class ReadyTasks:
     def _sponsor(self, key: str, request: str) -> Task | None:
         def decide(task: Task) -> Change:
             if task.sponsor == request or request not in task.interests:
-                return Change(task=task, operations=())
+                return Change(task=task)
             return transitions.sponsor(task, request)
 
         return protocol.change_task(self._runtime, key, decide)

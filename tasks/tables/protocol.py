@@ -279,7 +279,7 @@ def _take(
     def decision(token: str, place: int) -> transitions.Decision:
         def decide(task: Task) -> Change:
             if task.claim == token:
-                return Change(task=task, operations=())
+                return Change(task=task)
             return transitions.claim(task, token, worker, now, place)
 
         return decide
@@ -327,7 +327,7 @@ def _once(runtime: Runtime, end: End, policy: RetryPolicy, now: float) -> transi
                 raise
             if ended.category != attempt.category:
                 raise
-            return Change(task=task, operations=())
+            return Change(task=task)
 
     return decide
 

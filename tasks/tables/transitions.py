@@ -25,10 +25,13 @@ _STRIKES = 2  # killed for memory so often, a task is not tried again at the sam
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """A task as it will be, and the operations of the one transaction that makes it so."""
+    """A task as it will be, and the operations of the one transaction that makes it so.
+
+    Without operations nothing changes.
+    """
 
     task: Task
-    operations: tuple[Operation, ...]
+    operations: tuple[Operation, ...] = ()
 
 
 Decision = Callable[[Task], Change]  # what becomes of a task as read
@@ -148,7 +151,7 @@ def abandon(task: Task, past: Callable[[str], bool]) -> Change:
     Their interests stay in their rows.
     """
     if not (task.state.live and all(map(past, task.interests))):
-        return Change(task=task, operations=())
+        return Change(task=task)
     new = replace(
         task, interests=(), sponsor="", state=State.CANCELLED, category=Category.CANCELLED
     )
@@ -273,7 +276,7 @@ def tell(task: Task, ended: int, lacking: int) -> Change:
     and the manager plans its fallback task, see `supersede`.
     """
     if task.state is not State.WAITING:
-        return Change(task=task, operations=())
+        return Change(task=task)
     new = replace(
         task,
         missing=task.missing & ~ended,
@@ -288,16 +291,16 @@ def reconsider(task: Task, inputs: int) -> Change:
     """Wait again for inputs that were lacking: they have been revived, and may come."""
     again = task.lacking & inputs
     if task.state is not State.WAITING or not again:
-        return Change(task=task, operations=())
+        return Change(task=task)
     new = replace(task, lacking=task.lacking & ~again, missing=task.missing | again)
     return _change(task, new, (task_table.wait_event(new),))
 
 
-def supersede(task: Task, fallback: str, reason: str = "") -> Change:
+def supersede(task: Task, fallback: str, reason: str) -> Change:
     """Change WAITING with lacking inputs to FAILED, with the category of an upstream failure.
 
     `fallback` is the key of the fallback task, planned over the inputs that exist, or empty when
-    none does; `reason` is the first cause.
+    none does; then `reason` is the first cause.
     """
     if task.state is not State.WAITING or task.missing or not task.lacking:
         raise FencedError(f"task {task.key} is not waiting with lacking inputs")
@@ -336,7 +339,7 @@ def heal(task: Task, missing: int, edges: Sequence[Edge] = ()) -> Change:
     The artifact must be made again for the dependents of `edges`, which wait for it.
     """
     if task.state not in (State.DONE, State.EXPIRED):
-        return Change(task=task, operations=())
+        return Change(task=task)
     fresh = replace(
         _fresh(task, missing),
         generation=task.generation + 1,
@@ -395,7 +398,7 @@ def lose(task: Task, blob: str) -> Change:
     has been made again.
     """
     if all(file.blob != blob for file in task.files):
-        return Change(task=task, operations=())
+        return Change(task=task)
     return _change(task, replace(task, state=State.EXPIRED, files=()))
 
 
@@ -449,7 +452,7 @@ def _change(old: Task, new: Task, extra: Sequence[Operation] = ()) -> Change:
     if new.state is not State.READY and new.not_before:
         new = replace(new, not_before=0.0)
     if new == old and not extra:
-        return Change(task=old, operations=())
+        return Change(task=old)
     before, after = task_table.markers(old), task_table.markers(new)
     operations = (
         task_table.replace_task(new),

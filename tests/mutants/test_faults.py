@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from tests.mutants.faults import ROOT, load_faults
+from tests.mutants.mutate import load_modules, load_verdicts, only_words
 
 FAULTS = load_faults()
 
@@ -24,6 +25,25 @@ def test_the_page_of_what_enforces_what_names_listed_faults() -> None:
     named = set(re.findall("“(.+?)”", page))
     assert len(named) > 40
     assert named - {fault.what for fault in FAULTS} == set()
+
+
+def test_each_mutated_module_and_its_tests_exist_and_its_tests_see_nine_tenths() -> None:
+    """Of the last run, whose counts are in the list."""
+    modules = load_modules()
+    assert len({module.file for module in modules}) == len(modules)
+    for module in modules:
+        assert module.tests, module.file
+        assert all((ROOT / name).is_file() for name in (module.file, *module.tests)), module.file
+        assert module.score >= 90, module.file
+    assert {file for file, _, _ in load_verdicts()} <= {module.file for module in modules}
+    assert all(load_verdicts().values())
+
+
+def test_words_of_a_log_line_and_of_an_error_are_told_from_what_is_done() -> None:
+    code = "def f(a):\n    log.info('done', key=a)\n    raise KeyError(f'no {a}')\n"
+    assert only_words(code, code.replace("'done'", "None").replace("no {a}", "{a}"))
+    assert not only_words(code, code.replace("KeyError", "ValueError"))
+    assert not only_words(code, code.replace("log.info('done', key=a)", "do(a)"))
 
 
 @pytest.mark.slow

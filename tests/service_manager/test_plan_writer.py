@@ -96,7 +96,7 @@ def test_a_gate_that_closes_in_the_middle_lets_nothing_more_through() -> None:
 
 def test_who_read_the_gate_before_another_passed_it_writes_nothing() -> None:
     tasks, clock = TaskTable(MemoryStore()), ManualClock()
-    change = Change(task=cast(Task, None), operations=())
+    change = Change(task=cast(Task, None))
     for _ in range(2):  # before it is first passed, and after
         guard = write_fence.passing(tasks, "0", "r")
         assert write_fence.guarded(tasks, "0", guard, change).operations == (guard,)

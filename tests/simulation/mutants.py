@@ -183,7 +183,7 @@ def _lost_input_forgotten() -> Undo:
 
     def heal(task: Task, missing: int, edges: Sequence[Edge] = ()) -> Change:
         if task.state is State.EXPIRED:
-            return Change(task=task, operations=())
+            return Change(task=task)
         return original(task, missing, edges)
 
     return _patch(transitions, "heal", heal)

@@ -202,3 +202,23 @@ def test_what_was_never_timed_is_estimated_from_similar_work(
     asked: str, expected: float | None
 ) -> None:
     assert Times(timed((cell(0.01).task_class, 2.0), count=1)).seconds(asked) == expected
+
+
+def test_the_most_similar_work_is_asked_first_and_successes_weigh() -> None:
+    own, family, kind = cell(0.01).task_class, cell(0.05).task_class, cell(product="A").task_class
+    assert Times(timed((own, 2.0), (family, 20.0), (kind, 200.0))).seconds(own) == 2.0
+    assert Times(timed((family, 20.0), (kind, 200.0))).seconds(own) == 20.0
+    # Two classes of one family and amount: 1 success of 10 s and 3 of 30 s.
+    other = timed((family, 10.0), count=1) | timed((cell(0.02).task_class, 30.0), count=3)
+    assert Times(other).seconds(own) == 25.0
+
+
+def test_work_of_an_unknown_amount_takes_what_such_work_took_before() -> None:
+    sizes = timed((group(1).task_class, 2.0), (group(4).task_class, 6.0))
+    assert Times(sizes).seconds("aggregation group") == 4.0
+    assert Times(sizes | timed(("aggregation group", 9.0))).seconds("aggregation group") == 9.0
+
+
+def test_the_bound_by_a_smaller_amount_is_generous() -> None:
+    times = Times(timed((group(1).task_class, 2.0), count=5), samples=5)
+    assert times.limit(group(2).task_class) == 4.0 * 2.0 * 2.0

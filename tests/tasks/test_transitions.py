@@ -292,6 +292,11 @@ def test_back_off_doubles_with_jitter_and_heeds_the_server() -> None:
     assert POLICY.delay(0, 0.0) == 5
     assert POLICY.delay(0, 0.0, asked=30) == 30
     assert POLICY.delay(0, 0.0, asked=1e9) == POLICY.longest
+    short = RetryPolicy(base=0.5)
+    assert short.delay(0, 0.0) == 0.25
+    busy = attempt(Category.SERVER_BUSY)
+    again = transitions.fail(task(State.RUNNING), busy, short, now=100.0, jitter=0.0).task
+    assert again.not_before == 100.25
 
 
 def test_a_lacking_input_that_is_revived_is_waited_for_again() -> None:
@@ -309,9 +314,9 @@ def test_supersede_only_when_all_ended_and_some_lack() -> None:
         task(State.FAILED, lacking=1),
     ):
         with pytest.raises(FencedError):
-            transitions.supersede(early, "next")
+            transitions.supersede(early, "next", "")
     told = transitions.tell(task(State.WAITING), 3, 1).task
-    after = transitions.supersede(told, "next").task
+    after = transitions.supersede(told, "next", "").task
     assert (after.state, after.category, after.fallback) == (
         State.FAILED,
         Category.UPSTREAM_FAILED,
@@ -454,7 +459,7 @@ def test_each_end_has_its_event() -> None:
     assert events(transitions.commit(task(State.RUNNING), attempt(), FILES)) == ["000001"]
     assert events(failing(Category.SERVER_BUSY)(task(State.RUNNING))) == ["000001"]
     waiting = task(State.WAITING, missing=0, lacking=1)
-    assert events(transitions.supersede(waiting, "next")) == ["g000001"]
+    assert events(transitions.supersede(waiting, "next", "")) == ["g000001"]
     assert events(transitions.stop(task(State.READY), Category.UNKNOWN, "x", "y")) == ["g000001"]
     assert events(transitions.give_back(task(State.RUNNING), "c")) == ["b000001"]
 
