@@ -41,7 +41,8 @@ from swathmill.stack.azurite import Account, AzuriteServer
 from tasks.run.azure_clients import transport
 from tasks.storage.azure_blobs import AzureBlobs
 from tasks.storage.blobs import GRANULES, file_digest
-from tasks.storage.transfers import DOWN, MIB, UP, Shape, download, transfer_sizes, upload
+from tasks.storage.transfer_shapes import DOWN, MIB, UP, Shape
+from tasks.storage.transfers import download, transfer_sizes, upload
 
 OUT = Path(__file__).parent / "out"
 KB, MB = 1000, 1000 * 1000

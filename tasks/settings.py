@@ -168,6 +168,16 @@ class Settings(BaseSettings):
     result_days: float = Field(
         30.0, ge=0, description="Days for which a request's results are kept after its end."
     )
+    block_mib: int = Field(
+        0,
+        ge=0,
+        le=64,
+        description="MiB of a block in which files go to and from Azure's blobs; 0: by the file's "
+        "size.",
+    )
+    blocks_at_once: Count = Field(
+        4, description="Blocks of a file that are under way at once, to and from Azure's blobs."
+    )
     storage_quota_gb: float = Field(
         0.0, ge=0, description="GB of artifacts to keep, least worth going first; 0: no bound."
     )

@@ -6,13 +6,14 @@ start.
 
 import logging
 import os
+from dataclasses import dataclass
 from typing import TypedDict
 from urllib.request import getproxies
 
 from azure.core.exceptions import AzureError, ClientAuthenticationError, ResourceExistsError
 from azure.data.tables import TableServiceClient
 from azure.storage.blob import BlobServiceClient
-from azure.storage.queue import QueueClient, QueueMessage
+from azure.storage.queue import QueueClient, QueueMessage, QueueServiceClient
 
 from tasks.errors import StoreError
 from tasks.messages import queues
@@ -22,6 +23,7 @@ from tasks.settings import WrongSettingError
 from tasks.storage import blobs
 from tasks.storage.azure_blobs import AzureBlobs
 from tasks.storage.azure_tables import AzureTables
+from tasks.storage.transfer_shapes import Cut
 from tasks.storage.transfers import transfer_sizes
 
 TABLES = tuple(PARTITIONS)
@@ -108,7 +110,9 @@ class AzureQueue:
         return delete
 
 
-def azure_clients(storage: str, *, create: bool) -> tuple[AzureTables, AzureBlobs, AzureQueue]:
+def azure_clients(
+    storage: str, *, create: bool, cut: Cut
+) -> tuple[AzureTables, AzureBlobs, AzureQueue]:
     """Make the clients of an account; tables, containers and the queue too, with `create`.
 
     Raises:
@@ -117,7 +121,7 @@ def azure_clients(storage: str, *, create: bool) -> tuple[AzureTables, AzureBlob
         StoreError: storage does not answer.
     """
     try:
-        store, container, queue = _made_clients(storage)
+        store, container, queue = _made_clients(storage, cut)
         if create:
             store.create(TABLES)
             container.create(blobs.CONTAINERS)
@@ -139,36 +143,46 @@ def azure_clients(storage: str, *, create: bool) -> tuple[AzureTables, AzureBlob
     return store, container, queue
 
 
-def _made_clients(storage: str) -> tuple[AzureTables, AzureBlobs, AzureQueue]:
-    sizes = transfer_sizes()
-    reads, writes = transport(storage, retries=READ_TRIES), transport(storage, retries=0)
+def _made_clients(storage: str, cut: Cut) -> tuple[AzureTables, AzureBlobs, AzureQueue]:
+    reads, writes = sdk_clients(storage, retries=READ_TRIES), sdk_clients(storage, retries=0)
+    return (
+        AzureTables(reads.tables, writes.tables),
+        AzureBlobs(reads.blobs, writes.blobs, cut=cut),
+        AzureQueue(reads.queues.get_queue_client(queues.QUEUE)),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SdkClients:
+    """The SDK's clients of one account."""
+
+    tables: TableServiceClient
+    blobs: BlobServiceClient
+    queues: QueueServiceClient
+
+
+def sdk_clients(storage: str, *, retries: int) -> SdkClients:
+    """Make the SDK's clients, by the account's key or by this process's identity.
+
+    Raises:
+        ValueError: the connection string is malformed.
+    """
+    calls, sizes = transport(storage, retries=retries), transfer_sizes()
     if any(word in storage for word in _KEYS):
-        return (
-            AzureTables(
-                TableServiceClient.from_connection_string(storage, **reads),
-                TableServiceClient.from_connection_string(storage, **writes),
-            ),
-            AzureBlobs(
-                BlobServiceClient.from_connection_string(storage, **reads, **sizes),
-                BlobServiceClient.from_connection_string(storage, **writes, **sizes),
-            ),
-            AzureQueue(QueueClient.from_connection_string(storage, queues.QUEUE, **reads)),
+        return SdkClients(
+            tables=TableServiceClient.from_connection_string(storage, **calls),
+            blobs=BlobServiceClient.from_connection_string(storage, **calls, **sizes),
+            queues=QueueServiceClient.from_connection_string(storage, **calls),
         )
     # Only where it is used: it is a third of the time every process takes to start.
     from azure.identity import DefaultAzureCredential
 
-    credential = DefaultAzureCredential()
+    identity = DefaultAzureCredential()
     tables, blob, queue = (_endpoint(storage, service) for service in ("Table", "Blob", "Queue"))
-    return (
-        AzureTables(
-            TableServiceClient(tables, credential=credential, **reads),
-            TableServiceClient(tables, credential=credential, **writes),
-        ),
-        AzureBlobs(
-            BlobServiceClient(blob, credential=credential, **reads, **sizes),
-            BlobServiceClient(blob, credential=credential, **writes, **sizes),
-        ),
-        AzureQueue(QueueClient(queue, queues.QUEUE, credential=credential, **reads)),
+    return SdkClients(
+        tables=TableServiceClient(tables, credential=identity, **calls),
+        blobs=BlobServiceClient(blob, credential=identity, **calls, **sizes),
+        queues=QueueServiceClient(queue, credential=identity, **calls),
     )
 
 

@@ -19,6 +19,7 @@ from tasks.storage.sqlite_file import SqliteFile
 from tasks.storage.sqlite_queue import SqliteQueue
 from tasks.storage.sqlite_store import MOST_OPERATIONS, SqliteStore
 from tasks.storage.store import BATCH_OPERATIONS, Store
+from tasks.storage.transfer_shapes import BY_SIZE, MIB, Cut
 from tasks.tables import row_schema
 from tasks.tables.runtime import Runtime
 
@@ -48,7 +49,8 @@ def connect(settings: Settings, *, create: bool = True) -> Runtime:
     if not settings.redis_url.get_secret_value():
         raise SettingMissingError("SWATHMILL_REDIS_URL", "a URL such as redis://host:6379/0")
     wakeups = RedisWakeUps(settings.redis_url.get_secret_value())
-    return _runtime(settings.storage.get_secret_value(), wakeups, create=create)
+    cut = Cut(block=settings.block_mib * MIB, at_once=settings.blocks_at_once)
+    return _runtime(settings.storage.get_secret_value(), wakeups, create=create, cut=cut)
 
 
 def connect_storage(storage: str) -> Runtime:
@@ -66,8 +68,8 @@ def storage_modules(settings: Settings) -> tuple[str, ...]:
     return () if embedded else ("tasks.run.azure_clients",)
 
 
-def _runtime(storage: str, wakeups: WakeUps, *, create: bool) -> Runtime:
-    store, blobs, queue = _clients(storage, create=create)
+def _runtime(storage: str, wakeups: WakeUps, *, create: bool, cut: Cut = BY_SIZE) -> Runtime:
+    store, blobs, queue = _clients(storage, create=create, cut=cut)
     embedded = storage.startswith(EMBEDDED)
     made = Runtime(
         store=store,
@@ -88,12 +90,12 @@ def _runtime(storage: str, wakeups: WakeUps, *, create: bool) -> Runtime:
     return made
 
 
-def _clients(storage: str, *, create: bool) -> tuple[Store, Blobs, RequestQueue]:
+def _clients(storage: str, *, create: bool, cut: Cut) -> tuple[Store, Blobs, RequestQueue]:
     if not storage.startswith(EMBEDDED):
         # Only where it is used: the SDK is a third of the time every process takes to start.
         from tasks.run.azure_clients import azure_clients
 
-        return azure_clients(storage, create=create)
+        return azure_clients(storage, create=create, cut=cut)
     folder = Path(storage.removeprefix(EMBEDDED))
     if not folder.is_absolute():
         raise WrongSettingError(

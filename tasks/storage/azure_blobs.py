@@ -22,6 +22,7 @@ from azure.storage.blob import BlobClient, BlobServiceClient
 from tasks.errors import BlobExistsError, BlobMissingError, CorruptBlobError, StoreError
 from tasks.storage import transfers
 from tasks.storage.blobs import CHUNK, StoredBlob
+from tasks.storage.transfer_shapes import BY_SIZE, DOWN, UP, Cut
 
 T = TypeVar("T")
 _DIGEST = "sha256"  # metadata key
@@ -31,7 +32,7 @@ class AzureBlobs:
     """Blobs of one storage account. A failure is a StoreError caused by the SDK's error.
 
     `writes` is the client that blobs are written by, whose own retries are off: what is tried again
-    is known here.
+    is known here. `cut` says how files are cut into blocks.
     """
 
     def __init__(
@@ -40,10 +41,12 @@ class AzureBlobs:
         writes: BlobServiceClient | None = None,
         *,
         sleep: Callable[[float], None] = time.sleep,
+        cut: Cut = BY_SIZE,
     ) -> None:
         self._service = service
         self._writes = writes or service
         self._sleep = sleep
+        self._up, self._down = cut.shape(UP), cut.shape(DOWN)
 
     def create(self, containers: Sequence[str]) -> None:
         """Create the containers that do not exist. Raises AzureError."""
@@ -118,7 +121,8 @@ class AzureBlobs:
     ) -> transfers.Recorded:
         """Give a blob's content to `write`; returns what is recorded with it."""
         with _failures(f"{container}/{name}"):
-            return transfers.download(self._blob(container, name), write, sleep=self._sleep)
+            blob = self._blob(container, name)
+            return transfers.download(blob, write, sleep=self._sleep, shape=self._down)
 
     def _put(self, container: str, name: str, file: BinaryIO, size: int) -> StoredBlob:
         client = self._writes.get_blob_client(container, name)
@@ -130,6 +134,7 @@ class AzureBlobs:
                     size,
                     metadata=lambda digest: {_DIGEST: digest},
                     sleep=self._sleep,
+                    shape=self._up,
                 )
             except (ResourceExistsError, ResourceModifiedError):
                 file.seek(0)

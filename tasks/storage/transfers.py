@@ -34,11 +34,11 @@ from azure.storage.blob._generated.models import ModifiedAccessConditions
 from azure.storage.blob._shared.response_handlers import process_storage_error
 
 from tasks.storage.blobs import StoredBlob
+from tasks.storage.transfer_shapes import DOWN, MIB, UP, Shape
 
 Part = TypeVar("Part")
 Answer = TypeVar("Answer")
 
-MIB = 2**20
 _BESIDE = MIB // 2  # bytes whose digests are worth a thread
 SMALLEST_PIECE = MIB // 4  # bytes
 _TRIES = 4
@@ -57,30 +57,6 @@ class TransferSizes(TypedDict):
     max_block_size: int
     max_single_get_size: int
     max_chunk_get_size: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class Shape:
-    """How files are cut into blocks.
-
-    A file is sent whole up to `single` bytes, then in about `parts` blocks of between `least` and
-    `most` bytes, `parallel` of them at once.
-    """
-
-    single: int
-    parts: int
-    least: int
-    most: int
-    parallel: int
-
-    def block(self, size: int) -> int:
-        """Return the block size for a file of `size` bytes, in whole MiB."""
-        wanted = -(-size // self.parts)
-        return min(max(self.least, -(-wanted // MIB) * MIB), self.most)
-
-
-UP = Shape(single=8 * MIB, parts=8, least=4 * MIB, most=32 * MIB, parallel=4)
-DOWN = Shape(single=32 * MIB, parts=16, least=16 * MIB, most=32 * MIB, parallel=4)
 
 
 @dataclass(frozen=True, kw_only=True)

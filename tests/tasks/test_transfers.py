@@ -22,7 +22,8 @@ from azure.storage.blob import BlobClient, BlobServiceClient, ContentSettings
 from tasks.errors import BlobExistsError, CorruptBlobError
 from tasks.storage.azure_blobs import AzureBlobs
 from tasks.storage.blobs import ARTIFACTS, bytes_digest, is_damaged
-from tasks.storage.transfers import DOWN, MIB, UP, Shape, download, upload
+from tasks.storage.transfer_shapes import DOWN, MIB, UP, Shape
+from tasks.storage.transfers import download, upload
 
 pytestmark = pytest.mark.integration
 SMALL = Shape(single=1000, parts=4, least=1000, most=5000, parallel=3)

@@ -1,0 +1,168 @@
+"""Calls to Azure Storage: blobs, tables and queues, as the study made them.
+
+The SDK is used without retries, so that each failure is seen.
+"""
+
+import os
+import uuid
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from itertools import count, cycle, repeat
+from typing import Literal
+
+from azure.data.tables import TableClient, UpdateMode
+from azure.storage.blob import BlobClient, ContainerClient
+from azure.storage.queue import QueueClient
+
+from swathmill.platform.clients import OneCall
+from tasks.run.azure_clients import SdkClients, sdk_clients
+
+_COLUMN = 64 * 1000  # bytes; a property of a table's row holds 64 KiB at most
+PARTITION = "study"
+
+
+@contextmanager
+def connected(storage: str) -> Iterator[SdkClients]:
+    """Connect to an account; the connections are closed at the end."""
+    clients = sdk_clients(storage, retries=0)
+    with clients.tables, clients.blobs, clients.queues:
+        yield clients
+
+
+@dataclass(frozen=True, kw_only=True)
+class BlobCalls:
+    """All clients download one blob, or each uploads new blobs into one container."""
+
+    storage: str
+    container: str
+    operation: Literal["download", "upload"]
+    size: int
+
+    @contextmanager
+    def open(self, client: int) -> Iterator[Iterator[OneCall]]:
+        """Connect one client."""
+        with connected(self.storage) as clients:
+            container = clients.blobs.get_container_client(self.container)
+            if self.operation == "download":
+                yield repeat(partial(_download, container.get_blob_client(blob_name(self.size))))
+            else:
+                yield _uploads(container, os.urandom(self.size), client)
+
+
+def blob_name(size: int) -> str:
+    """Return the name of the blob that all clients download."""
+    return f"blob-{size}"
+
+
+def _download(blob: BlobClient) -> int:
+    size = 0
+    for part in blob.download_blob(max_concurrency=1).chunks():
+        size += len(part)
+    return size
+
+
+def _uploads(container: ContainerClient, data: bytes, client: int) -> Iterator[OneCall]:
+    while True:
+        name = f"upload-{client:04d}-{uuid.uuid4().hex}"
+
+        def upload(name: str = name) -> int:
+            container.upload_blob(name, data, max_concurrency=1)
+            return len(data)
+
+        yield upload
+
+
+TableOperation = Literal["insert", "query", "update", "delete"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableCalls:
+    """Each client works on rows of its own, all in one partition of one table.
+
+    `rows` tells how many rows each client has inserted before.
+    """
+
+    storage: str
+    table: str
+    operation: TableOperation
+    size: int
+    rows: tuple[int, ...] = ()
+
+    @contextmanager
+    def open(self, client: int) -> Iterator[Iterator[OneCall]]:
+        """Connect one client."""
+        with connected(self.storage) as clients:
+            yield self._calls(clients.tables.get_table_client(self.table), client)
+
+    def _calls(self, table: TableClient, client: int) -> Iterator[OneCall]:
+        if self.operation == "insert":
+            numbers: Iterable[int] = count()
+        elif self.operation == "delete":
+            numbers = range(self.rows[client])
+        else:
+            numbers = cycle(range(self.rows[client]))
+        for number in numbers:
+            yield partial(self._call, table, f"{client:04d}-{number:08d}")
+
+    def _call(self, table: TableClient, key: str) -> int:
+        if self.operation == "query":
+            table.get_entity(PARTITION, key)
+        elif self.operation == "delete":
+            table.delete_entity(PARTITION, key)
+        elif self.operation == "insert":
+            table.create_entity(_row(key, self.size))
+        else:
+            table.update_entity(_row(key, self.size), mode=UpdateMode.REPLACE)
+        return self.size
+
+
+def _row(key: str, size: int) -> dict[str, str | bytes]:
+    row: dict[str, str | bytes] = {"PartitionKey": PARTITION, "RowKey": key}
+    for number, start in enumerate(range(0, size, _COLUMN)):
+        row[f"data{number}"] = os.urandom(min(_COLUMN, size - start))
+    return row
+
+
+QueueOperation = Literal["add", "peek", "receive"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueueCalls:
+    """All clients add to, peek at or receive from one queue."""
+
+    storage: str
+    queue: str
+    operation: QueueOperation
+    size: int
+
+    @contextmanager
+    def open(self, client: int) -> Iterator[Iterator[OneCall]]:
+        """Connect one client."""
+        del client
+        with connected(self.storage) as clients:
+            queue = clients.queues.get_queue_client(self.queue)
+            yield self._receive(queue) if self.operation == "receive" else self._others(queue)
+
+    def _others(self, queue: QueueClient) -> Iterator[OneCall]:
+        def add() -> int:
+            queue.send_message("x" * self.size)
+            return self.size
+
+        def peek() -> int:
+            return sum(len(str(one.content)) for one in queue.peek_messages(max_messages=1))
+
+        return repeat(add if self.operation == "add" else peek)
+
+    def _receive(self, queue: QueueClient) -> Iterator[OneCall]:
+        """Receive until the queue is empty."""
+        some = True
+
+        def receive() -> int:
+            nonlocal some
+            some = queue.receive_message() is not None
+            return self.size if some else 0
+
+        while some:
+            yield receive

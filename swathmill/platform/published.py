@@ -1,0 +1,41 @@
+"""What the studies of 2010 and 2011 published of Windows Azure, to be drawn beside our figures."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Published:
+    """One published figure.
+
+    `clients` is the number of clients it was measured with; `value` is what all of them had
+    together: MB a second of blobs, calls a second of queues.
+    """
+
+    experiment: str
+    operation: str
+    clients: int
+    value: float
+
+
+RATES = (
+    Published(experiment="blobs", operation="download", clients=1, value=13.0),
+    Published(experiment="blobs", operation="download", clients=32, value=208.0),
+    Published(experiment="blobs", operation="download", clients=128, value=393.0),
+    Published(experiment="blobs", operation="upload", clients=192, value=124.0),
+    Published(experiment="queue", operation="add", clients=64, value=569.0),
+    Published(experiment="queue", operation="receive", clients=64, value=424.0),
+    Published(experiment="queue", operation="peek", clients=192, value=3878.0),
+)
+"""Hill et al. 2011. At 32 clients each had half of what one alone has."""
+
+SHAPES = {
+    "tables": "updates were fastest with 8 clients, deletions with 128; insertions and queries "
+    "scaled to 192",
+    "queue": "the length of the queue (200,000 to 2 million) did not matter",
+    "tcp": "half of the round trips took 1 ms; half of the transfers had 90 MB/s or more, 15% had "
+    "30 MB/s or less",
+    "transfers": "uploads in blocks side by side were 10 to 24 times as fast; downloads were "
+    "fastest as whole files, several at a time",
+    "instances": "a worker took about 10 minutes to start, and 2.6% of the starts failed",
+}
+"""What was published in words."""
