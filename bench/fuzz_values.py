@@ -4,7 +4,8 @@
 
 Each case inverts one to eight bytes of one compressed stream, reads every layer, and compares it
 with the clean file's. The corpus are the fuzzer's small granules, HDF4 and HDF5, and the smallest
-real granule of each product in the folder of SWATHMILL_TEST_GRANULES. `--only SEED` repeats a case.
+real granule of each product in the folder of SWATHMILL_TEST_GRANULES. `--format hdf4` (or hdf5)
+takes only granules of that format. `--only SEED` repeats a case.
 """
 
 import argparse
@@ -19,6 +20,7 @@ from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
+from itertools import repeat
 from pathlib import Path
 
 import h5py
@@ -108,14 +110,19 @@ def run_case(originals: Sequence[Original], folder: Path, seed: int) -> Case:
     return Case(seed=seed, granule=original.path.name, refused=refused, wrong=tuple(wrong))
 
 
-def run_batch(seeds: Sequence[int], real: Path | None = None) -> list[Case]:
-    """Run some cases on the generated granules, or with `real` also on granules of that folder."""
+def run_batch(
+    seeds: Sequence[int], real: Path | None = None, suffixes: Sequence[str] = (".hdf", ".h5")
+) -> list[Case]:
+    """Run some cases on the generated granules, or with `real` also on granules of that folder.
+
+    Only granules whose names end in one of `suffixes` are damaged.
+    """
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         paths = [*make_corpus(folder / "corpus"), _shuffled(folder / "shuffled.h5")]
         if real is not None:
             paths += _real_granules(real)
-        originals = [read_original(path) for path in paths]
+        originals = [read_original(path) for path in paths if path.suffix in suffixes]
         return [run_case([one for one in originals if one.streams], folder, at) for at in seeds]
 
 
@@ -144,13 +151,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--count", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0, help="number of the first case")
     parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--format", choices=("hdf4", "hdf5", "all"), default="all")
     parser.add_argument("--only", type=int, help="run this one case and show how it ended")
     chosen = parser.parse_args(arguments)
     granules = os.environ.get("SWATHMILL_TEST_GRANULES")
     real = Path(granules) if granules else None
+    suffixes = {"hdf4": (".hdf",), "hdf5": (".h5",), "all": (".hdf", ".h5")}[chosen.format]
     started = time.monotonic()
     if chosen.only is not None:
-        (case,) = run_batch([chosen.only], real)
+        (case,) = run_batch([chosen.only], real, suffixes)
         sys.stdout.write(f"{case}\n")
         return int(bool(case.wrong))
     seeds = range(chosen.seed, chosen.seed + chosen.count)
@@ -158,7 +167,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     ended: Counter[tuple[str, str]] = Counter()
     faults: list[Case] = []
     with ProcessPoolExecutor(max_workers=chosen.jobs) as pool:
-        for cases in pool.map(run_batch, batches, [real] * len(batches)):
+        for cases in pool.map(run_batch, batches, repeat(real), repeat(suffixes)):
             for case in cases:
                 how = "WRONG" if case.wrong else "refused" if case.refused else "no effect"
                 ended[case.granule, how] += 1

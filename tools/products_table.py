@@ -2,10 +2,11 @@
 
 Products of the catalogue are listed by themselves; the others stand in `OTHERS`, with the form of
 their files and why they are read from attributes alone, or not at all. Lists of products: LAADS,
-LP DAAC, NSIDC and OB.DAAC. Run `python -m tools.products_table` after a change of the catalogue.
+LP DAAC, NSIDC and OB.DAAC; near-real-time editions (names in _NRT) and PO.DAAC's copies of sea
+surface temperature are not listed again. Run `python -m tools.products_table` after a change.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -22,8 +23,13 @@ Form = Literal[
     "netcdf grid",
     "netcdf northward grid",
     "netcdf grid of groups",
+    "netcdf bins",
     "hdf5 tile",
     "hdf5 globe",
+    "polar grid",
+    "hdf5 polar grid",
+    "geographic tile",
+    "hdf5 geographic tile",
     "",
 ]
 
@@ -53,57 +59,163 @@ class Other(NamedTuple):
     why: str = ""
 
 
+_MODIS_OCEAN = ("MODISA", "MODIST")
+_VIIRS_OCEAN = ("VIIRSN", "VIIRSJ1", "VIIRSJ2")
+_SUITES = ["CHL", "IOP", "KD", "PAR", "PIC", "POC", "RRS", "SST", "NSST"]
+"""Suites of ocean colour, level 3, of every sensor; MODIS has FLH and SST4, VIIRS SST3 besides."""
+
+
+def _ocean(level: str, more_modis: str, more_viirs: str, suites: Sequence[str] = ()) -> str:
+    sensors = [(one, more_modis) for one in _MODIS_OCEAN] + [
+        (one, more_viirs) for one in _VIIRS_OCEAN
+    ]
+    return " ".join(
+        f"{sensor}_{level}_{suite}"
+        for sensor, more in sensors
+        for suite in (*suites, *more.split())
+    )
+
+
+def _viirs(*names: str) -> str:
+    """Spell VIIRS names, given from their number on, for the three satellites."""
+    return " ".join(f"{satellite}{name}" for satellite in ("VNP", "VJ1", "VJ2") for name in names)
+
+
+_STATIONS = (
+    "cut-outs around stations, each in data sets of its own; the swaths they are cut from are read"
+)
+
 OTHERS = (
     Other("MOD02SSH MYD02SSH", "L1B subsampled, 5 km", "swath"),
+    Other(
+        "MOD02OBC MYD02OBC", "L1B of the calibrators on board", "", "readings of no place on Earth"
+    ),
     Other("MOD09 MYD09", "surface reflectance, 5 minutes", "swath"),
+    Other("MOD09CMA MYD09CMA", "aerosol for surface reflectance, 0.05 degrees", "globe"),
     Other("MODOCGA MYDOCGA", "ocean bands, daily, 1 km", "tile"),
     Other("MODTBGA MYDTBGA", "thermal bands, daily, 1 km", "tile"),
+    Other(
+        "MOD09A1G_EVI MOD09A1G_NDVI MOD09Q1G_EVI MOD09Q1G_NDVI",
+        "vegetation index, smoothed, 8 days (North America)",
+        "tile",
+    ),
+    Other(
+        "MOD09A1P_EVI MOD09A1P_NDVI MOD09Q1P_EVI MOD09Q1P_NDVI",
+        "phenology, yearly (North America)",
+        "tile",
+    ),
+    Other("MOD15A2GFS", "leaf area index and FPAR, smoothed, 8 days (North America)", "tile"),
+    Other("MOD15A2PHN", "phenology of leaf area and FPAR, yearly (North America)", "tile"),
     Other("MODATML2 MYDATML2", "atmosphere joint product", "swath"),
+    Other("MODARNSS MYDARNSS", "atmosphere around AERONET's stations", "", _STATIONS),
+    Other("MODBMSS MYDBMSS", "atmosphere around BELMANIP's stations", "", _STATIONS),
+    Other("MODFNSS MYDFNSS", "atmosphere around FLUXNET's stations", "", _STATIONS),
+    Other(
+        "MODCSR_8 MYDCSR_8 MODCSR_B MYDCSR_B",
+        "clear sky radiance",
+        "",
+        "equal-area rows and zonal bands without a description of their layout at hand",
+    ),
+    Other("MCD06COSP_D3_MODIS MCD06COSP_M3_MODIS", "clouds, 1 degree", "netcdf grid of groups"),
+    Other("MOD10C1F MYD10C1F", "snow with cloud gaps filled, 0.05 degrees", "globe"),
+    Other(
+        "MODGRNLD",
+        "ice temperature and albedo of Greenland",
+        "",
+        "netCDF-4 on a polar stereographic grid, which is not tried",
+    ),
     Other("MOD14CM1 MYD14CM1", "fire, monthly, 0.5 degrees", "globe"),
-    Other("MCD14ML MCD14DL", "fire locations", "", "lists of points in text files"),
-    Other("MCD19A2CMG", "MAIAC optical depth, daily, 0.05 degrees", "globe"),
-    Other("MOD28C2 MYD28C2 MOD28C3 MYD28C3", "reservoirs", "", "tables of reservoirs, no raster"),
-    Other("MOD29E1D MYD29E1D", "sea ice, daily, 4 km polar grids", "tile"),
+    Other("MCD14ML MCD14DL VNP14IMGML", "fire locations", "", "lists of points in text files"),
+    Other("MOD17A3H MYD17A3H", "net primary production, yearly, 500 m", "tile"),
+    Other(
+        "MCD19A1CMGL MCD19A1CMGO MCD19A2CMG MCD19A3CMG",
+        "MAIAC on 0.05 degrees",
+        "globe",
+    ),
+    Other(
+        "MOD28C2 MYD28C2 MOD28C3 MYD28C3 VNP28C2 VNP28C3 VJ128C2 VJ128C3",
+        "reservoirs",
+        "",
+        "tables of reservoirs, no raster",
+    ),
+    Other("MOD29E1D MYD29E1D", "sea ice, daily, 4 km polar grids", "polar grid"),
+    Other("MCD43B1 MCD43B2 MCD43B3 MCD43B4", "BRDF, albedo and NBAR (collection 5), 1 km", "tile"),
     Other("MCD43C2", "BRDF snow-free parameters, 0.05 degrees", "globe"),
     Other(
         "MCD43D01 MCD43D31 MCD43D51 MCD43D62",
-        "BRDF and albedo, 30 arc seconds (D01 to D68)",
+        "BRDF and albedo, 30 arc seconds (four of D01 to D68, which are alike)",
         "globe",
     ),
     Other("MCD43GF", "albedo with gaps filled, 30 arc seconds", "globe"),
+    Other("MCD45A1", "burned area (collection 5), monthly, 500 m", "tile"),
     Other("MCD64CMQ", "burned area, monthly, 0.25 degrees", "globe"),
+    Other("MCDWD_L3", "flood, daily, 250 m", "geographic tile"),
+    Other("VCDWD_L3", "flood (VIIRS), daily, 375 m", "hdf5 geographic tile"),
+    Other(_viirs("09"), "surface reflectance (VIIRS), 6 minutes", "netcdf swath"),
+    Other(_viirs("09CMG"), "surface reflectance (VIIRS), 0.05 degrees", "hdf5 globe"),
+    Other(_viirs("10"), "snow cover (VIIRS), 6 minutes", "netcdf swath"),
+    Other(_viirs("10C1"), "snow cover (VIIRS), 0.05 degrees", "hdf5 globe"),
+    Other(_viirs("13C1", "13C2"), "vegetation indices (VIIRS), 0.05 degrees", "hdf5 globe"),
     Other(
-        "VNP02DNB VJ102DNB",
-        "day/night band, L1B",
-        "",
-        "its geolocation VNP03DNB names its fields otherwise; not tried",
+        _viirs("16A2", "16A2GF", "16A3GF"),
+        "evapotranspiration (VIIRS), 8 days and yearly, 500 m",
+        "hdf5 tile",
     ),
-    Other("VNP09 VJ109", "surface reflectance (VIIRS), 6 minutes", "netcdf swath"),
-    Other("VNP09CMG VJ109CMG", "surface reflectance (VIIRS), 0.05 degrees", "hdf5 globe"),
-    Other("VNP10 VJ110", "snow cover (VIIRS), 6 minutes", "netcdf swath"),
-    Other("VNP10C1 VJ110C1", "snow cover (VIIRS), 0.05 degrees", "hdf5 globe"),
     Other(
-        "VNP13C1 VJ113C1 VNP13C2 VJ113C2", "vegetation indices (VIIRS), 0.05 degrees", "hdf5 globe"
+        _viirs("17A2", "17A2GF", "17A3GF"),
+        "primary production (VIIRS), 8 days and yearly, 500 m",
+        "hdf5 tile",
     ),
-    Other("VNP21 VJ121", "land surface temperature (VIIRS), 6 minutes", "netcdf swath"),
+    Other(_viirs("21"), "land surface temperature (VIIRS), 6 minutes", "netcdf swath"),
     Other(
-        "VNP21C1 VJ121C1 VNP21C2 VJ121C2",
+        _viirs("21C1", "21C2", "21C3"),
         "land surface temperature (VIIRS), 0.05 degrees",
         "hdf5 globe",
     ),
     Other("VNP22C2", "phenology (VIIRS), 0.05 degrees", "hdf5 globe"),
-    Other("VNP29 VJ129", "sea ice (VIIRS), 6 minutes", "netcdf swath"),
-    Other("VNP30 VJ130", "ice surface temperature (VIIRS), 6 minutes", "netcdf swath"),
-    Other("VNP43IA2 VJ143IA2 VNP43MA2 VJ143MA2", "BRDF quality (VIIRS)", "hdf5 tile"),
-    Other("VNP43C1 VNP43C2 VNP43C3 VNP43C4", "BRDF and albedo (VIIRS), 0.05 degrees", "hdf5 globe"),
-    Other("VNP46A3 VNP46A4 VJ146A3 VJ146A4", "night lights, monthly and yearly", "hdf5 tile"),
+    Other(_viirs("29"), "sea ice (VIIRS), 6 minutes", "netcdf swath"),
+    Other(_viirs("29P1D"), "sea ice (VIIRS), daily, polar grids", "hdf5 polar grid"),
+    Other(_viirs("30"), "ice surface temperature (VIIRS), 6 minutes", "netcdf swath"),
     Other(
-        "AERDB_L2_VIIRS_SNPP AERDT_L2_VIIRS_SNPP AERDB_L2_VIIRS_NOAA20 AERDT_L2_VIIRS_NOAA20",
+        _viirs("30P1D", "30P1N"),
+        "ice surface temperature (VIIRS), daily, polar grids",
+        "hdf5 polar grid",
+    ),
+    Other(_viirs("43IA2", "43MA2"), "BRDF quality (VIIRS)", "hdf5 tile"),
+    Other(
+        _viirs("43DNBA1", "43DNBA2", "43DNBA3", "43DNBA4"),
+        "BRDF, albedo and NBAR of the day/night band (VIIRS), 1 km",
+        "hdf5 tile",
+    ),
+    Other(
+        _viirs("43C1", "43C2", "43C3", "43C4"),
+        "BRDF and albedo (VIIRS), 0.05 degrees",
+        "hdf5 globe",
+    ),
+    Other(
+        "VNP43D01 VNP43D31 VNP43D51 VNP43D62",
+        "BRDF and albedo (VIIRS), 30 arc seconds (four of D01 to D68, which are alike)",
+        "hdf5 globe",
+    ),
+    Other(
+        "VNP46A3 VNP46A4 VJ146A3 VJ146A4",
+        "night lights, monthly and yearly",
+        "hdf5 geographic tile",
+    ),
+    Other(
+        "AERDB_L2_VIIRS_SNPP AERDT_L2_VIIRS_SNPP AERDB_L2_VIIRS_NOAA20 AERDT_L2_VIIRS_NOAA20 "
+        "XAERDT_L2_VIIRS_SNPP XAERDT_L2_VIIRS_NOAA20",
         "aerosol (VIIRS), 6 minutes",
         "netcdf swath",
     ),
     Other(
-        "CLDMSK_L2_VIIRS_SNPP CLDPROP_L2_VIIRS_SNPP CLDMSK_L2_VIIRS_NOAA20 CLDPROP_L2_VIIRS_NOAA20",
+        "XAERDT_L2_MODIS_Terra XAERDT_L2_MODIS_Aqua",
+        "aerosol (Dark Target), 5 minutes",
+        "netcdf swath",
+    ),
+    Other(
+        "CLDMSK_L2_VIIRS_SNPP CLDPROP_L2_VIIRS_SNPP CLDMSK_L2_VIIRS_NOAA20 CLDPROP_L2_VIIRS_NOAA20 "
+        "CLDMSK_L2_VIIRS_NOAA21 CLDCR_L2_VIIRS_SNPP",
         "clouds (VIIRS), 6 minutes",
         "netcdf swath",
     ),
@@ -113,39 +225,43 @@ OTHERS = (
         "netcdf swath",
     ),
     Other("WATVP_L2_VIIRS_SNPP", "water vapour (VIIRS), 6 minutes", "netcdf swath"),
+    Other("WATVP_D3_VIIRS_SNPP WATVP_M3_VIIRS_SNPP", "water vapour, 0.5 degrees", "netcdf grid"),
     Other(
-        "AERDB_D3_VIIRS_SNPP AERDB_M3_VIIRS_SNPP AERDB_D3_VIIRS_NOAA20 AERDB_M3_VIIRS_NOAA20",
+        "FSNRAD_L2_VIIRS_CRIS_SNPP FSNRAD_L2_VIIRS_CRIS_NOAA20",
+        "radiances of VIIRS and CrIS together, 6 minutes",
+        "netcdf swath",
+    ),
+    Other(
+        "AERDB_D3_VIIRS_SNPP AERDB_M3_VIIRS_SNPP AERDB_D3_VIIRS_NOAA20 AERDB_M3_VIIRS_NOAA20 "
+        "AERDT_D3_VIIRS_SNPP AERDT_M3_VIIRS_SNPP AERDT_D3_VIIRS_NOAA20 AERDT_M3_VIIRS_NOAA20",
         "aerosol (VIIRS), 1 degree",
         "netcdf northward grid",
     ),
     Other(
-        "CLDPROP_D3_VIIRS_SNPP CLDPROP_M3_VIIRS_SNPP CLDPROP_D3_VIIRS_NOAA20 "
-        "CLDPROP_M3_VIIRS_NOAA20 CLDPROP_D3_MODIS_Aqua CLDPROP_M3_MODIS_Aqua",
+        " ".join(
+            f"{name}_{period}3_{sensor}"
+            for name in ("CLDPROP", "CLDPROPCOSP")
+            for sensor in ("VIIRS_SNPP", "VIIRS_NOAA20", "MODIS_Aqua")
+            for period in "DM"
+        ),
         "clouds (continuity), 1 degree",
         "netcdf grid of groups",
     ),
     Other(
-        "MODISA_L2_OC MODIST_L2_OC VIIRSN_L2_OC VIIRSJ1_L2_OC",
-        "ocean colour, 5 or 6 minutes",
+        _ocean("L2", "OC IOP SST SST4", "OC IOP SST SST3"),
+        "ocean colour and sea surface temperature, 5 or 6 minutes",
         "netcdf swath",
     ),
     Other(
-        "MODISA_L2_SST MODIST_L2_SST VIIRSN_L2_SST",
-        "sea surface temperature, 5 or 6 minutes",
-        "netcdf swath",
-    ),
-    Other("MODISA_L3m_CHL MODIST_L3m_CHL VIIRSN_L3m_CHL", "ocean colour, mapped", "netcdf grid"),
-    Other(
-        "MODISA_L3m_SST MODIST_L3m_SST VIIRSN_L3m_SST",
-        "sea surface temperature, mapped",
+        _ocean("L3m", "FLH SST4", "SST3", _SUITES),
+        "ocean colour and sea surface temperature, mapped",
         "netcdf grid",
     ),
     Other("MODISA_L4m_PP", "ocean productivity, mapped", "netcdf grid"),
     Other(
-        "MODISA_L3b_CHL VIIRSN_L3b_CHL",
-        "ocean colour, binned",
-        "",
-        "bins on rings of the sphere, no raster; the mapped product holds the same",
+        _ocean("L3b", "FLH SST4", "SST3", _SUITES),
+        "ocean colour and sea surface temperature, in bins",
+        "netcdf bins",
     ),
 )
 
@@ -182,7 +298,10 @@ Every NASA MODIS and VIIRS product from level 1B to level 4, and whether Swathmi
 conventions; one that is read from attributes has what its file says. Evidence is a real granule, or
 one that is generated in the form of the product's files (`reprojection/sample/products.py`):
 `tests/worker/test_every_layer.py` requests every layer of every product of the catalogue, and
-`tests/reprojection/test_products_page.py` reads each of the others.
+`tests/reprojection/test_products_page.py` reads each of the others. Real granules at hand are of
+{real} products. There are none of global grids (CMG), MAIAC, level 1B, VIIRS or ocean colour: what
+stands here of these rests on files generated by their specifications. Near-real-time editions
+(names in `_NRT`) and PO.DAAC's copies of sea surface temperature are not counted again.
 `python -m tools.products_table` makes this page.
 
 | product | is | state | evidence | described by |
@@ -194,7 +313,7 @@ def page() -> str:
     """Return the page as Markdown."""
     every = [*rows()]
     table = "".join(f"| {' | '.join(row)} |\n" for row in every)
-    return _HEAD.format(count=len(every), share=share_read()) + table
+    return _HEAD.format(count=len(every), share=share_read(), real=len(REAL)) + table
 
 
 if __name__ == "__main__":

@@ -18,10 +18,10 @@ from reprojection.container import (
     DataSet,
 )
 from reprojection.errors import BadFormatError, UnreadableGranuleError
+from reprojection.read.bins import GROUP, BinnedFile, open_bins
 from reprojection.read.hdf4 import join_metadata
 
 _ROWS = "YDim"
-_BINS = "level-3_binned_data"
 _DAMAGE = (OSError, ValueError, TypeError, KeyError, RuntimeError, UnicodeError, OverflowError)
 
 
@@ -33,6 +33,7 @@ class Hdf5Container:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._bins: BinnedFile | None = None
         self._northward = False  # whether row 0 of the file's grid is its southernmost
         try:
             self._file = h5py.File(path, "r")
@@ -71,6 +72,8 @@ class Hdf5Container:
             start = (*start[:upward], first, *start[upward + 1 :])
         block = tuple(slice(at, at + size) for at, size in zip(start, count, strict=True))
         try:
+            if self._bins is not None:
+                return self._bins.read(dataset.name, start, count)
             values = np.asarray(self._file[dataset.key][block]).astype(dataset.dtype, copy=False)
             return values if upward is None else np.flip(values, upward)
         except (*_DAMAGE, MemoryError) as problem:
@@ -108,11 +111,15 @@ class Hdf5Container:
                     inner = group.get(fields) if isinstance(group, h5py.Group) else None
                     if isinstance(inner, h5py.Group):
                         found += self._fields(str(structure), inner, kind == "GRIDS")
-        if _BINS in self._file:
-            raise BadFormatError(
-                f"{self._path.name} holds ocean colour in bins on rings of the sphere (level 3 "
-                "binned, L3b), which form no raster; take the mapped product (L3m) of the same day"
-            )
+        if GROUP in self._file:
+            self._bins = open_bins(self._file)
+            if self._bins is None:
+                raise BadFormatError(
+                    f"{self._path.name} holds ocean colour in bins on rings of the sphere (level 3 "
+                    "binned, L3b), but not the tables that place them; take the mapped product "
+                    "(L3m) of the same day"
+                )
+            return list(self._bins.datasets)
         if "HDFEOS" not in self._file:
             found += self._netcdf_fields()
         return found

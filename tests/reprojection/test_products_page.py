@@ -3,6 +3,7 @@
 from datetime import date
 from pathlib import Path
 
+import h5py
 import netCDF4
 import numpy as np
 import pytest
@@ -10,13 +11,13 @@ import pytest
 from reprojection import catalogue
 from reprojection.catalogue import LayerEntry, Product
 from reprojection.catalogue.layers import Scaling
-from reprojection.errors import BadFormatError
+from reprojection.errors import BadFormatError, UnreadableGranuleError
 from reprojection.grid.grids import Lattice
 from reprojection.reproject import Options, reproject
 from reprojection.sample import products
 from reprojection.sample.products import Layout, write_product
 from tasks.request.document import ProductChoice
-from tools.products_table import OTHERS, PAGE, REAL, Form, page, share_read
+from tools.products_table import OTHERS, PAGE, REAL, Form, page, rows, share_read
 
 DAY = date(2020, 1, 1)
 GRID = Lattice(crs="EPSG:4326", resolution=0.25).snap((8.5, 43.0, 10.5, 46.0))
@@ -64,17 +65,86 @@ def write_mapped(path: Path, form: Form) -> Path:
     return path
 
 
+def write_bins(path: Path) -> Path:
+    """A binned file of rings of one degree: bins hold their ring's number from the north, as sums
+    of weight 2; those of every tenth place of a ring are missing.
+    """
+    rings = 180
+    width = np.rint(2 * rings * np.cos(np.radians(np.arange(rings) - 89.5))).astype(int)
+    start = 1 + np.concatenate([[0], np.cumsum(width)[:-1]])
+    kept = [np.arange(width[ring])[np.arange(width[ring]) % 10 != 9] for ring in range(rings)]
+    index = np.zeros(rings, [(word, "u4") for word in ("start_num", "begin", "extent", "max")])
+    index["start_num"], index["max"] = start, width
+    index["begin"] = start
+    index["extent"] = [len(one) for one in kept]
+    total = int(index["extent"].sum())
+    listed = np.zeros(total, [("bin_num", "u4"), ("nobs", "i2"), ("weights", "f4")])
+    listed["bin_num"] = np.concatenate([start[ring] + one for ring, one in enumerate(kept)])
+    listed["nobs"], listed["weights"] = 3, 2.0
+    sums = np.zeros(total, [("sum", "f4"), ("sum_squared", "f4")])
+    sums["sum"] = np.concatenate(
+        [np.full(len(one), 2.0 * (rings - 1 - ring)) for ring, one in enumerate(kept)]
+    )
+    with h5py.File(path, "w") as file:
+        file.attrs["time_coverage_start"] = "2020-01-01T00:00:00.000Z"
+        group = file.create_group("level-3_binned_data")
+        group["BinIndex"], group["BinList"], group["Data"] = index, listed, sums
+    return path
+
+
+def test_pixels_of_binned_files_have_the_mean_of_the_bin_that_their_centre_lies_in(
+    tmp_path: Path,
+) -> None:
+    path = write_bins(tmp_path / "AQUA_MODIS.20200101.L3b.DAY.CHL.nc")
+    grid = Lattice(crs="EPSG:4326", resolution=0.5).snap((-180.0, -90.0, 180.0, 90.0))
+    found = reproject([path], "Data", grid, Options(resampling="nearest"))
+    counts = reproject([path], "nobs", grid, Options(resampling="nearest"))
+    lat = 90.0 - 0.5 * (np.arange(360) + 0.5)
+    lon = -180.0 + 0.5 * (np.arange(720) + 0.5)
+    ring = np.floor(90.0 - lat).astype(int)
+    width = np.rint(360 * np.cos(np.radians(89.5 - ring))).astype(int)
+    # The grid's columns are one degree wide; the bin is that of the column's centre.
+    centre = np.floor(lon[None, :] + 180.0) + 0.5
+    place = np.floor(centre / 360.0 * width[:, None]).astype(int)
+    there = place % 10 != 9
+    assert np.array_equal(found.valid(), there)
+    assert np.array_equal(counts.valid(), there)
+    assert (found.data[0][there] == np.broadcast_to(ring[:, None], there.shape)[there]).all()
+    assert (counts.data[0][there] == 3).all()
+
+
+def test_binned_files_whose_tables_disagree_are_refused(tmp_path: Path) -> None:
+    path = write_bins(tmp_path / "AQUA_MODIS.20200101.L3b.DAY.CHL.nc")
+    with h5py.File(path, "a") as file:
+        table = file["level-3_binned_data/BinIndex"]
+        rows = table[...]
+        rows["extent"][100] += 5
+        table[...] = rows
+    with pytest.raises(UnreadableGranuleError, match="table of rings"):
+        reproject([path], "Data", GRID, Options())
+
+
+def test_every_product_of_the_catalogue_is_in_the_table_once() -> None:
+    names = [name for name, *_ in rows()]
+    assert len(names) == len(set(names))
+    assert {one.name for one in catalogue.products()} <= set(names)
+
+
 @pytest.mark.parametrize(("name", "form"), READ)
 def test_products_outside_the_catalogue_are_read_by_their_attributes(
     name: str, form: Form, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert catalogue.product(name, "1") is None
     layer = "Data"
-    if form.startswith("netcdf") and "grid" in form:
+    if form == "netcdf bins":
+        path = write_bins(tmp_path / f"{name}.A2020001.011.2020100000000.nc")
+    elif form.startswith("netcdf") and "grid" in form:
         path = write_mapped(tmp_path / f"{name}.A2020001.011.2020100000000.nc", form)
         layer = "Data_Mean" if form == "netcdf grid of groups" else layer
     else:
         kind, _, geometry = form.rpartition(" ")
+        kind, special = kind.partition(" ")[0], form.removeprefix("hdf5 ")
+        geometry = "outlined" if special in ("polar grid", "geographic tile") else geometry
         formats = {"hdf5": "hdf5", "netcdf": "netcdf"}
         layout = Layout.model_validate(
             {
@@ -87,7 +157,7 @@ def test_products_outside_the_catalogue_are_read_by_their_attributes(
         plain = Product(
             name=name,
             collections=("1",),
-            family="",
+            family="46" if special == "geographic tile" else "",
             title="",
             geometry=geometry,
             resolution=1000,
@@ -97,8 +167,11 @@ def test_products_outside_the_catalogue_are_read_by_their_attributes(
         )
         path = write_product(tmp_path, plain, "1", DAY)
     found = reproject([path], layer, GRID, Options(resampling="nearest"))
-    assert found.valid().mean() > 0.9
-    if "grid" in form:  # rows count from the north, however the file stores them
+    # A geographic tile ends at 10 degrees east, within the grid.
+    assert found.valid().mean() > (0.7 if "geographic" in form else 0.9)
+    if (
+        form.startswith("netcdf") and "swath" not in form
+    ):  # rows count from the north, however the file stores them
         assert (found.data[0, :4] == 44.0).all()
         assert (found.data[0, -4:] == 46.0).all()
 
