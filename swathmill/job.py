@@ -178,9 +178,13 @@ def _merged(parts: Mapping[str, xarray.Dataset]) -> xarray.Dataset:
     count["crs"] = 1  # the same in all: they are on one grid
     renamed = []
     for name, part in parts.items():
+        if len(parts) > 1:  # each layer has its own, under another name
+            part["time"].attrs.pop("bounds", None)
+            part["time"].encoding.pop("bounds", None)
         twice = [str(one) for one in part.data_vars if count[str(one)] > 1]
         names = {one: name if name.endswith(one) else f"{name}.{one}" for one in twice}
-        renamed.append(part.rename(names).set_coords("crs"))
+        beside = [names.get(one, one) for one in ("crs", "time_bnds", "granules") if one in part]
+        renamed.append(part.rename(names).set_coords(beside))
     return xarray.merge(renamed, join="outer", compat="override", combine_attrs="drop_conflicts")
 
 

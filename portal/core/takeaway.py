@@ -10,6 +10,10 @@ from xml.sax.saxutils import escape, quoteattr
 from portal.core.layers import result_layers
 from portal.core.results import ResultFile
 from reprojection import catalogue
+from reprojection.catalogue.layers import LayerKind
+from reprojection.resampling import STATISTICS
+from reprojection.write.meanings import attribute_table
+from reprojection.write.palette import colours_of
 from tasks.model.gaps import incomplete_lines, join_gaps
 from tasks.model.plan import Gap
 from tasks.request.document import Request
@@ -33,7 +37,25 @@ def texts(
         "CITATION.txt": citation(request),
         "SHA256SUMS": "".join(f"{one.file.sha256}  {path}\n" for path, one in files.items()),
         **{name: make(row, files, portal_url) for name, make in SCRIPTS.items()},
+        **class_names(request, files),
     }
+
+
+def class_names(request: Request, files: Mapping[str, ResultFile]) -> dict[str, str]:
+    """Return the names of classes beside each raster of classes, as GDAL, QGIS and terra read."""
+    found = dict[str, str]()
+    for layer in result_layers(files.values()).values():
+        place, _, name = layer.folder.rpartition("/")
+        short_name, _, collection = place.rpartition("/")[2].partition(".")
+        product = catalogue.product(short_name, collection) if collection else None
+        entry = product.layer(name) if product else None
+        said = request.resampling
+        method = said.get(name) if isinstance(said, Mapping) else said
+        if entry is None or entry.kind is not LayerKind.CLASS or method in STATISTICS:
+            continue
+        table = attribute_table({**entry.classes, **entry.codes}, colours_of(entry.classes))
+        found |= {f"{one.path}.aux.xml": table for one in layer.rasters.values() if table}
+    return found
 
 
 def citation(request: Request) -> str:
@@ -42,10 +64,10 @@ def citation(request: Request) -> str:
     for choice in request.products:
         known = catalogue.product(choice.name, choice.collection)
         title = f" {known.title}." if known else ""
-        lines.append(
-            f"  {choice.name} collection {choice.collection}.{title} NASA. DOI and authors: search "
-            f"https://search.earthdata.nasa.gov/search?q={quote(choice.name)}"
-        )
+        doi = known.doi(choice.collection) if known else ""
+        search = f"https://search.earthdata.nasa.gov/search?q={quote(choice.name)}"
+        where = f"https://doi.org/{doi}" if doi else f"DOI and authors: search {search}"
+        lines.append(f"  {choice.name} collection {choice.collection}.{title} NASA. {where}")
     lines += [
         "",
         "Cite the software:",

@@ -134,7 +134,9 @@ class Product(_Entry):
     product whose granules say where this one's pixels lie. `bands` holds the axes that layers have
     besides rows and columns, as far as known. Each band is a layer of its own, `Name[0]`.
     `keywords` are words by which people search for the family's products, besides those of the
-    title. `source` names the document that the entry is taken from, and the part of it.
+    title. `source` names the document that the entry is taken from, and the part of it. `dois` has
+    the DOI of each collection, as far as it is certain, with `*` for the product's name, and
+    `standard_names` the CF conventions' names of the quantities that layers hold, by pattern.
     """
 
     name: str
@@ -152,6 +154,18 @@ class Product(_Entry):
     listed: tuple[str, ...] = ()
     phase: int = 0
     geolocation: str = ""
+    dois: dict[str, str] = Field(default_factory=dict)
+    standard_names: dict[str, str] = Field(default_factory=dict)
+
+    def standard_name(self, name: str) -> str:
+        """Return the CF conventions' name of what a layer holds; "" if none is known."""
+        base = split_index(name)[0]
+        found = (word for at, word in self.standard_names.items() if fnmatchcase(base, at))
+        return next(found, "")
+
+    def doi(self, collection: str) -> str:
+        """Return the DOI of a collection of this product; "" if it is not certain."""
+        return self.dois.get(Collection(collection), "").replace("*", self.name)
 
     @property
     def layer_names(self) -> tuple[str, ...]:
@@ -269,6 +283,8 @@ class _Family(_Entry):
     source: str
     keywords: str = ""
     scaling: Scaling = Scaling.ADD
+    standard_names: dict[str, str] = Field(default_factory=dict)
+    dois: dict[str, str] = Field(default_factory=dict)
     products: list[_Group]
     # YAML anchors must be defined somewhere before they are used.
     shared: object = None
@@ -307,6 +323,8 @@ def _read_family(file_name: str) -> tuple[Product, ...]:
             listed=tuple(group.listed),
             phase=group.phase_of(name),
             geolocation=group.geolocation.replace("?", name[:3]),
+            standard_names=family.standard_names,
+            dois=family.dois,
         )
         for group in family.products
         for name in group.names

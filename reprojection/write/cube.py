@@ -1,11 +1,12 @@
 """Write rasters of several dates as one cube over time: CF NetCDF or Zarr, for xarray.
 
-Conventions: CF-1.11, sections 4 (coordinates), 5.6 (grid mapping) and 8.1 (packed data). Rasters
-are written one after the other, so memory holds one of them. The optional packages netCDF4 (NetCDF)
-or zarr (Zarr) are needed.
+Conventions: CF-1.11, sections 2.6.2 (description of the contents), 3.5 (flags), 4 (coordinates),
+5.6 (grid mapping), 7.1 (bounds) and 8.1 (packed data); ACDD-1.3 for the licence. Rasters are
+written one after the other, so memory holds one of them. The optional packages netCDF4 (NetCDF) or
+zarr (Zarr) are needed.
 """
 
-import re
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -18,7 +19,8 @@ import numpy.typing as npt
 from reprojection.errors import ChoiceRefusedError
 from reprojection.grid.crs import parse_crs
 from reprojection.read.completeness import WHOLE, Completeness
-from reprojection.read.raster import Pixels
+from reprojection.read.raster import Description, Pixels
+from reprojection.write.meanings import cf_flags, identifier, product_of
 from reprojection.write.write import Opened, open_raster, read_raster
 
 Attribute = str | int | float | list[float]
@@ -26,6 +28,16 @@ Format = Literal["netcdf", "zarr"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _CHUNK = 512
+_LICENCE = "Data of NASA's EOSDIS are shared openly, without restriction; cite them by their DOI."
+
+# What products say instead of a unit, in lower case, by the words of UDUNITS (CF 3.1).
+_CF_UNITS = {
+    **dict.fromkeys(("none", "n/a", "no units", "unitless", "dimensionless", "no_units"), ""),
+    **dict.fromkeys(("ndvi", "evi", "evi2", "reflectance", "reflectance, no units"), "1"),
+    **dict.fromkeys(("kelvin", "degrees kelvin", "degree k"), "K"),
+    **dict.fromkeys(("deg", "degrees", "degree"), "degree"),
+    **dict.fromkeys(("meters", "meter"), "m"),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,19 +87,26 @@ def write_cube(
     _agree(opened)
     first = opened[0]
     grid = first.said.grid
-    sizes = {"time": len(opened), "y": grid.height, "x": grid.width}
+    names = _granules(opened)
+    sizes = {
+        "time": len(opened),
+        "bnds": 2,
+        "y": grid.height,
+        "x": grid.width,
+        "granules_length": names.dtype.itemsize,
+    }
     about = _title(first) | _missing(completeness)
     writer = _netcdf(out, about, sizes) if kind == "netcdf" else _zarr(out, about)
     try:
-        variables = _variables(opened, axis)
+        variables = [*_variables(opened, axis), _named(names)]
         if completeness != WHOLE:
             variables = [*_linked(variables), _shares(opened)]
         for variable in variables:
             writer.define(variable, tuple(sizes[dim] for dim in variable.dims))
-        names = [variable.name for variable in variables if variable.values is None]
+        planes = [variable.name for variable in variables if variable.values is None]
         for index, one in enumerate(opened):
             data = read_raster(one.path).data
-            for name, plane in zip(names, data, strict=True):
+            for name, plane in zip(planes, data, strict=True):
                 writer.put(name, index, plane)
     finally:
         writer.close()
@@ -151,6 +170,7 @@ def _variables(opened: Sequence[Opened], axis: Sequence[float]) -> list[_Variabl
     mapping = {key: _plain(value) for key, value in crs.to_cf().items()}
     mapping["GeoTransform"] = " ".join(repr(number) for number in (c, a, b, f, d, e))
     wide = np.dtype(np.float64)
+    bounds = _bounds(opened, axis)
     variables = [
         _Variable(
             name="time",
@@ -162,7 +182,11 @@ def _variables(opened: Sequence[Opened], axis: Sequence[float]) -> list[_Variabl
                 "axis": "T",
                 "units": "days since 1970-01-01 00:00:00",
                 "calendar": "standard",
+                "bounds": "time_bnds",
             },
+        ),
+        _Variable(
+            name="time_bnds", dims=("time", "bnds"), dtype=wide, values=bounds, attributes={}
         ),
         _Variable(
             name="y",
@@ -186,7 +210,7 @@ def _variables(opened: Sequence[Opened], axis: Sequence[float]) -> list[_Variabl
             attributes=mapping,
         ),
     ]
-    base = _identifier(said.provenance.layer)
+    base = identifier(said.provenance.layer)
     for number, band in enumerate(said.bands):
         names = {one.said.bands[number].name for one in opened}
         shown = band.name if len(names) == 1 else said.provenance.layer
@@ -194,12 +218,8 @@ def _variables(opened: Sequence[Opened], axis: Sequence[float]) -> list[_Variabl
         if band.role == "data":
             if (said.scale, said.offset) != (1.0, 0.0):
                 about |= {"scale_factor": said.scale, "add_offset": said.offset}
-            if said.units and said.units.lower() != "none":
-                about["units"] = said.units
-        named = band.role == "class" or (band.role == "data" and said.kind != "continuous")
-        if said.codes and named:
-            about["flag_values"] = [float(code) for code in said.codes]
-            about["flag_meanings"] = " ".join(_identifier(text) for text in said.codes.values())
+            about |= _quantity(said)
+        about |= cf_flags(said, band.role, opened[0].dtype)
         variables.append(
             _Variable(
                 name=_name(base, band.role, number),
@@ -254,11 +274,6 @@ def _missing(said: Completeness) -> dict[str, Attribute]:
     return {"completeness": said.share, "missing_inputs": "\n".join(lines)}
 
 
-def _identifier(text: str) -> str:
-    cleaned = re.sub(r"\W+", "_", text).strip("_")
-    return cleaned if cleaned[:1].isalpha() else f"v_{cleaned}"
-
-
 def _plain(value: object) -> Attribute:
     if isinstance(value, list | tuple):
         return [float(item) for item in value]
@@ -267,11 +282,63 @@ def _plain(value: object) -> Attribute:
 
 def _title(first: Opened) -> dict[str, Attribute]:
     said = first.said.provenance
-    return {
-        "Conventions": "CF-1.11",
+    product = product_of(said)
+    options = ", ".join(
+        f"{key}={value}" for key, value in said.parameters if value not in (None, "")
+    )
+    found: dict[str, Attribute] = {
+        "Conventions": "CF-1.11, ACDD-1.3",
         "title": f"{said.product} {said.layer}".strip(),
         "source": f"{said.product} collection {said.collection}; {said.software}",
+        "history": f"{said.software}: rasters of {said.layer}, one for each date; {options}",
     }
+    if product is not None:
+        found |= {"summary": product.title, "institution": "NASA", "license": _LICENCE}
+        if doi := product.doi(said.collection):
+            found["references"] = f"https://doi.org/{doi}"
+    return found
+
+
+def _quantity(said: Description) -> dict[str, Attribute]:
+    """Return units and name of the quantity that a layer's values are, as CF spells them."""
+    about: dict[str, Attribute] = {}
+    units = _CF_UNITS.get(said.units.strip().lower(), said.units)
+    if units:
+        about["units"] = units
+    product = product_of(said.provenance)
+    method = dict(said.provenance.parameters).get("resampling")
+    if product is not None and said.kind == "continuous" and method not in ("count", "std"):
+        name = product.standard_name(said.provenance.layer)
+        about |= {"standard_name": name} if name else {}
+    return about
+
+
+def _granules(opened: Sequence[Opened]) -> npt.NDArray[np.bytes_]:
+    """Return the names of each date's granules, joined by blanks."""
+    lines = [" ".join(one.name for one in raster.said.provenance.granules) for raster in opened]
+    return np.array([line.encode() or b" " for line in lines])
+
+
+def _named(names: npt.NDArray[np.bytes_]) -> _Variable:
+    return _Variable(
+        name="granules",
+        dims=("time", "granules_length"),
+        dtype=np.dtype("S1"),
+        values=names.view("S1").reshape(len(names), -1),
+        attributes={"long_name": "granules that the date was made from", "_Encoding": "utf-8"},
+    )
+
+
+def _bounds(opened: Sequence[Opened], axis: Sequence[float]) -> npt.NDArray[np.float64]:
+    """Return when the granules of each date begin and end; the date itself if a raster has none."""
+    found = np.array([[day, day] for day in axis])
+    for row, one in zip(found, opened, strict=True):
+        said = one.said.provenance
+        for moment in (said.start, said.end):
+            with contextlib.suppress(ValueError):
+                days = (datetime.fromisoformat(moment) - _EPOCH).total_seconds() / 86400.0
+                row[:] = min(row[0], days), max(row[1], days)
+    return found
 
 
 def _netcdf(out: Path, about: Mapping[str, Attribute], sizes: Mapping[str, int]) -> _Writer:
@@ -294,7 +361,7 @@ def _netcdf(out: Path, about: Mapping[str, Attribute], sizes: Mapping[str, int])
             chunks = (1, min(_CHUNK, shape[1]), min(_CHUNK, shape[2])) if len(shape) == 3 else None
             made = self._file.createVariable(
                 variable.name,
-                variable.dtype.name,
+                "S1" if variable.dtype.kind == "S" else variable.dtype.name,
                 variable.dims,
                 fill_value=variable.fill,
                 chunksizes=chunks,
@@ -358,4 +425,4 @@ def _zarr(out: Path, about: Mapping[str, Attribute]) -> _Writer:
 
 def _typed(key: str, value: Attribute, variable: _Variable) -> Attribute | npt.NDArray[np.generic]:
     """Convert flag values to the variable's own type, as CF requires."""
-    return np.array(value, variable.dtype) if key == "flag_values" else value
+    return np.array(value, variable.dtype) if key in ("flag_values", "flag_masks") else value

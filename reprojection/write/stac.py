@@ -1,7 +1,8 @@
 """Describe a raster as a STAC item: its content, position and time, and how to read its bands.
 
 Formats: STAC 1.1.0 core and common metadata, Projection extension 2.0.0, Raster extension 2.0.0,
-Processing extension 1.2.0. An item does not depend on when or where it was made.
+Processing extension 1.2.0, Classification extension 2.0.0, Scientific extension 1.0.0. An item does
+not depend on when or where it was made.
 """
 
 import math
@@ -23,6 +24,7 @@ from reprojection.grid.grids import Grid
 from reprojection.grid.targets import pixel_centres
 from reprojection.read.completeness import WHOLE, Completeness
 from reprojection.read.raster import Provenance
+from reprojection.write.meanings import CLASSIFICATION, product_of, stac_classification
 from reprojection.write.write import Opened, open_raster
 
 _EXTENSIONS: list[JsonValue] = [
@@ -30,6 +32,7 @@ _EXTENSIONS: list[JsonValue] = [
     "https://stac-extensions.github.io/raster/v2.0.0/schema.json",
     "https://stac-extensions.github.io/processing/v1.2.0/schema.json",
 ]
+_SCIENTIFIC = "https://stac-extensions.github.io/scientific/v1.0.0/schema.json"
 _COG = "image/tiff; application=geotiff; profile=cloud-optimized"
 _DIGITS = 7
 _EDGE_POINTS = 33
@@ -47,10 +50,14 @@ def stac_item(
     opened = open_raster(path)
     said, grid = opened.said, opened.said.grid.grid()
     outline = footprint(grid)
+    bands = [_band(opened, number) for number in range(len(said.bands))]
+    doi = _doi(said.provenance)
+    named = any(key.startswith("classification:") for band in bands for key in band)
+    more = [CLASSIFICATION] * named + [_SCIENTIFIC] * bool(doi)
     return {
         "type": "Feature",
         "stac_version": "1.1.0",
-        "stac_extensions": _EXTENSIONS,
+        "stac_extensions": [*_EXTENSIONS, *more],
         "id": item_id or path.stem,
         "geometry": as_geojson(outline),
         "bbox": outline_box(outline),
@@ -64,6 +71,7 @@ def stac_item(
             "swathmill:layer": said.provenance.layer,
             "swathmill:granules": [source.name for source in said.provenance.granules],
             "swathmill:parameters": dict(said.provenance.parameters),
+            **({"sci:doi": doi} if doi else {}),
             **_completeness(said.completeness),
         },
         "links": [],
@@ -73,7 +81,7 @@ def stac_item(
                 "type": _COG,
                 "title": said.provenance.layer,
                 "roles": ["data"],
-                "bands": [_band(opened, number) for number in range(len(said.bands))],
+                "bands": [*bands],
             }
         },
     }
@@ -222,7 +230,12 @@ def _software(said: Provenance) -> JsonValue:
     return {name or "swathmill": version}
 
 
-def _band(opened: Opened, number: int) -> JsonValue:
+def _doi(said: Provenance) -> str:
+    product = product_of(said)
+    return product.doi(said.collection) if product else ""
+
+
+def _band(opened: Opened, number: int) -> dict[str, JsonValue]:
     said, band = opened.said, opened.said.bands[number]
     about: dict[str, JsonValue] = {"name": band.name, "data_type": opened.dtype.name}
     if not band.is_index and opened.nodata is not None:
@@ -231,4 +244,4 @@ def _band(opened: Opened, number: int) -> JsonValue:
         about |= {"raster:scale": said.scale, "raster:offset": said.offset}
         if said.units:
             about["unit"] = said.units
-    return about
+    return about | stac_classification(said, band.role, opened.dtype)

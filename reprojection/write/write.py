@@ -1,7 +1,7 @@
 """Write rasters to Cloud Optimized GeoTIFF, and read them back.
 
-Layout: `reprojection.tiff`. The tag SWATHMILL holds `Raster.description()` as JSON; a file does not
-depend on when or where it was written.
+Layout: `reprojection.tiff`. The tag SWATHMILL holds `Raster.description()` as JSON, the metadata of
+a band of classes their names; a file does not depend on when or where it was written.
 """
 
 import contextlib
@@ -22,6 +22,7 @@ from rasterio.transform import Affine
 from reprojection.errors import BadFormatError, GridError
 from reprojection.grid.grids import Grid
 from reprojection.read.raster import Description, Pixels, Raster
+from reprojection.write.meanings import class_tags
 from reprojection.write.overviews import averaged, picked
 from reprojection.write.tiff import TILE, deflate_halves, write_tiff
 
@@ -147,6 +148,8 @@ def _describe(dataset: "rasterio.io.DatasetWriter", raster: Raster) -> None:
     dataset.units = [raster.units if one else "" for one in valued]
     for number, band in enumerate(raster.bands, 1):
         dataset.set_band_description(number, band.name)
+        if names := class_tags(said, band.role):
+            dataset.update_tags(number, **names)
     if raster.colours and raster.data.dtype == np.uint8 and len(raster.bands) == 1:
         dataset.write_colormap(1, dict(raster.colours))
     else:

@@ -15,6 +15,7 @@ from reprojection.read.isolation import run_in_fork
 from reprojection.read.raster import Raster
 from reprojection.reproject import Options, reproject
 from reprojection.sample.sample import write_sample_archive
+from reprojection.write.meanings import attribute_table
 from reprojection.write.picture import write_png
 from reprojection.write.write import write_cog
 from swathmill.commands.options import JsonOption, print_json
@@ -175,6 +176,11 @@ def reproject_files(
         with _writing(out):
             out.parent.mkdir(parents=True, exist_ok=True)
             write_cog(raster, out, compress=compress.value, threads=threads)
+            # Other programs read the names of classes from this file only (GDAL's PAM).
+            beside = out.with_name(f"{out.name}.aux.xml")
+            beside.unlink(missing_ok=True)
+            if raster.kind == "class" and raster.codes:
+                beside.write_text(attribute_table(raster.codes, raster.colours), "utf-8")
         return _about(raster)
 
     # A damaged file can crash the HDF4 library; that must end in a message, not in a core dump.

@@ -54,6 +54,7 @@ FULL = [
         "notify": "ada@example.org",
     },
     {**PLAIN, "resampling": "nearest", "qa": "best"},
+    {**PLAIN, "units": "brightness"},
     {
         **PLAIN,
         "products": [

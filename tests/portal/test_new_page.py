@@ -1,12 +1,14 @@
 """The page of a new request: its form, mistakes, summary, preview and products."""
 
 import re
+from typing import get_args
 
 import pytest
 
 from portal.core import catalogue
 from tasks.errors import RequestRefusedError
 from tasks.model.model import RequestState
+from tasks.request.document import Request
 from tasks.tables import request_operations, request_table
 from tasks.tables.runtime import Runtime
 from tests.portal.scripted import LivePortal, set_row
@@ -158,3 +160,12 @@ def test_a_document_fills_the_form_and_a_request_fills_it_again(
     assert re.search(r'value="Fpar_1km" checked', loaded)
     assert spoilt.status_code == 422
     assert "region: {box: 1}" in spoilt.text
+
+
+def test_the_form_offers_every_unit_that_a_document_may_name(portal: LivePortal) -> None:
+    choices = get_args(Request.model_fields["units"].annotation)
+    with portal.browser() as client:
+        page = client.get("/new").text
+    select = re.search(r'<select id="units".*?</select>', page, re.DOTALL)
+    assert select is not None
+    assert set(re.findall(r'value="(\w+)"', select[0])) == set(choices)

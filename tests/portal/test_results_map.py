@@ -12,12 +12,14 @@ import pytest
 
 from portal.core.layers import matrix, result_layers, selected, without_items
 from portal.core.results import ResultFile
+from portal.core.takeaway import citation, class_names
 from reprojection.read.completeness import WHOLE, Completeness, Missing
 from tasks.model.model import ArtifactFile, RequestState
 from tasks.model.plan import Gap
+from tasks.request.document import parse_request
 from tasks.tables.runtime import Runtime
 from tests.portal.scripted import LivePortal, put_result, set_row
-from tests.portal.submissions import submitted
+from tests.portal.submissions import DOCUMENT, submitted
 
 LAI = "MCD15A2.005/Lai_1km"
 LAYER = f"{LAI}/MCD15A2.005.Lai_1km"
@@ -149,3 +151,23 @@ def test_a_zip_says_what_it_holds_how_to_open_and_what_to_cite(
     shell = whole.read("download.sh").decode()
     assert subprocess.run(["sh", "-n"], input=shell, text=True, check=False).returncode == 0
     assert shell.count(f"/api/requests/{mapped}/results/") == 4
+
+
+def test_a_zip_names_classes_beside_each_raster_of_classes() -> None:
+    request = parse_request(
+        {
+            **DOCUMENT,
+            "products": [
+                {"name": "MCD12Q1", "collection": "61", "layers": ["LC_Type1"]},
+                {"name": "MCD15A2H", "collection": "61", "layers": ["Lai_500m"]},
+            ],
+        }
+    )
+    paths = ("MCD12Q1.061/LC_Type1/MCD12Q1.061.LC_Type1.2012-01-01.tif", f"{LAYER}.2012-01-01.tif")
+    files = {path: result(path) for path in paths}
+    found = class_names(request, files)
+    assert list(found) == [f"{paths[0]}.aux.xml"]
+    rows = ET.fromstring(found[f"{paths[0]}.aux.xml"]).iter("Row")
+    names = {int(row[0].text or ""): row[1].text for row in rows}
+    assert names[10] == "grasslands"
+    assert "https://doi.org/10.5067/MODIS/MCD12Q1.061" in citation(request)

@@ -259,6 +259,19 @@ def test_axes_have_the_lengths_of_real_granules(granules: Path) -> None:
                 assert found.entry.bands_of(name) == lengths, (folder.name, name)
 
 
+@pytest.mark.real_data
+def test_dois_are_those_that_real_granules_name(granules: Path) -> None:
+    compared = 0
+    for folder in sorted(granules.glob("l*/*")):
+        with open_granule(min(folder.glob("*.hdf"))) as found:
+            named = found.attributes.get("identifier_product_doi")
+            if isinstance(named, str):
+                assert found.entry is not None
+                assert found.entry.doi(found.collection) == named.strip()
+                compared += 1
+    assert compared >= 6
+
+
 def test_each_entry_names_the_document_it_is_taken_from_and_the_part_of_it() -> None:
     for product in catalogue.products():
         document, _, part = product.source.partition(", ")

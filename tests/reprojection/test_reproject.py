@@ -346,7 +346,7 @@ def test_a_cube_opens_in_xarray(archive: Path, tmp_path: Path, kind: str) -> Non
     write_cube(paths, out, kind="zarr" if kind == "zarr" else "netcdf")
     opened = xarray.open_dataset(out, engine="zarr" if kind == "zarr" else "netcdf4", chunks=None)
     with opened as cube:
-        assert cube.sizes == {"time": 3, "y": LAND.height, "x": LAND.width}
+        assert cube.sizes == {"time": 3, "y": LAND.height, "x": LAND.width, "bnds": 2}
         assert (np.diff(cube.time.values.astype("datetime64[D]").astype(int)) == 8).all()
         expected = read_raster(paths[1]).values()
         assert np.allclose(cube["Lai_1km"].values[0], expected, equal_nan=True, atol=1e-6)
