@@ -85,25 +85,17 @@ class End:
     first: Task | None = None
 
 
-def claim(
-    runtime: Runtime, key: str, worker: str, policy: RetryPolicy, fencing_token: str = ""
-) -> Claimed | None:
+def claim(runtime: Runtime, key: str, worker: str, policy: RetryPolicy) -> Claimed | None:
     """Claim a batch of one task, as `claim_batch`; None when there is nothing to take."""
-    tokens = {key: fencing_token} if fencing_token else {}
-    return next(iter(claim_batch(runtime, [key], worker, policy, tokens)), None)
+    return next(iter(claim_batch(runtime, [key], worker, policy)), None)
 
 
 def claim_batch(
-    runtime: Runtime,
-    keys: Sequence[str],
-    worker: str,
-    policy: RetryPolicy,
-    tokens: Mapping[str, str] | None = None,
+    runtime: Runtime, keys: Sequence[str], worker: str, policy: RetryPolicy
 ) -> list[Claimed]:
     """Take those of some tasks that are READY, in the order of `keys`.
 
-    All keys are of one shard. A message that was stale or doubled takes nothing. `tokens` are
-    fencing tokens by key, otherwise they are drawn.
+    All keys are of one shard. A message that was stale or doubled takes nothing.
 
     Inputs are read before the claim. A task with one that is not DONE any more (another task found
     its blobs missing) has a failed attempt by `policy`, so that the manager sees to it.
@@ -118,8 +110,7 @@ def claim_batch(
         return []
     specs = runtime.tasks.specs(number, sorted(found))
     given = runtime.tasks.tasks_of_all(one.key for spec in specs.values() for one in spec.inputs)
-    own = {key: (tokens or {}).get(key) or new_id(runtime.random) for key in found}
-    taken = _take(runtime, found, own, worker)
+    taken = _take(runtime, found, worker)
     claimed, lacking = list[Claimed](), list[End]()
     for key, task in taken.items():
         inputs = [given.get(one.key) for one in specs[key].inputs]
@@ -159,10 +150,10 @@ def end_batch(runtime: Runtime, ends: Sequence[End], policy: RetryPolicy) -> lis
         decisions[end.attempt.key] = _once(runtime, end, policy, now)
     first = {end.attempt.key: end.first for end in ends if end.first is not None}
     after = change_tasks(runtime, decisions, first=first)
-    ours = [after.get(end.attempt.key) is not None for end in ends]
-    if any(ours):
-        runtime.wakeups.publish(*(e.attempt.key for e, own in zip(ends, ours, strict=True) if own))
-    return ours
+    ours = [key for key in decisions if after[key] is not None]
+    if ours:
+        runtime.wakeups.publish(*ours)
+    return [end.attempt.key in ours for end in ends]
 
 
 def commit(
@@ -210,8 +201,9 @@ def lose_inputs(runtime: Runtime, claimed: Claimed, damaged: int) -> None:
     does. The call may be repeated.
     """
     for i, given in enumerate(claimed.spec.inputs):
-        for file in claimed.input_files.get(i, ()) if damaged >> i & 1 else ():
-            lose(runtime, given.key, file.blob)
+        if damaged >> i & 1:
+            for file in claimed.input_files[i]:
+                lose(runtime, given.key, file.blob)
 
 
 def lose(runtime: Runtime, key: str, blob: str) -> None:
@@ -270,13 +262,13 @@ def change_task(
     return tagged(found[0], etags) if found else None
 
 
-def _take(
-    runtime: Runtime, found: Mapping[str, Task], tokens: Mapping[str, str], worker: str
-) -> dict[str, Task]:
+def _take(runtime: Runtime, found: Mapping[str, Task], worker: str) -> dict[str, Task]:
     """Claim tasks as they were read; return those that are ours then."""
     now = runtime.clock.now()
 
-    def decision(token: str, place: int) -> transitions.Decision:
+    def decision(place: int) -> transitions.Decision:
+        token = new_id(runtime.random)
+
         def decide(task: Task) -> Change:
             if task.claim == token:
                 return Change(task=task)
@@ -284,7 +276,7 @@ def _take(
 
         return decide
 
-    decisions = {key: decision(tokens[key], place) for place, key in enumerate(found)}
+    decisions = {key: decision(place) for place, key in enumerate(found)}
     after = change_tasks(runtime, decisions, first=found)
     return {
         key: task

@@ -9,7 +9,15 @@ import pytest
 
 from tasks.errors import ConflictError, FencedError, StoreError
 from tasks.model.categories import Category
-from tasks.model.model import ArtifactFile, Phase, RequestOrder, RequestState, State
+from tasks.model.model import (
+    ArtifactFile,
+    Attempt,
+    Phase,
+    RequestOrder,
+    RequestState,
+    RunUse,
+    State,
+)
 from tasks.model.spec import CollectSpec, GridSpec, Input, MosaicSpec
 from tasks.request.document import Request, parse_request
 from tasks.storage.store import Operation, Row, Store
@@ -111,8 +119,8 @@ def test_a_task_costs_three_reads_and_one_for_each_input(
     claimed = protocol.claim(runtime, key, "w", POLICY)
     assert claimed is not None
     assert claimed.input_files == {0: (FILE,)}
-    assert protocol.commit(runtime, ended(claimed), [FILE])
-    assert (store.reads, store.writes) == (4, 2)
+    assert protocol.commit(runtime, ended(claimed), [FILE], claimed.task)
+    assert (store.reads, store.writes) == (3, 2)
 
 
 @pytest.mark.parametrize("script", [["after"], ["before"], ["conflict"], ["before", "after"]])
@@ -190,7 +198,91 @@ def test_an_input_that_is_not_done_any_more_stops_the_claim(
     assert task is not None
     assert (task.state, task.missing) == (State.WAITING, 1)
     (record,) = TaskTable(store).attempts(key)
-    assert record.category is Category.SOURCE_BLOB_MISSING
+    now = runtime.clock.now()
+    assert record == Attempt(
+        key=key,
+        number=1,
+        claim=record.claim,
+        phase=CELL.phase,
+        task_class=CELL.task_class,
+        worker="w",
+        started=now,
+        ended=now,
+        duration=0.0,
+        category=Category.SOURCE_BLOB_MISSING,
+        message="an input is being made again",
+    )
+
+
+def test_a_claim_over_an_input_that_is_gone_reads_the_task_once(
+    runtime: Runtime, store: Unreliable
+) -> None:
+    done(runtime, put(store, GRANULE))
+    key = put(store, CELL)
+    protocol.lose(runtime, GRANULE.key, FILE.blob)
+    store.reads = store.writes = 0
+    assert protocol.claim(runtime, key, "w", POLICY) is None
+    assert (store.reads, store.writes) == (3, 2)
+
+
+def test_a_record_has_all_that_is_known_of_an_attempt(runtime: Runtime, store: Unreliable) -> None:
+    claimed = protocol.claim(runtime, put(store, GRANULE), "w", POLICY)
+    assert claimed is not None
+    own = Attempt(
+        key=GRANULE.key,
+        number=1,
+        claim=claimed.claim,
+        phase=GRANULE.phase,
+        task_class=GRANULE.task_class,
+        worker="w",
+        started=1.0,
+        ended=2.0,
+        duration=0.5,
+    )
+    assert claimed.attempt(started=1.0, ended=2.0, duration=0.5) == own
+    more = {
+        "category": Category.USER_CODE_FAILED,
+        "message": "said",
+        "log": "printed",
+        "peak_memory": 5,
+        "used": RunUse(
+            seconds=1.0,
+            cpu_seconds=2.0,
+            written=3,
+            cores=4,
+            waited=5.0,
+            most_seconds=6.0,
+            most_written=7,
+            most_memory=8,
+        ),
+    }
+    full = claimed.attempt(started=1.0, ended=2.0, duration=0.5, **more)  # type: ignore[arg-type]
+    assert full == replace(own, **more)  # type: ignore[arg-type]
+
+
+def test_a_failure_waits_as_long_as_the_server_asks(runtime: Runtime, store: Unreliable) -> None:
+    for spec, asked in ((GRANULE, 0.0), (CELL.model_copy(update={"inputs": ()}), 900.0)):
+        key = put(store, spec)
+        claimed = protocol.claim(runtime, key, "w", POLICY)
+        assert claimed is not None
+        busy = ended(claimed, Category.SERVER_BUSY)
+        assert protocol.fail(runtime, busy, RetryPolicy(base=0.25), asked=asked)
+        task = TaskTable(store).task(key)
+        assert task is not None
+        wait = task.not_before - runtime.clock.now()
+        assert wait == 900.0 if asked else wait < 0.5
+
+
+def test_a_blob_that_is_missing_for_no_named_input_is_tried_again_later(
+    runtime: Runtime, store: Unreliable
+) -> None:
+    key = put(store, GRANULE)
+    claimed = protocol.claim(runtime, key, "w", POLICY)
+    assert claimed is not None
+    assert protocol.fail(runtime, ended(claimed, Category.SOURCE_BLOB_MISSING), POLICY)
+    task = TaskTable(store).task(key)
+    assert task is not None
+    assert (task.state, task.missing) == (State.READY, 0)
 
 
 def test_storage_that_stays_away_is_said(runtime: Runtime, store: Unreliable) -> None:
