@@ -42,8 +42,9 @@ def change_tasks(
         if not work.round():
             runtime.clock.sleep(FIRST_WAIT * 2**tries)
     if work.left:
-        text = f"{len(work.left)} tasks: gave up after {TRIES} tries: {work.last}"
-        raise StoreError(text) from work.last
+        raise StoreError(
+            f"{len(work.left)} tasks: gave up after {TRIES} tries: {work.last}"
+        ) from work.last
     if work.impossible:
         raise work.impossible[0]
     return work.found
@@ -69,9 +70,8 @@ class _Work:
             self._decide(changes)
         except StoreError as error:
             self.last, answered = error, False
-        number = shard(next(iter(changes), "0"))
-        for part in _parts(number, changes, together=self.refused < _TOGETHER):
-            answered = self._write(number, part) and answered
+        for part in _parts(changes, together=self.refused < _TOGETHER):
+            answered = self._write(part) and answered
         return answered
 
     def _decide(self, changes: dict[str, Change]) -> None:
@@ -91,7 +91,8 @@ class _Work:
                 self.found[key] = change.task if change is not None else None
                 del self.left[key]
 
-    def _write(self, number: str, part: Mapping[str, Change]) -> bool:
+    def _write(self, part: Mapping[str, Change]) -> bool:
+        number = shard(next(iter(part)))
         operations = [operation for change in part.values() for operation in change.operations]
         try:
             etags = self.runtime.tasks.transact(number, operations)
@@ -122,14 +123,12 @@ def tagged(task: Task, etags: Sequence[str]) -> Task:
     return replace(task, etag=etags[0]) if etags else task
 
 
-def _parts(
-    number: str, changes: Mapping[str, Change], *, together: bool
-) -> Iterator[dict[str, Change]]:
+def _parts(changes: Mapping[str, Change], *, together: bool) -> Iterator[dict[str, Change]]:
     """Yield changes in parts, each within the limits of one transaction."""
     part: dict[str, Change] = {}
     count = size = 0
     for key, change in changes.items():
-        more = sum(operation_size(number, operation) for operation in change.operations)
+        more = sum(operation_size(shard(key), operation) for operation in change.operations)
         full = count + len(change.operations) > BATCH_OPERATIONS or size + more > BATCH_BYTES
         if part and (full or not together):
             yield part

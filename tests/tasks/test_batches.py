@@ -3,6 +3,8 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import islice
 
 import pytest
 
@@ -13,12 +15,12 @@ from tasks.model.spec import CollectSpec, GridSpec, Input, MosaicSpec, Spec
 from tasks.model.task_keys import shard
 from tasks.storage.limits import operation_size
 from tasks.storage.memory_store import MemoryStore
-from tasks.storage.store import BATCH_BYTES, BATCH_OPERATIONS, Operation, Row
-from tasks.tables import protocol, task_table, transitions
+from tasks.storage.store import BATCH_BYTES, BATCH_OPERATIONS, Insert, Operation, Row, Upsert
+from tasks.tables import batch, protocol, task_table, transitions
 from tasks.tables.protocol import Claimed, End
 from tasks.tables.runtime import Runtime, memory_runtime
 from tasks.tables.task_rows import Interest
-from tasks.tables.transitions import RetryPolicy
+from tasks.tables.transitions import Change, RetryPolicy
 
 GRID = GridSpec(crs="EPSG:4326", transform=(1, 0, 0, 0, -1, 0), width=8, height=8)
 POLICY = RetryPolicy()
@@ -253,8 +255,10 @@ def test_files_that_no_row_can_name_cost_the_others_nothing(world: World) -> Non
     many = [replace(FILE, name=f"{i}.tif") for i in range(2000)]
     ends = [ended(one) for one in claimed]
     assert not task_table.holds(many)
+    began = world.runtime.clock.monotonic()
     with pytest.raises(ValueError, match="larger than 64 KiB"):
         protocol.end_batch(world.runtime, [ends[0], replace(ends[1], files=many), ends[2]], POLICY)
+    assert world.runtime.clock.monotonic() == began
     assert [world.task(key).state for key in keys] == [State.DONE, State.RUNNING, State.DONE]
 
 
@@ -278,7 +282,109 @@ def test_a_task_that_is_always_changed_by_others_does_not_keep_its_batch_waiting
         return transact(table, partition, operations)
 
     world.store.transact = refused  # type: ignore[method-assign]
-    with pytest.raises(StoreError):
+    with pytest.raises(StoreError, match="1 tasks: gave up after 8 tries: somebody has changed it"):
         protocol.end_batch(world.runtime, [ended(one) for one in claimed], POLICY)
     states = [world.task(key).state for key in keys]
     assert states == [State.DONE, State.RUNNING, State.DONE]
+
+
+def test_a_transaction_that_is_refused_once_is_tried_as_a_whole_again(world: World) -> None:
+    keys = world.family(3)
+    claimed = protocol.claim_batch(world.runtime, keys, "w", POLICY)
+    transact, refusals = world.store.transact, [ConflictError("changed")]
+
+    def refused(table: str, partition: str, operations: Sequence[Operation]) -> tuple[str, ...]:
+        if refusals:
+            raise refusals.pop()
+        return transact(table, partition, operations)
+
+    world.store.transact = refused  # type: ignore[method-assign]
+    world.store.calls.clear()
+    began = world.runtime.clock.monotonic()
+    assert protocol.end_batch(world.runtime, [ended(one) for one in claimed], POLICY) == [True] * 3
+    assert world.store.calls["transact"] == 1
+    assert world.runtime.clock.monotonic() == began, "a refusal is an answer"
+
+
+@pytest.mark.parametrize("call", ["transact", "scan"])
+def test_the_wait_doubles_with_each_call_that_gets_no_answer(world: World, call: str) -> None:
+    keys = world.family(2)
+    claimed = protocol.claim_batch(world.runtime, keys, "w", POLICY)
+    done, broken = getattr(world.store, call), [1, 2, 3]
+
+    def breaks(*arguments: object, **more: object) -> object:
+        if broken:
+            broken.pop()
+            raise StoreError("no answer")
+        return done(*arguments, **more)
+
+    setattr(world.store, call, breaks)
+    began = world.runtime.clock.monotonic()
+    ends = [replace(ended(one), first=None) for one in claimed]
+    assert protocol.end_batch(world.runtime, ends, POLICY) == [True] * 2
+    assert world.runtime.clock.monotonic() - began == pytest.approx(0.05 + 0.1 + 0.2)
+
+
+def test_what_was_read_before_is_joined_by_what_was_not(world: World) -> None:
+    claimed = protocol.claim_batch(world.runtime, world.family(2), "w", POLICY)
+    ends = [ended(claimed[0]), replace(ended(claimed[1]), first=None)]
+    assert protocol.end_batch(world.runtime, ends, POLICY) == [True, True]
+
+
+def test_a_part_that_gets_no_answer_is_waited_for_although_another_gets_one(world: World) -> None:
+    assert parts(world, [60, 60], failures=["", "no answer"]) == [60, 60, 60]
+    assert world.runtime.clock.monotonic() == pytest.approx(0.05)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "expected"),
+    [
+        ([40, 60], [100]),
+        ([41, 60], [41, 60]),
+        ([60, 40, 61, 39, 1], [100, 100, 1]),
+        ([1, 98, 1, 99, 1, 1], [100, 100, 1]),
+    ],
+)
+def test_a_transaction_has_as_many_operations_as_it_may(
+    world: World, sizes: list[int], expected: list[int]
+) -> None:
+    assert parts(world, sizes) == expected
+
+
+@pytest.mark.parametrize(("more", "expected"), [(0, [3, 3, 1]), (-1, [2, 2, 2, 1])])
+def test_a_transaction_has_as_many_bytes_as_it_may(
+    world: World, monkeypatch: pytest.MonkeyPatch, more: int, expected: list[int]
+) -> None:
+    one = operation_size("0", Upsert(row="x|000", entity={"data": "x"}))
+    monkeypatch.setattr(batch, "BATCH_BYTES", 3 * one + more)
+    assert parts(world, [1] * 7) == expected
+
+
+def parts(world: World, sizes: Sequence[int], failures: Sequence[str] = ()) -> list[int]:
+    """Change tasks by so many operations each; return the sizes of the transactions."""
+    task = world.task(world.family(1)[0])
+    rows = (Upsert(row=f"x|{number:03d}", entity={"data": "x"}) for number in range(1000))
+    changes = [Change(task=task, operations=tuple(islice(rows, size))) for size in sizes]
+    keys = [f"0{number:063d}" for number in range(len(sizes))]
+    found: list[int] = []
+    transact, left = world.store.transact, [*failures]
+
+    def noted(table: str, partition: str, operations: Sequence[Operation]) -> tuple[str, ...]:
+        found.append(len(operations))
+        if left and left.pop():
+            raise StoreError("no answer")
+        return transact(table, partition, operations)
+
+    world.store.transact = noted  # type: ignore[method-assign]
+    for key in keys:
+        row = task_table.replace_task(replace(task, key=key), etag="").entity
+        MemoryStore.transact(
+            world.store, "tasks", "0", [Insert(row=task_table.task_row(key), entity=row)]
+        )
+    decisions = {key: partial(_as, change) for key, change in zip(keys, changes, strict=True)}
+    batch.change_tasks(world.runtime, decisions, first=dict.fromkeys(keys, task))
+    return found
+
+
+def _as(change: Change, _task: Task) -> Change:
+    return change

@@ -285,6 +285,24 @@ def test_a_blob_that_is_missing_for_no_named_input_is_tried_again_later(
     assert (task.state, task.missing) == (State.READY, 0)
 
 
+def test_a_decision_that_changes_nothing_returns_the_task_as_it_is(
+    runtime: Runtime, store: Unreliable
+) -> None:
+    key = put(store, GRANULE)
+    found = TaskTable(store).task(key)
+    unchanged = protocol.change_task(runtime, key, lambda task: transitions.Change(task=task))
+    assert unchanged == found
+    assert unchanged is not None
+    assert (
+        protocol.change_task(runtime, "f" * 64, lambda task: transitions.Change(task=task)) is None
+    )
+    first = protocol.change_task(
+        runtime, key, lambda task: transitions.drop(task, "r"), first=unchanged
+    )
+    assert first == TaskTable(store).task(key)
+    assert (store.reads, store.writes) == (4, 2)
+
+
 def test_storage_that_stays_away_is_said(runtime: Runtime, store: Unreliable) -> None:
     key = put(store, GRANULE)
     store.script = ["before"] * 50
