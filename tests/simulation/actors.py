@@ -4,6 +4,7 @@ it, as it has no child processes; all else is the product's own code."""
 import hashlib
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -252,7 +253,8 @@ class SimWorker:
                 self.lease.renew(now)
                 self._obey(orders)
             if self.leaving and not self.batches:
-                workers.leave(self.runtime.store, clock, self.name, self.started)
+                with suppress(StoreError):  # its row stays behind
+                    workers.leave(self.runtime.store, clock, self.name, self.started)
                 self.world.kill(self.process)
             clock.sleep(self.options.heartbeat)
 
