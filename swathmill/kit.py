@@ -102,9 +102,9 @@ class _Here:
     place: Path
 
     @property
-    def processors(self) -> Path:
+    def admission(self) -> Path:
         """A folder that no other run shares."""
-        return self.place / "processors"
+        return self.place / "admission"
 
     def note_use(self, _used: RunUse) -> None:
         """Keep nothing: the log's last line says it."""

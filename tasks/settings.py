@@ -97,6 +97,9 @@ class Settings(BaseSettings):
     )
     disk_quota_gb: Positive = Field(20.0, description="Bound of the data folder, in GB.")
     attempt_memory_gb: Positive = Field(4.0, description="Memory an attempt may use, in GB.")
+    attempt_disk_gb: Positive = Field(
+        16.0, description="Disk that a run of a package may use, in GB."
+    )
     grace_seconds: float = Field(
         30.0, ge=0, description="Time running attempts have to end when a worker is told to stop."
     )
@@ -217,3 +220,14 @@ def read_settings() -> Settings:
             f"The setting {name} is {shown!r}; it {what}.",
             f"Correct or unset {name} (docs/settings.md).",
         ) from None
+
+
+def forget_secrets() -> None:
+    """Take all secret settings out of the environment, which children would have otherwise."""
+    secret = {
+        f"SWATHMILL_{name.upper()}"
+        for name, known in Settings.model_fields.items()
+        if known.annotation is SecretStr
+    }
+    for name in [name for name in os.environ if name.upper() in secret]:
+        del os.environ[name]

@@ -133,6 +133,7 @@ var archiveFolder = empty(archiveServer) ? archiveUrl : '/archive'
 var defaults = {
   SWATHMILL_PORTAL_URL: portalUrl
   SWATHMILL_ATTEMPT_MEMORY_GB: '1.8'
+  SWATHMILL_ATTEMPT_DISK_GB: '1.8'
   SWATHMILL_CACHE_GB: '2'
   SWATHMILL_PARTIAL_GB: '0.5'
   SWATHMILL_GRACE_SECONDS: '540'

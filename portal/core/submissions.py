@@ -7,7 +7,14 @@ from portal.core.problems import IdempotencyError, NoManagerError, NotFoundError
 from portal.core.tokens import Person
 from tasks.errors import FencedError, RequestRefusedError
 from tasks.model.model import RequestState
-from tasks.model.packages import OURS, NoPackageError, Package, PackageError, PackageSource
+from tasks.model.packages import (
+    OURS,
+    NoPackageError,
+    Package,
+    PackageError,
+    PackageSource,
+    Resources,
+)
 from tasks.request.checks import Limits, check_request, nearest_names
 from tasks.request.document import Request, dump_request
 from tasks.request.resolved import ResolvedRequest
@@ -20,7 +27,7 @@ from tasks.tables.runtime import Runtime
 
 LONGEST_KEY = 255
 _POLL_SECONDS = 0.25
-_MODEST = 2.0  # GB of memory, as packages have that name no number
+_MODEST = Resources()  # of packages that name no number
 
 
 def check(resolved: ResolvedRequest, limits: Limits, packages: PackageSource) -> None:
@@ -52,16 +59,24 @@ def _package(step: Step, limits: Limits, packages: PackageSource) -> Package:
             "Choose another package, or have this one corrected.",
         ) from None
     package = found.package
-    # A shipped package gets by with less: it looks at blocks of rows.
-    if found.owner != OURS and package.resources.memory_gb > max(limits.attempt_memory_gb, _MODEST):
-        raise RequestRefusedError(
-            f"{step.field}.package",
-            f"{package.name} needs {package.resources.memory_gb:g} GB of memory, and a run here "
-            f"has {limits.attempt_memory_gb:g} GB.",
-            "Lower `memory_gb` in its package.yaml, or ask the operator for more "
-            "(SWATHMILL_ATTEMPT_MEMORY_GB).",
-        )
+    if found.owner != OURS:  # a shipped package gets by with less: it looks at blocks of rows
+        _check_resources(package, limits, f"{step.field}.package")
     return package
+
+
+def _check_resources(package: Package, limits: Limits, field: str) -> None:
+    wanted = package.resources
+    for name, what, asked, given, setting in (
+        ("memory_gb", "memory", wanted.memory_gb, limits.attempt_memory_gb, "ATTEMPT_MEMORY_GB"),
+        ("output_gb", "disk", wanted.output_gb, limits.attempt_disk_gb, "ATTEMPT_DISK_GB"),
+    ):
+        if asked > max(given, getattr(_MODEST, name)):
+            raise RequestRefusedError(
+                field,
+                f"{package.name} needs {asked:g} GB of {what}, and a run here has {given:g} GB.",
+                f"Lower `{name}` in its package.yaml, or ask the operator for more "
+                f"(SWATHMILL_{setting}).",
+            )
 
 
 def resent(

@@ -45,6 +45,11 @@ class Limits(Protocol):
         """Memory that a run of a package may use, in GB."""
         ...
 
+    @property
+    def attempt_disk_gb(self) -> float:
+        """Disk that a run of a package may use, in GB."""
+        ...
+
 
 def check_request(resolved: ResolvedRequest, limits: Limits) -> None:
     """Refuse a request that cannot mean anything, by what the document alone says.

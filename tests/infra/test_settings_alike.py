@@ -172,6 +172,7 @@ def test_a_worker_keeps_within_its_disk(bicep: Files) -> None:
     kept = 1.25 * float(defaults["SWATHMILL_CACHE_GB"]) + float(defaults["SWATHMILL_PARTIAL_GB"])
     disk = 8 * 2**30 / 1e9
     assert disk - kept > 2 * float(defaults["SWATHMILL_ATTEMPT_MEMORY_GB"])
+    assert disk - kept > 2 * float(defaults["SWATHMILL_ATTEMPT_DISK_GB"])
 
 
 @pytest.mark.parametrize("process", PROCESSES)

@@ -121,13 +121,18 @@ def test_a_request_names_a_package_of_ones_own(portal: LivePortal) -> None:
         assert refused["field"] == "reduction.parameters.high"
 
 
-def test_a_package_that_needs_more_memory_than_a_run_gets_is_refused(portal: LivePortal) -> None:
-    push(portal, more="resources: {memory_gb: 1000}\n")
+@pytest.mark.parametrize(
+    ("resource", "what"), [("memory_gb", "memory, and a run here has 4"), ("output_gb", "disk")]
+)
+def test_a_package_that_needs_more_than_a_run_gets_is_refused(
+    portal: LivePortal, resource: str, what: str
+) -> None:
+    push(portal, more=f"resources: {{{resource}: 1000}}\n")
     with portal.client() as client:
         refused = client.post("/api/requests", json={**DOCUMENT, "reduction": {"package": "own"}})
         assert refused.status_code == 422, refused.text
         assert refused.json()["field"] == "reduction.package"
-        assert "needs 1000 GB of memory, and a run here has 4 GB" in refused.text
+        assert f"needs 1000 GB of {what}" in refused.text
 
 
 def test_a_package_whose_dependencies_cannot_be_had_is_refused_at_once(portal: LivePortal) -> None:

@@ -15,7 +15,8 @@ from tasks.tables.protocol import Claimed
 from tasks.tables.runtime import Runtime, memory_runtime
 from tasks.tables.transitions import RetryPolicy
 from tests.worker.world import World, collect_spec
-from worker.sandbox.messages import ChildSettings, Failed, Job, Succeeded
+from worker.sandbox.admission import NoRoomError
+from worker.sandbox.messages import ChildSettings, Failed, Job, Postponed, Succeeded
 from worker.sandbox.sandbox import Tier
 from worker.slots.child import perform
 
@@ -39,7 +40,10 @@ def run_claimed(
         scratch=folder,
     )
     given = ChildSettings(settings=settings, cache=settings.data_dir / "cache", sandbox=sandbox)
-    return perform(job, given, lambda *_: None, lambda: runtime.blobs)
+    said = perform(job, given, lambda *_: None, lambda: runtime.blobs)
+    if isinstance(said, Postponed):
+        raise NoRoomError(said.message)
+    return said
 
 
 class Mill:

@@ -22,7 +22,7 @@ from tasks.tables.workers import Hold, WorkerRow
 from tests.worker.world import REQUEST, World, until
 from worker.files.scratch import Scratch
 from worker.sandbox.children import AttemptProcess
-from worker.sandbox.messages import Ended, Failed, Job, Message, Progress, Succeeded
+from worker.sandbox.messages import Ended, Failed, Job, Message, Postponed, Progress, Succeeded
 from worker.slots.heartbeat import Heartbeat
 from worker.slots.supervisor import AttemptOrder, Supervisor
 
@@ -253,6 +253,17 @@ def heartbeat(bench: Bench) -> Heartbeat:
         row=row,
         every=5.0,
     )
+
+
+def test_a_task_without_room_goes_back_and_costs_it_nothing(bench: Bench) -> None:
+    bench.child.messages = [Postponed(message="its machine has no room")]
+    key = bench.attempt()
+    task = bench.world.task(key)
+    assert (task.state, task.claim, task.retries, task.category) == (State.READY, "", 0, None)
+    assert not bench.world.runtime.tasks.attempts(key)
+    bench.child.messages = [Succeeded(files=(FILE,))]
+    bench.supervisor.execute([key])
+    assert bench.world.task(key).state is State.DONE
 
 
 def test_a_beat_lists_attempts_and_brings_orders(bench: Bench) -> None:

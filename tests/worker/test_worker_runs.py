@@ -31,6 +31,9 @@ from tests.worker.world import collect_spec, until
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("process")]
 
 
+SECRET = "do-not-show-these-thirty-two-characters"
+
+
 @pytest.fixture(scope="module")
 def stack(
     embedded: str, redis_server: str, tmp_path_factory: pytest.TempPathFactory
@@ -42,7 +45,8 @@ def stack(
 
 @pytest.fixture(scope="module")
 def process(stack: Stack) -> Process:
-    return stack.worker("runner", ATTEMPT_MEMORY_GB=0.4)
+    secrets = dict.fromkeys(("SECRET", "SMTP_PASSWORD", "EARTHDATA_TOKEN"), SECRET)
+    return stack.worker("runner", ATTEMPT_MEMORY_GB=0.4, **secrets)
 
 
 @pytest.mark.real_data
@@ -202,6 +206,35 @@ def test_a_held_worker_leaves_messages_alone_and_hands_back_what_is_moved(
     hold(workers.Hold.NONE)
     for other in others:  # the very messages that waited
         assert stack.settled(other, 30).state is State.DONE
+
+
+def environment_of(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return b""  # it has ended
+
+
+def test_no_process_beneath_the_worker_has_a_secret_in_its_environment(
+    stack: Stack, process: Process
+) -> None:
+    key = hanging(stack, "hang-secret", process)
+    storage = stack.settings.storage.get_secret_value()
+    redis_url = stack.settings.redis_url.get_secret_value()
+    assert SECRET.encode() in environment_of(process.popen.pid)
+    others = [found for pid in process.tree() if (found := environment_of(pid))]
+    assert len(others) > 5, "the forkserver, two guards, two children and the program"
+    for secret in (SECRET, storage, redis_url):
+        assert not any(secret.encode() in environment for environment in others)
+    store, clock = stack.world.runtime.store, stack.world.runtime.clock
+    until(
+        lambda: (
+            workers.order_kill(store, clock, "runner", stack.world.task(key).claim)
+            and not any("hang" in c for c in commands(process))
+        ),
+        20,
+        "the program has ended",
+    )
 
 
 def test_full_slots_leave_the_worker_idle_and_take_the_next_at_once(

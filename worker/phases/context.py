@@ -66,8 +66,8 @@ class Context:
     used: RunUse | None = None  # what a package's run has used, once it is over
 
     @property
-    def processors(self) -> Path:
-        """The folder by which the runs of packages on this machine share its processors."""
+    def admission(self) -> Path:
+        """The folder by which the runs of packages on this machine share what it has."""
         return self.settings.data_dir / "processors" / gethostname()
 
     def note_use(self, used: RunUse) -> None:

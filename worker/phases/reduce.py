@@ -25,8 +25,8 @@ from worker.phases.netcdf import write_netcdf
 from worker.phases.package_files import shipped_packages, unpacked
 from worker.phases.used import told_use
 from worker.phases.valid_pixels import check_pixels
+from worker.sandbox.admission import Share, admitted
 from worker.sandbox.confined import run_confined, run_shipped
-from worker.sandbox.processors import processors
 from worker.sandbox.reading.read_rasters import plain
 from worker.sandbox.sandbox import Places, SandboxLimits, Tier
 
@@ -74,8 +74,8 @@ class Surroundings(Protocol):
         ...
 
     @property
-    def processors(self) -> Path:
-        """The folder by which runs on this machine share its processors."""
+    def admission(self) -> Path:
+        """The folder by which runs on this machine share what it has."""
         ...
 
     def note_use(self, used: RunUse) -> None:
@@ -99,14 +99,21 @@ def run_package(
 
     Raises:
         AttemptError: user code failed, user code timed out, out of memory, or choice refused.
+        NoRoomError: this machine has no room for the run now.
     """
     bounds, manifest = _bounds(package, around.settings), read_manifest(places)
     places = replace(places, parameters=spec.parameters)
     ours = spec.digest in shipped_packages()
     tier = None if ours else _tier(package, around)
-    around.tell(0.1, f"waiting for {package.resources.cores} processors")
+    # A shipped package uses far less than it may: it looks at blocks of rows.
+    share = Share(
+        cores=package.resources.cores,
+        memory=0 if ours else bounds.memory,
+        disk=0 if ours else bounds.output,
+    )
+    around.tell(0.1, f"waiting for room on this machine: {share.cores} processors")
     since = time.monotonic()
-    with processors(around.processors, package.resources.cores) as own:
+    with admitted(around.admission, share, places.outputs) as own:
         bounds = replace(bounds, processors=own)
         around.tell(0.1, f"running {package.name}")
         with told_use(places, bounds, around.note_use, time.monotonic() - since):
@@ -280,5 +287,5 @@ def _bounds(package: Package, settings: Settings) -> SandboxLimits:
         memory=int(min(wanted.memory_gb, settings.attempt_memory_gb) * _GB),
         seconds=wanted.timeout_seconds,
         processes=wanted.processes,
-        output=int(wanted.output_gb * _GB),
+        output=int(min(wanted.output_gb, settings.attempt_disk_gb) * _GB),
     )

@@ -80,6 +80,13 @@ class Failed(_Outcome):
     used: RunUse | None = None
 
 
+class Postponed(_Message):
+    """The attempt was not begun: its machine has no room for it now. `message` says for what."""
+
+    kind: Literal["postponed"] = "postponed"
+    message: str
+
+
 class Ended(_Message):
     """The guard's message at the end of an attempt: no process is left but, at most, the child.
 
@@ -94,7 +101,7 @@ class Ended(_Message):
     kept: bool = False  # whether the child lives and takes another job
 
 
-Message = Annotated[Progress | Succeeded | Failed | Ended, Field(discriminator="kind")]
+Message = Annotated[Progress | Succeeded | Failed | Postponed | Ended, Field(discriminator="kind")]
 _adapter: TypeAdapter[Message] = TypeAdapter(Message)
 
 

@@ -39,11 +39,13 @@ from worker.phases.mosaic import mosaic
 from worker.phases.reduce import reduce
 from worker.phases.reproject import reproject
 from worker.phases.table import table
+from worker.sandbox.admission import NoRoomError
 from worker.sandbox.messages import (
     ChildSettings,
     Failed,
     Job,
     Message,
+    Postponed,
     Progress,
     Succeeded,
     encode,
@@ -85,12 +87,12 @@ class WarmChild:
 
         message = perform(pickle.loads(data), self._given, tell, self._connect)
         send(message)
-        return 0 if isinstance(message, Succeeded) else 1
+        return 1 if isinstance(message, Failed) else 0
 
 
 def perform(
     job: Job, given: ChildSettings, tell: Tell, blobs: Callable[[], Blobs]
-) -> Succeeded | Failed:
+) -> Succeeded | Failed | Postponed:
     """Do the job and return its outcome; every exception becomes a failure with its category."""
     spent = Spent()
     context: Context | None = None
@@ -110,6 +112,8 @@ def perform(
             spent=spent,
         )
         files = make(job, context)
+    except NoRoomError as error:
+        return Postponed(message=str(error))
     except Exception as error:  # noqa: BLE001 - here exceptions become categories
         failed = _failed(classify(error), job.scratch, spent)
         return failed.model_copy(update={"used": context.used}) if context else failed

@@ -23,7 +23,7 @@ from tasks.messages.celery_app import QUEUE, TASK, make_app, queue_of
 from tasks.messages.queues import FIRST
 from tasks.run import exits, logs
 from tasks.run.connect import SettingMissingError, connect, storage_modules
-from tasks.settings import Settings, WrongSettingError, read_settings
+from tasks.settings import Settings, WrongSettingError, forget_secrets, read_settings
 from tasks.storage import schema
 from tasks.tables.workers import WorkerRow
 from worker.files.scratch import Scratch
@@ -49,6 +49,7 @@ def main() -> int:
     warnings.filterwarnings("ignore", category=SecurityWarning, module="celery")
     try:
         settings = read_settings()
+        forget_secrets()  # those who run programs of others get what they need in messages
         name = worker_name(settings)
         _refuse_without_kernels()
         # Before any thread, any client and any logging to a pipe that a fork would share.

@@ -1,7 +1,8 @@
 """Slots: each takes a batch of tasks and runs one after another, each attempt in a child.
 
 Ends are written together. What a batch has not begun goes back to the table when the worker stops
-or is held, or when the batch takes long: other slots may be idle.
+or is held, or when the batch takes long: other slots may be idle. So does a task for which this
+machine has no room.
 """
 
 import threading
@@ -26,7 +27,7 @@ from tasks.tables.transitions import RetryPolicy
 from tasks.tables.workers import Hold, RunningAttempt
 from worker.files.scratch import Scratch
 from worker.sandbox.children import AttemptProcess
-from worker.sandbox.messages import Ended, Failed, Job, Message, Progress, Succeeded
+from worker.sandbox.messages import Ended, Failed, Job, Message, Postponed, Progress, Succeeded
 from worker.slots.lease import Lease
 
 _GB = 10**9
@@ -67,12 +68,15 @@ class _Slot:
     note: str = ""
     order: AttemptOrder | None = None
     report: Succeeded | Failed | None = None
+    postponed: str = ""  # why the attempt was not begun
 
     def hear(self, message: Message) -> None:
         if isinstance(message, Progress):
             self.progress, self.note = message.fraction, message.note
         elif isinstance(message, Succeeded | Failed):
             self.report = message
+        elif isinstance(message, Postponed):
+            self.postponed = message.message
 
     def parts(self, duration: float) -> dict[str, float]:
         """Say where the time went: what was neither fetching nor storing was computing."""
@@ -208,7 +212,15 @@ class Supervisor:
             request=task.sponsor, task=task.key, attempt=task.attempt, claim=task.claim
         )
         log.info("attempt started", task_class=task.task_class)
-        ended = self._ended(slot, self._run(slot), log)
+        end = self._run(slot)
+        if slot.postponed and slot.order is None:
+            log.info("attempt postponed", why=slot.postponed)
+            with self._lock:
+                batch.in_hand = None
+                batch.waiting.appendleft(slot.claimed)
+            self._give_back(batch, slot.claimed.claim)
+            return
+        ended = self._ended(slot, end, log)
         with self._lock:
             batch.ended.append(ended)
             batch.in_hand = None
