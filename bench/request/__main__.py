@@ -57,20 +57,22 @@ def one_round(case: Case, archive: Path, folder: Path, found: Measured, turn: in
         out = _fresh(folder / f"script-{LEVELS[level]}")
         words = case.script_command(archive, out, LEVELS[level], cores)
         environment = os.environ | {"PYTHON": sys.executable}
-        found.script[level].append(
-            meter.measure(lambda: _done(subprocess.run(words, env=environment)))
-        )
+        spent = meter.measure(lambda: _done(subprocess.run(words, env=environment)))
+        found.script[level].append(spent)
+        _tell(case, f"script, {level}", spent)
 
     def warm() -> None:
         place = _fresh(folder / "warm")
         with ours.stack(archive, place) as stack:
             stack.take(case.warm_up, place / "warm-up")
             found.warm.append(stack.take(case.request, place / "out"))
+        _tell(case, "warm", found.warm[-1].spent)
         _drop_data(place)
 
     def cold() -> None:
         place = _fresh(folder / "cold")
         found.cold.append(ours.cold(case.request, archive, place))
+        _tell(case, "cold", found.cold[-1])
         _drop_data(place)
 
     acts = [lambda: script("level 1"), warm, lambda: script("level 6"), cold]
@@ -87,6 +89,12 @@ def one_round(case: Case, archive: Path, folder: Path, found: Measured, turn: in
         place = _fresh(folder / "shares")
         found.shares = ours.shares(case.request, case.warm_up, archive, place)
         _drop_data(place)
+
+
+def _tell(case: Case, side: str, spent: Spent) -> None:
+    """Print a measurement at once: a run that is interrupted has told what it measured."""
+    sys.stdout.write(f"{case.name}, {side}: {spent.wall_s:.2f} s, CPU {spent.cpu_s:.2f} s\n")
+    sys.stdout.flush()
 
 
 def _done(process: subprocess.CompletedProcess[bytes]) -> None:

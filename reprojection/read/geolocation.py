@@ -77,7 +77,8 @@ def locate(granule: SwathGranule, layer: Layer) -> Geolocation:
     lat = _degrees(granule, latitude, 90.0)
     lon = _degrees(granule, longitude, 180.0)
     unknown = np.isnan(lat) | np.isnan(lon)
-    lat[unknown] = lon[unknown] = np.nan
+    if unknown.any():
+        lat[unknown] = lon[unknown] = np.nan
     fine_lat, fine_lon = interpolate_positions(lat, lon, rows, columns)
     return Geolocation(
         lat=np.asarray(fine_lat, np.float64),
@@ -159,10 +160,11 @@ def _scan_lines(granule: SwathGranule, layer: Layer) -> int:
 def _degrees(granule: SwathGranule, layer: Layer, bound: float) -> npt.NDArray[np.float64]:
     stored = granule.read(layer)
     values = stored.astype(np.float64)
-    values *= layer.scale
-    values += layer.offset
+    if (layer.scale, layer.offset) != (1.0, 0.0):
+        values *= layer.scale
+        values += layer.offset
     with np.errstate(invalid="ignore"):
-        bad = ~((values <= bound) & (values >= -bound))
+        bad = ~(np.abs(values) <= bound)
     if layer.fill is not None:
         bad |= stored == layer.fill
     values[bad] = np.nan

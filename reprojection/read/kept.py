@@ -16,7 +16,7 @@ fork starts with nothing: it must not share the position of an open file with it
 
 import os
 import threading
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -98,6 +98,7 @@ class _Store:
         self._calls = 0
         self._open: OrderedDict[FileIdentity, Granule] = OrderedDict()
         self._values: OrderedDict[tuple[FileIdentity, Hashable], tuple[object, int]] = OrderedDict()
+        self._keys: defaultdict[FileIdentity, set[Hashable]] = defaultdict(set)  # of the values
         self._held = 0
 
     @property
@@ -166,6 +167,7 @@ class _Store:
         with self._lock:
             self._forget((identity, key))
             self._values[identity, key] = made, size(made)
+            self._keys[identity].add(key)
             self._held += size(made)
             self._shrink()
         return made
@@ -173,6 +175,7 @@ class _Store:
     def _forget(self, place: tuple[FileIdentity, Hashable]) -> None:
         _, size = self._values.pop(place, (None, 0))
         self._held -= size
+        self._keys[place[0]].discard(place[1])
 
     def _shrink(self) -> None:
         while self._held > self._bound:
@@ -184,8 +187,9 @@ class _Store:
         return [self._drop(next(iter(self._open))) for _ in range(len(self._open) - most)]
 
     def _drop(self, identity: FileIdentity) -> Granule:
-        for place in [place for place in self._values if place[0] == identity]:
-            self._forget(place)
+        for key in tuple(self._keys[identity]):
+            self._forget((identity, key))
+        del self._keys[identity]
         return self._open.pop(identity)
 
 

@@ -7,6 +7,7 @@ Reference, chapter 12, describes ODL itself. Only what HDF-EOS writes is accepte
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from reprojection.errors import UnreadableGranuleError
 
@@ -14,6 +15,7 @@ Scalar = str | int | float
 Value = Scalar | tuple[Scalar, ...]
 
 MAX_DEPTH = 32  # real files nest 6 deep; keeps a hostile file from exhausting the stack
+_KNOWN = 16  # texts: granules of a product have one and the same structure
 
 
 @dataclass(kw_only=True)
@@ -42,10 +44,12 @@ class Node:
         return next((node for node in self.walk() if node.name.upper() == wanted), None)
 
 
+@lru_cache(maxsize=_KNOWN)
 def parse(text: str) -> Node:
     """Parse ODL text into a tree whose root has no name.
 
-    Text after a line `END`, and NUL padding, are ignored. Raises UnreadableGranuleError if groups
+    The tree of a text seen lately is handed out again: callers must not change it. Text after a
+    line `END`, and NUL padding, are ignored. Raises UnreadableGranuleError if groups
     do not nest, a tuple or string does not end, or nesting is deeper than MAX_DEPTH.
     """
     root = Node(name="")

@@ -172,4 +172,10 @@ def _vectors_at(
     lat: Floats, lon: Floats, rows: npt.NDArray[np.int_], cols: npt.NDArray[np.int_]
 ) -> Floats:
     at = np.ix_(rows, cols)
-    return np.stack(unit_vectors(lat[at], lon[at]))
+    if not kernels.available():
+        return np.stack(unit_vectors(lat[at], lon[at]))
+    some_lat, some_lon = lat[at], lon[at]
+    made = np.empty((3, *some_lat.shape))
+    find = kernels.by_letters("sw_unit", "ppiippp")
+    find(address(some_lat), address(some_lon), 1, some_lat.size, *map(address, made))
+    return made

@@ -1,6 +1,7 @@
 """The warm child: does the work of one phase after the other and reports how each ended."""
 
 import faulthandler
+import gc
 import os
 import pickle
 import resource
@@ -52,6 +53,7 @@ from worker.sandbox.messages import (
 )
 
 _GB = 10**9
+_COLLECT = (20_000, 10, 10)  # metadata are many objects without a cycle
 _FULL = 2**20  # bytes; a disk with less free space counts as full
 
 
@@ -61,6 +63,7 @@ class WarmChild:
     def __init__(self, given: ChildSettings) -> None:
         self._given = given
         faulthandler.enable()
+        gc.set_threshold(*_COLLECT)
         os.umask(0o022)  # a reduction with a user id of its own reads its inputs
         limit = int(2 * given.settings.attempt_memory_gb * _GB)
         # The guard ends an attempt at its limit; an absurd allocation fails here with a traceback.

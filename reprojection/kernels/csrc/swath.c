@@ -37,7 +37,7 @@ static inline void sincos_degrees(double degrees, double *sine, double *cosine)
 
 /* Unit vectors of n points in degrees, or of n points of one latitude when `step` is 0.
  * NaN where latitude or longitude is NaN or outside [-90, 90] and [-360, 360]. */
-CLONES void sw_unit(const double *lat, const double *lon, int64_t step, int64_t n, double *x,
+EXPORT CLONES void sw_unit(const double *lat, const double *lon, int64_t step, int64_t n, double *x,
                     double *y, double *z)
 {
     if (step == 0) {
@@ -61,6 +61,32 @@ CLONES void sw_unit(const double *lat, const double *lon, int64_t step, int64_t 
         double miss = (fabs(lat[i]) <= 90.0 ? 0.0 : NAN) + (fabs(lon[i]) <= 360.0 ? 0.0 : NAN);
         x[i] = cosine * c + miss;
         y[i] = cosine * s + miss;
+        z[i] = sine + miss;
+    }
+}
+
+typedef struct {
+    double sine[TILE], cosine[TILE], miss[TILE];
+} Meridians;
+
+CLONES static void find_meridians(const double *lon, int64_t n, Meridians *m)
+{
+    for (int64_t i = 0; i < n; i++) {
+        sincos_degrees(lon[i], &m->sine[i], &m->cosine[i]);
+        m->miss[i] = fabs(lon[i]) <= 360.0 ? 0.0 : NAN;
+    }
+}
+
+/* What `sw_unit` gives for n points of one latitude, with the sines of their longitudes at hand. */
+CLONES static void along_parallel(double lat, const Meridians *m, int64_t n, double *x, double *y,
+                                  double *z)
+{
+    double sine, cosine, bad = fabs(lat) <= 90.0 ? 0.0 : NAN;
+    sincos_degrees(lat, &sine, &cosine);
+    for (int64_t i = 0; i < n; i++) {
+        double miss = m->miss[i] + bad;
+        x[i] = cosine * m->cosine[i] + miss;
+        y[i] = cosine * m->sine[i] + miss;
         z[i] = sine + miss;
     }
 }
@@ -407,6 +433,7 @@ static View look_at(const Targets *t, const Reach *reach, const Part *p, Scratch
     float low[2] = {INFINITY, INFINITY}, high[2] = {-INFINITY, -INFINITY};
     double x[TILE], y[TILE], z[TILE], lons[TILE];
     float u[TILE], v[TILE], h[TILE];
+    Meridians meridians;
     for (int64_t r = 0; r < height; r++) {
         int64_t seen = r < p->r1 - p->r0 ? across : 0;
         if (seen) {
@@ -414,7 +441,14 @@ static View look_at(const Targets *t, const Reach *reach, const Part *p, Scratch
             const double *lon = t->lon + (p->r0 + r) * t->lon_row + p->c0 * t->lon_col;
             for (int64_t i = 0; t->lon_col == 0 && i < across; i++)
                 lons[i] = lon[0];
-            sw_unit(lat, t->lon_col ? lon : lons, t->lat_col, across, x, y, z);
+            lon = t->lon_col ? lon : lons;
+            if (t->lat_col != 0)
+                sw_unit(lat, lon, 1, across, x, y, z);
+            else {
+                if (r == 0 || t->lon_row != 0)
+                    find_meridians(lon, across, &meridians);
+                along_parallel(lat[0], &meridians, across, x, y, z);
+            }
             look(&w, x, y, z, across, u, v, h);
             widen_view(u, across, &low[0], &high[0]);
             widen_view(v, across, &low[1], &high[1]);

@@ -50,6 +50,30 @@ static inline int64_t bin_of(const Bins *g, float u, float v)
     return clamp((v - g->v0) * g->per, g->down - 1) * g->across + col;
 }
 
+static inline float greater_of(float one, float other)
+{
+    return one > other ? one : other;
+}
+
+/* The largest of each bin and the eight around it: down the columns first, then along each row. */
+CLONES static void largest_around(const float *of, const Bins *g, float *most)
+{
+    int64_t n = g->across;
+    for (int64_t r = 0; r < g->down; r++) {
+        const float *here = of + r * n;
+        const float *above = r > 0 ? here - n : here, *below = r + 1 < g->down ? here + n : here;
+        float *to = most + r * n;
+        for (int64_t c = 0; c < n; c++)
+            to[c] = greater_of(greater_of(above[c], below[c]), here[c]);
+        float before = to[0];
+        for (int64_t c = 0; c < n; c++) {
+            float own = to[c];
+            to[c] = greater_of(greater_of(before, own), c + 1 < n ? to[c + 1] : own);
+            before = own;
+        }
+    }
+}
+
 /* Where some radii are much larger than most: the largest in each bin as wide as the largest of
  * all, and in the eight around it. So far must a target in that bin look. */
 static int find_bounds(Scratch *k, int64_t n, const Bins *g, float usual)
@@ -62,21 +86,15 @@ static int find_bounds(Scratch *k, int64_t n, const Bins *g, float usual)
     }
     for (int64_t c = 0; c < cells; c++)
         k->coarse[c] = usual;
+    double far = (double)usual * usual * 0.999997;
     for (int64_t p = 0; p < n; p++) {
-        float radius = (float)sqrt(k->r2[p]) * 1.000001F;
-        if (radius <= usual)
+        if (k->r2[p] < far)
             continue;
+        float radius = (float)sqrt(k->r2[p]) * 1.000001F;
         float *cell = k->coarse + bin_of(g, k->u[p], k->v[p]);
         *cell = radius > *cell ? radius : *cell;
     }
-    for (int64_t r = 0; r < g->down; r++)
-        for (int64_t c = 0; c < g->across; c++) {
-            float most = 0.0F;
-            for (int64_t i = r > 0 ? r - 1 : 0; i <= r + 1 && i < g->down; i++)
-                for (int64_t j = c > 0 ? c - 1 : 0; j <= c + 1 && j < g->across; j++)
-                    most = k->coarse[i * g->across + j] > most ? k->coarse[i * g->across + j] : most;
-            k->bound[r * g->across + c] = most;
-        }
+    largest_around(k->coarse, g, k->bound);
     return 1;
 }
 
@@ -243,14 +261,25 @@ CLONES static void search_groups(const Swath *s, const Targets *t, const Part *p
     }
 }
 
+/* The largest of n values, which are not negative, and their sum. */
+CLONES static void add_up(const double *value, int64_t n, double *most, double *sum)
+{
+    double largest[8] = {0.0}, sums[8] = {0.0};
+    for (int64_t i = 0; i < n; i++) {
+        largest[i % 8] = value[i] > largest[i % 8] ? value[i] : largest[i % 8];
+        sums[i % 8] += value[i];
+    }
+    for (int k = 0; k < 8; k++) {
+        *most = largest[k] > *most ? largest[k] : *most;
+        *sum += sums[k];
+    }
+}
+
 int search_candidates(const Swath *s, const Targets *t, const Part *part, const View *w, Scratch *k,
                       int64_t n, int32_t *out)
 {
     double most = 0.0, sum = 0.0;
-    for (int64_t p = 0; p < n; p++) {
-        most = k->r2[p] > most ? k->r2[p] : most;
-        sum += k->r2[p];
-    }
+    add_up(k->r2, n, &most, &sum);
     if (n == 0 || most == 0.0) {
         for (int64_t r = part->r0; r < part->r1; r++)
             for (int64_t c = part->c0; c < part->c1; c++)
